@@ -1,0 +1,210 @@
+"""Settings of a node, under Kafka's own names, validated.
+
+A node reads one properties file (`name=value` lines, `#` comments), as Kafka does. Defaults that differ from
+Kafka's are shorter time-outs: this cluster lives for minutes and exists to be broken, so that a failover should
+take seconds. The help text of each such setting names Kafka's value.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from .network import Address
+
+NO_LIMIT: Final = 2**63 - 1
+
+
+class ConfigError(ValueError):
+    """A setting is unknown, malformed or out of range. The message is one sentence that names it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """One setting: how its text is read, and what it is when it is not given."""
+
+    name: str
+    type: str
+    default: str | None  # None: must be given
+    valid: str  # for people
+    help: str
+    read: Callable[[str], Any]
+
+
+def _integer(low: int, high: int) -> Callable[[str], int]:
+    def read(text: str) -> int:
+        value = int(text)
+        if not low <= value <= high:
+            raise ValueError(text)
+        return value
+
+    return read
+
+
+def _boolean(text: str) -> bool:
+    return {"true": True, "false": False}[text.lower()]
+
+
+def _one_of(*choices: str) -> Callable[[str], str]:
+    def read(text: str) -> str:
+        if text not in choices:
+            raise ValueError(text)
+        return text
+
+    return read
+
+
+def read_address(text: str) -> Address:
+    """`host:port`, with or without a listener name in front (`PLAINTEXT://host:port`)."""
+    host, _, port = text.rpartition("://")[2].rpartition(":")
+    if not host or not 0 < int(port) < 65536:
+        raise ValueError(text)
+    return Address(host, int(port))
+
+
+def _voters(text: str) -> Mapping[int, Address]:
+    voters = {}
+    for item in text.split(","):
+        node, _, address = item.strip().partition("@")
+        voters[int(node)] = read_address(address)
+    return dict(sorted(voters.items()))
+
+
+def _int(name: str, default: int | None, low: int, high: int, help: str) -> Setting:
+    upper = "" if high == NO_LIMIT else f" to {high}"
+    valid = f"an integer from {low}{upper}" + (" on" if not upper else "")
+    return Setting(name, "int", None if default is None else str(default), valid, help, _integer(low, high))
+
+
+_MS: Final = 24 * 3600 * 1000
+
+SETTINGS: Final[dict[str, Setting]] = {
+    s.name: s
+    for s in (
+        _int("node.id", None, 0, 2**31 - 1, "Id of this node, unique in the cluster."),
+        Setting("process.roles", "string", None, "broker or controller", "What this process is.",
+                _one_of("broker", "controller")),
+        Setting("cluster.id", "string", None, "any text", "Nodes of another cluster id are refused.", str),
+        Setting("controller.quorum.voters", "list", None, "id@host:port,…", "The controllers.", _voters),
+        Setting("listeners", "address", None, "host:port", "Where this node serves requests.", read_address),
+        Setting("broker.rack", "string", "", "any text", "Failure domain: replicas are spread over racks.", str),
+        Setting("log.dirs", "path", None, "a directory", "Where this node keeps its logs.", str),
+        _int("broker.heartbeat.interval.ms", 500, 10, _MS, "Between heartbeats to the controller (Kafka: 2000)."),
+        _int("broker.session.timeout.ms", 3000, 100, _MS,
+             "A broker unheard of for this long is fenced (Kafka: 9000)."),
+        _int("controller.quorum.election.timeout.ms", 1000, 50, _MS, "A candidate tries again after this."),
+        _int("controller.quorum.fetch.timeout.ms", 2000, 50, _MS,
+             "A voter without a leader's answer for this long stands for election; a leader unheard of by a "
+             "majority for this long resigns."),
+        _int("controller.quorum.election.backoff.max.ms", 1000, 10, _MS, "Longest random wait before an election."),
+        _int("controller.quorum.request.timeout.ms", 2000, 50, _MS, "For requests between quorum members."),
+        _int("replica.lag.time.max.ms", 4000, 100, _MS,
+             "A follower that has not caught up for this long leaves the ISR (Kafka: 30000)."),
+        _int("replica.fetch.wait.max.ms", 500, 1, _MS, "Longest wait of a follower's fetch."),
+        _int("replica.fetch.min.bytes", 1, 0, 2**31 - 1, "A follower's fetch waits for this much."),
+        _int("replica.fetch.max.bytes", 1 << 20, 1, 2**31 - 1, "Most that a follower fetches of one partition."),
+        _int("replica.fetch.response.max.bytes", 10 << 20, 1, 2**31 - 1, "Most that a follower fetches at once."),
+        _int("replica.fetch.backoff.ms", 200, 1, _MS, "Wait of a fetcher after an error (Kafka: 1000)."),
+        _int("replica.socket.timeout.ms", 3000, 100, _MS, "For a follower's fetch (Kafka: 30000)."),
+        _int("replica.high.watermark.checkpoint.interval.ms", 5000, 10, _MS,
+             "Between checkpoints of the high watermarks."),
+        _int("request.timeout.ms", 3000, 100, _MS, "For a broker's requests to the controller (Kafka: 30000)."),
+        _int("min.insync.replicas", 1, 1, 32767, "acks=all is refused while the ISR is smaller."),
+        Setting("eligible.leader.replicas.version", "int", "1", "0 or 1",
+                "1: replicas that leave an ISR below its minimum stay eligible (KIP-966); 0: as before it.",
+                _integer(0, 1)),
+        _int("default.replication.factor", 1, 1, 32767, "Of topics created without one."),
+        _int("num.partitions", 1, 1, 10000, "Of topics created without a number."),
+        _int("log.segment.bytes", 64 << 20, 1024, 2**31 - 1, "A segment rolls at this size (Kafka: 1 GiB)."),
+        _int("log.flush.interval.messages", NO_LIMIT, 1, NO_LIMIT,
+             "fsync a log after this many records; 1: before they count as replicated."),
+        _int("log.flush.interval.ms", NO_LIMIT, 1, NO_LIMIT, "fsync every log at least this often."),
+        _int("message.max.bytes", 1048588, 1, 2**31 - 1, "Largest record batch taken."),
+        _int("socket.request.max.bytes", 100 << 20, 1024, 2**31 - 1, "A longer request closes its connection."),
+        _int("controlled.shutdown.timeout.ms", 10000, 0, _MS,
+             "A broker asked to stop waits this long for the controller's leave."),
+        Setting("controlled.shutdown.enable", "boolean", "true", "true or false",
+                "Hand leadership over before stopping.", _boolean),
+        Setting("log.level", "string", "INFO", "DEBUG, INFO, WARNING or ERROR", "Of the node's own log.",
+                _one_of("DEBUG", "INFO", "WARNING", "ERROR")),
+    )
+}  # fmt: skip
+
+#: Set for each node by whoever starts it: not to be chosen with `--set`.
+IDENTITY: Final = frozenset(
+    {"node.id", "process.roles", "cluster.id", "controller.quorum.voters", "listeners", "broker.rack", "log.dirs"}
+)
+
+#: Settings that a topic may override, under the topic's name for them.
+TOPIC_SETTINGS: Final[dict[str, str]] = {
+    "min.insync.replicas": "min.insync.replicas",
+    "segment.bytes": "log.segment.bytes",
+    "flush.messages": "log.flush.interval.messages",
+    "flush.ms": "log.flush.interval.ms",
+    "max.message.bytes": "message.max.bytes",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Config:
+    """A node's settings, read. Look values up by Kafka's names: `config["min.insync.replicas"]`."""
+
+    values: Mapping[str, Any]
+
+    def __getitem__(self, name: str) -> Any:
+        return self.values[name]
+
+    def seconds(self, name: str) -> float:
+        """A setting in milliseconds, as seconds."""
+        value: int = self.values[name]
+        return value / 1000
+
+    def for_topic(self, overrides: Mapping[str, str]) -> Config:
+        """These settings with a topic's own on top. Raises ConfigError."""
+        if not overrides:
+            return self
+        read = {TOPIC_SETTINGS[name]: read_setting(TOPIC_SETTINGS[name], text) for name, text in overrides.items()}
+        return Config({**self.values, **read})
+
+
+def read_setting(name: str, text: str) -> Any:
+    """The value of one setting from its text. Raises ConfigError naming the setting and what is valid."""
+    setting = SETTINGS.get(name)
+    if setting is None:
+        raise ConfigError(f"unknown setting {name!r}; `chaos list settings` shows the known ones")
+    try:
+        return setting.read(text.strip())
+    except (ValueError, KeyError):
+        raise ConfigError(f"{name}={text} is not valid: {setting.valid} expected") from None
+
+
+def check_topic_settings(overrides: Mapping[str, str]) -> None:
+    """Raise ConfigError unless every override is a setting that a topic can have, with a valid value."""
+    for name, text in overrides.items():
+        if name not in TOPIC_SETTINGS:
+            raise ConfigError(f"unknown topic setting {name!r}; valid are {', '.join(TOPIC_SETTINGS)}")
+        read_setting(TOPIC_SETTINGS[name], text)
+
+
+def parse(properties: str) -> Config:
+    """Read a properties file's text. Raises ConfigError on an unknown, missing, malformed or repeated setting."""
+    given: dict[str, str] = {}
+    for number, line in enumerate(properties.splitlines(), 1):
+        line = line.strip()
+        if not line or line.startswith("#"):
+            continue
+        name, separator, text = line.partition("=")
+        name = name.strip()
+        if not separator:
+            raise ConfigError(f"line {number} is not name=value: {line!r}")
+        if name in given:
+            raise ConfigError(f"{name} is set twice")
+        given[name] = text
+    values: dict[str, Any] = {name: read_setting(name, text) for name, text in given.items()}
+    for setting in SETTINGS.values():
+        if setting.name not in values:
+            if setting.default is None:
+                raise ConfigError(f"{setting.name} is missing")
+            values[setting.name] = setting.read(setting.default)
+    return Config(values)

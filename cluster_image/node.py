@@ -1,0 +1,92 @@
+"""One node of the cluster: wires a controller or a broker to its seams and runs it until it is told to stop."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from random import Random
+
+from .broker.server import BrokerServer
+from .config import Config
+from .controller.server import ControllerServer
+from .disk import Disk
+from .network import Network
+from .raft import RaftClient
+from .tasks import Failed
+
+log = logging.getLogger(__name__)
+
+METADATA_DIRECTORY = "__cluster_metadata-0"
+
+
+class Node:
+    """random: the source of every random choice."""
+
+    def __init__(
+        self,
+        config: Config,
+        disk: Disk,
+        network: Network,
+        random: Random,
+        failed: Failed,
+    ) -> None:
+        self._config = config
+        self._network = network
+        self._failed = failed
+        self._raft = RaftClient(
+            config["node.id"],
+            config["controller.quorum.voters"],
+            config["cluster.id"],
+            disk,
+            METADATA_DIRECTORY,
+            network,
+            random,
+            config,
+        )
+        self._controller: ControllerServer | None = None
+        self._broker: BrokerServer | None = None
+        if config["process.roles"] == "controller":
+            self._controller = ControllerServer(config, self._raft, network, random, failed)
+        else:
+            self._broker = BrokerServer(config, disk, network, self._raft, random, failed)
+
+    async def start(self) -> None:
+        """A controller: when it serves. A broker: when the controller has unfenced it."""
+        await self._raft.start()
+        self._raft.failed.add_done_callback(self._quorum_failed)
+        if self._controller is not None:
+            await self._controller.start()
+            await self._network.listen(self._config["listeners"], self._controller.handle)
+        else:
+            assert self._broker is not None
+            await self._broker.start()
+        log.info("started")
+
+    def _quorum_failed(self, failed: asyncio.Future[None]) -> None:
+        error = None if failed.cancelled() else failed.exception()
+        if error is not None:
+            self._failed(error)
+
+    async def shut_down(self) -> None:
+        """A controlled shutdown."""
+        log.info("shutting down")
+        if self._broker is not None:
+            await self._broker.shut_down()
+        if self._controller is not None:
+            await self._controller.close()
+        await self._raft.close()
+        await self._network.close()
+        log.info("stopped")
+
+
+async def run(node: Node, stop: asyncio.Event) -> None:
+    """Start the node and shut it down once `stop` is set, be it before it has started."""
+    starting = asyncio.create_task(node.start())
+    stopping = asyncio.create_task(stop.wait())
+    await asyncio.wait((starting, stopping), return_when=asyncio.FIRST_COMPLETED)
+    if starting.done():
+        starting.result()
+    else:
+        starting.cancel()
+    await stopping
+    await node.shut_down()

@@ -1,0 +1,107 @@
+"""Small files beside the logs, in Kafka's formats. Each is replaced atomically and durably.
+
+A checkpoint that cannot be read is taken as missing: the logs are the truth, and every reader of a checkpoint is
+safe without it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+
+from ..disk import Disk
+from .epoch_cache import EpochEntry
+
+HIGH_WATERMARK_FILE = "replication-offset-checkpoint"
+RECOVERY_POINT_FILE = "recovery-point-offset-checkpoint"
+LEADER_EPOCH_FILE = "leader-epoch-checkpoint"
+CLEAN_SHUTDOWN_FILE = ".kafka_cleanshutdown"
+
+TopicPartition = tuple[str, int]
+
+
+class OffsetCheckpoint:
+    """One offset for each partition of a data directory: high watermarks, or recovery points."""
+
+    def __init__(self, disk: Disk, path: str) -> None:
+        self._disk = disk
+        self._path = path
+
+    def read(self) -> dict[TopicPartition, int]:
+        offsets: dict[TopicPartition, int] = {}
+        try:
+            for line in _read_entries(self._disk, self._path):
+                topic, partition, offset = line.split()
+                offsets[topic, int(partition)] = int(offset)
+        except ValueError:
+            return {}
+        return offsets
+
+    def write(self, offsets: Mapping[TopicPartition, int]) -> None:
+        entries = (f"{topic} {partition} {offset}" for (topic, partition), offset in sorted(offsets.items()))
+        _write_entries(self._disk, self._path, entries)
+
+
+class LeaderEpochCheckpoint:
+    """A log's leader-epoch cache."""
+
+    def __init__(self, disk: Disk, path: str) -> None:
+        self._disk = disk
+        self._path = path
+
+    def read(self) -> list[EpochEntry]:
+        try:
+            return [EpochEntry(*map(int, line.split())) for line in _read_entries(self._disk, self._path)]
+        except (ValueError, TypeError):
+            return []
+
+    def write(self, entries: Iterable[EpochEntry]) -> None:
+        _write_entries(self._disk, self._path, (f"{entry.epoch} {entry.start_offset}" for entry in entries))
+
+
+class CleanShutdownFile:
+    """Proof that a data directory was left complete: everything flushed, by the broker of the epoch it holds.
+
+    At start `take` it before any log is opened; at the end of a controlled shutdown, when every log is closed,
+    `write` it. (Section 5.2: a broker without it registers with an empty broker epoch.)
+    """
+
+    def __init__(self, disk: Disk, directory: str = "") -> None:
+        self._disk = disk
+        self._directory = directory
+        self._path = f"{directory}/{CLEAN_SHUTDOWN_FILE}" if directory else CLEAN_SHUTDOWN_FILE
+
+    def take(self) -> int | None:
+        """The broker epoch of the shutdown, None if it was unclean. The file is gone for good on return, so that
+        a crash from here on is an unclean shutdown."""
+        try:
+            content = self._disk.read(self._path)
+        except FileNotFoundError:
+            return None
+        self._disk.remove(self._path)
+        self._disk.sync_directory(self._directory)
+        try:
+            epoch = json.loads(content)["brokerEpoch"]
+        except (ValueError, KeyError, TypeError):
+            return None
+        return epoch if isinstance(epoch, int) else None
+
+    def write(self, broker_epoch: int) -> None:
+        content = json.dumps({"version": 0, "brokerEpoch": broker_epoch})
+        self._disk.write_atomically(self._path, content.encode())
+
+
+def _read_entries(disk: Disk, path: str) -> list[str]:
+    """The lines after the version and the count. Raises ValueError if the count or version is wrong."""
+    try:
+        lines = disk.read(path).decode().splitlines()
+    except FileNotFoundError:
+        return []
+    if len(lines) < 2 or lines[0] != "0" or int(lines[1]) != len(lines) - 2:
+        raise ValueError(f"malformed checkpoint {path}")
+    return lines[2:]
+
+
+def _write_entries(disk: Disk, path: str, entries: Iterable[str]) -> None:
+    lines = list(entries)
+    disk.write_atomically(path, "\n".join(["0", str(len(lines)), *lines, ""]).encode())

@@ -1,0 +1,66 @@
+"""The leader-epoch cache: at which offset each leader epoch starts in a log."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Sequence
+from typing import NamedTuple
+
+
+class EpochEntry(NamedTuple):
+    epoch: int
+    start_offset: int
+
+
+class EpochCache:
+    """Entries strictly increasing in epoch and in start offset."""
+
+    def __init__(self) -> None:
+        self._entries: list[EpochEntry] = []
+
+    @property
+    def entries(self) -> Sequence[EpochEntry]:
+        return tuple(self._entries)
+
+    def assign(self, epoch: int, start_offset: int) -> bool:
+        """Note that records of `epoch` start at `start_offset`; True if that is news.
+
+        Later knowledge wins: entries at or past `start_offset`, or of `epoch` or a higher one, go. So an epoch in
+        which nothing was written leaves no trace once the next one starts at the same offset.
+        """
+        entries = self._entries
+        if entries and entries[-1].epoch == epoch and entries[-1].start_offset <= start_offset:
+            return False
+        while entries and (entries[-1].epoch >= epoch or entries[-1].start_offset >= start_offset):
+            entries.pop()
+        entries.append(EpochEntry(epoch, start_offset))
+        return True
+
+    def last_epoch_before(self, offset: int) -> int:
+        """The epoch of the record just before `offset`, -1 if none is known."""
+        for entry in reversed(self._entries):  # nearly always the first
+            if entry.start_offset < offset:
+                return entry.epoch
+        return -1
+
+    def end_offset_for(self, epoch: int, log_end_offset: int) -> tuple[int, int]:
+        """Where `epoch` ends in this log, for finding where two logs part.
+
+        Returns the highest known epoch <= `epoch` and its exclusive end offset; if there is none, `epoch` itself
+        and the start offset of the lowest known epoch, since all that this log holds is then younger.
+        (Log divergence, section 3.2; KIP-101, KIP-279.)
+        """
+        entries = self._entries
+        next_index = bisect_right(entries, epoch, key=lambda entry: entry.epoch)
+        end = entries[next_index].start_offset if next_index < len(entries) else log_end_offset
+        return (entries[next_index - 1].epoch if next_index else epoch), end
+
+    def truncate_from_end(self, end_offset: int) -> bool:
+        """Forget epochs that start at or past `end_offset`; True if there were any."""
+        known = len(self._entries)
+        while self._entries and self._entries[-1].start_offset >= end_offset:
+            self._entries.pop()
+        return len(self._entries) != known
+
+    def clear(self) -> None:
+        self._entries.clear()

@@ -1,0 +1,353 @@
+"""A replica's log of one partition, or a node's metadata log.
+
+Appends go to the page cache; `flush`, a flush policy, or the roll to a new segment makes them durable. Two facts
+hold on disk at any moment, and recovery relies on them: a segment's file is synced before its successor is created,
+and the successor's directory entry is synced before anything is written to it. So after a power loss only the newest
+segment can be torn, short or missing; whatever else is found damaged is handled the same way, by keeping the longest
+valid prefix.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from ..disk import TEMPORARY_SUFFIX, Disk
+from ..records import BatchHeader, InvalidRecord, iter_batches, patch_offset_and_epoch, validate_batch
+from .checkpoints import LEADER_EPOCH_FILE, LeaderEpochCheckpoint
+from .epoch_cache import EpochCache
+from .errors import NonContiguousAppend, OffsetOutOfRange, StorageError
+from .producer_state import ProducerState
+from .segment import Segment, base_offset_of, continues, segment_name
+
+MAX_OFFSET = (1 << 63) - 1
+
+
+@dataclass(frozen=True, slots=True)
+class LogConfig:
+    """Settings under Kafka's names; None: no limit, the operating system writes back when it likes."""
+
+    segment_bytes: int = 1 << 30  # log.segment.bytes
+    flush_interval_messages: int | None = None  # log.flush.interval.messages
+    flush_interval_ms: int | None = None  # log.flush.interval.ms
+
+
+class Recovery(NamedTuple):
+    """What opening a log found and did."""
+
+    validated_from: int  # offset from which each batch's CRC was checked
+    truncated_bytes: int
+    removed_segments: int
+
+
+class _WriteGuard:
+    """A context in which the first OSError is final: it and every later entry raise StorageError."""
+
+    def __init__(self, directory: str) -> None:
+        self._directory = directory
+        self._failure: OSError | None = None
+
+    def __enter__(self) -> None:
+        if self._failure is not None:
+            raise StorageError(f"{self._directory} takes no more writes: {self._failure}") from self._failure
+
+    def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
+        if isinstance(error, OSError) and self._failure is None:
+            self._failure = error
+            raise StorageError(f"writing to {self._directory} failed: {error}") from error
+
+
+class Log:
+    """Made by `Log.open`. Offsets are exclusive at the end: the log holds start_offset ... end_offset - 1.
+
+    After a failed write or sync the log refuses further changes with StorageError; reads go on.
+    """
+
+    def __init__(self, disk: Disk, directory: str, config: LogConfig) -> None:
+        """Use `Log.open`, which loads what is on disk."""
+        self.directory = directory
+        self.config = config
+        self.producers = ProducerState()
+        self.recovery = Recovery(0, 0, 0)
+        self._disk = disk
+        self._epochs = EpochCache()
+        self._epoch_checkpoint = LeaderEpochCheckpoint(disk, f"{directory}/{LEADER_EPOCH_FILE}")
+        self._segments: list[Segment] = []
+        self._start_offset = 0
+        self._flushed_offset = 0
+        self._last_timed_flush = 0.0
+        self._writing = _WriteGuard(directory)
+
+    @classmethod
+    def open(
+        cls,
+        disk: Disk,
+        directory: str,
+        config: LogConfig | None = None,
+        *,
+        clean: bool = False,
+        recovery_point: int | None = None,
+        start_offset: int = 0,
+    ) -> Log:
+        """Open or create the log in `directory` and repair what a crash left.
+
+        Unless `clean` (the caller holds proof of a clean shutdown), batches from `recovery_point` on are checked in
+        full, all of them if it is None or cannot be right. The first batch that is damaged or does not continue the
+        log ends it; the rest is removed. On return everything the log holds is durable. Raises OSError.
+        """
+        log = cls(disk, directory, config or LogConfig())
+        try:
+            log._load(clean, recovery_point, start_offset)
+        except OSError:
+            log._close_files()
+            raise
+        return log
+
+    @property
+    def start_offset(self) -> int:
+        return self._start_offset
+
+    @property
+    def end_offset(self) -> int:
+        """LEO: the offset that the next record gets."""
+        return self._segments[-1].end_offset
+
+    @property
+    def flushed_offset(self) -> int:
+        """Everything below is durable."""
+        return self._flushed_offset
+
+    @property
+    def last_epoch(self) -> int:
+        """Leader epoch of the last record, -1 if the log is empty."""
+        return self._epochs.last_epoch_before(self.end_offset)
+
+    @property
+    def size(self) -> int:
+        """Bytes in all segments."""
+        return sum(segment.size for segment in self._segments)
+
+    def append_as_leader(self, batches: bytes, leader_epoch: int) -> int:
+        """Append batches at the end of the log, giving them offsets and `leader_epoch`; returns the first offset.
+
+        Raises CorruptRecord, InvalidRecord, NonContiguousAppend if the log holds a higher epoch, or StorageError.
+        Nothing is appended then, except that after StorageError any part may be on disk.
+        """
+        if leader_epoch < max(self.last_epoch, 0):
+            raise NonContiguousAppend(f"leader epoch {leader_epoch} is older than the log's {self.last_epoch}")
+        first_offset = next_offset = self.end_offset
+        placed = bytearray(batches)
+        headers: list[BatchHeader] = []
+        for position, _, header in iter_batches(batches):
+            validate_batch(batches, position, header)
+            patch_offset_and_epoch(placed, position, next_offset, leader_epoch)
+            headers.append(header.placed(next_offset, leader_epoch))
+            next_offset += header.record_count
+        self._append(bytes(placed), headers)
+        return first_offset
+
+    def append_as_follower(self, batches: bytes) -> None:
+        """Append batches as their leader stored them.
+
+        Raises NonContiguousAppend unless they continue this log, else as `append_as_leader`.
+        """
+        next_offset, last_epoch = self.end_offset, self.last_epoch
+        headers: list[BatchHeader] = []
+        for position, _, header in iter_batches(batches):
+            validate_batch(batches, position, header)
+            if not continues(header, next_offset, last_epoch):
+                raise NonContiguousAppend(
+                    f"{self.directory}: batch at offset {header.base_offset} of epoch {header.leader_epoch} "
+                    f"after offset {next_offset - 1} of epoch {last_epoch}"
+                )
+            headers.append(header)
+            next_offset, last_epoch = header.next_offset, header.leader_epoch
+        self._append(batches, headers)
+
+    def read(self, offset: int, max_bytes: int, max_offset: int | None = None, min_one: bool = True) -> bytes:
+        """Whole batches of one segment from the one that holds `offset`, none reaching past `max_offset` (default:
+        the end of the log), together at most `max_bytes`, unless `min_one` and the first alone is larger.
+
+        Raises OffsetOutOfRange unless start_offset <= offset <= end_offset.
+        """
+        end_offset = self.end_offset
+        if not self._start_offset <= offset <= end_offset:
+            raise OffsetOutOfRange(f"offset {offset} is not in {self._start_offset}..{end_offset}")
+        limit = end_offset if max_offset is None else min(max_offset, end_offset)
+        if offset >= limit:
+            return b""
+        return self._segment_of(offset).read(offset, max_bytes, limit, min_one)
+
+    def end_offset_for_epoch(self, epoch: int) -> tuple[int, int]:
+        """(epoch, end offset) of the highest leader epoch <= `epoch` in this log: see EpochCache.end_offset_for."""
+        return self._epochs.end_offset_for(epoch, self.end_offset)
+
+    def assign_epoch_start_offset(self, epoch: int, offset: int) -> None:
+        """Note that records of `epoch` will start at `offset`: a new leader's, at its LEO, before any append."""
+        self._epochs.assign(epoch, offset)
+
+    def truncate_to(self, offset: int) -> None:
+        """Durably drop every batch whose last offset is `offset` or higher. Below the log's start this drops
+        everything, and the log starts anew at `offset`. Raises StorageError."""
+        if offset < self._start_offset:
+            self.truncate_fully_and_start_at(offset)
+            return
+        with self._writing:
+            if offset < self.end_offset:
+                self._remove_segments_from(bisect_right(self._segments, offset, key=_base_offset))
+                self._segments[-1].truncate_to(offset)
+            self._start_offset = min(self._start_offset, self.end_offset)
+            self._flushed_offset = min(self._flushed_offset, self.end_offset)
+            if self._epochs.truncate_from_end(self.end_offset):
+                self._epoch_checkpoint.write(self._epochs.entries)
+        if not self.producers.truncate(self.end_offset):
+            self._rebuild_producers()
+
+    def truncate_fully_and_start_at(self, offset: int) -> None:
+        """Durably drop everything; the log is empty at `offset`. Raises StorageError."""
+        with self._writing:
+            self._remove_segments_from(1)
+            first = self._segments[0]
+            first.truncate_to(first.base_offset)
+            if offset != first.base_offset:
+                self._add_segment(offset)
+                del self._segments[0]
+                first.remove()
+                self._disk.sync_directory(self.directory)
+            self._start_offset = self._flushed_offset = offset
+            self._epochs.clear()
+            self._epoch_checkpoint.write(())
+        self.producers.clear()
+
+    def flush(self) -> None:
+        """Make everything appended durable. A failure is final: StorageError now and on every later write."""
+        if self._flushed_offset < self.end_offset:
+            with self._writing:
+                self._segments[-1].sync()
+            self._flushed_offset = self.end_offset
+
+    def maybe_flush(self, now: float) -> None:
+        """Call now and then with the loop's time in seconds: flushes what log.flush.interval.ms requires."""
+        interval_ms = self.config.flush_interval_ms
+        if interval_ms is not None and (now - self._last_timed_flush) * 1000 >= interval_ms:
+            self._last_timed_flush = now
+            self.flush()
+
+    def close(self) -> None:
+        """Flush and close. Raises StorageError if any write to this log ever failed; files are closed even so."""
+        try:
+            self.flush()
+            with self._writing:
+                self._epoch_checkpoint.write(self._epochs.entries)
+        finally:
+            self._close_files()
+
+    def _load(self, clean: bool, recovery_point: int | None, start_offset: int) -> None:
+        self._disk.make_directory(self.directory)
+        names = self._disk.list(self.directory)
+        bases = [base for name in names if (base := base_offset_of(name)) is not None] or [start_offset]
+        validate_from = _validate_from(clean, recovery_point, newest_segment=bases[-1])
+        damaged = self._load_segments(bases, validate_from)
+        if validate_from > 0 and (damaged if clean else self.end_offset < (recovery_point or 0)):
+            # The log contradicts what the caller knew of it, so nothing is taken on trust.
+            validate_from = 0
+            self._load_segments(bases, validate_from)
+        unusable = bases[len(self._segments) :]
+        for name in [*(name for name in names if name.endswith(TEMPORARY_SUFFIX)), *map(segment_name, unusable)]:
+            self._disk.remove(f"{self.directory}/{name}")
+        self._disk.sync_directory(self.directory)
+        truncated_bytes = 0
+        for segment in self._segments:
+            truncated_bytes += segment.discard_tail()
+            if not clean:
+                segment.sync()  # a killed process leaves records in the page cache; they are about to be relied on
+        self._flushed_offset = self.end_offset
+        self._start_offset = max(start_offset, bases[0])
+        self.recovery = Recovery(min(validate_from, self.end_offset), truncated_bytes, len(unusable))
+        if self.end_offset < self._start_offset:
+            self.truncate_fully_and_start_at(self._start_offset)
+        if tuple(self._epoch_checkpoint.read()) != self._epochs.entries:
+            self._epoch_checkpoint.write(self._epochs.entries)
+
+    def _load_segments(self, bases: Sequence[int], validate_from: int) -> bool:
+        """Index the longest valid prefix, and rebuild from its batches the leader epochs and the producers; True if
+        anything on disk is not part of it."""
+        self._close_files()
+        self._segments = []
+        self._epochs.clear()
+        self.producers.clear()
+        damaged, last_epoch = False, -1
+        for base in bases:
+            if self._segments and base != self.end_offset:
+                return True
+            segment = Segment(self._disk, self.directory, base)
+            self._segments.append(segment)
+            for header in segment.load(validate_from, last_epoch):
+                last_epoch = header.leader_epoch
+                self._epochs.assign(last_epoch, header.base_offset)
+                self.producers.update(header)
+            damaged = damaged or segment.has_tail()
+        return damaged
+
+    def _append(self, data: bytes, headers: list[BatchHeader]) -> None:
+        if not headers:
+            raise InvalidRecord("nothing to append")
+        with self._writing:
+            if not self._segments[-1].has_room_for(len(data), headers[-1].last_offset, self.config.segment_bytes):
+                self._roll()
+            self._segments[-1].append(data, headers)
+        for header in headers:
+            self._epochs.assign(header.leader_epoch, header.base_offset)
+            self.producers.update(header)
+        interval = self.config.flush_interval_messages
+        if interval is not None and self.end_offset - self._flushed_offset >= interval:
+            self.flush()
+
+    def _roll(self) -> None:
+        """Start a new segment. The old one is synced first, the new one's directory entry before it is used: else
+        a power loss could leave a hole in the log, or lose records that a later flush had made durable."""
+        self.flush()
+        self._add_segment(self.end_offset)
+
+    def _add_segment(self, base_offset: int) -> None:
+        self._segments.append(Segment(self._disk, self.directory, base_offset))
+        self._disk.sync_directory(self.directory)
+
+    def _remove_segments_from(self, index: int) -> None:
+        if index < len(self._segments):
+            while len(self._segments) > index:
+                self._segments.pop().remove()
+            self._disk.sync_directory(self.directory)
+
+    def _rebuild_producers(self) -> None:
+        self.producers.clear()
+        for segment in self._segments:
+            for header in segment.headers():
+                self.producers.update(header)
+
+    def _close_files(self) -> None:
+        for segment in self._segments:
+            segment.close()
+
+    def _segment_of(self, offset: int) -> Segment:
+        last = self._segments[-1]
+        if offset >= last.base_offset:
+            return last
+        return self._segments[bisect_right(self._segments, offset, key=_base_offset) - 1]
+
+
+def _base_offset(segment: Segment) -> int:
+    return segment.base_offset
+
+
+def _validate_from(clean: bool, recovery_point: int | None, newest_segment: int) -> int:
+    """The offset from which batches must prove themselves by CRC.
+
+    A recovery point is not believed past the newest segment's base offset: truncation and new appends may have
+    replaced what it spoke of, but rolling synced every older segment.
+    """
+    if clean:
+        return MAX_OFFSET
+    return min(recovery_point or 0, newest_segment)

@@ -1,0 +1,179 @@
+"""One file of a log: `<base offset, 20 digits>.log`, record batches one after the other."""
+
+from __future__ import annotations
+
+import re
+from array import array
+from bisect import bisect_right
+from collections.abc import Iterator
+
+from ..disk import Disk, File
+from ..records import (
+    HEADER_SIZE,
+    MAGIC,
+    BatchHeader,
+    CorruptRecord,
+    InvalidRecord,
+    parse_header,
+    validate_batch,
+)
+from .errors import StorageError
+
+_NAME = re.compile(r"(\d{20})\.log")
+_SCAN_CHUNK = 1 << 20
+
+#: The index holds offsets and positions as unsigned 32-bit distances.
+MAX_SEGMENT_SPAN = (1 << 32) - 1
+
+
+def segment_name(base_offset: int) -> str:
+    return f"{base_offset:020d}.log"
+
+
+def base_offset_of(name: str) -> int | None:
+    """The base offset in a segment's file name; None for any other file."""
+    match = _NAME.fullmatch(name)
+    return int(match[1]) if match else None
+
+
+def continues(header: BatchHeader, next_offset: int, last_epoch: int) -> bool:
+    """May this batch come next in a log that ends at `next_offset`, with a last record of `last_epoch` (-1: none)?
+    Offsets have no gaps, leader epochs never fall. (Log Matching, section 6 of the description.)"""
+    return header.base_offset == next_offset and header.leader_epoch >= max(last_epoch, 0)
+
+
+class Segment:
+    """An open segment and its index of every batch, 8 bytes each, in memory only: whatever a crash leaves of the
+    file, there is no index file to disagree with it."""
+
+    def __init__(self, disk: Disk, directory: str, base_offset: int) -> None:
+        self.base_offset = base_offset
+        self.end_offset = base_offset
+        self.size = 0  # of the indexed batches, in bytes
+        self.path = f"{directory}/{segment_name(base_offset)}"
+        self._disk = disk
+        self._file: File = disk.open(self.path)
+        self._offsets = array("I")  # of each batch, from base_offset
+        self._positions = array("I")
+
+    def load(self, validate_from: int, last_epoch: int) -> Iterator[BatchHeader]:
+        """Index the file's valid batches and yield their headers; stop at the first that is not.
+
+        A batch is valid if it is complete, continues its predecessor's offsets, and does not fall behind its leader
+        epoch; from offset `validate_from` on its CRC must match too. What lies behind is left to `discard_tail`.
+        """
+        file_size = self._file.size()
+        chunk, chunk_at = b"", 0
+        while self.size + HEADER_SIZE <= file_size:
+            at = self.size - chunk_at
+            if at + HEADER_SIZE > len(chunk):
+                chunk, chunk_at, at = self._file.read_at(self.size, _SCAN_CHUNK), self.size, 0
+            header = parse_header(chunk, at)
+            complete = HEADER_SIZE <= header.size <= file_size - self.size
+            counted = 1 <= header.record_count == header.last_offset_delta + 1 <= header.size
+            well_formed = complete and counted and header.magic == MAGIC
+            if not well_formed or not continues(header, self.end_offset, last_epoch):
+                return
+            if header.last_offset >= validate_from:
+                if at + header.size > len(chunk):
+                    wanted = max(_SCAN_CHUNK, header.size)
+                    chunk, chunk_at, at = self._file.read_at(self.size, wanted), self.size, 0
+                try:
+                    validate_batch(chunk, at, header)
+                except (CorruptRecord, InvalidRecord):
+                    return
+            last_epoch = header.leader_epoch
+            self._index(header, self.size)
+            yield header
+
+    def discard_tail(self) -> int:
+        """Cut off what `load` did not accept, durably; returns how many bytes that was."""
+        excess = self._file.size() - self.size
+        if excess > 0:
+            self._file.truncate(self.size)
+            self._file.sync()
+        return excess
+
+    def has_tail(self) -> bool:
+        """Does the file hold more than `load` accepted?"""
+        return self._file.size() > self.size
+
+    def append(self, data: bytes, headers: list[BatchHeader]) -> None:
+        """Write batches whose offsets continue this segment's."""
+        self._file.append(data)
+        position = self.size
+        for header in headers:
+            self._index(header, position)
+            position += header.size
+
+    def has_room_for(self, size: int, last_offset: int, limit: int) -> bool:
+        """A segment takes at least one batch, however large."""
+        if not self.size:
+            return True
+        return self.size + size <= min(limit, MAX_SEGMENT_SPAN) and last_offset - self.base_offset <= MAX_SEGMENT_SPAN
+
+    def read(self, offset: int, max_bytes: int, max_offset: int, min_one: bool) -> bytes:
+        """Whole batches, first the one holding `offset`, all ending at or below `max_offset`, at most `max_bytes`
+        (unless `min_one` and the first is larger). `offset` must lie in this segment."""
+        first = bisect_right(self._offsets, offset - self.base_offset) - 1
+        last = self._batches_below(max_offset)
+        if last <= first:
+            return b""
+        start = self._positions[first]
+        if self._position(last) - start > max_bytes:
+            fitting = bisect_right(self._positions, start + max_bytes) - 1
+            last = max(fitting, first + 1 if min_one else first)
+        return self._read_exactly(start, self._position(last) - start)
+
+    def truncate_to(self, offset: int) -> None:
+        """Durably drop every batch that reaches `offset` or past it."""
+        keep = self._batches_below(offset)
+        if keep < len(self._offsets):
+            self.end_offset = self.base_offset + self._offsets[keep]
+            self.size = self._positions[keep]
+            del self._offsets[keep:], self._positions[keep:]
+            self.discard_tail()
+
+    def headers(self) -> Iterator[BatchHeader]:
+        """The header of every batch."""
+        position = 0
+        while position < self.size:
+            chunk = self._read_exactly(position, min(_SCAN_CHUNK, self.size - position))
+            at = 0
+            while at + HEADER_SIZE <= len(chunk):
+                header = parse_header(chunk, at)
+                yield header
+                at += header.size
+            position += at
+
+    def sync(self) -> None:
+        self._file.sync()
+
+    def close(self) -> None:
+        self._file.close()
+
+    def remove(self) -> None:
+        """Close and delete the file; durable once the log's directory is synced."""
+        self._file.close()
+        self._disk.remove(self.path)
+
+    def _index(self, header: BatchHeader, position: int) -> None:
+        self._offsets.append(header.base_offset - self.base_offset)
+        self._positions.append(position)
+        self.end_offset = header.next_offset
+        self.size = position + header.size
+
+    def _batches_below(self, offset: int) -> int:
+        """How many batches end at or below `offset`."""
+        if offset >= self.end_offset:
+            return len(self._offsets)
+        return max(bisect_right(self._offsets, offset - self.base_offset) - 1, 0)
+
+    def _position(self, batch: int) -> int:
+        return self._positions[batch] if batch < len(self._positions) else self.size
+
+    def _read_exactly(self, position: int, size: int) -> bytes:
+        data = self._file.read_at(position, size)
+        if len(data) != size:
+            raise StorageError(f"{self.path}: {len(data)} bytes at {position} where {size} were written")
+        return data

@@ -1,0 +1,230 @@
+"""Kafka's wire format: kio entities to frames and back, and the API versions that each listener serves.
+
+A frame is a 4-byte big-endian length and that many bytes: a header and the message
+(https://kafka.apache.org/protocol). Functions that encode return whole frames; those that decode take a frame
+without its length. Nothing here touches a socket.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator, Mapping
+from datetime import timedelta
+from functools import cache
+from types import ModuleType
+from typing import Any, Final, Literal, NamedTuple
+
+from kio.index import load_payload_module, load_request_schema, load_response_schema
+from kio.schema.errors import ErrorCode
+from kio.serial import entity_reader
+from kio.static.constants import EntityType
+
+from cluster_image.network import Entity
+from cluster_image.wire_encoder import encoder
+from cluster_image.wire_guard import checked
+
+Versions = Mapping[int, tuple[int, int]]  # API key: (lowest, highest) version
+Listener = Literal["broker", "controller"]
+
+API_VERSIONS: Final = 18
+PRODUCE: Final = 0
+
+#: What each kind of listener answers, and advertises by ApiVersions.
+SUPPORTED: Final[Mapping[Listener, Versions]] = {
+    "broker": {
+        0: (3, 11),  # Produce
+        1: (4, 18),  # Fetch: topic ids from 13, replica state from 15
+        2: (1, 8),  # ListOffsets
+        3: (0, 13),  # Metadata
+        18: (0, 4),  # ApiVersions
+        19: (2, 7),  # CreateTopics
+        22: (0, 4),  # InitProducerId
+        23: (2, 4),  # OffsetForLeaderEpoch
+    },
+    "controller": {
+        1: (18, 18),  # Fetch of the metadata log, with the follower's high watermark
+        18: (0, 4),  # ApiVersions
+        19: (2, 7),  # CreateTopics
+        52: (2, 2),  # Vote, with pre-vote
+        53: (1, 1),  # BeginQuorumEpoch
+        54: (1, 1),  # EndQuorumEpoch
+        55: (2, 2),  # DescribeQuorum
+        56: (3, 3),  # AlterPartition, with the broker epochs of the ISR
+        62: (4, 4),  # BrokerRegistration
+        63: (1, 1),  # BrokerHeartbeat
+        67: (0, 0),  # AllocateProducerIds
+    },
+}
+
+
+class WireError(Exception):
+    """A peer broke the protocol. The connection it came by is closed; nothing else is affected."""
+
+
+class MalformedFrame(WireError):
+    """Bytes that are no valid frame of the API and version they claim to be."""
+
+
+class UnsupportedRequest(WireError):
+    """An API key or version that this listener does not serve."""
+
+
+class RequestHeader(NamedTuple):
+    api_key: int
+    api_version: int
+    correlation_id: int
+    client_id: str | None
+
+
+_LENGTH: Final = struct.Struct(">i")
+_REQUEST_HEADER: Final = struct.Struct(">hhih")  # key, version, correlation id, length of the client id
+_CORRELATION_ID: Final = struct.Struct(">i")
+
+
+class _Codec(NamedTuple):
+    """How one side of one API version is read."""
+
+    read: Any  # (bytes, position) -> (entity, its size in bytes)
+    schema: type[Any]
+    flexible_header: bool  # a header with tagged fields
+
+
+@cache
+def _request_codec(api_key: int, version: int) -> _Codec:
+    schema = load_request_schema(api_key, version)
+    return _Codec(entity_reader(schema), schema, schema.__header_schema__.__flexible__)
+
+
+@cache
+def _response_codec(api_key: int, version: int) -> _Codec:
+    schema = load_response_schema(api_key, version)
+    return _Codec(entity_reader(schema), schema, schema.__header_schema__.__flexible__)
+
+
+def encode_request(request: Entity, correlation_id: int, client_id: str | None) -> bytes:
+    """A whole frame, length included."""
+    name = b"" if client_id is None else client_id.encode()
+    name_length = -1 if client_id is None else len(name)
+    frame = bytearray(_LENGTH.size)
+    frame += _REQUEST_HEADER.pack(request.__api_key__, request.__version__, correlation_id, name_length)
+    frame += name
+    return _with_message(frame, request)
+
+
+def encode_response(response: Entity, correlation_id: int) -> bytes:
+    """A whole frame, length included."""
+    return _with_message(bytearray(_LENGTH.size) + _CORRELATION_ID.pack(correlation_id), response)
+
+
+def _with_message(frame: bytearray, message: Entity) -> bytes:
+    if message.__header_schema__.__flexible__:
+        frame.append(0)  # no tagged fields in the header
+    schema: Any = type(message)
+    encoder(schema)(frame, message)
+    _LENGTH.pack_into(frame, 0, len(frame) - _LENGTH.size)
+    return bytes(frame)
+
+
+def decode_request_header(frame: bytes) -> tuple[RequestHeader, int]:
+    """The part of the header that every version shares, and the position after it. Raises MalformedFrame."""
+    if len(frame) < _REQUEST_HEADER.size:
+        raise MalformedFrame(f"a request of {len(frame)} bytes has no header")
+    api_key, version, correlation_id, name_length = _REQUEST_HEADER.unpack_from(frame)
+    start = _REQUEST_HEADER.size
+    if name_length < 0:
+        return RequestHeader(api_key, version, correlation_id, None), start
+    end = start + name_length
+    if end > len(frame):
+        raise MalformedFrame(f"a client id of {name_length} bytes in a request of {len(frame)}")
+    try:
+        client_id = frame[start:end].decode()
+    except UnicodeDecodeError as error:
+        raise MalformedFrame("a client id that is not UTF-8") from error
+    return RequestHeader(api_key, version, correlation_id, client_id), end
+
+
+def decode_request(frame: bytes, served: Versions) -> tuple[RequestHeader, Entity]:
+    """Raises MalformedFrame, or UnsupportedRequest for what is not in `served`."""
+    header, position = decode_request_header(frame)
+    lowest, highest = served.get(header.api_key, (0, -1))
+    if not lowest <= header.api_version <= highest:
+        raise UnsupportedRequest(f"API key {header.api_key} version {header.api_version} is not served here")
+    return header, _decode(_request_codec(header.api_key, header.api_version), frame, position)
+
+
+def response_correlation_id(frame: bytes) -> int:
+    """Raises MalformedFrame."""
+    if len(frame) < _CORRELATION_ID.size:
+        raise MalformedFrame(f"a response of {len(frame)} bytes has no header")
+    correlation_id: int = _CORRELATION_ID.unpack_from(frame)[0]
+    return correlation_id
+
+
+def decode_response(frame: bytes, api_key: int, version: int) -> Entity:
+    """The answer to a request of that key and version. Raises MalformedFrame."""
+    return _decode(_response_codec(api_key, version), frame, _CORRELATION_ID.size)
+
+
+def _decode(codec: _Codec, frame: bytes, position: int) -> Entity:
+    try:
+        frame, position = checked(codec.schema, frame, position, flexible_header=codec.flexible_header)
+        entity, size = codec.read(frame, position)
+    except Exception as error:  # kio raises its own errors, ValueError, OverflowError … for bad input
+        raise MalformedFrame(f"no valid {codec.schema.__name__} v{codec.schema.__version__}: {error}") from error
+    if position + size != len(frame):
+        raise MalformedFrame(f"{len(frame) - position - size} bytes too many after {codec.schema.__name__}")
+    return entity
+
+
+def expects_response(request: Entity) -> bool:
+    """A Produce request with acks=0 is never answered; every other request is."""
+    return not (request.__api_key__ == PRODUCE and request.acks == 0)
+
+
+def answer_api_versions(version: int, served: Versions) -> Entity:
+    """The ApiVersionsResponse of a listener. A version that is not served is answered as version 0 with
+    UNSUPPORTED_VERSION and the versions of ApiVersions itself, so that any client can go on (KIP-511)."""
+    lowest, highest = served[API_VERSIONS]
+    known = lowest <= version <= highest
+    schema = _api_versions_schema(version if known else 0)
+    advertised = served if known else {API_VERSIONS: served[API_VERSIONS]}
+    throttle_time = {"throttle_time": timedelta(0)} if known and version >= 1 else {}
+    return schema.ApiVersionsResponse(
+        error_code=ErrorCode.none if known else ErrorCode.unsupported_version,
+        api_keys=tuple(
+            schema.ApiVersion(api_key=key, min_version=low, max_version=high)
+            for key, (low, high) in sorted(advertised.items())
+        ),
+        **throttle_time,
+    )
+
+
+@cache
+def _api_versions_schema(version: int) -> ModuleType:
+    return load_payload_module(API_VERSIONS, version, EntityType.response)
+
+
+class FrameSplitter:
+    """Cuts a stream of bytes into frames."""
+
+    def __init__(self, max_frame_bytes: int) -> None:
+        self._max_frame_bytes = max_frame_bytes
+        self._buffer = bytearray()
+
+    def feed(self, data: bytes) -> Iterator[bytes]:
+        """The frames, without their lengths, that `data` completes. Raises MalformedFrame for a length below
+        zero or above the maximum, before any of that frame is kept."""
+        self._buffer += data
+        start = 0
+        try:
+            while len(self._buffer) - start >= _LENGTH.size:
+                length: int = _LENGTH.unpack_from(self._buffer, start)[0]
+                if not 0 <= length <= self._max_frame_bytes:
+                    raise MalformedFrame(f"a frame length of {length} bytes, allowed are 0 to {self._max_frame_bytes}")
+                end = start + _LENGTH.size + length
+                if end > len(self._buffer):
+                    break
+                yield bytes(memoryview(self._buffer)[start + _LENGTH.size : end])
+                start = end
+        finally:
+            del self._buffer[:start]
