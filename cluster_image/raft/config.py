@@ -1,0 +1,29 @@
+"""The quorum's settings."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ..config import Config
+
+
+@dataclass(frozen=True, slots=True)
+class QuorumConfig:
+    """Times in seconds unless named otherwise. Defaults are Kafka's."""
+
+    election_timeout: float = 1.0
+    fetch_timeout: float = 2.0
+    election_backoff_max: float = 1.0
+    request_timeout: float = 2.0
+    retry_backoff: float = 0.02
+    fetch_wait_ms: int = 500  # how long a leader may sit on a fetch with nothing to tell
+    fetch_bytes: int = 8 << 20
+
+    @classmethod
+    def of(cls, config: Config) -> QuorumConfig:
+        return cls(
+            election_timeout=config.seconds("controller.quorum.election.timeout.ms"),
+            fetch_timeout=config.seconds("controller.quorum.fetch.timeout.ms"),
+            election_backoff_max=config.seconds("controller.quorum.election.backoff.max.ms"),
+            request_timeout=config.seconds("controller.quorum.request.timeout.ms"),
+        )
