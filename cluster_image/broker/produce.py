@@ -1,0 +1,122 @@
+"""Produce of every version, with acks 0, 1 and all (000, 2.5).
+
+A partition's answer carries the base offset whenever the records were appended, also with an error: so a client can
+tell "refused" from "appended, and not known to be committed", as with Apache Kafka.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from kio.schema.errors import ErrorCode
+from kio.static.primitive import i64
+
+from ..config import Config
+from ..messages import NO_THROTTLE, make, response_module
+from ..metadata.image import MetadataImage
+from ..network import Entity
+from ..records import CorruptRecord, InvalidRecord
+from .partition import Appended, Partition, Refused
+
+
+class _Outcome(NamedTuple):
+    error: ErrorCode
+    base_offset: int = -1
+    log_start_offset: int = -1
+
+
+class ProduceHandler:
+    def __init__(self, config: Config, image: MetadataImage, find: Callable[[Any, int], Partition | None]) -> None:
+        self._config = config
+        self._image = image
+        self._find = find
+
+    async def handle(self, request: Any) -> Entity | None:
+        """None for acks=0. A storage failure is raised: the broker cannot go on."""
+        loop = asyncio.get_running_loop()
+        acks = int(request.acks)
+        outcomes: dict[tuple[int, int], _Outcome] = {}
+        waiting: dict[tuple[int, int], Appended] = {}
+        for t, topic in enumerate(request.topic_data):
+            known = self._image.topics.get(topic.name)
+            for p, data in enumerate(topic.partition_data):
+                partition = self._find(known.id, int(data.index)) if known is not None else None
+                outcome = self._append(partition, data.records, acks, loop.create_future)
+                if isinstance(outcome, _Outcome):
+                    outcomes[t, p] = outcome
+                    continue
+                assert partition is not None
+                outcomes[t, p] = _Outcome(ErrorCode.none, outcome.base_offset, partition.log.start_offset)
+                if outcome.done is not None:
+                    waiting[t, p] = outcome
+        if acks == 0:
+            return None
+        await self._commit(request.timeout.total_seconds(), waiting, outcomes)
+        return self._answer(request, outcomes)
+
+    def _append(
+        self,
+        partition: Partition | None,
+        records: bytes | None,
+        acks: int,
+        new_future: Callable[[], asyncio.Future[ErrorCode]],
+    ) -> Appended | _Outcome:
+        if acks not in (-1, 0, 1):
+            return _Outcome(ErrorCode.invalid_required_acks)
+        if partition is None:
+            return _Outcome(ErrorCode.unknown_topic_or_partition)
+        if records is None or not records:
+            return _Outcome(ErrorCode.invalid_record)
+        if len(records) > self._config["message.max.bytes"]:
+            return _Outcome(ErrorCode.message_too_large)
+        try:
+            return partition.append(bytes(records), acks, new_future)
+        except Refused as refused:
+            return _Outcome(refused.error)
+        except CorruptRecord:
+            return _Outcome(ErrorCode.corrupt_message)
+        except InvalidRecord:
+            return _Outcome(ErrorCode.invalid_record)
+
+    @staticmethod
+    async def _commit(
+        timeout: float, waiting: dict[tuple[int, int], Appended], outcomes: dict[tuple[int, int], _Outcome]
+    ) -> None:
+        futures = [a.done for a in waiting.values() if a.done is not None and not a.done.done()]
+        if futures:
+            await asyncio.wait(futures, timeout=timeout)
+        for key, appended in waiting.items():
+            assert appended.done is not None
+            error = appended.done.result() if appended.done.done() else ErrorCode.request_timed_out
+            appended.done.cancel()
+            outcomes[key] = outcomes[key]._replace(error=error)
+
+    @staticmethod
+    def _answer(request: Any, outcomes: dict[tuple[int, int], _Outcome]) -> Entity:
+        module = response_module(request)
+        return make(
+            module.ProduceResponse,
+            throttle_time=NO_THROTTLE,
+            responses=tuple(
+                make(
+                    module.TopicProduceResponse,
+                    name=topic.name,
+                    partition_responses=tuple(
+                        make(
+                            module.PartitionProduceResponse,
+                            index=data.index,
+                            error_code=outcomes[t, p].error,
+                            base_offset=i64(outcomes[t, p].base_offset),
+                            log_append_time=None,
+                            log_start_offset=i64(outcomes[t, p].log_start_offset),
+                            record_errors=(),
+                            error_message=None,
+                        )
+                        for p, data in enumerate(topic.partition_data)
+                    ),
+                )
+                for t, topic in enumerate(request.topic_data)
+            ),
+        )

@@ -1,0 +1,157 @@
+"""All partitions of a broker: follows the metadata, runs fetchers and timers, answers who is eligible for an ISR."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable
+
+from ..config import Config
+from ..metadata.image import MetadataImage, PartitionKey
+from ..network import Network
+from ..tasks import Failed, start_task
+from .fetcher import Fetcher
+from .isr_manager import IsrManager
+from .log_manager import LogManager
+from .partition import Partition
+
+log = logging.getLogger(__name__)
+
+
+class ReplicaManager:
+    """image: the broker's own, replaced in place as the metadata log is replayed."""
+
+    def __init__(
+        self,
+        config: Config,
+        network: Network,
+        logs: LogManager,
+        image: MetadataImage,
+        broker_epoch: Callable[[], int],
+        isr_manager: IsrManager,
+        failed: Failed,
+    ) -> None:
+        self._config = config
+        self._network = network
+        self._logs = logs
+        self._image = image
+        self._broker_epoch = broker_epoch
+        self._isr_manager = isr_manager
+        self._failed = failed
+        self._me = config["node.id"]
+        self._fetchers: dict[int, Fetcher] = {}
+        self._tasks: list[asyncio.Task[None]] = []
+        self.partitions: dict[PartitionKey, Partition] = {}
+
+    def start(self) -> None:
+        lag = self._config.seconds("replica.lag.time.max.ms")
+        checkpoint = self._config.seconds("replica.high.watermark.checkpoint.interval.ms")
+        flush = min(self._config.seconds("log.flush.interval.ms"), 1.0)
+        for action, interval in (
+            (self._shrink_isrs, lag / 2),
+            (self._checkpoint, checkpoint),
+            (self._flush_timed, flush),
+        ):
+            self._tasks.append(start_task(_every(interval, action), self._failed))
+
+    def get(self, key: PartitionKey) -> Partition | None:
+        return self.partitions.get(key)
+
+    # -- metadata ---------------------------------------------------------------------------------------------
+
+    def apply(self, changed: Iterable[PartitionKey]) -> None:
+        """Act on what has become of these partitions (000, 2.3.2)."""
+        now = asyncio.get_running_loop().time()
+        for key in changed:
+            registration = self._image.partition(*key)
+            if registration is None or self._me not in registration.replicas:
+                continue
+            partition = self.partitions.get(key)
+            if partition is None:
+                topic = self._image.topics_by_id[key[0]]
+                config = self._config.for_topic(topic.settings)
+                partition_log = self._logs.get(topic.name, key[1], config)
+                partition = Partition(registration, partition_log, config, self._me)
+                partition.restore_high_watermark(self._logs.high_watermarks.get((topic.name, key[1]), 0))
+                self.partitions[key] = partition
+            before = (partition.leader, partition.leader_epoch)
+            partition.apply(registration, now)
+            if before != (partition.leader, partition.leader_epoch):
+                self._move(partition)
+                log.info(
+                    "role",
+                    extra={
+                        "partition": str(partition),
+                        "leader": partition.leader,
+                        "leader_epoch": partition.leader_epoch,
+                        "end": partition.log.end_offset,
+                        "high_watermark": partition.high_watermark,
+                    },
+                )
+        self._drop_idle_fetchers()
+
+    def _move(self, partition: Partition) -> None:
+        """To the fetcher of its present leader (000, 2.2.3)."""
+        for fetcher in self._fetchers.values():
+            fetcher.remove(partition.key)
+        if partition.is_leader or partition.leader < 0:
+            return
+        leader = partition.leader
+        if leader not in self._fetchers:
+            self._fetchers[leader] = Fetcher(
+                self._config,
+                self._network,
+                leader,
+                lambda: self._image.brokers[leader].address,
+                self._broker_epoch,
+                self._failed,
+            )
+        self._fetchers[leader].add(partition)
+
+    def _drop_idle_fetchers(self) -> None:
+        for leader, fetcher in list(self._fetchers.items()):
+            if fetcher.idle:
+                del self._fetchers[leader]
+                fetcher.close()
+
+    def is_eligible(self, replica: int, broker_epoch: int) -> bool:
+        """As far as this broker's metadata tells; the controller decides (KIP-841, KIP-903)."""
+        broker = self._image.brokers.get(replica)
+        return broker is not None and broker.active and broker_epoch in (broker.epoch, -1)
+
+    # -- timers -----------------------------------------------------------------------------------------------
+
+    def _shrink_isrs(self) -> None:
+        now = asyncio.get_running_loop().time()
+        for partition in self.partitions.values():
+            partition.consider_shrinking(now)
+        self._isr_manager.proposals_changed()
+
+    def _checkpoint(self) -> None:
+        self._logs.checkpoint(self._high_watermarks())
+
+    def _flush_timed(self) -> None:
+        self._logs.flush_timed(asyncio.get_running_loop().time())
+
+    def _high_watermarks(self) -> dict[tuple[str, int], int]:
+        # Logs whose partition the metadata has not brought yet keep their old checkpoint.
+        current = {(p.topic, p.index): p.high_watermark for p in self.partitions.values()}
+        return {**self._logs.high_watermarks, **current}
+
+    def stop(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+        for fetcher in self._fetchers.values():
+            fetcher.close()
+
+    def close_cleanly(self, broker_epoch: int) -> None:
+        """After stop(): everything durable, and the clean-shutdown file that says so."""
+        for partition in self.partitions.values():
+            partition.close()
+        self._logs.close(self._high_watermarks(), broker_epoch)
+
+
+async def _every(interval: float, action: Callable[[], None]) -> None:
+    while True:
+        await asyncio.sleep(interval)
+        action()

@@ -1,0 +1,101 @@
+"""The broker's safety rules: one function each, called in one place.
+
+`cluster_image/bugs/` replaces one of them at a time, so callers go through the module (`rules.may_join_isr(…)`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Set
+
+from kio.schema.errors import ErrorCode
+
+#: AlterPartition errors after which the proposal is known not to have been applied, now or later.
+_NOT_APPLIED = frozenset({ErrorCode.ineligible_replica, ErrorCode.operation_not_attempted})
+
+
+def refuse_leader_epoch(ours: int, theirs: int) -> ErrorCode | None:
+    """Why a request with this leader epoch is not served (000, 2.10; KIP-320). -1: the sender checks nothing."""
+    if theirs == -1 or theirs == ours:
+        return None
+    return ErrorCode.fenced_leader_epoch if theirs < ours else ErrorCode.unknown_leader_epoch
+
+
+def enough_replicas(isr: Set[int], min_insync_replicas: int, replication_factor: int) -> bool:
+    """Is an acks=all append taken, and acknowledged? Only with MinISR replicas in sync (000, 2.6); a partition with
+    fewer replicas than that needs them all (KAFKA-21110)."""
+    return len(isr) >= min(min_insync_replicas, replication_factor)
+
+
+def may_join_isr(
+    follower_end: int, fetched_in_epoch: bool, high_watermark: int, epoch_start: int, eligible: bool
+) -> bool:
+    """Has an out-of-sync follower proven itself complete (000, 2.9; description 6.5.3 and 6.5.4)?
+
+    It must have reached the high watermark; the leader epoch start offset, below which the leader's own watermark may
+    lag; by a fetch in this leader epoch; and its broker must be available in the session that it fetched in."""
+    return fetched_in_epoch and follower_end >= high_watermark and follower_end >= epoch_start and eligible
+
+
+def is_out_of_sync(follower_end: int, leader_end: int, last_caught_up: float, now: float, max_lag: float) -> bool:
+    """Must a follower leave the ISR? When it has not been caught up for replica.lag.time.max.ms (000, 2.9).
+    Times in seconds."""
+    return follower_end != leader_end and now - last_caught_up > max_lag
+
+
+def maximal_isr(isr: Set[int], proposed: Iterable[int]) -> frozenset[int]:
+    """The replicas that must have a record before it is committed, while a proposal is under way: the union, as the
+    controller may hold either (000, 2.7; description 6.5.2)."""
+    return frozenset(isr).union(proposed)
+
+
+def next_high_watermark(current: int, end_offsets: Iterable[int]) -> int:
+    """Where the high watermark may advance to: what every member of the maximal ISR has, itself included
+    (000, 2.7). It never goes back."""
+    return max(current, min(end_offsets))
+
+
+def may_commit(isr: Set[int], min_insync_replicas: int, replication_factor: int, elr_enabled: bool) -> bool:
+    """May the high watermark advance at all? Not below MinISR where the controller keeps an ELR: its members are taken
+    to be complete because nothing is committed without them (description 6.5.2; KIP-966, M15)."""
+    return not elr_enabled or enough_replicas(isr, min_insync_replicas, replication_factor)
+
+
+def may_roll_back(error: ErrorCode) -> bool:
+    """May a leader go back to its committed ISR after this answer to a proposal? Only if the proposal cannot have been
+    applied: one accepted whose answer was lost looks outdated when it is sent again."""
+    return error in _NOT_APPLIED
+
+
+def is_stale_fetch(known_broker_epoch: int, broker_epoch: int) -> bool:
+    """Was this fetch sent in an earlier uptime session of its follower than the last one seen (KIP-903)?"""
+    return broker_epoch != -1 and broker_epoch < known_broker_epoch
+
+
+def has_diverged(end_of_epoch: tuple[int, int], last_fetched_epoch: int, fetch_offset: int) -> bool:
+    """Does a follower's log differ from the leader's (description 3.2)? end_of_epoch: epoch and end offset of the
+    leader's lookup for last_fetched_epoch."""
+    epoch, end = end_of_epoch
+    return epoch < last_fetched_epoch or end < fetch_offset
+
+
+def truncation_offset(leaders: tuple[int, int], own: tuple[int, int]) -> int:
+    """Where a follower's diverging log is cut: the smaller end of the leader's diverging epoch and of the follower's
+    own lookup for it (description 3.2, cases C to G)."""
+    return min(leaders[1], own[1])
+
+
+def may_apply_fetch(
+    requested_epoch: int, current_epoch: int, requested_offset: int, end_offset: int, still_following: bool
+) -> bool:
+    """May a fetch response touch the log? Only while nothing has changed since its request: an answer of a deposed
+    leader must not (bug catalogue, M13)."""
+    return still_following and requested_epoch == current_epoch and requested_offset == end_offset
+
+
+def may_tell_end_of_log(high_watermark: int, epoch_start: int, lease_held: bool) -> bool:
+    """May a leader answer where the committed log ends? Its watermark must have reached the leader epoch start offset,
+    below which it may lag (applied HWM monotonicity, description 6.4.2; KIP-207).
+
+    And its broker's session must be certain not to have run out: past that, the controller may have elected another
+    leader, which has acknowledged records that this one knows nothing of."""
+    return high_watermark >= epoch_start and lease_held

@@ -1,0 +1,150 @@
+"""A broker process from start to stop (description 8.1 and 8.3)."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Sequence
+from random import Random
+
+from ..config import Config
+from ..disk import Disk
+from ..metadata.image import MetadataImage, PartitionKey
+from ..metadata.records import decode
+from ..network import Entity, Network, Peer
+from ..raft import RaftClient
+from ..storage.errors import StorageError
+from ..tasks import Failed
+from .api import BrokerApi
+from .channel import ControllerChannel
+from .isr_manager import IsrManager
+from .lifecycle import Lifecycle
+from .log_manager import LogManager
+from .replica_manager import ReplicaManager
+
+log = logging.getLogger(__name__)
+
+
+class BrokerServer:
+    def __init__(
+        self,
+        config: Config,
+        disk: Disk,
+        network: Network,
+        raft: RaftClient,
+        random: Random,
+        failed: Failed,
+    ) -> None:
+        self._config = config
+        self._network = network
+        self._raft = raft
+        self._image = MetadataImage()
+        self._ready = False
+        self._replayed = asyncio.Event()
+        self._logs = LogManager(config, disk)
+        self._random = random
+        self._failed = failed
+        raft.listener = self
+
+    def _channel(self, purpose: str, timeout: float | None = None) -> ControllerChannel:
+        return ControllerChannel(
+            self._network,
+            self._raft,
+            self._config["controller.quorum.voters"],
+            f"broker-{self._config['node.id']}-{purpose}",
+            timeout or self._config.seconds("request.timeout.ms"),
+        )
+
+    async def start(self) -> None:
+        """Returns once the controller has unfenced this broker."""
+        self._logs.load()
+        # A heartbeat that hangs on a dead controller must leave time for one to its successor within the session.
+        patience = min(
+            self._config.seconds("request.timeout.ms"), self._config.seconds("broker.session.timeout.ms") / 4
+        )
+        self._lifecycle = Lifecycle(
+            self._config,
+            self._channel("lifecycle", patience),
+            self._random,
+            self._logs.previous_epoch,
+            lambda: self._image.end_offset - 1,
+            self._failed,
+        )
+        self._isr_manager = IsrManager(
+            self._channel("isr"),
+            self._config["node.id"],
+            lambda: self._lifecycle.broker_epoch,
+            lambda: self._replicas.partitions.values(),
+            self._failed,
+        )
+        self._replicas = ReplicaManager(
+            self._config,
+            self._network,
+            self._logs,
+            self._image,
+            lambda: self._lifecycle.broker_epoch,
+            self._isr_manager,
+            self._failed,
+        )
+        self._forward = self._channel("forward")
+        api = BrokerApi(
+            self._config,
+            self._image,
+            self._replicas,
+            self._lifecycle,
+            self._forward,
+            self._isr_manager.proposals_changed,
+            self._random,
+        )
+        await self._lifecycle.register()
+        while self._image.end_offset <= self._lifecycle.broker_epoch:
+            self._replayed.clear()
+            await self._replayed.wait()
+        # From here on this broker acts on the metadata: it is no older than its own registration.
+        self._ready = True
+        self._replicas.apply(p_key for p in self._image.partitions() if (p_key := (p.topic_id, p.index)))
+        self._replicas.start()
+        self._isr_manager.start()
+
+        async def serve(request: Entity, peer: Peer) -> Entity | None:
+            try:
+                return await api.handle(request, peer)
+            except StorageError as error:
+                self._failed(error)  # as the loss of its only log directory ends Kafka's
+                raise
+
+        await self._network.listen(self._config["listeners"], serve)
+        self._lifecycle.run()
+        await self._lifecycle.unfenced.wait()
+
+    # -- what the quorum tells -------------------------------------------------------------------------------
+
+    def on_commit(self, base_offset: int, epoch: int, records: Sequence[bytes]) -> None:
+        changed: dict[PartitionKey, None] = {}
+        for offset, value in enumerate(records, base_offset):
+            key = self._image.replay(offset, decode(value))
+            if key is not None:
+                changed[key] = None
+        self._replayed.set()
+        if self._ready:
+            self._replicas.apply(changed)
+
+    def on_leader(self, epoch: int) -> None:
+        raise AssertionError("a broker is an observer of the quorum")
+
+    def on_resign(self, epoch: int) -> None:
+        raise AssertionError("a broker is an observer of the quorum")
+
+    # -- stopping --------------------------------------------------------------------------------------------
+
+    async def shut_down(self) -> None:
+        """Controlled shutdown: leaderships first, then every log flushed, then the clean-shutdown file."""
+        if self._ready and self._config["controlled.shutdown.enable"]:
+            await self._lifecycle.shut_down(self._config.seconds("controlled.shutdown.timeout.ms"))
+        self._replicas.stop()
+        await self._isr_manager.close()
+        await self._lifecycle.close()
+        self._forward.close()
+        await self._network.close()
+        if self._ready:
+            self._replicas.close_cleanly(self._lifecycle.broker_epoch)
