@@ -1,0 +1,62 @@
+"""Power loss: what the page cache held is gone, directory entries included.
+
+With acks=all the protocol keeps acknowledged records through MinISR - 1 lossy unclean shutdowns at a time. So
+`power-outage` cuts one failure domain and waits until its replicas are back in sync before the next;
+`power-outage-cluster` deliberately cuts every broker at the same moment.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from random import Random
+from typing import Any
+
+from harness.cluster import Cluster, Evidence, Node
+from nemesis import Draw, Situation, Targets, by_node, pick
+
+
+class PowerOutage:
+    """Cuts the power of one rack at a time: its brokers and its controllers."""
+
+    name = "power-outage"
+    summary = "cuts the power of one rack at a time, the next one only when every replica is back in its ISR"
+    preferred_targets: Targets = "random"
+    waits_for_isr = True
+
+    def draw(self, random: Random) -> Draw:
+        return Draw(
+            gap=random.uniform(6.0, 9.0), duration=random.uniform(2.0, 3.0), choice={"rack": round(random.random(), 6)}
+        )
+
+    def choose(self, choice: Mapping[str, Any], situation: Situation) -> Sequence[Node]:
+        cluster = situation.cluster
+        rack = pick(sorted({node.rack for node in cluster.brokers}), choice["rack"])
+        return _all_or_none([node for node in cluster.nodes if node.rack == rack], situation)
+
+    async def inject(self, cluster: Cluster, nodes: Sequence[Node]) -> Evidence:
+        return by_node(nodes, await asyncio.gather(*(node.cut_power() for node in nodes)))
+
+    async def heal(self, cluster: Cluster, nodes: Sequence[Node]) -> Evidence:
+        await asyncio.gather(*(node.restore_power() for node in nodes))
+        return {}
+
+    def effective(self, evidence: Evidence) -> bool:
+        return any(evidence.get(key, 0) > 0 for key in ("unsynced_bytes", "unsynced_files", "unsynced_records"))
+
+
+class PowerOutageCluster(PowerOutage):
+    """Cuts the power of all brokers at the same moment."""
+
+    name = "power-outage-cluster"
+    summary = "cuts the power of all brokers at the same moment: beyond what replication alone survives"
+
+    def draw(self, random: Random) -> Draw:
+        return Draw(gap=random.uniform(8.0, 11.0), duration=random.uniform(2.0, 4.0), choice={})
+
+    def choose(self, choice: Mapping[str, Any], situation: Situation) -> Sequence[Node]:
+        return _all_or_none(situation.cluster.brokers, situation)
+
+
+def _all_or_none(nodes: Sequence[Node], situation: Situation) -> Sequence[Node]:
+    return nodes if len(situation.free_among(nodes)) == len(nodes) else ()

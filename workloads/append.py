@@ -1,0 +1,131 @@
+"""Workload `append`: unique values are appended to every partition, read as they come and once more at the end.
+
+Processes of the history: 0 to concurrency - 1 are the producers, then come the readers, and the process after them
+does the final reads. A producer has at most one batch in flight a partition (two around a change of leader).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Coroutine, Sequence
+from random import Random
+from typing import Any, Final
+
+from cluster_image.network import Address, Network
+from cluster_image.tcp import TcpNetwork
+from harness.cluster import Cluster
+from harness.console import Counts
+from harness.history import Recorder
+from harness.plan import Plan
+from workloads.client.client import REQUEST_TIMEOUT_S, Client
+from workloads.pacing import Pacer
+from workloads.producing import Sender
+from workloads.reading import Reader
+from workloads.tally import Tally
+
+READERS: Final = 2
+_RECORD_BYTES: Final = 16  # on the wire, without the batch's header
+
+
+class AppendWorkload:
+    """Appends unique values to every partition and reads them back, as they come and at the end.
+
+    Implements harness.parts.Workload.
+
+    network, clock (monotonic ns) and wall_clock (seconds since 1970): a simulation gives its own.
+    request_timeout: seconds.
+    """
+
+    def __init__(
+        self,
+        plan: Plan,
+        cluster: Cluster,
+        recorder: Recorder,
+        *,
+        network: Network | None = None,
+        clock: Callable[[], int] = time.monotonic_ns,
+        wall_clock: Callable[[], float] = time.time,
+        request_timeout: float = REQUEST_TIMEOUT_S,
+    ) -> None:
+        self._plan = plan
+        self._recorder = recorder
+        self._clock = clock
+        self._wall_clock = wall_clock
+        self._random = Random(f"{plan.seed}/workload")
+        self._owns_network = network is None
+        self._network = network or TcpNetwork()
+        brokers = [Address(*node.address) for node in cluster.brokers]
+        self._client = Client(self._network, brokers, plan.topic, request_timeout=request_timeout)
+        self._tally = Tally()
+
+    async def set_up(self) -> None:
+        """Make the topic and wait until every partition is led and in sync. Retries until cancelled; raises
+        HarnessFailure if the cluster refuses the topic."""
+        plan = self._plan
+        self._client.start()
+        await self._client.create_topic(
+            plan.partitions, plan.replication_factor, {"min.insync.replicas": str(plan.min_insync_replicas)}
+        )
+        await self._client.wait_ready(plan.partitions, plan.replication_factor)
+
+    async def run(self, stop: asyncio.Event) -> None:
+        """Append and read until `stop` is set, then wait for the appends in flight, at most a request timeout."""
+        plan = self._plan
+        pacer = Pacer(plan.rate, plan.partitions)
+        senders = [
+            Sender(
+                self._client,
+                self._recorder,
+                self._tally,
+                pacer,
+                process,
+                partition,
+                plan.acks,
+                clock=self._clock,
+                wall_clock=self._wall_clock,
+            )
+            for process in range(plan.concurrency)
+            for partition in range(plan.partitions)
+        ]
+        bytes_per_s = plan.rate * _RECORD_BYTES / plan.brokers
+        loops = [sender.run() for sender in senders]
+        loops += [self._reader(n).tail(bytes_per_s, Random(self._random.random())) for n in range(READERS)]
+        loops.append(pacer.run())
+        try:
+            await _until(stop, loops)
+        finally:
+            await asyncio.gather(*(sender.settle() for sender in senders))
+
+    async def final_read(self) -> None:
+        """Read every partition from its start to its end. Retries until cancelled."""
+        reader = self._reader(READERS)
+        await asyncio.gather(*(reader.read_all(partition, "final_read") for partition in range(self._plan.partitions)))
+
+    async def close(self) -> None:
+        """The network too, if it is the workload's own."""
+        await self._client.close()
+        if self._owns_network:
+            await self._network.close()
+
+    def counts(self) -> Counts:
+        return self._tally.counts()
+
+    def _reader(self, number: int) -> Reader:
+        process = self._plan.concurrency + number
+        return Reader(self._client, self._recorder, self._tally, process, clock=self._clock)
+
+
+async def _until(stop: asyncio.Event, loops: Sequence[Coroutine[Any, Any, None]]) -> None:
+    """Run endless loops side by side until `stop` is set. One that fails ends them all."""
+    try:
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(loop) for loop in loops]
+            await stop.wait()
+            for task in tasks:
+                task.cancel()
+    except BaseExceptionGroup as failures:
+        first: BaseException = failures
+        while isinstance(first, BaseExceptionGroup):
+            first = first.exceptions[0]
+        raise first from None

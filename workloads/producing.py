@@ -1,0 +1,146 @@
+"""Producers: one sender for each producer and partition, each with one batch in flight on its own connection."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from typing import Final
+
+from cluster_image.network import Connection
+from cluster_image.records import encode_int64s
+from harness.history import Recorder
+from workloads.client import outcomes
+from workloads.client.client import CannotSend, Client, Link
+from workloads.client.metadata import Partition
+from workloads.client.outcomes import Outcome
+from workloads.client.requests import ACKS, produce_answers, produce_request
+from workloads.pacing import Pacer
+from workloads.tally import Tally
+
+MIN_BACKOFF_S: Final = 0.05
+MAX_BACKOFF_S: Final = 0.5
+#: The leader gives up waiting for its followers a little before the client gives up waiting for the leader.
+_LEADER_TIMEOUT: Final = 0.8
+
+
+class Sender:
+    """Appends what falls due for one partition, on behalf of one producer.
+
+    process: the producer's, in the history. clock: monotonic ns. wall_clock: seconds since 1970, for the records'
+    own timestamps.
+    """
+
+    def __init__(
+        self,
+        client: Client,
+        recorder: Recorder,
+        tally: Tally,
+        pacer: Pacer,
+        process: int,
+        partition: int,
+        acks: str,
+        *,
+        clock: Callable[[], int],
+        wall_clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._client = client
+        self._recorder = recorder
+        self._tally = tally
+        self._pacer = pacer
+        self._process = process
+        self._partition = partition
+        self._acks = ACKS[acks]
+        self._clock = clock
+        self._wall_clock = wall_clock
+        self._link = Link(client)
+        self._backoff = 0.0
+        self._in_flight: dict[asyncio.Task[None], None] = {}
+        self._failure: BaseException | None = None
+
+    async def run(self) -> None:
+        """Until cancelled; settle() then."""
+        while True:
+            count = await self._pacer.take(self._partition)
+            known = self._client.metadata.partitions.get(self._partition)
+            moved = self._client.metadata.leader_change(self._partition)
+            try:
+                connection = await self._link.to(known.leader if known is not None else None)
+            except CannotSend as failure:
+                self._refuse(count, failure.error)
+            else:
+                assert known is not None
+                await self._start_sending(connection, known, count, moved)
+            if self._backoff:
+                self._client.metadata.ask_again()
+                await asyncio.wait((moved,), timeout=self._backoff)
+
+    async def settle(self) -> None:
+        """Wait for what is in flight, at most one request timeout, and close. After run() was cancelled. Raises
+        what a send raised that run() no longer waited for."""
+        if self._in_flight:
+            await asyncio.wait(self._in_flight)
+        self._link.close()
+        if self._failure is not None:
+            raise self._failure
+
+    async def _start_sending(
+        self, connection: Connection, leader: Partition, count: int, moved: asyncio.Future[None]
+    ) -> None:
+        """Returns when the batch is answered, or once the partition has another leader: a leader that is cut off or
+        without power answers nothing, and its successor should not have to wait for that."""
+        sending = asyncio.get_running_loop().create_task(self._send(connection, leader, count))
+        self._in_flight[sending] = None
+        sending.add_done_callback(self._sent)
+        await asyncio.wait((sending, moved), return_when=asyncio.FIRST_COMPLETED)
+        if sending.done():
+            sending.result()
+        else:
+            self._link.detach()
+            sending.add_done_callback(lambda _: connection.close())
+
+    def _sent(self, sending: asyncio.Task[None]) -> None:
+        self._in_flight.pop(sending)
+        if not sending.cancelled() and sending.exception() is not None:
+            self._failure = sending.exception()
+
+    async def _send(self, connection: Connection, leader: Partition, count: int) -> None:
+        if connection.closed:
+            self._refuse(count, outcomes.CONNECTION_FAILED)
+            return
+        appends = self._recorder.invoke_append(self._process, self._client.topic, self._partition, count, self._clock())
+        assert appends.values is not None
+        batch = encode_int64s(appends.values.tolist(), timestamp_ms=int(self._wall_clock() * 1000))
+        timeout = self._client.request_timeout
+        request = produce_request(self._client.topic, {self._partition: batch}, self._acks, timeout * _LEADER_TIMEOUT)
+        outcome: Outcome = "info"
+        error, offset = None, None
+        try:
+            response = await connection.request(request, timeout=timeout)
+        except TimeoutError:
+            error = outcomes.CLIENT_TIMEOUT
+        except ConnectionError:
+            error = outcomes.CONNECTION_LOST
+        else:
+            answer = produce_answers(response).get(self._partition) if response is not None else None
+            if answer is not None:
+                outcome = outcomes.of_append(answer.error, answer.base_offset)
+                error = outcomes.name(answer.error)
+                offset = answer.base_offset if outcome == "ok" else None
+            elif response is not None:  # acks=0 gets none
+                error = outcomes.MALFORMED_RESPONSE
+        self._recorder.complete(
+            appends, self._clock(), outcome, offset=offset, leader_epoch=leader.leader_epoch, error=error
+        )
+        self._note(outcome, count, error)
+
+    def _refuse(self, count: int, error: str) -> None:
+        """Records that could not be sent at all."""
+        now = self._clock()
+        appends = self._recorder.invoke_append(self._process, self._client.topic, self._partition, count, now)
+        self._recorder.complete(appends, now, "fail", error=error)
+        self._note("fail", count, error)
+
+    def _note(self, outcome: Outcome, count: int, error: str | None) -> None:
+        self._tally.appended(outcome, count, error)
+        self._backoff = 0.0 if error is None else min(max(2 * self._backoff, MIN_BACKOFF_S), MAX_BACKOFF_S)
