@@ -1,0 +1,89 @@
+"""Parquet files in and out, with errors that name the file."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+Ints = npt.NDArray[np.int64]
+Bools = npt.NDArray[np.bool_]
+
+#: Few distinct values over many rows: kept as dictionaries, in memory and in files.
+CATEGORIES: Final = frozenset({"run", "kind", "topic", "outcome", "error", "node"})
+_DICTIONARY: Final = pa.dictionary(pa.int32(), pa.string())
+
+
+class HistoryError(Exception):
+    """A history that cannot be judged. The message is one sentence that names the file or the operations."""
+
+
+def compact(schema: pa.Schema) -> pa.Schema:
+    """The schema with its categories as dictionaries."""
+    return pa.schema([field.with_type(_DICTIONARY) if field.name in CATEGORIES else field for field in schema])
+
+
+def read_parquet(path: Path | str, schema: pa.Schema) -> pa.Table:
+    """The columns of `schema`, categories as dictionaries. Raises HistoryError."""
+    try:
+        metadata = pq.read_metadata(path)
+        present = metadata.schema.to_arrow_schema().names
+        missing = [name for name in schema.names if name not in present]
+        if missing:
+            raise HistoryError(f"{path} lacks the column {missing[0]!r}, so it is not part of a history")
+        categories = [name for name in present if name in CATEGORIES]
+        with pq.ParquetFile(
+            path, metadata=metadata, read_dictionary=categories, page_checksum_verification=True
+        ) as file:
+            table = file.read(columns=schema.names, use_threads=False)
+        return table.select(schema.names).cast(compact(schema))
+    except (OSError, pa.ArrowException) as error:
+        raise HistoryError(_unreadable(path, error)) from None
+
+
+def write_parquet(path: Path | str, table: pa.Table) -> None:
+    """All of the file or none of it: a task that runs twice, or dies, leaves no half file."""
+    path = Path(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    repetitive = [field.name for field in table.schema if field.name in CATEGORIES]
+    pq.write_table(
+        table,
+        temporary,
+        compression="zstd",
+        compression_level=1,
+        use_dictionary=repetitive,
+        write_page_checksum=True,
+    )
+    temporary.replace(path)
+
+
+def _unreadable(path: Path | str, error: Exception) -> str:
+    reason = (str(error).splitlines() or [type(error).__name__])[0].rstrip(".")
+    return f"{path} is damaged or not a Parquet file ({reason})"
+
+
+def integers(table: pa.Table, column: str, null: int) -> Ints:
+    """A column as int64, with `null` in place of nulls."""
+    column_ = table[column]
+    filled = pc.fill_null(column_, null) if column_.null_count else column_
+    values: Ints = filled.to_numpy().astype(np.int64, copy=False)
+    return values
+
+
+def nullable(values: Ints, null: int) -> pa.Array:
+    """The inverse of integers()."""
+    return pa.array(values, pa.int64(), mask=values == null)
+
+
+def equals(table: pa.Table, column: str, text: str) -> Bools:
+    """Where a column of categories holds `text`."""
+    same = pc.equal(table[column], text)
+    where: Bools = (pc.fill_null(same, False) if same.null_count else same).to_numpy()
+    return where

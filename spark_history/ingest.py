@@ -1,0 +1,264 @@
+"""From the journal of a run to its history: Parquet laid out by log, in the order of offsets.
+
+    results/<run>/journal/<table>-<number>.parquet                           as recorded
+    results/<run>/history/<table>/topic=T/partition=P/<first offset>.parquet  as judged
+    results/<run>/history/manifest.json                                       what is where
+
+A log longer than SEGMENT_OFFSETS is laid out as several segments, each the work of one task. The journal may be of a
+run that was killed: the newest pending file says up to which flush it is whole (see harness/history.py).
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql import SparkSession
+
+from spark_history.files import HistoryError, integers, read_parquet, write_parquet
+from spark_history.lane import NOWHERE, FinalReads, Log, lay_out_lane
+from spark_history.schema import FAULTS, OPERATIONS, TABLES
+from spark_history.tasks import parallelism, run_tasks
+
+SEGMENT_OFFSETS: Final = 1 << 22  # a task holds some 100 bytes an offset
+_FORMAT: Final = 1  # of history/; another one is laid out again
+_PART: Final = re.compile(r"(operations|reads|faults|replica_logs|pending)-(\d+)\.parquet")
+_TOPIC: Final = re.compile(r"[a-zA-Z0-9._-]{1,249}")
+_LAID_OUT: Final = ("operations", "reads", "replica_logs")
+
+
+@dataclass(frozen=True)
+class Segment:
+    """A range of offsets of one log, and the files that hold it (relative to history/)."""
+
+    low: int
+    high: int | None
+    paths: Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class LogHistory:
+    topic: str
+    partition: int
+    segments: tuple[Segment, ...]
+    final_reads: FinalReads
+    end: int  # how long the log once was, as far as any operation saw
+
+
+@dataclass(frozen=True)
+class History:
+    """The history of one run, laid out. Times are monotonic nanoseconds."""
+
+    run: str
+    directory: Path  # results/<run>
+    logs: tuple[LogHistory, ...]
+    origin: int  # the first invocation; 0: nothing was invoked
+    until: int  # the last thing on record
+    orphans: int  # records left out because their read is not on record
+
+    @property
+    def path(self) -> Path:
+        return self.directory / "history"
+
+    def faults(self) -> list[dict[str, Any]]:
+        """FAULTS rows in order, with `evidence` parsed. Raises HistoryError."""
+        faults: list[dict[str, Any]] = read_parquet(self.path / "faults" / "faults.parquet", FAULTS).to_pylist()
+        for fault in faults:
+            try:
+                fault["evidence"] = json.loads(fault["evidence"] or "{}")
+            except ValueError:
+                raise HistoryError(f"the evidence of fault {fault['fault']} is not JSON: {fault['evidence']}") from None
+        return faults
+
+
+@dataclass(frozen=True)
+class _Journal:
+    files: Mapping[str, Sequence[Path]]  # by table
+    pending: Path | None
+
+    @property
+    def fingerprint(self) -> list[list[Any]]:
+        """Changes whenever the journal does."""
+        paths = [*(path for paths in self.files.values() for path in paths), *([self.pending] if self.pending else [])]
+        return [[path.name, path.stat().st_size, path.stat().st_mtime_ns] for path in paths]
+
+
+def ingest(directory: Path, spark: SparkSession, *, segment_offsets: int = SEGMENT_OFFSETS) -> History:
+    """Lay out the journal of the run in `directory`, unless it is and has not changed since. Raises HistoryError."""
+    journal = _find_journal(directory)
+    layout = {"format": _FORMAT, "segment_offsets": segment_offsets, "journal": journal.fingerprint}
+    manifest = _read_manifest(directory)
+    if {key: manifest.get(key) for key in layout} != layout:
+        manifest = _lay_out(directory, journal, layout, spark)
+    return _history(directory, manifest)
+
+
+def _find_journal(directory: Path) -> _Journal:
+    """Raises HistoryError if there is none."""
+    files: dict[str, list[Path]] = {table: [] for table in TABLES}
+    pending: list[tuple[int, Path]] = []
+    numbered = []
+    for path in sorted((directory / "journal").glob("*.parquet")):
+        if match := _PART.fullmatch(path.name):
+            if match[1] == "pending":
+                pending.append((int(match[2]), path))
+            else:
+                numbered.append((match[1], int(match[2]), path))
+    if not pending and not numbered:
+        raise HistoryError(f"{directory} holds no history: there is nothing in its journal")
+    newest = max((number for number, _ in pending), default=NOWHERE)
+    for table, number, part in numbered:
+        if number <= newest:  # what is newer belongs to a flush that was cut off
+            files[table].append(part)
+    return _Journal(files, max(pending)[1] if pending else None)
+
+
+def _lay_out(
+    directory: Path, journal: _Journal, layout: Mapping[str, Any], spark: SparkSession
+) -> dict[str, Any]:
+    surveyed = _survey(journal)
+    history, fresh = directory / "history", directory / "history.new"
+    shutil.rmtree(fresh, ignore_errors=True)
+    base = {
+        "journal": {table: [str(path) for path in journal.files[table]] for table in _LAID_OUT},
+        "pending": str(journal.pending) if journal.pending else None,
+        "directory": str(fresh),
+    }
+    lanes = _plan_lanes(surveyed["logs"], layout["segment_offsets"], parallelism(spark))
+    results = run_tasks(spark, lay_out_lane, [base | lane for lane in lanes])
+    facts = [json.loads(row) for result in results for row in result["facts"].to_pylist()]
+    _write_faults(journal.files["faults"], fresh)
+    manifest = {**layout, **surveyed["run"], "segments": sorted(facts, key=_log_and_offset)}
+    (fresh / "manifest.json").write_text(json.dumps(manifest) + "\n")
+    shutil.rmtree(history, ignore_errors=True)
+    fresh.rename(history)
+    return manifest
+
+
+def _log_and_offset(fact: Mapping[str, Any]) -> tuple[str, int, int]:
+    return fact["topic"], fact["partition"], fact["low"]
+
+
+def _survey(journal: _Journal) -> dict[str, Any]:
+    """Which logs there are, how long each is and how many operations concern it; when the run began and ended.
+
+    Done here and not by tasks: a few columns of one table are read in less time than it takes to start them.
+    """
+    paths = [path for path in (*journal.files["operations"], journal.pending) if path is not None]
+    with ThreadPoolExecutor() as threads:
+        rows = pa.concat_tables([_SURVEY.empty_table(), *threads.map(_survey_operations, paths)])
+    for topic in pc.unique(rows["topic"]).to_pylist():
+        if not _TOPIC.fullmatch(topic or "") or topic in (".", ".."):
+            raise HistoryError(f"the journal of {journal.pending} names a topic {topic!r}, which Kafka does not allow")
+    logs = rows.group_by(["topic", "partition"]).aggregate([("rows", "sum"), ("end", "max")])
+    columns = [logs[name].to_pylist() for name in ("topic", "partition", "rows_sum", "end_max")]
+    runs = [run for run in pc.unique(rows["run"]).to_pylist() if run is not None]
+    return {
+        "logs": sorted(zip(*columns, strict=True)),
+        "run": {
+            "run": runs[0] if runs else "",
+            "origin": pc.min(rows["since"]).as_py() or 0,
+            "until": pc.max(rows["until"]).as_py() or 0,
+        },
+    }
+
+
+_SURVEY: Final = pa.schema(
+    [
+        ("run", pa.string()),
+        ("topic", pa.string()),
+        ("partition", pa.int32()),
+        ("rows", pa.int64()),
+        ("end", pa.int64()),  # one past the highest offset
+        ("since", pa.int64()),
+        ("until", pa.int64()),
+    ]
+)
+_SURVEYED_COLUMNS: Final = ("run", "topic", "partition", "offset", "high_watermark", "invoke", "complete")
+
+
+def _survey_operations(path: Path) -> pa.Table:
+    """What a file of operations holds: a row (see _SURVEY) a log."""
+    rows = read_parquet(path, pa.schema([OPERATIONS.field(name) for name in _SURVEYED_COLUMNS]))
+    end = np.maximum(integers(rows, "offset", NOWHERE) + 1, integers(rows, "high_watermark", NOWHERE))
+    rows = rows.append_column("end", pa.array(end))
+    rows = rows.append_column("until", pc.max_element_wise(rows["invoke"], rows["complete"]))
+    aggregates = [([], "count_all"), ("end", "max"), ("invoke", "min"), ("until", "max")]
+    summed = rows.group_by(["run", "topic", "partition"], use_threads=False).aggregate(aggregates)
+    summed = summed.select(["run", "topic", "partition", "count_all", "end_max", "invoke_min", "until_max"])
+    return summed.rename_columns(_SURVEY.names).cast(_SURVEY)
+
+
+def _plan_lanes(
+    logs: Sequence[tuple[str, int, int, int]], segment_offsets: int, tasks: int
+) -> list[dict[str, Any]]:
+    """Share the logs out to about as many lanes as tasks run at once, evenly by rows; each segment of a long log is
+    a lane of its own."""
+    lanes: list[dict[str, Any]] = []
+    short: list[tuple[int, str, int]] = []
+    for topic, partition, rows, end in logs:
+        cuts = range(0, max(end, 1), segment_offsets)
+        if len(cuts) == 1:
+            short.append((rows, topic, partition))
+        for low in cuts if len(cuts) > 1 else ():
+            high = low + segment_offsets if low + segment_offsets < end else None
+            lanes.append({"logs": [[topic, partition]], "low": low, "high": high})
+    shares: list[tuple[int, list[list[Any]]]] = [(0, []) for _ in range(min(tasks, len(short)))]
+    for rows, topic, partition in sorted(short, reverse=True):
+        lightest = min(range(len(shares)), key=lambda number: shares[number][0])
+        load, mine = shares[lightest]
+        shares[lightest] = (load + rows, [*mine, [topic, partition]])
+    return lanes + [{"logs": mine, "low": 0, "high": None} for _, mine in shares]
+
+
+def _write_faults(paths: Sequence[Path], directory: Path) -> None:
+    """The last that was recorded of each fault, in order."""
+    faults: dict[int, dict[str, Any]] = {}
+    for path in paths:
+        faults |= {row["fault"]: row for row in read_parquet(path, FAULTS).to_pylist()}
+    rows = [faults[number] for number in sorted(faults)]
+    write_parquet(directory / "faults" / "faults.parquet", pa.Table.from_pylist(rows, schema=FAULTS))
+
+
+def _read_manifest(directory: Path) -> dict[str, Any]:
+    try:
+        manifest = json.loads((directory / "history" / "manifest.json").read_text())
+    except (OSError, ValueError):
+        return {}
+    return manifest if isinstance(manifest, dict) else {}
+
+
+def _history(directory: Path, manifest: Mapping[str, Any]) -> History:
+    by_log: dict[Log, list[Mapping[str, Any]]] = {}
+    for fact in manifest["segments"]:
+        by_log.setdefault(Log(fact["topic"], fact["partition"]), []).append(fact)
+    logs = []
+    for log, facts in by_log.items():
+        reads = [FinalReads.of(part["final_reads"]) for part in facts]
+        logs.append(
+            LogHistory(
+                log.topic,
+                log.partition,
+                tuple(Segment(part["low"], part["high"], part["paths"]) for part in facts),
+                FinalReads.merge(reads),
+                max(part["end"] for part in facts),
+            )
+        )
+    return History(
+        run=manifest["run"],
+        directory=directory,
+        logs=tuple(logs),
+        origin=manifest["origin"],
+        until=manifest["until"],
+        orphans=sum(part["orphans"] for part in manifest["segments"]),
+    )
+

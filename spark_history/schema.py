@@ -1,0 +1,110 @@
+"""The history of a run as tables: one pyarrow schema a table, the same in the journal, in Parquet and in Spark.
+
+Times are monotonic nanoseconds (CLOCK_MONOTONIC of the machine the run was on: every container and the
+harness share it); a missing completion is null. `run` names the run, so that one dataset holds many.
+
+`outcome` is Jepsen's: `ok` (done), `fail` (definitely not done), `info` (may or may not have happened,
+now or later). An operation that was invoked and never completed has outcome `info` and no completion.
+
+Kinds of operation:
+
+| kind         | offset                          | high_watermark        | value             |
+| ------------ | ------------------------------- | --------------------- | ----------------- |
+| append       | the offset the record was given | null                  | the value written |
+| read         | the fetch offset                | the fetch's watermark | null (see reads)  |
+| list_offsets | the end of the log answered     | null                  | null              |
+| final_read   | as read, after healing          | as read               | null (see reads)  |
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import pyarrow as pa
+
+OPERATIONS: Final = pa.schema(
+    [
+        ("run", pa.string()),
+        ("process", pa.int32()),
+        ("op", pa.int64()),  # unique within the run, in order of invocation
+        ("kind", pa.string()),
+        ("topic", pa.string()),
+        ("partition", pa.int32()),
+        ("value", pa.int64()),
+        ("invoke", pa.int64()),
+        ("complete", pa.int64()),
+        ("outcome", pa.string()),
+        ("offset", pa.int64()),
+        ("high_watermark", pa.int64()),
+        ("leader_epoch", pa.int32()),
+        ("error", pa.string()),  # Kafka's name of the error, or the client's own, e.g. CONNECTION_LOST
+    ]
+)
+
+READS: Final = pa.schema(
+    [
+        ("run", pa.string()),
+        ("op", pa.int64()),  # the read operation that returned this record
+        ("topic", pa.string()),
+        ("partition", pa.int32()),
+        ("offset", pa.int64()),
+        ("value", pa.int64()),
+    ]
+)
+
+FAULTS: Final = pa.schema(
+    [
+        ("run", pa.string()),
+        ("fault", pa.int32()),  # position in the schedule
+        ("nemesis", pa.string()),
+        ("targets", pa.list_(pa.string())),  # node names
+        ("start", pa.int64()),
+        ("end", pa.int64()),  # when the node or network was whole again; null: never healed
+        ("effective", pa.bool_()),  # was there evidence that it took effect
+        ("evidence", pa.string()),  # JSON, what was observed of it
+    ]
+)
+
+REPLICA_LOGS: Final = pa.schema(
+    [
+        ("run", pa.string()),
+        ("node", pa.string()),
+        ("topic", pa.string()),
+        ("partition", pa.int32()),
+        ("offset", pa.int64()),
+        ("leader_epoch", pa.int32()),
+        ("value", pa.int64()),
+    ]
+)
+
+#: The history of one log, as `ingest` lays it out: operations in the order of `position`, positionless ones first.
+LAID_OUT_OPERATIONS: Final = pa.schema(
+    [
+        *OPERATIONS,
+        # Where in the log the operation stands. Append: its offset, of an append without one the offset at which a
+        # read found its value (a final read, if any did). list_offsets: the end it answered. Read: the end of the log
+        # it is evidence of: its watermark, or one past its last record. Null: nowhere (not ok and never observed).
+        ("position", pa.int64()),
+        ("observed", pa.int64()),  # append without an offset: earliest completion of a read that returned it
+        ("first", pa.int64()),  # read: offset of the first and last record it returned, and how many these were
+        ("last", pa.int64()),
+        ("records", pa.int64()),
+    ]
+)
+
+#: What reads of one log returned, in the order of offsets. Only records of reads that are ok.
+LAID_OUT_READS: Final = pa.schema(
+    [
+        ("op", pa.int64()),
+        ("offset", pa.int64()),
+        ("value", pa.int64()),
+        ("final", pa.bool_()),  # returned by a final_read
+    ]
+)
+
+TABLES: Final[dict[str, pa.Schema]] = {
+    "operations": OPERATIONS,
+    "reads": READS,
+    "faults": FAULTS,
+    "replica_logs": REPLICA_LOGS,
+}
