@@ -1,0 +1,5 @@
+"""`python -m harness` is `chaos`."""
+
+from harness.cli import main
+
+main()

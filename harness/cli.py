@@ -1,0 +1,248 @@
+"""The command line. Every command returns an exit code of errors.ExitCode; every error is one sentence."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from random import SystemRandom
+from typing import Annotated, Any, Literal
+
+import typer
+from rich.console import Console
+from rich.table import Table
+from typer.exceptions import TyperException
+
+from harness import registry, results
+from harness.cluster import RuntimeUnavailable
+from harness.errors import BadArguments, ExitCode, HarnessFailure, describe
+from harness.plan import make_plan, parse_settings
+
+DEFAULT_RESULTS = Path("results")
+
+app = typer.Typer(
+    name="chaos",
+    help="Breaks a replicated log on purpose, and proves from the record whether it kept its promises.",
+    add_completion=False,
+    rich_markup_mode=None,
+)
+
+ResultsOption = Annotated[Path, typer.Option("--results", metavar="DIR", help="Where runs are kept.")]
+SparkUiOption = Annotated[int | None, typer.Option("--spark-ui-port", metavar="PORT", help="Show Spark's own pages.")]
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Entry point of `chaos`. Raises SystemExit always."""
+    words = list(sys.argv[1:] if arguments is None else arguments) or ["--help"]
+    sys.exit(guarded(lambda: typer.main.get_command(app).main(words, prog_name="chaos", standalone_mode=False)))
+
+
+def guarded(command: Callable[[], Any]) -> int:
+    """The exit code of a command, with whatever goes wrong told in one sentence on standard error."""
+    try:
+        return int(command() or 0)
+    except TyperException as error:
+        message = error.format_message().replace("Value error, ", "").rstrip(".")
+        return _say(" ".join(message.split()), ExitCode.BAD_ARGUMENTS)
+    except BadArguments as error:
+        return _say(describe(error), ExitCode.BAD_ARGUMENTS)
+    except (HarnessFailure, RuntimeUnavailable) as error:
+        return _say(" ".join(str(error).split()), ExitCode.HARNESS_FAILURE)
+    except (KeyboardInterrupt, typer.Abort):
+        return _say("stopped", ExitCode.HARNESS_FAILURE)
+    except BrokenPipeError:  # `chaos list | head`
+        sys.stdout = open(os.devnull, "w")  # noqa: SIM115
+        return ExitCode.PASS
+    except Exception as error:  # a bug of ours: still no traceback unless asked for
+        if os.environ.get("CHAOS_DEBUG"):
+            raise
+        return _say(f"internal error: {describe(error)} (CHAOS_DEBUG=1 shows where)", ExitCode.HARNESS_FAILURE)
+
+
+def _say(message: str, code: ExitCode) -> ExitCode:
+    print(f"chaos: {message}", file=sys.stderr)
+    return code
+
+
+@app.command()
+def run(
+    nemesis: Annotated[
+        str, typer.Option(metavar="NAME,…", help="What to break the cluster with; none: nothing.")
+    ] = "power-outage",
+    time_limit: Annotated[float, typer.Option(metavar="SECONDS", help="How long clients work.")] = 60.0,
+    seed: Annotated[int | None, typer.Option(help="Of the fault schedule; by default a new one each time.")] = None,
+    rate: Annotated[float, typer.Option(help="Records a second, all producers together.")] = 2000.0,
+    concurrency: Annotated[int, typer.Option(help="Producers.")] = 4,
+    partitions: Annotated[int, typer.Option(help="Of the topic.")] = 8,
+    replication_factor: Annotated[int, typer.Option(help="Replicas of each partition.")] = 3,
+    min_insync_replicas: Annotated[int, typer.Option(help="acks=all is refused below this.")] = 2,
+    acks: Annotated[Literal["all", "1", "0"], typer.Option(help="What counts as acknowledged.")] = "all",
+    settings: Annotated[
+        list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="A setting of every node; repeatable.")
+    ] = None,
+    targets: Annotated[
+        Literal["random", "leaders"] | None,
+        typer.Option(help="Whom kill, pause and partition strike; by default leaders for kill, else random."),
+    ] = None,
+    workload: Annotated[str, typer.Option(metavar="NAME", help="What clients do.")] = "append",
+    file_system: Annotated[Literal["ext4", "xfs"], typer.Option(help="Of each node's volume.")] = "ext4",
+    brokers: Annotated[int, typer.Option(help="Each in a rack of its own.")] = 3,
+    controllers: Annotated[int, typer.Option(help="Voters of the metadata quorum, in the racks of the brokers.")] = 3,
+    results_directory: ResultsOption = DEFAULT_RESULTS,
+    spark_ui_port: SparkUiOption = None,
+    keep: Annotated[bool, typer.Option("--keep", help="Leave the cluster up afterwards.")] = False,
+) -> int:
+    """Start a cluster, work on it, break it, and judge what it did."""
+    wanted = registry.parse_names(nemesis)
+    nemeses = registry.make_nemeses(wanted)
+    registry.load(registry.WORKLOADS, workload)
+    _check_port(spark_ui_port)
+    if targets is None:
+        targets = "leaders" if any(each.preferred_targets == "leaders" for each in nemeses.values()) else "random"
+    fields: dict[str, Any] = {
+        "nemesis": wanted, "targets": targets, "workload": workload, "time_limit": time_limit, "rate": rate,
+        "seed": SystemRandom().randrange(1_000_000) if seed is None else seed, "concurrency": concurrency,
+        "acks": acks, "partitions": partitions, "replication_factor": replication_factor,
+        "min_insync_replicas": min_insync_replicas, "file_system": file_system, "brokers": brokers,
+        "controllers": controllers, "settings": parse_settings(settings or ()),
+    }  # fmt: skip
+    make_plan(run="not-yet-named", **fields)  # before there is a directory that would have to go again
+    directory = results.create(results_directory, wanted, fields["seed"])
+    plan = make_plan(run=directory.name, **fields)
+
+    import uvloop
+
+    from harness.console import Progress
+    from harness.parts import Parts
+    from harness.run import run as run_plan
+
+    with Progress() as progress:
+        verdict = uvloop.run(
+            run_plan(plan, nemeses, directory, Parts(), progress, keep=keep, spark_ui_port=spark_ui_port)
+        )
+    return _conclude(directory, verdict)
+
+
+@app.command()
+def check(
+    name: Annotated[str, typer.Argument(metavar="RUN", help="A run's name or directory, or latest.")],
+    results_directory: ResultsOption = DEFAULT_RESULTS,
+    spark_ui_port: SparkUiOption = None,
+) -> int:
+    """Judge a run again from its history; also one whose harness was killed."""
+    directory = results.find(name, results_directory)
+    _check_port(spark_ui_port)
+
+    from harness.console import Progress
+    from harness.parts import Parts
+    from harness.run import check as check_run
+
+    with Progress() as progress:
+        verdict = check_run(directory, Parts(), progress, spark_ui_port=spark_ui_port)
+    return _conclude(directory, verdict)
+
+
+@app.command("list")
+def list_(
+    what: Annotated[Literal["runs", "nemeses", "workloads", "settings"], typer.Argument()] = "runs",
+    results_directory: ResultsOption = DEFAULT_RESULTS,
+) -> int:
+    """Show runs and their verdicts, or what there is to choose from."""
+    if what == "runs":
+        _print_runs(results_directory)
+    elif what == "nemeses":
+        _print_table(("nemesis", "what it does"), [(n.name, n.summary) for n in _all_nemeses()])
+    elif what == "workloads":
+        workloads = [(name, registry.load(registry.WORKLOADS, name)) for name in registry.names(registry.WORKLOADS)]
+        _print_table(("workload", "what it does"), [(name, _first_line(each)) for name, each in workloads])
+    else:
+        from cluster_image.config import IDENTITY, SETTINGS
+
+        rows = [(s.name, s.default or "", s.valid, s.help) for s in SETTINGS.values() if s.name not in IDENTITY]
+        _print_table(("setting", "default", "valid", "what it does"), rows)
+    return ExitCode.PASS
+
+
+@app.command()
+def doctor() -> int:
+    """Say what this machine can do and what is missing."""
+    from harness.parts import Parts
+
+    findings = Parts().runtime.doctor()
+    for finding in findings:
+        remedy = f"; {finding.remedy}" if finding.remedy else ""
+        print(f"{finding.status:18}  {finding.name}: {finding.detail}{remedy}")
+    return ExitCode.PASS if all(finding.ok for finding in findings) else ExitCode.HARNESS_FAILURE
+
+
+@app.command()
+def clean() -> int:
+    """Remove whatever dead runs left: containers, networks, mounts, loop devices, firewall rules."""
+    import asyncio
+
+    from harness.parts import Parts
+
+    removed = asyncio.run(Parts().runtime.clean())
+    print("\n".join(removed) if removed else "nothing was left")
+    return ExitCode.PASS
+
+
+def _conclude(directory: Path, verdict: Any) -> int:
+    from harness.console import print_summary
+
+    problems = results.read_json(directory / "run.json").get("problems", [])
+    print_summary(
+        Console(highlight=False, soft_wrap=True), directory, verdict, results.read_faults(directory), problems
+    )
+    return int(verdict["exit_code"])
+
+
+def _check_port(port: int | None) -> None:
+    if port is None:
+        return
+    if not 1 <= port <= 65535:
+        raise BadArguments(f"--spark-ui-port is {port}; valid is 1 to 65535")
+    import socket
+
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("", port))
+        except OSError as error:
+            raise HarnessFailure(
+                f"--spark-ui-port {port} cannot be used: {error.strerror}; give another, or none for no such page"
+            ) from None
+
+
+def _all_nemeses() -> list[Any]:
+    return list(registry.make_nemeses(registry.names(registry.NEMESES)).values())
+
+
+def _first_line(thing: object) -> str:
+    return (thing.__doc__ or "").strip().split("\n")[0]
+
+
+def _print_runs(directory: Path) -> None:
+    rows = []
+    for run_directory in results.list_runs(directory):
+        verdict = results.read_json(run_directory / "verdict.json")
+        state = results.read_json(run_directory / "run.json").get("status", "")
+        # A run that says it goes on and has no verdict may have been killed: only its journal knows.
+        rows.append((run_directory.name, str(verdict.get("verdict", "not judged")), str(verdict.get("reason", state))))
+    if rows:
+        _print_table(("run", "verdict", "reason"), rows)
+    else:
+        print(f"no runs under {directory}")
+
+
+def _print_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    console = Console(highlight=False)
+    if not console.is_terminal:  # for other programs: a line each, fields set apart by tabs
+        for row in rows:
+            print("\t".join(row))
+        return
+    table = Table(*columns, box=None, pad_edge=False)
+    for row in rows:
+        table.add_row(*row)
+    console.print(table)

@@ -1,0 +1,165 @@
+"""What a run shows while it goes on, and the few lines it ends with."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from rich.console import Console
+from rich.status import Status
+from rich.text import Text
+
+from harness.injector import InjectedFault
+
+#: Where output is no terminal: seconds between lines of live progress.
+PLAIN_INTERVAL_S = 5.0
+_COLOURS = {"pass": "bold green", "fail": "bold red", "unknown": "bold yellow"}
+
+
+@dataclass(frozen=True)
+class Counts:
+    """What a workload has done so far."""
+
+    operations: int = 0
+    acknowledged: int = 0
+    failed: int = 0
+    indeterminate: int = 0
+    errors: Mapping[str, int] = field(default_factory=dict)  # by name, since the last look
+
+
+class Progress:
+    """Lines that stay (`say`) and one that changes (`update`), on standard error; without a terminal all stay.
+
+    A context manager.
+    """
+
+    def __init__(self, console: Console | None = None) -> None:
+        self._console = console or Console(stderr=True, highlight=False, soft_wrap=True)
+        self._status: Status | None = None
+        self._ticked_at = -PLAIN_INTERVAL_S
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.settle()
+
+    def say(self, line: str) -> None:
+        self._console.print(Text(line))
+
+    def tick(self, line: str) -> None:
+        """As update, for a line that changes many times a second: without a terminal only now and then."""
+        if self._console.is_terminal:
+            self.update(line)
+        elif time.monotonic() - self._ticked_at >= PLAIN_INTERVAL_S:
+            self._ticked_at = time.monotonic()
+            self.say(line)
+
+    def update(self, line: str) -> None:
+        if not self._console.is_terminal:
+            self.say(line)
+        elif self._status is None:
+            self._status = self._console.status(_one_line(line))
+            self._status.start()
+        else:
+            self._status.update(_one_line(line))
+
+    def settle(self) -> None:
+        """Take the changing line away."""
+        if self._status is not None:
+            self._status.stop()
+            self._status = None
+
+
+def _one_line(line: str) -> Text:
+    return Text(line, no_wrap=True, overflow="ellipsis")
+
+
+def live_line(
+    elapsed: float, time_limit: float, counts: Counts, errors: Mapping[str, int], faults: Sequence[InjectedFault]
+) -> str:
+    """`12 s of 60 s · 45,120 operations · 44,800 acknowledged · 12 errors (NOT_LEADER_OR_FOLLOWER 12) · fault: …`"""
+    parts = [
+        f"{elapsed:.0f} s of {time_limit:g} s",
+        f"{counts.operations:,} operations",
+        f"{counts.acknowledged:,} acknowledged",
+        f"{counts.failed + counts.indeterminate:,} errors{_names(errors)}",
+    ]
+    parts += [f"{fault.nemesis} on {', '.join(fault.targets)}" for fault in faults] or ["no fault in force"]
+    return " · ".join(parts)
+
+
+def _names(errors: Mapping[str, int]) -> str:
+    shown = sorted(errors.items(), key=lambda item: -item[1])[:3]
+    return f" ({', '.join(f'{name} {count:,}' for name, count in shown)})" if shown else ""
+
+
+def print_summary(
+    console: Console,
+    directory: Path,
+    verdict: Mapping[str, Any],
+    faults: Sequence[Mapping[str, Any]],
+    problems: Sequence[str],
+) -> None:
+    """Verdict and reason, counts, a line for each fault, what went wrong in the harness, and where to go on.
+
+    faults: as from results.read_faults.
+    """
+    name = str(verdict.get("verdict", "unknown"))
+    headline = Text.assemble((name, _COLOURS.get(name, "bold")), f": {verdict.get('reason', '')}")
+    console.print()
+    console.print(headline)
+    for line in _summary_lines(directory, verdict, faults, problems):
+        console.print(Text(line))
+
+
+def _summary_lines(
+    directory: Path,
+    verdict: Mapping[str, Any],
+    faults: Sequence[Mapping[str, Any]],
+    problems: Sequence[str],
+) -> list[str]:
+    lines = [f"  operations  {_counts(verdict.get('operations', {}))}"]
+    contract = verdict.get("contract", {})
+    if contract.get("explanation"):
+        lines.append(f"  contract    {contract['explanation']}")
+    lines += [f"  {'faults' if i == 0 else '':<10}  {fault_line(fault)}" for i, fault in enumerate(faults)]
+    lines += [f"  {'problem':<10}  {problem}" for problem in problems]
+    if (directory / "report.html").exists():
+        lines.append(f"  report      {directory / 'report.html'}")
+    lines.append(f"  judge again chaos check {directory}")
+    return lines
+
+
+def _counts(operations: Mapping[str, int]) -> str:
+    """From the verdict's counts, `<kind> <outcome>` each."""
+    by_outcome = (
+        f"{operations.get(f'append {outcome}', 0):,} {meaning}"
+        for outcome, meaning in (("ok", "acknowledged"), ("fail", "failed"), ("info", "indeterminate"))
+    )
+    by_kind = (
+        f"{sum(operations.get(f'{kind} {outcome}', 0) for outcome in ('ok', 'fail', 'info')):,} {noun}"
+        for kind, noun in (("read", "reads"), ("list_offsets", "list-offsets"), ("final_read", "final reads"))
+    )
+    return f"appends: {', '.join(by_outcome)}; {', '.join(by_kind)}"
+
+
+def fault_line(fault: Mapping[str, Any]) -> str:
+    """`power-outage on broker-2, controller-2 from 5.0 s to 7.6 s: lost 12 unsynced records; …`"""
+    from harness.report import words
+
+    evidence = fault["evidence"]
+    if "skipped" in evidence:
+        return f"{fault['nemesis']} skipped: {evidence['skipped']}"
+    end = "the end, never healed" if fault["end_s"] is None else f"{fault['end_s']:.1f} s"
+    together, apart = words.evidence(evidence), [text for _, text in words.evidence_by_node(evidence)]
+    # Of several nodes the sums are enough, where there are any; a single node says everything itself.
+    seen = "; ".join(filter(None, [together, *(apart if len(apart) == 1 or not together else [])]))
+    effect = "" if fault["effective"] else "no effect seen; "
+    return f"{fault['nemesis']} on {', '.join(fault['targets'])} from {fault['start_s']:.1f} s to {end}: {effect}{seen}"

@@ -1,0 +1,35 @@
+"""What can go wrong around a run, by exit code. Every message is one sentence that a person can act on."""
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+
+class ExitCode(IntEnum):
+    """Jepsen's exit codes, for every command."""
+
+    PASS = 0
+    FAIL = 1
+    UNKNOWN = 2
+    BAD_ARGUMENTS = 254
+    HARNESS_FAILURE = 255
+
+
+class BadArguments(Exception):
+    """What was asked for does not exist or makes no sense. The message names it and says what is valid."""
+
+
+class HarnessFailure(Exception):
+    """The machine or the harness could not do its part. Says nothing about the cluster under test."""
+
+
+class Stopped(HarnessFailure):
+    """The user asked a second time to stop, and the run ended where it stood."""
+
+
+def describe(error: BaseException) -> str:
+    """The error in one line; an error that is not one of the harness' own also says its type."""
+    text = " ".join(str(error).split())
+    if isinstance(error, BadArguments | HarnessFailure):
+        return text
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__

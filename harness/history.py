@@ -1,0 +1,345 @@
+"""Records the history of a run while it happens, as a journal of Parquet files.
+
+Everything recorded is in memory for at most one flush interval; a background thread then writes it to
+results/<run>/journal/. One flush, number n, writes `<table>-<n>.parquet` for every table that has new rows, and
+last `pending-<n>.parquet`: the appends that were invoked and not yet completed, as operations with outcome
+`info` and no completion. That file commits the flush:
+
+* only the newest pending file counts, and a part file with a higher number than it does not;
+* so a harness killed at any moment leaves a history that is whole up to its last flush, and no value can have
+  been read whose append is missing.
+
+Faults are few and change while they last: `faults-000000.parquet` is replaced whole by each flush that needs it.
+`spark_history.schema` says what the columns mean.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import threading
+from collections.abc import Iterable, Sequence
+from copy import copy
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final, Literal
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from harness.errors import HarnessFailure
+from spark_history.schema import FAULTS, OPERATIONS, READS, REPLICA_LOGS, TABLES
+
+Outcome = Literal["ok", "fail", "info"]
+Int64s = Sequence[int] | np.ndarray[Any, np.dtype[np.int64]]
+
+PENDING: Final = "pending"
+FLUSH_INTERVAL_S: Final = 1.0
+_MOSTLY_UNIQUE: Final = frozenset({"op", "value", "offset"})  # a dictionary of these would only cost time
+
+
+@dataclass(slots=True, eq=False)
+class Operation:
+    """One or more operations with one invocation: all the appends of a batch, or one read.
+
+    The operations of a batch have consecutive ids from `op`, and one value each.
+    """
+
+    process: int
+    op: int
+    kind: str
+    topic: str
+    partition: int
+    invoke: int  # monotonic nanoseconds
+    values: np.ndarray[Any, np.dtype[np.int64]] | None = None  # of an append
+    complete: int | None = None
+    outcome: Outcome = "info"
+    offset: int | None = None  # of the first record of a batch
+    high_watermark: int | None = None
+    leader_epoch: int | None = None
+    error: str | None = None
+
+    def __len__(self) -> int:
+        return 1 if self.values is None else len(self.values)
+
+
+@dataclass(slots=True)
+class _Unwritten:
+    """What was recorded since the last flush."""
+
+    operations: list[Operation] = field(default_factory=list)
+    reads: list[tuple[Operation, Int64s, Int64s]] = field(default_factory=list)  # operation, offsets, values
+    replica_logs: list[tuple[str, str, int, Int64s, Int64s, Int64s]] = field(default_factory=list)
+    faults_changed: bool = False
+
+
+class Recorder:
+    """The journal of one run. All methods may be called from any thread.
+
+    directory: the run's own, results/<run>. flush_interval: seconds; None: no thread, only close() writes (for
+    runs in virtual time). Methods raise HarnessFailure once the journal cannot be written.
+    """
+
+    def __init__(self, directory: Path, run: str, *, flush_interval: float | None = FLUSH_INTERVAL_S) -> None:
+        self._directory = directory / "journal"
+        self._run = run
+        self._lock = threading.Lock()
+        self._next_op = 0
+        self._next_flush = 0
+        self._unwritten = _Unwritten()
+        self._pending: dict[int, Operation] = {}
+        self._faults: dict[int, dict[str, Any]] = {}
+        self._failure: Exception | None = None
+        self._closing = threading.Event()
+        self._thread: threading.Thread | None = None
+        self._directory.mkdir(parents=True, exist_ok=True)
+        self.flush()  # a journal from the start; and Arrow loads what it needs now, not in the middle of the run
+        if flush_interval is not None:
+            self._thread = threading.Thread(target=self._flush_every, args=(flush_interval,), daemon=True)
+            self._thread.start()
+
+    def invoke_append(
+        self, process: int, topic: str, partition: int, count: int, invoke: int, *, first_value: int | None = None
+    ) -> Operation:
+        """Appends of `count` records to one partition. Their values are the operations' own ids, so unique in the
+        run, unless `first_value` is given. To be called just before they are sent, and completed by complete()."""
+        with self._lock:
+            operation = self._begin(process, "append", topic, partition, invoke, count)
+            start = operation.op if first_value is None else first_value
+            operation.values = np.arange(start, start + count, dtype=np.int64)
+            self._pending[operation.op] = operation
+        return operation
+
+    def invoke(self, process: int, kind: str, topic: str, partition: int, invoke: int) -> Operation:
+        """One operation that changes nothing: read, list_offsets or final_read. Kept only once it completes."""
+        with self._lock:
+            return self._begin(process, kind, topic, partition, invoke, 1)
+
+    def _begin(self, process: int, kind: str, topic: str, partition: int, invoke: int, count: int) -> Operation:
+        self._check()
+        operation = Operation(process, self._next_op, kind, topic, partition, invoke)
+        self._next_op += count
+        return operation
+
+    def complete(
+        self,
+        operation: Operation,
+        complete: int | None,
+        outcome: Outcome,
+        *,
+        offset: int | None = None,
+        high_watermark: int | None = None,
+        leader_epoch: int | None = None,
+        error: str | None = None,
+        records: tuple[Int64s, Int64s] | None = None,
+    ) -> None:
+        """How an operation ended.
+
+        complete: monotonic ns, of an `info` when the client gave it up (it may still take effect later).
+        offset: see the table in spark_history.schema; of a batch, that of its first record.
+        records: offsets and values that a read returned.
+        """
+        with self._lock:
+            self._check()
+            operation.complete, operation.outcome, operation.error = complete, outcome, error
+            operation.offset, operation.high_watermark, operation.leader_epoch = offset, high_watermark, leader_epoch
+            self._pending.pop(operation.op, None)
+            self._unwritten.operations.append(operation)
+            if records is not None and len(records[0]):
+                self._unwritten.reads.append((operation, *records))
+
+    def record_fault(
+        self,
+        fault: int,
+        nemesis: str,
+        targets: Sequence[str],
+        start: int,
+        end: int | None,
+        *,
+        effective: bool,
+        evidence: str,
+    ) -> None:
+        """A fault as far as it is known; a later call with the same number replaces it. evidence: JSON."""
+        row = {"run": self._run, "fault": fault, "nemesis": nemesis, "targets": list(targets), "start": start}
+        row |= {"end": end, "effective": effective, "evidence": evidence}
+        with self._lock:
+            self._check()
+            self._faults[fault] = row
+            self._unwritten.faults_changed = True
+
+    def add_replica_log(
+        self, node: str, topic: str, partition: int, offsets: Int64s, leader_epochs: Int64s, values: Int64s
+    ) -> None:
+        """Records found on a replica's disk: three columns of one length."""
+        with self._lock:
+            self._check()
+            self._unwritten.replica_logs.append((node, topic, partition, offsets, leader_epochs, values))
+
+    def close(self) -> None:
+        """Write the rest. Appends that are still pending stay in the history as `info`. Safe to call twice."""
+        if self._closing.is_set():
+            return
+        self._closing.set()
+        if self._thread is not None:
+            self._thread.join()
+        self._check()
+        self.flush()
+
+    def flush(self) -> None:
+        """Write what is new. Called by the thread; call it directly only on a recorder without one."""
+        with self._lock:
+            new, self._unwritten = self._unwritten, _Unwritten()
+            pending = [copy(operation) for operation in self._pending.values()]  # they may complete meanwhile
+            faults = list(self._faults.values())
+        parts = {
+            "operations": self._operations(new.operations),
+            "reads": self._reads(new.reads),
+            "replica_logs": self._replica_logs(new.replica_logs),
+        }
+        number = self._next_flush
+        self._next_flush += 1
+        files = {f"{table}-{number:06}.parquet": rows for table, rows in parts.items() if rows.num_rows}
+        if new.faults_changed:
+            files["faults-000000.parquet"] = pa.Table.from_pylist(faults, schema=FAULTS)
+        files[f"{PENDING}-{number:06}.parquet"] = self._operations(pending)
+        self._write(files)
+        if number:
+            (self._directory / f"{PENDING}-{number - 1:06}.parquet").unlink(missing_ok=True)
+
+    def _flush_every(self, interval: float) -> None:
+        while not self._closing.wait(interval):
+            try:
+                self.flush()
+            except Exception as error:  # whatever it was, these rows are missing: nothing may be built on the rest
+                self._failure = error
+                return
+
+    def _check(self) -> None:
+        if self._failure is not None:
+            raise HarnessFailure(f"the history cannot be written to {self._directory}: {self._failure}")
+
+    def _write(self, files: dict[str, pa.Table]) -> None:
+        """All of the files or, if killed meanwhile, none that counts: the last of them is the pending file."""
+        for name, table in files.items():
+            with (self._directory / f".{name}.tmp").open("wb") as file:
+                repetitive = [name for name in table.column_names if name not in _MOSTLY_UNIQUE]
+                # Checksums: a damaged page may well decode, to other values.
+                pq.write_table(table, file, compression="zstd", use_dictionary=repetitive, write_page_checksum=True)
+                file.flush()
+                os.fsync(file.fileno())
+        for name in files:
+            (self._directory / f".{name}.tmp").rename(self._directory / name)
+        descriptor = os.open(self._directory, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+    def _operations(self, operations: list[Operation]) -> pa.Table:
+        """One row an operation: the batches spread out."""
+        counts = np.fromiter((len(o) for o in operations), np.int64, len(operations))
+        position = _position_in_batch(counts)
+        rows = pa.array(np.repeat(np.arange(len(operations)), counts))
+
+        def spread(values: Iterable[Any], kind: pa.DataType) -> Any:
+            return pa.array(list(values), kind).take(rows)
+
+        offset = spread((o.offset for o in operations), pa.int64())
+        columns = {
+            "run": _repeat(self._run, len(rows)),
+            "process": spread((o.process for o in operations), pa.int32()),
+            "op": pc.add(spread((o.op for o in operations), pa.int64()), pa.array(position)),
+            "kind": spread((o.kind for o in operations), pa.string()),
+            "topic": spread((o.topic for o in operations), pa.string()),
+            "partition": spread((o.partition for o in operations), pa.int32()),
+            "value": _values(operations),
+            "invoke": spread((o.invoke for o in operations), pa.int64()),
+            "complete": spread((o.complete for o in operations), pa.int64()),
+            "outcome": spread((o.outcome for o in operations), pa.string()),
+            "offset": pc.add(offset, pa.array(position)),  # null stays null
+            "high_watermark": spread((o.high_watermark for o in operations), pa.int64()),
+            "leader_epoch": spread((o.leader_epoch for o in operations), pa.int32()),
+            "error": spread((o.error for o in operations), pa.string()),
+        }
+        return pa.table(columns, schema=OPERATIONS)
+
+    def _reads(self, reads: list[tuple[Operation, Int64s, Int64s]]) -> pa.Table:
+        counts = [len(offsets) for _, offsets, _ in reads]
+        rows = pa.array(np.repeat(np.arange(len(reads)), counts))
+        columns = {
+            "run": _repeat(self._run, len(rows)),
+            "op": pa.array([o.op for o, _, _ in reads], pa.int64()).take(rows),
+            "topic": pa.array([o.topic for o, _, _ in reads], pa.string()).take(rows),
+            "partition": pa.array([o.partition for o, _, _ in reads], pa.int32()).take(rows),
+            "offset": _concatenate(offsets for _, offsets, _ in reads),
+            "value": _concatenate(values for _, _, values in reads),
+        }
+        return pa.table(columns, schema=READS)
+
+    def _replica_logs(self, logs: list[tuple[str, str, int, Int64s, Int64s, Int64s]]) -> pa.Table:
+        rows = pa.array(np.repeat(np.arange(len(logs)), [len(log[3]) for log in logs]))
+        columns = {
+            "run": _repeat(self._run, len(rows)),
+            "node": pa.array([log[0] for log in logs], pa.string()).take(rows),
+            "topic": pa.array([log[1] for log in logs], pa.string()).take(rows),
+            "partition": pa.array([log[2] for log in logs], pa.int32()).take(rows),
+            "offset": _concatenate(log[3] for log in logs),
+            "leader_epoch": _concatenate(log[4] for log in logs).cast(pa.int32()),
+            "value": _concatenate(log[5] for log in logs),
+        }
+        return pa.table(columns, schema=REPLICA_LOGS)
+
+
+def load_journal(directory: Path) -> dict[str, pa.Table]:
+    """The tables of a journal, for those who do not need Spark; the pending appends are in `operations`.
+
+    directory: results/<run>/journal. The journal may be of a run that was killed, or is still going on.
+    Raises HarnessFailure naming a file that is damaged.
+    """
+    pending = max(directory.glob(f"{PENDING}-*.parquet"), default=None)
+    committed = -1 if pending is None else _number(pending)
+    tables = {}
+    for table, schema in TABLES.items():
+        parts = sorted(path for path in directory.glob(f"{table}-*.parquet") if _number(path) <= committed)
+        if table == "operations" and pending is not None:
+            parts.append(pending)
+        tables[table] = pa.concat_tables([schema.empty_table(), *(_read(path) for path in parts)])
+    return tables
+
+
+def _read(path: Path) -> pa.Table:
+    try:
+        with contextlib.closing(pq.ParquetFile(path)) as file:
+            return file.read()
+    except (pa.ArrowException, OSError) as error:
+        raise HarnessFailure(f"{path} is damaged or no Parquet file: {error}") from error
+
+
+def _number(path: Path) -> int:
+    return int(path.stem.rpartition("-")[2])
+
+
+def _repeat(text: str, count: int) -> Any:
+    return pa.array([text]).take(pa.array(np.zeros(count, np.int64)))
+
+
+def _position_in_batch(counts: np.ndarray[Any, np.dtype[np.int64]]) -> np.ndarray[Any, np.dtype[np.int64]]:
+    """[3, 1, 2] -> [0, 1, 2, 0, 0, 1]"""
+    starts = np.cumsum(counts) - counts
+    position: np.ndarray[Any, np.dtype[np.int64]] = np.arange(int(counts.sum())) - np.repeat(starts, counts)
+    return position
+
+
+def _values(operations: list[Operation]) -> Any:
+    """The values of appends; null for operations without."""
+    return pa.concat_arrays(
+        [pa.array([], pa.int64())]
+        + [pa.nulls(1, pa.int64()) if o.values is None else pa.array(o.values, pa.int64()) for o in operations]
+    )
+
+
+def _concatenate(parts: Iterable[Int64s]) -> Any:
+    arrays = [np.asarray(part, dtype=np.int64) for part in parts]
+    return pa.array(np.concatenate([np.empty(0, np.int64), *arrays]), pa.int64())

@@ -1,0 +1,123 @@
+"""What a run is made of, in one place: the runtime, the workload, the recorder, the checkers and the report.
+
+Everything heavy (Docker, Arrow, Spark) is imported only when it is used, so that bad arguments are answered at once.
+Tests replace single parts.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from importlib import import_module
+from pathlib import Path
+from typing import Any, Protocol, cast
+
+from harness import registry
+from harness.cluster import Cluster, Runtime
+from harness.console import Counts
+from harness.errors import HarnessFailure
+from harness.injector import FaultRecorder
+from harness.observer import KafkaObserver, Observer
+from harness.plan import Plan
+
+
+class Workload(Protocol):
+    """What clients do to the cluster. Made with (plan, cluster, recorder); all that clients do and see is recorded."""
+
+    async def set_up(self) -> None:
+        """Make the topic and wait until every partition has a leader. Retries until cancelled."""
+
+    async def run(self, stop: asyncio.Event) -> None:
+        """Work until `stop` is set, then let what is in flight come to an end (bounded)."""
+
+    async def final_read(self) -> None:
+        """After healing: read every partition from its start to its end."""
+
+    async def close(self) -> None: ...
+
+    def counts(self) -> Counts: ...
+
+
+class Recorder(FaultRecorder, Protocol):
+    """The part of history.Recorder that the harness itself uses."""
+
+    def add_replica_log(
+        self, node: str, topic: str, partition: int, offsets: Any, leader_epochs: Any, values: Any
+    ) -> None: ...
+
+    def close(self) -> None: ...
+
+
+class Analysis(Protocol):
+    """Checkers of one run, whose engine has been starting since this object was made."""
+
+    def judge(self) -> Mapping[str, Any]:
+        """Journal to history to verdict.json; the verdict. Blocks. Raises HarnessFailure."""
+
+
+class Machine(Runtime, Protocol):
+    """A runtime, and what it can say of the machine and do for it outside of a run."""
+
+    async def clean(self, run: str | None = None) -> Sequence[str]:
+        """Remove whatever is left of a run, or of every run whose harness is dead; a line for each thing removed."""
+
+    def doctor(self) -> Sequence[Any]:
+        """Findings with name, ok, detail."""
+
+
+class SparkAnalysis:
+    """Checkers on Spark, which starts in the background as soon as this is made."""
+
+    def __init__(self, directory: Path, ui_port: int | None) -> None:
+        from spark_history.session import start_in_background
+
+        self._directory = directory
+        self._spark = start_in_background(ui_port=ui_port, log=directory / "spark.log")
+
+    def judge(self) -> Mapping[str, Any]:
+        from checkers import check
+        from spark_history.files import HistoryError
+        from spark_history.session import SparkUnavailable
+
+        try:
+            return check(self._directory, self._spark.result())
+        except (HistoryError, SparkUnavailable) as error:
+            raise HarnessFailure(str(error)) from error
+
+
+class Parts:
+    """The real ones."""
+
+    def warm_up(self) -> None:
+        """Import what is slow to import, while there is nothing to do but wait. Blocks for seconds."""
+        for module in ("pandas", "harness.history", "cluster_image.tcp"):  # pyarrow imports pandas when first used
+            import_module(module)
+
+    @cached_property
+    def runtime(self) -> Machine:
+        from harness.runtimes.docker import DockerRuntime
+
+        return cast(Machine, DockerRuntime())
+
+    def make_recorder(self, directory: Path, run: str) -> Recorder:
+        from harness.history import Recorder as JournalRecorder
+
+        return JournalRecorder(directory, run)
+
+    def make_observer(self, cluster: Cluster, plan: Plan) -> Observer:
+        from cluster_image.tcp import TcpNetwork
+
+        return KafkaObserver(cluster, TcpNetwork(), plan.topic)
+
+    def make_workload(self, plan: Plan, cluster: Cluster, recorder: Recorder) -> Workload:
+        workload: Workload = registry.load(registry.WORKLOADS, plan.workload)(plan, cluster, recorder)
+        return workload
+
+    def start_analysis(self, directory: Path, spark_ui_port: int | None) -> Analysis:
+        return SparkAnalysis(directory, spark_ui_port)
+
+    def build_report(self, directory: Path) -> None:
+        from harness.report import build
+
+        build(directory)

@@ -1,0 +1,164 @@
+"""Plan: everything that defines a run, validated, and saved with it so that it can be repeated."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any, Literal, Self
+
+from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
+
+from cluster_image.config import IDENTITY, ConfigError, read_setting
+from harness.errors import BadArguments
+
+Targets = Literal["random", "leaders"]
+
+MAX_TIME_LIMIT_S = 7 * 24 * 3600  # the whole schedule is drawn before the run
+MAX_RATE = 10_000_000  # far more than a harness can send; the pacer would be busy with nothing else
+
+#: Kafka's rule for topic names, less the two that would name a directory.
+_TOPIC_NAME = re.compile(r"(?!\.{1,2}$)[a-zA-Z0-9._-]{1,249}")
+_PLAN_FILE = "plan.json"
+#: Settings that the plan gives the topic itself.
+_OWN_FLAG = {
+    "min.insync.replicas": "--min-insync-replicas",
+    "default.replication.factor": "--replication-factor",
+    "num.partitions": "--partitions",
+}
+
+
+class Plan(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    run: str  # run id, e.g. 20260131T120102-power-outage-s1; also names containers and results/<run>
+    nemesis: tuple[str, ...] = ("power-outage",)  # () is none
+    targets: Targets = "random"  # whom kill, pause and partition strike
+    workload: str = "append"
+    seed: int = 0
+    time_limit: float = 60.0  # seconds of workload
+    rate: float = 2000.0  # records a second, all producers together
+    concurrency: int = 4  # producers
+    acks: Literal["all", "1", "0"] = "all"
+    topic: str = "chaos"
+    partitions: int = 8
+    replication_factor: int = 3
+    min_insync_replicas: int = 2
+    controllers: int = 3
+    brokers: int = 3
+    file_system: Literal["ext4", "xfs"] = "ext4"
+    settings: dict[str, str] = {}  # --set NAME=VALUE, Kafka's names, given to every node
+
+    @model_validator(mode="after")
+    def _makes_sense(self) -> Self:
+        for problem in self._problems():
+            raise ValueError(problem)
+        return self
+
+    def _problems(self) -> Iterable[str]:
+        for name, unit, most in (("time_limit", "seconds", MAX_TIME_LIMIT_S), ("rate", "records a second", MAX_RATE)):
+            value = getattr(self, name)
+            if not 0 < value <= most:  # nor is it nan
+                yield f"{flag(name)} is {value:g}; it must be a number of {unit} above 0 and at most {most:,}"
+        for name in _COUNTS:
+            if (count := getattr(self, name)) < 1:
+                yield f"{flag(name)} is {count}; it must be at least 1"
+        if self.replication_factor > self.brokers:
+            yield (
+                f"--replication-factor {self.replication_factor} needs as many brokers, "
+                f"and there are {self.brokers}; valid is 1 to {self.brokers}"
+            )
+        if self.min_insync_replicas > self.replication_factor:
+            yield (
+                f"--min-insync-replicas {self.min_insync_replicas} is above --replication-factor "
+                f"{self.replication_factor}; valid is 1 to {self.replication_factor}"
+            )
+        if not _TOPIC_NAME.fullmatch(self.topic):
+            yield f"topic {self.topic!r} is not a name Kafka allows: letters, digits, '.', '_' and '-', at most 249"
+        if len(set(self.nemesis)) < len(self.nemesis):
+            yield f"--nemesis {','.join(self.nemesis)} names a nemesis twice; name each once"
+
+    def save(self, directory: Path) -> None:
+        (directory / _PLAN_FILE).write_text(self.model_dump_json(indent=2) + "\n")
+
+    @classmethod
+    def load(cls, directory: Path) -> Self:
+        """The plan of a saved run. Raises BadArguments if the directory holds none."""
+        path = directory / _PLAN_FILE
+        try:
+            return cls.model_validate_json(path.read_text())
+        except FileNotFoundError:
+            raise BadArguments(f"{directory} is not a run: it has no {_PLAN_FILE}") from None
+        except (OSError, ValueError) as error:
+            raise BadArguments(f"{path} cannot be read as a plan: {_first_sentence(error)}") from None
+
+    def command(self) -> str:
+        """The command line that repeats this run."""
+        words = ["chaos", "run"]
+        for name in _FLAGS:
+            value = getattr(self, name)
+            if name == "nemesis":
+                words += ["--nemesis", ",".join(value) or "none"]
+            elif name in _ALWAYS_SHOWN or value != type(self).model_fields[name].default:
+                words += [flag(name), f"{value:g}" if isinstance(value, float) else str(value)]
+        for name, value in sorted(self.settings.items()):
+            words += ["--set", f"{name}={value}"]
+        return shlex.join(words)
+
+
+_COUNTS = ("concurrency", "partitions", "replication_factor", "min_insync_replicas", "controllers", "brokers")
+_FLAGS = (
+    "nemesis", "targets", "workload", "time_limit", "seed", "rate", "concurrency", "acks", "partitions",
+    "replication_factor", "min_insync_replicas", "file_system", "brokers", "controllers",
+)  # fmt: skip
+_ALWAYS_SHOWN = {"targets", "time_limit", "seed"}
+
+
+def flag(field: str) -> str:
+    """The command-line flag of a field of Plan."""
+    return "--" + field.replace("_", "-")
+
+
+def make_plan(**fields: Any) -> Plan:
+    """Plan(**fields), with its first problem as BadArguments in one sentence."""
+    try:
+        return Plan(**fields)
+    except ValidationError as error:
+        raise BadArguments(_first_sentence(error)) from None
+
+
+def parse_settings(assignments: Iterable[str]) -> dict[str, str]:
+    """`--set` arguments, NAME=VALUE each, checked against the settings that a node knows. Raises BadArguments."""
+    settings: dict[str, str] = {}
+    for assignment in assignments:
+        name, equals, value = assignment.partition("=")
+        name, value = name.strip(), value.strip()
+        if not equals or not name:
+            raise BadArguments(f"--set {assignment!r} must have the form NAME=VALUE, e.g. replica.lag.time.max.ms=5000")
+        if name in settings:
+            raise BadArguments(f"--set {name} is given twice; give it once")
+        _check_setting(name, value)
+        settings[name] = value
+    return settings
+
+
+def _check_setting(name: str, value: str) -> None:
+    if name in IDENTITY:
+        raise BadArguments(f"--set {name} is not possible: it is given to each node by the harness")
+    if name in _OWN_FLAG:
+        raise BadArguments(f"--set {name} would contradict {_OWN_FLAG[name]}; use {_OWN_FLAG[name]} {value}")
+    try:
+        read_setting(name, value)
+    except ConfigError as error:
+        raise BadArguments(f"--set: {error}") from None
+
+
+def _first_sentence(error: Exception) -> str:
+    if not isinstance(error, ValidationError):
+        return str(error)
+    first = error.errors(include_url=False)[0]
+    if "error" in first.get("ctx", {}):
+        return str(first["ctx"]["error"])
+    field = flag(str(first["loc"][0])) if first["loc"] else "plan"
+    return f"{field} is {first['input']!r}: {first['msg'][0].lower()}{first['msg'][1:]}"

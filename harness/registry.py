@@ -1,0 +1,53 @@
+"""Finds nemeses and workloads by name, through entry points, so that a package of the user's own can add some.
+
+A package adds a nemesis by an entry point in the group `chaos.nemeses` that names a class implementing
+nemesis.Nemesis, made without arguments; a workload likewise in `chaos.workloads`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from importlib.metadata import EntryPoint, entry_points
+from typing import Any
+
+from harness.errors import BadArguments, HarnessFailure
+from nemesis import Nemesis
+
+NEMESES = "chaos.nemeses"
+WORKLOADS = "chaos.workloads"
+
+
+def names(group: str) -> list[str]:
+    """Sorted names of what is installed in an entry-point group."""
+    return sorted(_installed(group))
+
+
+def load(group: str, name: str) -> Any:
+    """What the entry point stands for. Raises BadArguments naming what is valid."""
+    installed = _installed(group)
+    kind = group.removeprefix("chaos.")
+    if name not in installed:
+        singular = {"nemeses": "nemesis", "workloads": "workload"}[kind]
+        valid = ", ".join([*sorted(installed), *(["none"] if group == NEMESES else [])])
+        raise BadArguments(f"there is no {singular} {name!r}; valid: {valid}")
+    try:
+        return installed[name].load()
+    except Exception as error:  # a user's own package may fail in any way
+        raise HarnessFailure(f"{name!r} of {group} ({installed[name].value}) cannot be loaded: {error}") from error
+
+
+def make_nemeses(wanted: Iterable[str]) -> dict[str, Nemesis]:
+    """One new nemesis for each name."""
+    return {name: load(NEMESES, name)() for name in wanted}
+
+
+def parse_names(text: str) -> tuple[str, ...]:
+    """`a,b` as ("a", "b"); `none` or nothing as ()."""
+    wanted = tuple(part.strip() for part in text.split(",") if part.strip())
+    if "none" in wanted and len(wanted) > 1:
+        raise BadArguments(f"--nemesis {text} mixes none with a nemesis; give either")
+    return () if wanted == ("none",) else wanted
+
+
+def _installed(group: str) -> dict[str, EntryPoint]:
+    return {entry.name: entry for entry in entry_points(group=group)}

@@ -1,0 +1,179 @@
+"""Numbers, durations, evidence and verdicts in words."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from typing import Any
+
+DASH = "—"
+
+VERDICTS = {
+    "pass": "Every property held, and at least one fault is proven to have taken effect (or none was asked for).",
+    "fail": "The recorded history cannot have come from a log that keeps its promises. "
+    "Each violation shown is a witness that can be followed by hand.",
+    "unknown": "The run proves nothing either way. It must not be read as a pass.",
+}
+
+
+def duration(seconds: float | None) -> str:
+    """Three significant figures with the unit that reads best: 850 µs, 4.12 ms, 12.3 s, 2 min 05 s."""
+    if seconds is None or math.isnan(seconds):
+        return DASH
+    if seconds >= 120:
+        minutes, rest = divmod(round(seconds), 60)
+        return f"{minutes} min {rest:02d} s"
+    unit, factor = ("s", 1.0) if seconds >= 1 else ("ms", 1e3) if seconds >= 1e-3 else ("µs", 1e6)
+    return f"{float(f'{seconds * factor:.3g}'):g} {unit}"
+
+
+def number(value: float | None) -> str:
+    if value is None or (isinstance(value, float) and math.isnan(value)):
+        return DASH
+    if isinstance(value, float) and not value.is_integer() and value < 100:
+        return f"{value:.3g}"
+    return f"{value:,.0f}"
+
+
+def second(value: float | None) -> str:
+    """A point on the report's time line."""
+    return DASH if value is None or math.isnan(value) else f"{value:.3f} s"
+
+
+def size(count: float) -> str:
+    if count < 1024:
+        return plural(int(count), "byte")
+    unit, divisor = ("KiB", 2**10) if count < 2**20 else ("MiB", 2**20) if count < 2**30 else ("GiB", 2**30)
+    return f"{count / divisor:.1f} {unit}"
+
+
+def relative(fault: str, lead: float) -> str:
+    """When something happened, by the faults around it (see aggregate.blame)."""
+    if not fault:
+        return "no fault after it"
+    return f"during {fault}" if lead == 0 else f"{duration(lead)} before {fault}"
+
+
+def plural(count: int, noun: str, nouns: str | None = None) -> str:
+    return f"{count:,} {noun}" if count == 1 else f"{count:,} {nouns or noun + 's'}"
+
+
+def exit_status(status: Any) -> str:
+    meanings = {137: "SIGKILL", -9: "SIGKILL", 143: "SIGTERM", -15: "SIGTERM", 0: "clean exit"}
+    meaning = meanings.get(status) if isinstance(status, int) else None
+    return f"exit status {status} ({meaning})" if meaning else f"exit status {status}"
+
+
+# What a runtime or nemesis observes (harness/cluster.py) and how it reads, in order; None: said elsewhere or noise.
+_EVIDENCE: dict[str, Callable[[Any], str] | None] = {
+    "unsynced_records": lambda count: f"lost {plural(count, 'unsynced record')}",
+    "lost_by_partition": lambda lost: "by partition "
+    + (", ".join(f"{name}: {records:,}" for name, records in lost.items() if records) or "none"),
+    "unsynced_metadata_records": lambda count: f"{plural(count, 'metadata record')}" if count else "",
+    "unsynced_bytes": lambda count: f"{size(count)} never synced are gone",
+    "unsynced_files": lambda count: f"{plural(count, 'file')} cut short or gone",
+    "cut_ns": lambda ns: f"power cut to remounted in {duration(ns / 1e9)}",
+    "cut_at": None,
+    "network_off_at": None,
+    "killed_at": None,
+    "shut_down_at": None,
+    "remounted_at": None,
+    "exit_status": exit_status,
+    "pid": None,
+    "frozen_ns": lambda ns: f"frozen for {duration(ns / 1e9)}",
+    "frozen_state": None,
+    "in_sync_at": None,
+    "not_in_sync": lambda obstacle: f"replicas not back in sync: {obstacle}",
+    "deferred_s": lambda seconds: f"waited {duration(seconds)} for its turn",
+    "groups": lambda groups: "parted " + " from ".join(", ".join(group) for group in groups if group),
+    "packets_dropped": lambda count: f"dropped {plural(count, 'packet')}",
+    "packets_dropped_by_node": lambda nodes: "of which "
+    + ", ".join(f"{name} {packets:,}" for name, packets in nodes.items() if packets)
+    if any(nodes.values())
+    else "",
+}
+
+
+def evidence(observed: Mapping[str, Any]) -> str:
+    """What was seen of a fault as a whole, in the shape of nemesis.by_node: sums at the top, the facts of each node
+    under `nodes`. What its only node already says is left out."""
+    nodes = list(_nodes(observed).values())
+    said = nodes[0] if len(nodes) == 1 and isinstance(nodes[0], Mapping) else {}
+    return _sentence({key: value for key, value in observed.items() if key != "nodes" and key not in said})
+
+
+def evidence_by_node(observed: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """The same for each node, as (node, sentence)."""
+    sentences = (
+        (str(node), _sentence(facts if isinstance(facts, Mapping) else {"seen": facts}))
+        for node, facts in _nodes(observed).items()
+    )
+    return [(node, sentence) for node, sentence in sentences if sentence]
+
+
+def _nodes(observed: Mapping[str, Any]) -> Mapping[str, Any]:
+    nodes = observed.get("nodes")
+    return nodes if isinstance(nodes, Mapping) else {}
+
+
+def _sentence(facts: Mapping[str, Any]) -> str:
+    known = [key for key in _EVIDENCE if key in facts]
+    others = [key for key in facts if key not in _EVIDENCE]
+    return "; ".join(phrase for phrase in (_phrase(key, facts[key]) for key in known + others) if phrase)
+
+
+def _phrase(key: str, value: Any) -> str:
+    plain = f"{key.replace('_', ' ')}: {_listed(value)}"
+    if key not in _EVIDENCE:
+        return plain
+    wording = _EVIDENCE[key]
+    if wording is None or value is None:
+        return ""
+    try:
+        return wording(value)
+    except (TypeError, ValueError, AttributeError):
+        return plain
+
+
+def _listed(value: Any) -> str:
+    if isinstance(value, Mapping):
+        return ", ".join(f"{key} {entry}" for key, entry in value.items())
+    return ", ".join(map(str, value)) if isinstance(value, list) else str(value)
+
+
+def contract(verdict: Mapping[str, Any], acks: str, limit: int | None) -> dict[str, str]:
+    """Whether the faults stayed within what the protocol promises to survive: `state` (within, beyond, unknown),
+    `title`, `facts` as the verdict has them, and `meaning`. `limit` is MinISR − 1 by the plan."""
+    said = verdict.get("contract")
+    said = said if isinstance(said, Mapping) else {}
+    worst, within, outcome = said.get("worst"), said.get("within"), str(verdict.get("verdict"))
+    limit = said.get("limit", limit)
+    allowed = plural(limit, "lossy unclean shutdown") if isinstance(limit, int) else "a few lossy unclean shutdowns"
+    promise = f"With acks=all the protocol promises that acknowledged records survive {allowed} at a time (MinISR − 1)."
+    if within is None:
+        state, title, consequence = "unknown", "Whether the faults stayed within the contract is not known", ""
+    elif within:
+        state, title = "within", "The faults stayed within the contract"
+        consequence = {
+            "pass": "The promise was put to the test, and it held."
+            if worst
+            else "It was not put to the test here.",
+            "fail": "So the violations below break a promise: they are a bug, not bad luck."
+            if acks == "all"
+            else f"This run wrote with acks={acks}, which it does not cover: a leader may lose what it alone holds.",
+        }.get(outcome, "")
+    else:
+        state, title = "beyond", "The faults went beyond the contract"
+        consequence = {
+            "pass": "Nothing was lost all the same, which the protocol did not have to achieve.",
+            "fail": "Losing an acknowledged record is a failure regardless; but with this configuration the protocol "
+            "does not promise to survive these faults.",
+        }.get(outcome, "")
+    facts = sentence(str(said.get("explanation") or ""))
+    return {"state": state, "title": title, "facts": facts, "meaning": f"{promise} {consequence}".strip()}
+
+
+def sentence(text: str) -> str:
+    """With a capital and a full stop."""
+    text = text.strip()
+    return text and text[0].upper() + text[1:] + ("" if text[-1] in ".!?…" else ".")

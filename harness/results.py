@@ -1,0 +1,165 @@
+"""Run directories: results/<run>, and what a run says of itself in run.json while it goes on.
+
+| in a run directory | what it is |
+| --- | --- |
+| plan.json, schedule.json | what was asked for, and the faults as drawn |
+| run.json | status, problems, seconds that each phase took |
+| journal/, history/ | the history as it was recorded, and the same laid out for the checkers |
+| logs/, disks/ | what the nodes said, and what lay on their disks |
+| verdict.json, report.html | what the checkers decided, for programs and for people |
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Literal
+
+from harness.errors import BadArguments, describe
+
+Status = Literal["running", "done", "interrupted", "failed"]
+
+
+def create(results: Path, nemesis: tuple[str, ...], seed: int, now: datetime | None = None) -> Path:
+    """A new, empty run directory, named for its start, its nemeses and its seed. Raises BadArguments."""
+    stamp = (now or datetime.now(UTC)).strftime("%Y%m%dT%H%M%S")
+    # Also the name of containers and a network, which allow few characters, and of the folder of the agent's socket,
+    # whose whole path may have 107.
+    name = f"{stamp}-{'-'.join(nemesis)[:32] or 'none'}-s{str(seed)[:20]}"
+    try:
+        results.mkdir(parents=True, exist_ok=True)
+        for attempt in range(1, 1000):
+            directory = results / (name if attempt == 1 else f"{name}-{attempt}")
+            try:
+                directory.mkdir()
+            except FileExistsError:
+                if results.is_dir():
+                    continue
+                raise
+            return directory
+    except OSError as error:
+        raise BadArguments(f"no run can be saved under {results}: {error.strerror or error}") from None
+    raise BadArguments(f"{results} holds a thousand runs named {name}; give another --results")
+
+
+def find(run: str, results: Path) -> Path:
+    """The directory of a run by path, by name under `results`, or `latest`. Raises BadArguments."""
+    if run == "latest":
+        runs = list_runs(results)
+        if not runs:
+            raise BadArguments(f"there is no run under {results} yet; `chaos run` makes one")
+        return runs[-1]
+    for directory in (results / run, Path(run)):
+        if is_run(directory):
+            return directory
+    if Path(run).is_dir():
+        raise BadArguments(f"{run} is not a run directory: it has no plan.json and no journal")
+    raise BadArguments(f"there is no run {run!r} under {results}, nor such a directory; `chaos list runs` shows them")
+
+
+def is_run(directory: Path) -> bool:
+    return (directory / "plan.json").is_file() or (directory / "journal").is_dir()
+
+
+def list_runs(results: Path) -> list[Path]:
+    """Every run under `results`, oldest first."""
+    if not results.is_dir():
+        return []
+    return sorted(filter(is_run, results.iterdir()), key=lambda run: (run.stat().st_mtime_ns, run))
+
+
+def read_faults(directory: Path) -> list[dict[str, Any]]:
+    """The faults of a run in order, as rows of the faults table with `evidence` read, and with `start_s` and `end_s`
+    (None: never healed) in seconds since the workload started. [] where none is recorded or readable."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    origin = read_json(directory / "run.json").get("workload_start_ns")
+    try:
+        rows = pq.ParquetFile(directory / "journal" / "faults-000000.parquet").read().to_pylist()
+    except (OSError, pa.ArrowException):
+        return []
+    rows.sort(key=lambda row: (row["start"], row["fault"]))
+    origin = origin if origin is not None or not rows else rows[0]["start"]
+    for row in rows:
+        row["evidence"] = json.loads(row["evidence"])
+        row["start_s"] = (row["start"] - origin) / 1e9
+        row["end_s"] = None if row["end"] is None else (row["end"] - origin) / 1e9
+    return rows
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """The object in a JSON file; {} if it is missing or damaged."""
+    try:
+        content = json.loads(path.read_text())
+    except (OSError, ValueError):
+        return {}
+    return content if isinstance(content, dict) else {}
+
+
+@dataclass
+class RunRecord:
+    """run.json: kept up to date at every step, so that a run that dies says how far it came."""
+
+    directory: Path
+    status: Status = "running"
+    phase: str = ""  # the one that is going on
+    phases: dict[str, float] = field(default_factory=dict)  # seconds that each took
+    problems: list[str] = field(default_factory=list)  # what went wrong in the harness, one sentence each
+    facts: dict[str, Any] = field(default_factory=dict)  # e.g. ready_s, after_time_limit_s
+
+    @contextmanager
+    def timed(self, phase: str) -> Iterator[None]:
+        """Measure a phase, also one that fails."""
+        self.phase = phase
+        self.save()
+        start = time.monotonic()
+        try:
+            yield
+        finally:
+            self.phases[phase] = round(time.monotonic() - start, 3)
+            self.save()
+
+    @contextmanager
+    def survived(self, phase: str) -> Iterator[None]:
+        """Measure a phase whose failure must not cost the verdict: it becomes a problem."""
+        try:
+            with self.timed(phase):
+                yield
+        except Exception as error:  # whatever a runtime, workload or checker raises
+            self.problem(f"{phase} failed: {describe(error)}")
+            logging.getLogger(__name__).debug("%s failed", phase, exc_info=True)
+
+    def problem(self, text: str) -> None:
+        self.problems.append(text)
+        self.save()
+
+    def doubt(self, text: str) -> None:
+        """A problem that forbids to call the run passed, now or when it is checked again."""
+        self.facts["doubts"] = [*self.facts.get("doubts", ()), text]
+        self.problem(text)
+
+    def finish(self, status: Status) -> None:
+        """status: `failed` where there is no verdict, `interrupted` where the user ended the workload early."""
+        self.status, self.phase = status, ""
+        self.facts["finished_at"] = utc_now()
+        self.save()
+
+    def save(self) -> None:
+        content = {
+            "status": self.status, "phase": self.phase, "phases": self.phases, "problems": self.problems,
+        }  # fmt: skip
+        temporary = self.directory / "run.json.tmp"
+        temporary.write_text(json.dumps(content | self.facts, indent=2) + "\n")
+        os.replace(temporary, self.directory / "run.json")
+
+
+def utc_now() -> str:
+    return datetime.now(UTC).isoformat(timespec="seconds")

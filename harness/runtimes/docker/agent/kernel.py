@@ -1,0 +1,146 @@
+"""The system calls that Python's standard library lacks. Every function raises OSError."""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import fcntl
+import os
+import socket
+import struct
+import time
+from pathlib import Path
+
+_libc = ctypes.CDLL(None, use_errno=True)
+
+_CLONE_NEWNS = 0x00020000
+_CLONE_NEWNET = 0x40000000
+
+_MS_NOATIME = 1 << 10
+_MS_BIND = 1 << 12
+_MS_SHARED = 1 << 20
+_MNT_DETACH = 2
+
+_SIOCSIFFLAGS = 0x8914
+
+_LOOP_CONFIGURE = 0x4C0A
+_LOOP_CTL_GET_FREE = 0x4C82
+_LO_FLAGS_AUTOCLEAR = 4
+# struct loop_config: backing fd, block size, struct loop_info64, 8 reserved words.
+_LOOP_CONFIG = struct.Struct("=II 5Q 4I 64s 64s 32s 2Q 8Q")
+
+# _IOR('X', 125, __u32); the flag keeps the journal from being flushed on the way down.
+_FS_IOC_SHUTDOWN = 0x8004587D
+_SHUTDOWN_NOLOGFLUSH = struct.pack("=I", 2)
+
+
+def _call(name: str, *arguments: object, about: object = None) -> None:
+    if getattr(_libc, name)(*arguments) != 0:
+        number = ctypes.get_errno()
+        raise OSError(number, os.strerror(number), str(about) if about is not None else name)
+
+
+def enter_mount_namespace_of(pid: int) -> None:
+    """Only while the process has a single thread."""
+    with open(f"/proc/{pid}/ns/mnt", "rb") as namespace:
+        _call("setns", namespace.fileno(), _CLONE_NEWNS, about=namespace.name)
+
+
+def enter_network_namespace(namespace: int) -> None:
+    """Of the calling thread. `namespace` is a descriptor of /proc/PID/ns/net."""
+    _call("setns", namespace, _CLONE_NEWNET, about="network namespace")
+
+
+def take_interfaces_down() -> None:
+    """All but the loopback, in the calling thread's network namespace."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as any_socket:
+        for _, name in socket.if_nameindex():
+            if name != "lo":
+                fcntl.ioctl(any_socket, _SIOCSIFFLAGS, struct.pack("=16sh14x", name.encode(), 0))
+
+
+def mount(device: Path, target: Path, file_system: str, options: str) -> None:
+    _call(
+        "mount", os.fsencode(device), os.fsencode(target), file_system.encode(), ctypes.c_ulong(_MS_NOATIME),
+        options.encode(), about=target,
+    )  # fmt: skip
+
+
+def bind_shared(target: Path) -> None:
+    """Make `target` a mount of its own whose mounts and unmounts reach every copy of it."""
+    path = os.fsencode(target)
+    _call("mount", path, path, None, ctypes.c_ulong(_MS_BIND), None, about=target)
+    _call("mount", None, path, None, ctypes.c_ulong(_MS_SHARED), None, about=target)
+
+
+def unmount(target: Path, *, lazily: bool = False) -> None:
+    _call("umount2", os.fsencode(target), _MNT_DETACH if lazily else 0, about=target)
+
+
+def shut_down_file_system(directory: Path) -> None:
+    """What xfstests calls godown: from here on nothing more reaches the device, the journal included."""
+    descriptor = os.open(directory, os.O_RDONLY)
+    try:
+        fcntl.ioctl(descriptor, _FS_IOC_SHUTDOWN, _SHUTDOWN_NOLOGFLUSH)
+    finally:
+        os.close(descriptor)
+
+
+def attach_loop_device(image: Path, attempts: int = 20) -> tuple[Path, int]:
+    """A loop device over `image` and a descriptor that keeps it. It frees itself when that is closed and nothing
+    mounts it any more, so that a killed agent leaves no device behind."""
+    for _ in range(attempts):
+        with open("/dev/loop-control", "rb") as control:
+            number = fcntl.ioctl(control, _LOOP_CTL_GET_FREE)
+        device = Path(f"/dev/loop{number}")
+        writable = os.open(device, os.O_RDWR)
+        try:
+            with open(image, "r+b") as backing:
+                name = os.fsencode(image)[-63:]
+                config = _LOOP_CONFIG.pack(
+                    backing.fileno(), 0, *[0] * 5, 0, 0, 0, _LO_FLAGS_AUTOCLEAR, name, b"", b"", *[0] * 10
+                )
+                fcntl.ioctl(writable, _LOOP_CONFIGURE, config)
+            # The image outlives every power cut: to flush the host's own disk would add latency, and no truth.
+            Path(f"/sys/block/{device.name}/queue/write_cache").write_text("write through")
+            # Kernels may forbid holding a device for writing beside its file system.
+            return device, os.open(device, os.O_RDONLY)
+        except OSError as error:
+            if error.errno != errno.EBUSY:  # else another process took this device first
+                raise
+        finally:
+            os.close(writable)
+    raise OSError(errno.EBUSY, f"no free loop device after {attempts} attempts")
+
+
+def wait_until_released(device: Path, timeout: float) -> None:
+    """Until no file system holds `device`: an unmounted one lives on while any mount namespace has a copy."""
+    deadline = time.monotonic() + timeout
+    while True:
+        try:
+            os.close(os.open(device, os.O_RDONLY | os.O_EXCL))
+            return
+        except OSError as error:
+            if error.errno != errno.EBUSY or time.monotonic() > deadline:
+                raise
+        time.sleep(0.0005)
+
+
+def thaw(pid: int) -> None:
+    """Let a frozen process take its SIGKILL. cgroup v2 needs no help; v1 delivers only what is thawed."""
+    for line in Path(f"/proc/{pid}/cgroup").read_text().splitlines():
+        _, controllers, path = line.split(":", 2)
+        if "freezer" in controllers.split(","):
+            Path(f"/sys/fs/cgroup/freezer{path}/freezer.state").write_text("THAWED")
+
+
+def frozen_state(pid: int) -> str:
+    """FROZEN, FREEZING or THAWED, as the kernel says."""
+    for line in Path(f"/proc/{pid}/cgroup").read_text().splitlines():
+        _, controllers, path = line.split(":", 2)
+        if "freezer" in controllers.split(","):
+            return Path(f"/sys/fs/cgroup/freezer{path}/freezer.state").read_text().strip()
+        if not controllers and Path("/sys/fs/cgroup/cgroup.controllers").exists():
+            events = Path(f"/sys/fs/cgroup{path}/cgroup.events").read_text()
+            return "FROZEN" if "frozen 1" in events else "THAWED"
+    raise OSError(errno.ENOSYS, "no cgroup freezer")

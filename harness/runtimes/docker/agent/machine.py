@@ -1,0 +1,213 @@
+"""One node's machine: its volume, its process and its network cable."""
+
+from __future__ import annotations
+
+import errno
+import os
+import select
+import shutil
+import signal
+import subprocess
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from . import kernel, loss
+from .network import Network
+
+_RELEASE_TIMEOUT = 5.0  # seconds
+_DEATH_TIMEOUT = 10.0
+_MAKE_FILE_SYSTEM = {
+    "ext4": ["mkfs.ext4", "-q", "-F", "-m", "0", "-E", "lazy_itable_init=1,lazy_journal_init=1"],
+    "xfs": ["mkfs.xfs", "-q", "-f"],
+}
+# Only the node's own writes shall keep its disk busy: no inode tables are written in the background.
+_MOUNT_OPTIONS = {"ext4": "noinit_itable", "xfs": ""}
+
+
+class Volume:
+    """A file system of its own in an image file, mounted in the engine's mount namespace."""
+
+    def __init__(self, image: Path, directory: Path, file_system: str) -> None:
+        self.image = image
+        self.directory = directory
+        self.file_system = file_system
+        self._device: Path | None = None
+        self._descriptor = -1
+
+    def make(self, size: int) -> Callable[[], None]:
+        """Starts making the file system, in the agent's own mount namespace, where mkfs is. Call what is returned
+        to wait for it. (A process, not a thread: only a process without threads may change its mount namespace.)"""
+        self.directory.mkdir(exist_ok=True)
+        with open(self.image, "wb") as image:
+            image.truncate(size)
+        command = [*_MAKE_FILE_SYSTEM[self.file_system], str(self.image)]
+        making = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+
+        def made() -> None:
+            output, _ = making.communicate()
+            if making.returncode != 0:
+                raise OSError(f"{command[0]} failed: {output.strip()}")
+
+        return made
+
+    def attach(self, owner: int) -> None:
+        """Mount it for the first time and give it to user `owner`, durably."""
+        self._device, self._descriptor = kernel.attach_loop_device(self.image)
+        self.mount()
+        with suppress(FileNotFoundError):
+            (self.directory / "lost+found").rmdir()
+        os.chown(self.directory, owner, owner)
+        root = os.open(self.directory, os.O_RDONLY)
+        try:
+            os.fsync(root)
+        finally:
+            os.close(root)
+
+    def mount(self) -> None:
+        assert self._device is not None
+        kernel.mount(self._device, self.directory, self.file_system, _MOUNT_OPTIONS[self.file_system])
+
+    def unmount(self) -> None:
+        """Returns when the kernel has let go of the file system; mounting earlier would bring the old one back."""
+        assert self._device is not None
+        _retry_while_busy(lambda: kernel.unmount(self.directory))
+        kernel.wait_until_released(self._device, _RELEASE_TIMEOUT)
+
+
+class Machine:
+    def __init__(self, name: str, volume: Volume) -> None:
+        self.name = name
+        self.volume = volume
+        self._network: Network | None = None
+        self._blocked: list[str] = []
+        self._network_holder = _Process()
+        self._node = _Process()
+        self._dropped = 0  # packets, by rules since replaced
+
+    def plug_in(self, pid: int, blocked: list[str]) -> None:
+        """`pid` holds the network namespace of a machine that was just switched on."""
+        self._network_holder.watch(pid)
+        if self._network:
+            self._network.close()
+        self._network = Network(pid)
+        self._blocked = blocked
+        if blocked:
+            self._network.drop_from(blocked)
+
+    def started(self, pid: int) -> None:
+        """`pid` is the node's process."""
+        self._node.watch(pid)
+
+    def block(self, addresses: list[str]) -> int:
+        """Drop what arrives from `addresses` and from nowhere else. Packets dropped so far, which start anew."""
+        dropped = self._take_packets_dropped()
+        self._blocked = addresses
+        if self._network:
+            self._network.drop_from(addresses)
+        return dropped
+
+    def kill(self) -> dict[str, Any]:
+        return {"pid": self._node.pid, "killed_at": self._node.kill()}
+
+    def frozen_state(self) -> str:
+        return kernel.frozen_state(self._node.pid)
+
+    def cut_power(self) -> dict[str, Any]:
+        """Times in ns of CLOCK_MONOTONIC. The survey, before and after, is not part of the cut."""
+        before = loss.Survey(self.volume.directory)
+        self._dropped = self._take_packets_dropped()
+        start = time.monotonic_ns()
+        if self._network:
+            self._network.unplug()
+        network_off = time.monotonic_ns()
+        killed = self._node.kill()
+        before.complete()
+        kernel.shut_down_file_system(self.volume.directory)
+        shut_down = time.monotonic_ns()
+        self.volume.unmount()
+        self.volume.mount()
+        remounted = time.monotonic_ns()
+        # With the namespace go the sockets: none may send, when the power is back, what it had queued.
+        self._network_holder.kill()
+        if self._network:
+            self._network.close()
+            self._network = None
+        evidence = loss.lost(before, loss.final(self.volume.directory))
+        evidence["pid"] = self._node.pid
+        evidence["cut_ns"] = remounted - start
+        evidence["cut_at"] = start
+        evidence["network_off_at"] = network_off
+        evidence["killed_at"] = killed
+        evidence["shut_down_at"] = shut_down
+        evidence["remounted_at"] = remounted
+        return evidence
+
+    def copy_disk(self, directory: str, owner: int, group: int) -> None:
+        """Every file of the volume to `directory`, given to the harness' user."""
+        target = Path(directory)
+        for folder, folders, files in os.walk(self.volume.directory):
+            copy = target / os.path.relpath(folder, self.volume.directory)
+            copy.mkdir(parents=True, exist_ok=True)
+            os.chown(copy, owner, group)
+            folders.sort()
+            for name in files:
+                with suppress(FileNotFoundError):  # a temporary file of a running node
+                    shutil.copyfile(Path(folder, name), copy / name)
+                    os.chown(copy / name, owner, group)
+
+    def _take_packets_dropped(self) -> int:
+        dropped, self._dropped = self._dropped, 0
+        if self._network and self._blocked:
+            dropped += self._network.packets_dropped()
+        return dropped
+
+
+class _Process:
+    """A process that is not our child, held by pidfd so that a reused pid is never struck."""
+
+    def __init__(self) -> None:
+        self.pid = 0
+        self._descriptor = -1
+
+    def watch(self, pid: int) -> None:
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+        self.pid, self._descriptor = pid, -1
+        with suppress(ProcessLookupError):  # it may have died at once
+            if pid:
+                self._descriptor = os.pidfd_open(pid)
+
+    @property
+    def alive(self) -> bool:
+        return self._descriptor >= 0 and not self._exited(timeout=0)
+
+    def kill(self) -> int:
+        """SIGKILL, and wait until it is gone with everything it held. When it was, in ns; 0 if it was not running."""
+        if not self.alive:
+            return 0
+        signal.pidfd_send_signal(self._descriptor, signal.SIGKILL)
+        with suppress(OSError):
+            kernel.thaw(self.pid)
+        if not self._exited(timeout=_DEATH_TIMEOUT):
+            raise OSError(errno.ETIMEDOUT, f"process {self.pid} survived SIGKILL for {_DEATH_TIMEOUT:g} s")
+        return time.monotonic_ns()
+
+    def _exited(self, timeout: float) -> bool:
+        poll = select.poll()
+        poll.register(self._descriptor, select.POLLIN)
+        return bool(poll.poll(timeout * 1000))
+
+
+def _retry_while_busy(action: Callable[[], None]) -> None:
+    deadline = time.monotonic() + _RELEASE_TIMEOUT
+    while True:
+        try:
+            action()
+            return
+        except OSError as error:
+            if error.errno != errno.EBUSY or time.monotonic() > deadline:
+                raise
+        time.sleep(0.0005)

@@ -1,0 +1,71 @@
+"""What this machine can do, by doing it once in small: for `chaos doctor`."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+from . import kernel
+from .machine import Volume
+from .network import Network
+
+_SIZE = 512 << 20
+
+
+def probe(folder: Path, join_engine: Callable[[], None]) -> dict[str, str | None]:
+    """By capability: None if it works here, else what went wrong. Leaves nothing behind."""
+    found: dict[str, str | None] = {"netem": _outcome(_netem)}
+    found["nftables"] = _outcome(_filter_packets)
+    volumes = {name: Volume(folder / f"{name}.img", folder / name, name) for name in ("ext4", "xfs")}
+    made = {name: _outcome(lambda volume: volume.make(_SIZE)(), volume) for name, volume in volumes.items()}
+    join_engine()
+    found["loop devices"] = _outcome(_attach_and_detach, volumes["ext4"].image)
+    for name, volume in volumes.items():
+        found[name] = made[name] or _outcome(_lose_unsynced_data, volume)
+    shutil.rmtree(folder, ignore_errors=True)
+    return found
+
+
+def _outcome(action: Callable[..., None], *arguments: object) -> str | None:
+    try:
+        action(*arguments)
+    except OSError as error:
+        return str(error)
+    return None
+
+
+def _netem() -> None:
+    added = subprocess.run(
+        ["tc", "qdisc", "add", "dev", "lo", "root", "netem", "delay", "1ms"],
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    if added.returncode != 0:
+        raise OSError(added.stderr.strip().splitlines()[0])
+
+
+def _filter_packets() -> None:
+    network = Network(os.getpid())
+    network.drop_from(["192.0.2.1"])
+    network.packets_dropped()
+    network.close()
+
+
+def _attach_and_detach(image: Path) -> None:
+    _, descriptor = kernel.attach_loop_device(image)
+    os.close(descriptor)
+
+
+def _lose_unsynced_data(volume: Volume) -> None:
+    volume.attach(owner=0)
+    try:
+        (volume.directory / "unsynced").write_bytes(b"lost")
+        kernel.shut_down_file_system(volume.directory)
+        volume.unmount()
+        volume.mount()
+        if (volume.directory / "unsynced").exists():
+            raise OSError("unsynced data survived the shutdown of its file system")
+    finally:
+        kernel.unmount(volume.directory, lazily=True)

@@ -1,0 +1,71 @@
+"""Removing runs completely: containers, networks, mounts, loop devices, volume images. Found by label, so that it
+works as well for a run whose harness was killed. Everything here may be repeated."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import docker
+from docker.errors import APIError, NotFound
+
+from .agent_container import run_agent
+from .engine import KIND_LABEL, OWNER_LABEL, RUN_LABEL, VOLUMES, is_alive
+from .images import ensure_images
+
+_AGENT_TIMEOUT = 20  # seconds to unmount and delete a run's volumes
+_AT_A_TIME = 12
+
+
+def remove_run(api: docker.APIClient, run: str) -> list[str]:
+    """Names of the containers and networks removed, and the volumes' folder. Raises APIError or OSError if something
+    stays."""
+    containers = api.containers(all=True, filters=_of(run))
+    agents = [container for container in containers if container["Labels"].get(KIND_LABEL) == "agent"]
+    folder = VOLUMES / run
+    removed = [name.lstrip("/") for container in containers for name in container["Names"]]
+    if folder.exists():
+        removed.append(str(folder))
+    # Volumes can be unmounted for good only when no node has them mounted.
+    _remove(api, [container["Id"] for container in containers if container not in agents])
+    for agent in agents:
+        with contextlib.suppress(NotFound):
+            api.stop(agent["Id"], timeout=_AGENT_TIMEOUT)  # it unmounts and deletes what it made
+    _remove(api, [agent["Id"] for agent in agents])
+    if folder.exists():
+        run_agent(api, ensure_images(api, lambda _: None).agent, run, "remove")
+    for network in api.networks(filters=_of(run)):
+        with contextlib.suppress(NotFound):
+            api.remove_network(network["Id"])
+            removed.append(network["Name"])
+    return removed
+
+
+def runs(api: docker.APIClient) -> dict[str, bool]:
+    """Every run of which something is left on this machine, and whether its harness is alive."""
+    found = {folder.name: False for folder in VOLUMES.glob("*")}
+    labelled = {"label": RUN_LABEL}
+    for thing in [*api.containers(all=True, filters=labelled), *api.networks(filters=labelled)]:
+        run = thing["Labels"][RUN_LABEL]
+        found[run] = found.get(run, False) or is_alive(thing["Labels"].get(OWNER_LABEL, ""))
+    return found
+
+
+def _of(run: str) -> dict[str, Any]:
+    return {"label": f"{RUN_LABEL}={run}"}
+
+
+def _remove(api: docker.APIClient, containers: Iterable[str]) -> None:
+    def remove(container: str) -> None:
+        try:
+            api.remove_container(container, force=True, v=True)
+        except NotFound:
+            pass
+        except APIError as error:
+            if error.status_code != 409:  # being removed already
+                raise
+
+    with ThreadPoolExecutor(max_workers=_AT_A_TIME) as pool:
+        list(pool.map(remove, containers))

@@ -1,0 +1,95 @@
+"""The Docker Engine of this machine, and how a run's containers and networks are found again: by label.
+
+`chaos.run` names the run, `chaos.kind` what a container is for, `chaos.owner` the harness process that it lives and
+dies with, so that `chaos clean` can tell a dead run from one that another harness is busy with.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Callable, Coroutine
+from pathlib import Path
+from typing import Any, ParamSpec, TypeVar
+from urllib.parse import urlsplit
+
+import docker
+from docker.errors import DockerException
+
+from harness.cluster import RuntimeUnavailable
+
+RUN_LABEL = "chaos.run"
+KIND_LABEL = "chaos.kind"  # node, network (holds a node's network namespace) or agent
+OWNER_LABEL = "chaos.owner"
+IMAGE_LABEL = "chaos.image"
+
+VOLUMES = Path("/var/lib/chaos")  # on the engine's machine; a folder a run, the agent's own
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+_TIMEOUT = 60  # seconds for one request to the engine
+_CONNECTIONS = 32  # kept open; more are made and dropped
+
+
+def connect() -> docker.APIClient:
+    """Raises RuntimeUnavailable."""
+    address = os.environ.get("DOCKER_HOST", "unix:///var/run/docker.sock")
+    url = urlsplit(address)
+    if url.scheme != "unix":
+        raise RuntimeUnavailable(
+            f"DOCKER_HOST is {address}, but nodes can only be reached on an engine of this machine: unset it."
+        )
+    if os.path.exists(url.path) and not os.access(url.path, os.R_OK | os.W_OK):
+        raise RuntimeUnavailable(
+            f"No permission for Docker's socket {url.path}: run as root, or join its group with "
+            "`sudo usermod -aG docker $USER` and log in again."
+        )
+    try:
+        return docker.APIClient(base_url=address, version="auto", timeout=_TIMEOUT, max_pool_size=_CONNECTIONS)
+    except DockerException as error:
+        raise RuntimeUnavailable(
+            f"No Docker Engine answers at {address}: start it, or install and start one on Debian with "
+            "`sudo make docker`."
+        ) from error
+
+
+class Calls:
+    """Work that comes to its end even if whoever awaits it is cancelled: half a power cut cannot be undone, and a
+    container that a thread is still making would be missed by a clean-up. settle() waits for all of it."""
+
+    def __init__(self) -> None:
+        self._under_way: set[asyncio.Task[Any]] = set()
+
+    async def __call__(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """A blocking call to the engine, in a thread."""
+        return await self.finish(asyncio.to_thread(function, *args, **kwargs))
+
+    async def finish(self, work: Coroutine[Any, Any, T]) -> T:
+        task = asyncio.ensure_future(work)
+        self._under_way.add(task)
+        task.add_done_callback(self._under_way.discard)
+        return await asyncio.shield(task)
+
+    async def settle(self) -> None:
+        while self._under_way:
+            await asyncio.gather(*self._under_way, return_exceptions=True)
+
+
+def owner() -> str:
+    """This process, so that a later one with the same pid is not taken for it."""
+    return f"{os.getpid()}:{_start_time(os.getpid())}"
+
+
+def is_alive(owner: str) -> bool:
+    pid, _, started = owner.partition(":")
+    return pid.isdigit() and _start_time(int(pid)) == started
+
+
+def _start_time(pid: int) -> str | None:
+    """In clock ticks since boot; None if there is no such process."""
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text()
+    except OSError:
+        return None
+    return stat.rpartition(")")[2].split()[19]

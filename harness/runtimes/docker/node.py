@@ -1,0 +1,134 @@
+"""One node of the cluster under test in Docker. See runtime.py for what it is made of."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Coroutine
+from typing import Any, TypeVar
+
+import docker
+
+from harness.cluster import Evidence, Role
+
+from .agent_client import AgentClient
+from .engine import Calls
+
+T = TypeVar("T")
+
+
+class DockerNode:
+    """Implements harness.cluster.Node. `network` and `process` are its containers' ids."""
+
+    def __init__(
+        self, api: docker.APIClient, calls: Calls, agent: AgentClient,
+        *, name: str, node_id: int, role: Role, rack: str, address: tuple[str, int],
+    ) -> None:  # fmt: skip
+        self.name = name
+        self.id = node_id
+        self.role = role
+        self.rack = rack
+        self.address = address
+        self.network = ""
+        self.process = ""
+        self.blocked: list[str] = []  # addresses from which nothing arrives
+        self._api = api
+        self._call = calls
+        self._agent = agent
+        self._lock = asyncio.Lock()
+        self._frozen_since: int | None = None
+
+    def __repr__(self) -> str:
+        return self.name
+
+    async def switch_on(self) -> None:
+        """The machine without its process. Needs no agent, so it need not wait for one."""
+        await self._call(self._api.start, self.network)
+
+    async def boot(self) -> None:
+        """Plug in the network, with the partition that is in force, and start the process."""
+        await self._agent.ask(self.name, "plug_in", pid=await self._pid(self.network), blocked=self.blocked)
+        await self._start()
+
+    async def block(self, addresses: list[str]) -> int:
+        """Let nothing arrive from `addresses`, and anything from elsewhere. Packets dropped by the rules before."""
+        return await self._one_at_a_time(self._block(addresses))
+
+    async def kill(self) -> Evidence:
+        return await self._one_at_a_time(self._kill())
+
+    async def start(self) -> None:
+        await self._one_at_a_time(self._start())
+
+    async def pause(self) -> Evidence:
+        return await self._one_at_a_time(self._pause())
+
+    async def resume(self) -> Evidence:
+        return await self._one_at_a_time(self._resume())
+
+    async def cut_power(self) -> Evidence:
+        return await self._one_at_a_time(self._cut_power())
+
+    async def restore_power(self) -> None:
+        await self._one_at_a_time(self._restore_power())
+
+    async def is_running(self) -> bool:
+        return bool((await self._state(self.process))["Running"])
+
+    async def _one_at_a_time(self, work: Coroutine[Any, Any, T]) -> T:
+        """To the end, even if the caller is cancelled: what heals a node must find it whole or broken, not halfway."""
+
+        async def in_turn() -> T:
+            async with self._lock:
+                return await work
+
+        return await self._call.finish(in_turn())
+
+    async def _block(self, addresses: list[str]) -> int:
+        self.blocked = addresses
+        return int(await self._agent.ask(self.name, "block", addresses=addresses))
+
+    async def _kill(self) -> Evidence:
+        evidence: Evidence = await self._agent.ask(self.name, "kill")
+        self._frozen_since = None
+        return evidence | {"exit_status": await self._exit_status(evidence)}
+
+    async def _start(self) -> None:
+        await self._call(self._api.start, self.process)
+        await self._agent.ask(self.name, "started", pid=await self._pid(self.process))
+
+    async def _pause(self) -> Evidence:
+        await self._call(self._api.pause, self.process)
+        self._frozen_since = time.monotonic_ns()
+        return {"frozen_state": await self._agent.ask(self.name, "frozen_state")}
+
+    async def _resume(self) -> Evidence:
+        if self._frozen_since is None:
+            return {"frozen_ns": 0}
+        frozen_ns = time.monotonic_ns() - self._frozen_since
+        await self._call(self._api.unpause, self.process)
+        self._frozen_since = None
+        return {"frozen_ns": frozen_ns}
+
+    async def _cut_power(self) -> Evidence:
+        evidence: Evidence = await self._agent.ask(self.name, "cut_power")
+        self._frozen_since = None
+        await self._call(self._api.wait, self.network)
+        return evidence | {"exit_status": await self._exit_status(evidence)}
+
+    async def _restore_power(self) -> None:
+        await self.switch_on()
+        await self.boot()
+
+    async def _exit_status(self, evidence: Evidence) -> int | None:
+        """Of a process just killed; None if there was none to kill. Waits until Docker has noticed: only then can
+        it be started again."""
+        status = (await self._call(self._api.wait, self.process))["StatusCode"]
+        return int(status) if evidence["killed_at"] else None
+
+    async def _pid(self, container: str) -> int:
+        """0 if it does not run (any more)."""
+        return int((await self._state(container))["Pid"])
+
+    async def _state(self, container: str) -> dict[str, Any]:
+        return dict((await self._call(self._api.inspect_container, container))["State"])

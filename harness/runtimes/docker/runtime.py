@@ -1,0 +1,256 @@
+"""The Docker runtime: each node in a container of its own, on a private network, with a volume of its own.
+
+A node is two containers. One, which only sleeps, holds the network namespace: it is the machine's network card, so
+that addresses and packet filters outlive a killed process. The other is the node's process, without privileges. A
+power cut ends both. What needs privileges the agent does (harness/runtimes/docker/agent).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import json
+import os
+import uuid
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import docker
+from docker.errors import APIError
+
+from harness.cluster import Evidence, Role, RuntimeUnavailable
+from harness.plan import Plan
+
+from . import cleanup, engine
+from .agent_client import AgentClient, AgentError
+from .agent_container import create_agent
+from .engine import KIND_LABEL, OWNER_LABEL, RUN_LABEL, VOLUMES
+from .images import CLUSTER_IMAGE, Images, ensure_images
+from .node import DockerNode
+from .subnet import Subnet, create_network
+
+BROKER_PORT = 9092
+CONTROLLER_PORT = 9093
+FIRST_CONTROLLER_ID = 101
+MAX_BROKERS = 90  # of a run's subnet of 254 addresses
+
+_NODE_USER = 10001  # as in cluster_image/Dockerfile
+_NODE_MEMORY = "1g"
+_VOLUME_SIZE = 8 << 30  # bytes; the image file is sparse
+_AGENT_TIMEOUT = 30.0  # seconds
+
+
+class DockerRuntime:
+    """Implements harness.cluster.Runtime. `node_source` is the package that runs in the nodes' containers."""
+
+    def __init__(self, node_source: Path = CLUSTER_IMAGE) -> None:
+        self._node_source = node_source
+
+    async def start(self, plan: Plan, run_directory: Path, progress: Callable[[str], None]) -> DockerCluster:
+        """Returns when every node's process runs. Raises RuntimeUnavailable, with nothing left behind."""
+        if plan.brokers > MAX_BROKERS or plan.controllers > MAX_BROKERS:
+            raise RuntimeUnavailable(f"The Docker runtime has room for {MAX_BROKERS} brokers and as many controllers.")
+        api = await asyncio.to_thread(engine.connect)
+        images = await asyncio.to_thread(ensure_images, api, progress, self._node_source)
+        cluster = DockerCluster(api, plan)
+        try:
+            await cluster.start(images, run_directory)
+        except BaseException as error:
+            await asyncio.shield(cluster.stop())
+            if isinstance(error, APIError):
+                raise RuntimeUnavailable(f"Docker could not start the cluster: {error.explanation or error}") from error
+            if isinstance(error, AgentError):
+                raise RuntimeUnavailable(f"The cluster could not be started: {error}") from error
+            raise
+        return cluster
+
+    async def clean(self, run: str | None = None) -> Sequence[str]:
+        """See harness.clean."""
+        from harness.clean import clean
+
+        return await asyncio.to_thread(clean, run)
+
+    def doctor(self) -> Sequence[Any]:
+        """See harness.doctor."""
+        from harness.doctor import checks
+
+        return checks()
+
+
+class DockerCluster:
+    """Implements harness.cluster.Cluster."""
+
+    nodes: Sequence[DockerNode]
+
+    def __init__(self, api: docker.APIClient, plan: Plan) -> None:
+        self.nodes = ()
+        self._api = api
+        self._call = engine.Calls()
+        self._plan = plan
+        self._folder = VOLUMES / plan.run
+        self._agent = AgentClient(self._folder / "agent.sock")
+        self._packets_dropped: dict[str, int] = {}
+
+    @property
+    def brokers(self) -> Sequence[DockerNode]:
+        return [node for node in self.nodes if node.role == "broker"]
+
+    @property
+    def controllers(self) -> Sequence[DockerNode]:
+        return [node for node in self.nodes if node.role == "controller"]
+
+    async def start(self, images: Images, run_directory: Path) -> None:
+        network = f"chaos-{self._plan.run}"
+        subnet = await self._call(create_network, self._api, network, self._labels("network"))
+        configurations = write_configurations(self._plan, self.add_nodes(subnet), run_directory / "config")
+
+        async def create_and_boot(node: DockerNode) -> None:
+            await self._call(self._create_containers, node, images, network, configurations[node.name])
+            await node.switch_on()
+            await agent_ready
+            await node.boot()
+
+        try:
+            async with asyncio.TaskGroup() as group:
+                agent_ready = group.create_task(self._start_agent(images.agent))
+                for node in self.nodes:
+                    group.create_task(create_and_boot(node))
+        except BaseExceptionGroup as errors:
+            raise errors.exceptions[0] from None
+
+    def add_nodes(self, subnet: Subnet) -> Sequence[DockerNode]:
+        """Name them and give them addresses; nothing exists of them yet."""
+        self.nodes = [
+            *(self._node(subnet, "broker", number) for number in range(1, self._plan.brokers + 1)),
+            *(self._node(subnet, "controller", number) for number in range(1, self._plan.controllers + 1)),
+        ]
+        self._packets_dropped = {node.name: 0 for node in self.nodes}
+        return self.nodes
+
+    async def partition(self, groups: Sequence[Sequence[DockerNode]]) -> None:
+        blocked: dict[str, list[str]] = {node.name: [] for node in self.nodes}
+        for group in groups:
+            strangers = [node.address[0] for other in groups if other is not group for node in other]
+            for node in group:
+                blocked[node.name] = strangers
+        dropped = await asyncio.gather(*(node.block(blocked[node.name]) for node in self.nodes))
+        for node, packets in zip(self.nodes, dropped, strict=True):
+            self._packets_dropped[node.name] += packets
+
+    async def heal(self) -> Evidence:
+        await self.partition([])
+        by_node, self._packets_dropped = self._packets_dropped, {node.name: 0 for node in self.nodes}
+        return {"packets_dropped": sum(by_node.values()), "packets_dropped_by_node": by_node}
+
+    async def collect(self, directory: Path) -> None:
+        logs = directory / "logs"
+        logs.mkdir(parents=True, exist_ok=True)
+        user, group = os.getuid(), os.getgid()
+        disks = {node.name: (directory / "disks" / node.name).absolute() for node in self.brokers}
+        for disk in disks.values():
+            disk.mkdir(parents=True, exist_ok=True)
+        await asyncio.gather(
+            *(self._call(self._save_log, node, logs / f"{node.name}.log") for node in self.nodes),
+            *(
+                self._agent.ask(name, "copy_disk", directory=str(disk), owner=user, group=group)
+                for name, disk in disks.items()
+            ),
+        )
+
+    async def stop(self) -> None:
+        self._agent.close()
+        await self._call.settle()
+        await self._call(cleanup.remove_run, self._api, self._plan.run)
+
+    def _node(self, subnet: Subnet, role: Role, number: int) -> DockerNode:
+        node_id = number if role == "broker" else FIRST_CONTROLLER_ID - 1 + number
+        return DockerNode(
+            self._api, self._call, self._agent,
+            name=f"{role}-{number}", node_id=node_id, role=role, rack=f"rack-{number}",
+            # The lowest addresses are the network's own, and the gateway's: the harness.
+            address=(str(subnet[10 + node_id]), BROKER_PORT if role == "broker" else CONTROLLER_PORT),
+        )  # fmt: skip
+
+    def _labels(self, kind: str) -> dict[str, str]:
+        return {RUN_LABEL: self._plan.run, KIND_LABEL: kind, OWNER_LABEL: engine.owner()}
+
+    async def _start_agent(self, image: str) -> None:
+        """Returns when it can be asked."""
+        configuration = {
+            "folder": str(self._folder),
+            "nodes": [node.name for node in self.nodes],
+            "file_system": self._plan.file_system,
+            "size": _VOLUME_SIZE,
+            "node_user": _NODE_USER,
+            "harness_user": os.getuid(),
+        }
+        container = await self._call(
+            create_agent, self._api, image, self._plan.run, self._labels("agent"),
+            ["serve", json.dumps(configuration)],
+        )  # fmt: skip
+        await self._call(self._api.start, container)
+        try:
+            async with asyncio.timeout(_AGENT_TIMEOUT):
+                while not (self._folder / "agent.sock").exists():
+                    state = (await self._call(self._api.inspect_container, container))["State"]
+                    if not state["Running"]:
+                        output = (await self._call(self._api.logs, container)).decode(errors="replace")
+                        raise AgentError(f"the agent stopped: {output.strip() or 'without a word'}")
+                    await asyncio.sleep(0.02)
+        except TimeoutError as error:
+            raise AgentError(f"the agent did not come up within {_AGENT_TIMEOUT:g} s") from error
+
+    def _create_containers(self, node: DockerNode, images: Images, network: str, configuration: Path) -> None:
+        name = f"chaos-{self._plan.run}-{node.name}"
+        endpoint = self._api.create_endpoint_config(ipv4_address=node.address[0])
+        no_privileges = {"cap_drop": ["ALL"], "security_opt": ["no-new-privileges", "label=disable"]}
+        node.network = self._api.create_container(
+            images.agent, name=f"{name}-network", hostname=node.name, user=str(_NODE_USER), entrypoint=["sleep"],
+            command=["infinity"], labels=self._labels("network"),
+            networking_config=self._api.create_networking_config({network: endpoint}),
+            host_config=self._api.create_host_config(**no_privileges),
+        )["Id"]  # fmt: skip
+        node.process = self._api.create_container(
+            images.node, name=name, labels=self._labels("node"),
+            host_config=self._api.create_host_config(
+                **no_privileges, network_mode=f"container:{node.network}", mem_limit=_NODE_MEMORY,
+                binds=[f"{self._folder / node.name}:/data", f"{configuration}:/config/node.properties:ro"],
+            ),
+        )["Id"]  # fmt: skip
+
+    def _save_log(self, node: DockerNode, path: Path) -> None:
+        with open(path, "wb") as file:
+            for chunk in self._api.logs(node.process, stream=True, follow=False):
+                file.write(chunk)
+
+
+def write_configurations(plan: Plan, nodes: Sequence[DockerNode], directory: Path) -> dict[str, Path]:
+    """A properties file a node, Kafka's names. Returns them by node name."""
+    directory.mkdir(parents=True, exist_ok=True)
+    voters = ",".join(f"{node.id}@{_listener(node)}" for node in nodes if node.role == "controller")
+    cluster_id = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
+    written = {}
+    for node in nodes:
+        properties: dict[str, Any] = {
+            "node.id": node.id,
+            "process.roles": node.role,
+            "cluster.id": cluster_id,
+            "controller.quorum.voters": voters,
+            "listeners": _listener(node),
+            "broker.rack": node.rack,
+            "log.dirs": "/data",
+            "default.replication.factor": plan.replication_factor,
+            "min.insync.replicas": plan.min_insync_replicas,
+            **plan.settings,
+        }
+        path = (directory / f"{node.name}.properties").absolute()
+        path.write_text("".join(f"{name}={value}\n" for name, value in properties.items()))
+        path.chmod(0o644)  # the node's user reads it, whatever the umask here
+        written[node.name] = path
+    return written
+
+
+def _listener(node: DockerNode) -> str:
+    host, port = node.address
+    return f"{host}:{port}"
