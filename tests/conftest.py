@@ -1,0 +1,34 @@
+"""Tests marked `docker` are skipped, with the reason, where there is no engine to use; in CI they fail."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from harness.cluster import RuntimeUnavailable
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    marked = [item for item in items if item.get_closest_marker("docker")]
+    if not marked or os.environ.get("CI"):
+        return
+    from harness.runtimes.docker import engine
+
+    try:
+        engine.connect().close()
+    except RuntimeUnavailable as error:
+        for item in marked:
+            item.add_marker(pytest.mark.skip(reason=str(error)))
+
+
+@pytest.fixture(scope="session")
+def spark() -> Iterator[Any]:
+    """One Spark session for all tests marked `spark`."""
+    from spark_history.session import start
+
+    session = start("local[2]")
+    yield session
+    session.stop()

@@ -1,0 +1,1 @@
+"""A node that does what tests tell it over TCP: see __main__.py."""

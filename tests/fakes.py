@@ -1,0 +1,258 @@
+"""A cluster, a workload and checkers that do nothing but keep account: for tests of the harness itself."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from harness.cluster import Evidence
+from harness.console import Counts
+from harness.observer import ClusterView, PartitionState, why_out_of_sync
+
+
+class FakeNode:
+    """Counts what is done to it, and objects to what no nemesis may do: striking a node that is struck already."""
+
+    def __init__(self, cluster: FakeCluster, role: str, number: int) -> None:
+        self.cluster = cluster
+        self.role = role
+        self.id = number if role == "broker" else 100 + number
+        self.name = f"{role}-{number}"
+        self.rack = f"rack-{(number - 1) % 3 + 1}"
+        self.address = ("127.0.0.1", 9092)
+        self.state = "running"
+
+    def __repr__(self) -> str:
+        return self.name
+
+    def _enter(self, state: str) -> None:
+        assert self.state == "running", f"{self.name} is {self.state} and would become {state}"
+        self.state = state
+        self.cluster.log.append((self.name, state))
+
+    def _leave(self, state: str) -> None:
+        assert self.state in (state, "running")
+        self.state = "running"
+        self.cluster.log.append((self.name, "running"))
+
+    async def kill(self) -> Evidence:
+        self._enter("killed")
+        return {"exit_status": 137, "pid": 1}
+
+    async def start(self) -> None:
+        self._leave("killed")
+
+    async def pause(self) -> Evidence:
+        self._enter("paused")
+        return {"frozen_state": "frozen"}
+
+    async def resume(self) -> Evidence:
+        self._leave("paused")
+        return {"frozen_ns": 5}
+
+    async def cut_power(self) -> Evidence:
+        if self.cluster.fail_cuts:
+            raise OSError("the agent is gone")
+        self._enter("dark")
+        self.cluster.lossy_cuts.append(set(self.cluster.missing) | {self.name})
+        if self.role == "broker":
+            self.cluster.missing.add(self.name)
+        return {"unsynced_bytes": 100, "unsynced_records": 3, "unsynced_files": 1, "exit_status": 137}
+
+    async def restore_power(self) -> None:
+        self._leave("dark")
+        if self.role == "broker":
+            asyncio.get_running_loop().call_later(self.cluster.recovery_s, self.cluster.missing.discard, self.name)
+
+    async def is_running(self) -> bool:
+        return self.state == "running"
+
+
+class FakeCluster:
+    """Brokers cut off from power are out of the ISR until `recovery_s` after they were restored."""
+
+    def __init__(self, recovery_s: float = 0.05) -> None:
+        self.recovery_s = recovery_s
+        self.missing: set[str] = set()  # brokers out of the ISR
+        self.log: list[tuple[str, str]] = []
+        self.lossy_cuts: list[set[str]] = []  # at each cut, the nodes lost and not yet back in sync
+        self.partitioned: list[list[str]] | None = None
+        self.fail_cuts = False
+        self.stopped = 0
+        self.nodes = [FakeNode(self, "broker", n) for n in (1, 2, 3)] + [
+            FakeNode(self, "controller", n) for n in (1, 2, 3)
+        ]
+
+    @property
+    def brokers(self) -> Sequence[FakeNode]:
+        return self.nodes[:3]
+
+    @property
+    def controllers(self) -> Sequence[FakeNode]:
+        return self.nodes[3:]
+
+    async def partition(self, groups: Sequence[Sequence[FakeNode]]) -> None:
+        assert self.partitioned is None, "parted twice"
+        self.partitioned = [[node.name for node in group] for group in groups]
+        self.log.append((",".join(self.partitioned[0]), "parted"))
+
+    async def heal(self) -> Evidence:
+        dropped = 0 if self.partitioned is None else 9
+        self.partitioned = None
+        return {"packets_dropped": dropped, "nodes": {"broker-1": {"packets_dropped": dropped}}}
+
+    async def collect(self, directory: Path) -> None:
+        (directory / "logs").mkdir(exist_ok=True)
+
+    async def stop(self) -> None:
+        self.stopped += 1
+
+
+class FakeObserver:
+    """Sees the truth about a FakeCluster. Broker `top` leads everything."""
+
+    def __init__(self, cluster: FakeCluster, top: int = 2, active_controller: int = 102) -> None:
+        self.cluster = cluster
+        self.top = top
+        self.active_controller = active_controller
+
+    async def view(self) -> ClusterView:
+        await asyncio.sleep(0)
+        ids = frozenset(node.id for node in self.cluster.brokers)
+        missing = frozenset(node.id for node in self.cluster.brokers if node.name in self.cluster.missing)
+        state = PartitionState(self.top, 1, ids, ids - missing)
+        partitions = {node.id: {0: state} for node in self.cluster.brokers}
+        return ClusterView(partitions, self.active_controller, why_out_of_sync(self.cluster.brokers, partitions))
+
+
+class FaultLog:
+    """Keeps the last row of each fault, as history.Recorder does."""
+
+    def __init__(self) -> None:
+        self.rows: dict[int, dict[str, Any]] = {}
+        self.versions: dict[int, int] = {}
+
+    def record_fault(
+        self,
+        fault: int,
+        nemesis: str,
+        targets: Sequence[str],
+        start: int,
+        end: int | None,
+        *,
+        effective: bool,
+        evidence: str,
+    ) -> None:
+        self.versions[fault] = self.versions.get(fault, 0) + 1
+        self.rows[fault] = {
+            "nemesis": nemesis, "targets": list(targets), "start": start, "end": end,
+            "effective": effective, "evidence": json.loads(evidence),
+        }  # fmt: skip
+
+
+class FakeRecorder(FaultLog):
+    closed = False
+
+    def add_replica_log(self, node: str, topic: str, partition: int, *columns: Any) -> None:
+        pass
+
+    def close(self) -> None:
+        self.closed = True
+
+
+class FakeWorkload:
+    """crash: seconds after which run() raises."""
+
+    def __init__(self, crash: float | None = None) -> None:
+        self.crash = crash
+        self.calls: list[str] = []
+
+    async def set_up(self) -> None:
+        self.calls.append("set_up")
+
+    async def run(self, stop: asyncio.Event) -> None:
+        self.calls.append("run")
+        if self.crash is not None:
+            await asyncio.sleep(self.crash)
+            raise RuntimeError("client bug")
+        await stop.wait()
+
+    async def final_read(self) -> None:
+        self.calls.append("final_read")
+
+    async def close(self) -> None:
+        self.calls.append("close")
+
+    def counts(self) -> Counts:
+        return Counts(operations=3, acknowledged=2, failed=1)
+
+
+class FakeRuntime:
+    def __init__(self, cluster: FakeCluster, start_error: Exception | None = None, start_s: float = 0.0) -> None:
+        self.cluster = cluster
+        self.start_error = start_error
+        self.start_s = start_s
+        self.cleaned: list[str | None] = []
+
+    async def start(self, plan: Any, run_directory: Path, progress: Any) -> FakeCluster:
+        try:
+            await asyncio.sleep(self.start_s)
+            if self.start_error is not None:
+                raise self.start_error
+        except BaseException:
+            await asyncio.sleep(0.1)
+            await self.cluster.stop()
+            raise
+        return self.cluster
+
+    async def clean(self, run: str | None = None) -> list[str]:
+        self.cleaned.append(run)
+        return []
+
+
+class FakeParts:
+    """Parts of a run that take no time. `verdict`: what the checkers say, or what they raise."""
+
+    def __init__(self, **changes: Any) -> None:
+        self.cluster = FakeCluster()
+        self.runtime = FakeRuntime(self.cluster)
+        self.recorder = FakeRecorder()
+        self.workload = FakeWorkload()
+        self.verdict: Any = {"verdict": "pass", "reason": "every property held", "exit_code": 0}
+        self.report_error: Exception | None = None
+        self.directory = Path()
+        self.judged: list[Path] = []
+        for name, value in changes.items():
+            setattr(self, name, value)
+
+    def warm_up(self) -> None:
+        pass
+
+    def make_recorder(self, directory: Path, run: str) -> FakeRecorder:
+        return self.recorder
+
+    def make_observer(self, cluster: FakeCluster, plan: Any) -> FakeObserver:
+        return FakeObserver(cluster)
+
+    def make_workload(self, plan: Any, cluster: FakeCluster, recorder: FakeRecorder) -> FakeWorkload:
+        return self.workload
+
+    def start_analysis(self, directory: Path, spark_ui_port: int | None) -> FakeParts:
+        self.directory = directory
+        return self
+
+    def judge(self) -> Any:
+        self.judged.append(self.directory)
+        assert self.recorder.closed, "judged before the history was on disk"
+        assert not self.cluster.stopped, "torn down before the verdict"
+        if isinstance(self.verdict, Exception):
+            raise self.verdict
+        return self.verdict
+
+    def build_report(self, directory: Path) -> None:
+        if self.report_error is not None:
+            raise self.report_error
+        (directory / "report.html").write_text("report")

@@ -1,0 +1,218 @@
+"""The commands: exit codes, one sentence for every mistake, and nothing left behind by a mistake."""
+
+from __future__ import annotations
+
+import json
+import re
+import socket
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from harness import cli, registry
+from harness.cluster import RuntimeUnavailable
+from harness.errors import HarnessFailure
+from harness.plan import Plan, make_plan, parse_settings
+from harness.results import create, find, list_runs
+from tests.fakes import FakeParts, FakeRuntime
+
+
+@pytest.fixture
+def parts(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> FakeParts:
+    fake = FakeParts()
+    monkeypatch.setattr("harness.parts.Parts", lambda: fake)
+    monkeypatch.chdir(tmp_path)
+    return fake
+
+
+def chaos(*arguments: str) -> int:
+    with pytest.raises(SystemExit) as ended:
+        cli.main(arguments)
+    return int(ended.value.code or 0)  # type: ignore[arg-type]
+
+
+BAD = {
+    "--nemesis pwer-outage": r"no nemesis 'pwer-outage'; valid: kill, partition, pause, power-outage, .*none",
+    "--nemesis none,kill": "mixes none with a nemesis",
+    "--nemesis kill,kill": "names a nemesis twice",
+    "--workload banking": "no workload 'banking'; valid: .*append",
+    "--rate -1": r"--rate is -1; .* above 0",
+    "--rate nan": "--rate is nan",
+    "--rate 1e12": r"--rate is 1e\+12; .* at most 10,000,000",
+    "--time-limit inf": r"--time-limit is inf; .* at most 604,800",
+    "--time-limit 0": r"--time-limit is 0; .*above 0",
+    "--concurrency 0": "--concurrency is 0; it must be at least 1",
+    "--min-insync-replicas 4": r"--min-insync-replicas 4 is above --replication-factor 3; valid is 1 to 3",
+    "--replication-factor 4": "there are 3; valid is 1 to 3",
+    "--acks 2": r"'--acks'.*2.*all",
+    "--file-system zfs": r"'--file-system'.*ext4.*xfs",
+    "--targets some": r"'--targets'.*random.*leaders",
+    "--seed x": "'--seed'.*integer",
+    "--unknown-option": "unknown-option",
+    "--set log.flush": "must have the form NAME=VALUE",
+    "--set no.such.setting=1": r"no\.such\.setting",
+    "--set log.flush.interval.messages=0": r"log\.flush\.interval\.messages.*integer",
+    "--set node.id=3": r"node\.id is not possible",
+    "--set min.insync.replicas=1": "use --min-insync-replicas 1",
+    "--spark-ui-port 99999": "valid is 1 to 65535",
+    "extra": "extra",
+}
+
+
+@pytest.mark.usefixtures("parts")
+@pytest.mark.parametrize("arguments", BAD)
+def test_a_mistake_gets_one_sentence_and_254(arguments: str, capfd: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    assert chaos("run", *arguments.split()) == 254
+    output = capfd.readouterr()
+    assert re.search(BAD[arguments], output.err), output.err
+    assert output.err.startswith("chaos: ") and output.err.count("\n") == 1 and "Traceback" not in output.err
+    assert output.out == "" and list(tmp_path.iterdir()) == []
+
+
+def test_commands_that_do_not_exist(capfd: pytest.CaptureFixture[str]) -> None:
+    assert chaos("runn") == 254
+    assert "runn" in capfd.readouterr().err
+
+
+@pytest.mark.parametrize(("verdict", "code"), [("pass", 0), ("fail", 1), ("unknown", 2)])
+def test_a_run_exits_with_its_verdict_and_can_be_checked_again(
+    parts: FakeParts, verdict: str, code: int, capfd: pytest.CaptureFixture[str]
+) -> None:
+    operations = {"append ok": 20, "append fail": 1, "read ok": 5, "read info": 1}
+    parts.verdict = {"verdict": verdict, "reason": "as told", "exit_code": code, "operations": operations}
+    settings = ("--set", "log.flush.interval.messages=1", "--acks", "1")
+    assert chaos("run", "--nemesis", "none", "--time-limit", "0.2", "--seed", "7", *settings) == code
+    (run,) = list_runs(Path("results"))
+    assert re.fullmatch(r"\d{8}T\d{6}-none-s7", run.name)
+    output = capfd.readouterr().out
+    assert f"{verdict}: as told" in output and "appends: 20 acknowledged, 1 failed, 0 indeterminate; 6 reads" in output
+    assert f"{run}/report.html" in output and f"chaos check {run}" in output
+    plan = Plan.load(run)
+    assert plan.run == run.name and plan.acks == "1" and plan.settings == {"log.flush.interval.messages": "1"}
+    parts.cluster.stopped = 0
+    for name in (run.name, str(run), "latest"):
+        assert chaos("check", name) == code
+    assert f"{verdict}: as told" in capfd.readouterr().out
+
+
+def test_the_command_in_the_plan_repeats_the_run(parts: FakeParts) -> None:
+    arguments = "run --nemesis kill,pause --time-limit 0.2 --seed 3 --rate 50.5 --partitions 2 --set log.level=DEBUG"
+    assert chaos(*arguments.split()) == 0
+    plan = Plan.load(find("latest", Path("results")))
+    assert plan.targets == "leaders"
+    parts.cluster.stopped, parts.recorder.closed = 0, False
+    assert chaos(*plan.command().split()[1:]) == 0
+    again = Plan.load(find("latest", Path("results")))
+    assert again.model_copy(update={"run": plan.run}) == plan
+
+
+def test_failures_of_the_machine_exit_with_255(parts: FakeParts, capfd: pytest.CaptureFixture[str]) -> None:
+    parts.runtime = FakeRuntime(parts.cluster, RuntimeUnavailable("no permission for Docker: join group docker"))
+    assert chaos("run", "--time-limit", "1") == 255
+    assert capfd.readouterr().err.splitlines()[-1] == "chaos: no permission for Docker: join group docker"
+
+
+def test_a_port_in_use_is_found_before_anything_starts(parts: FakeParts, capfd: pytest.CaptureFixture[str]) -> None:
+    with socket.socket() as taken:
+        taken.bind(("", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        assert chaos("run", "--spark-ui-port", str(port)) == 255
+    assert f"--spark-ui-port {port} cannot be used: Address already in use" in capfd.readouterr().err
+    assert not Path("results").exists()
+
+
+def test_a_damaged_history_is_a_failure_not_a_verdict(parts: FakeParts, capfd: pytest.CaptureFixture[str]) -> None:
+    Path("results/r/journal").mkdir(parents=True)
+    parts.recorder.closed = True
+    parts.verdict = HarnessFailure("operations-000003.parquet is damaged")
+    assert chaos("check", "r") == 255
+    assert capfd.readouterr().err.splitlines()[-1] == "chaos: operations-000003.parquet is damaged"
+
+
+@pytest.mark.usefixtures("parts")
+def test_runs_that_are_not_there(capfd: pytest.CaptureFixture[str]) -> None:
+    assert chaos("check", "latest") == 254
+    assert "no run under results yet" in capfd.readouterr().err
+    assert chaos("check", "nope") == 254
+    assert "no run 'nope' under results" in capfd.readouterr().err
+    Path("empty").mkdir()
+    assert chaos("check", "empty") == 254
+    assert "empty is not a run directory" in capfd.readouterr().err
+
+
+@pytest.mark.usefixtures("parts")
+def test_results_where_nothing_can_be_saved(capfd: pytest.CaptureFixture[str]) -> None:
+    Path("file").write_text("")
+    assert chaos("run", "--results", "file") == 254
+    assert "no run can be saved under file" in capfd.readouterr().err
+
+
+def test_a_bug_of_ours_gives_no_traceback(parts: FakeParts, capfd: pytest.CaptureFixture[str]) -> None:
+    parts.verdict = KeyError("offset")
+    parts.recorder.closed = True
+    Path("results/r/journal").mkdir(parents=True)
+    assert chaos("check", "r") == 255
+    assert "chaos: internal error: KeyError: 'offset'" in capfd.readouterr().err
+
+
+@pytest.mark.usefixtures("parts")
+def test_list(capfd: pytest.CaptureFixture[str]) -> None:
+    assert chaos("list", "nemeses") == 0
+    assert {line.split("\t")[0] for line in capfd.readouterr().out.splitlines()} >= {
+        "kill", "partition", "pause", "power-outage", "power-outage-cluster",
+    }  # fmt: skip
+    assert chaos("list", "workloads") == 0
+    assert capfd.readouterr().out.startswith("append\t")
+    assert chaos("list", "settings") == 0
+    settings = capfd.readouterr().out
+    assert "log.flush.interval.messages\t" in settings and "node.id" not in settings
+    assert chaos("list") == 0
+    assert "no runs under results" in capfd.readouterr().out
+    killed, judged = (create(Path("results"), ("pause",), seed) for seed in (1, 2))
+    for run in (killed, judged):
+        make_plan(run=run.name).save(run)
+    (judged / "verdict.json").write_text(json.dumps({"verdict": "pass", "reason": "all held"}))
+    assert chaos("list", "runs") == 0
+    assert {tuple(line.split("\t")[:2]) for line in capfd.readouterr().out.splitlines()} == {
+        (killed.name, "not judged"), (judged.name, "pass"),
+    }  # fmt: skip
+    assert chaos("list", "everything") == 254
+
+
+def test_run_directories_are_never_shared(tmp_path: Path) -> None:
+    from datetime import UTC, datetime
+
+    now = datetime(2026, 1, 31, 12, 1, 2, tzinfo=UTC)
+    first, second = (create(tmp_path, ("kill", "pause"), 1, now) for _ in range(2))
+    assert first.name == "20260131T120102-kill-pause-s1" and second.name == first.name + "-2"
+
+
+def test_a_run_of_every_nemesis_has_a_name_that_fits_its_socket(tmp_path: Path) -> None:
+    directory = create(tmp_path, tuple(registry.names(registry.NEMESES)), 10**30)
+    assert len(f"/var/lib/chaos/{directory.name}/agent.sock.new") <= 107
+
+
+def test_settings_are_kept_as_text() -> None:
+    assert parse_settings(["log.segment.bytes = 4096", "log.level=DEBUG"]) == {
+        "log.segment.bytes": "4096",
+        "log.level": "DEBUG",
+    }
+
+
+def test_a_plan_that_was_damaged_is_said_to_be(parts: FakeParts, tmp_path: Path) -> None:
+    from harness.errors import BadArguments
+
+    (tmp_path / "plan.json").write_text("{")
+    with pytest.raises(BadArguments, match=r"plan\.json cannot be read"):
+        Plan.load(tmp_path)
+
+
+def test_a_nemesis_that_cannot_be_loaded_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    from importlib.metadata import EntryPoint
+
+    entry: Any = EntryPoint("broken", "no_such_module:Broken", registry.NEMESES)
+    monkeypatch.setattr("harness.registry.entry_points", lambda group: [entry])
+    with pytest.raises(HarnessFailure, match=r"'broken' of chaos\.nemeses .*no_such_module"):
+        registry.make_nemeses(["broken"])

@@ -1,0 +1,104 @@
+"""librdkafka, by confluent-kafka, against a cluster of three controllers and three brokers."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from tests.local_cluster import LocalCluster, local_cluster
+
+PARTITIONS = 4
+
+
+def create_topic(bootstrap: str, name: str = "t", **config: str) -> None:
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    topic = NewTopic(name, num_partitions=PARTITIONS, replication_factor=3, config=config)
+    admin.create_topics([topic], operation_timeout=10)[name].result(10)
+
+
+def produce(bootstrap: str, count: int, **settings: Any) -> dict[tuple[int, int], bytes]:
+    """Values by partition and offset, as acknowledged."""
+    acknowledged: dict[tuple[int, int], bytes] = {}
+    errors: list[KafkaError] = []
+
+    def delivered(error: KafkaError | None, message: Any) -> None:
+        if error is not None:
+            errors.append(error)
+        else:
+            acknowledged[message.partition(), message.offset()] = message.value()
+
+    producer = Producer({"bootstrap.servers": bootstrap, "acks": "all", **settings})
+    for i in range(count):
+        producer.produce("t", value=b"value-%d" % i, partition=i % PARTITIONS, on_delivery=delivered)
+        producer.poll(0)
+    producer.flush(20)
+    assert not errors, errors
+    return acknowledged
+
+
+def consume(bootstrap: str, count: int) -> dict[tuple[int, int], bytes]:
+    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "g", "enable.auto.commit": False})
+    consumer.assign([TopicPartition("t", p, 0) for p in range(PARTITIONS)])
+    found: dict[tuple[int, int], bytes] = {}
+    for _ in range(20):
+        for message in consumer.consume(num_messages=count, timeout=1.0):
+            assert message.error() is None
+            found[message.partition(), message.offset()] = message.value()
+        if len(found) >= count:
+            break
+    consumer.close()
+    return found
+
+
+async def in_thread(cluster: LocalCluster, function: Any, *args: Any, **kwargs: Any) -> Any:
+    return await asyncio.wait_for(asyncio.to_thread(function, cluster.bootstrap, *args, **kwargs), 60)
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [{}, {"enable.idempotence": True}, {"compression.type": "gzip", "linger.ms": 50}, {"acks": "1"}],
+    ids=["acks all", "idempotent", "compressed", "acks 1"],
+)
+def test_what_is_produced_is_consumed(tmp_path: Path, settings: dict[str, Any]) -> None:
+    async def scenario() -> None:
+        async with local_cluster(tmp_path) as cluster:
+            await in_thread(cluster, create_topic)
+            acknowledged = await in_thread(cluster, produce, 1000, **settings)
+            assert len(acknowledged) == 1000
+            assert await in_thread(cluster, consume, 1000) == acknowledged
+
+    asyncio.run(scenario())
+
+
+def test_records_survive_a_rolling_restart(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with local_cluster(tmp_path) as cluster:
+            await in_thread(cluster, create_topic)
+            acknowledged = await in_thread(cluster, produce, 300)
+            for node in (1, 2, 3, 101, 102, 103):
+                await cluster.stop(node)
+                acknowledged |= await in_thread(cluster, produce, 40)
+                await cluster.start(node)
+            assert len(acknowledged) == 300 + 6 * 40
+            assert await in_thread(cluster, consume, len(acknowledged)) == acknowledged
+
+    asyncio.run(scenario())
+
+
+def test_a_topic_that_exists_is_refused_by_name(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with local_cluster(tmp_path) as cluster:
+            await in_thread(cluster, create_topic)
+            with pytest.raises(KafkaException) as refused:
+                await in_thread(cluster, create_topic)
+            assert refused.value.args[0].code() == KafkaError.TOPIC_ALREADY_EXISTS
+            with pytest.raises(KafkaException) as invalid:
+                await in_thread(cluster, create_topic, "u", **{"min.insync.replicas": "none"})
+            assert invalid.value.args[0].code() == KafkaError.INVALID_CONFIG
+
+    asyncio.run(scenario())

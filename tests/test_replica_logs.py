@@ -1,0 +1,50 @@
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from cluster_image.records import build_batch, encode_int64s, with_offset_and_epoch
+from harness.replica_logs import record_replica_logs
+
+
+class Rows:
+    def __init__(self) -> None:
+        self.logs: dict[tuple[str, str, int], list[tuple[int, int, int]]] = {}
+
+    def add_replica_log(self, node: str, topic: str, partition: int, *columns: Any) -> None:
+        offsets, epochs, values = (column.tolist() for column in columns)
+        self.logs[node, topic, partition] = list(zip(offsets, epochs, values, strict=True))
+
+
+def _batch(values: list[int], offset: int, epoch: int) -> bytes:
+    return with_offset_and_epoch(encode_int64s(values, timestamp_ms=1), offset, epoch)
+
+
+def _write(disks: Path, name: str, *segments: bytes) -> None:
+    (disks / name).mkdir(parents=True)
+    for number, segment in enumerate(segments):
+        (disks / name / f"{number:020d}.log").write_bytes(segment)
+
+
+def test_every_record_of_the_topic_with_its_offset_and_epoch(tmp_path: Path) -> None:
+    control = with_offset_and_epoch(build_batch([b"marker"], timestamp_ms=1, control=True), 2, 1)
+    _write(tmp_path, "broker-1/chaos-0", _batch([70, 71], 0, 1) + control, _batch([72], 3, 4))
+    _write(tmp_path, "broker-2/chaos-10", b"")
+    _write(tmp_path, "broker-2/chaos-other-1", _batch([1], 0, 0))
+    _write(tmp_path, "broker-2/__cluster_metadata-0", b"not records")
+    rows = Rows()
+    assert record_replica_logs(tmp_path, "chaos", rows) == []
+    assert rows.logs == {
+        ("broker-1", "chaos", 0): [(0, 1, 70), (1, 1, 71), (3, 4, 72)],
+        ("broker-2", "chaos", 10): [],
+    }
+
+
+def test_a_damaged_log_is_named_and_kept_up_to_the_damage(tmp_path: Path) -> None:
+    torn = bytearray(_batch([5, 6], 1, 0))
+    torn[-1] ^= 1
+    _write(tmp_path, "broker-1/chaos-3", _batch([4], 0, 0) + bytes(torn) + _batch([7], 3, 0))
+    rows = Rows()
+    (problem,) = record_replica_logs(tmp_path, "chaos", rows)
+    assert "chaos-3 on broker-1" in problem and "CRC" in problem
+    assert rows.logs["broker-1", "chaos", 3] == [(0, 0, 4)]

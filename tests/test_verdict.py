@@ -1,0 +1,122 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from checkers.anomalies import LOG_LINEARIZABILITY, WATERMARK_FRESHNESS
+from checkers.verdict import Evidence, contract, judge
+
+
+def cut(start: int, end: int | None, *brokers: str, lost: int = 100, **evidence: Any) -> dict[str, Any]:
+    own = {"unsynced_bytes": lost, "unsynced_files": 0, "unsynced_records": lost // 10}
+    evidence = {**own, "nodes": dict.fromkeys(brokers, own), **evidence}
+    return {
+        "fault": start, "nemesis": "power-outage", "targets": list(brokers), "start": start, "end": end,
+        "effective": lost > 0, "evidence": evidence,
+    }  # fmt: skip
+
+
+def verdict(**changes: Any) -> dict[str, Any]:
+    evidence: dict[str, Any] = {
+        "run": "r",
+        "plan": {"nemesis": ["power-outage"], "acks": "all", "min_insync_replicas": 2},
+        "tally": [],
+        "counts": {"acknowledged": 100, "acknowledged since": 50, "undecided": 0},
+        "faults": [cut(10, 20, "broker-1")],
+        "complete": True,
+        "missing": [],
+        "origin": 0,
+        "until": 60 * 10**9,
+        "replica_records": 300,
+    }
+    return judge(Evidence(**evidence | changes))
+
+
+def test_passes_when_faults_struck_and_nothing_is_wrong() -> None:
+    result = verdict()
+    assert (result["verdict"], result["exit_code"]) == ("pass", 0)
+    assert result["judged_until_s"] == 60.0
+
+
+def test_what_was_not_looked_at_is_not_passed() -> None:
+    assert verdict(replica_records=0)["verdict"] == "unknown"
+    result = verdict(doubts=["not recovered 60 s after the last fault was healed"])
+    assert (result["verdict"], result["reason"]) == ("unknown", "not recovered 60 s after the last fault was healed")
+    tally = [(LOG_LINEARIZABILITY, "lost append", 7, 7)]
+    assert verdict(tally=tally, replica_records=0, doubts=["crashed"])["verdict"] == "fail"
+
+
+def test_a_violation_fails_also_a_run_that_was_cut_short() -> None:
+    tally = [(LOG_LINEARIZABILITY, "stale end of log", 1, 2), (LOG_LINEARIZABILITY, "lost append", 7, 7)]
+    result = verdict(tally=tally, complete=False, faults=[])
+    assert (result["verdict"], result["exit_code"]) == ("fail", 1)
+    assert result["reason"] == "7 lost appends, stale end of log (2)"
+    assert result["anomalies"][LOG_LINEARIZABILITY]["count"] == 9
+
+
+def test_a_weak_property_never_fails_a_run() -> None:
+    result = verdict(tally=[(WATERMARK_FRESHNESS, "lagging watermark", 1, 40)])
+    assert result["verdict"] == "pass"
+    assert result["anomalies"][WATERMARK_FRESHNESS] == {
+        "count": 40, "witnesses": 1, "weak": True, "anomalies": {"lagging watermark": 40},
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("changes", "why"),
+    [
+        ({"faults": []}, "no fault of power-outage left a trace"),
+        ({"faults": [cut(10, 20, "broker-1", lost=0)]}, "no fault"),
+        ({"faults": [cut(10, 20, "broker-1", lost=0) | {"effective": True}]}, "no power cut lost anything"),
+        ({"counts": {"acknowledged": 100, "acknowledged since": 0}}, "once the first fault had struck"),
+        ({"counts": {"acknowledged": 0}}, "no append was acknowledged"),
+    ],
+)
+def test_a_run_that_proves_nothing_is_vacuous(changes: dict[str, Any], why: str) -> None:
+    result = verdict(**changes)
+    assert (result["verdict"], result["exit_code"]) == ("unknown", 2)
+    assert result["reason"].startswith("vacuous: ")
+    assert why in result["reason"]
+
+
+def test_without_a_nemesis_no_fault_is_expected() -> None:
+    assert verdict(plan={"nemesis": []}, faults=[])["verdict"] == "pass"
+
+
+def test_a_history_without_final_reads_is_unknown_and_says_what_is_undecided() -> None:
+    counts = {"acknowledged": 100, "acknowledged since": 50, "undecided": 12}
+    result = verdict(complete=False, missing=["chaos-0"], counts=counts)
+    assert (result["verdict"], result["undecided"], result["complete"]) == ("unknown", 12, False)
+    assert "chaos-0" in result["reason"]
+    assert "12 of 100" in result["reason"]
+
+
+PLAN = {"acks": "all", "min_insync_replicas": 2}
+
+
+def test_one_lossy_broker_at_a_time_is_within_the_contract() -> None:
+    faults = [cut(10, 20, "broker-1", "controller-1", in_sync_at=30), cut(30, 40, "broker-2", in_sync_at=50)]
+    assert contract(PLAN, faults)["within"] is True
+    assert contract(PLAN, faults)["worst"] == 1
+
+
+def test_a_second_loss_before_the_first_is_back_in_sync_is_beyond() -> None:
+    faults = [cut(10, 20, "broker-1", in_sync_at=31), cut(30, 40, "broker-2", in_sync_at=50)]
+    result = contract(PLAN, faults)
+    assert (result["within"], result["limit"], result["worst"]) == (False, 1, 2)
+    assert "broker-1, broker-2" in result["explanation"]
+
+
+def test_a_broker_that_never_came_back_in_sync_counts_to_the_end() -> None:
+    faults = [cut(10, 20, "broker-1", not_in_sync="broker 1 is missing"), cut(90, 99, "broker-2", in_sync_at=100)]
+    assert contract(PLAN, faults)["worst"] == 2
+
+
+def test_the_same_broker_twice_counts_once_and_a_cut_without_loss_not_at_all() -> None:
+    faults = [cut(10, None, "broker-1"), cut(30, 40, "broker-1"), cut(30, 40, "broker-2", lost=0)]
+    assert contract(PLAN, faults)["worst"] == 1
+
+
+def test_the_contract_says_so_where_acks_do_not_cover_it() -> None:
+    assert "acks=1" in contract({"acks": "1", "min_insync_replicas": 2}, [])["explanation"]
