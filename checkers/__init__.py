@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import SparkSession
 
+    from checkers.invariants import Violation
+
 
 def check(run_directory: Path, spark: SparkSession) -> dict[str, Any]:
     """The verdict on the run in `run_directory` (see verdict.py), also written there as verdict.json, with the
@@ -21,22 +23,24 @@ def check(run_directory: Path, spark: SparkSession) -> dict[str, Any]:
     Ingests the journal first unless history/ is there and current. Raises spark_history.files.HistoryError.
     """
     from checkers import anomalies, log_linearizability, log_matching, verdict
+    from checkers.anomalies import examples
     from spark_history.ingest import ingest
-    from spark_history.lane import NEVER
 
     plan = _read_plan(run_directory)
     history = ingest(run_directory, spark)
     faults = history.faults()
-    struck = verdict.first_effective(faults)
-    options = log_linearizability.Options(
-        acks_all=str(plan.get("acks", "all")) in ("all", "-1"), since=NEVER if struck is None else struck
-    )
+    options = log_linearizability.Options.of(plan, verdict.first_effective(faults))
     linearizability = log_linearizability.check([(history, options)], spark)
     matching = log_matching.check([history], spark)
+    violation = _read_violation(run_directory)
+    run = str(plan.get("run") or history.run)
+    witnesses = [linearizability.found.anomalies, matching.found.anomalies]
+    if violation is not None:
+        witnesses.insert(0, violation.anomalies(run, history.origin).table)
     missing = [f"{log.topic}-{log.partition}" for log in history.logs if not log.final_reads.complete]
     result = verdict.judge(
         verdict.Evidence(
-            run=str(plan.get("run") or history.run),
+            run=run,
             plan=plan,
             tally=[entry[1:] for found in (linearizability.found, matching.found) for entry in found.tally],
             counts=linearizability.counts[history.run],
@@ -48,13 +52,11 @@ def check(run_directory: Path, spark: SparkSession) -> dict[str, Any]:
             replica_records=matching.records[history.run],
             orphans=history.orphans,
             doubts=_read_doubts(run_directory),
+            violation=violation,
+            examples=examples(row for table in witnesses for row in table.to_pylist()),
         )
     )
-    _write_table(
-        run_directory / "anomalies.parquet",
-        anomalies.ANOMALIES,
-        (linearizability.found.anomalies, matching.found.anomalies),
-    )
+    _write_table(run_directory / "anomalies.parquet", anomalies.ANOMALIES, witnesses)
     _write_files(run_directory / "lost.parquet", anomalies.LOST, linearizability.lost)
     shutil.rmtree(history.path / "candidates", ignore_errors=True)
     _replace(run_directory / "verdict.json", json.dumps(result, indent=2, ensure_ascii=False) + "\n")
@@ -75,6 +77,20 @@ def _read_plan(run_directory: Path) -> dict[str, Any]:
     if not isinstance(plan, dict):
         raise HistoryError(f"{path} cannot be read as a plan: it does not hold an object")
     return plan
+
+
+def _read_violation(run_directory: Path) -> Violation | None:
+    """Of the invariant that stopped a simulated run. Raises HistoryError if it cannot be told which that was."""
+    from checkers.invariants import Violation
+    from spark_history.files import HistoryError
+
+    path = run_directory / "violation.json"
+    try:
+        return Violation.of(json.loads(path.read_text()))
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError, HistoryError) as error:
+        raise HistoryError(f"{path} cannot be read as a violation: {error}") from None
 
 
 def _read_doubts(run_directory: Path) -> list[str]:

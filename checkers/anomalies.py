@@ -7,7 +7,7 @@ violations: MAX_WITNESSES rows of each name are kept a log, and the tally counts
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -50,7 +50,28 @@ LOST: Final = pa.schema(
 LOG_LINEARIZABILITY: Final = "log linearizability"
 LOG_MATCHING: Final = "log matching"
 WATERMARK_FRESHNESS: Final = "watermark freshness"
-PROPERTIES: Final = (LOG_LINEARIZABILITY, LOG_MATCHING, WATERMARK_FRESHNESS)
+HISTORY_PROPERTIES: Final = (LOG_LINEARIZABILITY, LOG_MATCHING, WATERMARK_FRESHNESS)
+#: Checked inside a simulated cluster after every step, or after healing (the last two).
+LIVENESS: Final = "Liveness"
+HANG: Final = "Hang"
+INVARIANTS: Final = (
+    "ValidControllerIsrAndElr",
+    "ReplicationQuorumSuperset",
+    "LeaderCandidateCompleteness",
+    "LeaderCompleteness",
+    "LogMatching",
+    "MetadataLogMatching",
+    "NoCommittedRecordLostGlobally",
+    "ConsistentRead",
+    "MinIsrRecoveryQuorum",
+    "ElectionSafety",
+    "CommittedPrefix",
+    LIVENESS,
+    HANG,
+)
+PROPERTIES: Final = (*HISTORY_PROPERTIES, *INVARIANTS)
+VIOLATION: Final = "violation"  # the anomaly of an invariant
+LOST_APPEND: Final = "lost append"
 #: Reported, never a reason to fail: Kafka does not promise it.
 WEAK: Final = frozenset({WATERMARK_FRESHNESS})
 
@@ -60,11 +81,11 @@ MAX_LOST_WITNESSES: Final = 1000
 
 @dataclass
 class Anomalies:
-    """Those of one log, as they are found."""
+    """Those of one log, or of a violated invariant, as they are found."""
 
     run: str
-    topic: str
-    partition: int
+    topic: str | None  # None: of no log in particular
+    partition: int | None
     rows: list[dict[str, Any]] = field(default_factory=list)
     witnesses: Counter[tuple[str, str]] = field(default_factory=Counter)  # by property and anomaly
     records: Counter[tuple[str, str]] = field(default_factory=Counter)
@@ -83,7 +104,7 @@ class Anomalies:
         key = (property_, anomaly)
         self.witnesses[key] += 1
         self.records[key] += count
-        if self.witnesses[key] <= (MAX_LOST_WITNESSES if anomaly == "lost append" else MAX_WITNESSES):
+        if self.witnesses[key] <= (MAX_LOST_WITNESSES if anomaly == LOST_APPEND else MAX_WITNESSES):
             self.rows.append(
                 {
                     "run": self.run,
@@ -120,6 +141,16 @@ class Found:
 
     anomalies: pa.Table  # ANOMALIES
     tally: Sequence[tuple[str, str, str, int, int]]  # (run, property, anomaly, witnesses, records)
+
+
+def examples(rows: Iterable[Mapping[str, Any]]) -> dict[str, str]:
+    """By property, the sentence of its first anomaly in `rows` (ANOMALIES), lost appends before all others."""
+    found: dict[str, Mapping[str, Any]] = {}
+    for row in rows:
+        first = found.setdefault(row["property"], row)
+        if row["anomaly"] == LOST_APPEND and first["anomaly"] != LOST_APPEND:
+            found[row["property"]] = row
+    return {property_: row["message"] for property_, row in found.items()}
 
 
 def stretches(offsets: Ints) -> list[tuple[int, int]]:

@@ -64,21 +64,23 @@ import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import pyarrow as pa
-from pyspark.sql import SparkSession
 
 from checkers.anomalies import ANOMALIES, Anomalies, Found
-from checkers.log_candidates import settle
+from checkers.log_candidates import settle, settle_tables
 from checkers.log_segment import Contents, Scope, Segment, check_contents
-from checkers.real_time import Carry, Timeline, check_real_time, deadlines
+from checkers.real_time import NOTHING, Carry, Timeline, check_real_time, deadlines
 from spark_history.files import Ints, write_parquet
 from spark_history.ingest import History, LogHistory
 from spark_history.lane import NEVER
 from spark_history.prefix import scan_after
 from spark_history.tasks import Unit, run_tasks
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 KINDS: Final = ("append", "read", "list_offsets", "final_read")
 OUTCOMES: Final = ("ok", "fail", "info")
@@ -93,6 +95,11 @@ class Options:
 
     acks_all: bool = True
     since: int = NEVER  # acknowledgements from here on are counted apart, monotonic ns
+
+    @staticmethod
+    def of(plan: Mapping[str, Any], struck: int | None) -> Options:
+        """plan: the content of plan.json; struck: when the first fault took effect, monotonic ns."""
+        return Options(str(plan.get("acks", "all")) in ("all", "-1"), NEVER if struck is None else struck)
 
 
 @dataclass(frozen=True)
@@ -208,6 +215,18 @@ def judge(segment: Segment, carry: Carry, anomalies: Anomalies) -> tuple[Content
     check_real_time(segment, timeline, carry, anomalies)
     gaps = _gaps(segment)
     return contents, pa.table([gaps, deadlines(timeline, carry, gaps)], schema=GAPS)
+
+
+def judge_log(segment: Segment) -> tuple[Anomalies, Anomalies, dict[str, int]]:
+    """A log of one segment, in memory: what judge_segment() and settle_log() find of it, and the counts of both."""
+    scope = segment.scope
+    anomalies, settled = (Anomalies(scope.run, scope.topic, scope.partition) for _ in range(2))
+    contents, gaps = judge(segment, NOTHING, anomalies)
+    counts = count_operations(segment, contents)
+    candidates = {"lost": contents.lost_rows, "misplaced": contents.misplaced, "gaps": gaps}
+    if any(table.num_rows for table in candidates.values()):
+        counts["lost"] = settle_tables(scope, [segment], **candidates, anomalies=settled).num_rows
+    return anomalies, settled, counts
 
 
 def _gaps(segment: Segment) -> Ints:

@@ -15,18 +15,21 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations, pairwise
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import pyarrow as pa
-from pyspark.sql import SparkSession
+import pyarrow.compute as pc
 
 from checkers.anomalies import ANOMALIES, LOG_MATCHING, Anomalies, Found, stretches
-from spark_history.files import Ints, integers, read_parquet
+from spark_history.files import Ints, equals, integers, read_parquet
 from spark_history.ingest import History, LogHistory
 from spark_history.lane import NOWHERE
 from spark_history.schema import REPLICA_LOGS
 from spark_history.tasks import Unit, run_tasks
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 COLUMNS: Final = pa.schema([REPLICA_LOGS.field(name) for name in ("node", "offset", "leader_epoch", "value")])
 
@@ -77,8 +80,12 @@ def compare(records: pa.Table) -> dict[str, Any]:
     epoch decreased. pairs: of each two nodes, the highest offset of equal epoch, and the ranges in which they differ
     with what each holds at their start.
     """
-    nodes = records["node"].combine_chunks().cast(pa.string()).to_numpy(zero_copy_only=False)
-    replicas = {node: _replica(records.filter(pa.array(nodes == node))) for node in sorted(set(nodes))}
+    columns = [integers(records, name, NOWHERE) for name in ("offset", "leader_epoch", "value")]
+    replicas = {}
+    for node in sorted(pc.unique(records["node"]).to_pylist()):
+        mine = np.flatnonzero(equals(records, "node", node))
+        mine = mine[np.argsort(columns[0][mine], kind="stable")]
+        replicas[node] = _Replica(*(column[mine] for column in columns))
     return {
         "replicas": {node: _facts_of(replica) for node, replica in replicas.items()},
         "pairs": [
@@ -86,12 +93,6 @@ def compare(records: pa.Table) -> dict[str, Any]:
             for first, second in combinations(replicas, 2)
         ],
     }
-
-
-def _replica(records: pa.Table) -> _Replica:
-    columns = [integers(records, name, NOWHERE) for name in ("offset", "leader_epoch", "value")]
-    order = np.argsort(columns[0], kind="stable")
-    return _Replica(*(column[order] for column in columns))
 
 
 def _facts_of(replica: _Replica) -> dict[str, Any]:

@@ -29,6 +29,9 @@ MISPLACED: Final = pa.schema(
     [("offset", pa.int64()), ("value", pa.int64()), ("op", pa.int64()), ("final", pa.bool_())]
 )
 
+_NONE_LOST: Final = LOST.empty_table()
+_NONE_MISPLACED: Final = MISPLACED.empty_table()
+
 
 @dataclass(frozen=True)
 class Scope:
@@ -178,6 +181,8 @@ def _lost(segment: Segment, in_final: Bools) -> Bools:
 
 
 def _lost_rows(segment: Segment, lost: Bools) -> pa.Table:
+    if not lost.any():
+        return _NONE_LOST
     appends, scope = segment.appends, segment.scope
     offset, value = segment.read_column("offset")[segment.final], segment.read_column("value")[segment.final]
     position = appends.position[lost]
@@ -201,6 +206,8 @@ def _lost_rows(segment: Segment, lost: Bools) -> pa.Table:
 
 
 def _misplaced(segment: Segment, unmatched: Bools) -> pa.Table:
+    if not unmatched.any():
+        return _NONE_MISPLACED
     offset, value = segment.read_column("offset")[unmatched], segment.read_column("value")[unmatched]
     op, final = segment.read_column("op")[unmatched], segment.final[unmatched]
     order = np.lexsort((~final, value, offset))  # of those that returned the same, a final read stands for all

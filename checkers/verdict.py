@@ -2,7 +2,8 @@
 
 | verdict | when                                                                                             |
 | ------- | ------------------------------------------------------------------------------------------------ |
-| fail    | a property other than the weak ones does not hold, whatever else happened                        |
+| fail    | an invariant was violated, or a property other than the weak ones does not hold, whatever else   |
+|         | happened                                                                                         |
 | unknown | nothing was acknowledged; or the faults asked for left no trace, or nothing was acknowledged once |
 |         | the first had struck (`vacuous`); or the history ends before the final reads; or no replica's    |
 |         | log was collected; or the cluster did not recover, or the workload crashed                       |
@@ -13,10 +14,11 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 
-from checkers.anomalies import PROPERTIES, WEAK
+from checkers.anomalies import HISTORY_PROPERTIES, INVARIANTS, LOST_APPEND, VIOLATION, WEAK
+from checkers.invariants import Violation
 
 EXIT_CODES: Final = {"pass": 0, "fail": 1, "unknown": 2}
 _LOSSES: Final = ("unsynced_bytes", "unsynced_files", "unsynced_records")
@@ -41,6 +43,8 @@ class Evidence:
     replica_records: int
     orphans: int = 0  # records left out because the read that returned them is not on record
     doubts: Sequence[str] = ()  # of the harness
+    violation: Violation | None = None  # of an invariant, which stopped the run
+    examples: Mapping[str, str] = field(default_factory=dict)  # by property, a sentence: see anomalies.examples
 
 
 def judge(evidence: Evidence) -> dict[str, Any]:
@@ -56,7 +60,7 @@ def judge(evidence: Evidence) -> dict[str, Any]:
         "operations": dict(counts),
         "lost": counts.get("lost", 0),
         "undecided": counts.get("undecided", 0),
-        "anomalies": _by_property(evidence.tally),
+        "anomalies": _by_property(evidence),
         "faults": summarise_faults(evidence.faults),
         "contract": contract(evidence.plan, evidence.faults),
         "complete": evidence.complete,
@@ -68,6 +72,9 @@ def judge(evidence: Evidence) -> dict[str, Any]:
 
 def _decide(evidence: Evidence) -> tuple[str, str]:
     violations = [entry for entry in evidence.tally if entry[0] not in WEAK]
+    if evidence.violation is not None:
+        besides = f"; besides, {_name(violations)}" if violations else ""
+        return "fail", evidence.violation.sentence(evidence.origin) + besides
     if violations:
         return "fail", _name(violations)
     acknowledged = evidence.counts.get("acknowledged", 0)
@@ -95,7 +102,7 @@ def _name(violations: Tally) -> str:
     totals: dict[str, int] = defaultdict(int)
     for _, anomaly, _, records in violations:
         totals[anomaly] += records
-    named = [f"{totals.pop('lost append'):,} lost appends"] if "lost append" in totals else []
+    named = [f"{totals.pop(LOST_APPEND):,} lost appends"] if LOST_APPEND in totals else []
     named += [f"{anomaly} ({count:,})" for anomaly, count in sorted(totals.items())]
     return ", ".join(named)
 
@@ -194,16 +201,22 @@ def _lossy_brokers(fault: Fault) -> list[str]:
     )
 
 
-def _by_property(tally: Tally) -> dict[str, Any]:
-    """Every property that was checked, also those that hold."""
-    summary: dict[str, Any] = {
-        name: {"count": 0, "witnesses": 0, "weak": name in WEAK, "anomalies": {}} for name in PROPERTIES
-    }
+def _by_property(evidence: Evidence) -> dict[str, Any]:
+    """Every property that was checked, also those that hold; invariants only the simulation checks."""
+    checked = (*HISTORY_PROPERTIES, *(INVARIANTS if evidence.plan.get("on") == "simulation" else ()))
+    summary = {name: _property(name) for name in checked}
+    tally, examples = list(evidence.tally), dict(evidence.examples)
+    if evidence.violation is not None:
+        tally.append((evidence.violation.property, VIOLATION, 1, 1))
+        examples[evidence.violation.property] = evidence.violation.sentence(evidence.origin)
     for property_, anomaly, witnesses, records in tally:
-        entry = summary[property_]
+        entry = summary.setdefault(property_, _property(property_))
         entry["count"] += records
         entry["witnesses"] += witnesses
         entry["anomalies"][anomaly] = entry["anomalies"].get(anomaly, 0) + records
+        entry["example"] = examples.get(property_)
     return summary
 
 
+def _property(name: str) -> dict[str, Any]:
+    return {"count": 0, "witnesses": 0, "weak": name in WEAK, "anomalies": {}, "example": None}

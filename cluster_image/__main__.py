@@ -65,7 +65,8 @@ async def _run(config: Config) -> None:
         loop.add_signal_handler(number, stop.set)
     role = config["process.roles"]
     network = TcpNetwork(wire.SUPPORTED[role], max_request_bytes=config["socket.request.max.bytes"])
-    started = node.Node(config, LocalDisk(config["log.dirs"]), network, random.Random(), _fail)
+    disk = LocalDisk(config["log.dirs"])
+    started = node.Node(config, disk, network, random.Random(), _fail, wall_clock=time.time)
     try:
         await node.run(started, stop)
     except Exception as error:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Callable
 from random import Random
 
 from .broker.server import BrokerServer
@@ -13,6 +14,7 @@ from .disk import Disk
 from .network import Network
 from .raft import RaftClient
 from .tasks import Failed
+from .trace import Trace, no_trace
 
 log = logging.getLogger(__name__)
 
@@ -20,7 +22,7 @@ METADATA_DIRECTORY = "__cluster_metadata-0"
 
 
 class Node:
-    """random: the source of every random choice."""
+    """random: the source of every random choice. wall_clock: seconds since 1970, for the times in the metadata log."""
 
     def __init__(
         self,
@@ -29,6 +31,9 @@ class Node:
         network: Network,
         random: Random,
         failed: Failed,
+        *,
+        wall_clock: Callable[[], float],
+        trace: Trace = no_trace,
     ) -> None:
         self._config = config
         self._network = network
@@ -42,13 +47,27 @@ class Node:
             network,
             random,
             config,
+            wall_clock=wall_clock,
+            trace=trace,
         )
         self._controller: ControllerServer | None = None
         self._broker: BrokerServer | None = None
         if config["process.roles"] == "controller":
-            self._controller = ControllerServer(config, self._raft, network, random, failed)
+            self._controller = ControllerServer(config, self._raft, network, random, failed, trace)
         else:
-            self._broker = BrokerServer(config, disk, network, self._raft, random, failed)
+            self._broker = BrokerServer(config, disk, network, self._raft, random, failed, trace)
+
+    @property
+    def raft(self) -> RaftClient:
+        return self._raft
+
+    @property
+    def broker(self) -> BrokerServer | None:
+        return self._broker
+
+    @property
+    def controller(self) -> ControllerServer | None:
+        return self._controller
 
     async def start(self) -> None:
         """A controller: when it serves. A broker: when the controller has unfenced it."""

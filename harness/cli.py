@@ -18,6 +18,7 @@ from harness import registry, results
 from harness.cluster import RuntimeUnavailable
 from harness.errors import BadArguments, ExitCode, HarnessFailure, describe
 from harness.plan import make_plan, parse_settings
+from harness.runtimes import choose_runtime
 
 DEFAULT_RESULTS = Path("results")
 
@@ -70,6 +71,10 @@ def run(
     nemesis: Annotated[
         str, typer.Option(metavar="NAME,…", help="What to break the cluster with; none: nothing.")
     ] = "power-outage",
+    on: Annotated[
+        Literal["auto", "docker", "simulation"],
+        typer.Option(help="Containers, or one process with virtual time; auto: containers where Docker answers."),
+    ] = "auto",
     time_limit: Annotated[float, typer.Option(metavar="SECONDS", help="How long clients work.")] = 60.0,
     seed: Annotated[int | None, typer.Option(help="Of the fault schedule; by default a new one each time.")] = None,
     rate: Annotated[float, typer.Option(help="Records a second, all producers together.")] = 2000.0,
@@ -83,12 +88,18 @@ def run(
     ] = None,
     targets: Annotated[
         Literal["random", "leaders"] | None,
-        typer.Option(help="Whom kill, pause and partition strike; by default leaders for kill, else random."),
+        typer.Option(help="Whom faults of one node strike; by default leaders for kill, else random."),
     ] = None,
     workload: Annotated[str, typer.Option(metavar="NAME", help="What clients do.")] = "append",
     file_system: Annotated[Literal["ext4", "xfs"], typer.Option(help="Of each node's volume.")] = "ext4",
     brokers: Annotated[int, typer.Option(help="Each in a rack of its own.")] = 3,
     controllers: Annotated[int, typer.Option(help="Voters of the metadata quorum, in the racks of the brokers.")] = 3,
+    bug: Annotated[
+        str | None, typer.Option(metavar="ID", help="Give every node a historical bug; see chaos list bugs.")
+    ] = None,
+    encode_messages: Annotated[
+        bool, typer.Option("--encode-messages", help="In simulation: encode and decode every message.")
+    ] = False,
     results_directory: ResultsOption = DEFAULT_RESULTS,
     spark_ui_port: SparkUiOption = None,
     keep: Annotated[bool, typer.Option("--keep", help="Leave the cluster up afterwards.")] = False,
@@ -98,28 +109,34 @@ def run(
     nemeses = registry.make_nemeses(wanted)
     registry.load(registry.WORKLOADS, workload)
     _check_port(spark_ui_port)
-    if targets is None:
-        targets = "leaders" if any(each.preferred_targets == "leaders" for each in nemeses.values()) else "random"
+    place, why = choose_runtime() if on == "auto" else (on, "")
+    registry.check_runtime(nemeses, place)
+    if keep and place == "simulation":
+        raise BadArguments("--keep leaves containers up, and a simulation has none; leave it out or add --on docker")
+    if encode_messages and place == "docker":
+        raise BadArguments("--encode-messages is for --on simulation; over a real network messages always are")
     fields: dict[str, Any] = {
-        "nemesis": wanted, "targets": targets, "workload": workload, "time_limit": time_limit, "rate": rate,
-        "seed": SystemRandom().randrange(1_000_000) if seed is None else seed, "concurrency": concurrency,
-        "acks": acks, "partitions": partitions, "replication_factor": replication_factor,
+        "on": place, "nemesis": wanted, "targets": targets or registry.preferred_targets(nemeses), "workload": workload,
+        "time_limit": time_limit, "rate": rate, "seed": SystemRandom().randrange(1_000_000) if seed is None else seed,
+        "concurrency": concurrency, "acks": acks, "partitions": partitions, "replication_factor": replication_factor,
         "min_insync_replicas": min_insync_replicas, "file_system": file_system, "brokers": brokers,
-        "controllers": controllers, "settings": parse_settings(settings or ()),
+        "controllers": controllers, "bug": bug, "encode_messages": encode_messages,
+        "settings": parse_settings(settings or ()),
     }  # fmt: skip
     make_plan(run="not-yet-named", **fields)  # before there is a directory that would have to go again
     directory = results.create(results_directory, wanted, fields["seed"])
     plan = make_plan(run=directory.name, **fields)
 
-    import uvloop
-
     from harness.console import Progress
-    from harness.parts import Parts
+    from harness.parts import make_parts
     from harness.run import run as run_plan
 
+    parts = make_parts(plan)
     with Progress() as progress:
-        verdict = uvloop.run(
-            run_plan(plan, nemeses, directory, Parts(), progress, keep=keep, spark_ui_port=spark_ui_port)
+        if why:
+            progress.say(why)
+        verdict = parts.runtime.run(
+            run_plan(plan, nemeses, directory, parts, progress, keep=keep, spark_ui_port=spark_ui_port)
         )
     return _conclude(directory, verdict)
 
@@ -145,17 +162,22 @@ def check(
 
 @app.command("list")
 def list_(
-    what: Annotated[Literal["runs", "nemeses", "workloads", "settings"], typer.Argument()] = "runs",
+    what: Annotated[Literal["runs", "nemeses", "workloads", "bugs", "settings"], typer.Argument()] = "runs",
     results_directory: ResultsOption = DEFAULT_RESULTS,
 ) -> int:
     """Show runs and their verdicts, or what there is to choose from."""
     if what == "runs":
         _print_runs(results_directory)
     elif what == "nemeses":
-        _print_table(("nemesis", "what it does"), [(n.name, n.summary) for n in _all_nemeses()])
+        rows = [(each.name, ", ".join(sorted(each.runtimes)), each.summary) for each in _all_nemeses()]
+        _print_table(("nemesis", "works in", "what it does"), rows)
     elif what == "workloads":
         workloads = [(name, registry.load(registry.WORKLOADS, name)) for name in registry.names(registry.WORKLOADS)]
         _print_table(("workload", "what it does"), [(name, _first_line(each)) for name, each in workloads])
+    elif what == "bugs":
+        from cluster_image.bugs import all_bugs
+
+        _print_table(("bug", "revealed by", "what it is"), [(b.id, b.nemesis, b.title) for b in all_bugs()])
     else:
         from cluster_image.config import IDENTITY, SETTINGS
 

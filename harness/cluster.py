@@ -7,10 +7,14 @@ that leaves no trace does not count.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import asyncio
+from collections.abc import Coroutine, Sequence
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, Protocol, TypeVar
 
+from harness.halt import Halt
+
+T = TypeVar("T")
 Evidence = dict[str, Any]
 Role = Literal["controller", "broker"]
 
@@ -28,7 +32,7 @@ class Node(Protocol):
         """SIGKILL the process; the page cache survives. Evidence: exit_status, pid."""
 
     async def start(self) -> None:
-        """Start the process again after kill() or restore_power()."""
+        """Start the process again after kill(), or after it ended by itself."""
 
     async def pause(self) -> Evidence:
         """Freeze every thread of the node (cgroup freezer). Evidence: frozen_state."""
@@ -36,9 +40,13 @@ class Node(Protocol):
     async def resume(self) -> Evidence:
         """Thaw. Evidence: frozen_ns, how long the node stood still."""
 
-    async def cut_power(self) -> Evidence:
+    async def cut_power(self, *, in_write: int = 0) -> Evidence:
         """Network off, SIGKILL, file system shut down without flushing its journal, in that order, then
         unmount and mount again (the network stays off and the process down until restore_power()).
+
+        in_write: the number of the operation, of those that change the node's disk from now on, in whose middle the
+        power goes; 0: at once. A node too idle for so many loses it a moment later all the same. Only simulation
+        can aim like that; elsewhere the cut comes at once and lands where it lands.
 
         Evidence: unsynced_bytes, unsynced_files, unsynced_records (lost, by comparing before and after),
         lost_by_partition {"topic-0": records}, cut_ns (request to remounted), exit_status."""
@@ -48,11 +56,42 @@ class Node(Protocol):
 
     async def is_running(self) -> bool: ...
 
+    # What not every runtime offers (Nemesis.runtimes): one that does not derives its nodes from this class.
+
+    async def set_clock(self, offset_s: float) -> Evidence:
+        """The wall clock jumps to `offset_s` seconds ahead of the true time (behind it, if negative); 0 sets it right.
+        Monotonic time goes on as if nothing were. Evidence: clock_offset_ms, as measured on the node."""
+        raise NotOffered("set_clock")
+
+    async def fill_disk(self) -> Evidence:
+        """No room is left: writes are refused (ENOSPC). A process that is refused one ends by itself, as Kafka's does
+        that loses its last log directory; the page cache survives it."""
+        raise NotOffered("fill_disk")
+
+    async def free_disk(self) -> Evidence:
+        """Room again. If a write was refused, returns once the process has ended. Safe to repeat.
+        Evidence: refused_writes, since fill_disk(); exit_status, if that ended the process."""
+        raise NotOffered("free_disk")
+
+    async def fail_disk(self) -> Evidence:
+        """Reads, writes and syncs fail (EIO), which the process does not outlive. As in Linux, what a failed sync was
+        to save is lost though reads may still have shown it."""
+        raise NotOffered("fail_disk")
+
+    async def repair_disk(self) -> Evidence:
+        """No more errors. If there was one, returns once the process has ended. Safe to repeat.
+        Evidence: failed_operations, since fail_disk(); exit_status, if that ended the process; unsynced_bytes,
+        unsynced_files and unsynced_records as of cut_power(), only if something was lost."""
+        raise NotOffered("repair_disk")
+
 
 class Cluster(Protocol):
     """A started cluster. `nodes` is in id order, controllers last."""
 
     nodes: Sequence[Node]
+    #: Set once the cluster is stopped for good because a property of the protocol does not hold. Only simulation, which
+    #: knows all nodes from within, does that; elsewhere it stays as it is.
+    halted: asyncio.Future[Halt]
 
     @property
     def brokers(self) -> Sequence[Node]: ...
@@ -60,12 +99,22 @@ class Cluster(Protocol):
     @property
     def controllers(self) -> Sequence[Node]: ...
 
-    async def partition(self, groups: Sequence[Sequence[Node]]) -> None:
-        """Let packets pass only within each group (both directions dropped between groups).
+    async def partition(self, groups: Sequence[Sequence[Node]], *, one_way: bool = False) -> None:
+        """Let packets pass only within each group; replaces the partition in force, if any.
+
+        one_way: only what the first group sends to the others is dropped; all else passes.
         A node in no group talks to everyone. Clients (the harness) still reach every node."""
 
     async def heal(self) -> Evidence:
         """Remove every partition. Evidence: packets_dropped, by the rules' own counters, and by node."""
+
+    def unsettled(self) -> str | None:
+        """What those who know the nodes from within still see amiss after all faults were healed, as a clause."""
+        return None
+
+    def not_recovered(self, reason: str) -> None:
+        """The cluster was given all the time that it may need to recover, and did not."""
+        return None
 
     async def collect(self, directory: Path) -> None:
         """After the run: each node's log to directory/logs/<node>.log, each broker's data directory
@@ -76,12 +125,18 @@ class Cluster(Protocol):
 
 
 class Runtime(Protocol):
+    def run(self, main: Coroutine[Any, Any, T]) -> T:
+        """Run `main` to its end, on this runtime's kind of event loop."""
+
     async def start(self, plan: Any, run_directory: Path, progress: Any) -> Cluster:
         """Bring up plan's cluster. Returns as soon as the containers run; the caller waits for readiness.
         progress: Callable[[str], None], one line about a slow step. Raises RuntimeUnavailable."""
 
 
+class NotOffered(Exception):
+    """This runtime cannot do that to a node. Nobody should have asked: a nemesis names its runtimes."""
+
+
 class RuntimeUnavailable(Exception):
     """The machine cannot do this (no Docker, no permission, no loop devices …). The message is one sentence that
     says what is missing and what to do; the command line exits 255 with it."""
-

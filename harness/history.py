@@ -1,16 +1,18 @@
-"""Records the history of a run while it happens, as a journal of Parquet files.
+"""Records the history of a run while it happens: as a journal of Parquet files, or, of a simulated run, in memory.
 
-Everything recorded is in memory for at most one flush interval; a background thread then writes it to
-results/<run>/journal/. One flush, number n, writes `<table>-<n>.parquet` for every table that has new rows, and
-last `pending-<n>.parquet`: the appends that were invoked and not yet completed, as operations with outcome
-`info` and no completion. That file commits the flush:
+`Recorder` writes the journal. Everything recorded is in memory for at most one flush interval; a background thread
+then writes it to results/<run>/journal/. One flush, number n, writes `<table>-<n>.parquet` for every table that has
+new rows, and last `pending-<n>.parquet`: the appends that were invoked and not yet completed, as operations with
+outcome `info` and no completion. That file commits the flush:
 
 * only the newest pending file counts, and a part file with a higher number than it does not;
 * so a harness killed at any moment leaves a history that is whole up to its last flush, and no value can have
   been read whose append is missing.
 
 Faults are few and change while they last: `faults-000000.parquet` is replaced whole by each flush that needs it.
-`spark_history.schema` says what the columns mean.
+
+`MemoryRecorder` keeps everything and hands it out as the same tables: thousands of short simulated runs need no
+journal each. `spark_history.schema` says what the columns mean.
 """
 
 from __future__ import annotations
@@ -30,6 +32,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from harness.errors import HarnessFailure
+from spark_history.files import compact
 from spark_history.schema import FAULTS, OPERATIONS, READS, REPLICA_LOGS, TABLES
 
 Outcome = Literal["ok", "fail", "info"]
@@ -66,8 +69,8 @@ class Operation:
 
 
 @dataclass(slots=True)
-class _Unwritten:
-    """What was recorded since the last flush."""
+class _Recorded:
+    """What was recorded since the last flush, if there are flushes."""
 
     operations: list[Operation] = field(default_factory=list)
     reads: list[tuple[Operation, Int64s, Int64s]] = field(default_factory=list)  # operation, offsets, values
@@ -75,30 +78,16 @@ class _Unwritten:
     faults_changed: bool = False
 
 
-class Recorder:
-    """The journal of one run. All methods may be called from any thread.
+class HistoryRecorder:
+    """What a workload and the faults record of one run. All methods may be called from any thread."""
 
-    directory: the run's own, results/<run>. flush_interval: seconds; None: no thread, only close() writes (for
-    runs in virtual time). Methods raise HarnessFailure once the journal cannot be written.
-    """
-
-    def __init__(self, directory: Path, run: str, *, flush_interval: float | None = FLUSH_INTERVAL_S) -> None:
-        self._directory = directory / "journal"
+    def __init__(self, run: str) -> None:
         self._run = run
         self._lock = threading.Lock()
         self._next_op = 0
-        self._next_flush = 0
-        self._unwritten = _Unwritten()
+        self._new = _Recorded()
         self._pending: dict[int, Operation] = {}
         self._faults: dict[int, dict[str, Any]] = {}
-        self._failure: Exception | None = None
-        self._closing = threading.Event()
-        self._thread: threading.Thread | None = None
-        self._directory.mkdir(parents=True, exist_ok=True)
-        self.flush()  # a journal from the start; and Arrow loads what it needs now, not in the middle of the run
-        if flush_interval is not None:
-            self._thread = threading.Thread(target=self._flush_every, args=(flush_interval,), daemon=True)
-            self._thread.start()
 
     def invoke_append(
         self, process: int, topic: str, partition: int, count: int, invoke: int, *, first_value: int | None = None
@@ -146,9 +135,9 @@ class Recorder:
             operation.complete, operation.outcome, operation.error = complete, outcome, error
             operation.offset, operation.high_watermark, operation.leader_epoch = offset, high_watermark, leader_epoch
             self._pending.pop(operation.op, None)
-            self._unwritten.operations.append(operation)
+            self._new.operations.append(operation)
             if records is not None and len(records[0]):
-                self._unwritten.reads.append((operation, *records))
+                self._new.reads.append((operation, *records))
 
     def record_fault(
         self,
@@ -167,7 +156,7 @@ class Recorder:
         with self._lock:
             self._check()
             self._faults[fault] = row
-            self._unwritten.faults_changed = True
+            self._new.faults_changed = True
 
     def add_replica_log(
         self, node: str, topic: str, partition: int, offsets: Int64s, leader_epochs: Int64s, values: Int64s
@@ -175,10 +164,54 @@ class Recorder:
         """Records found on a replica's disk: three columns of one length."""
         with self._lock:
             self._check()
-            self._unwritten.replica_logs.append((node, topic, partition, offsets, leader_epochs, values))
+            self._new.replica_logs.append((node, topic, partition, offsets, leader_epochs, values))
 
     def close(self) -> None:
-        """Write the rest. Appends that are still pending stay in the history as `info`. Safe to call twice."""
+        """Appends that are still pending stay in the history as `info`. Safe to call twice."""
+
+    def _check(self) -> None:
+        """Raises HarnessFailure if what is recorded would be lost."""
+
+
+class MemoryRecorder(HistoryRecorder):
+    """The history of one run in memory."""
+
+    def tables(self) -> dict[str, pa.Table]:
+        """All that was recorded so far, by the names of spark_history.schema.TABLES; the pending appends are in
+        `operations`, as in load_journal(), but texts of few distinct values are dictionaries (files.compact)."""
+        with self._lock:
+            new = self._new
+            faults = [self._faults[number] for number in sorted(self._faults)]
+            return {
+                "operations": _operations(self._run, [*new.operations, *self._pending.values()], compact(OPERATIONS)),
+                "reads": _reads(self._run, new.reads, compact(READS)),
+                "faults": pa.Table.from_pylist(faults, schema=compact(FAULTS)),
+                "replica_logs": _replica_logs(self._run, new.replica_logs, compact(REPLICA_LOGS)),
+            }
+
+
+class Recorder(HistoryRecorder):
+    """The journal of one run.
+
+    directory: the run's own, results/<run>. flush_interval: seconds; None: no thread, only close() writes (for
+    runs in virtual time). Methods raise HarnessFailure once the journal cannot be written.
+    """
+
+    def __init__(self, directory: Path, run: str, *, flush_interval: float | None = FLUSH_INTERVAL_S) -> None:
+        super().__init__(run)
+        self._directory = directory / "journal"
+        self._next_flush = 0
+        self._failure: Exception | None = None
+        self._closing = threading.Event()
+        self._thread: threading.Thread | None = None
+        self._directory.mkdir(parents=True, exist_ok=True)
+        self.flush()  # a journal from the start; and Arrow loads what it needs now, not in the middle of the run
+        if flush_interval is not None:
+            self._thread = threading.Thread(target=self._flush_every, args=(flush_interval,), daemon=True)
+            self._thread.start()
+
+    def close(self) -> None:
+        """Write the rest."""
         if self._closing.is_set():
             return
         self._closing.set()
@@ -190,20 +223,20 @@ class Recorder:
     def flush(self) -> None:
         """Write what is new. Called by the thread; call it directly only on a recorder without one."""
         with self._lock:
-            new, self._unwritten = self._unwritten, _Unwritten()
+            new, self._new = self._new, _Recorded()
             pending = [copy(operation) for operation in self._pending.values()]  # they may complete meanwhile
             faults = list(self._faults.values())
         parts = {
-            "operations": self._operations(new.operations),
-            "reads": self._reads(new.reads),
-            "replica_logs": self._replica_logs(new.replica_logs),
+            "operations": _operations(self._run, new.operations),
+            "reads": _reads(self._run, new.reads),
+            "replica_logs": _replica_logs(self._run, new.replica_logs),
         }
         number = self._next_flush
         self._next_flush += 1
         files = {f"{table}-{number:06}.parquet": rows for table, rows in parts.items() if rows.num_rows}
         if new.faults_changed:
             files["faults-000000.parquet"] = pa.Table.from_pylist(faults, schema=FAULTS)
-        files[f"{PENDING}-{number:06}.parquet"] = self._operations(pending)
+        files[f"{PENDING}-{number:06}.parquet"] = _operations(self._run, pending)
         self._write(files)
         if number:
             (self._directory / f"{PENDING}-{number - 1:06}.parquet").unlink(missing_ok=True)
@@ -237,59 +270,54 @@ class Recorder:
         finally:
             os.close(descriptor)
 
-    def _operations(self, operations: list[Operation]) -> pa.Table:
-        """One row an operation: the batches spread out."""
-        counts = np.fromiter((len(o) for o in operations), np.int64, len(operations))
-        position = _position_in_batch(counts)
-        rows = pa.array(np.repeat(np.arange(len(operations)), counts))
 
-        def spread(values: Iterable[Any], kind: pa.DataType) -> Any:
-            return pa.array(list(values), kind).take(rows)
+def _operations(run: str, operations: list[Operation], schema: pa.Schema = OPERATIONS) -> pa.Table:
+    """One row an operation: the batches spread out. schema: OPERATIONS, or the same with dictionaries."""
+    counts = np.fromiter((len(o) for o in operations), np.int64, len(operations))
+    position = _position_in_batch(counts)
+    rows = pa.array(np.repeat(np.arange(len(operations)), counts))
 
-        offset = spread((o.offset for o in operations), pa.int64())
-        columns = {
-            "run": _repeat(self._run, len(rows)),
-            "process": spread((o.process for o in operations), pa.int32()),
-            "op": pc.add(spread((o.op for o in operations), pa.int64()), pa.array(position)),
-            "kind": spread((o.kind for o in operations), pa.string()),
-            "topic": spread((o.topic for o in operations), pa.string()),
-            "partition": spread((o.partition for o in operations), pa.int32()),
-            "value": _values(operations),
-            "invoke": spread((o.invoke for o in operations), pa.int64()),
-            "complete": spread((o.complete for o in operations), pa.int64()),
-            "outcome": spread((o.outcome for o in operations), pa.string()),
-            "offset": pc.add(offset, pa.array(position)),  # null stays null
-            "high_watermark": spread((o.high_watermark for o in operations), pa.int64()),
-            "leader_epoch": spread((o.leader_epoch for o in operations), pa.int32()),
-            "error": spread((o.error for o in operations), pa.string()),
-        }
-        return pa.table(columns, schema=OPERATIONS)
+    def spread(name: str) -> Any:
+        return pa.array([getattr(o, name) for o in operations], schema.field(name).type).take(rows)
 
-    def _reads(self, reads: list[tuple[Operation, Int64s, Int64s]]) -> pa.Table:
-        counts = [len(offsets) for _, offsets, _ in reads]
-        rows = pa.array(np.repeat(np.arange(len(reads)), counts))
-        columns = {
-            "run": _repeat(self._run, len(rows)),
-            "op": pa.array([o.op for o, _, _ in reads], pa.int64()).take(rows),
-            "topic": pa.array([o.topic for o, _, _ in reads], pa.string()).take(rows),
-            "partition": pa.array([o.partition for o, _, _ in reads], pa.int32()).take(rows),
-            "offset": _concatenate(offsets for _, offsets, _ in reads),
-            "value": _concatenate(values for _, _, values in reads),
-        }
-        return pa.table(columns, schema=READS)
+    columns = {
+        "run": _repeat(run, len(rows), schema),
+        "op": pc.add(spread("op"), pa.array(position)),
+        "value": _values(operations, counts),
+        "offset": pc.add(spread("offset"), pa.array(position)),  # null stays null
+    }
+    columns = {name: columns[name] if name in columns else spread(name) for name in schema.names}
+    return pa.table(columns, schema=schema)
 
-    def _replica_logs(self, logs: list[tuple[str, str, int, Int64s, Int64s, Int64s]]) -> pa.Table:
-        rows = pa.array(np.repeat(np.arange(len(logs)), [len(log[3]) for log in logs]))
-        columns = {
-            "run": _repeat(self._run, len(rows)),
-            "node": pa.array([log[0] for log in logs], pa.string()).take(rows),
-            "topic": pa.array([log[1] for log in logs], pa.string()).take(rows),
-            "partition": pa.array([log[2] for log in logs], pa.int32()).take(rows),
-            "offset": _concatenate(log[3] for log in logs),
-            "leader_epoch": _concatenate(log[4] for log in logs).cast(pa.int32()),
-            "value": _concatenate(log[5] for log in logs),
-        }
-        return pa.table(columns, schema=REPLICA_LOGS)
+
+def _reads(run: str, reads: list[tuple[Operation, Int64s, Int64s]], schema: pa.Schema = READS) -> pa.Table:
+    counts = [len(offsets) for _, offsets, _ in reads]
+    rows = pa.array(np.repeat(np.arange(len(reads)), counts))
+    columns = {
+        "run": _repeat(run, len(rows), schema),
+        "op": pa.array([o.op for o, _, _ in reads], pa.int64()).take(rows),
+        "topic": pa.array([o.topic for o, _, _ in reads], schema.field("topic").type).take(rows),
+        "partition": pa.array([o.partition for o, _, _ in reads], pa.int32()).take(rows),
+        "offset": _concatenate(offsets for _, offsets, _ in reads),
+        "value": _concatenate(values for _, _, values in reads),
+    }
+    return pa.table(columns, schema=schema)
+
+
+def _replica_logs(
+    run: str, logs: list[tuple[str, str, int, Int64s, Int64s, Int64s]], schema: pa.Schema = REPLICA_LOGS
+) -> pa.Table:
+    rows = pa.array(np.repeat(np.arange(len(logs)), [len(log[3]) for log in logs]))
+    columns = {
+        "run": _repeat(run, len(rows), schema),
+        "node": pa.array([log[0] for log in logs], schema.field("node").type).take(rows),
+        "topic": pa.array([log[1] for log in logs], schema.field("topic").type).take(rows),
+        "partition": pa.array([log[2] for log in logs], pa.int32()).take(rows),
+        "offset": _concatenate(log[3] for log in logs),
+        "leader_epoch": _concatenate(log[4] for log in logs).cast(pa.int32()),
+        "value": _concatenate(log[5] for log in logs),
+    }
+    return pa.table(columns, schema=schema)
 
 
 def load_journal(directory: Path) -> dict[str, pa.Table]:
@@ -321,8 +349,8 @@ def _number(path: Path) -> int:
     return int(path.stem.rpartition("-")[2])
 
 
-def _repeat(text: str, count: int) -> Any:
-    return pa.array([text]).take(pa.array(np.zeros(count, np.int64)))
+def _repeat(run: str, count: int, schema: pa.Schema) -> Any:
+    return pa.array([run], schema.field("run").type).take(pa.array(np.zeros(count, np.int64)))
 
 
 def _position_in_batch(counts: np.ndarray[Any, np.dtype[np.int64]]) -> np.ndarray[Any, np.dtype[np.int64]]:
@@ -332,12 +360,11 @@ def _position_in_batch(counts: np.ndarray[Any, np.dtype[np.int64]]) -> np.ndarra
     return position
 
 
-def _values(operations: list[Operation]) -> Any:
+def _values(operations: list[Operation], counts: np.ndarray[Any, np.dtype[np.int64]]) -> Any:
     """The values of appends; null for operations without."""
-    return pa.concat_arrays(
-        [pa.array([], pa.int64())]
-        + [pa.nulls(1, pa.int64()) if o.values is None else pa.array(o.values, pa.int64()) for o in operations]
-    )
+    without = np.repeat(np.fromiter((o.values is None for o in operations), bool, len(operations)), counts)
+    values = [np.zeros(1, np.int64) if o.values is None else o.values for o in operations]
+    return pa.array(np.concatenate([np.empty(0, np.int64), *values]), mask=without)
 
 
 def _concatenate(parts: Iterable[Int64s]) -> Any:

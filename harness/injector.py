@@ -104,7 +104,7 @@ class Injector:
     async def run(self) -> None:
         self._started_at = asyncio.get_running_loop().time()
         streams: dict[str, list[Fault]] = defaultdict(list)
-        for fault in self._schedule:
+        for fault in sorted(self._schedule, key=lambda fault: (fault.at, fault.fault)):  # one edited by hand may not be
             streams[fault.nemesis].append(fault)
         async with asyncio.TaskGroup() as group:
             for name, faults in streams.items():
@@ -145,7 +145,8 @@ class Injector:
             else:
                 obstacle = ""
             if self._stop.is_set() or self._elapsed() > latest:
-                return (), waited, obstacle or "an earlier fault took too long"
+                late = "an earlier fault took too long" if fault.at <= latest else "it was planned too late"
+                return (), waited, obstacle or late
             if not obstacle:
                 self._hold(nemesis, fault, nodes)
                 return nodes, waited, ""
@@ -157,7 +158,7 @@ class Injector:
             injected.evidence["deferred_s"] = deferred_s
         self.injected.append(injected)
         self._record(injected)  # at once: a harness that dies in the middle of a fault leaves it on record
-        await self._observe(injected, "inject", nemesis.inject(self._cluster, nodes))
+        await self._observe(injected, "inject", nemesis.inject(self._cluster, nodes, fault.choice))
         injected.effective = nemesis.effective(injected.evidence)
         self._record(injected)
         await self._pause(fault.duration)

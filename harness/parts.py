@@ -7,6 +7,7 @@ Tests replace single parts.
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 from importlib import import_module
@@ -20,6 +21,7 @@ from harness.errors import HarnessFailure
 from harness.injector import FaultRecorder
 from harness.observer import KafkaObserver, Observer
 from harness.plan import Plan
+from harness.threads import in_thread
 
 
 class Workload(Protocol):
@@ -89,6 +91,14 @@ class SparkAnalysis:
 class Parts:
     """The real ones."""
 
+    def clock_ns(self) -> int:
+        """The time line of the history: monotonic nanoseconds."""
+        return time.monotonic_ns()
+
+    def facts(self) -> Mapping[str, Any]:
+        """What the runtime has to say of the history that was made, for run.json."""
+        return {}
+
     def warm_up(self) -> None:
         """Import what is slow to import, while there is nothing to do but wait. Blocks for seconds."""
         for module in ("pandas", "harness.history", "cluster_image.tcp"):  # pyarrow imports pandas when first used
@@ -114,6 +124,14 @@ class Parts:
         workload: Workload = registry.load(registry.WORKLOADS, plan.workload)(plan, cluster, recorder)
         return workload
 
+    async def collect(self, cluster: Cluster, directory: Path, topic: str, recorder: Recorder) -> Sequence[str]:
+        """Logs and disks into the run's directory, and what lies on the brokers' disks into the history. Returns what
+        went wrong, a sentence each."""
+        from harness.replica_logs import record_replica_logs
+
+        await cluster.collect(directory)
+        return await in_thread(record_replica_logs, directory / "disks", topic, recorder)
+
     def start_analysis(self, directory: Path, spark_ui_port: int | None) -> Analysis:
         return SparkAnalysis(directory, spark_ui_port)
 
@@ -121,3 +139,12 @@ class Parts:
         from harness.report import build
 
         build(directory)
+
+
+def make_parts(plan: Plan) -> Parts:
+    """Those of the runtime that the plan names."""
+    if plan.on == "simulation":
+        from harness.runtimes.simulation.runtime import SimulationParts
+
+        return SimulationParts()
+    return Parts()

@@ -34,8 +34,9 @@ class Plan(BaseModel):
 
     run: str  # run id, e.g. 20260131T120102-power-outage-s1; also names containers and results/<run>
     nemesis: tuple[str, ...] = ("power-outage",)  # () is none
-    targets: Targets = "random"  # whom kill, pause and partition strike
+    targets: Targets = "random"  # whom faults of one node strike
     workload: str = "append"
+    on: Literal["docker", "simulation"] = "docker"
     seed: int = 0
     time_limit: float = 60.0  # seconds of workload
     rate: float = 2000.0  # records a second, all producers together
@@ -48,6 +49,8 @@ class Plan(BaseModel):
     controllers: int = 3
     brokers: int = 3
     file_system: Literal["ext4", "xfs"] = "ext4"
+    bug: str | None = None  # a historical bug of cluster_image/bugs that every node has
+    encode_messages: bool = False  # in simulation: pass every message through the wire format
     settings: dict[str, str] = {}  # --set NAME=VALUE, Kafka's names, given to every node
 
     @model_validator(mode="after")
@@ -100,6 +103,8 @@ class Plan(BaseModel):
             value = getattr(self, name)
             if name == "nemesis":
                 words += ["--nemesis", ",".join(value) or "none"]
+            elif value is True:
+                words.append(flag(name))
             elif name in _ALWAYS_SHOWN or value != type(self).model_fields[name].default:
                 words += [flag(name), f"{value:g}" if isinstance(value, float) else str(value)]
         for name, value in sorted(self.settings.items()):
@@ -109,10 +114,11 @@ class Plan(BaseModel):
 
 _COUNTS = ("concurrency", "partitions", "replication_factor", "min_insync_replicas", "controllers", "brokers")
 _FLAGS = (
-    "nemesis", "targets", "workload", "time_limit", "seed", "rate", "concurrency", "acks", "partitions",
+    "on", "nemesis", "targets", "workload", "time_limit", "seed", "rate", "concurrency", "acks", "partitions",
     "replication_factor", "min_insync_replicas", "file_system", "brokers", "controllers",
+    "bug", "encode_messages",
 )  # fmt: skip
-_ALWAYS_SHOWN = {"targets", "time_limit", "seed"}
+_ALWAYS_SHOWN = {"on", "targets", "time_limit", "seed"}
 
 
 def flag(field: str) -> str:

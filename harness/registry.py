@@ -6,12 +6,12 @@ nemesis.Nemesis, made without arguments; a workload likewise in `chaos.workloads
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any
 
 from harness.errors import BadArguments, HarnessFailure
-from nemesis import Nemesis
+from nemesis import Nemesis, Targets
 
 NEMESES = "chaos.nemeses"
 WORKLOADS = "chaos.workloads"
@@ -39,6 +39,19 @@ def load(group: str, name: str) -> Any:
 def make_nemeses(wanted: Iterable[str]) -> dict[str, Nemesis]:
     """One new nemesis for each name."""
     return {name: load(NEMESES, name)() for name in wanted}
+
+
+def check_runtime(nemeses: Mapping[str, Nemesis], on: str) -> None:
+    """Raises BadArguments naming the first nemesis that does not work in the runtime `on`."""
+    for name, nemesis in nemeses.items():
+        if on not in nemesis.runtimes:
+            valid = sorted(nemesis.runtimes)
+            raise BadArguments(f"nemesis {name} works only in {' and '.join(valid)}; add --on {valid[0]}")
+
+
+def preferred_targets(nemeses: Mapping[str, Nemesis]) -> Targets:
+    """Whom to strike when the user does not say: leaders, if any of these nemeses would rather."""
+    return "leaders" if any(each.preferred_targets == "leaders" for each in nemeses.values()) else "random"
 
 
 def parse_names(text: str) -> tuple[str, ...]:

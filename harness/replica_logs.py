@@ -1,13 +1,13 @@
 """Puts what lies on the replicas' disks after a run into its history.
 
-Reads disks/<node>/<topic>-<partition>/*.log, as Cluster.collect leaves them: segments of record batches, named for
-their first offset.
+Reads <topic>-<partition>/*.log of every node: segments of record batches, named for their first offset. The nodes'
+disks are disks/<node>/ of the run, as Cluster.collect leaves them, or still in the memory of the simulation.
 """
 
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterator
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -24,29 +24,65 @@ class ReplicaLogRecorder(Protocol):
     ) -> None: ...
 
 
-def record_replica_logs(disks: Path, topic: str, recorder: ReplicaLogRecorder) -> list[str]:
-    """Add every record of `topic` on every node's disk.
+class ReadableDisk(Protocol):
+    """The part of cluster_image.disk.Disk used here."""
+
+    def list(self, directory: str) -> Sequence[str]: ...
+
+    def read(self, path: str) -> bytes: ...
+
+
+def record_replica_logs(
+    disks: Path | Mapping[str, ReadableDisk], topic: str, recorder: ReplicaLogRecorder
+) -> list[str]:
+    """Add every record of `topic` on every node's disk. disks: the directory of a run, or a disk a node.
 
     Returns a sentence for each log that could not be read to its end; all before that point is added.
     """
+    by_node = _collected(disks) if isinstance(disks, Path) else disks
     problems = []
-    for node, partition, directory in replica_directories(disks, topic):
-        offsets, epochs, values = array("q"), array("q"), array("q")
+    for node, disk in sorted(by_node.items()):
         try:
-            for segment in sorted(directory.glob("*.log")):
-                _read_segment(segment.read_bytes(), offsets, epochs, values)
-        except (RecordError, OSError) as error:
-            problems.append(f"the log of {topic}-{partition} on {node} could not be read to its end: {error}")
-        recorder.add_replica_log(node, topic, partition, *(_as_numpy(column) for column in (offsets, epochs, values)))
+            partitions = _partitions(disk.list(""), topic)
+        except OSError as error:
+            problems.append(f"the disk of {node} could not be read: {error}")
+            continue
+        for name, partition in partitions:
+            offsets, epochs, values = array("q"), array("q"), array("q")
+            try:
+                for segment in disk.list(name):
+                    if segment.endswith(".log"):
+                        _read_segment(disk.read(f"{name}/{segment}"), offsets, epochs, values)
+            except (RecordError, OSError) as error:
+                problems.append(f"the log of {name} on {node} could not be read to its end: {error}")
+            columns = (_as_numpy(column) for column in (offsets, epochs, values))
+            recorder.add_replica_log(node, topic, partition, *columns)
     return problems
 
 
-def replica_directories(disks: Path, topic: str) -> Iterator[tuple[str, int, Path]]:
-    """(node, partition, directory) of every replica, in order."""
-    for directory in sorted(disks.glob(f"*/{topic}-*")):
-        number = directory.name.removeprefix(f"{topic}-")
-        if number.isdecimal() and directory.is_dir():
-            yield directory.parent.name, int(number), directory
+class _Collected:
+    """The copy of a node's disk. No LocalDisk: that opens files for writing, and these may belong to another user."""
+
+    def __init__(self, root: Path) -> None:
+        self._root = root
+
+    def list(self, directory: str) -> Sequence[str]:
+        """Directories only at the root, where logs are."""
+        entries = (self._root / directory).iterdir()
+        return sorted(entry.name for entry in entries if directory or entry.is_dir())
+
+    def read(self, path: str) -> bytes:
+        return (self._root / path).read_bytes()
+
+
+def _collected(disks: Path) -> dict[str, ReadableDisk]:
+    return {directory.name: _Collected(directory) for directory in disks.glob("*") if directory.is_dir()}
+
+
+def _partitions(names: Sequence[str], topic: str) -> list[tuple[str, int]]:
+    """(directory, partition) of every replica of the topic."""
+    numbers = ((name, name.removeprefix(f"{topic}-")) for name in sorted(names) if name.startswith(f"{topic}-"))
+    return [(name, int(number)) for name, number in numbers if number.isdecimal()]
 
 
 def _read_segment(content: bytes, offsets: array[int], epochs: array[int], values: array[int]) -> None:

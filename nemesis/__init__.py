@@ -17,6 +17,9 @@ from harness.cluster import Cluster, Evidence, Node
 Targets = Literal["random", "leaders"]
 T = TypeVar("T")
 
+EVERYWHERE = frozenset({"docker", "simulation"})
+SIMULATION = frozenset({"simulation"})
+
 
 @dataclass(frozen=True)
 class Draw:
@@ -24,7 +27,7 @@ class Draw:
 
     gap: float  # seconds since the previous fault of this nemesis was healed
     duration: float  # seconds from injected to healed
-    choice: Mapping[str, Any]  # JSON: how the targets are chosen, for choose()
+    choice: Mapping[str, Any]  # JSON: how the targets are chosen, for choose(), and knobs for inject()
 
 
 @dataclass(frozen=True)
@@ -54,6 +57,7 @@ class Nemesis(Protocol):
     preferred_targets: Targets  # when --targets is not given
     #: Strikes only while every replica is in its ISR, so that MinISR - 1 lossy shutdowns at a time are not exceeded.
     waits_for_isr: bool
+    runtimes: frozenset[str]  # where it works: EVERYWHERE or SIMULATION
 
     def draw(self, random: Random) -> Draw:
         """The next fault of this nemesis. `random` is this fault's own stream."""
@@ -61,11 +65,11 @@ class Nemesis(Protocol):
     def choose(self, choice: Mapping[str, Any], situation: Situation) -> Sequence[Node]:
         """Whom to strike, all of them free; empty if nobody can be struck now."""
 
-    async def inject(self, cluster: Cluster, nodes: Sequence[Node]) -> Evidence:
+    async def inject(self, cluster: Cluster, nodes: Sequence[Node], choice: Mapping[str, Any]) -> Evidence:
         """Break them."""
 
     async def heal(self, cluster: Cluster, nodes: Sequence[Node]) -> Evidence:
-        """Make them whole again. Must work however far inject() came."""
+        """Make them whole again. Must work however far inject() came, and again once they are whole."""
 
     def effective(self, evidence: Evidence) -> bool:
         """Does the evidence of inject() and heal(), merged, show that the fault took effect?"""
@@ -74,6 +78,22 @@ class Nemesis(Protocol):
 def pick(candidates: Sequence[T], draw: float) -> T | None:
     """The candidate at the fraction `draw` in [0, 1) of the sequence; None if it is empty."""
     return candidates[int(draw * len(candidates))] if candidates else None
+
+
+def draw_node(random: Random) -> dict[str, Any]:
+    """A choice for choose_node(). Two brokers for each controller, whatever their numbers: clients see data only."""
+    role = "broker" if random.random() < 2 / 3 else "controller"
+    return {"role": role, "node": round(random.random(), 6)}
+
+
+def choose_node(choice: Mapping[str, Any], situation: Situation) -> Sequence[Node]:
+    """One node: with targets=leaders the broker leading most partitions, else as drawn, among those free."""
+    if situation.targets == "leaders":
+        node = situation.most_leading()
+    else:
+        role = situation.cluster.brokers if choice["role"] == "broker" else situation.cluster.controllers
+        node = pick(situation.free_among(role), choice["node"])
+    return [node] if node else []
 
 
 def by_node(nodes: Sequence[Node], evidence: Sequence[Evidence]) -> Evidence:
@@ -85,7 +105,10 @@ def by_node(nodes: Sequence[Node], evidence: Sequence[Evidence]) -> Evidence:
     return total
 
 
-_ADDED = ("unsynced_bytes", "unsynced_files", "unsynced_records", "frozen_ns", "packets_dropped")
+_ADDED = (
+    "unsynced_bytes", "unsynced_files", "unsynced_records", "frozen_ns", "packets_dropped", "refused_writes",
+    "failed_operations",
+)  # fmt: skip
 
 
 def merge(first: Mapping[str, Any], second: Mapping[str, Any]) -> Evidence:

@@ -7,23 +7,32 @@ from random import Random
 from typing import Any
 
 from harness.cluster import Cluster, Evidence, Node
-from nemesis import Draw, Situation, Targets, pick
+from nemesis import EVERYWHERE, Draw, Situation, Targets, pick
 
 
 class Partition:
-    """Parts the nodes in two groups: one node alone, halves, or a leader away from all others."""
+    """Parts the nodes in two groups: one node alone, halves, or a leader away from all others.
+
+    Half of the partitions are one-way: what the smaller group sends is lost and it still hears the others
+    (`outgoing`), or it is heard and hears nothing (`incoming`).
+    """
 
     name = "partition"
-    summary = "parts the network: one node off, halves, or the leader of partitions or of the quorum off"
+    summary = "parts the network, both ways or one: one node off, halves, or the leader of partitions or of the quorum"
     preferred_targets: Targets = "random"
     waits_for_isr = False
+    runtimes = EVERYWHERE
 
     def draw(self, random: Random) -> Draw:
         variant = random.choice(["one", "halves", "leader", "active-controller"])
         return Draw(
             gap=random.uniform(3.0, 6.0),
             duration=random.uniform(3.0, 8.0),
-            choice={"variant": variant, "node": round(random.random(), 6)},
+            choice={
+                "variant": variant,
+                "node": round(random.random(), 6),
+                "direction": random.choice(["both", "both", "outgoing", "incoming"]),
+            },
         )
 
     def choose(self, choice: Mapping[str, Any], situation: Situation) -> Sequence[Node]:
@@ -43,10 +52,12 @@ class Partition:
         one = pick(free, choice["node"])
         return [one] if one else []
 
-    async def inject(self, cluster: Cluster, nodes: Sequence[Node]) -> Evidence:
+    async def inject(self, cluster: Cluster, nodes: Sequence[Node], choice: Mapping[str, Any]) -> Evidence:
         rest = [node for node in cluster.nodes if node not in nodes]
-        await cluster.partition([nodes, rest])
-        return {"groups": [[node.name for node in group] for group in (nodes, rest)]}
+        direction = choice["direction"]
+        groups = [rest, nodes] if direction == "incoming" else [nodes, rest]
+        await cluster.partition(groups, one_way=direction != "both")
+        return {"groups": [[node.name for node in group] for group in (nodes, rest)], "direction": direction}
 
     async def heal(self, cluster: Cluster, nodes: Sequence[Node]) -> Evidence:
         return await cluster.heal()

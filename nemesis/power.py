@@ -13,7 +13,7 @@ from random import Random
 from typing import Any
 
 from harness.cluster import Cluster, Evidence, Node
-from nemesis import Draw, Situation, Targets, by_node, pick
+from nemesis import EVERYWHERE, Draw, Situation, Targets, by_node, pick
 
 
 class PowerOutage:
@@ -23,10 +23,13 @@ class PowerOutage:
     summary = "cuts the power of one rack at a time, the next one only when every replica is back in its ISR"
     preferred_targets: Targets = "random"
     waits_for_isr = True
+    runtimes = EVERYWHERE
 
     def draw(self, random: Random) -> Draw:
         return Draw(
-            gap=random.uniform(6.0, 9.0), duration=random.uniform(2.0, 3.0), choice={"rack": round(random.random(), 6)}
+            gap=random.uniform(6.0, 9.0),
+            duration=random.uniform(2.0, 3.0),
+            choice={"rack": round(random.random(), 6), "in_write": _draw_in_write(random)},
         )
 
     def choose(self, choice: Mapping[str, Any], situation: Situation) -> Sequence[Node]:
@@ -34,8 +37,9 @@ class PowerOutage:
         rack = pick(sorted({node.rack for node in cluster.brokers}), choice["rack"])
         return _all_or_none([node for node in cluster.nodes if node.rack == rack], situation)
 
-    async def inject(self, cluster: Cluster, nodes: Sequence[Node]) -> Evidence:
-        return by_node(nodes, await asyncio.gather(*(node.cut_power() for node in nodes)))
+    async def inject(self, cluster: Cluster, nodes: Sequence[Node], choice: Mapping[str, Any]) -> Evidence:
+        cuts = (node.cut_power(in_write=choice["in_write"]) for node in nodes)
+        return by_node(nodes, await asyncio.gather(*cuts))
 
     async def heal(self, cluster: Cluster, nodes: Sequence[Node]) -> Evidence:
         await asyncio.gather(*(node.restore_power() for node in nodes))
@@ -52,10 +56,19 @@ class PowerOutageCluster(PowerOutage):
     summary = "cuts the power of all brokers at the same moment: beyond what replication alone survives"
 
     def draw(self, random: Random) -> Draw:
-        return Draw(gap=random.uniform(8.0, 11.0), duration=random.uniform(2.0, 4.0), choice={})
+        return Draw(
+            gap=random.uniform(8.0, 11.0),
+            duration=random.uniform(2.0, 4.0),
+            choice={"in_write": _draw_in_write(random)},
+        )
 
     def choose(self, choice: Mapping[str, Any], situation: Situation) -> Sequence[Node]:
         return _all_or_none(situation.cluster.brokers, situation)
+
+
+def _draw_in_write(random: Random) -> int:
+    """See Node.cut_power. Half of the cuts come at once; the others tear one of the node's next few operations."""
+    return random.randint(1, 8) if random.random() < 0.5 else 0
 
 
 def _all_or_none(nodes: Sequence[Node], situation: Situation) -> Sequence[Node]:

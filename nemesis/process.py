@@ -12,23 +12,7 @@ from random import Random
 from typing import Any
 
 from harness.cluster import Cluster, Evidence, Node
-from nemesis import Draw, Situation, Targets, by_node, each, pick
-
-
-def _draw_node(random: Random) -> dict[str, Any]:
-    """Two brokers for each controller, whatever their numbers: data is what clients see."""
-    role = "broker" if random.random() < 2 / 3 else "controller"
-    return {"role": role, "node": round(random.random(), 6)}
-
-
-def choose_node(choice: Mapping[str, Any], situation: Situation) -> Sequence[Node]:
-    """One node: with targets=leaders the broker leading most partitions, else as drawn, among those free."""
-    if situation.targets == "leaders":
-        node = situation.most_leading()
-    else:
-        role = situation.cluster.brokers if choice["role"] == "broker" else situation.cluster.controllers
-        node = pick(situation.free_among(role), choice["node"])
-    return [node] if node else []
+from nemesis import EVERYWHERE, Draw, Situation, Targets, by_node, choose_node, draw_node, each
 
 
 class Kill:
@@ -38,14 +22,15 @@ class Kill:
     summary = "kills one process with SIGKILL and starts it again"
     preferred_targets: Targets = "leaders"
     waits_for_isr = False
+    runtimes = EVERYWHERE
 
     def draw(self, random: Random) -> Draw:
-        return Draw(gap=random.uniform(2.0, 4.0), duration=random.uniform(1.0, 3.0), choice=_draw_node(random))
+        return Draw(gap=random.uniform(2.0, 4.0), duration=random.uniform(1.0, 3.0), choice=draw_node(random))
 
     def choose(self, choice: Mapping[str, Any], situation: Situation) -> Sequence[Node]:
         return choose_node(choice, situation)
 
-    async def inject(self, cluster: Cluster, nodes: Sequence[Node]) -> Evidence:
+    async def inject(self, cluster: Cluster, nodes: Sequence[Node], choice: Mapping[str, Any]) -> Evidence:
         return by_node(nodes, await asyncio.gather(*(node.kill() for node in nodes)))
 
     async def heal(self, cluster: Cluster, nodes: Sequence[Node]) -> Evidence:
@@ -63,17 +48,18 @@ class Pause:
     summary = "freezes one node for 1 to 8 s, sometimes for longer than its session lasts"
     preferred_targets: Targets = "random"
     waits_for_isr = False
+    runtimes = EVERYWHERE
 
     def draw(self, random: Random) -> Draw:
         # Half of them outlast broker.session.timeout.ms (3 s by default) and so cost the node its leaderships.
         short = random.random() < 0.5
         duration = random.uniform(1.0, 3.0) if short else random.uniform(3.5, 8.0)
-        return Draw(gap=random.uniform(2.0, 5.0), duration=duration, choice=_draw_node(random))
+        return Draw(gap=random.uniform(2.0, 5.0), duration=duration, choice=draw_node(random))
 
     def choose(self, choice: Mapping[str, Any], situation: Situation) -> Sequence[Node]:
         return choose_node(choice, situation)
 
-    async def inject(self, cluster: Cluster, nodes: Sequence[Node]) -> Evidence:
+    async def inject(self, cluster: Cluster, nodes: Sequence[Node], choice: Mapping[str, Any]) -> Evidence:
         return by_node(nodes, await asyncio.gather(*(node.pause() for node in nodes)))
 
     async def heal(self, cluster: Cluster, nodes: Sequence[Node]) -> Evidence:

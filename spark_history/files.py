@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
@@ -47,6 +48,17 @@ def read_parquet(path: Path | str, schema: pa.Schema) -> pa.Table:
         raise HistoryError(_unreadable(path, error)) from None
 
 
+def read_row_groups(path: Path | str, schema: pa.Schema) -> Iterator[pa.Table]:
+    """The same, a row group at a time. Raises HistoryError."""
+    try:
+        categories = [name for name in schema.names if name in CATEGORIES]
+        with pq.ParquetFile(path, read_dictionary=categories, page_checksum_verification=True) as file:
+            for number in range(file.num_row_groups):
+                yield file.read_row_group(number, columns=schema.names, use_threads=False).cast(compact(schema))
+    except (OSError, pa.ArrowException) as error:
+        raise HistoryError(_unreadable(path, error)) from None
+
+
 def write_parquet(path: Path | str, table: pa.Table) -> None:
     """All of the file or none of it: a task that runs twice, or dies, leaves no half file."""
     path = Path(path)
@@ -83,7 +95,18 @@ def nullable(values: Ints, null: int) -> pa.Array:
 
 
 def equals(table: pa.Table, column: str, text: str) -> Bools:
-    """Where a column of categories holds `text`."""
-    same = pc.equal(table[column], text)
-    where: Bools = (pc.fill_null(same, False) if same.null_count else same).to_numpy()
-    return where
+    """Where a column of categories, as dictionaries, holds `text`."""
+    # For few rows, which many short runs have, this takes a fifth of the time of Arrow's comparison.
+    parts = [codes == names.index(text) if text in names else codes < NO_CODE
+             for names, codes in (categories(chunk) for chunk in table[column].chunks)]  # fmt: skip
+    return parts[0] if len(parts) == 1 else np.concatenate([np.empty(0, bool), *parts])
+
+
+NO_CODE: Final = -1
+
+
+def categories(chunk: pa.DictionaryArray) -> tuple[list[str], npt.NDArray[np.int32]]:
+    """The distinct texts, and for each row which of these it is; NO_CODE: null."""
+    codes = chunk.indices
+    filled = codes.fill_null(NO_CODE) if codes.null_count else codes
+    return chunk.dictionary.to_pylist(), filled.to_numpy()

@@ -17,17 +17,19 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark.sql import SparkSession
 
 from spark_history.files import HistoryError, integers, read_parquet, write_parquet
 from spark_history.lane import NOWHERE, FinalReads, Log, lay_out_lane
 from spark_history.schema import FAULTS, OPERATIONS, TABLES
 from spark_history.tasks import parallelism, run_tasks
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 SEGMENT_OFFSETS: Final = 1 << 22  # a task holds some 100 bytes an offset
 _FORMAT: Final = 1  # of history/; another one is laid out again
@@ -71,13 +73,18 @@ class History:
 
     def faults(self) -> list[dict[str, Any]]:
         """FAULTS rows in order, with `evidence` parsed. Raises HistoryError."""
-        faults: list[dict[str, Any]] = read_parquet(self.path / "faults" / "faults.parquet", FAULTS).to_pylist()
-        for fault in faults:
-            try:
-                fault["evidence"] = json.loads(fault["evidence"] or "{}")
-            except ValueError:
-                raise HistoryError(f"the evidence of fault {fault['fault']} is not JSON: {fault['evidence']}") from None
-        return faults
+        return read_faults(read_parquet(self.path / "faults" / "faults.parquet", FAULTS))
+
+
+def read_faults(table: pa.Table) -> list[dict[str, Any]]:
+    """FAULTS rows with `evidence` parsed. Raises HistoryError."""
+    faults: list[dict[str, Any]] = table.to_pylist()
+    for fault in faults:
+        try:
+            fault["evidence"] = json.loads(fault["evidence"] or "{}")
+        except ValueError:
+            raise HistoryError(f"the evidence of fault {fault['fault']} is not JSON: {fault['evidence']}") from None
+    return faults
 
 
 @dataclass(frozen=True)

@@ -21,6 +21,7 @@ from spark_history.files import (
     Bools,
     HistoryError,
     Ints,
+    categories,
     compact,
     equals,
     integers,
@@ -120,17 +121,17 @@ class ReadIndex:
     def __init__(self, operations: pa.Table, part: Range) -> None:
         """operations: of this log, with every append that has no offset and every read."""
         self._part = part
-        is_read = equals(operations, "kind", "read") | equals(operations, "kind", "final_read")
-        reads = operations.filter(pa.array(is_read & equals(operations, "outcome", "ok")))
-        op = integers(reads, "op", NOWHERE)
-        order = np.argsort(op, kind="stable")
-        self.op = op[order]
-        self._final = equals(reads, "kind", "final_read")[order]
-        self._complete = integers(reads, "complete", NEVER)[order]
+        final = equals(operations, "kind", "final_read")
+        rows = np.flatnonzero((equals(operations, "kind", "read") | final) & equals(operations, "outcome", "ok"))
+        op = integers(operations, "op", NOWHERE)
+        rows = rows[np.argsort(op[rows], kind="stable")]
+        self.op = op = op[rows]
+        self._final = final[rows]
+        self._complete = integers(operations, "complete", NEVER)[rows]
         self.first = np.full(len(op), NEVER)
         self.last = np.full(len(op), NOWHERE)
         self.records = np.zeros(len(op), np.int64)
-        self._sought = np.sort(integers(operations.filter(pa.array(_without_offset(operations))), "value", NOWHERE))
+        self._sought = np.sort(integers(operations, "value", NOWHERE)[_without_offset(operations)])
         self._found: list[tuple[Ints, Ints, Bools, Ints]] = []
         self._kept: list[tuple[Ints, Ints, Ints, Bools]] = []
         self.orphans = 0
@@ -256,7 +257,7 @@ def _check_sanity(operations: pa.Table) -> None:
         raise HistoryError(f"operation {op[early[0]]} {name} completed before it was invoked: its times are wrong")
     if (open_ := np.flatnonzero(equals(operations, "outcome", "ok") & (complete == NEVER))).size:
         raise HistoryError(f"operation {op[open_[0]]} {name} is ok but has no completion")
-    values = integers(operations.filter(pa.array(equals(operations, "kind", "append"))), "value", NOWHERE)
+    values = integers(operations, "value", NOWHERE)[equals(operations, "kind", "append")]
     if (twice := _repeated(values)) is not None:
         raise HistoryError(f"value {twice} {name} was appended twice: only unique values make a history decidable")
 
@@ -341,20 +342,52 @@ def _concatenate_tables(tables: Sequence[pa.Table], schema: pa.Schema) -> pa.Tab
     return pa.concat_tables([compact(schema).empty_table(), *tables]).combine_chunks()
 
 
+#: What of a run in memory is needed: the checkers look at no other columns.
+_IN_MEMORY: Final = {
+    "operations": pa.schema([field for field in OPERATIONS if field.name not in ("run", "process", "error")]),
+    "reads": _READ_COLUMNS,
+    "replica_logs": pa.schema([field for field in REPLICA_LOGS if field.name != "run"]),
+}
+
+
+def lay_out_run(tables: Mapping[str, pa.Table]) -> list[tuple[Log, LaidOut, pa.Table]]:
+    """A run that is in memory: each of its logs in order, in one segment, with its replica logs.
+
+    tables: as load_journal() gives them. Raises HistoryError.
+    """
+    operations, reads, replica_logs = (
+        tables[name].select(schema.names).cast(compact(schema)) for name, schema in _IN_MEMORY.items()
+    )
+    topics, key = _keys_of(operations := operations.combine_chunks())
+    named = [(topics[code >> 32], code & 0xFFFFFFFF) for code in np.unique(key).tolist()]
+    logs = [Log(topic, partition) for topic, partition in sorted(named)]
+    parts = (_split(table, logs) for table in (operations, reads, replica_logs))
+    laid_out = []
+    for log, rows, returned, replicas in zip(logs, *parts, strict=True):
+        index = ReadIndex(rows, WHOLE)
+        index.add(*(integers(returned, name, NOWHERE) for name in ("op", "offset", "value")))
+        laid_out.append((log, lay_out(rows, index), replicas))
+    return laid_out
+
+
 def _split(table: pa.Table, logs: Sequence[Log]) -> Iterator[pa.Table]:
     """The rows of each log, in their order. One sort whatever the number of logs."""
     table = table.unify_dictionaries().combine_chunks()
-    topics = table["topic"].combine_chunks()
-    if isinstance(topics, pa.ChunkedArray):
-        topics = pa.concat_arrays(topics.chunks) if topics.num_chunks else pa.array([], topics.type)
-    codes = {topic: code for code, topic in enumerate(topics.dictionary.to_pylist())}
-    key = (topics.indices.to_numpy(zero_copy_only=False).astype(np.int64) << 32) + integers(table, "partition", 0)
+    topics, key = _keys_of(table)
+    codes = {topic: code for code, topic in enumerate(topics)}
     wanted = np.array([(codes.get(log.topic, -1) << 32) + log.partition for log in logs], np.int64)
     rows = np.flatnonzero(np.isin(key, wanted))
     rows = rows[np.argsort(key[rows], kind="stable")]
     mine, ordered = table.take(pa.array(rows)), key[rows]
     for low, high in zip(np.searchsorted(ordered, wanted), np.searchsorted(ordered, wanted, "right"), strict=True):
         yield mine.slice(int(low), int(high - low))
+
+
+def _keys_of(table: pa.Table) -> tuple[list[str], Ints]:
+    """The topics in a table of one chunk, and for each row its topic's number there << 32, plus its partition."""
+    chunks = table["topic"].chunks
+    topics, codes = categories(chunks[0]) if chunks else ([], np.empty(0, np.int32))
+    return topics, (codes.astype(np.int64) << 32) + integers(table, "partition", 0)
 
 
 def _by_offset(table: pa.Table) -> pa.Table:

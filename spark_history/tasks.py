@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
-from pyspark.sql import SparkSession
 
 from spark_history.files import HistoryError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 TASKS_PER_SLOT: Final = 2  # so that units of unequal size even out
 

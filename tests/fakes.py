@@ -43,7 +43,7 @@ class FakeNode:
         return {"exit_status": 137, "pid": 1}
 
     async def start(self) -> None:
-        self._leave("killed")
+        self._leave("exited" if self.state == "exited" else "killed")
 
     async def pause(self) -> Evidence:
         self._enter("paused")
@@ -53,10 +53,11 @@ class FakeNode:
         self._leave("paused")
         return {"frozen_ns": 5}
 
-    async def cut_power(self) -> Evidence:
+    async def cut_power(self, *, in_write: int = 0) -> Evidence:
         if self.cluster.fail_cuts:
             raise OSError("the agent is gone")
         self._enter("dark")
+        self.cluster.torn.append(in_write)
         self.cluster.lossy_cuts.append(set(self.cluster.missing) | {self.name})
         if self.role == "broker":
             self.cluster.missing.add(self.name)
@@ -66,6 +67,35 @@ class FakeNode:
         self._leave("dark")
         if self.role == "broker":
             asyncio.get_running_loop().call_later(self.cluster.recovery_s, self.cluster.missing.discard, self.name)
+
+    async def set_clock(self, offset_s: float) -> Evidence:
+        if offset_s:
+            self._enter("at another time")
+        else:
+            self._leave("at another time")
+        return {"clock_offset_ms": round(offset_s * 1000)}
+
+    async def fill_disk(self) -> Evidence:
+        self._enter("full")
+        return {}
+
+    async def free_disk(self) -> Evidence:
+        return {"refused_writes": self._mend("full")}
+
+    async def fail_disk(self) -> Evidence:
+        self._enter("failing")
+        return {}
+
+    async def repair_disk(self) -> Evidence:
+        return {"failed_operations": self._mend("failing")}
+
+    def _mend(self, state: str) -> int:
+        """Operations that the disk refused; the first ended the process."""
+        refused = self.cluster.operations if self.state == state else 0
+        self._leave(state)
+        if refused:
+            self.state = "exited"
+        return refused
 
     async def is_running(self) -> bool:
         return self.state == "running"
@@ -79,7 +109,10 @@ class FakeCluster:
         self.missing: set[str] = set()  # brokers out of the ISR
         self.log: list[tuple[str, str]] = []
         self.lossy_cuts: list[set[str]] = []  # at each cut, the nodes lost and not yet back in sync
+        self.torn: list[int] = []  # in_write of each cut
+        self.operations = 1  # that a node asks of its disk while it is broken
         self.partitioned: list[list[str]] | None = None
+        self.one_way: list[bool] = []  # of each partition
         self.fail_cuts = False
         self.stopped = 0
         self.nodes = [FakeNode(self, "broker", n) for n in (1, 2, 3)] + [
@@ -94,8 +127,9 @@ class FakeCluster:
     def controllers(self) -> Sequence[FakeNode]:
         return self.nodes[3:]
 
-    async def partition(self, groups: Sequence[Sequence[FakeNode]]) -> None:
+    async def partition(self, groups: Sequence[Sequence[FakeNode]], *, one_way: bool = False) -> None:
         assert self.partitioned is None, "parted twice"
+        self.one_way.append(one_way)
         self.partitioned = [[node.name for node in group] for group in groups]
         self.log.append((",".join(self.partitioned[0]), "parted"))
 

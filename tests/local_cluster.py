@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import time
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -58,7 +59,7 @@ class LocalCluster:
         config = parse("\n".join(f"{name}={value}" for name, value in properties.items()))
         self._starts += 1
         random = Random(f"{node_id}/{self._starts}")  # a restart is a new incarnation
-        node = Node(config, LocalDisk(directory), TcpNetwork(wire.SUPPORTED[role]), random, _fail)
+        node = Node(config, LocalDisk(directory), TcpNetwork(wire.SUPPORTED[role]), random, _fail, wall_clock=time.time)
         self._nodes[node_id] = node
         await node.start()
 

@@ -21,7 +21,7 @@ from cluster_image.raft.state import QuorumStateStore
 from cluster_image.records import decode_values, iter_batches
 from cluster_image.storage.log import Log
 
-from .crash_disk import CrashDisk, PowerLoss
+from .simulated_disk import PowerLoss, simulated_disk
 
 #: Ten times as fast as a real quorum, so that a few virtual seconds see many elections.
 CONFIG = QuorumConfig(
@@ -45,7 +45,7 @@ class Violation(AssertionError):
 class Node:
     def __init__(self, node_id: int) -> None:
         self.id = node_id
-        self.disk = CrashDisk()
+        self.disk = simulated_disk()
         self.quorum: Quorum | None = None  # None: down
         self.life = 0  # counts processes
         self.paused_until = 0.0
@@ -109,7 +109,9 @@ class Simulation:
             log = Log.open(node.disk, DIRECTORY)
             store = QuorumStateStore(node.disk, DIRECTORY)
             random = Random(self._nodes.random())
-            node.quorum = Quorum(node_id, self.voters, CLUSTER, log, store, random, self.config, self.now)
+            node.quorum = Quorum(
+                node_id, self.voters, CLUSTER, log, store, random, self.config, self.now, wall_clock=lambda: self.now
+            )
 
         self._enter(node, boot)
 
@@ -128,11 +130,11 @@ class Simulation:
         """At one of its next few writes or syncs."""
         countdown = self._faults.randint(1, 8)
 
-        def before(action: str) -> None:
+        def before(operation: str, path: str) -> None:
             nonlocal countdown
             countdown -= 1
             if countdown == 0:
-                raise PowerLoss(action)
+                raise PowerLoss(operation)
 
         self.nodes[node_id].disk.before = before
 
@@ -148,7 +150,7 @@ class Simulation:
         self.cut.clear()
         self.loss = self.slow = 0.0
         for node in self.nodes.values():
-            node.disk.before = lambda action: None
+            node.disk.before = lambda operation, path: None
             node.paused_until = 0.0
 
     # -- what a node does -------------------------------------------------------------------------------------
@@ -159,7 +161,7 @@ class Simulation:
             result = action()
             self._poll(node)
         except PowerLoss:
-            node.disk.before = lambda action: None
+            node.disk.before = lambda operation, path: None
             self.cut_power(node.id)
             return None
         return result

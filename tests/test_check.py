@@ -158,6 +158,24 @@ def test_a_directory_that_is_no_run_is_named(spark: Any, tmp_path: Path) -> None
         checkers.check(tmp_path, spark)
 
 
+def test_a_violated_invariant_is_in_the_verdict_and_among_the_anomalies(spark: Any, tmp_path: Path) -> None:
+    history = small()
+    history.final_reads = False
+    directory = history.write(tmp_path / "run", {"on": "simulation"})
+    violation = {"property": "ConsistentRead", "message": "a read returned offset 4 twice", "where": "chaos-1"}
+    violation |= {"nodes": ["broker-1"], "time_ns": 3 * SECOND, "step": 12, "event": "append"}
+    (directory / "violation.json").write_text(json.dumps(violation))
+    verdict = checkers.check(directory, spark)
+    assert (verdict["verdict"], verdict["anomalies"]["ConsistentRead"]["count"]) == ("fail", 1)
+    assert verdict["reason"] == "ConsistentRead violated on chaos-1 at 2.000 s: a read returned offset 4 twice"
+    (row,) = anomalies(directory)
+    assert (row["property"], row["topic"], row["partition"], row["ops"]) == ("ConsistentRead", "chaos", 1, [])
+    assert row["message"].endswith("(step 12; append; broker-1)")
+    (directory / "violation.json").write_text("{}")
+    with pytest.raises(HistoryError, match=r"violation\.json cannot be read as a violation: .*property"):
+        checkers.check(directory, spark)
+
+
 def test_a_damaged_history_file_is_named(spark: Any, tmp_path: Path) -> None:
     directory = small().write(tmp_path / "run")
     history = ingest(directory, spark)

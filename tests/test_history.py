@@ -16,8 +16,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from harness.errors import HarnessFailure
-from harness.history import Recorder, load_journal
-from spark_history.files import HistoryError, read_parquet
+from harness.history import MemoryRecorder, Recorder, load_journal
+from spark_history.files import HistoryError, compact, read_parquet
 from spark_history.schema import REPLICA_LOGS, TABLES
 
 
@@ -139,6 +139,41 @@ def test_replica_logs(tmp_path: Path) -> None:
         common | {"offset": 7, "leader_epoch": 0, "value": 70},
         common | {"offset": 8, "leader_epoch": 1, "value": 80},
     ]
+
+
+def test_in_memory_are_the_tables_of_the_journal(tmp_path: Path) -> None:
+    memory = MemoryRecorder("run-1")
+    assert {name: table.schema.names for name, table in memory.tables().items()} == {
+        name: schema.names for name, schema in TABLES.items()
+    }
+    on_disk = make(tmp_path)
+    for recorder in (memory, on_disk):
+        batch = recorder.invoke_append(2, "chaos", 5, 3, 100)
+        recorder.record_fault(1, "kill", ["broker-1"], 5, 9, effective=True, evidence="{}")
+        recorder.invoke_append(2, "chaos", 5, 2, 110)
+        recorder.record_fault(0, "pause", [], 4, None, effective=False, evidence="{}")
+        recorder.complete(batch, 200, "ok", offset=40, leader_epoch=7)
+        read = recorder.invoke(4, "read", "chaos", 1, 90)
+        recorder.complete(read, 210, "ok", offset=38, high_watermark=41, records=([38, 39], np.array([8, 9])))
+        failed = recorder.invoke_append(3, "chaos", 5, 1, 220)
+        recorder.complete(failed, 230, "fail", error="NOT_ENOUGH_REPLICAS")
+        recorder.add_replica_log("broker-1", "chaos", 3, [7, 8], [0, 1], [70, 80])
+        recorder.record_fault(0, "pause", ["broker-2"], 4, 6, effective=True, evidence="{}")
+        recorder.close()
+    tables, journal = memory.tables(), load_journal(tmp_path / "journal")
+    for name, schema in TABLES.items():
+        if name == "faults":
+            journal[name] = journal[name].sort_by("fault")
+        assert tables[name].schema == compact(schema)
+        assert tables[name].cast(schema).equals(journal[name]), name
+
+
+def test_tables_in_memory_leave_what_is_pending_to_complete() -> None:
+    memory = MemoryRecorder("run-1")
+    batch = memory.invoke_append(0, "chaos", 1, 2, 10)
+    assert [row["outcome"] for row in rows(memory.tables())] == ["info", "info"]
+    memory.complete(batch, 20, "ok", offset=0)
+    assert [(row["outcome"], row["offset"]) for row in rows(memory.tables())] == [("ok", 0), ("ok", 1)]
 
 
 def test_the_thread_flushes_by_itself_and_close_is_idempotent(tmp_path: Path) -> None:

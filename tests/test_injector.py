@@ -6,6 +6,7 @@ import asyncio
 import selectors
 from collections.abc import Coroutine
 from itertools import pairwise
+from random import Random
 from typing import Any
 
 import pytest
@@ -14,12 +15,14 @@ from harness import schedule
 from harness.injector import Injector
 from harness.schedule import Fault
 from nemesis import Nemesis
+from nemesis.clock import ClockJump
+from nemesis.disk import DiskError, DiskFull
 from nemesis.network import Partition
 from nemesis.power import PowerOutage, PowerOutageCluster
 from nemesis.process import Kill, Pause
 from tests.fakes import FakeCluster, FakeObserver, FaultLog
 
-ALL = (PowerOutage, PowerOutageCluster, Kill, Pause, Partition)
+ALL = (PowerOutage, PowerOutageCluster, Kill, Pause, Partition, ClockJump, DiskFull, DiskError)
 
 
 class _NoWaiting(selectors.DefaultSelector):  # type: ignore[misc, valid-type]
@@ -137,6 +140,49 @@ def test_all_nemeses_together_never_fight_over_a_node_and_leave_the_cluster_whol
     assert {row["nemesis"] for row in bench.rows if row["effective"]} >= {"kill", "pause", "partition"}
     assert all(node.state == "running" for node in bench.cluster.nodes) and bench.cluster.partitioned is None
     assert max(row["end"] for row in bench.rows if row["targets"]) <= 58.3e9
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_what_is_left_of_a_schedule_can_be_carried_out_in_any_order(seed: int) -> None:
+    """As when it is shrunk: faults taken away, moved, shortened."""
+    bench = Bench(*(make() for make in ALL), seed=seed)
+    random = Random(seed)
+    kept = random.sample(bench.schedule, len(bench.schedule) // 2)  # shuffled, too
+    bench.schedule = tuple(
+        fault.model_copy(update={"at": fault.at * random.uniform(0.2, 1), "duration": fault.duration / 3})
+        for fault in kept
+    )
+    bench.run()
+    planned = {fault.fault: fault for fault in bench.schedule}
+    assert sorted(bench.log.rows) == sorted(planned), "each is on record under the number it always had"
+    by_nemesis: dict[str, list[dict[str, Any]]] = {}
+    for number, row in bench.log.rows.items():
+        assert not [key for key in row["evidence"] if key.endswith("_failed")]
+        assert row["effective"] or "skipped" in row["evidence"]
+        if row["effective"]:
+            assert row["start"] >= int(planned[number].at * 1e9)
+            assert row["end"] - row["start"] == pytest.approx(planned[number].duration * 1e9, abs=1e7)
+        by_nemesis.setdefault(row["nemesis"], []).append(row | {"at": planned[number].at})
+    assert sum(row["effective"] for row in bench.rows) > len(bench.rows) / 2
+    for rows in by_nemesis.values():
+        in_order = sorted(rows, key=lambda row: row["at"])
+        assert all(earlier["end"] <= later["start"] for earlier, later in pairwise(in_order))
+    assert all(node.state == "running" for node in bench.cluster.nodes) and bench.cluster.partitioned is None
+
+
+def test_a_fault_moved_to_where_it_cannot_be_healed_in_time_is_skipped_and_says_so() -> None:
+    bench = Bench(Kill())
+    first = bench.schedule[0]
+    bench.schedule = (first.model_copy(update={"at": 57.5, "duration": 1.0}), first.model_copy(update={"fault": 9}))
+    bench.run()
+    assert "planned too late" in bench.log.rows[0]["evidence"]["skipped"]
+    assert bench.log.rows[9]["effective"]
+
+
+def test_an_empty_schedule_is_done_at_once() -> None:
+    bench = Bench(Kill())
+    bench.schedule = ()
+    assert bench.run() == 0 and not bench.rows
 
 
 def test_leaders_are_killed_when_they_are_the_targets() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from random import Random
@@ -14,7 +15,7 @@ from cluster_image.network import Address, Entity, Handler, Peer
 from cluster_image.raft import NotLeader, QuorumConfig, RaftClient, rpc
 from cluster_image.raft.state import QuorumStateError
 
-from .crash_disk import CrashDisk
+from .simulated_disk import simulated_disk
 
 VOTERS = {node: Address(f"node-{node}", 9093) for node in (1, 2, 3)}
 OBSERVER = 9
@@ -91,7 +92,7 @@ class Listener:
 class Cluster:
     def __init__(self) -> None:
         self.network = MemoryNetwork()
-        self.disks = {node: CrashDisk() for node in (*VOTERS, OBSERVER)}
+        self.disks = {node: simulated_disk() for node in (*VOTERS, OBSERVER)}
         self.clients: dict[int, RaftClient] = {}
         self.listeners: dict[int, Listener] = {}
 
@@ -99,7 +100,9 @@ class Cluster:
         own = VOTERS.get(node)
         network: Any = self.network.of(own)
         listener = self.listeners[node] = Listener()
-        client = RaftClient(node, VOTERS, "test", self.disks[node], "log", network, Random(node), CONFIG, listener)
+        client = RaftClient(
+            node, VOTERS, "test", self.disks[node], "log", network, Random(node), CONFIG, listener, wall_clock=time.time
+        )
         self.clients[node] = client
         await client.start()
         if own is not None:
@@ -218,8 +221,8 @@ async def test_a_failed_sync_ends_the_node(cluster: Cluster) -> None:
     leader = await cluster.leader()
     client = cluster.clients[leader]
 
-    def before(action: str) -> None:
-        if action == "sync":
+    def before(operation: str, path: str) -> None:
+        if operation == "sync":
             raise OSError("no medium found")
 
     cluster.disks[leader].before = before
@@ -230,7 +233,7 @@ async def test_a_failed_sync_ends_the_node(cluster: Cluster) -> None:
         await client.committed(offset, 1)
     with pytest.raises(ConnectionError):
         await client.handle(rpc.vote("test", leader, 2, 99, 9, 9, False), PEER)
-    cluster.disks[leader].before = lambda action: None
+    cluster.disks[leader].before = lambda operation, path: None
     del cluster.clients[leader]
     assert await cluster.leader() != leader
 
@@ -278,9 +281,9 @@ async def test_one_sync_serves_everything_appended_in_one_turn(cluster: Cluster)
     await client.committed(client.append([b"a"]), 1)
     syncs = 0
 
-    def before(action: str) -> None:
+    def before(operation: str, path: str) -> None:
         nonlocal syncs
-        syncs += action == "sync"
+        syncs += operation == "sync"
 
     cluster.disks[leader].before = before
     last = [client.append([b"%d" % n]) for n in range(50)][-1]
@@ -289,13 +292,13 @@ async def test_one_sync_serves_everything_appended_in_one_turn(cluster: Cluster)
 
 
 def test_a_client_that_could_not_start_can_be_closed() -> None:
-    disk = CrashDisk()
+    disk = simulated_disk()
     disk.make_directory("log")
     disk.write_atomically("log/quorum-state", b"damaged")
 
     async def body() -> None:
         network: Any = MemoryNetwork().of(None)
-        client = RaftClient(1, VOTERS, "test", disk, "log", network, Random(1), CONFIG)
+        client = RaftClient(1, VOTERS, "test", disk, "log", network, Random(1), CONFIG, wall_clock=time.time)
         with pytest.raises(QuorumStateError):
             await client.start()
         assert client.leader_id is None and not client.is_leader

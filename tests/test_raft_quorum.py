@@ -19,23 +19,26 @@ from cluster_image.raft.quorum import Quorum, Role
 from cluster_image.raft.state import ElectionState, QuorumStateError, QuorumStateStore
 from cluster_image.records import build_batch, iter_batches, with_offset_and_epoch
 from cluster_image.storage.log import Log
+from harness.runtimes.simulation.disk import SimulatedDisk
 
-from .crash_disk import CrashDisk
+from .simulated_disk import simulated_disk
 
 CLUSTER, DIRECTORY = "test", "__cluster_metadata-0"
 VOTERS = {node: Address(f"node-{node}", 9093) for node in (1, 2, 3)}
 CONFIG = QuorumConfig()
 
 
-def boot(disk: CrashDisk, node_id: int = 1, now: float = 0.0) -> Quorum:
+def boot(disk: SimulatedDisk, node_id: int = 1, now: float = 0.0) -> Quorum:
     disk.make_directory(DIRECTORY)
     log = Log.open(disk, DIRECTORY)
-    return Quorum(node_id, VOTERS, CLUSTER, log, QuorumStateStore(disk, DIRECTORY), Random(1), CONFIG, now)
+    return Quorum(
+        node_id, VOTERS, CLUSTER, log, QuorumStateStore(disk, DIRECTORY), Random(1), CONFIG, now, wall_clock=lambda: now
+    )
 
 
-def disk_with(*epochs: int, state: ElectionState | None = None) -> CrashDisk:
+def disk_with(*epochs: int, state: ElectionState | None = None) -> SimulatedDisk:
     """A log with one record of each of these leader epochs."""
-    disk = CrashDisk()
+    disk = simulated_disk()
     disk.make_directory(DIRECTORY)
     log = Log.open(disk, DIRECTORY)
     for epoch in epochs:
@@ -87,7 +90,7 @@ def elect(quorum: Quorum, now: float = 1.0) -> Quorum:
 
 
 def test_a_vote_is_on_disk_before_it_is_answered() -> None:
-    disk = CrashDisk()
+    disk = simulated_disk()
     assert granted(boot(disk), vote(2, epoch=5))
     disk.lose_power(Random(0))
     restarted = boot(disk)
@@ -97,7 +100,7 @@ def test_a_vote_is_on_disk_before_it_is_answered() -> None:
 
 
 def test_an_epoch_that_was_seen_is_on_disk_before_it_is_answered() -> None:
-    disk = CrashDisk()
+    disk = simulated_disk()
     answer(boot(disk), rpc.begin_quorum_epoch(CLUSTER, 1, 2, 7, VOTERS[2]))
     disk.lose_power(Random(0))
     assert boot(disk).state == ElectionState(7, leader_id=2)
@@ -115,7 +118,7 @@ def test_only_a_candidate_with_an_up_to_date_log_gets_votes(
 
 
 def test_a_candidate_votes_for_nobody_else_and_asks_for_a_pre_vote_first() -> None:
-    quorum = boot(CrashDisk())
+    quorum = boot(simulated_disk())
     output = quorum.poll(1.0)
     assert quorum.role is Role.PROSPECTIVE and quorum.epoch == 0
     assert granted(quorum, vote(3, epoch=0, pre_vote=True)), "a pre-vote binds nobody"
@@ -126,7 +129,7 @@ def test_a_candidate_votes_for_nobody_else_and_asks_for_a_pre_vote_first() -> No
 
 
 def test_no_pre_vote_while_the_leader_is_heard() -> None:
-    quorum = boot(CrashDisk())
+    quorum = boot(simulated_disk())
     answer(quorum, rpc.begin_quorum_epoch(CLUSTER, 1, 2, 1, VOTERS[2]))
     assert granted(quorum, vote(3, epoch=1, pre_vote=True)), "it has announced itself, but not answered yet"
     send = quorum.poll(0.0).requests[0]
@@ -138,7 +141,7 @@ def test_no_pre_vote_while_the_leader_is_heard() -> None:
 
 
 def test_a_late_answer_to_an_earlier_round_does_not_count() -> None:
-    quorum = boot(CrashDisk())
+    quorum = boot(simulated_disk())
     pre_votes = {send.receiver: send.request for send in quorum.poll(1.0).requests}
     quorum.respond(2, pre_votes[2], rpc.vote_answer(ErrorCode.none, None, 0, True), 1.0)
     assert quorum.role is Role.CANDIDATE
@@ -147,7 +150,7 @@ def test_a_late_answer_to_an_earlier_round_does_not_count() -> None:
 
 
 def test_two_leaders_in_one_epoch_stop_the_node() -> None:
-    quorum = elect(boot(CrashDisk()))
+    quorum = elect(boot(simulated_disk()))
     with pytest.raises(rules.InvariantViolation):
         quorum.receive(rpc.begin_quorum_epoch(CLUSTER, 1, 2, quorum.epoch, VOTERS[2]), 1.0)
 
@@ -174,7 +177,7 @@ def test_refusals(request_: Any, error: ErrorCode) -> None:
 
 
 def test_another_cluster_or_another_topic_is_refused_as_a_whole() -> None:
-    quorum = boot(CrashDisk())
+    quorum = boot(simulated_disk())
     strange = rpc.vote("other", 1, 2, 5, 0, 0, False)
     assert quorum.receive(strange, 0.0).error_code == ErrorCode.inconsistent_cluster_id  # type: ignore[union-attr]
     empty = rpc.VoteRequest(cluster_id=CLUSTER, topics=())
@@ -195,7 +198,7 @@ def test_a_voter_without_its_votes_does_not_start() -> None:
 
 @pytest.mark.parametrize("damage", [b"", b"{", b"[]", b'{"leaderEpoch": 1}', b"\0" * 40])
 def test_a_damaged_quorum_state_is_named(damage: bytes) -> None:
-    disk = CrashDisk()
+    disk = simulated_disk()
     disk.make_directory(DIRECTORY)
     disk.write_atomically(f"{DIRECTORY}/quorum-state", damage)
     with pytest.raises(QuorumStateError, match="quorum-state is damaged"):
@@ -216,7 +219,7 @@ def test_records_of_earlier_epochs_commit_only_with_one_of_the_leaders_own() -> 
 
 
 def test_a_leader_counts_itself_only_as_far_as_its_disk_goes() -> None:
-    quorum = elect(boot(CrashDisk()))
+    quorum = elect(boot(simulated_disk()))
     quorum.receive(fetch(2, 1, 1, 1), 1.0)
     quorum.append([b"a"], 1.0)
     quorum.receive(fetch(2, 1, 2, 1), 1.0)
@@ -226,7 +229,7 @@ def test_a_leader_counts_itself_only_as_far_as_its_disk_goes() -> None:
 
 
 def test_observers_do_not_count() -> None:
-    quorum = elect(boot(CrashDisk()))
+    quorum = elect(boot(simulated_disk()))
     for observer in (8, 9):
         quorum.receive(fetch(observer, 1, 1, 1), 1.0)
     assert quorum.replica.high_watermark == 0
@@ -316,7 +319,7 @@ def waiting(quorum: Quorum) -> WaitingFetch:
 
 
 def test_a_fetch_waits_until_there_are_records() -> None:
-    quorum = elect(boot(CrashDisk()))
+    quorum = elect(boot(simulated_disk()))
     waits = waiting(quorum)
     quorum.append([b"a", b"b"], 1.2)
     ((answered, response),) = quorum.poll(1.2).answers
@@ -326,7 +329,7 @@ def test_a_fetch_waits_until_there_are_records() -> None:
 
 
 def test_a_fetch_waits_until_the_high_watermark_has_moved() -> None:
-    quorum = elect(boot(CrashDisk()))
+    quorum = elect(boot(simulated_disk()))
     quorum.receive(fetch(2, 1, 1, 1), 1.0)
     quorum.append([b"a"], 1.0)
     assert isinstance(quorum.receive(fetch(2, 1, 2, 1, high_watermark=1), 1.0), WaitingFetch)
@@ -335,7 +338,7 @@ def test_a_fetch_waits_until_the_high_watermark_has_moved() -> None:
 
 
 def test_a_fetch_waits_no_longer_than_it_asked_for() -> None:
-    quorum = elect(boot(CrashDisk()))
+    quorum = elect(boot(simulated_disk()))
     waiting(quorum)
     assert quorum.poll(1.1).wake_at <= 1.5
     ((_, response),) = quorum.poll(1.5).answers
@@ -343,7 +346,7 @@ def test_a_fetch_waits_no_longer_than_it_asked_for() -> None:
 
 
 def test_a_fetch_that_waits_hears_that_the_leadership_is_over() -> None:
-    quorum = elect(boot(CrashDisk()))
+    quorum = elect(boot(simulated_disk()))
     waiting(quorum)
     answer(quorum, rpc.begin_quorum_epoch(CLUSTER, 1, 3, 9, VOTERS[3]), 1.2)
     ((_, response),) = quorum.poll(1.2).answers
@@ -381,7 +384,7 @@ def test_a_leader_tells_a_follower_where_its_log_parts(
 
 
 def test_describe_quorum() -> None:
-    quorum = elect(boot(CrashDisk()))
+    quorum = elect(boot(simulated_disk()))
     quorum.receive(fetch(2, 1, 1, 1), 1.0)
     quorum.receive(fetch(7, 1, 0, -1), 1.0)
     data = answer(quorum, describe(), 2.0)
@@ -394,7 +397,7 @@ def test_describe_quorum() -> None:
 
 
 def test_an_observer_asks_all_voters_at_once_so_that_a_dead_one_delays_nothing() -> None:
-    quorum = boot(CrashDisk(), node_id=9)
+    quorum = boot(simulated_disk(), node_id=9)
     asked = dict(quorum.poll(0.0).requests)
     assert sorted(asked) == [1, 2, 3]
     quorum.fail(1, asked[1], 0.01)
@@ -430,7 +433,7 @@ def test_a_new_leader_that_refuses_an_old_epoch_has_made_itself_known() -> None:
 
 
 def test_an_observer_never_votes_or_stands() -> None:
-    quorum = boot(CrashDisk(), node_id=9)
+    quorum = boot(simulated_disk(), node_id=9)
     request = rpc.vote(CLUSTER, 9, 2, 5, 0, 0, False)
     assert answer(quorum, request).error_code == ErrorCode.inconsistent_voter_set
     quorum.poll(1000.0)

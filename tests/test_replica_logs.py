@@ -3,6 +3,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from cluster_image.disk import LocalDisk
 from cluster_image.records import build_batch, encode_int64s, with_offset_and_epoch
 from harness.replica_logs import record_replica_logs
 
@@ -48,3 +49,28 @@ def test_a_damaged_log_is_named_and_kept_up_to_the_damage(tmp_path: Path) -> Non
     (problem,) = record_replica_logs(tmp_path, "chaos", rows)
     assert "chaos-3 on broker-1" in problem and "CRC" in problem
     assert rows.logs["broker-1", "chaos", 3] == [(0, 0, 4)]
+
+
+def test_disks_that_are_no_directories_are_read_through_their_own_methods(tmp_path: Path) -> None:
+    class Broken(LocalDisk):
+        def list(self, directory: str) -> list[str]:
+            raise OSError("input/output error")
+
+    class HalfBroken(LocalDisk):
+        def read(self, path: str) -> bytes:
+            if path.endswith("1.log"):
+                raise OSError("input/output error")
+            return super().read(path)
+
+    _write(tmp_path, "a/chaos-0", _batch([70, 71], 0, 1), _batch([72], 2, 1))
+    (tmp_path / "a" / "chaos-0" / "leader-epoch-checkpoint").write_bytes(b"no batches")
+    _write(tmp_path, "a/chaos-x", b"not a partition")
+    disks = {"broker-2": Broken("/"), "broker-1": LocalDisk(tmp_path / "a"), "broker-3": HalfBroken(tmp_path / "a")}
+    rows = Rows()
+    problems = record_replica_logs(disks, "chaos", rows)
+    whole = [(0, 1, 70), (1, 1, 71), (2, 1, 72)]
+    assert rows.logs == {("broker-1", "chaos", 0): whole, ("broker-3", "chaos", 0): whole[:2]}
+    assert problems == [
+        "the disk of broker-2 could not be read: input/output error",
+        "the log of chaos-0 on broker-3 could not be read to its end: input/output error",
+    ]

@@ -15,7 +15,8 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from cluster_image.records import CorruptRecord, decode_int64s, encode_int64s, iter_batches, with_offset_and_epoch
 from cluster_image.storage import Log, LogConfig, NonContiguousAppend, OffsetOutOfRange, StorageError
 from cluster_image.storage.segment import segment_name
-from tests.crash_disk import CrashDisk, PowerLoss
+from harness.runtimes.simulation.disk import SimulatedDisk
+from tests.simulated_disk import PowerLoss, simulated_disk
 
 #: A batch as the model keeps it: first offset, leader epoch, values.
 Batch = tuple[int, int, tuple[int, ...]]
@@ -57,7 +58,7 @@ class LogMachine(RuleBasedStateMachine):
     @initialize(segment_bytes=st.sampled_from([1, 200, 500, 10_000]), interval=st.sampled_from([None, None, 1, 5]))
     def start(self, segment_bytes: int, interval: int | None) -> None:
         self.config = LogConfig(segment_bytes=segment_bytes, flush_interval_messages=interval)
-        self.disk = CrashDisk()
+        self.disk = simulated_disk()
         self.log = Log.open(self.disk, DIRECTORY, self.config)
         self.model: list[Batch] = []
         self.origin = 0  # where the log starts
@@ -149,7 +150,7 @@ class LogMachine(RuleBasedStateMachine):
         self.disk.before = _raise_after(after, PowerLoss())
         with contextlib.suppress(PowerLoss):
             actions[what]()
-        self.disk.before = lambda action: None
+        self.disk.before = lambda operation, path: None
         self.disk.lose_power(random)
         if what == "truncate":
             flushed = min(flushed, end_of(below(before, offset), self.origin))
@@ -176,8 +177,8 @@ class LogMachine(RuleBasedStateMachine):
         return (max(known) if known else epoch), (later[0] if later else self.log.end_offset)
 
 
-def _raise_after(calls: int, error: BaseException) -> Callable[[str], None]:
-    def before(action: str) -> None:
+def _raise_after(calls: int, error: BaseException) -> Callable[[str, str], None]:
+    def before(operation: str, path: str) -> None:
         nonlocal calls
         if calls == 0:
             raise error
@@ -190,9 +191,9 @@ TestLogAgainstModel = LogMachine.TestCase
 TestLogAgainstModel.settings = settings(max_examples=120, stateful_step_count=30, deadline=None)
 
 
-def filled_disk(batches_per_epoch: int = 7) -> tuple[CrashDisk, list[Batch]]:
+def filled_disk(batches_per_epoch: int = 7) -> tuple[SimulatedDisk, list[Batch]]:
     """A log of several segments and leader epochs, all of it on disk."""
-    disk = CrashDisk()
+    disk = simulated_disk()
     log = Log.open(disk, DIRECTORY, LogConfig(segment_bytes=600))
     for index in range(30):
         log.append_as_leader(
@@ -203,7 +204,7 @@ def filled_disk(batches_per_epoch: int = 7) -> tuple[CrashDisk, list[Batch]]:
     return disk, written
 
 
-def segments(disk: CrashDisk) -> list[str]:
+def segments(disk: SimulatedDisk) -> list[str]:
     return [f"{DIRECTORY}/{name}" for name in disk.list(DIRECTORY) if name.endswith(".log")]
 
 
@@ -214,12 +215,12 @@ DAMAGE = st.tuples(
 )
 
 
-def damage(disk: CrashDisk, kind: str, where: int, length: int) -> None:
+def damage(disk: SimulatedDisk, kind: str, where: int, length: int) -> None:
     paths = segments(disk)
     if not paths:
         return
     path = paths[where % len(paths)]
-    content = disk.content(path)
+    content = disk.files()[path]
     at = where % (len(content) + 1)
     if kind == "flip" and at < len(content):
         content[at] ^= 1 << length % 8
@@ -275,14 +276,14 @@ def test_a_missing_middle_segment_keeps_the_part_before_it() -> None:
 def test_truncated_records_do_not_return_after_a_power_cut(seed: int) -> None:
     """Appends could otherwise meet an old segment that continues them."""
     disk, _ = filled_disk(batches_per_epoch=1000)
-    before = [bytes(disk.content(path)) for path in segments(disk)]
+    before = [bytes(disk.files()[path]) for path in segments(disk)]
     log = Log.open(disk, DIRECTORY)
     log.truncate_to(log.end_offset // 2)
-    kept = [bytes(disk.content(path)) for path in segments(disk)]
+    kept = [bytes(disk.files()[path]) for path in segments(disk)]
     assert 1 < len(kept) < len(before)
     assert 0 < len(kept[-1]) < len(before[len(kept) - 1])
     disk.lose_power(Random(seed))
-    assert [disk.content(path) for path in segments(disk)] == kept
+    assert [disk.files()[path] for path in segments(disk)] == kept
     Log.open(disk, DIRECTORY).truncate_fully_and_start_at(7000)
     disk.lose_power(Random(seed))
     assert segments(disk) == [f"{DIRECTORY}/{segment_name(7000)}"]
@@ -290,7 +291,7 @@ def test_truncated_records_do_not_return_after_a_power_cut(seed: int) -> None:
 
 def test_zeros_after_the_last_batch_are_cut_off() -> None:
     disk, written = filled_disk()
-    disk.content(segments(disk)[-1]).extend(bytes(4096))
+    disk.files()[segments(disk)[-1]].extend(bytes(4096))
     log = Log.open(disk, DIRECTORY)
     assert (batches_in(log), log.recovery.truncated_bytes) == (written, 4096)
 
@@ -298,7 +299,7 @@ def test_zeros_after_the_last_batch_are_cut_off() -> None:
 @pytest.mark.parametrize("recovery_point", [None, 10_000])
 def test_damage_below_an_impossible_recovery_point_is_found(recovery_point: int | None) -> None:
     disk, _ = filled_disk()
-    disk.content(segments(disk)[0])[70] ^= 1
+    disk.files()[segments(disk)[0]][70] ^= 1
     log = Log.open(disk, DIRECTORY, recovery_point=recovery_point)
     assert (batches_in(log), log.end_offset) == ([], 0)
 
@@ -313,7 +314,7 @@ def test_a_recovery_point_from_before_a_truncation_is_not_believed() -> None:
     batch = encode_int64s(range(5), timestamp_ms=1)
     while log.end_offset < recovery_point + 5:
         log.append_as_leader(batch, 9)
-    disk.content(segments(disk)[-1])[-4 * len(batch) - 1] ^= 1
+    disk.files()[segments(disk)[-1]][-4 * len(batch) - 1] ^= 1
     reopened = Log.open(disk, DIRECTORY, recovery_point=recovery_point)
     assert intact < reopened.end_offset == log.end_offset - 5 * 5 < recovery_point - 5
 
@@ -321,8 +322,8 @@ def test_a_recovery_point_from_before_a_truncation_is_not_believed() -> None:
 def test_a_false_proof_of_a_clean_shutdown_is_not_believed() -> None:
     """A torn end contradicts it, so the flipped bit in the middle is looked for, and found."""
     disk, written = filled_disk()
-    disk.content(segments(disk)[1])[70] ^= 1
-    disk.content(segments(disk)[-1]).pop()
+    disk.files()[segments(disk)[1]][70] ^= 1
+    disk.files()[segments(disk)[-1]].pop()
     log = Log.open(disk, DIRECTORY, clean=True)
     assert segment_name(log.end_offset) in segments(disk)[1]
     assert batches_in(log) == below(written, log.end_offset)
@@ -348,14 +349,14 @@ def test_a_start_offset_past_the_end_empties_the_log() -> None:
 @pytest.mark.parametrize("failing", ["append", "sync", "create", "sync_directory"])
 @pytest.mark.parametrize("calls", range(8))
 def test_after_a_failed_write_the_log_refuses_changes_and_still_reads(failing: str, calls: int) -> None:
-    disk = CrashDisk()
+    disk = simulated_disk()
     log = Log.open(disk, DIRECTORY, LogConfig(segment_bytes=500, flush_interval_messages=2))
     written: list[Batch] = []
     remaining = calls
 
-    def before(action: str) -> None:
+    def before(operation: str, path: str) -> None:
         nonlocal remaining
-        if action == failing and (remaining := remaining - 1) < 0:
+        if operation == failing and (remaining := remaining - 1) < 0:
             raise OSError(errno.ENOSPC, "No space left on device")
 
     disk.before = before
@@ -363,7 +364,7 @@ def test_after_a_failed_write_the_log_refuses_changes_and_still_reads(failing: s
         for value in range(100):
             log.append_as_leader(encode_int64s([value], timestamp_ms=1), 0)
             written.append((value, 0, (value,)))
-    disk.before = lambda action: None
+    disk.before = lambda operation, path: None
     flushed = log.flushed_offset
     for change in (lambda: log.append_as_leader(encode_int64s([1], timestamp_ms=1), 0), lambda: log.truncate_to(0)):
         with pytest.raises(StorageError, match="No space left"):
@@ -380,20 +381,20 @@ def test_after_a_failed_write_the_log_refuses_changes_and_still_reads(failing: s
 
 def test_a_failed_sync_is_never_taken_back() -> None:
     """After fsync reported an error, the next one may succeed though the data is gone."""
-    disk = CrashDisk()
+    disk = simulated_disk()
     log = Log.open(disk, DIRECTORY)
     log.append_as_leader(encode_int64s([1], timestamp_ms=1), 0)
     disk.before = _raise_after(0, OSError(errno.EIO, "Input/output error"))
     with pytest.raises(StorageError):
         log.flush()
-    disk.before = lambda action: None
+    disk.before = lambda operation, path: None
     with pytest.raises(StorageError):
         log.flush()
     assert log.flushed_offset == 0
 
 
 def test_nothing_is_appended_of_a_request_with_one_bad_batch() -> None:
-    log = Log.open(CrashDisk(), DIRECTORY)
+    log = Log.open(simulated_disk(), DIRECTORY)
     good = encode_int64s([1, 2], timestamp_ms=1)
     bad = bytearray(good)
     bad[-1] ^= 1
@@ -404,7 +405,7 @@ def test_nothing_is_appended_of_a_request_with_one_bad_batch() -> None:
 
 @pytest.mark.parametrize(("offset", "epoch"), [(1, 5), (3, 5), (2, 4), (2, -1)])
 def test_a_follower_refuses_what_does_not_continue_its_log(offset: int, epoch: int) -> None:
-    log = Log.open(CrashDisk(), DIRECTORY)
+    log = Log.open(simulated_disk(), DIRECTORY)
     batch = encode_int64s([1, 2], timestamp_ms=1)
     log.append_as_leader(batch, 5)
     with pytest.raises(NonContiguousAppend):
@@ -429,7 +430,7 @@ def test_reads_are_whole_batches_within_both_bounds(data: st.DataObject) -> None
 
 
 def test_reading_outside_the_log_is_refused() -> None:
-    log = Log.open(CrashDisk(), DIRECTORY)
+    log = Log.open(simulated_disk(), DIRECTORY)
     log.truncate_fully_and_start_at(10)
     assert log.read(10, 100) == b""
     for offset in (9, 11):
@@ -438,7 +439,7 @@ def test_reading_outside_the_log_is_refused() -> None:
 
 
 def test_truncation_below_the_start_follows_the_leader_there() -> None:
-    log = Log.open(CrashDisk(), DIRECTORY)
+    log = Log.open(simulated_disk(), DIRECTORY)
     log.truncate_fully_and_start_at(10)
     log.append_as_leader(encode_int64s([1], timestamp_ms=1), 0)
     log.truncate_to(4)
@@ -446,7 +447,7 @@ def test_truncation_below_the_start_follows_the_leader_there() -> None:
 
 
 def test_flush_by_time() -> None:
-    log = Log.open(CrashDisk(), DIRECTORY, LogConfig(flush_interval_ms=1000))
+    log = Log.open(simulated_disk(), DIRECTORY, LogConfig(flush_interval_ms=1000))
     log.maybe_flush(now=100.0)
     log.append_as_leader(encode_int64s([1], timestamp_ms=1), 0)
     log.maybe_flush(now=100.9)
@@ -457,7 +458,7 @@ def test_flush_by_time() -> None:
 
 def test_a_leader_knows_its_epoch_before_it_wrote_anything() -> None:
     """Log divergence, case D: the end of an older epoch is where the new leader's begins."""
-    log = Log.open(CrashDisk(), DIRECTORY)
+    log = Log.open(simulated_disk(), DIRECTORY)
     log.append_as_leader(encode_int64s([1, 2], timestamp_ms=1), 1)
     log.assign_epoch_start_offset(3, log.end_offset)
     assert log.end_offset_for_epoch(1) == (1, 2)

@@ -21,12 +21,12 @@ from cluster_image.storage import (
     ProducerState,
 )
 from cluster_image.storage.epoch_cache import EpochCache
-from tests.crash_disk import CrashDisk, PowerLoss
+from tests.simulated_disk import PowerLoss, simulated_disk
 
 
 @pytest.fixture(params=["local", "simulated"])
 def disk(request: pytest.FixtureRequest, tmp_path: Path) -> Disk:
-    return LocalDisk(tmp_path) if request.param == "local" else CrashDisk()
+    return LocalDisk(tmp_path) if request.param == "local" else simulated_disk()
 
 
 class TestDisk:
@@ -79,11 +79,11 @@ class TestDisk:
 
 @given(st.integers(0, 2**32), st.integers(0, 8))
 def test_a_power_cut_never_leaves_half_a_replacement(seed: int, calls: int) -> None:
-    disk = CrashDisk()
+    disk = simulated_disk()
     disk.write_atomically("f", b"old" * 50)
     remaining = calls
 
-    def before(action: str) -> None:
+    def before(operation: str, path: str) -> None:
         nonlocal remaining
         remaining -= 1
         if remaining < 0:
@@ -95,7 +95,7 @@ def test_a_power_cut_never_leaves_half_a_replacement(seed: int, calls: int) -> N
         allowed = [b"new" * 60]
     except PowerLoss:
         allowed = [b"old" * 50, b"new" * 60]
-    disk.before = lambda action: None
+    disk.before = lambda operation, path: None
     disk.lose_power(Random(seed))
     assert disk.read("f") in allowed
 
@@ -109,7 +109,7 @@ class TestCleanShutdownFile:
 
     def test_survives_a_power_cut_when_written_and_does_not_return_when_taken(self) -> None:
         for seed in range(50):
-            disk = CrashDisk()
+            disk = simulated_disk()
             CleanShutdownFile(disk).write(5)
             disk.lose_power(Random(seed))
             assert CleanShutdownFile(disk).take() == 5
@@ -209,7 +209,7 @@ class TestProducerState:
         assert state.check(header) is None
 
     def test_truncation_remembers_five_batches_again(self) -> None:
-        log = Log.open(CrashDisk(), "t-0")
+        log = Log.open(simulated_disk(), "t-0")
         for sequence in range(12):
             log.append_as_leader(batch(1, 0, sequence), 0)
         log.truncate_to(9)
@@ -225,7 +225,7 @@ class TestProducerState:
         self, produced: list[tuple[int, int, int]], offset: int
     ) -> None:
         """Compare with a log into which only the kept batches were ever written."""
-        whole, kept = Log.open(CrashDisk(), "t-0"), Log.open(disk := CrashDisk(), "t-0")
+        whole, kept = Log.open(simulated_disk(), "t-0"), Log.open(disk := simulated_disk(), "t-0")
         epochs = {1: 0, 2: 0}
         sequences = {1: 0, 2: 0}
         probes = []

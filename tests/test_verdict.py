@@ -1,11 +1,14 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from checkers.anomalies import LOG_LINEARIZABILITY, WATERMARK_FRESHNESS
+from checkers.anomalies import HISTORY_PROPERTIES, LOG_LINEARIZABILITY, PROPERTIES, WATERMARK_FRESHNESS
+from checkers.invariants import Violation
 from checkers.verdict import Evidence, contract, judge
+from spark_history.files import HistoryError
 
 
 def cut(start: int, end: int | None, *brokers: str, lost: int = 100, **evidence: Any) -> dict[str, Any]:
@@ -59,7 +62,7 @@ def test_a_weak_property_never_fails_a_run() -> None:
     result = verdict(tally=[(WATERMARK_FRESHNESS, "lagging watermark", 1, 40)])
     assert result["verdict"] == "pass"
     assert result["anomalies"][WATERMARK_FRESHNESS] == {
-        "count": 40, "witnesses": 1, "weak": True, "anomalies": {"lagging watermark": 40},
+        "count": 40, "witnesses": 1, "weak": True, "anomalies": {"lagging watermark": 40}, "example": None,
     }  # fmt: skip
 
 
@@ -78,6 +81,55 @@ def test_a_run_that_proves_nothing_is_vacuous(changes: dict[str, Any], why: str)
     assert (result["verdict"], result["exit_code"]) == ("unknown", 2)
     assert result["reason"].startswith("vacuous: ")
     assert why in result["reason"]
+
+
+VIOLATION = Violation("ElectionSafety", "two leaders in epoch 4.", "", ("controller-1",), 12_345_000_000, 77, "quorum")
+
+
+def test_a_violated_invariant_fails_a_run_whatever_else_is_missing() -> None:
+    result = verdict(violation=VIOLATION, counts={}, complete=False, faults=[], replica_records=0, doubts=["crashed"])
+    assert (result["verdict"], result["exit_code"]) == ("fail", 1)
+    assert result["reason"] == "ElectionSafety violated at 12.345 s: two leaders in epoch 4"
+    assert result["anomalies"]["ElectionSafety"]["anomalies"] == {"violation": 1}
+
+
+def test_what_else_was_found_is_named_after_the_invariant() -> None:
+    result = verdict(violation=VIOLATION, tally=[(LOG_LINEARIZABILITY, "lost append", 7, 7)])
+    assert result["reason"].endswith("two leaders in epoch 4; besides, 7 lost appends")
+    assert result["anomalies"]["log linearizability"]["count"] == 7
+
+
+def test_a_hang_is_no_property_that_was_violated() -> None:
+    hang = replace(VIOLATION, property="Hang", message="nothing is ready and no timer runs", where="chaos-1")
+    assert verdict(violation=hang)["reason"] == "Hang on chaos-1 at 12.345 s: nothing is ready and no timer runs"
+
+
+def test_a_property_of_another_version_is_reported_too() -> None:
+    other = replace(VIOLATION, property="NewInvariant")
+    assert verdict(violation=other)["anomalies"]["NewInvariant"]["count"] == 1
+
+
+def test_invariants_are_listed_where_they_were_checked() -> None:
+    plan = {"nemesis": [], "min_insync_replicas": 2}
+    assert set(verdict(plan=plan)["anomalies"]) == set(HISTORY_PROPERTIES)
+    assert tuple(verdict(plan=plan | {"on": "simulation"})["anomalies"]) == PROPERTIES
+
+
+def test_the_witness_of_a_violation_says_step_event_and_nodes() -> None:
+    (row,) = replace(VIOLATION, where="my-topic-3").anomalies("r", 10**9).rows
+    assert (row["topic"], row["partition"], row["anomaly"]) == ("my-topic", 3, "violation")
+    assert row["message"].endswith("at 11.345 s: two leaders in epoch 4 (step 77; quorum; controller-1)")
+    (row,) = VIOLATION.anomalies("r", 20 * 10**9).rows
+    assert (row["topic"], row["partition"]) == (None, None)
+    assert "at the start, before any operation" in row["message"]
+
+
+@pytest.mark.parametrize("missing", ["property", "nodes", "time_ns", "step"])
+def test_a_violation_that_lacks_a_field_is_refused(missing: str) -> None:
+    fields = {**vars(VIOLATION), "nodes": ["controller-1"]}
+    assert Violation.of(fields) == VIOLATION
+    with pytest.raises(HistoryError, match=missing):
+        Violation.of({name: value for name, value in fields.items() if name != missing})
 
 
 def test_without_a_nemesis_no_fault_is_expected() -> None:

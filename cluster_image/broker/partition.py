@@ -29,6 +29,7 @@ from ..records import InvalidRecord, iter_batches
 from ..storage.errors import InvalidProducerEpoch, OutOfOrderSequence
 from ..storage.log import Log
 from ..storage.producer_state import Duplicate
+from ..trace import Trace, no_trace
 from . import rules
 
 #: Is this broker, in this uptime session, one that may be in an ISR, as far as this broker's metadata tells?
@@ -91,7 +92,14 @@ class Leadership:
 
 
 class Partition:
-    def __init__(self, registration: PartitionRegistration, log: Log, config: Config, broker_id: int) -> None:
+    def __init__(
+        self,
+        registration: PartitionRegistration,
+        log: Log,
+        config: Config,
+        broker_id: int,
+        trace: Trace = no_trace,
+    ) -> None:
         self.key: Final[PartitionKey] = (registration.topic_id, registration.index)
         self.topic: Final = registration.topic
         self.index: Final = registration.index
@@ -105,12 +113,14 @@ class Partition:
         self._config = config
         self._me: Final = broker_id
         self._high_watermark = 0
+        self._trace = trace
+        self._name: Final = f"{self.topic}-{self.index}"
         #: Woken when the log grows (followers) and when the high watermark advances (consumers).
         self.log_waiters: dict[Future[None], None] = {}
         self.watermark_waiters: dict[Future[None], None] = {}
 
     def __str__(self) -> str:
-        return f"{self.topic}-{self.index}"
+        return self._name
 
     @property
     def is_leader(self) -> bool:
@@ -131,18 +141,41 @@ class Partition:
         if new.partition_epoch <= self.partition_epoch:
             return  # an answer to AlterPartition told it before the log did (000, 2.9.2)
         new_epoch = new.leader_epoch > self.leader_epoch
+        new_role = new_epoch or new.leader != self.leader
         self.replicas = new.replicas
         self.leader = new.leader
         self.leader_epoch = new.leader_epoch
         if new.leader == self._me:
             if new_epoch:
                 self._become_leader(new, now)
-            self._commit_isr(new.isr, new.partition_epoch)
+            self._commit_isr(new.isr, new.partition_epoch, new_role)
         else:
-            self.partition_epoch = new.partition_epoch
-            self.isr = frozenset(new.isr)
+            self._take_isr(new.isr, new.partition_epoch, new_role)
             if self.leadership is not None:
                 self._resign(self.leadership)
+
+    def _take_isr(self, isr: Sequence[int], partition_epoch: int, new_role: bool) -> None:
+        self.isr = frozenset(isr)
+        self.partition_epoch = partition_epoch
+        if new_role:
+            self._trace(
+                "role",
+                self._name,
+                leader=self.leader,
+                leader_epoch=self.leader_epoch,
+                partition_epoch=partition_epoch,
+                isr=tuple(sorted(isr)),
+                end=self.log.end_offset,
+                high_watermark=self._high_watermark,
+            )
+        else:
+            self._trace(
+                "isr",
+                self._name,
+                isr=tuple(sorted(isr)),
+                leader_epoch=self.leader_epoch,
+                partition_epoch=partition_epoch,
+            )
 
     def _become_leader(self, new: PartitionRegistration, now: float) -> None:
         if self.leadership is not None:
@@ -165,12 +198,11 @@ class Partition:
         self._wake(self.log_waiters)
         self._wake(self.watermark_waiters)
 
-    def _commit_isr(self, isr: Sequence[int], partition_epoch: int) -> None:
+    def _commit_isr(self, isr: Sequence[int], partition_epoch: int, new_role: bool = False) -> None:
         assert self.leadership is not None
-        self.isr = frozenset(isr)
-        self.partition_epoch = partition_epoch
         self.leadership.proposal = None
-        self.leadership.maximal_isr = self.isr
+        self.leadership.maximal_isr = frozenset(isr)
+        self._take_isr(isr, partition_epoch, new_role)
         self._advance_high_watermark()
         if not self._enough_replicas():
             # Fail fast: what waits cannot be acknowledged before the ISR has grown again (000, 2.6).
@@ -190,6 +222,7 @@ class Partition:
         else:
             base_offset = self.log.append_as_leader(records, self.leader_epoch)
             end_offset = self.log.end_offset
+            self._trace("append", self._name, end=end_offset)
         self._wake(self.log_waiters)
         if acks != -1:
             self._advance_high_watermark()
@@ -321,6 +354,13 @@ class Partition:
             tuple((r, epochs.get(r, -1)) for r in isr), self.leader_epoch, self.partition_epoch
         )
         leadership.maximal_isr = rules.maximal_isr(self.isr, isr)
+        self._trace(
+            "isr proposed",
+            self._name,
+            isr=tuple(sorted(isr)),
+            leader_epoch=self.leader_epoch,
+            partition_epoch=self.partition_epoch,
+        )
 
     def proposal_accepted(
         self, proposal: IsrProposal, isr: Sequence[int], leader_epoch: int, partition_epoch: int
@@ -361,7 +401,9 @@ class Partition:
             _answer(leadership.waiting.popleft()[1], verdict)
 
     def _set_high_watermark(self, offset: int) -> None:
-        self._high_watermark = offset
+        if offset != self._high_watermark:
+            self._high_watermark = offset
+            self._trace("high watermark", self._name, offset=offset)
         self._wake(self.watermark_waiters)
 
     def end_of_committed_log(self, leader_epoch: int, lease_held: bool) -> int:
@@ -399,20 +441,26 @@ class Partition:
             return False
         if diverging is not None:
             offset = rules.truncation_offset(diverging, self.log.end_offset_for_epoch(diverging[0]))
-            self.log.truncate_to(min(offset, self.log.end_offset))
+            self._truncate_to(offset)
             if self._high_watermark > self.log.end_offset:
                 self._set_high_watermark(self.log.end_offset)
             return True
         if records:
             self.log.append_as_follower(records)
+            self._trace("append", self._name, end=self.log.end_offset)
         # The leader's word, even if lower than before: it is the leader's knowledge (description 6.4).
         self._set_high_watermark(max(min(leaders_watermark, self.log.end_offset), self.log.start_offset))
         return True
+
+    def _truncate_to(self, offset: int) -> None:
+        self.log.truncate_to(min(offset, self.log.end_offset))
+        self._trace("truncate", self._name, end=self.log.end_offset)
 
     def leader_starts_at(self, requested_epoch: int, log_start_offset: int) -> None:
         """The leader's log no longer reaches down to this follower's end: begin anew at its start."""
         if requested_epoch == self.leader_epoch and not self.is_leader and self.log.end_offset < log_start_offset:
             self.log.truncate_fully_and_start_at(log_start_offset)
+            self._trace("truncate", self._name, end=log_start_offset)
             self._set_high_watermark(log_start_offset)  # M22
 
     # -- waiting ----------------------------------------------------------------------------------------------

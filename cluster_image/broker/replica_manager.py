@@ -10,6 +10,7 @@ from ..config import Config
 from ..metadata.image import MetadataImage, PartitionKey
 from ..network import Network
 from ..tasks import Failed, start_task
+from ..trace import Trace, no_trace
 from .fetcher import Fetcher
 from .isr_manager import IsrManager
 from .log_manager import LogManager
@@ -30,6 +31,7 @@ class ReplicaManager:
         broker_epoch: Callable[[], int],
         isr_manager: IsrManager,
         failed: Failed,
+        trace: Trace = no_trace,
     ) -> None:
         self._config = config
         self._network = network
@@ -38,6 +40,7 @@ class ReplicaManager:
         self._broker_epoch = broker_epoch
         self._isr_manager = isr_manager
         self._failed = failed
+        self._trace = trace
         self._me = config["node.id"]
         self._fetchers: dict[int, Fetcher] = {}
         self._tasks: list[asyncio.Task[None]] = []
@@ -71,7 +74,7 @@ class ReplicaManager:
                 topic = self._image.topics_by_id[key[0]]
                 config = self._config.for_topic(topic.settings)
                 partition_log = self._logs.get(topic.name, key[1], config)
-                partition = Partition(registration, partition_log, config, self._me)
+                partition = Partition(registration, partition_log, config, self._me, self._trace)
                 partition.restore_high_watermark(self._logs.high_watermarks.get((topic.name, key[1]), 0))
                 self.partitions[key] = partition
             before = (partition.leader, partition.leader_epoch)

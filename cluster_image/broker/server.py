@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from random import Random
 
 from ..config import Config
@@ -15,11 +15,13 @@ from ..network import Entity, Network, Peer
 from ..raft import RaftClient
 from ..storage.errors import StorageError
 from ..tasks import Failed
+from ..trace import Trace, no_trace
 from .api import BrokerApi
 from .channel import ControllerChannel
 from .isr_manager import IsrManager
 from .lifecycle import Lifecycle
 from .log_manager import LogManager
+from .partition import Partition
 from .replica_manager import ReplicaManager
 
 log = logging.getLogger(__name__)
@@ -34,6 +36,7 @@ class BrokerServer:
         raft: RaftClient,
         random: Random,
         failed: Failed,
+        trace: Trace = no_trace,
     ) -> None:
         self._config = config
         self._network = network
@@ -44,7 +47,27 @@ class BrokerServer:
         self._logs = LogManager(config, disk)
         self._random = random
         self._failed = failed
+        self._trace = trace
+        self._lifecycle: Lifecycle | None = None
         raft.listener = self
+
+    @property
+    def partitions(self) -> Mapping[PartitionKey, Partition]:
+        return self._replicas.partitions if self._ready else {}
+
+    @property
+    def image(self) -> MetadataImage:
+        return self._image
+
+    @property
+    def broker_epoch(self) -> int:
+        """Of this process's registration, -1 before it."""
+        return -1 if self._lifecycle is None else self._lifecycle.broker_epoch
+
+    @property
+    def ready(self) -> bool:
+        """Does it act on the metadata?"""
+        return self._ready
 
     def _channel(self, purpose: str, timeout: float | None = None) -> ControllerChannel:
         return ControllerChannel(
@@ -62,7 +85,7 @@ class BrokerServer:
         patience = min(
             self._config.seconds("request.timeout.ms"), self._config.seconds("broker.session.timeout.ms") / 4
         )
-        self._lifecycle = Lifecycle(
+        lifecycle = self._lifecycle = Lifecycle(
             self._config,
             self._channel("lifecycle", patience),
             self._random,
@@ -73,7 +96,7 @@ class BrokerServer:
         self._isr_manager = IsrManager(
             self._channel("isr"),
             self._config["node.id"],
-            lambda: self._lifecycle.broker_epoch,
+            lambda: self.broker_epoch,
             lambda: self._replicas.partitions.values(),
             self._failed,
         )
@@ -82,22 +105,23 @@ class BrokerServer:
             self._network,
             self._logs,
             self._image,
-            lambda: self._lifecycle.broker_epoch,
+            lambda: self.broker_epoch,
             self._isr_manager,
             self._failed,
+            self._trace,
         )
         self._forward = self._channel("forward")
         api = BrokerApi(
             self._config,
             self._image,
             self._replicas,
-            self._lifecycle,
+            lifecycle,
             self._forward,
             self._isr_manager.proposals_changed,
             self._random,
         )
-        await self._lifecycle.register()
-        while self._image.end_offset <= self._lifecycle.broker_epoch:
+        await lifecycle.register()
+        while self._image.end_offset <= lifecycle.broker_epoch:
             self._replayed.clear()
             await self._replayed.wait()
         # From here on this broker acts on the metadata: it is no older than its own registration.
@@ -114,8 +138,8 @@ class BrokerServer:
                 raise
 
         await self._network.listen(self._config["listeners"], serve)
-        self._lifecycle.run()
-        await self._lifecycle.unfenced.wait()
+        lifecycle.run()
+        await lifecycle.unfenced.wait()
 
     # -- what the quorum tells -------------------------------------------------------------------------------
 
@@ -139,6 +163,7 @@ class BrokerServer:
 
     async def shut_down(self) -> None:
         """Controlled shutdown: leaderships first, then every log flushed, then the clean-shutdown file."""
+        assert self._lifecycle is not None
         if self._ready and self._config["controlled.shutdown.enable"]:
             await self._lifecycle.shut_down(self._config.seconds("controlled.shutdown.timeout.ms"))
         self._replicas.stop()

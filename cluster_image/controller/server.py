@@ -14,10 +14,11 @@ from kio.schema.errors import ErrorCode
 from ..config import Config
 from ..messages import NO_THROTTLE, make, response_module
 from ..metadata.image import MetadataImage, PartitionRegistration
-from ..metadata.records import decode, encode
+from ..metadata.records import MetadataRecord, PartitionChangeRecord, PartitionRecord, decode, encode, numbers
 from ..network import Entity, Network, Peer
 from ..raft import NotLeader, RaftClient
 from ..tasks import Failed, start_task
+from ..trace import Trace, no_trace
 from . import unclean_recovery
 from .controller import Controller, Step
 
@@ -35,8 +36,17 @@ _COMMIT_TIMEOUT_SECONDS: Final = 5.0
 class ControllerServer:
     """One voter: follows the log always, and decides while it is the quorum's leader."""
 
-    def __init__(self, config: Config, raft: RaftClient, network: Network, random: Random, failed: Failed) -> None:
+    def __init__(
+        self,
+        config: Config,
+        raft: RaftClient,
+        network: Network,
+        random: Random,
+        failed: Failed,
+        trace: Trace = no_trace,
+    ) -> None:
         self._failed = failed
+        self._trace = trace
         self._network = network
         self._config = config
         self._raft = raft
@@ -59,6 +69,16 @@ class ControllerServer:
     async def close(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
+
+    @property
+    def active(self) -> Controller | None:
+        """While this node leads the quorum; its image holds what it has written, committed or not."""
+        return self._active
+
+    @property
+    def image(self) -> MetadataImage:
+        """What is committed."""
+        return self._committed
 
     # -- what the quorum tells -------------------------------------------------------------------------------
 
@@ -109,8 +129,15 @@ class ControllerServer:
             last = raft.append([encode(record) for record in step.records])
             for offset, record in enumerate(step.records, last - len(step.records) + 1):
                 controller.image.replay(offset, record)
+                self._trace_decision(controller.image, offset, record)
         await raft.committed(raft.end_offset - 1, _COMMIT_TIMEOUT_SECONDS)
         return step
+
+    def _trace_decision(self, image: MetadataImage, offset: int, record: MetadataRecord) -> None:
+        where = ""
+        if isinstance(record, PartitionRecord | PartitionChangeRecord) and record.topic_id is not None:
+            where = f"{image.topics_by_id[record.topic_id].name}-{record.partition_id}"
+        self._trace("decide", where, type=type(record).__name__, offset=offset, **numbers(record))
 
     async def _watch(self) -> None:
         while True:

@@ -8,7 +8,7 @@ frame version, record type and record version as unsigned varints, then the mess
 # No postponed annotations here: kio reads the fields' types at run time.
 import io
 import uuid
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any, ClassVar, Final
 
 from kio.schema.types import BrokerId, ProducerId, TopicName
@@ -167,6 +167,18 @@ _TYPES: Final[dict[tuple[int, int], Any]] = {
         ProducerIdsRecord,
     )
 }
+
+
+def numbers(record: MetadataRecord) -> dict[str, int | tuple[int, ...]]:
+    """A record's numbers by name, without those that say "no change"."""
+    values = {f.name: getattr(record, f.name) for f in fields(record)}
+    found: dict[str, int | tuple[int, ...]] = {}
+    for name, value in values.items():
+        if isinstance(value, int) and not (name == "leader" and value == NO_LEADER_CHANGE):
+            found[name] = int(value)
+        elif isinstance(value, tuple) and all(isinstance(item, int) for item in value):
+            found[name] = tuple(map(int, value))
+    return found
 
 
 def encode(record: MetadataRecord) -> bytes:

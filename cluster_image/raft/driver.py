@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from random import Random
 from typing import Any, Protocol
@@ -21,6 +21,7 @@ from ..disk import Disk
 from ..network import Address, Connection, Entity, Network, Peer
 from ..records import decode_values, iter_batches
 from ..storage.log import Log
+from ..trace import Trace, no_trace
 from . import rpc
 from .config import QuorumConfig
 from .leader import Leadership, WaitingFetch
@@ -63,6 +64,9 @@ class RaftClient:
         random: Random,
         config: Config | QuorumConfig,
         listener: RaftListener | None = None,
+        *,
+        wall_clock: Callable[[], float],
+        trace: Trace = no_trace,
     ) -> None:
         self.node_id = node_id
         self.voters = dict(sorted(voters.items()))
@@ -72,6 +76,8 @@ class RaftClient:
         self._directory = directory
         self._network = network
         self._random = random
+        self._wall_clock = wall_clock
+        self._trace = trace
         self._config = config if isinstance(config, QuorumConfig) else QuorumConfig.of(config)
         self._delivered = 0  # everything below has been through on_commit
         self._announced: int | None = None  # the epoch of which on_leader was told
@@ -100,6 +106,8 @@ class RaftClient:
             self._random,
             self._config,
             self._loop.time(),
+            wall_clock=self._wall_clock,
+            trace=self._trace,
         )
         self._delivered = self._log.start_offset
         self._closed = False
@@ -121,6 +129,11 @@ class RaftClient:
             self._log.close()
 
     # -- what is known ----------------------------------------------------------------------------------------
+
+    @property
+    def quorum(self) -> Quorum | None:
+        """To look at, not to act on: the core; None while this node takes no part."""
+        return None if self._closed else self._quorum
 
     @property
     def leader_id(self) -> int | None:
@@ -253,6 +266,7 @@ class RaftClient:
             if self.listener is not None:
                 self.listener.on_resign(lost)
         high_watermark = self._quorum.replica.high_watermark
+        news = self._delivered < high_watermark
         while self._delivered < high_watermark:
             data = self._log.read(self._delivered, DELIVERY_BYTES, high_watermark)
             assert data, f"the high watermark {high_watermark} does not lie between batches"
@@ -261,6 +275,8 @@ class RaftClient:
                 if self.listener is not None and not header.is_control:
                     records = [value for _, _, value in decode_values(data[start:end])]
                     self.listener.on_commit(header.base_offset, header.leader_epoch, records)
+        if news:
+            self._trace("metadata", offset=self._delivered)
         self._settle_commits(epoch)
         if leadership is not None and self._announced is None and high_watermark > leadership.epoch_start_offset:
             self._announced = leadership.epoch

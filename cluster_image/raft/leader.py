@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -44,7 +44,14 @@ class WaitingFetch:
 
 class Leadership:
     def __init__(
-        self, node_id: int, epoch: int, voters: Sequence[int], granting: Sequence[int], replica: Replica, now: float
+        self,
+        node_id: int,
+        epoch: int,
+        voters: Sequence[int],
+        granting: Sequence[int],
+        replica: Replica,
+        now: float,
+        wall_clock: Callable[[], float],
     ) -> None:
         """Begins the term by appending its LeaderChange record. `granting`: who voted for it. Raises OSError."""
         self.id = node_id
@@ -53,19 +60,20 @@ class Leadership:
         self.waiting: list[WaitingFetch] = []
         self._since = now
         self._replica = replica
+        self._wall_clock = wall_clock
         self._followers = {voter: Progress() for voter in voters if voter != node_id}
         self._observers: dict[int, Progress] = {}
         self._announced: dict[int, float] = {}  # who has acknowledged BeginQuorumEpoch, and when
         key, value = leader_change(node_id, voters, granting)
-        replica.log.append_as_leader(
-            build_batch([value], keys=[key], timestamp_ms=int(now * 1000), control=True), epoch
-        )
+        replica.append_as_leader(build_batch([value], keys=[key], timestamp_ms=self._timestamp(), control=True), epoch)
 
-    def append(self, values: Sequence[bytes], now: float) -> int:
+    def append(self, values: Sequence[bytes]) -> int:
         """Write one batch of records; returns the offset of the last. Raises OSError."""
-        log = self._replica.log
-        log.append_as_leader(build_batch(values, timestamp_ms=int(now * 1000)), self.epoch)
-        return log.end_offset - 1
+        self._replica.append_as_leader(build_batch(values, timestamp_ms=self._timestamp()), self.epoch)
+        return self._replica.log.end_offset - 1
+
+    def _timestamp(self) -> int:
+        return int(self._wall_clock() * 1000)
 
     def advance_high_watermark(self) -> None:
         replica = self._replica

@@ -35,6 +35,7 @@ from ..network import Address, Entity
 from ..records import RecordError
 from ..storage.errors import NonContiguousAppend
 from ..storage.log import Log
+from ..trace import Trace, no_trace
 from . import rpc, rules
 from .config import QuorumConfig
 from .leader import Leadership, WaitingFetch
@@ -116,12 +117,17 @@ class Quorum:
         random: Random,
         config: QuorumConfig,
         now: float,
+        *,
+        wall_clock: Callable[[], float],
+        trace: Trace = no_trace,
     ) -> None:
-        """A node that is not among `voters` is an observer. Raises InvariantViolation, QuorumStateError, OSError."""
+        """`wall_clock`: seconds since 1970, for the times of batches; everything else goes by the loop's time.
+
+        A node that is not among `voters` is an observer. Raises InvariantViolation, QuorumStateError, OSError."""
         self.id = node_id
         self.voters = dict(sorted(voters.items()))
         self.is_voter = node_id in voters
-        self.replica = Replica(log)
+        self.replica = Replica(log, trace)
         self.state = rules.state_after_restart(store.read(), log.last_epoch, self.is_voter)
         self.leadership: Leadership | None = None
         self._others = [voter for voter in self.voters if voter != node_id]
@@ -129,6 +135,8 @@ class Quorum:
         self._store = store
         self._random = random
         self._config = config
+        self._wall_clock = wall_clock
+        self._trace = trace
         self._outbox = Outbox(config.retry_backoff)
         self._orphans: list[WaitingFetch] = []  # fetches that waited for a leadership that has ended
         self._votes: dict[int, bool] = {}  # of this round, as PROSPECTIVE or CANDIDATE
@@ -148,6 +156,7 @@ class Quorum:
             # A pre-vote disturbs nobody, so a new quorum need not wait long for its first leader.
             self.role = Role.UNATTACHED
             self._deadline = now + random.uniform(0, config.election_timeout / 10) if self.is_voter else FOREVER
+        self._trace_role()
 
     @property
     def epoch(self) -> int:
@@ -311,6 +320,11 @@ class Quorum:
         self._deadline = deadline
         self._leader_answers = False
         self._votes = {}
+        self._trace_role()
+
+    def _trace_role(self) -> None:
+        leader = self.state.leader_id
+        self._trace("quorum", role=self.role.value, epoch=self.epoch, leader=-1 if leader is None else leader)
 
     def _become_unattached(self, now: float, state: ElectionState) -> None:
         self._become(Role.UNATTACHED, state, now + self._election_timeout() if self.is_voter else FOREVER)
@@ -334,7 +348,9 @@ class Quorum:
         granting = [voter for voter, granted in sorted(self._votes.items()) if granted]
         self._become(Role.LEADER, self.state._replace(leader_id=self.id), FOREVER)
         self._lost_elections = 0
-        self.leadership = Leadership(self.id, self.epoch, list(self.voters), granting, self.replica, now)
+        self.leadership = Leadership(
+            self.id, self.epoch, list(self.voters), granting, self.replica, now, self._wall_clock
+        )
 
     def resign(self, now: float) -> None:
         """Give up leadership, if held, and tell the voters, so that they need not wait for a timeout."""
@@ -391,7 +407,7 @@ class Quorum:
         self.expire(now)
         if self.leadership is None:
             raise NotLeader(f"node {self.id} is {self.role.value} in epoch {self.epoch}")
-        return self.leadership.append(values, now)
+        return self.leadership.append(values)
 
     def poll(self, now: float) -> Output:
         """Let the timer act, make the log durable, and say what is to be done now. Raises OSError,

@@ -86,6 +86,12 @@ _EVIDENCE: dict[str, Callable[[Any], str] | None] = {
     "not_in_sync": lambda obstacle: f"replicas not back in sync: {obstacle}",
     "deferred_s": lambda seconds: f"waited {duration(seconds)} for its turn",
     "groups": lambda groups: "parted " + " from ".join(", ".join(group) for group in groups if group),
+    "direction": lambda way: {"outgoing": "only what the first sent", "incoming": "only what the first was sent"}.get(
+        way, ""
+    ),
+    "clock_offset_ms": lambda ms: f"clock {duration(abs(ms) / 1e3)} {'ahead' if ms > 0 else 'behind'}",
+    "refused_writes": lambda count: f"disk full: {plural(count, 'write')} refused",
+    "failed_operations": lambda count: f"{plural(count, 'disk operation')} failed",
     "packets_dropped": lambda count: f"dropped {plural(count, 'packet')}",
     "packets_dropped_by_node": lambda nodes: "of which "
     + ", ".join(f"{name} {packets:,}" for name, packets in nodes.items() if packets)

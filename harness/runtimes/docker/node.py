@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 import docker
 
-from harness.cluster import Evidence, Role
+from harness.cluster import Evidence, Node, Role
 
 from .agent_client import AgentClient
 from .engine import Calls
@@ -17,8 +17,8 @@ from .engine import Calls
 T = TypeVar("T")
 
 
-class DockerNode:
-    """Implements harness.cluster.Node. `network` and `process` are its containers' ids."""
+class DockerNode(Node):
+    """`network` and `process` are its containers' ids. Clock and disk cannot be broken: see Node."""
 
     def __init__(
         self, api: docker.APIClient, calls: Calls, agent: AgentClient,
@@ -66,7 +66,7 @@ class DockerNode:
     async def resume(self) -> Evidence:
         return await self._one_at_a_time(self._resume())
 
-    async def cut_power(self) -> Evidence:
+    async def cut_power(self, *, in_write: int = 0) -> Evidence:
         return await self._one_at_a_time(self._cut_power())
 
     async def restore_power(self) -> None:

@@ -12,14 +12,16 @@ import base64
 import json
 import os
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import docker
+import uvloop
 from docker.errors import APIError
 
-from harness.cluster import Evidence, Role, RuntimeUnavailable
+from harness.cluster import Cluster, Evidence, Role, RuntimeUnavailable
+from harness.node_properties import FIRST_CONTROLLER_ID, as_file, node_properties
 from harness.plan import Plan
 
 from . import cleanup, engine
@@ -30,9 +32,10 @@ from .images import CLUSTER_IMAGE, Images, ensure_images
 from .node import DockerNode
 from .subnet import Subnet, create_network
 
+T = TypeVar("T")
+
 BROKER_PORT = 9092
 CONTROLLER_PORT = 9093
-FIRST_CONTROLLER_ID = 101
 MAX_BROKERS = 90  # of a run's subnet of 254 addresses
 
 _NODE_USER = 10001  # as in cluster_image/Dockerfile
@@ -46,6 +49,9 @@ class DockerRuntime:
 
     def __init__(self, node_source: Path = CLUSTER_IMAGE) -> None:
         self._node_source = node_source
+
+    def run(self, main: Coroutine[Any, Any, T]) -> T:
+        return uvloop.run(main)
 
     async def start(self, plan: Plan, run_directory: Path, progress: Callable[[str], None]) -> DockerCluster:
         """Returns when every node's process runs. Raises RuntimeUnavailable, with nothing left behind."""
@@ -78,13 +84,14 @@ class DockerRuntime:
         return checks()
 
 
-class DockerCluster:
+class DockerCluster(Cluster):
     """Implements harness.cluster.Cluster."""
 
     nodes: Sequence[DockerNode]
 
     def __init__(self, api: docker.APIClient, plan: Plan) -> None:
         self.nodes = ()
+        self.halted = asyncio.get_running_loop().create_future()
         self._api = api
         self._call = engine.Calls()
         self._plan = plan
@@ -128,10 +135,11 @@ class DockerCluster:
         self._packets_dropped = {node.name: 0 for node in self.nodes}
         return self.nodes
 
-    async def partition(self, groups: Sequence[Sequence[DockerNode]]) -> None:
+    async def partition(self, groups: Sequence[Sequence[Any]], *, one_way: bool = False) -> None:
         blocked: dict[str, list[str]] = {node.name: [] for node in self.nodes}
+        silenced = groups[:1] if one_way else groups  # those whom the other groups do not hear
         for group in groups:
-            strangers = [node.address[0] for other in groups if other is not group for node in other]
+            strangers = [node.address[0] for other in silenced if other is not group for node in other]
             for node in group:
                 blocked[node.name] = strangers
         dropped = await asyncio.gather(*(node.block(blocked[node.name]) for node in self.nodes))
@@ -226,31 +234,13 @@ class DockerCluster:
 
 
 def write_configurations(plan: Plan, nodes: Sequence[DockerNode], directory: Path) -> dict[str, Path]:
-    """A properties file a node, Kafka's names. Returns them by node name."""
+    """A properties file a node. Returns them by node name."""
     directory.mkdir(parents=True, exist_ok=True)
-    voters = ",".join(f"{node.id}@{_listener(node)}" for node in nodes if node.role == "controller")
     cluster_id = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
     written = {}
-    for node in nodes:
-        properties: dict[str, Any] = {
-            "node.id": node.id,
-            "process.roles": node.role,
-            "cluster.id": cluster_id,
-            "controller.quorum.voters": voters,
-            "listeners": _listener(node),
-            "broker.rack": node.rack,
-            "log.dirs": "/data",
-            "default.replication.factor": plan.replication_factor,
-            "min.insync.replicas": plan.min_insync_replicas,
-            **plan.settings,
-        }
-        path = (directory / f"{node.name}.properties").absolute()
-        path.write_text("".join(f"{name}={value}\n" for name, value in properties.items()))
+    for name, properties in node_properties(plan, nodes, cluster_id).items():
+        path = (directory / f"{name}.properties").absolute()
+        path.write_text(as_file(properties))
         path.chmod(0o644)  # the node's user reads it, whatever the umask here
-        written[node.name] = path
+        written[name] = path
     return written
-
-
-def _listener(node: DockerNode) -> str:
-    host, port = node.address
-    return f"{host}:{port}"

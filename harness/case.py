@@ -1,0 +1,193 @@
+"""The part of a run that makes its history: workload ∥ faults → heal → final reads → collect.
+
+(Jepsen calls it the case, jepsen.core/run-case!.) The same in every runtime: time is the loop's, real or virtual.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import Counter
+from collections.abc import Callable, Coroutine, Mapping
+from pathlib import Path
+from typing import Any
+
+from harness.cluster import Cluster
+from harness.console import Progress, live_line
+from harness.errors import HarnessFailure, describe
+from harness.halt import Halt
+from harness.injector import Injector
+from harness.interrupt import Interrupt
+from harness.parts import Parts
+from harness.plan import Plan
+from harness.results import RunRecord
+from harness.schedule import Schedule
+from harness.threads import in_thread
+from nemesis import Nemesis
+
+READY_TIMEOUT_S = 60.0
+RECOVERY_TIMEOUT_S = 60.0
+FINAL_READ_TIMEOUT_S = 60.0
+COLLECT_TIMEOUT_S = 60.0
+POLL_S = 0.2
+
+
+class Case:
+    """From a cluster that was started to a history that is closed. directory: the run's own."""
+
+    def __init__(
+        self,
+        plan: Plan,
+        nemeses: Mapping[str, Nemesis],
+        schedule: Schedule,
+        directory: Path,
+        parts: Parts,
+        cluster: Cluster,
+        record: RunRecord,
+        progress: Progress,
+    ) -> None:
+        self._plan = plan
+        self._nemeses = nemeses
+        self._schedule = schedule
+        self._directory = directory
+        self._parts = parts
+        self._cluster = cluster
+        self._record = record
+        self._progress = progress
+        self._recorder = parts.make_recorder(directory, plan.run)
+        self._observer = parts.make_observer(cluster, plan)
+        self._workload = parts.make_workload(plan, cluster, self._recorder)
+        self.workload_ended = 0.0  # time.monotonic()
+        self.crash = ""  # why the workload or the faults ended before their time, if they did
+
+    async def run(self, interrupt: Interrupt, ready: Callable[[], None]) -> Halt | None:
+        """Make the history, until the time limit or the user's word. `ready` is called once the cluster is.
+
+        Returns why the cluster has halted, if it has: only a simulated one does. Raises HarnessFailure."""
+        work: asyncio.Future[Any] = asyncio.ensure_future(self._run(interrupt, ready))
+        try:
+            await asyncio.wait((work, self._cluster.halted), return_when=asyncio.FIRST_COMPLETED)
+            if not self._cluster.halted.done():
+                await work
+                return None
+        finally:
+            self._record.facts |= self._parts.facts()
+            work.cancel()
+            await asyncio.gather(work, return_exceptions=True)
+        await self._close_history()  # nothing else can be done: nobody answers any more
+        return self._cluster.halted.result()
+
+    async def _run(self, interrupt: Interrupt, ready: Callable[[], None]) -> None:
+        with self._record.timed("ready"):
+            await interrupt.cut_short(self._begin())
+        ready()
+        await self._make(interrupt.asked)
+        await self._complete()
+
+    async def _begin(self) -> None:
+        """Topic made, every partition led and every replica in its ISR. Raises HarnessFailure."""
+        self._progress.update("waiting until the cluster is ready")
+        try:
+            async with asyncio.timeout(READY_TIMEOUT_S):
+                await self._workload.set_up()
+                await self._in_sync()
+        except TimeoutError:
+            reason = (await self._observer.view()).out_of_sync or "the topic was not created"
+            self._cluster.not_recovered(f"{READY_TIMEOUT_S:g} s after its start, before any fault: {reason}")
+            if self._cluster.halted.done():
+                return
+            logs = await self._collect_logs()
+            raise HarnessFailure(f"the cluster was not ready after {READY_TIMEOUT_S:g} s: {reason}{logs}") from None
+
+    async def _make(self, asked: asyncio.Event) -> None:
+        """Workload and faults side by side, until the time limit or until `asked` is set; then all faults healed."""
+        over = asyncio.Event()
+        injector = Injector(
+            self._cluster, self._nemeses, self._schedule, targets=self._plan.targets, time_limit=self._plan.time_limit,
+            observer=self._observer, recorder=self._recorder, stop=over, now_ns=self._parts.clock_ns,
+        )  # fmt: skip
+        self._record.facts["workload_start_ns"] = self._parts.clock_ns()
+        with self._record.timed("workload"):
+            async with asyncio.TaskGroup() as group:
+                group.create_task(self._unless_it_crashes("the workload", self._workload.run(over), over))
+                group.create_task(self._unless_it_crashes("the fault schedule", injector.run(), over))
+                await self._until_over(injector, over, asked)
+                over.set()
+                self.workload_ended = time.monotonic()
+                self._progress.update("healing, and waiting for what is in flight")
+        with self._record.survived("heal"):
+            await injector.heal_all()
+            await self._cluster.heal()
+            await self._restart_the_dead()
+
+    async def _complete(self) -> None:
+        """Final reads and what lies on the replicas' disks; then the journal is closed, whatever failed before."""
+        with self._record.survived("recover"):
+            self._progress.update("waiting until every replica is back in its ISR")
+            try:
+                async with asyncio.timeout(RECOVERY_TIMEOUT_S):
+                    await self._in_sync()
+                    while self._cluster.unsettled() is not None:
+                        await asyncio.sleep(POLL_S)
+            except TimeoutError:
+                reason = (await self._observer.view()).out_of_sync or self._cluster.unsettled()
+                self._record.doubt(f"not recovered {RECOVERY_TIMEOUT_S:g} s after every fault was healed: {reason}")
+                self._cluster.not_recovered(f"{RECOVERY_TIMEOUT_S:g} s after every fault was healed: {reason}")
+        with self._record.survived("final reads"):
+            self._progress.update("reading every partition from its start to its end")
+            async with asyncio.timeout(FINAL_READ_TIMEOUT_S):
+                await self._workload.final_read()
+        with self._record.survived("collect"):
+            self._progress.update("collecting logs and disks")
+            async with asyncio.timeout(COLLECT_TIMEOUT_S):
+                problems = await self._parts.collect(self._cluster, self._directory, self._plan.topic, self._recorder)
+            for problem in problems:
+                self._record.problem(problem)
+        with self._record.survived("close workload"):
+            await self._workload.close()
+        await self._close_history()
+
+    async def _close_history(self) -> None:
+        with self._record.timed("close journal"):
+            await in_thread(self._recorder.close)
+
+    async def _until_over(self, injector: Injector, over: asyncio.Event, asked: asyncio.Event) -> None:
+        loop = asyncio.get_running_loop()
+        began = loop.time()
+        errors: Counter[str] = Counter()
+        while not (over.is_set() or asked.is_set()):
+            elapsed = loop.time() - began
+            if elapsed >= self._plan.time_limit:
+                return
+            counts = self._workload.counts()
+            errors.update(counts.errors)
+            self._progress.tick(live_line(elapsed, self._plan.time_limit, counts, errors, injector.in_force))
+            await asyncio.sleep(min(POLL_S, self._plan.time_limit - elapsed))
+
+    async def _unless_it_crashes(self, name: str, work: Coroutine[Any, Any, None], over: asyncio.Event) -> None:
+        """A crash ends workload and faults, not the run: what was recorded can still be judged."""
+        try:
+            await work
+        except Exception as error:  # a bug, or the machine: either way the history so far is sound
+            self.crash = self.crash or f"{name} failed: {describe(error)}"
+            self._record.doubt(self.crash)
+            over.set()
+
+    async def _restart_the_dead(self) -> None:
+        for node in self._cluster.nodes:
+            if not await node.is_running():
+                self._record.problem(f"{node.name} was not running though no fault held it down; started it again")
+                await node.start()
+
+    async def _in_sync(self) -> None:
+        """Returns once every broker says that every replica is in its ISR."""
+        while (await self._observer.view()).out_of_sync is not None:
+            await asyncio.sleep(POLL_S)
+
+    async def _collect_logs(self) -> str:
+        """Save what the nodes have said, and tell where, as the end of a message."""
+        with self._record.survived("collect"):
+            async with asyncio.timeout(COLLECT_TIMEOUT_S):
+                await self._cluster.collect(self._directory)
+            return f"; what the nodes said is in {self._directory / 'logs'}"
+        return ""

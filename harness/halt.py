@@ -1,0 +1,34 @@
+"""Why a simulated run was stopped: a property of the protocol that did not hold, with full knowledge of all nodes."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Self
+
+VIOLATION_FILE = "violation.json"
+
+
+@dataclass(frozen=True)
+class Halt:
+    """time_ns: virtual. step: callbacks of nodes and clients run until then. event: the last thing that changed."""
+
+    property: str
+    message: str
+    where: str  # "topic-0", or empty
+    nodes: tuple[str, ...]
+    time_ns: int
+    step: int
+    event: str
+
+    def as_dict(self) -> dict[str, Any]:
+        return asdict(self) | {"nodes": list(self.nodes)}
+
+    def save(self, directory: Path) -> None:
+        (directory / VIOLATION_FILE).write_text(json.dumps(self.as_dict(), indent=2) + "\n")
+
+    @classmethod
+    def of(cls, saved: Mapping[str, Any]) -> Self:
+        return cls(**{**saved, "nodes": tuple(saved["nodes"])})

@@ -1,0 +1,43 @@
+"""The settings of each node of a run, by Kafka's names: what a runtime gives its processes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from harness.cluster import Node
+from harness.plan import Plan
+
+FIRST_CONTROLLER_ID = 101
+
+
+def node_properties(plan: Plan, nodes: Sequence[Node], cluster_id: str) -> Mapping[str, Mapping[str, str]]:
+    """By node name."""
+    voters = ",".join(f"{node.id}@{_listener(node)}" for node in nodes if node.role == "controller")
+    return {node.name: _properties(plan, node, voters, cluster_id) for node in nodes}
+
+
+def as_file(properties: Mapping[str, str]) -> str:
+    return "".join(f"{name}={value}\n" for name, value in properties.items())
+
+
+def _properties(plan: Plan, node: Node, voters: str, cluster_id: str) -> Mapping[str, str]:
+    properties: dict[str, Any] = {
+        "node.id": node.id,
+        "process.roles": node.role,
+        "cluster.id": cluster_id,
+        "controller.quorum.voters": voters,
+        "listeners": _listener(node),
+        "broker.rack": node.rack,
+        "log.dirs": "/data",
+        "default.replication.factor": plan.replication_factor,
+        "min.insync.replicas": plan.min_insync_replicas,
+        **({"chaos.bug": plan.bug} if plan.bug else {}),
+        **plan.settings,
+    }
+    return {name: str(value) for name, value in properties.items()}
+
+
+def _listener(node: Node) -> str:
+    host, port = node.address
+    return f"{host}:{port}"

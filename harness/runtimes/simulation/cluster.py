@@ -1,0 +1,170 @@
+"""All machines of one simulated run, the network between them, and who watches over them."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+from collections.abc import Callable, Collection, Mapping, Sequence
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+from cluster_image.node import Node
+from harness.cluster import Cluster, Evidence
+from harness.halt import Halt
+from harness.node_properties import FIRST_CONTROLLER_ID, node_properties
+from harness.plan import Plan
+from harness.runtimes.simulation.invariants import Invariants, Violation, unmet
+from harness.runtimes.simulation.loop import Hang, VirtualLoop
+from harness.runtimes.simulation.network import SimulatedNetwork
+from harness.runtimes.simulation.node import SimulatedNode
+from harness.runtimes.simulation.tripwire import OutsideSimulation
+
+BROKER_PORT = 9092
+CONTROLLER_PORT = 9093
+#: Seconds of virtual time between two checks that trust nothing they were told.
+CHECK_ALL_EVERY_S = 1.0
+
+
+class SimulatedCluster(Cluster):
+    """Implements harness.cluster.Cluster.
+
+    encode: every message passes through the wire format.
+    """
+
+    nodes: Sequence[SimulatedNode]
+
+    def __init__(self, loop: VirtualLoop, plan: Plan, *, encode: bool = False) -> None:
+        self.loop = loop
+        self.seed = plan.seed
+        self.network = SimulatedNetwork(loop, plan.seed, encode=encode)
+        self.halted: asyncio.Future[Halt] = loop.create_future()
+        self.never = asyncio.Event()  # nobody stops a simulated node in an orderly way
+        elr_enabled = plan.settings.get("eligible.leader.replicas.version", "1") != "0"
+        self.invariants = Invariants(plan.min_insync_replicas, elr_enabled)
+        self._violation: Violation | None = None  # found in the middle of a step
+        self._check_all_at = CHECK_ALL_EVERY_S
+        self._event = ("", "", "")  # the last one traced: node, event, partition
+        self.nodes = [
+            *(self._node("broker", number) for number in range(1, plan.brokers + 1)),
+            *(self._node("controller", number) for number in range(1, plan.controllers + 1)),
+        ]
+        cluster_id = base64.urlsafe_b64encode(sha256(f"{plan.seed}".encode()).digest()[:16]).decode().rstrip("=")
+        for name, properties in node_properties(plan, self.nodes, cluster_id).items():
+            self.node(name).properties = dict(properties)
+
+    def _node(self, role: Any, number: int) -> SimulatedNode:
+        name, node_id, port = f"{role}-{number}", number, BROKER_PORT
+        if role == "controller":
+            node_id, port = FIRST_CONTROLLER_ID - 1 + number, CONTROLLER_PORT
+        return SimulatedNode(self, name=name, node_id=node_id, role=role, rack=f"rack-{number}", address=(name, port))
+
+    @property
+    def brokers(self) -> Sequence[SimulatedNode]:
+        return [node for node in self.nodes if node.role == "broker"]
+
+    @property
+    def controllers(self) -> Sequence[SimulatedNode]:
+        return [node for node in self.nodes if node.role == "controller"]
+
+    def node(self, name: str) -> SimulatedNode:
+        return next(node for node in self.nodes if node.name == name)
+
+    def start(self) -> None:
+        for node in self.nodes:
+            node.boot()
+        self.loop.after_step = self._after_step
+
+    # -- what is observed -------------------------------------------------------------------------------------
+
+    def traced(self, node: SimulatedNode, event: str, where: str, fields: Mapping[str, object]) -> None:
+        """A node tells of a change of its state."""
+        self._event = (node.name, event, where)
+        self.note(node.name, event, where, *fields.values())
+        self._tell(self.invariants.changed, node.name, event, where, fields)
+
+    def started(self, name: str, node: Node) -> None:
+        self._tell(self.invariants.node_started, name, node)
+
+    def gone(self, name: str, lossy: bool | Collection[str]) -> None:
+        """See Invariants.node_gone."""
+        self._tell(self.invariants.node_gone, name, lossy)
+
+    def _tell(self, hear: Callable[..., None], *what: object) -> None:
+        try:
+            hear(*what)
+        except Violation as violation:  # whoever changed something must not handle it
+            self._violation = self._violation or violation
+
+    def note(self, *what: object) -> None:
+        """Make it part of the trace hash."""
+        self.loop.record(*what)
+
+    def _after_step(self) -> None:
+        if self._violation is not None:
+            raise self._violation
+        self.invariants.check()
+        if self.loop.tripwire.tripped is not None:
+            raise self.loop.tripwire.tripped
+        if self.loop.time() >= self._check_all_at:
+            self._check_all_at = self.loop.time() + CHECK_ALL_EVERY_S
+            self.invariants.check_all()
+
+    def halt(self, error: Violation | Hang | OutsideSimulation) -> None:
+        """Stop every process where it stands, for good."""
+        for node in self.nodes:
+            if node.process is not None:
+                self.loop.kill(node.process)
+        self.loop.after_step = lambda: None
+        if not self.halted.done():
+            self.halted.set_result(self._describe(error))
+
+    def _describe(self, error: Violation | Hang | OutsideSimulation) -> Halt:
+        if not isinstance(error, Violation):
+            error = Violation(type(error).__name__, str(error))
+        return Halt(
+            property=error.property,
+            message=error.message,
+            where=error.where,
+            nodes=error.nodes,
+            time_ns=self.clock_ns(),
+            step=self.loop.step,
+            event=" ".join(filter(None, self._event)),
+        )
+
+    def clock_ns(self) -> int:
+        return round(self.loop.time() * 1e9)
+
+    def unsettled(self) -> str | None:
+        return unmet({node.name: node.running for node in self.nodes})
+
+    def not_recovered(self, reason: str) -> None:
+        self.halt(Violation("Liveness", reason))
+
+    # -- faults of the network --------------------------------------------------------------------------------
+
+    async def partition(self, groups: Sequence[Sequence[Any]], *, one_way: bool = False) -> None:
+        cut: dict[tuple[str, str], None] = {}
+        for number, group in enumerate(groups):
+            for other in [each for each in groups if each is not group]:
+                if one_way and number:
+                    continue
+                cut.update({(a.name, b.name): None for a in group for b in other})
+        self.network.cut(cut)
+
+    async def heal(self) -> Evidence:
+        self.network.cut(())
+        dropped, self.network.dropped = self.network.dropped, {}
+        by_node = {node.name: dropped.get(node.name, 0) for node in self.nodes}
+        return {"packets_dropped": sum(by_node.values()), "packets_dropped_by_node": by_node}
+
+    # -- the end ----------------------------------------------------------------------------------------------
+
+    async def collect(self, directory: Path) -> None:
+        for node in self.brokers:
+            node.disk.save(directory / "disks" / node.name)
+
+    async def stop(self) -> None:
+        for node in self.nodes:
+            if node.process is not None:
+                self.loop.kill(node.process)

@@ -1,0 +1,98 @@
+"""The protocol's own properties, checked after every step of the simulation with full knowledge of all nodes.
+
+`Invariants` is told by each node's trace what has changed, and looks at just that; `check_all` trusts no trace. What
+the words mean:
+
+- *Committed* is what any leader has ever moved its high watermark over.
+- The *controller's* state is the committed metadata, replayed by the oracle as soon as any node replays it.
+- A replica's log is what is on its node's disk, process or no process; but after a lossy power cut it is *unknown*
+  until the node's next process acts on the metadata. By then it has registered (see partitions.py).
+- The *current leader* is the replica that leads in the leader epoch of the controller's state.
+
+| property                      | statement                                                | checked when   | source
+| ----------------------------- | -------------------------------------------------------- | -------------- | ----------
+| ValidControllerIsrAndElr      | members of ISR and ELR are replicas; nobody is in both;  | each committed | TLA+;
+|                               | with MinISR in the ISR, ELR and LastKnownELR are empty   | metadata batch | 002, 5.2.1
+| ValidControllerState          | the leader is in the ISR; nobody in the ISR is fenced or | each committed | TLA+;
+|                               | shutting down (without ELR: but for the last member of a | metadata batch | 000, 2.8;
+|                               | partition without leader); no record contradicts the     |                | KIP-841;
+|                               | state                                                    |                | M29, M53
+| MinIsrRecoveryQuorum          | if ISR and ELR are empty, LastKnownELR has at least      | the controller | TLA+;
+|                               | MinISR members, if the ISR ever had so many [1]          | changes it     | 002, 5.3.2
+| ReplicationQuorumSuperset     | the current leader's maximal ISR is its ISR if it        | the partition  | TLA+; text
+|                               | proposes nothing; it includes the controller's ISR and   | changes        | 6.5.2
+|                               | ELR if its ISR has MinISR members (without ELR: always)  |                |
+| LeaderCompleteness            | the elected leader's log, if known, begins with the      | the partition  | TLA+; text
+|                               | committed log                                            | changes        | 6.5
+| LeaderCandidateCompleteness   | so does the log of every member of ISR and ELR           | the partition  | TLA+; text
+|                               |                                                          | changes        | 6.5
+| LogMatching                   | a batch with the same leader epoch and offset is the     | each append    | TLA+; text
+|                               | same batch after the same predecessor, on all replicas   |                | 3.2, 6.6;
+|                               | at all times; and right after an append a follower's log |                | Raft 5.3
+|                               | is a prefix of its leader's [2]                          |                |
+| LeaderAppendOnly              | in its leader epoch a leader's log never shrinks, and    | the leader     | Raft,
+|                               | grows by batches of that epoch only                      | changes        | figure 3
+| StrongIsr                     | the current leader is right about its followers: what    | the partition  | M04; text
+|                               | one has fetched in this leader epoch and in its present  | changes        | 6.5
+|                               | session, it holds                                        |                |
+| HighWatermarkMonotonicity     | a leader's high watermark never falls in its epoch [3];  | the replica    | 000, 2.7;
+|                               | the current leader's, once it has reached its epoch's    | changes        | text
+|                               | start offset, is no lower than any before; a quorum      |                | 6.4.2;
+|                               | replica's never falls in a life of its process; none     |                | Raft
+|                               | lies past its log's end                                  |                |
+| ConsistentRead                | whoever takes itself for a leader shows below its high   | a leader       | TLA+
+|                               | watermark what any leader ever showed there              | changes        |
+| NoCommittedRecordLostGlobally | the log of some replica begins with the committed log,   | the partition  | TLA+
+|                               | or is unknown; within the contract                       | changes        |
+| MetadataLogMatching           | as LogMatching's first part, of the metadata logs of     | each append    | TLA+;
+|                               | voters and observers                                     |                | Raft 5.3
+| ElectionSafety                | an epoch of the quorum has one leader                    | the node       | Raft 5.2
+|                               |                                                          | changes        |
+| CommittedPrefix               | all nodes take the same metadata for committed; an       | the node       | Raft 5.4
+|                               | elected leader has it; so has a majority of the voters'  | changes; the   |
+|                               | disks                                                    | last: now and  |
+|                               |                                                          | then           |
+
+TLA+: kip_966_properties.tla of Vanlightly/kafka-tlaplus; text: the description beside it; 000, 002: the protocol
+documents; M: the bug catalogue.
+
+[1] The model says exactly MinISR. But a leader may drop two lagging followers at once, and both are eligible then.
+[2] The model's form, equal up to the lower of both high watermarks, follows from either part.
+[3] A follower's may fall, and a new leader's may lag behind the true one (text 6.4).
+
+**The contract**: of a partition's replicas, at most MinISR - 1 at a time have lost power in a lossy way and not been
+found complete in ISR or ELR since. Once it is broken, that nobody holds the committed log any more is noted in
+`losses`; and if an unclean recovery then elects a leader, the committed log is what that one holds, and leaders of
+earlier epochs count no more. All other properties hold beyond the contract too. Within it, unclean recovery must elect
+a complete replica (002, 5.3.2): LeaderCompleteness is asked of that leader as of any other.
+
+Without ELR (before KIP-966), a lossy power cut of the last member of an ISR may lose committed records; noted, too.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from .liveness import unmet
+from .oracle import Invariants
+from .violation import Violation
+
+PROPERTIES: Final = (
+    "ValidControllerIsrAndElr",
+    "ValidControllerState",
+    "MinIsrRecoveryQuorum",
+    "ReplicationQuorumSuperset",
+    "LeaderCompleteness",
+    "LeaderCandidateCompleteness",
+    "LogMatching",
+    "LeaderAppendOnly",
+    "StrongIsr",
+    "HighWatermarkMonotonicity",
+    "ConsistentRead",
+    "NoCommittedRecordLostGlobally",
+    "MetadataLogMatching",
+    "ElectionSafety",
+    "CommittedPrefix",
+)
+
+__all__ = ["PROPERTIES", "Invariants", "Violation", "unmet"]

@@ -1,0 +1,17 @@
+"""What is raised when a property does not hold."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+
+class Violation(Exception):
+    """property: a name of the table in this package's docstring. where: "topic-0", or "" for the metadata quorum.
+    message: a sentence with the numbers that a person needs. nodes: those at fault, by name."""
+
+    def __init__(self, property_: str, message: str, where: str = "", nodes: Iterable[str] = ()) -> None:
+        self.property = property_
+        self.message = message
+        self.where = where
+        self.nodes = tuple(nodes)
+        super().__init__(f"{property_}{f' on {where}' if where else ''}: {message}")

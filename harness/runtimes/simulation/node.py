@@ -1,0 +1,230 @@
+"""A simulated machine: its disk outlives its processes, its processes live and die as the faults will."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from random import Random
+from typing import TYPE_CHECKING, Any, Final
+
+from cluster_image import node as cluster_node
+from cluster_image.config import parse
+from cluster_image.wire import Listener
+from harness.cluster import Evidence, Node, Role
+from harness.node_properties import as_file
+from harness.runtimes.simulation.disk import SimulatedDisk
+from harness.runtimes.simulation.loop import Process, ProcessDied
+from harness.runtimes.simulation.loss import Loss
+
+if TYPE_CHECKING:
+    from harness.runtimes.simulation.cluster import SimulatedCluster
+
+log = logging.getLogger("cluster_image")
+
+#: The wall clock of a machine whose clock is right, when the simulation begins: 2026-01-01T00:00:00Z.
+WALL_CLOCK_ORIGIN: Final = 1_767_225_600.0
+SIGKILLED: Final = 137
+#: A power cut that waits for a write comes at the latest after so many seconds.
+IN_WRITE_PATIENCE_S: Final = 0.2
+#: How long a process may take to end that a disk has refused something.
+OWN_END_S: Final = 1.0
+#: Now and then a machine stands still for a moment: seconds between, and how long at most.
+STALL_EVERY_S: Final = 15.0
+STALL_S: Final = 0.3
+
+
+class SimulatedNode(Node):
+    """Implements harness.cluster.Node."""
+
+    def __init__(
+        self, cluster: SimulatedCluster, *, name: str, node_id: int, role: Role, rack: str, address: tuple[str, int]
+    ) -> None:
+        self.name = name
+        self.id = node_id
+        self.role = role
+        self.rack = rack
+        self.address = address
+        self.properties: dict[str, str] = {}
+        self.disk = SimulatedDisk(Random(f"{cluster.seed}/disk/{name}"))
+        self.running: cluster_node.Node | None = None  # the cluster's own code, while its process lives
+        self._cluster = cluster
+        self._loop = cluster.loop
+        self._process: Process | None = None
+        self._exit_status: int | None = None
+        self._boots = 0
+        self._clock_offset = 0.0
+        self._paused_at: float | None = None
+        self._cut: asyncio.Future[Evidence] | None = None  # a power cut that waits for a write
+        self._operations_left = 0
+        self._stalls = Random(f"{cluster.seed}/scheduling/{name}")
+        self._loop.call_in_world(self._stalls.expovariate(1 / STALL_EVERY_S), self._stall)
+
+    # -- the process ------------------------------------------------------------------------------------------
+
+    @property
+    def process(self) -> Process | None:
+        return self._process
+
+    def boot(self) -> None:
+        """Start the process, on what the disk holds."""
+        if self._process is not None:
+            return
+        loop, cluster = self._loop, self._cluster
+        self._boots += 1
+        process = self._process = loop.new_process(self.name)
+        role: Listener = "broker" if self.role == "broker" else "controller"
+        self.running = cluster_node.Node(
+            parse(as_file(self.properties)),
+            self.disk.mount(lambda: process.alive, self._before, lambda seconds: loop.stall(process, seconds)),
+            cluster.network.endpoint(process, self.name, role),
+            Random(f"{cluster.seed}/node/{self.name}/{self._boots}"),
+            lambda error: self._failed(process, error),
+            trace=lambda event, where="", **fields: cluster.traced(self, event, where, fields),
+            wall_clock=self._wall_clock,
+        )
+        cluster.note(self.name, "boot", self._boots)
+        cluster.started(self.name, self.running)
+        loop.spawn(process, self._run(process, self.running))
+
+    async def _run(self, process: Process, node: cluster_node.Node) -> None:
+        try:
+            await cluster_node.run(node, self._cluster.never)
+        except Exception as error:  # it cannot start
+            self._failed(process, error)
+
+    def _failed(self, process: Process, error: BaseException) -> None:
+        """As a real process does (cluster_image.__main__): exit at once."""
+        if process.alive:
+            log.critical("cannot go on: %r", error)
+            self._end(exit_status=1)
+        raise ProcessDied
+
+    def _end(self, exit_status: int, *, power: bool = False) -> None:
+        """No process any more."""
+        process = self._process
+        if process is None:
+            return
+        self._cluster.note(self.name, "power off" if power else "exit", exit_status)
+        self._loop.kill(process)
+        if not power:
+            self._cluster.network.process_ended(process)
+        self._process = self.running = None
+        self._exit_status = exit_status
+        self._paused_at = None
+        if not power:
+            self._cluster.gone(self.name, lossy=False)
+
+    def _wall_clock(self) -> float:
+        return WALL_CLOCK_ORIGIN + self._loop.time() + self._clock_offset
+
+    def _stall(self) -> None:
+        seconds = min(self._stalls.expovariate(20.0), STALL_S)
+        if self._process is not None:
+            self._loop.stall(self._process, seconds)
+        self._loop.call_in_world(self._loop.time() + self._stalls.expovariate(1 / STALL_EVERY_S), self._stall)
+
+    # -- kill and pause ---------------------------------------------------------------------------------------
+
+    async def kill(self) -> Evidence:
+        process = self._process
+        if process is None:
+            return {"exit_status": None, "pid": 0}
+        self._end(SIGKILLED)
+        return {"exit_status": SIGKILLED, "pid": process.number}
+
+    async def start(self) -> None:
+        self.boot()
+
+    async def pause(self) -> Evidence:
+        if self._process is None:
+            return {"frozen_state": "no process"}
+        self._loop.pause(self._process)
+        self._paused_at = self._loop.time()
+        return {"frozen_state": "frozen"}
+
+    async def resume(self) -> Evidence:
+        if self._process is None or self._paused_at is None:
+            return {"frozen_ns": 0}
+        frozen_ns = round((self._loop.time() - self._paused_at) * 1e9)
+        self._paused_at = None
+        self._loop.resume(self._process)
+        return {"frozen_ns": frozen_ns}
+
+    async def is_running(self) -> bool:
+        return self._process is not None
+
+    # -- power ------------------------------------------------------------------------------------------------
+
+    async def cut_power(self, *, in_write: int = 0) -> Evidence:
+        if in_write and self._process is not None:
+            self._operations_left = in_write
+            self._cut = self._loop.create_future()
+            await asyncio.wait((self._cut,), timeout=IN_WRITE_PATIENCE_S)
+            cut, self._cut = self._cut, None
+            if cut.done():
+                return cut.result()
+        return self._lose_power()
+
+    def _before(self, operation: str, path: str) -> None:
+        """Called before each operation that changes the disk."""
+        if self._cut is not None and not self._cut.done():
+            self._operations_left -= 1
+            if self._operations_left <= 0:
+                self._cut.set_result(self._lose_power())
+                raise ProcessDied
+
+    def _lose_power(self) -> Evidence:
+        running = self._process is not None
+        self._end(SIGKILLED, power=True)
+        self._cluster.network.power_off(self.name)
+        loss = self.disk.lose_power()
+        evidence = loss.evidence()
+        self._cluster.gone(self.name, lossy=_directories(loss))
+        self._cluster.note(self.name, "lost", loss.unsynced_bytes, loss.unsynced_files)
+        return evidence | {"cut_ns": 0, "exit_status": SIGKILLED if running else None}
+
+    async def restore_power(self) -> None:
+        self._cluster.network.power_on(self.name)
+        self.boot()
+
+    # -- clock and disk ---------------------------------------------------------------------------------------
+
+    async def set_clock(self, offset_s: float) -> Evidence:
+        self._clock_offset = offset_s
+        true = WALL_CLOCK_ORIGIN + self._loop.time()
+        return {"clock_offset_ms": round((self._wall_clock() - true) * 1000)}
+
+    async def fill_disk(self) -> Evidence:
+        self.disk.full = True
+        return {}
+
+    async def free_disk(self) -> Evidence:
+        self.disk.full = False
+        refused, self.disk.refused = self.disk.refused, 0
+        return {"refused_writes": refused, **await self._own_end(refused)}
+
+    async def fail_disk(self) -> Evidence:
+        self.disk.failing = True
+        return {}
+
+    async def repair_disk(self) -> Evidence:
+        self.disk.failing = False
+        failed, self.disk.failed = self.disk.failed, 0
+        evidence = {"failed_operations": failed, **await self._own_end(failed)}
+        loss = self.disk.evict()
+        if not loss.files:
+            return evidence
+        self._cluster.gone(self.name, lossy=_directories(loss))
+        return evidence | loss.evidence()
+
+    async def _own_end(self, errors: int) -> dict[str, Any]:
+        """How the process ended that its disk has let down. It may be stalled on its way there."""
+        deadline = self._loop.time() + OWN_END_S
+        while errors and self._process is not None and self._loop.time() < deadline:
+            await asyncio.sleep(0.01)
+        return {} if self._process is not None else {"exit_status": self._exit_status}
+
+
+def _directories(loss: Loss) -> list[str]:
+    """In which something is lost: "topic-0", or the metadata log's."""
+    return list(dict.fromkeys(path.partition("/")[0] for path in loss.files))

@@ -1,0 +1,120 @@
+"""Runs a plan in simulation: the loop, the cluster on it, and the parts of a run that live in virtual time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Any, TypeVar
+
+from harness import registry
+from harness.cluster import Cluster
+from harness.console import Counts
+from harness.observer import KafkaObserver, Observer
+from harness.parts import Parts, Recorder, Workload
+from harness.plan import Plan
+from harness.runtimes.simulation.cluster import SimulatedCluster
+from harness.runtimes.simulation.invariants import Violation
+from harness.runtimes.simulation.loop import Hang, Process, VirtualLoop
+from harness.runtimes.simulation.node import WALL_CLOCK_ORIGIN
+from harness.runtimes.simulation.tripwire import OutsideSimulation, Tripwire
+
+T = TypeVar("T")
+
+
+class SimulationRuntime:
+    """Implements harness.cluster.Runtime. Good for one run."""
+
+    def __init__(self) -> None:
+        self.loop = VirtualLoop()
+        self.cluster: SimulatedCluster | None = None
+
+    def run(self, main: Coroutine[Any, Any, T]) -> T:
+        """To its end, in virtual time. What must not happen halts the cluster, and `main` is left to deal with it."""
+        task = self.loop.create_task(main)
+        try:
+            with Tripwire() as self.loop.tripwire:
+                while True:
+                    try:
+                        return self.loop.run_until_complete(task)
+                    except (Violation, Hang, OutsideSimulation) as error:
+                        if self.cluster is None or self.cluster.halted.done():
+                            raise
+                        self.cluster.halt(error)
+        finally:
+            self.loop.bury()
+
+    async def start(self, plan: Plan, run_directory: Path, progress: Callable[[str], None]) -> Cluster:
+        self.cluster = SimulatedCluster(self.loop, plan)
+        self.cluster.start()
+        return self.cluster
+
+    async def clean(self, run: str | None = None) -> Sequence[str]:
+        return ()
+
+    def doctor(self) -> Sequence[Any]:
+        return ()
+
+
+class SimulationParts(Parts):
+    """The parts of one run in simulation."""
+
+    @cached_property
+    def runtime(self) -> SimulationRuntime:  # type: ignore[override]
+        return SimulationRuntime()
+
+    def clock_ns(self) -> int:
+        return round(self.runtime.loop.time() * 1e9)
+
+    def facts(self) -> Mapping[str, Any]:
+        loop = self.runtime.loop
+        return {"trace_hash": loop.trace_hash, "steps": loop.step, "virtual_s": round(loop.time(), 3)}
+
+    def warm_up(self) -> None:
+        """Nothing waits for it."""
+
+    def make_recorder(self, directory: Path, run: str) -> Recorder:
+        from harness.history import Recorder as JournalRecorder
+
+        return JournalRecorder(directory, run, flush_interval=None)
+
+    def make_observer(self, cluster: Cluster, plan: Plan) -> Observer:
+        assert isinstance(cluster, SimulatedCluster)
+        return KafkaObserver(
+            cluster, cluster.network.endpoint(cluster.loop.new_process("harness"), "harness"), plan.topic
+        )
+
+    def make_workload(self, plan: Plan, cluster: Cluster, recorder: Recorder) -> Workload:
+        assert isinstance(cluster, SimulatedCluster)
+        process = cluster.loop.new_process("clients")
+        workload: Workload = registry.load(registry.WORKLOADS, plan.workload)(
+            plan, cluster, recorder,
+            network=cluster.network.endpoint(process, "clients"),
+            clock=self.clock_ns,
+            wall_clock=lambda: WALL_CLOCK_ORIGIN + cluster.loop.time(),
+        )  # fmt: skip
+        return _InProcess(workload, process, cluster.loop)
+
+
+class _InProcess:
+    """A workload whose code runs in a simulated process, where the tripwire watches it."""
+
+    def __init__(self, workload: Workload, process: Process, loop: VirtualLoop) -> None:
+        self._workload = workload
+        self._process = process
+        self._loop = loop
+
+    async def set_up(self) -> None:
+        await self._loop.spawn(self._process, self._workload.set_up())
+
+    async def run(self, stop: Any) -> None:
+        await self._loop.spawn(self._process, self._workload.run(stop))
+
+    async def final_read(self) -> None:
+        await self._loop.spawn(self._process, self._workload.final_read())
+
+    async def close(self) -> None:
+        await self._loop.spawn(self._process, self._workload.close())
+
+    def counts(self) -> Counts:
+        return self._workload.counts()

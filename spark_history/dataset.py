@@ -1,0 +1,128 @@
+"""Many runs in one dataset: what thousands of short simulated runs leave, instead of a directory each.
+
+    <dataset>/<table>/<worker>-<number>.parquet
+
+A worker process writes its runs one after the other, so many to a file; files of the same name hold the same runs,
+each run as one row group of every table. `runs` has a row a run: its plan, and what the tables of its history do not
+say. All files of a name are renamed into place once they are whole, that of `runs` last: it commits them, so a worker
+killed at any moment leaves only whole runs.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Final, Self
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from spark_history.files import CATEGORIES, compact, read_row_groups
+from spark_history.schema import TABLES
+
+RUNS_PER_FILE: Final = 50  # a task's work: enough that starting it costs nothing, few enough to even out
+
+RUNS: Final = pa.schema(
+    [
+        ("run", pa.string()),
+        ("plan", pa.string()),  # JSON, as in plan.json
+        ("doubts", pa.list_(pa.string())),  # why the harness itself would not call it passed
+        ("violation", pa.string()),  # JSON, as in violation.json; null: no invariant was violated
+    ]
+)
+_TABLES: Final = {**TABLES, "runs": RUNS}  # the one that commits comes last
+
+
+@dataclass(frozen=True)
+class Run:
+    plan: Mapping[str, Any]
+    tables: Mapping[str, pa.Table]  # by the names of schema.TABLES
+    doubts: Sequence[str]
+    violation: Mapping[str, Any] | None
+
+
+class DatasetWriter:
+    """The runs of one worker. directory: of the dataset, which other workers write to as well; worker: a name of its
+    own. Runs are on disk once `runs_per_file` are there, or the writer is closed. Raises OSError."""
+
+    def __init__(self, directory: Path, worker: int, *, runs_per_file: int = RUNS_PER_FILE) -> None:
+        self._directory = directory
+        self._worker = worker
+        self._runs_per_file = runs_per_file
+        self._number = 0
+        self._runs = 0  # in the files that are open
+        self._writers: dict[str, pq.ParquetWriter] = {}
+        for table in _TABLES:
+            (directory / table).mkdir(parents=True, exist_ok=True)
+
+    def add(
+        self,
+        plan: Mapping[str, Any],
+        tables: Mapping[str, pa.Table],
+        *,
+        doubts: Sequence[str] = (),
+        violation: Mapping[str, Any] | None = None,
+    ) -> None:
+        """A run that is over. plan: what plan.json would hold; its `run` names the run. tables: of its history."""
+        row = {"run": plan["run"], "plan": json.dumps(plan), "doubts": list(doubts)}
+        row["violation"] = None if violation is None else json.dumps(violation)
+        everything = {**tables, "runs": pa.Table.from_pylist([row], schema=RUNS)}
+        for table, schema in _TABLES.items():
+            rows = everything[table].cast(compact(schema))
+            if table not in self._writers:
+                self._writers[table] = pq.ParquetWriter(
+                    self._path(table, temporary=True),
+                    compact(schema),
+                    compression="zstd",
+                    compression_level=1,
+                    use_dictionary=[name for name in schema.names if name in CATEGORIES],
+                    write_page_checksum=True,
+                )
+            self._writers[table].write_table(rows, row_group_size=max(rows.num_rows, 1))
+        self._runs += 1
+        if self._runs == self._runs_per_file:
+            self.flush()
+
+    def flush(self) -> None:
+        """Put the runs so far into place."""
+        if not self._runs:
+            return
+        for writer in self._writers.values():
+            writer.close()
+        for table in _TABLES:
+            self._path(table, temporary=True).rename(self._path(table))
+        self._writers.clear()
+        self._runs = 0
+        self._number += 1
+
+    def close(self) -> None:
+        self.flush()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _path(self, table: str, *, temporary: bool = False) -> Path:
+        name = f"{self._worker:03}-{self._number:05}.parquet"
+        return self._directory / table / (f".{name}.tmp" if temporary else name)
+
+
+def list_parts(directory: Path) -> list[str]:
+    """The names of the files that hold whole runs, in order."""
+    return sorted(path.name for path in (directory / "runs").glob("*.parquet"))
+
+
+def read_part(directory: Path, name: str) -> Iterator[Run]:
+    """The runs in the files of that name, in the order in which they were added. Raises HistoryError."""
+    files = [read_row_groups(directory / table / name, schema) for table, schema in _TABLES.items()]
+    for *tables, runs in zip(*files, strict=True):
+        (row,) = runs.to_pylist()
+        violation = None if row["violation"] is None else json.loads(row["violation"])
+        yield Run(json.loads(row["plan"]), dict(zip(TABLES, tables, strict=True)), row["doubts"], violation)

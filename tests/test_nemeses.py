@@ -1,0 +1,333 @@
+"""What each nemesis draws, whom it strikes, what it does to them and what it takes as proof."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Coroutine
+from itertools import pairwise
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+
+from harness import registry
+from harness.cluster import NotOffered
+from harness.errors import BadArguments
+from harness.runtimes.docker.node import DockerNode
+from nemesis import Nemesis, Situation, merge
+from nemesis.clock import ClockJump
+from nemesis.disk import DiskError, DiskFull
+from nemesis.network import Partition
+from nemesis.power import PowerOutage, PowerOutageCluster
+from nemesis.process import Kill, Pause
+from tests.fakes import FakeCluster, FakeNode
+from tests.test_injector import ALL, Bench
+
+SINGLE = (Kill, Pause, ClockJump, DiskFull, DiskError)  # strike one node
+#: What a node is while the fault is in force, and what proves it once it is healed.
+STRUCK = {
+    PowerOutage: ("dark", {"unsynced_bytes": 200}),
+    PowerOutageCluster: ("dark", {"unsynced_bytes": 300}),
+    Kill: ("killed", {}),
+    Pause: ("paused", {"frozen_ns": 5}),
+    ClockJump: ("at another time", {}),
+    DiskFull: ("full", {"refused_writes": 1}),
+    DiskError: ("failing", {"failed_operations": 1}),
+}
+
+
+def done(work: Coroutine[Any, Any, Any]) -> Any:
+    return asyncio.run(work)
+
+
+def situation(cluster: FakeCluster, *busy: str, **changes: Any) -> Situation:
+    free = frozenset(node.name for node in cluster.nodes if node.name not in busy)
+    known: dict[str, Any] = {"leaders": {1: 2, 2: 3, 3: 3}, "active_controller": 102}
+    return Situation(cluster, free=free, **known | changes)  # type: ignore[arg-type]
+
+
+def choices(nemesis: Nemesis, number: int = 200) -> list[dict[str, Any]]:
+    return [dict(nemesis.draw(Random(f"7/{nemesis.name}/{n}")).choice) for n in range(number)]
+
+
+def names(nodes: Any) -> list[str]:
+    return [node.name for node in nodes]
+
+
+# -- draw ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("make", ALL)
+def test_a_draw_follows_from_its_stream_and_is_json(make: type[Any]) -> None:
+    draws = [make().draw(Random(f"7/{number}")) for number in range(100)]
+    assert draws == [make().draw(Random(f"7/{number}")) for number in range(100)]
+    assert len({draw.duration for draw in draws}) == 100
+    for draw in draws:
+        assert json.loads(json.dumps(draw.choice)) == draw.choice
+        assert draw.gap > 0 and draw.duration >= 1.0
+
+
+def test_half_of_the_partitions_are_one_way_in_either_direction() -> None:
+    drawn = [(choice["variant"], choice["direction"]) for choice in choices(Partition(), 400)]
+    assert set(drawn) == {
+        (variant, direction)
+        for variant in ("one", "halves", "leader", "active-controller")
+        for direction in ("both", "outgoing", "incoming")
+    }
+    assert 150 < sum(direction == "both" for _, direction in drawn) < 250
+
+
+def test_clocks_jump_both_ways_at_every_scale() -> None:
+    offsets = [choice["offset_s"] for choice in choices(ClockJump())]
+    assert min(offsets) < -3600 and max(offsets) > 3600
+    assert min(map(abs, offsets)) >= 0.1 and max(map(abs, offsets)) <= 24 * 3600
+    assert 20 < sum(abs(offset) < 1 for offset in offsets) < 60
+
+
+@pytest.mark.parametrize("make", [PowerOutage, PowerOutageCluster])
+def test_half_of_the_power_cuts_come_in_a_write(make: type[Any]) -> None:
+    operations = [choice["in_write"] for choice in choices(make())]
+    assert set(operations) == set(range(9))
+    assert 70 < operations.count(0) < 130
+
+
+# -- choose -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("make", ALL)
+def test_only_free_nodes_are_struck(make: type[Any]) -> None:
+    nemesis, cluster = make(), FakeCluster()
+    busy = ("broker-2", "controller-2")
+    struck = [name for choice in choices(nemesis) for name in names(nemesis.choose(choice, situation(cluster, *busy)))]
+    assert not set(struck) & set(busy)
+    assert bool(struck) == (make is not PowerOutageCluster), "all brokers or none"
+    everybody = situation(cluster, *names(cluster.nodes))
+    assert not any(nemesis.choose(choice, everybody) for choice in choices(nemesis))
+
+
+@pytest.mark.parametrize("make", SINGLE)
+def test_faults_of_one_node_strike_every_node_in_time_and_leaders_on_demand(make: type[Any]) -> None:
+    nemesis, cluster = make(), FakeCluster()
+    struck = [names(nemesis.choose(choice, situation(cluster))) for choice in choices(nemesis)]
+    assert sorted({name for (name,) in struck}) == sorted(names(cluster.nodes))
+    assert 110 < sum(name.startswith("broker") for (name,) in struck) < 160
+    leaders = [names(nemesis.choose(choice, situation(cluster, targets="leaders"))) for choice in choices(nemesis)]
+    assert leaders == [["broker-2"]] * 200, "the first of those that lead most"
+
+
+@pytest.mark.parametrize(
+    ("variant", "busy", "struck"),
+    [
+        ("leader", (), ["broker-2"]),
+        ("leader", ("broker-2",), ["broker-3"]),
+        ("active-controller", (), ["controller-2"]),
+        ("active-controller", ("controller-2",), []),
+        ("one", (), ["controller-1"]),
+        ("one", ("broker-1", "broker-2"), ["controller-2"]),
+        ("halves", ("broker-1", "broker-2", "broker-3", "controller-1"), []),
+    ],
+)
+def test_whom_a_partition_cuts_off(variant: str, busy: tuple[str, ...], struck: list[str]) -> None:
+    choice = {"variant": variant, "node": 0.5, "direction": "both"}
+    assert names(Partition().choose(choice, situation(FakeCluster(), *busy))) == struck
+
+
+# -- inject, heal, evidence ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("make", STRUCK)
+def test_struck_nodes_are_broken_and_healed_and_prove_it(make: type[Any]) -> None:
+    nemesis, cluster = make(), FakeCluster()
+    choice = choices(nemesis, 1)[0]
+    state, proof = STRUCK[make]
+
+    async def scenario() -> None:
+        nodes = nemesis.choose(choice, situation(cluster))
+        evidence = await nemesis.inject(cluster, nodes, choice)
+        assert {node.name for node in cluster.nodes if node.state == state} == set(names(nodes)) != set()
+        assert {node.state for node in cluster.nodes if node not in nodes} <= {"running"}
+        evidence = merge(evidence, await nemesis.heal(cluster, nodes))
+        assert {node.state for node in cluster.nodes} == {"running"}
+        assert nemesis.effective(evidence)
+        assert {key: evidence.get(key) for key in proof} == proof
+        assert set(evidence["nodes"]) == set(names(nodes))
+        await nemesis.heal(cluster, nodes)  # safe to repeat
+        assert {node.state for node in cluster.nodes} == {"running"}
+
+    done(scenario())
+
+
+@pytest.mark.parametrize("make", STRUCK)
+def test_what_was_never_broken_can_be_healed(make: type[Any]) -> None:
+    """inject() may have failed before it came to anything."""
+    nemesis, cluster = make(), FakeCluster()
+    done(nemesis.heal(cluster, cluster.brokers))
+    assert {node.state for node in cluster.nodes} == {"running"}
+
+
+@pytest.mark.parametrize("make", [DiskFull, DiskError])
+def test_a_broken_disk_that_nobody_used_had_no_effect_and_ended_nothing(make: type[Any]) -> None:
+    nemesis, cluster = make(), FakeCluster()
+    cluster.operations = 0
+    node = cluster.brokers[0]
+    evidence = merge(done(nemesis.inject(cluster, [node], {})), done(nemesis.heal(cluster, [node])))
+    assert not nemesis.effective(evidence)
+    assert [state for _, state in cluster.log if state == "running"] == ["running"], "mended, and not started again"
+
+
+def test_a_clock_that_did_not_jump_had_no_effect() -> None:
+    assert not ClockJump().effective({"nodes": {"broker-1": {"clock_offset_ms": 0}}})
+    assert not ClockJump().effective({"inject_failed": "OSError"})
+    assert ClockJump().effective({"nodes": {"broker-1": {"clock_offset_ms": -100}}})
+
+
+@pytest.mark.parametrize("make", [PowerOutage, PowerOutageCluster])
+def test_a_cut_in_a_write_is_passed_on_to_every_node(make: type[Any]) -> None:
+    cluster = FakeCluster()
+    done(make().inject(cluster, cluster.brokers, {"rack": 0.0, "in_write": 5}))
+    assert cluster.torn == [5, 5, 5]
+
+
+@pytest.mark.parametrize(
+    ("direction", "first", "one_way"), [("both", 1, False), ("outgoing", 1, True), ("incoming", 5, True)]
+)
+def test_a_partition_silences_the_group_that_its_direction_says(direction: str, first: int, one_way: bool) -> None:
+    cluster = FakeCluster()
+    choice = {"variant": "one", "node": 0.0, "direction": direction}
+    evidence = done(Partition().inject(cluster, cluster.brokers[:1], choice))
+    assert cluster.partitioned is not None and cluster.one_way == [one_way]
+    assert [len(group) for group in cluster.partitioned] == [first, 6 - first], "the first is not heard"
+    assert evidence["direction"] == direction and evidence["groups"][0] == ["broker-1"]
+    healed = done(Partition().heal(cluster, cluster.brokers[:1]))
+    assert cluster.partitioned is None and Partition().effective(merge(evidence, healed))
+
+
+def test_who_may_lose_data_waits_for_the_isr() -> None:
+    assert {make for make in ALL if make.waits_for_isr} == {PowerOutage, PowerOutageCluster, DiskError}
+
+
+def test_two_nemeses_that_lose_data_never_do_so_at_once() -> None:
+    """Neither while a replica of the other's victim is out of its ISR."""
+    for seed in range(5):
+        bench = Bench(PowerOutage(), DiskError(), seed=seed)
+        bench.run()
+        rows = sorted((row for row in bench.rows if row["effective"]), key=lambda row: row["start"])
+        assert {row["nemesis"] for row in rows} == {"power-outage", "disk-error"}
+        for earlier, later in pairwise(rows):
+            assert earlier["evidence"]["in_sync_at"] <= later["start"]
+
+
+# -- where they work ----------------------------------------------------------------------------------------------
+
+
+def test_every_nemesis_is_installed_and_says_where_it_works() -> None:
+    installed = registry.make_nemeses(registry.names(registry.NEMESES))
+    assert {type(nemesis) for nemesis in installed.values()} >= set(ALL)
+    assert all(name == nemesis.name for name, nemesis in installed.items())
+    assert {name for name, nemesis in installed.items() if "docker" not in nemesis.runtimes} == {
+        "clock-jump", "disk-error", "disk-full",
+    }  # fmt: skip
+    registry.check_runtime(installed, "simulation")
+    with pytest.raises(BadArguments, match=r"^nemesis disk-full works only in simulation; add --on simulation$"):
+        registry.check_runtime({"kill": Kill(), "disk-full": DiskFull()}, "docker")
+
+
+def test_one_nemesis_that_prefers_leaders_decides_for_all() -> None:
+    assert registry.preferred_targets({"pause": Pause(), "kill": Kill()}) == "leaders"
+    assert registry.preferred_targets({"pause": Pause(), "disk-full": DiskFull()}) == "random"
+    assert registry.preferred_targets({}) == "random"
+
+
+def test_a_docker_node_refuses_what_it_cannot_do() -> None:
+    node: Any = object.__new__(DockerNode)
+    for ask in (node.set_clock(1.0), node.fill_disk(), node.free_disk(), node.fail_disk(), node.repair_disk()):
+        with pytest.raises(NotOffered):
+            done(ask)
+
+
+# -- the same under any hash seed ---------------------------------------------------------------------------------
+
+
+def fingerprint() -> str:
+    """Of everything that every nemesis together did in three runs."""
+    digest = hashlib.sha256()
+    for seed in range(3):
+        bench = Bench(*(make() for make in ALL), seed=seed)
+        # Together, so that it matters who is asked first.
+        together = [fault.model_copy(update={"at": fault.at // 5 * 5}) for fault in bench.schedule]
+        bench.schedule = tuple(sorted(together, key=lambda fault: fault.duration))
+        bench.run()
+        digest.update(json.dumps([bench.rows, bench.cluster.log]).encode())
+    return digest.hexdigest()
+
+
+def test_a_run_does_not_depend_on_the_hash_seed() -> None:
+    program = "from tests.test_nemeses import fingerprint; print(fingerprint())"
+    printed = {
+        subprocess.run(
+            [sys.executable, "-c", program], cwd=Path(__file__).parent.parent, text=True, check=True,
+            stdout=subprocess.PIPE, env={**os.environ, "PYTHONHASHSEED": seed},
+        ).stdout.strip()
+        for seed in ("1", "2")
+    }  # fmt: skip
+    assert printed == {fingerprint()}
+
+
+# -- one-way partitions in Docker ---------------------------------------------------------------------------------
+
+
+@pytest.mark.docker
+def test_one_way_partition_in_docker_drops_one_direction_only(tmp_path: Path) -> None:
+    """Seen from outside by datagrams, which need no answer."""
+    from harness.runtimes.docker import DockerRuntime, cleanup, engine
+    from tests.test_docker_runtime import STAND_IN, plan, quiet
+
+    api = engine.connect()
+    receive = "import socket; s = socket.socket(type=2); s.bind(('', 5005)); s.settimeout(2); print(s.recv(9).decode())"
+    send = "import socket, time; s = socket.socket(type=2)\nfor _ in range(15): {}; time.sleep(0.1)"
+
+    async def hears(source: DockerNode, target: DockerNode) -> bool:
+        def run(node: DockerNode, program: str) -> str:
+            started = api.exec_create(node.process, ["python3", "-c", program])["Id"]
+            return str(api.exec_start(started).decode())
+
+        sending = send.format(f"s.sendto(b'heard', ({target.address[0]!r}, 5005))")
+        heard, _ = await asyncio.gather(
+            asyncio.to_thread(run, target, receive), asyncio.to_thread(run, source, sending)
+        )
+        return heard.strip() == "heard"
+
+    async def scenario() -> None:
+        cluster = await DockerRuntime(STAND_IN).start(wanted, tmp_path, quiet)
+        try:
+            (one, other), controller = cluster.brokers, cluster.controllers[0]
+            await cluster.partition([[one], [other, controller]], one_way=True)
+            assert not await hears(one, other)
+            assert await hears(other, one)
+            assert await hears(controller, other), "the others are not parted from each other"
+            evidence = await cluster.heal()
+            assert evidence["packets_dropped_by_node"]["broker-2"] >= 15
+            assert evidence["packets_dropped_by_node"]["broker-1"] == 0
+            assert await hears(one, other)
+        finally:
+            await cluster.stop()
+
+    wanted = plan("one-way")
+    try:
+        asyncio.run(scenario())
+    finally:
+        cleanup.remove_run(api, wanted.run)
+
+
+def test_fake_nodes_object_to_a_second_fault() -> None:
+    """What the tests above rest on."""
+    node: FakeNode = FakeCluster().brokers[0]
+    done(node.fill_disk())
+    with pytest.raises(AssertionError, match="is full and would become killed"):
+        done(node.kill())
