@@ -56,9 +56,13 @@ LIVENESS: Final = "Liveness"
 HANG: Final = "Hang"
 INVARIANTS: Final = (
     "ValidControllerIsrAndElr",
+    "ValidControllerState",
     "ReplicationQuorumSuperset",
     "LeaderCandidateCompleteness",
     "LeaderCompleteness",
+    "LeaderAppendOnly",
+    "StrongIsr",
+    "HighWatermarkMonotonicity",
     "LogMatching",
     "MetadataLogMatching",
     "NoCommittedRecordLostGlobally",

@@ -10,12 +10,13 @@ import random
 import signal
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
 import uvloop
 
-from . import node, wire
+from . import bugs, node, wire
 from .config import Config, ConfigError, parse
 from .disk import LocalDisk
 from .tcp import TcpNetwork
@@ -24,11 +25,15 @@ _PLAIN: Final = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctim
 
 
 class JsonFormatter(logging.Formatter):
-    """`time` is CLOCK_MONOTONIC in nanoseconds, the time line of the histories."""
+    """`time` is CLOCK_MONOTONIC in nanoseconds, the time line of the histories, unless another `clock_ns` is given."""
+
+    def __init__(self, clock_ns: Callable[[], int] = time.monotonic_ns) -> None:
+        super().__init__()
+        self._clock_ns = clock_ns
 
     def format(self, record: logging.LogRecord) -> str:
         entry = {
-            "time": time.monotonic_ns(),
+            "time": self._clock_ns(),
             "level": record.levelname,
             "logger": record.name.removeprefix("cluster_image."),
             "message": record.getMessage(),
@@ -48,7 +53,8 @@ def main(path: str) -> int:
     handler = logging.StreamHandler(sys.stdout)
     handler.setFormatter(JsonFormatter())
     logging.basicConfig(level=config["log.level"], handlers=[handler])
-    uvloop.run(_run(config))
+    with bugs.switched_on(config["chaos.bug"] or None):
+        uvloop.run(_run(config))
     return 0
 
 

@@ -63,6 +63,12 @@ def read_address(text: str) -> Address:
     return Address(host, int(port))
 
 
+def _bug(text: str) -> str:
+    from . import bugs  # here, as the rules that bugs replace lie in modules that import this one
+
+    return bugs.find(text).id if text else ""
+
+
 def _voters(text: str) -> Mapping[int, Address]:
     voters = {}
     for item in text.split(","):
@@ -126,6 +132,8 @@ SETTINGS: Final[dict[str, Setting]] = {
              "A broker asked to stop waits this long for the controller's leave."),
         Setting("controlled.shutdown.enable", "boolean", "true", "true or false",
                 "Hand leadership over before stopping.", _boolean),
+        Setting("chaos.bug", "string", "", "nothing, or an id that `chaos list bugs` shows",
+                "A historical bug that this node has.", _bug),
         Setting("log.level", "string", "INFO", "DEBUG, INFO, WARNING or ERROR", "Of the node's own log.",
                 _one_of("DEBUG", "INFO", "WARNING", "ERROR")),
     )

@@ -15,6 +15,8 @@ from rich.table import Table
 from typer.exceptions import TyperException
 
 from harness import registry, results
+from harness.cli_explore import explore
+from harness.cli_replay import replay, shrink
 from harness.cluster import RuntimeUnavailable
 from harness.errors import BadArguments, ExitCode, HarnessFailure, describe
 from harness.plan import make_plan, parse_settings
@@ -97,6 +99,9 @@ def run(
     bug: Annotated[
         str | None, typer.Option(metavar="ID", help="Give every node a historical bug; see chaos list bugs.")
     ] = None,
+    latency_ms: Annotated[
+        float | None, typer.Option(metavar="MS", help="In simulation: from one host to another; by default 0.5.")
+    ] = None,
     encode_messages: Annotated[
         bool, typer.Option("--encode-messages", help="In simulation: encode and decode every message.")
     ] = False,
@@ -113,15 +118,16 @@ def run(
     registry.check_runtime(nemeses, place)
     if keep and place == "simulation":
         raise BadArguments("--keep leaves containers up, and a simulation has none; leave it out or add --on docker")
-    if encode_messages and place == "docker":
-        raise BadArguments("--encode-messages is for --on simulation; over a real network messages always are")
+    if place == "docker" and (encode_messages or latency_ms is not None):
+        name = "--encode-messages" if encode_messages else "--latency-ms"
+        raise BadArguments(f"{name} is for simulated networks; leave it out or add --on simulation")
     fields: dict[str, Any] = {
         "on": place, "nemesis": wanted, "targets": targets or registry.preferred_targets(nemeses), "workload": workload,
         "time_limit": time_limit, "rate": rate, "seed": SystemRandom().randrange(1_000_000) if seed is None else seed,
         "concurrency": concurrency, "acks": acks, "partitions": partitions, "replication_factor": replication_factor,
         "min_insync_replicas": min_insync_replicas, "file_system": file_system, "brokers": brokers,
         "controllers": controllers, "bug": bug, "encode_messages": encode_messages,
-        "settings": parse_settings(settings or ()),
+        "settings": parse_settings(settings or ()), **({} if latency_ms is None else {"latency_ms": latency_ms}),
     }  # fmt: skip
     make_plan(run="not-yet-named", **fields)  # before there is a directory that would have to go again
     directory = results.create(results_directory, wanted, fields["seed"])
@@ -160,6 +166,11 @@ def check(
     return _conclude(directory, verdict)
 
 
+app.command()(explore)
+app.command()(replay)
+app.command()(shrink)
+
+
 @app.command("list")
 def list_(
     what: Annotated[Literal["runs", "nemeses", "workloads", "bugs", "settings"], typer.Argument()] = "runs",
@@ -181,8 +192,8 @@ def list_(
     else:
         from cluster_image.config import IDENTITY, SETTINGS
 
-        rows = [(s.name, s.default or "", s.valid, s.help) for s in SETTINGS.values() if s.name not in IDENTITY]
-        _print_table(("setting", "default", "valid", "what it does"), rows)
+        settings = [(s.name, s.default or "", s.valid, s.help) for s in SETTINGS.values() if s.name not in IDENTITY]
+        _print_table(("setting", "default", "valid", "what it does"), settings)
     return ExitCode.PASS
 
 

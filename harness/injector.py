@@ -1,8 +1,8 @@
 """Carries out a fault schedule against a live cluster, and records what each fault did.
 
 Every nemesis works through its own faults in order, side by side with the others. Two rules bind them together:
-a node is held by one fault at a time, and a nemesis that may lose data (`waits_for_isr`) strikes only while every
-replica is in its ISR and no other such fault is still being recovered from. A fault that may not strike yet waits
+a node is held by one fault at a time, and a nemesis that may lose data (`waits_for_isr`) strikes only once the brokers
+of the last such fault are back in every ISR. A fault that may not strike yet waits
 (`deferred_s` in its evidence); one that cannot strike and heal before the time limit is skipped, and says so.
 """
 
@@ -94,7 +94,7 @@ class Injector:
         self._now_ns = now_ns
         self._started_at = 0.0
         self._held: dict[str, int] = {}  # node name: the fault that holds it
-        self._unsynced: set[int] = set()  # faults that may have lost data and are not recovered from
+        self._unsynced: dict[int, Sequence[Node]] = {}  # struck by faults that may have lost data, and not back yet
         self.injected: list[InjectedFault] = []
 
     @property
@@ -138,8 +138,9 @@ class Injector:
             )
             nodes = nemesis.choose(fault.choice, situation)
             waited = round(self._elapsed() - fault.at, 3)
-            if nemesis.waits_for_isr and (self._unsynced or view.out_of_sync):
-                obstacle = view.out_of_sync or "another fault's replicas are not back in their ISRs"
+            if nemesis.waits_for_isr and self._unsynced:
+                struck = [node for fault_ in self._unsynced.values() for node in fault_]
+                obstacle = view.not_back(struck) or "another fault that may lose data is still in force"
             elif not nodes:
                 obstacle = "nobody whom it strikes is there and free of other faults"
             else:
@@ -165,7 +166,7 @@ class Injector:
         await self._heal(injected)
         if nemesis.waits_for_isr:
             await self._resync(injected)
-            self._unsynced.discard(fault.fault)
+            del self._unsynced[fault.fault]
 
     async def heal_all(self) -> None:
         """Heal what is still in force: only after run() failed."""
@@ -181,9 +182,10 @@ class Injector:
         self._record(injected)
 
     async def _resync(self, injected: InjectedFault) -> None:
-        """Note when every replica is back in its ISR: until then the loss of this fault counts against MinISR - 1."""
+        """Note when its brokers are back in every ISR: until then what they lost counts against MinISR - 1."""
         patience = RESYNC_TIMEOUT_S
-        while (obstacle := (await self._observer.view()).out_of_sync) is not None:
+        nodes = self._unsynced[injected.fault]
+        while (obstacle := (await self._observer.view()).not_back(nodes)) is not None:
             if self._stop.is_set():
                 patience -= POLL_S
             if patience <= 0:
@@ -211,7 +213,7 @@ class Injector:
         for node in nodes:
             self._held[node.name] = fault.fault
         if nemesis.waits_for_isr:
-            self._unsynced.add(fault.fault)
+            self._unsynced[fault.fault] = nodes
 
     def _release(self, fault: Fault) -> None:
         for name in [name for name, holder in self._held.items() if holder == fault.fault]:

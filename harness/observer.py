@@ -48,6 +48,21 @@ class ClusterView:
                     newest[partition] = state
         return Counter(state.leader for state in newest.values())
 
+    def not_back(self, nodes: Sequence[Node]) -> str | None:
+        """Why not every one of these brokers is again in the ISR of all that it replicates, as a clause; None: they are.
+
+        Each must say so itself: it serves metadata only once it has read its own new registration, which took it out of
+        the ISRs."""
+        for node in nodes:
+            if node.role != "broker":
+                continue
+            if node.id not in self.partitions:
+                return f"{node.name} does not answer or does not know the topic"
+            for partition, state in sorted(self.partitions[node.id].items()):
+                if node.id in state.replicas - state.isr:
+                    return f"{node.name} is not in the ISR of partition {partition}"
+        return None
+
 
 class Observer(Protocol):
     async def view(self) -> ClusterView:

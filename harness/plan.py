@@ -18,6 +18,8 @@ Targets = Literal["random", "leaders"]
 MAX_TIME_LIMIT_S = 7 * 24 * 3600  # the whole schedule is drawn before the run
 MAX_RATE = 10_000_000  # far more than a harness can send; the pacer would be busy with nothing else
 
+MAX_LATENCY_MS = 1000  # beyond it no request is answered in time
+
 #: Kafka's rule for topic names, less the two that would name a directory.
 _TOPIC_NAME = re.compile(r"(?!\.{1,2}$)[a-zA-Z0-9._-]{1,249}")
 _PLAN_FILE = "plan.json"
@@ -50,6 +52,7 @@ class Plan(BaseModel):
     brokers: int = 3
     file_system: Literal["ext4", "xfs"] = "ext4"
     bug: str | None = None  # a historical bug of cluster_image/bugs that every node has
+    latency_ms: float = 0.5  # in simulation: from one host to another, on average
     encode_messages: bool = False  # in simulation: pass every message through the wire format
     settings: dict[str, str] = {}  # --set NAME=VALUE, Kafka's names, given to every node
 
@@ -60,7 +63,7 @@ class Plan(BaseModel):
         return self
 
     def _problems(self) -> Iterable[str]:
-        for name, unit, most in (("time_limit", "seconds", MAX_TIME_LIMIT_S), ("rate", "records a second", MAX_RATE)):
+        for name, unit, most in _AMOUNTS:
             value = getattr(self, name)
             if not 0 < value <= most:  # nor is it nan
                 yield f"{flag(name)} is {value:g}; it must be a number of {unit} above 0 and at most {most:,}"
@@ -112,11 +115,16 @@ class Plan(BaseModel):
         return shlex.join(words)
 
 
+_AMOUNTS = (
+    ("time_limit", "seconds", MAX_TIME_LIMIT_S),
+    ("rate", "records a second", MAX_RATE),
+    ("latency_ms", "milliseconds", MAX_LATENCY_MS),
+)
 _COUNTS = ("concurrency", "partitions", "replication_factor", "min_insync_replicas", "controllers", "brokers")
 _FLAGS = (
     "on", "nemesis", "targets", "workload", "time_limit", "seed", "rate", "concurrency", "acks", "partitions",
     "replication_factor", "min_insync_replicas", "file_system", "brokers", "controllers",
-    "bug", "encode_messages",
+    "bug", "latency_ms", "encode_messages",
 )  # fmt: skip
 _ALWAYS_SHOWN = {"on", "targets", "time_limit", "seed"}
 

@@ -22,7 +22,7 @@ from harness.parts import Recorder
 from harness.plan import Plan
 from harness.replica_logs import record_replica_logs
 from harness.results import RunRecord
-from harness.runtimes.simulation.cluster import SimulatedCluster
+from harness.runtimes.simulation.cluster import Observe, SimulatedCluster
 from harness.runtimes.simulation.runtime import SimulationParts
 from harness.schedule import Schedule
 
@@ -52,8 +52,10 @@ class Simulated:
 
 
 class _MemoryParts(SimulationParts):
-    def make_recorder(self, directory: Path, run: str) -> MemoryRecorder:
+    def __init__(self, run: str) -> None:
         self.recorder = MemoryRecorder(run)
+
+    def make_recorder(self, directory: Path, run: str) -> MemoryRecorder:
         return self.recorder
 
     async def collect(self, cluster: Cluster, directory: Path, topic: str, recorder: Recorder) -> list[str]:
@@ -77,15 +79,19 @@ class _Unsaved(RunRecord):
     def save(self) -> None: ...
 
 
-def simulate(plan: Plan, schedule: Schedule | None = None) -> Simulated:
-    """Carry out `plan`, with the faults of its seed unless others are given. Never raises for what the run does."""
+def simulate(plan: Plan, schedule: Schedule | None = None, observe: Observe | None = None) -> Simulated:
+    """Carry out `plan`, with the faults of its seed unless others are given. Never raises for what the run does.
+
+    observe: called with everything that the nodes trace; it must change nothing."""
     nemeses = registry.make_nemeses(plan.nemesis)
     if schedule is None:
         schedule = schedules.build(nemeses, plan.seed, plan.time_limit)
-    parts, record, progress = _MemoryParts(), _Unsaved(), _Silent()
+    parts, record, progress = _MemoryParts(plan.run), _Unsaved(), _Silent()
 
     async def make_history() -> Halt | None:
         cluster = await parts.runtime.start(plan, record.directory, progress.update)
+        assert isinstance(cluster, SimulatedCluster)
+        cluster.observe = observe
         case = Case(plan, nemeses, schedule, record.directory, parts, cluster, record, progress)
         halt = await case.run(Interrupt(progress.say), lambda: None)
         if case.crash:

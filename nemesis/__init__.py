@@ -55,7 +55,8 @@ class Nemesis(Protocol):
     name: str
     summary: str  # one line, for `chaos list nemeses`
     preferred_targets: Targets  # when --targets is not given
-    #: Strikes only while every replica is in its ISR, so that MinISR - 1 lossy shutdowns at a time are not exceeded.
+    #: May lose data: strikes only once the brokers of the last such fault are back in every ISR, so that MinISR - 1
+    #: lossy shutdowns at a time are not exceeded.
     waits_for_isr: bool
     runtimes: frozenset[str]  # where it works: EVERYWHERE or SIMULATION
 
@@ -63,7 +64,7 @@ class Nemesis(Protocol):
         """The next fault of this nemesis. `random` is this fault's own stream."""
 
     def choose(self, choice: Mapping[str, Any], situation: Situation) -> Sequence[Node]:
-        """Whom to strike, all of them free; empty if nobody can be struck now."""
+        """Whom to strike, all of them free; empty if nobody can be struck now. What pinned() says comes first."""
 
     async def inject(self, cluster: Cluster, nodes: Sequence[Node], choice: Mapping[str, Any]) -> Evidence:
         """Break them."""
@@ -86,8 +87,20 @@ def draw_node(random: Random) -> dict[str, Any]:
     return {"role": role, "node": round(random.random(), 6)}
 
 
+def pinned(choice: Mapping[str, Any], situation: Situation) -> Sequence[Node] | None:
+    """The nodes that a choice names under `targets`, whoever else might be meant: none while one of them is not free.
+    None: it names no nodes. A schedule that is being shrunk names them all, for what is left of it must go on to strike
+    the same nodes."""
+    if (names := choice.get("targets")) is None:
+        return None
+    nodes = [node for node in situation.cluster.nodes if node.name in names]
+    return nodes if len(situation.free_among(nodes)) == len(names) else []
+
+
 def choose_node(choice: Mapping[str, Any], situation: Situation) -> Sequence[Node]:
     """One node: with targets=leaders the broker leading most partitions, else as drawn, among those free."""
+    if (nodes := pinned(choice, situation)) is not None:
+        return nodes
     if situation.targets == "leaders":
         node = situation.most_leading()
     else:

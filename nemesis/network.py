@@ -7,7 +7,7 @@ from random import Random
 from typing import Any
 
 from harness.cluster import Cluster, Evidence, Node
-from nemesis import EVERYWHERE, Draw, Situation, Targets, pick
+from nemesis import EVERYWHERE, Draw, Situation, Targets, pick, pinned
 
 
 class Partition:
@@ -37,6 +37,8 @@ class Partition:
 
     def choose(self, choice: Mapping[str, Any], situation: Situation) -> Sequence[Node]:
         """The smaller group, which is cut off from all other nodes."""
+        if (named := pinned(choice, situation)) is not None:
+            return named
         nodes, free = situation.cluster.nodes, situation.free_among(situation.cluster.nodes)
         variant = choice["variant"]
         if variant == "active-controller":

@@ -13,14 +13,14 @@ from random import Random
 from typing import Any
 
 from harness.cluster import Cluster, Evidence, Node
-from nemesis import EVERYWHERE, Draw, Situation, Targets, by_node, pick
+from nemesis import EVERYWHERE, Draw, Situation, Targets, by_node, pick, pinned
 
 
 class PowerOutage:
     """Cuts the power of one rack at a time: its brokers and its controllers."""
 
     name = "power-outage"
-    summary = "cuts the power of one rack at a time, the next one only when every replica is back in its ISR"
+    summary = "cuts the power of one rack at a time, the next one only when its brokers are back in every ISR"
     preferred_targets: Targets = "random"
     waits_for_isr = True
     runtimes = EVERYWHERE
@@ -33,6 +33,8 @@ class PowerOutage:
         )
 
     def choose(self, choice: Mapping[str, Any], situation: Situation) -> Sequence[Node]:
+        if (named := pinned(choice, situation)) is not None:
+            return named
         cluster = situation.cluster
         rack = pick(sorted({node.rack for node in cluster.brokers}), choice["rack"])
         return _all_or_none([node for node in cluster.nodes if node.rack == rack], situation)
@@ -63,6 +65,8 @@ class PowerOutageCluster(PowerOutage):
         )
 
     def choose(self, choice: Mapping[str, Any], situation: Situation) -> Sequence[Node]:
+        if (named := pinned(choice, situation)) is not None:
+            return named
         return _all_or_none(situation.cluster.brokers, situation)
 
 

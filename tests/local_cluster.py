@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import socket
 import time
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 from random import Random
@@ -15,17 +15,26 @@ from cluster_image.config import parse
 from cluster_image.disk import LocalDisk
 from cluster_image.node import Node
 from cluster_image.tcp import TcpNetwork
+from cluster_image.trace import Trace, no_trace
 
 
 class LocalCluster:
     """Brokers 1.., controllers 101... Nodes can be stopped cleanly and started again on what they have on disk."""
 
-    def __init__(self, directory: Path, brokers: int = 3, controllers: int = 3, **settings: str) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        brokers: int = 3,
+        controllers: int = 3,
+        trace: Callable[[int], Trace] = lambda node: no_trace,
+        **settings: str,
+    ) -> None:
         self._directory = directory
+        self._trace = trace
         self._settings = settings
         ids = [*range(1, brokers + 1), *range(101, 101 + controllers)]
         self.ports = dict(zip(ids, _free_ports(len(ids)), strict=True))
-        self._nodes: dict[int, Node] = {}
+        self.nodes: dict[int, Node] = {}
         self._starts = 0
 
     @property
@@ -59,14 +68,22 @@ class LocalCluster:
         config = parse("\n".join(f"{name}={value}" for name, value in properties.items()))
         self._starts += 1
         random = Random(f"{node_id}/{self._starts}")  # a restart is a new incarnation
-        node = Node(config, LocalDisk(directory), TcpNetwork(wire.SUPPORTED[role]), random, _fail, wall_clock=time.time)
-        self._nodes[node_id] = node
+        node = Node(
+            config,
+            LocalDisk(directory),
+            TcpNetwork(wire.SUPPORTED[role]),
+            random,
+            _fail,
+            wall_clock=time.time,
+            trace=self._trace(node_id),
+        )
+        self.nodes[node_id] = node
         await node.start()
 
     async def stop(self, *ids: int) -> None:
         """Controlled shutdown, brokers first."""
-        for node_id in sorted(ids or self._nodes):
-            await self._nodes.pop(node_id).shut_down()
+        for node_id in sorted(ids or self.nodes):
+            await self.nodes.pop(node_id).shut_down()
 
 
 def _fail(error: BaseException) -> None:

@@ -1,14 +1,15 @@
 """Follower fetching: one fetcher for each broker that leads partitions which this broker follows (000, 2.2).
 
-A fetcher sends one request at a time with all its partitions, each from its own log end offset, and applies what comes
-back. A partition in error waits a little and is left out meanwhile.
+A fetcher sends one request at a time with all its partitions, each from its own log end offset, and hands what comes
+back to the partitions that it was asked for: whether it still counts there is theirs to say, by one rule
+(rules.may_apply_fetch). A partition in error waits a little and is left out meanwhile.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from kio.schema.errors import ErrorCode
@@ -59,20 +60,22 @@ class Fetcher:
         self._partitions.pop(key, None)
         self._delayed_until.pop(key, None)
 
-    @property
-    def idle(self) -> bool:
-        return not self._partitions
-
     def close(self) -> None:
         self._task.cancel()
+        self._hang_up()
+
+    def _hang_up(self) -> None:
         if self._connection is not None:
             self._connection.close()
+            self._connection = None
 
     async def _run(self) -> None:
         backoff = self._config.seconds("replica.fetch.backoff.ms")
         while True:
             asked = self._due()
             if not asked:
+                if not self._partitions:
+                    self._hang_up()
                 self._changed.clear()
                 try:
                     async with asyncio.timeout(backoff if self._partitions else None):
@@ -88,7 +91,7 @@ class Fetcher:
             except (ConnectionError, TimeoutError):
                 await asyncio.sleep(backoff)
                 continue
-            self._apply(request, response)
+            self._apply(request, {p.key: p for p in asked}, response)
 
     async def _connected(self) -> Connection:
         if self._connection is None or self._connection.closed:
@@ -112,7 +115,7 @@ class Fetcher:
                     partition=i32(p.index),
                     current_leader_epoch=i32(p.leader_epoch),
                     fetch_offset=i64(p.log.end_offset),
-                    last_fetched_epoch=i32(p.log.last_epoch),
+                    last_fetched_epoch=i32(p.last_fetched_epoch),
                     log_start_offset=i64(p.log.start_offset),
                     partition_max_bytes=i32(max_bytes),
                 )
@@ -129,7 +132,7 @@ class Fetcher:
             forgotten_topics_data=(),
         )
 
-    def _apply(self, request: FetchRequest, response: Any) -> None:
+    def _apply(self, request: FetchRequest, partitions: Mapping[PartitionKey, Partition], response: Any) -> None:
         asked = {(t.topic_id, int(p.partition)): p for t in request.topics for p in t.partitions if t.topic_id}
         now = asyncio.get_running_loop().time()
         backoff = self._config.seconds("replica.fetch.backoff.ms")
@@ -140,8 +143,8 @@ class Fetcher:
         for topic in response.responses:
             for data in topic.partitions:
                 key = (topic.topic_id, int(data.partition_index))
-                partition = self._partitions.get(key)
-                if partition is not None and key in asked and not self._apply_one(partition, asked[key], data):
+                partition = partitions.get(key)
+                if partition is not None and not self._apply_one(partition, asked[key], data):
                     self._delayed_until[key] = now + backoff
 
     def _apply_one(self, partition: Partition, asked: FetchPartition, data: Any) -> bool:

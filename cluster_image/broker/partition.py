@@ -114,6 +114,7 @@ class Partition:
         self._me: Final = broker_id
         self._high_watermark = 0
         self._trace = trace
+        self._names_epoch = True
         self._name: Final = f"{self.topic}-{self.index}"
         #: Woken when the log grows (followers) and when the high watermark advances (consumers).
         self.log_waiters: dict[Future[None], None] = {}
@@ -153,6 +154,14 @@ class Partition:
             self._take_isr(new.isr, new.partition_epoch, new_role)
             if self.leadership is not None:
                 self._resign(self.leadership)
+            if new_epoch and new.leader >= 0:
+                self._become_follower()
+
+    def _become_follower(self) -> None:
+        start = rules.start_following(self._high_watermark, self.log.end_offset)
+        self._names_epoch = start.names_epoch
+        if start.end_offset < self.log.end_offset:
+            self._truncate_to(start.end_offset)
 
     def _take_isr(self, isr: Sequence[int], partition_epoch: int, new_role: bool) -> None:
         self.isr = frozenset(isr)
@@ -424,6 +433,11 @@ class Partition:
         return self.log.end_offset_for_epoch(epoch)
 
     # -- follower ---------------------------------------------------------------------------------------------
+
+    @property
+    def last_fetched_epoch(self) -> int:
+        """Of the last record, for a fetch to name; -1: none."""
+        return self.log.last_epoch if self._names_epoch else -1
 
     def apply_fetch(
         self,

@@ -7,6 +7,7 @@ import logging
 from collections.abc import Callable, Iterable
 
 from ..config import Config
+from ..metadata import rules
 from ..metadata.image import MetadataImage, PartitionKey
 from ..network import Network
 from ..tasks import Failed, start_task
@@ -91,7 +92,6 @@ class ReplicaManager:
                         "high_watermark": partition.high_watermark,
                     },
                 )
-        self._drop_idle_fetchers()
 
     def _move(self, partition: Partition) -> None:
         """To the fetcher of its present leader (000, 2.2.3)."""
@@ -111,16 +111,9 @@ class ReplicaManager:
             )
         self._fetchers[leader].add(partition)
 
-    def _drop_idle_fetchers(self) -> None:
-        for leader, fetcher in list(self._fetchers.items()):
-            if fetcher.idle:
-                del self._fetchers[leader]
-                fetcher.close()
-
     def is_eligible(self, replica: int, broker_epoch: int) -> bool:
         """As far as this broker's metadata tells; the controller decides (KIP-841, KIP-903)."""
-        broker = self._image.brokers.get(replica)
-        return broker is not None and broker.active and broker_epoch in (broker.epoch, -1)
+        return rules.may_be_in_isr(broker_epoch, self._image.brokers.get(replica))
 
     # -- timers -----------------------------------------------------------------------------------------------
 

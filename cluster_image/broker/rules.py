@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Set
+from typing import NamedTuple
 
 from kio.schema.errors import ErrorCode
 
@@ -64,6 +65,20 @@ def may_roll_back(error: ErrorCode) -> bool:
     """May a leader go back to its committed ISR after this answer to a proposal? Only if the proposal cannot have been
     applied: one accepted whose answer was lost looks outdated when it is sent again."""
     return error in _NOT_APPLIED
+
+
+class FollowerStart(NamedTuple):
+    """How a replica brings its log into line with that of the leader it begins to follow."""
+
+    end_offset: int  # where it cuts its own log, before it has heard from the leader
+    names_epoch: bool  # do its fetches name its last record's epoch, for the leader to see where the logs part?
+
+
+def start_following(high_watermark: int, end_offset: int) -> FollowerStart:
+    """What does a new follower cut, and how does it find the rest? Nothing on its own: its high watermark lags behind
+    what is committed, so what lies above may be acknowledged. Each fetch names the last epoch, and the leader answers
+    where the logs part (004; description 3.2; KIP-101)."""
+    return FollowerStart(end_offset, names_epoch=True)
 
 
 def is_stale_fetch(known_broker_epoch: int, broker_epoch: int) -> bool:

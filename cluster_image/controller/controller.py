@@ -25,6 +25,7 @@ from kio.static.primitive import i8, i32, i64
 
 from ..config import Config, ConfigError, check_topic_settings
 from ..messages import NO_THROTTLE, make, response_module
+from ..metadata import rules as isr_rules
 from ..metadata.image import BrokerRegistration, MetadataImage, PartitionRegistration, changed_partition
 from ..metadata.records import (
     BrokerEndpoint,
@@ -244,12 +245,13 @@ class Controller:
         epochs = {int(s.broker_id): int(s.broker_epoch) for s in proposal.new_isr_with_epochs}
         isr = tuple(int(s.broker_id) for s in proposal.new_isr_with_epochs)
         refusal = rules.refuse_alter_partition(
-            partition, sender, int(proposal.leader_epoch), int(proposal.partition_epoch), isr
+            partition,
+            sender,
+            int(proposal.leader_epoch),
+            int(proposal.partition_epoch),
+            isr,
+            lambda replica: isr_rules.may_be_in_isr(epochs[replica], self.image.brokers.get(replica)),
         )
-        if refusal is None and not all(
-            rules.may_be_in_isr(epochs[r], self.image.brokers.get(r)) for r in isr if r not in partition.isr
-        ):
-            refusal = ErrorCode.ineligible_replica
         if refusal is not None:
             return None, _alter_refusal(index, refusal)
         record = partition_change.change(partition, isr, self._electorate())

@@ -75,10 +75,9 @@ def _target(partition: PartitionRegistration, isr: tuple[int, ...], electorate: 
 def _eligible(
     partition: PartitionRegistration, isr: Sequence[int], electorate: Electorate
 ) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """ELR and LastKnownELR beside this ISR: none while it has MinISR members and the high watermark can advance
-    (002, 5.2.1, cases D, F and G; M36)."""
+    """ELR and LastKnownELR beside this ISR."""
     minimum = min(electorate.min_insync_replicas(partition.topic), len(partition.replicas))
-    if not electorate.elr_enabled or len(isr) >= minimum:
+    if not rules.needs_elr(len(isr), minimum, electorate.elr_enabled):
         return (), ()
     elr = rules.eligible_leader_replicas(partition.isr, partition.elr, isr, electorate.unclean)
     return elr, rules.last_known_eligible(partition, isr, elr)

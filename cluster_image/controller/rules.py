@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from kio.schema.errors import ErrorCode
 
@@ -50,11 +50,10 @@ def last_known_eligible(partition: PartitionRegistration, isr: Sequence[int], el
     return tuple(r for r in once if r not in isr and r not in elr)
 
 
-def may_be_in_isr(replica_epoch: int, broker: BrokerRegistration | None) -> bool:
-    """May a leader add this replica to the ISR? Its broker must be available, and still be in the uptime session in
-    which it caught up: a fetch from before a lossy restart proves nothing (description 6.5.1, case 3; KIP-903).
-    An epoch of -1 stands for a sender that does not know it."""
-    return broker is not None and broker.active and replica_epoch in (broker.epoch, -1)
+def needs_elr(isr_size: int, min_isr: int, elr_enabled: bool) -> bool:
+    """Is there anybody eligible beside the ISR? Not while it has MinISR members and the high watermark can advance
+    without the others (002, 5.2.1, cases D, F and G; M36)."""
+    return elr_enabled and isr_size < min_isr
 
 
 def refuse_alter_partition(
@@ -63,8 +62,10 @@ def refuse_alter_partition(
     leader_epoch: int,
     partition_epoch: int,
     isr: Sequence[int],
+    eligible: Callable[[int], bool],
 ) -> ErrorCode | None:
-    """Why a proposed ISR is not accepted, None if it is current and well-formed (000, 2.9.2).
+    """Why a proposed ISR is not accepted, None if it is current, well-formed and adds only replicas that are `eligible`
+    (000, 2.9.2).
 
     The order matters: a controller that is behind the leader must not answer as if it were authoritative
     (KAFKA-14154)."""
@@ -78,6 +79,8 @@ def refuse_alter_partition(
         return ErrorCode.invalid_update_version
     if partition.leader not in isr or not set(isr) <= set(partition.replicas) or len(set(isr)) != len(isr):
         return ErrorCode.invalid_request
+    if not all(eligible(r) for r in isr if r not in partition.isr):
+        return ErrorCode.ineligible_replica
     return None
 
 

@@ -15,35 +15,36 @@ from harness.halt import Halt
 from harness.node_properties import FIRST_CONTROLLER_ID, node_properties
 from harness.plan import Plan
 from harness.runtimes.simulation.invariants import Invariants, Violation, unmet
+from harness.runtimes.simulation.logs import NodeLogs
 from harness.runtimes.simulation.loop import Hang, VirtualLoop
 from harness.runtimes.simulation.network import SimulatedNetwork
 from harness.runtimes.simulation.node import SimulatedNode
-from harness.runtimes.simulation.tripwire import OutsideSimulation
 
 BROKER_PORT = 9092
 CONTROLLER_PORT = 9093
 #: Seconds of virtual time between two checks that trust nothing they were told.
 CHECK_ALL_EVERY_S = 1.0
+#: Hears what nodes trace (cluster_image.trace): virtual seconds, node, event, where, fields.
+Observe = Callable[[float, str, str, str, Mapping[str, object]], None]
 
 
 class SimulatedCluster(Cluster):
-    """Implements harness.cluster.Cluster.
-
-    encode: every message passes through the wire format.
-    """
+    """Implements harness.cluster.Cluster."""
 
     nodes: Sequence[SimulatedNode]
 
-    def __init__(self, loop: VirtualLoop, plan: Plan, *, encode: bool = False) -> None:
+    def __init__(self, loop: VirtualLoop, plan: Plan, logs: NodeLogs) -> None:
         self.loop = loop
         self.seed = plan.seed
-        self.network = SimulatedNetwork(loop, plan.seed, encode=encode)
+        self.network = SimulatedNetwork(loop, plan.seed, latency=plan.latency_ms / 1000, encode=plan.encode_messages)
         self.halted: asyncio.Future[Halt] = loop.create_future()
+        self._logs = logs
         self.never = asyncio.Event()  # nobody stops a simulated node in an orderly way
         elr_enabled = plan.settings.get("eligible.leader.replicas.version", "1") != "0"
         self.invariants = Invariants(plan.min_insync_replicas, elr_enabled)
         self._violation: Violation | None = None  # found in the middle of a step
         self._check_all_at = CHECK_ALL_EVERY_S
+        self.observe: Observe | None = None
         self._event = ("", "", "")  # the last one traced: node, event, partition
         self.nodes = [
             *(self._node("broker", number) for number in range(1, plan.brokers + 1)),
@@ -80,6 +81,8 @@ class SimulatedCluster(Cluster):
     def traced(self, node: SimulatedNode, event: str, where: str, fields: Mapping[str, object]) -> None:
         """A node tells of a change of its state."""
         self._event = (node.name, event, where)
+        if self.observe is not None:
+            self.observe(self.loop.time(), node.name, event, where, fields)
         self.note(node.name, event, where, *fields.values())
         self._tell(self.invariants.changed, node.name, event, where, fields)
 
@@ -110,16 +113,24 @@ class SimulatedCluster(Cluster):
             self._check_all_at = self.loop.time() + CHECK_ALL_EVERY_S
             self.invariants.check_all()
 
-    def halt(self, error: Violation | Hang | OutsideSimulation) -> None:
+    def halt(self, error: Violation | Hang) -> None:
         """Stop every process where it stands, for good."""
+        self._stop_all()
+        if not self.halted.done():
+            self.halted.set_result(self._describe(error))
+
+    def give_up(self, error: Exception) -> None:
+        """As halt(), where nothing can be said of the cluster."""
+        self._stop_all()
+        self.halted.set_exception(error)
+
+    def _stop_all(self) -> None:
         for node in self.nodes:
             if node.process is not None:
                 self.loop.kill(node.process)
         self.loop.after_step = lambda: None
-        if not self.halted.done():
-            self.halted.set_result(self._describe(error))
 
-    def _describe(self, error: Violation | Hang | OutsideSimulation) -> Halt:
+    def _describe(self, error: Violation | Hang) -> Halt:
         if not isinstance(error, Violation):
             error = Violation(type(error).__name__, str(error))
         return Halt(
@@ -161,10 +172,9 @@ class SimulatedCluster(Cluster):
     # -- the end ----------------------------------------------------------------------------------------------
 
     async def collect(self, directory: Path) -> None:
+        self._logs.save(directory / "logs")
         for node in self.brokers:
             node.disk.save(directory / "disks" / node.name)
 
     async def stop(self) -> None:
-        for node in self.nodes:
-            if node.process is not None:
-                self.loop.kill(node.process)
+        self._stop_all()

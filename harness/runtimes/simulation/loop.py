@@ -98,6 +98,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
         self._timers: list[tuple[float, int, asyncio.TimerHandle]] = []
         self._numbers = 0  # of timers and tasks, in the order of their making
         self._processes = 0
+        self._dead: list[Process] = []  # kept, so that nothing of them is finalized before the end
         self._cancelled_timers = 0
         self._world = contextvars.Context()
         self._hash = blake2b(digest_size=16)
@@ -171,6 +172,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
         """As SIGKILL: none of its callbacks runs any more, in the middle of one at the latest with its next use of
         disk or network."""
         process.alive = False
+        self._dead.append(process)
         process.remains += [task for task in self._tasks() if task.process is process]
         process.remains += process.backlog
         process.backlog.clear()

@@ -24,7 +24,9 @@ from harness.runtimes.simulation.loop import Process, VirtualLoop
 
 log = logging.getLogger("cluster_image.simulated_network")
 
-LATENCY_S: Final = (0.0002, 0.001)
+#: A link's own latency is this much of the network's, drawn once; and each message's this much of its link's.
+LINK: Final = (0.5, 1.5)
+JITTER: Final = (0.8, 1.4)
 #: A packet that is lost or queued now and then: how often, and by how much it is late.
 LATE: Final = 0.002
 LATENESS_S: Final = (0.005, 0.2)
@@ -44,10 +46,11 @@ class Host:
 
 
 class SimulatedNetwork:
-    """encode: pass every message through the wire format."""
+    """latency: seconds from one host to another, on average. encode: pass every message through the wire format."""
 
-    def __init__(self, loop: VirtualLoop, seed: int | str, *, encode: bool = False) -> None:
+    def __init__(self, loop: VirtualLoop, seed: int | str, *, latency: float = 0.0005, encode: bool = False) -> None:
         self.loop = loop
+        self._latency = latency
         self.encode = encode
         self.hosts: dict[str, Host] = {}
         self.delivered = 0
@@ -57,6 +60,7 @@ class SimulatedNetwork:
         self._cut: dict[tuple[str, str], None] = {}  # (from, to)
         self._slow: dict[tuple[str, str], float] = {}  # seconds added to the latency
         self._links: dict[tuple[str, str], Random] = {}
+        self._bases: dict[tuple[str, str], float] = {}  # latency of each link
         self._endpoints: dict[Endpoint, None] = {}  # a dict, for its order
         self._holding: dict[Pipe, None] = {}  # those with something that has not got through
 
@@ -130,7 +134,7 @@ class SimulatedNetwork:
 
     def latency(self, source: str, target: str) -> float:
         random = self.random(source, target)
-        delay = random.uniform(*LATENCY_S) + self._slow.get((source, target), 0.0)
+        delay = self._bases[source, target] * random.uniform(*JITTER) + self._slow.get((source, target), 0.0)
         if random.random() < LATE:
             delay += random.uniform(*LATENESS_S)
         return delay
@@ -141,6 +145,7 @@ class SimulatedNetwork:
         stream = self._links.get(link)
         if stream is None:
             stream = self._links[link] = Random(f"{self._seed}/network/{source}>{target}")
+            self._bases[link] = self._latency * stream.uniform(*LINK)
         return stream
 
     def hold(self, pipe: Pipe, message: Any) -> None:
@@ -402,7 +407,7 @@ class _Served:
         handler = self._endpoint.handler
         assert handler is not None
         try:
-            while self._requests and not self._closed:
+            while self._requests:
                 request = self._requests.popleft()
                 if self._network.encode:
                     _, request = wire.decode_request(request[4:], self._endpoint.served)
@@ -419,13 +424,13 @@ class _Served:
             self._serving = None
 
     def lost(self, reason: str) -> None:
-        """The peer is gone: what it sent before is dropped with it, but for the request that is being handled."""
+        """The peer is gone. What it sent before has arrived, and is handled; nobody hears the answer."""
         if not self._closed:
             self._closed = True
-            self._requests.clear()
             del self._endpoint.accepted[self]
 
     def _end(self) -> None:
+        self._requests.clear()
         if not self._closed:
             self.out.send(CLOSE)
         self.lost("closed here")

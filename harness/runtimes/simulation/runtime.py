@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine, Mapping, Sequence
+from contextlib import ExitStack
 from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeVar
 
+from cluster_image import bugs
 from harness import registry
 from harness.cluster import Cluster
 from harness.console import Counts
+from harness.errors import HarnessFailure
 from harness.observer import KafkaObserver, Observer
 from harness.parts import Parts, Recorder, Workload
 from harness.plan import Plan
 from harness.runtimes.simulation.cluster import SimulatedCluster
 from harness.runtimes.simulation.invariants import Violation
+from harness.runtimes.simulation.logs import NodeLogs
 from harness.runtimes.simulation.loop import Hang, Process, VirtualLoop
 from harness.runtimes.simulation.node import WALL_CLOCK_ORIGIN
 from harness.runtimes.simulation.tripwire import OutsideSimulation, Tripwire
@@ -27,25 +31,32 @@ class SimulationRuntime:
 
     def __init__(self) -> None:
         self.loop = VirtualLoop()
+        self._logs = NodeLogs(self.loop)
+        self._bug = ExitStack()
         self.cluster: SimulatedCluster | None = None
 
     def run(self, main: Coroutine[Any, Any, T]) -> T:
         """To its end, in virtual time. What must not happen halts the cluster, and `main` is left to deal with it."""
         task = self.loop.create_task(main)
         try:
-            with Tripwire() as self.loop.tripwire:
+            with self._bug, self._logs, Tripwire() as self.loop.tripwire:
                 while True:
                     try:
                         return self.loop.run_until_complete(task)
-                    except (Violation, Hang, OutsideSimulation) as error:
+                    except (Violation, Hang) as error:
                         if self.cluster is None or self.cluster.halted.done():
                             raise
                         self.cluster.halt(error)
+                    except OutsideSimulation as error:
+                        if self.cluster is None or self.cluster.halted.done():
+                            raise
+                        self.cluster.give_up(HarnessFailure(f"this run cannot be repeated: {error}"))
         finally:
             self.loop.bury()
 
     async def start(self, plan: Plan, run_directory: Path, progress: Callable[[str], None]) -> Cluster:
-        self.cluster = SimulatedCluster(self.loop, plan)
+        self._bug.enter_context(bugs.switched_on(plan.bug))
+        self.cluster = SimulatedCluster(self.loop, plan, self._logs)
         self.cluster.start()
         return self.cluster
 

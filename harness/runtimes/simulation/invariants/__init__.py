@@ -24,8 +24,9 @@ the words mean:
 |                               | ELR if its ISR has MinISR members (without ELR: always)  |                |
 | LeaderCompleteness            | the elected leader's log, if known, begins with the      | the partition  | TLA+; text
 |                               | committed log                                            | changes        | 6.5
-| LeaderCandidateCompleteness   | so does the log of every member of ISR and ELR           | the partition  | TLA+; text
-|                               |                                                          | changes        | 6.5
+| LeaderCandidateCompleteness   | so does the log of every member of ISR and ELR, and of   | the partition  | TLA+; text
+|                               | whom the current leader proposes to add to the ISR, if   | changes        | 6.5, 6.5.3
+|                               | still in the session that it fetched in [4]              |                |
 | LogMatching                   | a batch with the same leader epoch and offset is the     | each append    | TLA+; text
 |                               | same batch after the same predecessor, on all replicas   |                | 3.2, 6.6;
 |                               | at all times; and right after an append a follower's log |                | Raft 5.3
@@ -59,6 +60,8 @@ documents; M: the bug catalogue.
 [1] The model says exactly MinISR. But a leader may drop two lagging followers at once, and both are eligible then.
 [2] The model's form, equal up to the lower of both high watermarks, follows from either part.
 [3] A follower's may fall, and a new leader's may lag behind the true one (text 6.4).
+[4] The model asks only of members. But a leader must know beforehand: from the proposal on, the controller may have
+    accepted it, and elect whom it names.
 
 **The contract**: of a partition's replicas, at most MinISR - 1 at a time have lost power in a lossy way and not been
 found complete in ISR or ELR since. Once it is broken, that nobody holds the committed log any more is noted in

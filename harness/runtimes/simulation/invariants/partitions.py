@@ -187,6 +187,7 @@ class PartitionOracle:
         if leader is not None:
             self._check_quorum_superset(*leader)
             self._check_followers(*leader)
+            self._check_proposed(*leader)
             self._check_applied_watermark(*leader)
 
     def _leading(self) -> tuple[PartitionReplica, Partition, Leadership] | None:
@@ -300,6 +301,20 @@ class PartitionOracle:
                        f"{replica.node}, leader of epoch {partition.leader_epoch}, counts on {follower.node} having "
                        f"its log up to offset {state.end_offset}, but that one has {follower.describe(at)} where the "
                        f"leader has {replica.describe(at)}", follower)  # fmt: skip
+
+    def _check_proposed(self, replica: PartitionReplica, partition: Partition, leadership: Leadership) -> None:
+        """A leader adds only who is complete: the controller may have accepted before anybody knows."""
+        if leadership.proposal is None or self._unclean is not None:
+            return
+        for broker, epoch in leadership.proposal.isr:
+            added = self.replicas.get(broker)
+            if broker in partition.isr or added is None or not added.known or added.broker_epoch != epoch:
+                continue
+            if not added.holds(self.committed):
+                self._incomplete("LeaderCandidateCompleteness",
+                                 f"proposed for the ISR by {replica.node}, leader of epoch {partition.leader_epoch} "
+                                 f"from offset {leadership.epoch_start} on, with high watermark "
+                                 f"{partition.high_watermark}", added)  # fmt: skip
 
     def _check_applied_watermark(self, replica: PartitionReplica, partition: Partition, term: Leadership) -> None:
         watermark = partition.high_watermark

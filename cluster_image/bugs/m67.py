@@ -1,0 +1,26 @@
+"""M67: a vote is given before it is on disk.
+
+A voter that restarts in the same epoch has forgotten it, and votes a second time.
+"""
+
+from __future__ import annotations
+
+from ..raft.rules import store_before_acting
+from ..raft.state import ElectionState, QuorumStateStore
+from . import Bug
+
+
+def store_no_vote(store: QuorumStateStore, old: ElectionState, new: ElectionState) -> None:
+    store_before_acting(store, old._replace(voted_for=None), new._replace(voted_for=None))
+
+
+BUG = Bug(
+    id="M67",
+    title="a vote is not persisted before it is answered",
+    source="FileQuorumStateStore; Raft 5.2",
+    nemesis="kill,power-outage",
+    properties=("ElectionSafety",),
+    module="raft.rules",
+    rule="store_before_acting",
+    replacement=store_no_vote,
+)

@@ -1,0 +1,260 @@
+"""Explore: simulate seeds, judge their histories in one Spark job, and say which failed and how to repeat them."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import time
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from checkers.dataset import check_dataset
+from harness import results
+from harness.errors import ExitCode, HarnessFailure, describe
+from harness.explore import failures
+from harness.explore.failures import Failure
+from harness.explore.workers import Outcome, Simulate, simulate_all
+from harness.plan import Plan
+from harness.simulate import simulate
+from spark_history.dataset import DatasetWriter
+from spark_history.session import SparkUnavailable, find_java, start_in_background
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+EXPLORATION_FILE = "explore.json"
+#: Seconds by the wall clock that a run may take, and as many more for each second of its time limit. A run takes a
+#: fraction of its simulated time; this is for one that never ends, and for a machine that has much else to do.
+RUN_LIMIT_S = 120.0
+RUN_LIMIT_FACTOR = 2.0
+
+
+@dataclass(frozen=True)
+class Standing:
+    """How far an exploration has come."""
+
+    done: int
+    total: int
+    failing: int
+    elapsed_s: float
+    judging: bool = False  # all that is to be simulated has been
+
+    @property
+    def seeds_an_hour(self) -> float:
+        return 3600 * self.done / self.elapsed_s if self.elapsed_s else 0.0
+
+
+@dataclass(frozen=True)
+class Exploration:
+    """plan: of every run, but for seed and name. asked: how many seeds were to be simulated; runs: how many were.
+
+    unknown: seeds by the reason why nothing can be said of them. simulate_s, judge_s: seconds by the wall clock.
+    problems: what went wrong in the harness besides, a sentence each.
+    """
+
+    directory: Path
+    plan: Plan
+    asked: int
+    runs: int
+    passed: int
+    failing: tuple[Failure, ...]
+    unknown: Mapping[str, tuple[int, ...]]
+    simulated_s: float
+    simulate_s: float
+    judge_s: float
+    problems: tuple[str, ...]
+
+    @property
+    def wall_s(self) -> float:
+        return self.simulate_s + self.judge_s
+
+    @property
+    def seeds_an_hour(self) -> float:
+        return 3600 * self.runs / self.wall_s
+
+    def count(self, result: str) -> int:
+        """Of the failing: `fail`, `crashed` or `hang`."""
+        return sum(failure.result == result for failure in self.failing)
+
+    @property
+    def exit_code(self) -> ExitCode:
+        """A violation that was found stands, whatever else happened."""
+        if self.count("fail"):
+            return ExitCode.FAIL
+        if self.failing or self.problems:
+            return ExitCode.HARNESS_FAILURE
+        return ExitCode.PASS if self.passed else ExitCode.UNKNOWN
+
+    def as_dict(self) -> dict[str, Any]:
+        unknown = [{"reason": reason, "seeds": list(seeds)} for reason, seeds in self.unknown.items()]
+        return {
+            "directory": str(self.directory),
+            "exit_code": int(self.exit_code),
+            "totals": {
+                "asked": self.asked,
+                "runs": self.runs,
+                "passed": self.passed,
+                "failed": self.count("fail"),
+                "crashed": self.count("crashed"),
+                "hang": self.count("hang"),
+                "unknown": sum(map(len, self.unknown.values())),
+                "simulated_s": round(self.simulated_s, 3),
+                "simulate_s": round(self.simulate_s, 3),
+                "judge_s": round(self.judge_s, 3),
+                "wall_s": round(self.wall_s, 3),
+                "seeds_an_hour": round(self.seeds_an_hour),
+            },
+            "failing": [failure.as_dict() for failure in self.failing],
+            "unknown": unknown,
+            "problems": list(self.problems),
+            "plan": self.plan.model_dump(mode="json", exclude={"run", "seed"}),
+        }
+
+
+def explore(
+    plan: Plan,
+    seeds: Sequence[int],
+    results_directory: Path,
+    *,
+    workers: int | None = None,
+    until_failure: bool = False,
+    stop: Callable[[], bool] = lambda: False,
+    watch: Callable[[Standing], None] = lambda standing: None,
+    simulate: Simulate = simulate,
+    run_limit_s: float | None = None,
+) -> Exploration:
+    """Simulate `plan` with each of `seeds`, its own seed and name apart, and judge what there is.
+
+    workers: how many processes; by default as many as there are processors. until_failure: no new seeds once one has
+    failed. stop: asked now and then; True ends the simulating. watch: told now and then how far it has come. simulate:
+    importable, as the workers import it. run_limit_s: by the wall clock, by default of the plan's time limit.
+
+    Raises HarnessFailure where it cannot begin, and OSError where the results cannot be written.
+    """
+    try:
+        find_java()  # hours of work should not end in this
+    except SparkUnavailable as error:
+        raise HarnessFailure(str(error)) from error
+    workers = min(workers or os.cpu_count() or 1, len(seeds))
+    run_limit_s = run_limit_s or RUN_LIMIT_S + RUN_LIMIT_FACTOR * plan.time_limit
+    directory = results.create(results_directory, ("explore", *plan.nemesis), seeds[0])
+    plans = [_with_seed(plan, seed) for seed in seeds]
+
+    began = time.monotonic()
+    spark: Future[SparkSession] | None = None
+    done: list[Outcome] = []
+    failing = 0
+    with DatasetWriter(directory / "dataset", 0) as dataset:
+        outcomes = simulate_all(plans, workers, simulate, directory / "workers", limit_s=run_limit_s)
+        for outcome in outcomes:
+            if outcome is not None:
+                _keep(outcome, directory, dataset)
+                done.append(outcome.without_history())
+                failing += outcome.failed
+            watch(Standing(len(done), len(plans), failing, time.monotonic() - began))
+            if spark is None and len(plans) - len(done) < workers:  # a core has become free
+                spark = _start_spark(directory)
+            if stop() or (until_failure and failing):
+                break
+        outcomes.close()  # ends the workers
+    simulated_at = time.monotonic()
+    watch(Standing(len(done), len(plans), failing, simulated_at - began, judging=True))
+    done, problems = _judge(done, directory, spark)
+    exploration = _sum_up(
+        done, directory, plan, asked=len(plans), problems=problems,
+        simulate_s=simulated_at - began, judge_s=time.monotonic() - simulated_at,
+    )  # fmt: skip
+    (directory / EXPLORATION_FILE).write_text(json.dumps(exploration.as_dict(), indent=2) + "\n")
+    return exploration
+
+
+def _with_seed(plan: Plan, seed: int) -> Plan:
+    return plan.model_copy(update={"run": f"s{seed}", "seed": seed})
+
+
+def _start_spark(directory: Path) -> Future[SparkSession]:
+    return start_in_background(log=directory / "spark.log")
+
+
+def _keep(outcome: Outcome, directory: Path, dataset: DatasetWriter) -> None:
+    """The history, if there is one that can be judged, and a directory for a run that failed."""
+    simulated = outcome.simulated
+    if simulated is not None and outcome.verdict is not None:
+        violation = None if simulated.halt is None else simulated.halt.as_dict()
+        dataset.add(
+            outcome.plan.model_dump(mode="json"),
+            simulated.tables,
+            doubts=failures.doubts(outcome),
+            violation=violation,
+        )
+    if outcome.failed:
+        failures.save(outcome, _run_directory(outcome, directory))
+
+
+def _run_directory(outcome: Outcome, directory: Path) -> Path:
+    return directory / "runs" / outcome.plan.run
+
+
+def _judge(
+    done: list[Outcome], directory: Path, spark: Future[SparkSession] | None
+) -> tuple[list[Outcome], tuple[str, ...]]:
+    """The outcomes with the verdicts of the whole dataset, and what went wrong."""
+    if all(outcome.verdict is None for outcome in done):
+        return done, ()
+    dataset, session = directory / "dataset", spark or _start_spark(directory)
+    try:
+        verdicts = {verdict["run"]: verdict for verdict in check_dataset(dataset.resolve(), session.result())}
+    except Exception as error:  # whatever it is: the workers have judged each run by itself, by the same checkers
+        return done, (f"Spark could not judge {dataset}: {describe(error)}; so each run was judged alone",)
+    return [replace(o, verdict=verdicts[o.plan.run]) if o.verdict is not None else o for o in done], ()
+
+
+def _sum_up(
+    done: list[Outcome],
+    directory: Path,
+    plan: Plan,
+    *,
+    asked: int,
+    problems: tuple[str, ...],
+    simulate_s: float,
+    judge_s: float,
+) -> Exploration:
+    failing, unknown, passed = [], [], 0
+    for outcome in sorted(done, key=lambda each: each.plan.seed):
+        if outcome.failed:
+            of_its_own = _run_directory(outcome, directory)
+            failing.append(Failure.of(outcome, of_its_own if of_its_own.is_dir() else None))
+        elif outcome.verdict is not None and outcome.verdict["verdict"] == "pass":
+            passed += 1
+        else:
+            unknown.append(outcome)
+    return Exploration(
+        directory=directory,
+        plan=plan,
+        asked=asked,
+        runs=len(done),
+        passed=passed,
+        failing=tuple(failing),
+        unknown=_by_reason(unknown),
+        simulated_s=sum(outcome.simulated.virtual_s for outcome in done if outcome.simulated is not None),
+        simulate_s=simulate_s,
+        judge_s=judge_s,
+        problems=problems,
+    )
+
+
+def _by_reason(unknown: Sequence[Outcome]) -> dict[str, tuple[int, ...]]:
+    """Reasons that differ in their numbers alone are one; the most frequent first."""
+    groups: dict[str, list[Outcome]] = {}
+    for outcome in unknown:
+        groups.setdefault(re.sub(r"\d+", "", _reason(outcome)), []).append(outcome)
+    by_size = sorted(groups.values(), key=len, reverse=True)
+    return {_reason(group[0]): tuple(outcome.plan.seed for outcome in group) for group in by_size}
+
+
+def _reason(outcome: Outcome) -> str:
+    return "" if outcome.verdict is None else str(outcome.verdict["reason"])

@@ -1,0 +1,121 @@
+"""A seed that failed: what it is reported as, and its run directory."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Literal, Self
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from harness import registry
+from harness import schedule as schedules
+from harness.explore.workers import Outcome
+from harness.history import PENDING
+from harness.results import RunRecord
+from spark_history.files import write_parquet
+from spark_history.schema import OPERATIONS, TABLES
+
+
+@dataclass(frozen=True)
+class Failure:
+    """result: `fail`, or as Outcome.result where the harness could not do its part.
+
+    property, anomaly: the invariant that stopped the run (of anomaly `violation`), or what the history breaks; empty
+    unless the result is `fail`. message: a sentence. where, nodes, time_s (virtual seconds), step: of an invariant.
+    directory: the run's own, with trace_hash in its run.json. replay: the command that repeats the run.
+    """
+
+    seed: int
+    result: Literal["fail", "crashed", "hang"]
+    property: str
+    anomaly: str
+    message: str
+    where: str
+    nodes: tuple[str, ...]
+    time_s: float | None
+    step: int | None
+    trace_hash: str
+    directory: Path | None
+    replay: str
+
+    @classmethod
+    def of(cls, outcome: Outcome, directory: Path | None) -> Self:
+        """Of an outcome that failed."""
+        property_, anomaly, message = "", "", outcome.reason
+        if outcome.result == "judged" and outcome.verdict is not None:
+            property_, anomaly, message = _broken(outcome.verdict)
+        simulated = outcome.simulated
+        halt = simulated.halt if simulated is not None else None
+        if halt is not None and outcome.result == "judged":
+            property_, message = halt.property, halt.message
+        return cls(
+            seed=outcome.plan.seed,
+            result="fail" if outcome.result == "judged" else outcome.result,
+            property=property_,
+            anomaly=anomaly if halt is None else "violation",
+            message=message,
+            where="" if halt is None else halt.where,
+            nodes=() if halt is None else halt.nodes,
+            time_s=None if halt is None else halt.time_ns / 1e9,
+            step=None if halt is None else halt.step,
+            trace_hash="" if simulated is None else simulated.trace_hash,
+            directory=directory,
+            replay=outcome.plan.command() if directory is None else shlex.join(["chaos", "replay", str(directory)]),
+        )
+
+    def as_dict(self) -> dict[str, Any]:
+        directory = None if self.directory is None else str(self.directory)
+        return asdict(self) | {"nodes": list(self.nodes), "directory": directory}
+
+
+def _broken(verdict: Mapping[str, Any]) -> tuple[str, str, str]:
+    """The first property that a history breaks, by which anomaly, and the sentence of its first example."""
+    for property_, found in verdict["anomalies"].items():
+        if found["count"] and not found["weak"]:
+            return property_, ", ".join(found["anomalies"]), found["example"] or verdict["reason"]
+    return "", "", verdict["reason"]
+
+
+def save(outcome: Outcome, directory: Path) -> None:
+    """A run directory such as `chaos run` leaves, less what is made of the history; of a run whose worker died only
+    plan and schedule. Raises OSError."""
+    plan, simulated = outcome.plan, outcome.simulated
+    directory.mkdir(parents=True)
+    plan.save(directory)
+    facts: dict[str, Any] = {"command": plan.command()}
+    if simulated is None:
+        schedules.save(schedules.build(registry.make_nemeses(plan.nemesis), plan.seed, plan.time_limit), directory)
+        RunRecord(directory, problems=[outcome.reason], facts=facts).finish("failed")
+        return
+    schedules.save(simulated.schedule, directory)
+    _save_journal(simulated.tables, directory / "journal")
+    if simulated.halt is not None:
+        simulated.halt.save(directory)
+    if outcome.verdict is not None:
+        (directory / "verdict.json").write_text(json.dumps(outcome.verdict, indent=2, ensure_ascii=False) + "\n")
+    facts |= {"trace_hash": simulated.trace_hash, "steps": simulated.steps, "virtual_s": simulated.virtual_s}
+    facts["workload_start_ns"] = pc.min(simulated.tables["operations"]["invoke"]).as_py()
+    record = RunRecord(directory, problems=list(simulated.problems), facts=facts)
+    record.facts["doubts"] = list(doubts(outcome))
+    record.finish("done" if outcome.result == "judged" else "failed")
+
+
+def doubts(outcome: Outcome) -> tuple[str, ...]:
+    """Why the harness would not call the run passed."""
+    simulated = outcome.simulated
+    if simulated is None:
+        return (outcome.reason,)
+    new = simulated.crash and simulated.crash not in simulated.doubts
+    return (*simulated.doubts, simulated.crash) if new else simulated.doubts
+
+
+def _save_journal(tables: Mapping[str, pa.Table], directory: Path) -> None:
+    """As history.Recorder leaves it: the pending file, which comes last, commits the others."""
+    for name, table in tables.items():
+        write_parquet(directory / f"{name}-000000.parquet", table.cast(TABLES[name]))
+    write_parquet(directory / f"{PENDING}-000000.parquet", OPERATIONS.empty_table())

@@ -1,0 +1,209 @@
+"""Worker processes, one simulated run at a time each. One that dies or does not end costs its own seed alone.
+
+Why not concurrent.futures or multiprocessing.Pool: the first gives up all its workers when one dies, the second waits
+for ever for what a dead one had in hand, and neither has a time limit. Workers are spawned, not forked: the parent has
+threads (Arrow's, Spark's).
+"""
+
+from __future__ import annotations
+
+import faulthandler
+import gc
+import multiprocessing
+import os
+import signal
+import time
+from collections.abc import Callable, Generator, Iterable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from itertools import count, islice
+from multiprocessing import resource_tracker
+from multiprocessing.connection import Connection, wait
+from pathlib import Path
+from typing import Any, Literal, Self
+
+from harness.errors import HarnessFailure, describe
+from harness.plan import Plan
+from harness.simulate import Simulated
+
+POLL_S = 0.5
+#: For a worker to import what it needs.
+START_LIMIT_S = 120.0
+#: For a worker to say where it stands before it is ended.
+LAST_WORDS_S = 1.0
+#: What goes to every process of the terminal: it is for the parent to end its workers.
+FROM_TERMINAL = (signal.SIGINT, signal.SIGHUP)
+
+Simulate = Callable[[Plan], Simulated]
+_CONTEXT = multiprocessing.get_context("spawn")
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of one seed.
+
+    result: `judged`, or `crashed` or `hang` where the harness could not do its part, and why in `reason`.
+    simulated: the run, as far as it came back. verdict: by checkers.dataset.check_tables.
+    """
+
+    plan: Plan
+    result: Literal["judged", "crashed", "hang"]
+    reason: str = ""
+    simulated: Simulated | None = None
+    verdict: Mapping[str, Any] | None = None
+
+    @property
+    def failed(self) -> bool:
+        """So that someone should look at it."""
+        return self.verdict is None or self.result != "judged" or self.verdict["verdict"] == "fail"
+
+    def without_history(self) -> Self:
+        return self if self.simulated is None else replace(self, simulated=replace(self.simulated, tables={}))
+
+
+def simulate_all(
+    plans: Iterable[Plan], workers: int, simulate: Simulate, logs: Path, *, limit_s: float
+) -> Generator[Outcome | None, None, None]:
+    """The outcome of every plan as it comes, and None at least every POLL_S, so that the caller may do something else.
+
+    simulate: importable. logs: directory for what workers say. limit_s: seconds, by the wall clock, that one run may
+    take. Whoever stops iterating ends the workers. Raises HarnessFailure if workers cannot start.
+    """
+    logs.mkdir()
+    todo = iter(plans)
+    names = count()
+    team: list[_Worker] = []
+    try:
+        while True:
+            for plan in islice(todo, workers - len(team)):
+                team.append(_Worker(plan, simulate, logs / f"{next(names)}.log", limit_s))
+            if not team:
+                return
+            ready = wait([worker.connection for worker in team], POLL_S)
+            if not ready:
+                yield None
+            for worker in team:
+                outcome = worker.look(worker.connection in ready)
+                if outcome is None:
+                    continue
+                if worker.alive:
+                    worker.begin(next(todo, None))
+                yield outcome
+            team = [worker for worker in team if worker.alive]
+    finally:
+        for worker in team:
+            worker.end()
+        for log in logs.iterdir():
+            if not log.stat().st_size:
+                log.unlink()
+        with suppress(OSError):  # some had something to say
+            logs.rmdir()
+
+
+class _Worker:
+    """One process, from here. It simulates `plan`, or will once it has started."""
+
+    def __init__(self, plan: Plan, simulate: Simulate, log: Path, limit_s: float) -> None:
+        self.alive = True
+        self._plan = plan
+        self._log = log
+        self._limit_s = limit_s
+        self._deadline = time.monotonic() + START_LIMIT_S
+        self._started = False
+        self.connection, theirs = _CONTEXT.Pipe()
+        self._process = _CONTEXT.Process(target=_work, args=(theirs, simulate, log), daemon=True)
+        resource_tracker.ensure_running()  # otherwise start() would run it, and unblock SIGINT after that
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, FROM_TERMINAL)  # which a new process inherits
+        try:
+            self._process.start()
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        theirs.close()
+
+    def begin(self, plan: Plan | None) -> None:
+        """The next run; None: there is none."""
+        if plan is None:
+            self.end()
+            return
+        self._plan = plan
+        self._deadline = time.monotonic() + self._limit_s
+        with suppress(OSError):  # it has died just now: look() will tell
+            self.connection.send(plan)
+
+    def look(self, spoke: bool) -> Outcome | None:
+        """The outcome of its run, if there is one by now. spoke: it has sent something, or died."""
+        if not spoke:
+            return self._give_up() if time.monotonic() > self._deadline else None
+        try:
+            said: Outcome | None = self.connection.recv()
+        except (EOFError, OSError):
+            self._process.join(LAST_WORDS_S)
+            code = self._process.exitcode
+            how = f"by {signal.Signals(-code).name}" if code is not None and code < 0 else f"with status {code}"
+            return self._lost("crashed", f"the worker process ended {how}")
+        if not self._started:
+            self._started = True
+            self.begin(self._plan)
+        return said
+
+    def _give_up(self) -> Outcome:
+        os.kill(self._process.pid or 0, signal.SIGUSR1)  # not reaped yet, so the number is still its own
+        self._process.join(LAST_WORDS_S)
+        limit_s = self._limit_s if self._started else START_LIMIT_S
+        return self._lost("hang", f"not over after {limit_s:g} s by the wall clock")
+
+    def _lost(self, result: Literal["crashed", "hang"], reason: str) -> Outcome:
+        self.end()
+        if last_words := _last_words(self._log):
+            reason += f" ({last_words}; {self._log} says more)"
+        if not self._started:
+            raise HarnessFailure(f"workers cannot start: {reason}")
+        return Outcome(self._plan, result, reason)
+
+    def end(self) -> None:
+        self.alive = False
+        self._process.kill()
+        self._process.join()
+        self.connection.close()
+
+
+def _last_words(log: Path) -> str:
+    """The line that tells most: of an exception the last, of a dump by faulthandler where the thread was."""
+    lines = log.read_text(errors="replace").split("\n") if log.exists() else []
+    for number, line in reversed(list(enumerate(lines[:-1]))):
+        if "most recent call first" in line:
+            return lines[number + 1].strip()
+    return next((line.strip() for line in reversed(lines) if line.strip()), "")
+
+
+def _work(connection: Connection, simulate: Simulate, log: Path) -> None:
+    """The life of a worker process."""
+    os.dup2(os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND), 2)  # whatever writes there: also C code that aborts
+    faulthandler.enable()
+    faulthandler.register(signal.SIGUSR1)
+    import checkers.dataset  # noqa: F401  # once, and not in the middle of a run
+
+    # A run is short and leaves cycles of moderate size, so one collection after it will do: that makes runs faster by
+    # a sixth, and what was imported need not be looked through each time.
+    gc.collect()
+    gc.freeze()
+    gc.disable()
+    with suppress(EOFError, ConnectionError):  # the parent is gone
+        connection.send(None)
+        while True:
+            connection.send(_outcome(connection.recv(), simulate))
+            gc.collect()
+
+
+def _outcome(plan: Plan, simulate: Simulate) -> Outcome:
+    try:
+        simulated = simulate(plan)
+    except Exception as error:  # a bug of ours: it must not cost the other runs
+        return Outcome(plan, "crashed", describe(error))
+    try:
+        verdict = simulated.judge()
+    except Exception as error:  # likewise; what the run has recorded is kept
+        return Outcome(plan, "crashed", f"its history could not be judged: {describe(error)}", simulated)
+    if simulated.crash and verdict["verdict"] != "fail":  # a violation that was found stands
+        return Outcome(plan, "crashed", simulated.crash, simulated, verdict)
+    return Outcome(plan, "judged", "", simulated, verdict)

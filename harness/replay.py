@@ -1,0 +1,97 @@
+"""Repeats a simulated run, step by step: from its plan and its faults, to the same trace hash."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from harness import results
+from harness import schedule as schedules
+from harness.errors import BadArguments, HarnessFailure
+from harness.explore.failures import save
+from harness.explore.workers import Outcome
+from harness.plan import Plan
+from harness.schedule import Schedule
+from harness.shrink import NothingToShrink, Shrunk, shrink
+from harness.simulate import Simulated, simulate
+from harness.story import Event
+
+
+@dataclass(frozen=True)
+class Replayed:
+    """recorded: the trace hash in run.json, empty if there is none."""
+
+    simulated: Simulated
+    verdict: Mapping[str, Any]
+    trace: Sequence[Event]
+    recorded: str
+
+    def comparison(self) -> str:
+        """Is it the same run? In a sentence."""
+        again = self.simulated.trace_hash
+        if not self.recorded:
+            return f"trace hash {again}; there is none of the run itself to compare, as it did not come to its end"
+        if again == self.recorded:
+            return f"same trace hash {again}"
+        return (
+            f"another trace hash: {self.recorded} then, {again} now; the code or Python has changed since, or the run "
+            "was interrupted"
+        )
+
+
+def load(directory: Path) -> tuple[Plan, Schedule]:
+    """Raises BadArguments if the run was not simulated, or not saved whole."""
+    plan = Plan.load(directory)
+    if plan.on != "simulation":
+        raise BadArguments(
+            f"{directory.name} ran on {plan.on}, and only simulated runs repeat exactly; `{plan.command()}` strikes "
+            "with the same faults again"
+        )
+    try:
+        return plan, schedules.load(directory)
+    except (OSError, ValueError) as error:
+        raise BadArguments(f"the faults of {directory} cannot be read from its schedule.json: {error}") from None
+
+
+def replay(directory: Path) -> Replayed:
+    """Raises BadArguments, or HarnessFailure if the run came to no verdict."""
+    plan, schedule = load(directory)
+    return _repeat(plan, schedule, str(results.read_json(directory / "run.json").get("trace_hash", "")))
+
+
+def shrink_run(
+    directory: Path, *, budget: int, workers: int, say: Callable[[str], None]
+) -> tuple[Path, Shrunk, Replayed]:
+    """The directory of the smaller run, next to the one that it was made from, how it came about, and the run itself. A
+    directory that is there from an earlier time is replaced. Raises BadArguments, HarnessFailure."""
+    plan, schedule = load(directory)
+    try:
+        shrunk = shrink(plan, schedule, budget=budget, workers=workers, say=say)
+    except NothingToShrink as nothing:
+        raise BadArguments(
+            f"{directory.name} breaks nothing when it is repeated ({nothing}); only a run that fails can be shrunk"
+        ) from None
+    directory = directory.resolve()
+    smaller = directory.with_name(f"{directory.name}-shrunk")
+    used = {fault.nemesis for fault in shrunk.schedule}
+    nemesis = tuple(name for name in shrunk.plan.nemesis if name in used)
+    plan = shrunk.plan.model_copy(update={"run": smaller.name, "nemesis": nemesis})
+    replayed = _repeat(plan, shrunk.schedule, "")
+    try:
+        if results.is_run(smaller):
+            shutil.rmtree(smaller)
+        save(Outcome(plan, "judged", simulated=replayed.simulated, verdict=replayed.verdict), smaller)
+    except OSError as error:
+        raise BadArguments(f"{smaller} cannot be written: {error.strerror or error}") from None
+    return smaller, shrunk, replayed
+
+
+def _repeat(plan: Plan, schedule: Schedule, recorded: str) -> Replayed:
+    trace: list[Event] = []
+    simulated = simulate(plan, schedule, lambda *told: trace.append(Event(*told)))
+    if simulated.crash:
+        raise HarnessFailure(f"{plan.run} came to no verdict: {simulated.crash}")
+    return Replayed(simulated, simulated.judge(), trace, recorded)
