@@ -42,6 +42,7 @@ def make(entity_type: Any, **values: Any) -> Entity:
     return entity_type(**{name: value for name, value in values.items() if name in known})
 
 
+@cache
 def milliseconds(value: int) -> i32Timedelta:
     return i32Timedelta.parse(datetime.timedelta(milliseconds=value))
 

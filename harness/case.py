@@ -57,6 +57,7 @@ class Case:
         self._recorder = parts.make_recorder(directory, plan.run)
         self._observer = parts.make_observer(cluster, plan)
         self._workload = parts.make_workload(plan, cluster, self._recorder)
+        self._halted: asyncio.Future[Halt] = cluster.halted or asyncio.get_running_loop().create_future()
         self.workload_ended = 0.0  # time.monotonic()
         self.crash = ""  # why the workload or the faults ended before their time, if they did
 
@@ -66,8 +67,8 @@ class Case:
         Returns why the cluster has halted, if it has: only a simulated one does. Raises HarnessFailure."""
         work: asyncio.Future[Any] = asyncio.ensure_future(self._run(interrupt, ready))
         try:
-            await asyncio.wait((work, self._cluster.halted), return_when=asyncio.FIRST_COMPLETED)
-            if not self._cluster.halted.done():
+            await asyncio.wait((work, self._halted), return_when=asyncio.FIRST_COMPLETED)
+            if not self._halted.done():
                 await work
                 return None
         finally:
@@ -75,7 +76,7 @@ class Case:
             work.cancel()
             await asyncio.gather(work, return_exceptions=True)
         await self._close_history()  # nothing else can be done: nobody answers any more
-        return self._cluster.halted.result()
+        return self._halted.result()
 
     async def _run(self, interrupt: Interrupt, ready: Callable[[], None]) -> None:
         with self._record.timed("ready"):
@@ -94,7 +95,7 @@ class Case:
         except TimeoutError:
             reason = (await self._observer.view()).out_of_sync or "the topic was not created"
             self._cluster.not_recovered(f"{READY_TIMEOUT_S:g} s after its start, before any fault: {reason}")
-            if self._cluster.halted.done():
+            if self._halted.done():
                 return
             logs = await self._collect_logs()
             raise HarnessFailure(f"the cluster was not ready after {READY_TIMEOUT_S:g} s: {reason}{logs}") from None

@@ -7,6 +7,7 @@ import re
 import signal
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -15,7 +16,7 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
-from harness import registry
+from harness import registry, swarm
 from harness.errors import BadArguments, HarnessFailure
 from harness.interrupt import SIGNALS
 from harness.plan import make_plan, parse_settings
@@ -60,6 +61,15 @@ def explore(
     workload: Annotated[str, typer.Option(metavar="NAME", help="What clients do.")] = "append",
     brokers: Annotated[int, typer.Option(help="Each in a rack of its own.")] = 3,
     controllers: Annotated[int, typer.Option(help="Voters of the metadata quorum, in the racks of the brokers.")] = 3,
+    latency_ms: Annotated[
+        float | None, typer.Option(metavar="MS", help="From one host to another; by default drawn for each seed.")
+    ] = None,
+    vary: Annotated[
+        bool,
+        typer.Option(
+            "--vary/--no-vary", help="Draw settings that --set does not name, and the latency, for each seed."
+        ),
+    ] = True,
     encode_messages: Annotated[
         bool, typer.Option("--encode-messages", help="Encode and decode every message.")
     ] = False,
@@ -85,16 +95,23 @@ def explore(
         workload=workload, time_limit=time_limit, rate=rate, seed=numbers[0], concurrency=concurrency, acks=acks,
         partitions=partitions, replication_factor=replication_factor, min_insync_replicas=min_insync_replicas,
         brokers=brokers, controllers=controllers, bug=bug, encode_messages=encode_messages,
-        settings=parse_settings(settings or ()),
+        settings=parse_settings(settings or ()), **({} if latency_ms is None else {"latency_ms": latency_ms}),
     )  # fmt: skip
-    _check_bug(bug)
+    plan_of = partial(swarm.plan_of, draw_settings=vary, draw_latency=vary and latency_ms is None)
 
     from harness.explore.exploration import explore as explore_seeds
 
     with _showing() as show, _asked_to_stop(show.say) as asked:
         try:
             found = explore_seeds(
-                plan, numbers, results_directory, workers=workers, until_failure=until_failure, stop=asked, watch=show
+                plan,
+                numbers,
+                results_directory,
+                plan_of=plan_of,
+                workers=workers,
+                until_failure=until_failure,
+                stop=asked,
+                watch=show,
             )
         except OSError as error:
             raise HarnessFailure(f"results cannot be written to {results_directory}: {error}") from error
@@ -122,16 +139,6 @@ def parse_seeds(text: str) -> list[int]:
         how_many = f"are {len(seeds):,} seeds" if seeds else "names no seed"
         raise BadArguments(f"--seeds {text!r} {how_many}; valid are 1 to {MAX_SEEDS:,}, e.g. 0..999")
     return list(seeds)
-
-
-def _check_bug(bug: str | None) -> None:
-    from cluster_image import bugs
-
-    try:
-        if bug is not None:
-            bugs.find(bug)
-    except bugs.UnknownBug as error:
-        raise BadArguments(f"--bug: {error}") from None
 
 
 class _Show:
@@ -217,11 +224,15 @@ def print_exploration(console: Console, found: Exploration) -> None:
 
 def _summary(found: Exploration) -> Iterator[str]:
     unknown = sum(map(len, found.unknown.values()))
-    counts = [f"{found.runs:,} runs", f"{found.passed:,} passed", f"{found.count('fail'):,} failed"]
+    counts = [
+        f"{found.runs:,} {'run' if found.runs == 1 else 'runs'}",
+        f"{found.passed:,} passed",
+        f"{found.count('fail'):,} failed",
+    ]
     counts += [f"{found.count(result):,} {result}" for result in ("crashed", "hang") if found.count(result)]
     counts.append(f"{unknown:,} unknown")
     if found.runs < found.asked:
-        counts[0] += f" of {found.asked:,}"
+        counts[0] = f"{found.runs:,} of {found.asked:,} runs"
     yield (
         f"{', '.join(counts)}; {found.simulated_s:,.0f} s simulated in {found.wall_s:,.1f} s, "
         f"{found.seeds_an_hour:,.0f} seeds an hour"

@@ -89,9 +89,9 @@ class Cluster(Protocol):
     """A started cluster. `nodes` is in id order, controllers last."""
 
     nodes: Sequence[Node]
-    #: Set once the cluster is stopped for good because a property of the protocol does not hold. Only simulation, which
-    #: knows all nodes from within, does that; elsewhere it stays as it is.
-    halted: asyncio.Future[Halt]
+    #: Done once the cluster is stopped for good because a property of the protocol does not hold. Only simulation, which
+    #: knows all nodes from within, does that; None elsewhere.
+    halted: asyncio.Future[Halt] | None = None
 
     @property
     def brokers(self) -> Sequence[Node]: ...

@@ -11,8 +11,8 @@ from typing import Any, Protocol
 from kio.schema.describe_quorum.v2 import request as describe_quorum
 from kio.schema.metadata.v12 import request as metadata
 from kio.schema.types import TopicName
-from kio.static.primitive import i32
 
+from cluster_image.integers import i32
 from cluster_image.network import Address, Network
 from harness.cluster import Cluster, Node
 
@@ -49,7 +49,7 @@ class ClusterView:
         return Counter(state.leader for state in newest.values())
 
     def not_back(self, nodes: Sequence[Node]) -> str | None:
-        """Why not every one of these brokers is again in the ISR of all that it replicates, as a clause; None: they are.
+        """Why not each of these brokers is again in the ISR of all that it replicates, as a clause; None: they are.
 
         Each must say so itself: it serves metadata only once it has read its own new registration, which took it out of
         the ISRs."""

@@ -10,6 +10,7 @@ from typing import Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
 
+from cluster_image import bugs
 from cluster_image.config import IDENTITY, ConfigError, read_setting
 from harness.errors import BadArguments
 
@@ -82,6 +83,11 @@ class Plan(BaseModel):
             )
         if not _TOPIC_NAME.fullmatch(self.topic):
             yield f"topic {self.topic!r} is not a name Kafka allows: letters, digits, '.', '_' and '-', at most 249"
+        if self.bug is not None:
+            try:
+                bugs.find(self.bug)
+            except bugs.UnknownBug as error:
+                yield f"--bug: {error}"
         if len(set(self.nemesis)) < len(self.nemesis):
             yield f"--nemesis {','.join(self.nemesis)} names a nemesis twice; name each once"
 

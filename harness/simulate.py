@@ -42,6 +42,7 @@ class Simulated:
     virtual_s: float
     wall_s: float
     crash: str = ""
+    facts: Mapping[str, Any] = field(default_factory=dict)  # as of run.json
 
     def judge(self) -> dict[str, Any]:
         """verdict.json of this run, without Spark."""
@@ -120,4 +121,5 @@ def simulate(plan: Plan, schedule: Schedule | None = None, observe: Observe | No
         virtual_s=loop.time(),
         wall_s=time.perf_counter() - began,
         crash=crash,
+        facts=dict(record.facts),
     )

@@ -9,7 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from random import Random
-from typing import Final
+from typing import Any, Final
+
+from harness.plan import Plan
 
 #: Settings that are drawn together, and what for. The first of each is the default.
 _CHOICES: Final[Sequence[Sequence[Mapping[str, str]]]] = (
@@ -31,12 +33,17 @@ _CHOICES: Final[Sequence[Sequence[Mapping[str, str]]]] = (
 _LATENCIES_MS: Final = (0.5, 5.0, 25.0)
 
 
-def latency_ms(seed: int) -> float:
-    return Random(f"{seed}/latency").choice(_LATENCIES_MS)
+def plan_of(plan: Plan, seed: int, *, draw_settings: bool, draw_latency: bool) -> Plan:
+    """The plan of one seed of an exploration. draw_settings: those that `plan` does not have."""
+    changes: dict[str, Any] = {"run": f"s{seed}", "seed": seed}
+    if draw_settings:
+        changes["settings"] = _settings(seed, plan.settings)
+    if draw_latency:
+        changes["latency_ms"] = Random(f"{seed}/latency").choice(_LATENCIES_MS)
+    return plan.model_copy(update=changes)
 
 
-def settings(seed: int, given: Mapping[str, str]) -> dict[str, str]:
-    """Of the nodes in the run with that seed. What the user has `given` stands."""
+def _settings(seed: int, given: Mapping[str, str]) -> dict[str, str]:
     random = Random(f"{seed}/settings")
     drawn: dict[str, str] = {}
     for choices in _CHOICES:

@@ -8,9 +8,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from harness.cluster import Evidence
+from harness.cluster import Cluster, Evidence
 from harness.console import Counts
 from harness.observer import ClusterView, PartitionState, why_out_of_sync
+from harness.parts import Parts
 
 
 class FakeNode:
@@ -101,7 +102,7 @@ class FakeNode:
         return self.state == "running"
 
 
-class FakeCluster:
+class FakeCluster(Cluster):
     """Brokers cut off from power are out of the ISR until `recovery_s` after they were restored."""
 
     def __init__(self, recovery_s: float = 0.05) -> None:
@@ -231,6 +232,9 @@ class FakeRuntime:
         self.start_s = start_s
         self.cleaned: list[str | None] = []
 
+    def run(self, main: Any) -> Any:
+        return asyncio.run(main)
+
     async def start(self, plan: Any, run_directory: Path, progress: Any) -> FakeCluster:
         try:
             await asyncio.sleep(self.start_s)
@@ -247,8 +251,10 @@ class FakeRuntime:
         return []
 
 
-class FakeParts:
+class FakeParts(Parts):
     """Parts of a run that take no time. `verdict`: what the checkers say, or what they raise."""
+
+    runtime: Any = None
 
     def __init__(self, **changes: Any) -> None:
         self.cluster = FakeCluster()

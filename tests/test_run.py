@@ -83,7 +83,7 @@ def test_a_whole_run(tmp_path: Path) -> None:
     assert parts.recorder.rows and all(row["effective"] for row in parts.recorder.rows.values())
     record = case.record
     assert record["status"] == "done" and record["problems"] == []
-    assert record["command"].startswith("chaos run --nemesis pause --targets random --time-limit 0.6 --seed 0")
+    assert record["command"].startswith("chaos run --on docker --nemesis pause --targets random --time-limit 0.6 --seed 0")
     assert list(record["phases"]) == [
         "start", "ready", "workload", "heal", "recover", "final reads", "collect", "close workload", "close journal",
         "check", "report", "tear down",
@@ -132,7 +132,7 @@ def test_a_start_that_fails_tears_down_and_says_why(tmp_path: Path) -> None:
 
 
 def test_a_cluster_that_does_not_get_ready_is_torn_down(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("harness.run.READY_TIMEOUT_S", 0.3)
+    monkeypatch.setattr("harness.case.READY_TIMEOUT_S", 0.3)
     parts = FakeParts()
     parts.cluster.missing.add("broker-3")
     with pytest.raises(HarnessFailure, match=r"not ready after 0\.3 s: broker 3 is not in the ISR.*logs"):
@@ -234,7 +234,7 @@ def test_a_node_that_died_by_itself_is_named_and_started_again(tmp_path: Path) -
 
 
 def test_a_cluster_that_does_not_recover_is_judged_and_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("harness.run.RECOVERY_TIMEOUT_S", 0.3)
+    monkeypatch.setattr("harness.case.RECOVERY_TIMEOUT_S", 0.3)
     cluster = FakeCluster()
     parts = FakeParts(cluster=cluster, runtime=FakeRuntime(cluster))
 

@@ -14,7 +14,7 @@ from rich.console import Console
 
 import harness.run
 from cluster_image.tcp import TcpNetwork
-from harness.cluster import Evidence
+from harness.cluster import Cluster, Evidence
 from harness.console import Progress
 from harness.history import load_journal
 from harness.observer import KafkaObserver
@@ -35,12 +35,22 @@ class _Node:
         return True
 
 
-class _LoopbackCluster:
+class _LoopbackCluster(Cluster):
     def __init__(self, directory: Path) -> None:
         self._directory = directory
         self._cluster = LocalCluster(directory)
         self.nodes = [_Node(*node) for node in self._cluster.ports.items()]
-        self.brokers, self.controllers = self.nodes[:3], self.nodes[3:]
+
+    @property
+    def brokers(self) -> list[_Node]:  # type: ignore[override]
+        return self.nodes[:3]
+
+    @property
+    def controllers(self) -> list[_Node]:  # type: ignore[override]
+        return self.nodes[3:]
+
+    async def partition(self, groups: Any, *, one_way: bool = False) -> None:
+        raise NotImplementedError
 
     async def start(self) -> None:
         await self._cluster.start()

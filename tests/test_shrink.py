@@ -155,7 +155,8 @@ def test_a_choice_that_names_its_nodes_means_them_and_no_others(nemesis: Any) ->
 def failing(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The directory of a run with bug M01, which truncates logs to the high watermark."""
     directory: Path = tmp_path_factory.mktemp("results")
-    bug = plan(run="m01", bug="M01", seed=SEED, brokers=3, controllers=1, partitions=2, rate=20.0, time_limit=10.0)
+    bug = plan(run="m01", bug="M01", seed=SEED, brokers=3, controllers=1, partitions=2, rate=8.0, concurrency=1,
+               time_limit=9.0)  # fmt: skip
     simulated = simulate(bug, FAULTS)
     verdict = simulated.judge()
     assert verdict["verdict"] == "fail", verdict["reason"]

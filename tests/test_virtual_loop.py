@@ -192,19 +192,18 @@ def test_a_paused_process_goes_on_in_order_where_it_stood(loop: VirtualLoop) -> 
     loop.call_in_world(1.0, loop.resume, process)
     loop.call_in_world(1.0, loop.in_process, process, note, "e")
     run(loop, 3.0)
-    assert [what for what, _ in told] == ["slept 0", "b", "c", "d", "e", "slept 1", "slept 2", "slept 3"]
+    assert [what for what, _ in told] == ["slept 0", "b", "c", "d", "slept 1", "e", "slept 2", "slept 3"]
     assert [at for _, at in told] == pytest.approx([0.1, 1.0, 1.0, 1.0, 1.0, 1.0, 1.1, 1.2])
 
 
 def test_a_timer_that_is_due_when_a_process_goes_on_runs_after_what_has_waited(loop: VirtualLoop) -> None:
     told: list[str] = []
     process = loop.new_process("a")
-    loop.in_process(process, lambda: loop.call_at(1.0, told.append, "timer"))
-    loop.in_process(process, loop.stall, process, 0.5)
-    run(loop, 0.6)
+    loop.call_in_world(1.0, loop.resume, process)
+    loop.in_process(process, loop.call_at, 1.0, told.append, "timer")
+    run(loop, 0.5)
     loop.pause(process)
     loop.in_process(process, told.append, "waited")
-    loop.call_in_world(1.0, loop.resume, process)
     run(loop, 1.0)
     assert told == ["waited", "timer"]
 

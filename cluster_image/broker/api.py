@@ -10,9 +10,9 @@ from typing import Any, Final
 from kio.schema.allocate_producer_ids.v0.request import AllocateProducerIdsRequest
 from kio.schema.errors import ErrorCode
 from kio.schema.types import BrokerId, ProducerId, TopicName
-from kio.static.primitive import i16, i32, i64
 
 from ..config import Config
+from ..integers import i16, i32, i64
 from ..messages import NO_THROTTLE, make, response_module
 from ..metadata.image import MetadataImage, Topic
 from ..network import Entity, Peer

@@ -12,8 +12,8 @@ from typing import Any, NamedTuple
 
 from kio.schema.errors import ErrorCode
 from kio.schema.types import BrokerId
-from kio.static.primitive import i32, i64
 
+from ..integers import i32, i64
 from ..messages import NO_THROTTLE, make, response_module
 from ..metadata.image import MetadataImage
 from ..network import Entity

@@ -15,9 +15,9 @@ from typing import Any
 from kio.schema.errors import ErrorCode
 from kio.schema.fetch.v17.request import FetchPartition, FetchRequest, FetchTopic, ReplicaState
 from kio.schema.types import BrokerId
-from kio.static.primitive import i32, i64
 
 from ..config import Config
+from ..integers import i32, i64
 from ..messages import milliseconds
 from ..metadata.image import PartitionKey
 from ..network import Address, Connection, Network

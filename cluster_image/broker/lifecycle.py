@@ -20,9 +20,9 @@ from kio.schema.broker_heartbeat.v1.request import BrokerHeartbeatRequest
 from kio.schema.broker_registration.v4.request import BrokerRegistrationRequest, Listener
 from kio.schema.errors import ErrorCode
 from kio.schema.types import BrokerId
-from kio.static.primitive import i16, i64, u16
 
 from ..config import Config
+from ..integers import i16, i64, u16
 from ..tasks import Failed, start_task
 from .channel import ControllerChannel
 

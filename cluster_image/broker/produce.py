@@ -11,9 +11,9 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from kio.schema.errors import ErrorCode
-from kio.static.primitive import i64
 
 from ..config import Config
+from ..integers import i64
 from ..messages import NO_THROTTLE, make, response_module
 from ..metadata.image import MetadataImage
 from ..network import Entity

@@ -21,9 +21,9 @@ from kio.schema.broker_registration.v4 import request as registration_request
 from kio.schema.broker_registration.v4 import response as registration_response
 from kio.schema.errors import ErrorCode
 from kio.schema.types import BrokerId, ProducerId, TopicName
-from kio.static.primitive import i8, i32, i64
 
 from ..config import Config, ConfigError, check_topic_settings
+from ..integers import i8, i32, i64
 from ..messages import NO_THROTTLE, make, response_module
 from ..metadata import rules as isr_rules
 from ..metadata.image import BrokerRegistration, MetadataImage, PartitionRegistration, changed_partition

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from kio.schema.types import BrokerId
-from kio.static.primitive import i32
 
+from ..integers import i32
 from ..metadata.image import BrokerRegistration, MetadataImage, PartitionRegistration
 from ..metadata.records import NO_LEADER, NO_LEADER_CHANGE, PartitionChangeRecord
 from . import rules

@@ -21,8 +21,8 @@ from kio.schema.offset_for_leader_epoch.v4.request import (
     OffsetForLeaderTopic,
 )
 from kio.schema.types import BrokerId, TopicName
-from kio.static.primitive import i32
 
+from ..integers import i32
 from ..metadata.image import BrokerRegistration, MetadataImage, PartitionRegistration
 from ..metadata.records import NO_LEADER
 from ..network import Address, Network

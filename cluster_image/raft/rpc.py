@@ -21,8 +21,9 @@ from kio.schema.fetch.v18 import response as fetch_response
 from kio.schema.types import BrokerId, TopicName
 from kio.schema.vote.v2 import request as vote_request
 from kio.schema.vote.v2 import response as vote_response
-from kio.static.primitive import Records, i32, i64, u16
+from kio.static.primitive import Records
 
+from ..integers import i32, i64, u16
 from ..messages import NO_THROTTLE, milliseconds
 from ..network import Address, Entity
 

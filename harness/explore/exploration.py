@@ -8,6 +8,7 @@ import re
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
+from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -126,8 +127,10 @@ def explore(
     watch: Callable[[Standing], None] = lambda standing: None,
     simulate: Simulate = simulate,
     run_limit_s: float | None = None,
+    plan_of: Callable[[Plan, int], Plan] | None = None,
 ) -> Exploration:
-    """Simulate `plan` with each of `seeds`, its own seed and name apart, and judge what there is.
+    """Simulate `plan` with each of `seeds`, and judge what there is. plan_of: what a seed makes of the plan; by default
+    only its seed and name (see harness.swarm).
 
     workers: how many processes; by default as many as there are processors. until_failure: no new seeds once one has
     failed. stop: asked now and then; True ends the simulating. watch: told now and then how far it has come. simulate:
@@ -142,14 +145,14 @@ def explore(
     workers = min(workers or os.cpu_count() or 1, len(seeds))
     run_limit_s = run_limit_s or RUN_LIMIT_S + RUN_LIMIT_FACTOR * plan.time_limit
     directory = results.create(results_directory, ("explore", *plan.nemesis), seeds[0])
-    plans = [_with_seed(plan, seed) for seed in seeds]
+    plans = [(plan_of or _with_seed)(plan, seed) for seed in seeds]
 
     began = time.monotonic()
     spark: Future[SparkSession] | None = None
     done: list[Outcome] = []
     failing = 0
-    with DatasetWriter(directory / "dataset", 0) as dataset:
-        outcomes = simulate_all(plans, workers, simulate, directory / "workers", limit_s=run_limit_s)
+    outcomes = simulate_all(plans, workers, simulate, directory / "workers", limit_s=run_limit_s)
+    with DatasetWriter(directory / "dataset", 0) as dataset, closing(outcomes):
         for outcome in outcomes:
             if outcome is not None:
                 _keep(outcome, directory, dataset)
@@ -160,7 +163,6 @@ def explore(
                 spark = _start_spark(directory)
             if stop() or (until_failure and failing):
                 break
-        outcomes.close()  # ends the workers
     simulated_at = time.monotonic()
     watch(Standing(len(done), len(plans), failing, simulated_at - began, judging=True))
     done, problems = _judge(done, directory, spark)
@@ -208,9 +210,9 @@ def _judge(
     dataset, session = directory / "dataset", spark or _start_spark(directory)
     try:
         verdicts = {verdict["run"]: verdict for verdict in check_dataset(dataset.resolve(), session.result())}
+        return [replace(o, verdict=verdicts[o.plan.run]) if o.verdict is not None else o for o in done], ()
     except Exception as error:  # whatever it is: the workers have judged each run by itself, by the same checkers
         return done, (f"Spark could not judge {dataset}: {describe(error)}; so each run was judged alone",)
-    return [replace(o, verdict=verdicts[o.plan.run]) if o.verdict is not None else o for o in done], ()
 
 
 def _sum_up(

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any, Literal, Self
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from harness import registry
 from harness import schedule as schedules
@@ -98,8 +97,7 @@ def save(outcome: Outcome, directory: Path) -> None:
         simulated.halt.save(directory)
     if outcome.verdict is not None:
         (directory / "verdict.json").write_text(json.dumps(outcome.verdict, indent=2, ensure_ascii=False) + "\n")
-    facts |= {"trace_hash": simulated.trace_hash, "steps": simulated.steps, "virtual_s": simulated.virtual_s}
-    facts["workload_start_ns"] = pc.min(simulated.tables["operations"]["invoke"]).as_py()
+    facts |= simulated.facts
     record = RunRecord(directory, problems=list(simulated.problems), facts=facts)
     record.facts["doubts"] = list(doubts(outcome))
     record.finish("done" if outcome.result == "judged" else "failed")

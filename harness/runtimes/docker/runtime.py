@@ -91,7 +91,6 @@ class DockerCluster(Cluster):
 
     def __init__(self, api: docker.APIClient, plan: Plan) -> None:
         self.nodes = ()
-        self.halted = asyncio.get_running_loop().create_future()
         self._api = api
         self._call = engine.Calls()
         self._plan = plan

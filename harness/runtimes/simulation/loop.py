@@ -102,7 +102,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
         self._cancelled_timers = 0
         self._world = contextvars.Context()
         self._hash = blake2b(digest_size=16)
-        self._instant_steps = 0
+        self._instant_callbacks = 0
         self._standing_still = False
         self._signals = 0
         self._handlers: dict[int, Any] = {}  # those before ours
@@ -112,6 +112,13 @@ class VirtualLoop(asyncio.BaseEventLoop):
 
     def time(self) -> float:
         return self._now
+
+    def call_soon(  # type: ignore[override]
+        self, callback: Callable[..., Any], *args: Any, context: contextvars.Context | None = None
+    ) -> asyncio.Handle:
+        handle = asyncio.Handle(callback, args, self, context)
+        self._ready.append(handle)  # type: ignore[attr-defined]
+        return handle
 
     def call_at(  # type: ignore[override]
         self, when: float, callback: Callable[..., Any], *args: Any, context: contextvars.Context | None = None
@@ -133,6 +140,8 @@ class VirtualLoop(asyncio.BaseEventLoop):
         return self.call_at(when, callback, *args, context=self._world)
 
     def _timer_handle_cancelled(self, handle: asyncio.TimerHandle) -> None:
+        if not handle._scheduled:  # type: ignore[attr-defined]
+            return  # it has run already
         self._cancelled_timers += 1
         if self._cancelled_timers > 1000 and 2 * self._cancelled_timers > len(self._timers):
             self._timers = [entry for entry in self._timers if not entry[2].cancelled()]
@@ -201,7 +210,8 @@ class VirtualLoop(asyncio.BaseEventLoop):
         if process.busy_until > self._now:
             self._wake_when_free(process)
         else:
-            self._ready.extend(process.backlog)  # type: ignore[attr-defined]
+            # Before whatever of it is ready now: that came later.
+            self._ready.extendleft(reversed(process.backlog))  # type: ignore[attr-defined]
             process.backlog.clear()
 
     def _wake_when_free(self, process: Process) -> None:
@@ -246,6 +256,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
             handle = ready.popleft()
             if handle._cancelled:
                 continue
+            self._instant_callbacks += 1
             process = handle._context.get(PROCESS)  # type: ignore[attr-defined]
             if process is None:
                 handle._run()
@@ -258,7 +269,6 @@ class VirtualLoop(asyncio.BaseEventLoop):
                 self._release(process)
                 continue
             self.step += 1
-            self._instant_steps += 1
             self._hash.update(_STEP.pack(self._now, process.number))
             self.current = process
             tripwire.armed = True
@@ -266,8 +276,9 @@ class VirtualLoop(asyncio.BaseEventLoop):
             tripwire.armed = False
             self.current = None
             self.after_step()
-        if self._instant_steps > MAX_CALLBACKS_AN_INSTANT:
-            raise Hang(f"{self._instant_steps} callbacks ran at {self._now:.6f} s and time does not move on")
+        if self._instant_callbacks > MAX_CALLBACKS_AN_INSTANT:
+            self._instant_callbacks = 0  # whoever spins may be stopped now
+            raise Hang(f"more than {MAX_CALLBACKS_AN_INSTANT} callbacks ran at {self._now:.6f} s: time does not move on")
 
     def _next_timers(self, ready: deque[asyncio.Handle]) -> None:
         timers = self._timers
@@ -279,7 +290,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
                 raise Hang(f"at {self._now:.6f} s nothing is ready and no timer is set: {self.waiting()}")
             if timers[0][0] > self._now:
                 self._now = timers[0][0]
-                self._instant_steps = 0
+                self._instant_callbacks = 0
         while timers and timers[0][0] <= self._now:
             timer = heapq.heappop(timers)[2]
             timer._scheduled = False  # type: ignore[attr-defined]

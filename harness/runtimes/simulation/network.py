@@ -20,7 +20,7 @@ from typing import Any, Final
 
 from cluster_image import wire
 from cluster_image.network import Address, Connection, Entity, Handler, Peer
-from harness.runtimes.simulation.loop import Process, VirtualLoop
+from harness.runtimes.simulation.loop import Process, ProcessDied, VirtualLoop
 
 log = logging.getLogger("cluster_image.simulated_network")
 
@@ -42,6 +42,7 @@ class Host:
     def __init__(self, name: str) -> None:
         self.name = name
         self.up = True
+        self.power_cuts = 0
         self.listeners: dict[int, Endpoint] = {}
 
 
@@ -96,11 +97,13 @@ class SimulatedNetwork:
     def power_off(self, host: str) -> None:
         """Nobody is told anything, and what its sockets still held is gone."""
         self.hosts[host].up = False
+        self.hosts[host].power_cuts += 1
         self.hosts[host].listeners.clear()
         self._endpoints = {endpoint: None for endpoint in self._endpoints if endpoint.host != host}
         for pipe in list(self._holding):
             if pipe.source == host:
                 pipe.held.clear()
+                pipe.torn = True
                 del self._holding[pipe]
 
     def power_on(self, host: str) -> None:
@@ -129,8 +132,10 @@ class SimulatedNetwork:
     def passes(self, source: str, target: str) -> bool:
         return not self.is_cut(source, target) and self.hosts[target].up
 
-    def drop(self, target: str) -> None:
-        self.dropped[target] = self.dropped.get(target, 0) + 1
+    def drop(self, source: str, target: str) -> None:
+        """Counts what does not pass, if that is a cut link's doing."""
+        if self.is_cut(source, target):
+            self.dropped[target] = self.dropped.get(target, 0) + 1
 
     def latency(self, source: str, target: str) -> float:
         random = self.random(source, target)
@@ -149,6 +154,9 @@ class SimulatedNetwork:
         return stream
 
     def hold(self, pipe: Pipe, message: Any) -> None:
+        if self.hosts[pipe.source].power_cuts > pipe.power_cuts:
+            pipe.torn = True  # nobody will send it again
+            return
         pipe.held.append(message)
         self._holding[pipe] = None
 
@@ -171,6 +179,8 @@ class Pipe:
         self.source = sender.host
         self.target = receiver.host
         self.held: deque[Any] = deque()  # sent and dropped on the way: TCP keeps trying
+        self.power_cuts = network.hosts[sender.host].power_cuts  # before it
+        self.torn = False  # something is missing for good: nothing that follows can arrive
         self._network = network
         self._last_arrival = 0.0
         self._retransmitting = False
@@ -187,8 +197,10 @@ class Pipe:
 
     def _arrive(self, message: Any) -> None:
         network = self._network
+        if self.torn:
+            return
         if self.held or not network.passes(self.source, self.target):
-            network.drop(self.target)
+            network.drop(self.source, self.target)
             network.hold(self, message)
             return
         network.delivered += 1
@@ -228,6 +240,8 @@ class Endpoint:
         return self._host.name
 
     async def connect(self, address: Address, *, client_id: str, timeout: float) -> Connection:
+        if not self.process.alive:
+            raise ProcessDied
         network = self._network
         loop = network.loop
         answer: asyncio.Future[_Client] = loop.create_future()
@@ -240,8 +254,11 @@ class Endpoint:
             if there is None:
                 loop.call_in_world(loop.time(), refuse, f"{address}: unknown host")
                 return
-            if not (network.passes(self.host, address.host) and not network.is_cut(address.host, self.host)):
-                network.drop(address.host)
+            if not network.passes(self.host, address.host):
+                network.drop(self.host, address.host)
+                return
+            if network.is_cut(address.host, self.host):
+                network.drop(address.host, self.host)
                 return
             back = loop.time() + network.latency(address.host, self.host)
             listener = there.listeners.get(address.port)
@@ -320,13 +337,13 @@ class _Client:
         if self._network.encode:
             message = wire.encode_request(entity, 0, self._client_id)
         if not wire.expects_response(entity):
-            self.out.send(message)
+            _send(self, message)
             return None
         loop = self._network.loop
         response: asyncio.Future[Entity] = loop.create_future()
         self._pending.append((entity, response))
         timer = loop.call_later(timeout, self._time_out, response)
-        self.out.send(message)
+        _send(self, message)
         try:
             return await response
         finally:
@@ -361,7 +378,7 @@ class _Client:
 
     def _end(self, reason: str) -> None:
         if not self._closed:
-            self.out.send(CLOSE)
+            _send(self, CLOSE)
         self._fail(reason)
 
     def _fail(self, reason: str) -> None:
@@ -413,7 +430,7 @@ class _Served:
                     _, request = wire.decode_request(request[4:], self._endpoint.served)
                 response = await handler(request, self._peer)
                 if response is not None and not self._closed:
-                    self.out.send(wire.encode_response(response, 0) if self._network.encode else response)
+                    _send(self, wire.encode_response(response, 0) if self._network.encode else response)
         except ConnectionError as error:  # the handler's way to close this connection and say why
             log.info("connection from %s closed: %s", self._peer.host, error)
             self._end()
@@ -432,7 +449,7 @@ class _Served:
     def _end(self) -> None:
         self._requests.clear()
         if not self._closed:
-            self.out.send(CLOSE)
+            _send(self, CLOSE)
         self.lost("closed here")
 
     def close(self) -> None:
@@ -446,3 +463,10 @@ class _Served:
 
 
 _End = _Client | _Served
+
+
+def _send(end: _End, message: Any) -> None:
+    """What its process sends; its host speaks for itself (CLOSE)."""
+    if not end.process.alive:
+        raise ProcessDied
+    end.out.send(message)
