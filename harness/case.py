@@ -154,16 +154,17 @@ class Case:
 
     async def _until_over(self, injector: Injector, over: asyncio.Event, asked: asyncio.Event) -> None:
         loop = asyncio.get_running_loop()
-        began = loop.time()
+        limit = self._plan.time_limit
+        end = loop.time() + limit
         errors: Counter[str] = Counter()
         while not (over.is_set() or asked.is_set()):
-            elapsed = loop.time() - began
-            if elapsed >= self._plan.time_limit:
+            left = end - loop.time()  # exact near the end, so that this much sleep does arrive there
+            if left <= 0:
                 return
             counts = self._workload.counts()
             errors.update(counts.errors)
-            self._progress.tick(live_line(elapsed, self._plan.time_limit, counts, errors, injector.in_force))
-            await asyncio.sleep(min(POLL_S, self._plan.time_limit - elapsed))
+            self._progress.tick(live_line(limit - left, limit, counts, errors, injector.in_force))
+            await asyncio.sleep(min(POLL_S, left))
 
     async def _unless_it_crashes(self, name: str, work: Coroutine[Any, Any, None], over: asyncio.Event) -> None:
         """A crash ends workload and faults, not the run: what was recorded can still be judged."""

@@ -40,13 +40,15 @@ class Node(Protocol):
     async def resume(self) -> Evidence:
         """Thaw. Evidence: frozen_ns, how long the node stood still."""
 
-    async def cut_power(self, *, in_write: int = 0) -> Evidence:
+    async def cut_power(self, *, in_write: int = 0, late_s: float = 0.0) -> Evidence:
         """Network off, SIGKILL, file system shut down without flushing its journal, in that order, then
         unmount and mount again (the network stays off and the process down until restore_power()).
 
         in_write: the number of the operation, of those that change the node's disk from now on, in whose middle the
-        power goes; 0: at once. A node too idle for so many loses it a moment later all the same. Only simulation
-        can aim like that; elsewhere the cut comes at once and lands where it lands.
+        power goes; 0: at once. A node too idle for so many loses it a moment later all the same.
+        late_s: what the node sends in its last moments stays so many seconds on the network, so that it may arrive
+        when the node has long been back with less than it had. Only simulation can do these two; elsewhere the cut
+        comes at once and lands where it lands.
 
         Evidence: unsynced_bytes, unsynced_files, unsynced_records (lost, by comparing before and after),
         lost_by_partition {"topic-0": records}, cut_ns (request to remounted), exit_status."""

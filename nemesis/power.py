@@ -29,7 +29,11 @@ class PowerOutage:
         return Draw(
             gap=random.uniform(6.0, 9.0),
             duration=random.uniform(2.0, 3.0),
-            choice={"rack": round(random.random(), 6), "in_write": _draw_in_write(random)},
+            choice={
+                "rack": round(random.random(), 6),
+                "in_write": _draw_in_write(random),
+                "late_s": _draw_late(random),
+            },
         )
 
     def choose(self, choice: Mapping[str, Any], situation: Situation) -> Sequence[Node]:
@@ -40,7 +44,7 @@ class PowerOutage:
         return _all_or_none([node for node in cluster.nodes if node.rack == rack], situation)
 
     async def inject(self, cluster: Cluster, nodes: Sequence[Node], choice: Mapping[str, Any]) -> Evidence:
-        cuts = (node.cut_power(in_write=choice["in_write"]) for node in nodes)
+        cuts = (node.cut_power(in_write=choice["in_write"], late_s=choice["late_s"]) for node in nodes)
         return by_node(nodes, await asyncio.gather(*cuts))
 
     async def heal(self, cluster: Cluster, nodes: Sequence[Node]) -> Evidence:
@@ -61,7 +65,7 @@ class PowerOutageCluster(PowerOutage):
         return Draw(
             gap=random.uniform(8.0, 11.0),
             duration=random.uniform(2.0, 4.0),
-            choice={"in_write": _draw_in_write(random)},
+            choice={"in_write": _draw_in_write(random), "late_s": _draw_late(random)},
         )
 
     def choose(self, choice: Mapping[str, Any], situation: Situation) -> Sequence[Node]:
@@ -73,6 +77,11 @@ class PowerOutageCluster(PowerOutage):
 def _draw_in_write(random: Random) -> int:
     """See Node.cut_power. Half of the cuts come at once; the others tear one of the node's next few operations."""
     return random.randint(1, 8) if random.random() < 0.5 else 0
+
+
+def _draw_late(random: Random) -> float:
+    """See Node.cut_power. In a third of the cuts, so long that some words come after the machine is back."""
+    return round(random.uniform(0.5, 8.0), 3) if random.random() < 1 / 3 else 0.0
 
 
 def _all_or_none(nodes: Sequence[Node], situation: Situation) -> Sequence[Node]:

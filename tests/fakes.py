@@ -54,7 +54,7 @@ class FakeNode:
         self._leave("paused")
         return {"frozen_ns": 5}
 
-    async def cut_power(self, *, in_write: int = 0) -> Evidence:
+    async def cut_power(self, *, in_write: int = 0, late_s: float = 0.0) -> Evidence:
         if self.cluster.fail_cuts:
             raise OSError("the agent is gone")
         self._enter("dark")

@@ -190,7 +190,7 @@ def test_a_clock_that_did_not_jump_had_no_effect() -> None:
 @pytest.mark.parametrize("make", [PowerOutage, PowerOutageCluster])
 def test_a_cut_in_a_write_is_passed_on_to_every_node(make: type[Any]) -> None:
     cluster = FakeCluster()
-    done(make().inject(cluster, cluster.brokers, {"rack": 0.0, "in_write": 5}))
+    done(make().inject(cluster, cluster.brokers, {"rack": 0.0, "in_write": 5, "late_s": 0.0}))
     assert cluster.torn == [5, 5, 5]
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Coroutine
 from datetime import timedelta
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -119,7 +120,7 @@ async def test_a_message_takes_its_links_latency_each_way(world: World) -> None:
     for _ in range(50):
         await world.ask(connection, "a")
         times.append(world.loop.time())
-    trips = [after - before for before, after in zip(times, times[1:], strict=False)]
+    trips = [after - before for before, after in pairwise(times)]
     (low, high), (least, most) = LINK, JITTER
     assert 2 * LATENCY_S * low * least < min(trips) < max(trips) < 2 * LATENCY_S * high * most
     assert max(trips) / min(trips) < most / least  # a link has a latency of its own
@@ -166,19 +167,21 @@ def test_messages_of_a_connection_never_overtake_each_other_though_some_are_late
     world.loop.bury()
 
 
-def latencies(seed: int, *, others: int) -> list[float]:
+def latencies(seed: int, *, others: int) -> tuple[list[float], list[float]]:
     network = SimulatedNetwork(VirtualLoop(), seed)
-    found = []
+    there, back = [], []
     for _ in range(20):
-        found.append(network.latency("a", "b"))
+        there.append(network.latency("a", "b"))
         for _ in range(others):
-            network.latency("b", "a")
+            back.append(network.latency("b", "a"))
             network.latency("a", "c")
-    return found
+    return there, back
 
 
 def test_a_links_latencies_are_the_seeds_and_do_not_depend_on_what_passes_elsewhere() -> None:
-    assert latencies(1, others=0) == latencies(1, others=3) != latencies(2, others=0)
+    there, back = latencies(1, others=1)
+    assert latencies(1, others=0) == (there, [])
+    assert latencies(2, others=1)[0] != there != back
 
 
 @simulated()
@@ -261,6 +264,41 @@ async def test_a_link_cut_again_before_anything_has_got_through_goes_on_holding(
     assert echo.handled == []
     world.network.cut([])
     assert await answer == "a"
+
+
+@simulated()
+async def test_what_arrives_on_a_mended_link_waits_for_what_was_dropped_before_it(world: World) -> None:
+    echo = Echo()
+    await world.serve(echo)
+    connection = await world.connect()
+    world.network.slow([THERE], 1.0)
+    (first,) = world.asking(connection, "first")
+    await asyncio.sleep(0.9)
+    (second,) = world.asking(connection, "second")
+    await asyncio.sleep(0.05)
+    world.network.cut([THERE])
+    await asyncio.sleep(0.9)
+    assert world.network.dropped == {"server": 1}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(module, "RETRANSMIT_S", (2.0, 2.0))
+        world.network.cut([])
+    await asyncio.sleep(0.2)
+    assert echo.handled == []
+    assert (await first, await second) == ("first", "second")
+    assert 3.8 < world.loop.time() < 4.0
+
+
+@simulated()
+async def test_what_is_to_be_sent_again_on_a_mended_link_is_not_once_the_power_is_gone(world: World) -> None:
+    process = await world.serve(Echo())
+    connection = await world.connect()
+    world.network.cut([BACK])
+    (answer,) = world.asking(connection, "a")
+    await asyncio.sleep(0.5)
+    world.network.cut([])
+    world.cut_power(process)
+    await asyncio.sleep(2.0)
+    assert not answer.done()
 
 
 @simulated()
@@ -579,9 +617,13 @@ async def test_a_process_that_has_ended_sends_nothing_more(world: World) -> None
 
     async def dies() -> None:
         world.cut_power(doomed.process)
-        await world.ask(connection, "last words")
-        told.append("went on")
+        try:
+            await world.ask(connection, "last words")
+        finally:
+            await doomed.connect(SERVER, client_id="d", timeout=1)
+            told.append("went on")
 
     world.loop.spawn(doomed.process, dies())
     await asyncio.sleep(1.0)
     assert (echo.handled, told) == ([], [])
+    assert len(world.network.hosts["server"].listeners[SERVER.port].accepted) == 1

@@ -24,6 +24,7 @@ from typing import Final, NamedTuple
 from kio.schema.errors import ErrorCode
 
 from ..config import Config
+from ..metadata import rules as session_rules
 from ..metadata.image import PartitionKey, PartitionRegistration
 from ..records import InvalidRecord, iter_batches
 from ..storage.errors import InvalidProducerEpoch, OutOfOrderSequence
@@ -290,7 +291,7 @@ class Partition:
         """A follower's fetch is also its report of how far it has come. Raises Refused."""
         leadership = self._check_epoch_and_leadership(leader_epoch)
         follower = leadership.followers.get(replica)
-        if follower is None or rules.is_stale_fetch(follower.broker_epoch, broker_epoch):
+        if follower is None or session_rules.is_earlier_session(broker_epoch, follower.broker_epoch):
             raise Refused(ErrorCode.unknown_leader_epoch if follower is None else ErrorCode.not_leader_or_follower)
         if last_fetched_epoch >= 0:
             end_of_epoch = self.log.end_offset_for_epoch(last_fetched_epoch)

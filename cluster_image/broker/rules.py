@@ -81,11 +81,6 @@ def start_following(high_watermark: int, end_offset: int) -> FollowerStart:
     return FollowerStart(end_offset, names_epoch=True)
 
 
-def is_stale_fetch(known_broker_epoch: int, broker_epoch: int) -> bool:
-    """Was this fetch sent in an earlier uptime session of its follower than the last one seen (KIP-903)?"""
-    return broker_epoch != -1 and broker_epoch < known_broker_epoch
-
-
 def has_diverged(end_of_epoch: tuple[int, int], last_fetched_epoch: int, fetch_offset: int) -> bool:
     """Does a follower's log differ from the leader's (description 3.2)? end_of_epoch: epoch and end offset of the
     leader's lookup for last_fetched_epoch."""

@@ -6,21 +6,20 @@ with less than it had.
 
 from __future__ import annotations
 
-from ..metadata.image import BrokerRegistration
 from . import Bug
 
 
-def any_session(replica_epoch: int, broker: BrokerRegistration | None) -> bool:
-    return broker is not None and broker.active
+def all_sessions_are_one(broker_epoch: int, known: int) -> bool:
+    return False
 
 
 BUG = Bug(
     id="M28",
     title="no broker epochs of replicas in Fetch and AlterPartition",
     source="KAFKA-14139, KAFKA-14617; mended by KIP-903 (8c88cdb, d5e216d)",
-    nemesis="power-outage",
-    properties=("LeaderCandidateCompleteness", "ReplicationQuorumSuperset", "log linearizability"),
+    nemesis="power-outage,kill,pause",
+    properties=("LeaderCandidateCompleteness", "StrongIsr", "log linearizability"),
     module="metadata.rules",
-    rule="may_be_in_isr",
-    replacement=any_session,
+    rule="is_earlier_session",
+    replacement=all_sessions_are_one,
 )

@@ -66,7 +66,7 @@ class DockerNode(Node):
     async def resume(self) -> Evidence:
         return await self._one_at_a_time(self._resume())
 
-    async def cut_power(self, *, in_write: int = 0) -> Evidence:
+    async def cut_power(self, *, in_write: int = 0, late_s: float = 0.0) -> Evidence:
         return await self._one_at_a_time(self._cut_power())
 
     async def restore_power(self) -> None:

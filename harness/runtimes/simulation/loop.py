@@ -278,7 +278,9 @@ class VirtualLoop(asyncio.BaseEventLoop):
             self.after_step()
         if self._instant_callbacks > MAX_CALLBACKS_AN_INSTANT:
             self._instant_callbacks = 0  # whoever spins may be stopped now
-            raise Hang(f"more than {MAX_CALLBACKS_AN_INSTANT} callbacks ran at {self._now:.6f} s: time does not move on")
+            raise Hang(
+                f"more than {MAX_CALLBACKS_AN_INSTANT} callbacks ran at {self._now:.6f} s: time does not move on"
+            )
 
     def _next_timers(self, ready: deque[asyncio.Handle]) -> None:
         timers = self._timers

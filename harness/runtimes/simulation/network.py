@@ -240,8 +240,6 @@ class Endpoint:
         return self._host.name
 
     async def connect(self, address: Address, *, client_id: str, timeout: float) -> Connection:
-        if not self.process.alive:
-            raise ProcessDied
         network = self._network
         loop = network.loop
         answer: asyncio.Future[_Client] = loop.create_future()

@@ -26,6 +26,8 @@ WALL_CLOCK_ORIGIN: Final = 1_767_225_600.0
 SIGKILLED: Final = 137
 #: A power cut that waits for a write comes at the latest after so many seconds.
 IN_WRITE_PATIENCE_S: Final = 0.2
+#: For so long before a power cut what a machine sends may be late.
+LAST_MOMENTS_S: Final = 0.15
 #: How long a process may take to end that a disk has refused something.
 OWN_END_S: Final = 1.0
 #: Now and then a machine stands still for a moment: seconds between, and how long at most.
@@ -155,7 +157,17 @@ class SimulatedNode(Node):
 
     # -- power ------------------------------------------------------------------------------------------------
 
-    async def cut_power(self, *, in_write: int = 0) -> Evidence:
+    async def cut_power(self, *, in_write: int = 0, late_s: float = 0.0) -> Evidence:
+        links = [(self.name, other.name) for other in self._cluster.nodes if other is not self]
+        if late_s and self._process is not None:
+            self._cluster.network.slow(links, late_s)
+            await asyncio.sleep(LAST_MOMENTS_S)
+        try:
+            return await self._cut_power(in_write)
+        finally:
+            self._cluster.network.slow(links, 0.0)
+
+    async def _cut_power(self, in_write: int) -> Evidence:
         if in_write and self._process is not None:
             self._operations_left = in_write
             self._cut = self._loop.create_future()
