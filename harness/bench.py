@@ -1,17 +1,21 @@
 """`make bench`: the figures that chaos aims at, measured on this machine and printed as a table.
 
-Each figure is taken from ordinary runs of `chaos run`, from what they save. A bench, not a test: a figure that misses
-its aim is shown as such and does not fail.
+Figures of containers are taken from ordinary runs of `chaos run`, from what they save; those of simulation from runs in
+this process, on one core, and from a short `chaos explore`. A bench, not a test: a figure that misses its aim is shown
+as such and does not fail.
 """
 
 from __future__ import annotations
 
+import cProfile
 import json
 import os
 import platform
+import pstats
 import subprocess
 import sys
 import tempfile
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from statistics import median
@@ -20,12 +24,29 @@ from typing import Any, NamedTuple
 from rich.console import Console
 from rich.table import Table
 
+from harness.explore.exploration import explore
 from harness.history import load_journal
+from harness.plan import Plan
+from harness.runtimes import choose_runtime
+from harness.simulate import simulate
 
-WARM_UP = ("--nemesis", "none", "--time-limit", "1")  # images are built, files are in the page cache
-POWER_OUTAGE = ("--nemesis", "power-outage", "--time-limit", "60", "--seed", "1")
+WARM_UP = ("--on", "docker", "--nemesis", "none", "--time-limit", "1")  # images are built, files are in the page cache
+POWER_OUTAGE = ("--on", "docker", "--nemesis", "power-outage", "--time-limit", "60", "--seed", "1")
 THROUGHPUT_S = 30
-THROUGHPUT = ("--nemesis", "none", "--rate", "24000", "--time-limit", str(THROUGHPUT_S))
+THROUGHPUT = ("--on", "docker", "--nemesis", "none", "--rate", "24000", "--time-limit", str(THROUGHPUT_S))
+
+
+EXPLORED_SEEDS = 20
+EXPLORED = ("power-outage", "kill", "pause", "partition")
+#: Where simulation spends its time: what a file's path begins with, the first that fits.
+PARTS = {
+    "cluster": ("cluster_image/",),
+    "clients and history": ("workloads/", "harness/history.py", "harness/observer.py"),
+    "invariants": ("harness/runtimes/simulation/invariants/",),
+    "loop, network and disk": ("harness/runtimes/simulation/",),
+    "asyncio": ("asyncio/",),
+    "kio": ("kio/",),
+}
 
 
 class Figure(NamedTuple):
@@ -37,6 +58,42 @@ class Figure(NamedTuple):
 
 def measure(results: Path) -> Iterator[Figure]:
     """Make the runs and take the figures from them. Raises SystemExit if a run has no verdict."""
+    yield from _of_simulation(results)
+    place, why = choose_runtime()
+    if place == "docker":
+        yield from _of_containers(results)
+    else:
+        print(f"no figures of containers: {why}", file=sys.stderr)
+
+
+def _of_simulation(results: Path) -> Iterator[Figure]:
+    default = Plan(run="bench", on="simulation")
+    yield _speed("simulated seconds a second, default cluster and workload", default)
+    small = default.model_copy(update={"nemesis": EXPLORED, "rate": 40.0, "partitions": 4, "concurrency": 2})
+    yield _speed("the same, workload of chaos explore and its faults", small)
+    yield Figure("where that time goes", "", _where_time_goes(small), True)
+    explored = explore(small, range(EXPLORED_SEEDS), results).as_dict()["totals"]
+    yield Figure("seeds of 60 s an hour, all cores", "", f"{explored['seeds_an_hour']:,.0f}", True)
+
+
+def _speed(name: str, plan: Plan) -> Figure:
+    done = simulate(plan)
+    speed = done.virtual_s / done.wall_s
+    return Figure(name, "60", f"{speed:.0f}", speed >= 60)
+
+
+def _where_time_goes(plan: Plan) -> str:
+    """Shares of the time in functions of each part, built-in ones apart."""
+    profile = cProfile.Profile()
+    profile.runcall(simulate, plan)
+    spent: Counter[str] = Counter()
+    for (file, _, _), (_, _, own, _, _) in pstats.Stats(profile).stats.items():  # type: ignore[attr-defined]
+        found = (part for part, starts in PARTS.items() if any(start in file for start in starts))
+        spent["built-in functions" if file == "~" else next(found, "other")] += own
+    return ", ".join(f"{part} {share / spent.total():.0%}" for part, share in spent.most_common())
+
+
+def _of_containers(results: Path) -> Iterator[Figure]:
     _run(WARM_UP, results)
     outage = _run(POWER_OUTAGE, results)
     facts = json.loads((outage / "run.json").read_text())

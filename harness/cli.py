@@ -188,7 +188,7 @@ def list_(
     elif what == "bugs":
         from cluster_image.bugs import all_bugs
 
-        _print_table(("bug", "revealed by", "what it is"), [(b.id, b.nemesis, b.title) for b in all_bugs()])
+        _print_table(("bug", "revealed by", "what it is"), [(b.id, b.revealed_by, b.title) for b in all_bugs()])
     else:
         from cluster_image.config import IDENTITY, SETTINGS
 

@@ -80,8 +80,8 @@ def _draw_in_write(random: Random) -> int:
 
 
 def _draw_late(random: Random) -> float:
-    """See Node.cut_power. In a third of the cuts, so long that some words come after the machine is back."""
-    return round(random.uniform(0.5, 8.0), 3) if random.random() < 1 / 3 else 0.0
+    """See Node.cut_power. In half of the cuts, most of them so long that some words come after the machine is back."""
+    return round(random.uniform(1.0, 6.0), 3) if random.random() < 0.5 else 0.0
 
 
 def _all_or_none(nodes: Sequence[Node], situation: Situation) -> Sequence[Node]:

@@ -25,6 +25,12 @@ class Bug:
     module: str  # of the rule, relative to cluster_image
     rule: str  # name of the function
     replacement: Callable[..., Any]  # with the rule's signature
+    options: str = ""  # of `chaos explore`, besides: what makes the moment last in which it matters
+
+    @property
+    def revealed_by(self) -> str:
+        """Options of `chaos explore`."""
+        return f"--nemesis {self.nemesis} {self.options}".rstrip()
 
 
 class UnknownBug(ValueError):

@@ -27,7 +27,7 @@ SIGKILLED: Final = 137
 #: A power cut that waits for a write comes at the latest after so many seconds.
 IN_WRITE_PATIENCE_S: Final = 0.2
 #: For so long before a power cut what a machine sends may be late.
-LAST_MOMENTS_S: Final = 0.15
+LAST_MOMENTS_S: Final = 0.3
 #: How long a process may take to end that a disk has refused something.
 OWN_END_S: Final = 1.0
 #: Now and then a machine stands still for a moment: seconds between, and how long at most.
