@@ -141,6 +141,14 @@ class TestOffsetCheckpoint:
 
 
 class TestEpochCache:
+    def test_an_epoch_keeps_its_start_when_a_later_empty_one_goes(self) -> None:
+        """Leader of epoch 18, which wrote nothing; then follower of a log that went on in epoch 17."""
+        cache = EpochCache()
+        for epoch, start_offset in ((7, 56), (17, 78), (18, 89), (17, 89)):
+            cache.assign(epoch, start_offset)
+        assert cache.entries == ((7, 56), (17, 78))
+        assert cache.end_offset_for(7, 96) == (7, 78)
+
     def test_an_epoch_without_records_leaves_no_trace(self) -> None:
         cache = EpochCache()
         for epoch, offset in ((1, 0), (2, 5), (3, 5)):

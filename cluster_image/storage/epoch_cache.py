@@ -25,15 +25,17 @@ class EpochCache:
     def assign(self, epoch: int, start_offset: int) -> bool:
         """Note that records of `epoch` start at `start_offset`; True if that is news.
 
-        Later knowledge wins: entries at or past `start_offset`, or of `epoch` or a higher one, go. So an epoch in
-        which nothing was written leaves no trace once the next one starts at the same offset.
+        Later knowledge wins: entries at or past `start_offset`, or of a higher epoch, go. So an epoch in which nothing
+        was written leaves no trace once the next one starts at the same offset, or once this log goes on, as a
+        follower's, with records of an earlier epoch, which keeps its start.
         """
         entries = self._entries
         if entries and entries[-1].epoch == epoch and entries[-1].start_offset <= start_offset:
             return False
-        while entries and (entries[-1].epoch >= epoch or entries[-1].start_offset >= start_offset):
+        while entries and (entries[-1].epoch > epoch or entries[-1].start_offset >= start_offset):
             entries.pop()
-        entries.append(EpochEntry(epoch, start_offset))
+        if not entries or entries[-1].epoch < epoch:
+            entries.append(EpochEntry(epoch, start_offset))
         return True
 
     def last_epoch_before(self, offset: int) -> int:
