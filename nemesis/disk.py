@@ -46,7 +46,7 @@ class DiskError:
     """Every operation on the disk of one node fails."""
 
     name = "disk-error"
-    summary = "fails every operation on the disk of one node, which ends at the first, while all replicas are in sync"
+    summary = "fails every operation on the disk of one node, which ends at the first; otherwise as power-outage"
     preferred_targets: Targets = "random"
     waits_for_isr = True
     runtimes = SIMULATION
