@@ -91,8 +91,8 @@ class Cluster(Protocol):
     """A started cluster. `nodes` is in id order, controllers last."""
 
     nodes: Sequence[Node]
-    #: Done once the cluster is stopped for good because a property of the protocol does not hold. Only simulation, which
-    #: knows all nodes from within, does that; None elsewhere.
+    #: Done once the cluster is stopped for good because a property of the protocol does not hold. Only simulation does
+    #: that, which knows all nodes from within; None elsewhere.
     halted: asyncio.Future[Halt] | None = None
 
     @property

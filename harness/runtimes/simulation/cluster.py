@@ -147,7 +147,10 @@ class SimulatedCluster(Cluster):
         return round(self.loop.time() * 1e9)
 
     def unsettled(self) -> str | None:
-        return unmet({node.name: node.running for node in self.nodes})
+        try:
+            return unmet({node.name: node.running for node in self.nodes})
+        except Violation as violation:  # found by looking this closely
+            return str(violation)
 
     def not_recovered(self, reason: str) -> None:
         self.halt(Violation("Liveness", reason))

@@ -63,7 +63,7 @@ PROCESS: Final[contextvars.ContextVar[Process]] = contextvars.ContextVar("proces
 
 
 class _Task(asyncio.Task[Any]):
-    """A task that sets iterate over in the order of its making: asyncio.TaskGroup keeps its tasks in one."""
+    """A task whose place in a set does not depend on its address: asyncio.TaskGroup keeps its tasks in one."""
 
     def __init__(
         self,
