@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 VIOLATION_FILE = "violation.json"
 
@@ -28,7 +27,3 @@ class Halt:
 
     def save(self, directory: Path) -> None:
         (directory / VIOLATION_FILE).write_text(json.dumps(self.as_dict(), indent=2) + "\n")
-
-    @classmethod
-    def of(cls, saved: Mapping[str, Any]) -> Self:
-        return cls(**{**saved, "nodes": tuple(saved["nodes"])})

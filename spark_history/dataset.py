@@ -1,11 +1,11 @@
 """Many runs in one dataset: what thousands of short simulated runs leave, instead of a directory each.
 
-    <dataset>/<table>/<worker>-<number>.parquet
+    <dataset>/<table>/<writer>-<number>.parquet
 
-A worker process writes its runs one after the other, so many to a file; files of the same name hold the same runs,
-each run as one row group of every table. `runs` has a row a run: its plan, and what the tables of its history do not
-say. All files of a name are renamed into place once they are whole, that of `runs` last: it commits them, so a worker
-killed at any moment leaves only whole runs.
+A writer puts its runs one after the other, so many to a file; files of the same name hold the same runs, each run as
+one row group of every table. `runs` has a row a run: its plan, and what the tables of its history do not say. All files
+of a name are renamed into place once they are whole, that of `runs` last: it commits them, so a writer killed at any
+moment leaves only whole runs.
 """
 
 from __future__ import annotations
@@ -45,8 +45,8 @@ class Run:
 
 
 class DatasetWriter:
-    """The runs of one worker. directory: of the dataset, which other workers write to as well; worker: a name of its
-    own. Runs are on disk once `runs_per_file` are there, or the writer is closed. Raises OSError."""
+    """directory: of the dataset, which others may write to as well; worker: this writer's own number. Runs are on disk
+    once `runs_per_file` are there, or the writer is closed. Raises OSError."""
 
     def __init__(self, directory: Path, worker: int, *, runs_per_file: int = RUNS_PER_FILE) -> None:
         self._directory = directory

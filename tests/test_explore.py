@@ -21,6 +21,7 @@ from harness.errors import BadArguments, ExitCode, HarnessFailure
 from harness.explore import exploration
 from harness.explore.exploration import Exploration, Standing, explore
 from harness.explore.failures import Failure
+from harness.explore.workers import Outcome
 from harness.halt import Halt
 from harness.history import MemoryRecorder, load_journal
 from harness.plan import Plan
@@ -160,6 +161,13 @@ def test_a_worker_that_dies_or_hangs_costs_its_own_seed_alone(tmp_path: Path) ->
         assert results.read_json(failure.directory / "run.json")["status"] == "failed"
     (log,) = (found.directory / "workers").iterdir()
     assert "time.sleep(600)" not in log.read_text() and "in troubled" in log.read_text()
+
+
+def test_a_stopped_run_that_could_not_be_judged_breaks_no_property() -> None:
+    plan = PLAN.model_copy(update={"seed": 3})
+    failure = Failure.of(Outcome(plan, "crashed", "its history could not be judged", violated_from_3(plan)), None)
+    assert (failure.result, failure.property, failure.anomaly) == ("crashed", "", "")
+    assert (failure.message, failure.step) == ("its history could not be judged", 88)
 
 
 def test_until_failure_and_without_spark(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,9 +5,18 @@ from typing import Any
 
 import pytest
 
-from checkers.anomalies import HISTORY_PROPERTIES, LOG_LINEARIZABILITY, PROPERTIES, WATERMARK_FRESHNESS
+from checkers.anomalies import (
+    HANG,
+    HISTORY_PROPERTIES,
+    INVARIANTS,
+    LIVENESS,
+    LOG_LINEARIZABILITY,
+    PROPERTIES,
+    WATERMARK_FRESHNESS,
+)
 from checkers.invariants import Violation
 from checkers.verdict import Evidence, contract, judge
+from harness.runtimes.simulation import invariants
 from spark_history.files import HistoryError
 
 
@@ -113,6 +122,7 @@ def test_invariants_are_listed_where_they_were_checked() -> None:
     plan = {"nemesis": [], "min_insync_replicas": 2}
     assert set(verdict(plan=plan)["anomalies"]) == set(HISTORY_PROPERTIES)
     assert tuple(verdict(plan=plan | {"on": "simulation"})["anomalies"]) == PROPERTIES
+    assert set(INVARIANTS) == {*invariants.PROPERTIES, LIVENESS, HANG}
 
 
 def test_the_witness_of_a_violation_says_step_event_and_nodes() -> None:

@@ -22,7 +22,7 @@ BUG = Bug(
     module="metadata.rules",
     rule="is_earlier_session",
     replacement=all_sessions_are_one,
-    # A fetch from before matters only while its broker, back with less, is far behind, and if nothing has been committed
+    # A fetch from before matters only while its broker, back with less, is far behind, and nothing was committed
     # meanwhile: slow catching up, and partitions that are seldom written to.
     options="--latency-ms 50 --set replica.fetch.max.bytes=100 --partitions 24 --rate 4",
 )

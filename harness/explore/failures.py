@@ -11,6 +11,7 @@ from typing import Any, Literal, Self
 
 import pyarrow as pa
 
+from checkers.anomalies import VIOLATION
 from harness import registry
 from harness import schedule as schedules
 from harness.explore.workers import Outcome
@@ -51,12 +52,12 @@ class Failure:
         simulated = outcome.simulated
         halt = simulated.halt if simulated is not None else None
         if halt is not None and outcome.result == "judged":
-            property_, message = halt.property, halt.message
+            property_, anomaly, message = halt.property, VIOLATION, halt.message
         return cls(
             seed=outcome.plan.seed,
             result="fail" if outcome.result == "judged" else outcome.result,
             property=property_,
-            anomaly=anomaly if halt is None else "violation",
+            anomaly=anomaly,
             message=message,
             where="" if halt is None else halt.where,
             nodes=() if halt is None else halt.nodes,

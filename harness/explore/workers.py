@@ -147,7 +147,8 @@ class _Worker:
         return said
 
     def _give_up(self) -> Outcome:
-        os.kill(self._process.pid or 0, signal.SIGUSR1)  # not reaped yet, so the number is still its own
+        assert self._process.pid is not None  # it was started
+        os.kill(self._process.pid, signal.SIGUSR1)  # not reaped yet, so the number is still its own
         self._process.join(LAST_WORDS_S)
         limit_s = self._limit_s if self._started else START_LIMIT_S
         return self._lost("hang", f"not over after {limit_s:g} s by the wall clock")
