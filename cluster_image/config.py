@@ -141,7 +141,10 @@ SETTINGS: Final[dict[str, Setting]] = {
 
 #: Set for each node by whoever starts it: not to be chosen with `--set`.
 IDENTITY: Final = frozenset(
-    {"node.id", "process.roles", "cluster.id", "controller.quorum.voters", "listeners", "broker.rack", "log.dirs"}
+    {
+        *("node.id", "process.roles", "cluster.id", "controller.quorum.voters", "listeners", "broker.rack"),
+        *("log.dirs", "chaos.bug"),
+    }
 )
 
 #: Settings that a topic may override, under the topic's name for them.

@@ -26,6 +26,8 @@ from harness.threads import in_thread
 from nemesis import Nemesis
 
 READY_TIMEOUT_S = 60.0
+#: Once the time is over: for what is in flight, and for faults to be healed and recovered from.
+DRAIN_TIMEOUT_S = 180.0
 RECOVERY_TIMEOUT_S = 60.0
 FINAL_READ_TIMEOUT_S = 60.0
 COLLECT_TIMEOUT_S = 60.0
@@ -73,9 +75,12 @@ class Case:
                 return None
         finally:
             self._record.facts |= self._parts.facts()
+            for problem in self._parts.problems():
+                self._record.problem(problem)
             work.cancel()
             await asyncio.gather(work, return_exceptions=True)
-        await self._close_history()  # nothing else can be done: nobody answers any more
+        await self._collect()  # nothing else can be done: nobody answers any more
+        await self._close_history()
         return self._halted.result()
 
     async def _run(self, interrupt: Interrupt, ready: Callable[[], None]) -> None:
@@ -109,13 +114,18 @@ class Case:
         )  # fmt: skip
         self._record.facts["workload_start_ns"] = self._parts.clock_ns()
         with self._record.timed("workload"):
-            async with asyncio.TaskGroup() as group:
-                group.create_task(self._unless_it_crashes("the workload", self._workload.run(over), over))
-                group.create_task(self._unless_it_crashes("the fault schedule", injector.run(), over))
-                await self._until_over(injector, over, asked)
-                over.set()
-                self.workload_ended = time.monotonic()
-                self._progress.update("healing, and waiting for what is in flight")
+            try:
+                async with asyncio.timeout(None) as patience, asyncio.TaskGroup() as group:
+                    group.create_task(self._unless_it_crashes("the workload", self._workload.run(over), over))
+                    group.create_task(self._unless_it_crashes("the fault schedule", injector.run(), over))
+                    await self._until_over(injector, over, asked)
+                    over.set()
+                    patience.reschedule(asyncio.get_running_loop().time() + DRAIN_TIMEOUT_S)
+                    self.workload_ended = time.monotonic()
+                    self._progress.update("healing, and waiting for what is in flight")
+            except TimeoutError:
+                self.crash = self.crash or f"workload or faults did not end within {DRAIN_TIMEOUT_S:g} s of their time"
+                self._record.doubt(self.crash)
         with self._record.survived("heal"):
             await injector.heal_all()
             await self._cluster.heal()
@@ -138,15 +148,18 @@ class Case:
             self._progress.update("reading every partition from its start to its end")
             async with asyncio.timeout(FINAL_READ_TIMEOUT_S):
                 await self._workload.final_read()
+        await self._collect()
+        with self._record.survived("close workload"):
+            await self._workload.close()
+        await self._close_history()
+
+    async def _collect(self) -> None:
         with self._record.survived("collect"):
             self._progress.update("collecting logs and disks")
             async with asyncio.timeout(COLLECT_TIMEOUT_S):
                 problems = await self._parts.collect(self._cluster, self._directory, self._plan.topic, self._recorder)
             for problem in problems:
                 self._record.problem(problem)
-        with self._record.survived("close workload"):
-            await self._workload.close()
-        await self._close_history()
 
     async def _close_history(self) -> None:
         with self._record.timed("close journal"):

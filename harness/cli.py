@@ -93,7 +93,9 @@ def run(
         typer.Option(help="Whom faults of one node strike; by default leaders for kill, else random."),
     ] = None,
     workload: Annotated[str, typer.Option(metavar="NAME", help="What clients do.")] = "append",
-    file_system: Annotated[Literal["ext4", "xfs"], typer.Option(help="Of each node's volume.")] = "ext4",
+    file_system: Annotated[
+        Literal["ext4", "xfs"] | None, typer.Option(help="Of each node's volume, in containers; by default ext4.")
+    ] = None,
     brokers: Annotated[int, typer.Option(help="Each in a rack of its own.")] = 3,
     controllers: Annotated[int, typer.Option(help="Voters of the metadata quorum, in the racks of the brokers.")] = 3,
     bug: Annotated[
@@ -116,6 +118,8 @@ def run(
     _check_port(spark_ui_port)
     place, why = choose_runtime() if on == "auto" else (on, "")
     registry.check_runtime(nemeses, place)
+    if file_system is not None and place == "simulation":
+        raise BadArguments("--file-system is for volumes of containers; leave it out or add --on docker")
     if keep and place == "simulation":
         raise BadArguments("--keep leaves containers up, and a simulation has none; leave it out or add --on docker")
     if place == "docker" and (encode_messages or latency_ms is not None):
@@ -125,7 +129,7 @@ def run(
         "on": place, "nemesis": wanted, "targets": targets or registry.preferred_targets(nemeses), "workload": workload,
         "time_limit": time_limit, "rate": rate, "seed": SystemRandom().randrange(1_000_000) if seed is None else seed,
         "concurrency": concurrency, "acks": acks, "partitions": partitions, "replication_factor": replication_factor,
-        "min_insync_replicas": min_insync_replicas, "file_system": file_system, "brokers": brokers,
+        "min_insync_replicas": min_insync_replicas, "file_system": file_system or "ext4", "brokers": brokers,
         "controllers": controllers, "bug": bug, "encode_messages": encode_messages,
         "settings": parse_settings(settings or ()), **({} if latency_ms is None else {"latency_ms": latency_ms}),
     }  # fmt: skip

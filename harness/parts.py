@@ -99,6 +99,10 @@ class Parts:
         """What the runtime has to say of the history that was made, for run.json."""
         return {}
 
+    def problems(self) -> Sequence[str]:
+        """What went wrong in the runtime meanwhile and nobody was told of, a sentence each."""
+        return ()
+
     def warm_up(self) -> None:
         """Import what is slow to import, while there is nothing to do but wait. Blocks for seconds."""
         for module in ("pandas", "harness.history", "cluster_image.tcp"):  # pyarrow imports pandas when first used

@@ -11,7 +11,7 @@ from importlib.metadata import EntryPoint, entry_points
 from typing import Any
 
 from harness.errors import BadArguments, HarnessFailure
-from nemesis import Nemesis, Targets
+from nemesis import EVERYWHERE, Nemesis, Targets
 
 NEMESES = "chaos.nemeses"
 WORKLOADS = "chaos.workloads"
@@ -44,7 +44,7 @@ def make_nemeses(wanted: Iterable[str]) -> dict[str, Nemesis]:
 def check_runtime(nemeses: Mapping[str, Nemesis], on: str) -> None:
     """Raises BadArguments naming the first nemesis that does not work in the runtime `on`."""
     for name, nemesis in nemeses.items():
-        if on not in nemesis.runtimes:
+        if on not in getattr(nemesis, "runtimes", EVERYWHERE):  # a user's own may be older
             valid = sorted(nemesis.runtimes)
             raise BadArguments(f"nemesis {name} works only in {' and '.join(valid)}; add --on {valid[0]}")
 

@@ -52,6 +52,8 @@ class Fetcher:
 
     def add(self, partition: Partition) -> None:
         """Fetch this partition, from its log end offset, in its present leader epoch."""
+        if not self._partitions:
+            self._hang_up()  # what it may wait for was asked in an earlier epoch, perhaps of a process that is gone
         self._partitions[partition.key] = partition
         self._delayed_until.pop(partition.key, None)
         self._changed.set()

@@ -146,7 +146,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
         if self._cancelled_timers > 1000 and 2 * self._cancelled_timers > len(self._timers):
             self._timers = [entry for entry in self._timers if not entry[2].cancelled()]
             heapq.heapify(self._timers)
-            self._cancelled_timers = 0
+            self._cancelled_timers = 1  # this one, which is marked only now
 
     # -- processes --------------------------------------------------------------------------------------------
 
@@ -157,10 +157,6 @@ class VirtualLoop(asyncio.BaseEventLoop):
     def spawn(self, process: Process, coroutine: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
         """Run it in that process."""
         return self.create_task(coroutine, context=process.context.copy())
-
-    def in_process(self, process: Process, callback: Callable[..., Any], *args: Any) -> None:
-        """Call it soon, as a callback of that process."""
-        self.call_soon(callback, *args, context=process.context)
 
     def local_time(self) -> float:
         """The time at which what the current callback does now happens: later than time() once it was busy."""
@@ -189,7 +185,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
     def bury(self) -> None:
         """The end: every task is closed without a word, and nothing runs any more."""
         for number, handler in self._handlers.items():
-            signal.signal(number, handler)
+            signal.signal(number, handler or signal.SIG_DFL)
         tasks = self._tasks()
         self._timers.clear()
         self._ready.clear()  # type: ignore[attr-defined]

@@ -54,7 +54,6 @@ class SimulatedNetwork:
         self._latency = latency
         self.encode = encode
         self.hosts: dict[str, Host] = {}
-        self.delivered = 0
         #: Packets that a cut link has dropped, by the host that would have received them.
         self.dropped: dict[str, int] = {}
         self._seed = seed
@@ -169,6 +168,8 @@ class _Close:
 
 
 CLOSE: Final = _Close()
+#: What a host says on a connection that it does not know: no part of the stream.
+RESET: Final = _Close()
 
 
 class Pipe:
@@ -197,13 +198,12 @@ class Pipe:
 
     def _arrive(self, message: Any) -> None:
         network = self._network
-        if self.torn:
+        if self.torn and message is not RESET:
             return
         if self.held or not network.passes(self.source, self.target):
             network.drop(self.source, self.target)
             network.hold(self, message)
             return
-        network.delivered += 1
         self.receiver.receive(message)
 
     def retransmit(self) -> None:
@@ -217,7 +217,6 @@ class Pipe:
     def _retransmit(self) -> None:
         self._retransmitting = False
         while self.held and self._network.passes(self.source, self.target):
-            self._network.delivered += 1
             self.receiver.receive(self.held.popleft())
         if not self.held:
             self._network.release(self)
@@ -355,10 +354,10 @@ class _Client:
     def receive(self, message: Any) -> None:
         """What arrived, in the world's time; whoever awaits it goes on when its process does."""
         if self._closed or not self.process.alive:
-            if message is not CLOSE:
-                self.out.send(CLOSE)  # a reset
+            if not isinstance(message, _Close):
+                self.out.send(RESET)
             return
-        if message is CLOSE:
+        if isinstance(message, _Close):
             self.lost("connection lost: closed by peer")
             return
         request, response = self._pending.popleft()
@@ -407,10 +406,10 @@ class _Served:
 
     def receive(self, message: Any) -> None:
         if self._closed or not self.process.alive:
-            if message is not CLOSE:
-                self.out.send(CLOSE)  # a reset
+            if not isinstance(message, _Close):
+                self.out.send(RESET)
             return
-        if message is CLOSE:
+        if isinstance(message, _Close):
             self.lost("closed by peer")
             return
         self._requests.append(message)

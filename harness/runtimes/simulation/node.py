@@ -193,7 +193,7 @@ class SimulatedNode(Node):
         evidence = loss.evidence()
         self._cluster.gone(self.name, lossy=_directories(loss))
         self._cluster.note(self.name, "lost", loss.unsynced_bytes, loss.unsynced_files)
-        return evidence | {"cut_ns": 0, "exit_status": SIGKILLED if running else None}
+        return evidence | {"exit_status": SIGKILLED if running else None}
 
     async def restore_power(self) -> None:
         self._cluster.network.power_on(self.name)
@@ -223,6 +223,8 @@ class SimulatedNode(Node):
         self.disk.failing = False
         failed, self.disk.failed = self.disk.failed, 0
         evidence = {"failed_operations": failed, **await self._own_end(failed)}
+        if self._process is not None:
+            return evidence
         loss = self.disk.evict()
         if not loss.files:
             return evidence

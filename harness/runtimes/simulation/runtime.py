@@ -78,8 +78,15 @@ class SimulationParts(Parts):
         return round(self.runtime.loop.time() * 1e9)
 
     def facts(self) -> Mapping[str, Any]:
-        loop = self.runtime.loop
-        return {"trace_hash": loop.trace_hash, "steps": loop.step, "virtual_s": round(loop.time(), 3)}
+        loop, cluster = self.runtime.loop, self.runtime.cluster
+        losses = cluster.invariants.losses if cluster is not None else ()
+        return {
+            "trace_hash": loop.trace_hash, "steps": loop.step, "virtual_s": round(loop.time(), 3),
+            **({"losses_beyond_the_contract": list(losses)} if losses else {}),
+        }  # fmt: skip
+
+    def problems(self) -> Sequence[str]:
+        return [f"at {at:.3f} s in {where}: {what}" for at, where, what in self.runtime.loop.errors]
 
     def warm_up(self) -> None:
         """Nothing waits for it."""
