@@ -17,7 +17,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from checkers.anomalies import HISTORY_PROPERTIES, INVARIANTS, LOST_APPEND, VIOLATION, WEAK
+from checkers.anomalies import HISTORY_PROPERTIES, INVARIANTS, LIVENESS, LOST_APPEND, VIOLATION, WEAK
 from checkers.invariants import Violation
 
 EXIT_CODES: Final = {"pass": 0, "fail": 1, "unknown": 2}
@@ -204,6 +204,8 @@ def _lossy_brokers(fault: Fault) -> list[str]:
 def _by_property(evidence: Evidence) -> dict[str, Any]:
     """Every property that was checked, also those that hold; invariants only the simulation checks."""
     checked = (*HISTORY_PROPERTIES, *(INVARIANTS if evidence.plan.get("on") == "simulation" else ()))
+    if evidence.violation is not None:  # the run was stopped before it was healed
+        checked = tuple(name for name in checked if name != LIVENESS)
     summary = {name: _property(name) for name in checked}
     tally, examples = list(evidence.tally), dict(evidence.examples)
     if evidence.violation is not None:

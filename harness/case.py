@@ -73,15 +73,15 @@ class Case:
             if not self._halted.done():
                 await work
                 return None
+            await self._collect()  # nothing else can be done: nobody answers any more
+            await self._close_history()  # before the clients are told to stop, which is no part of it
+            return self._halted.result()
         finally:
             self._record.facts |= self._parts.facts()
             for problem in self._parts.problems():
                 self._record.problem(problem)
             work.cancel()
             await asyncio.gather(work, return_exceptions=True)
-        await self._collect()  # nothing else can be done: nobody answers any more
-        await self._close_history()
-        return self._halted.result()
 
     async def _run(self, interrupt: Interrupt, ready: Callable[[], None]) -> None:
         with self._record.timed("ready"):

@@ -21,6 +21,7 @@ from harness.cluster import RuntimeUnavailable
 from harness.errors import BadArguments, ExitCode, HarnessFailure, describe
 from harness.plan import make_plan, parse_settings
 from harness.runtimes import choose_runtime
+from nemesis import SIMULATION
 
 DEFAULT_RESULTS = Path("results")
 
@@ -41,10 +42,14 @@ def main(arguments: Sequence[str] | None = None) -> None:
     sys.exit(guarded(lambda: typer.main.get_command(app).main(words, prog_name="chaos", standalone_mode=False)))
 
 
+_INTERRUPTED = 130  # what typer makes of a KeyboardInterrupt
+
+
 def guarded(command: Callable[[], Any]) -> int:
     """The exit code of a command, with whatever goes wrong told in one sentence on standard error."""
     try:
-        return int(command() or 0)
+        code = int(command() or 0)
+        return _say("stopped", ExitCode.HARNESS_FAILURE) if code == _INTERRUPTED else code
     except TyperException as error:
         message = error.format_message().replace("Value error, ", "").rstrip(".")
         return _say(" ".join(message.split()), ExitCode.BAD_ARGUMENTS)
@@ -116,7 +121,9 @@ def run(
     nemeses = registry.make_nemeses(wanted)
     registry.load(registry.WORKLOADS, workload)
     _check_port(spark_ui_port)
-    place, why = choose_runtime() if on == "auto" else (on, "")
+    only_simulated = [name for name, each in nemeses.items() if getattr(each, "runtimes", None) == SIMULATION]
+    only_simulated += ["--latency-ms"] * (latency_ms is not None) + ["--encode-messages"] * encode_messages
+    place, why = choose_runtime(only_simulated) if on == "auto" else (on, "")
     registry.check_runtime(nemeses, place)
     if file_system is not None and place == "simulation":
         raise BadArguments("--file-system is for volumes of containers; leave it out or add --on docker")

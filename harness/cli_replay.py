@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from harness import results
-from harness.errors import BadArguments
+from harness.errors import BadArguments, ExitCode
 
 if TYPE_CHECKING:
     from harness.replay import Replayed
@@ -26,7 +26,7 @@ def replay(
     story: Annotated[bool, typer.Option("--story", help="Tell what led to the violation.")] = False,
     results_directory: ResultsOption = Path("results"),
 ) -> int:
-    """Repeat a simulated run step by step, and say whether it is the same."""
+    """Repeat a simulated run step by step, and say whether it is the same: 255 if not, else its verdict's code."""
     directory = results.find(name, results_directory)
 
     from harness.replay import replay as replay_run
@@ -38,7 +38,8 @@ def replay(
     if story:
         _tell(replayed)
     print(replayed.comparison())
-    return _conclude(replayed.verdict)
+    code = _conclude(replayed.verdict)
+    return code if replayed.is_same else ExitCode.HARNESS_FAILURE
 
 
 def shrink(
@@ -57,7 +58,7 @@ def shrink(
     with Progress() as progress:
         smaller, shrunk, replayed = shrink_run(directory, budget=budget, workers=os.cpu_count() or 1, say=progress.tick)
     _tell(replayed)
-    why = "nothing more can go" if shrunk.minimal else "the budget is spent, so more might go; --budget allows more"
+    why = "nothing more can go" if shrunk.minimal else "the budget is spent or it was stopped, so more might go"
     print(f"{shrunk.runs} runs: {shrunk.faults_before} planned faults, {len(shrunk.schedule)} left; {why}")
     print(f"keeps: {shrunk.broken}")
     print(f"replay: chaos replay {smaller} --story")

@@ -83,6 +83,7 @@ class HistoryRecorder:
 
     def __init__(self, run: str) -> None:
         self._run = run
+        self._closed = False
         self._lock = threading.Lock()
         self._next_op = 0
         self._new = _Recorded()
@@ -132,6 +133,8 @@ class HistoryRecorder:
         """
         with self._lock:
             self._check()
+            if self._closed:
+                return
             operation.complete, operation.outcome, operation.error = complete, outcome, error
             operation.offset, operation.high_watermark, operation.leader_epoch = offset, high_watermark, leader_epoch
             self._pending.pop(operation.op, None)
@@ -167,7 +170,8 @@ class HistoryRecorder:
             self._new.replica_logs.append((node, topic, partition, offsets, leader_epochs, values))
 
     def close(self) -> None:
-        """Appends that are still pending stay in the history as `info`. Safe to call twice."""
+        """Appends still pending stay in the history as `info`, whatever becomes of them. Safe to call twice."""
+        self._closed = True
 
     def _check(self) -> None:
         """Raises HarnessFailure if what is recorded would be lost."""
@@ -214,6 +218,7 @@ class Recorder(HistoryRecorder):
         """Write the rest."""
         if self._closing.is_set():
             return
+        super().close()
         self._closing.set()
         if self._thread is not None:
             self._thread.join()

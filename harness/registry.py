@@ -55,8 +55,10 @@ def preferred_targets(nemeses: Mapping[str, Nemesis]) -> Targets:
 
 
 def parse_names(text: str) -> tuple[str, ...]:
-    """`a,b` as ("a", "b"); `none` or nothing as ()."""
+    """`a,b` as ("a", "b"); `none` as (). Raises BadArguments for nothing at all, which is most often a mistake."""
     wanted = tuple(part.strip() for part in text.split(",") if part.strip())
+    if not wanted:
+        raise BadArguments("--nemesis names nothing; give none for a run without faults")
     if "none" in wanted and len(wanted) > 1:
         raise BadArguments(f"--nemesis {text} mixes none with a nemesis; give either")
     return () if wanted == ("none",) else wanted

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-import shutil
+import itertools
+import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,6 +30,11 @@ class Replayed:
     trace: Sequence[Event]
     recorded: str
 
+    @property
+    def is_same(self) -> bool:
+        """As far as can be told."""
+        return self.recorded in ("", self.simulated.trace_hash)
+
     def comparison(self) -> str:
         """Is it the same run? In a sentence."""
         again = self.simulated.trace_hash
@@ -37,8 +43,8 @@ class Replayed:
         if again == self.recorded:
             return f"same trace hash {again}"
         return (
-            f"another trace hash: {self.recorded} then, {again} now; the code or Python has changed since, or the run "
-            "was interrupted"
+            f"another trace hash: {self.recorded} then, {again} now; the code, Python or the run's files have "
+            "changed since, or the run was interrupted"
         )
 
 
@@ -52,8 +58,10 @@ def load(directory: Path) -> tuple[Plan, Schedule]:
         )
     try:
         return plan, schedules.load(directory)
-    except (OSError, ValueError) as error:
-        raise BadArguments(f"the faults of {directory} cannot be read from its schedule.json: {error}") from None
+    except OSError as error:
+        raise BadArguments(f"{directory} has no schedule.json to take its faults from: {error.strerror}") from None
+    except ValueError:
+        raise BadArguments(f"{directory / 'schedule.json'} is damaged: it does not hold a list of faults") from None
 
 
 def replay(directory: Path) -> Replayed:
@@ -65,9 +73,11 @@ def replay(directory: Path) -> Replayed:
 def shrink_run(
     directory: Path, *, budget: int, workers: int, say: Callable[[str], None]
 ) -> tuple[Path, Shrunk, Replayed]:
-    """The directory of the smaller run, next to the one that it was made from, how it came about, and the run itself. A
-    directory that is there from an earlier time is replaced. Raises BadArguments, HarnessFailure."""
+    """The directory of the smaller run, next to the one that it was made from, how it came about, and the run itself.
+    Raises BadArguments, HarnessFailure."""
     plan, schedule = load(directory)
+    if not os.access(directory.resolve().parent, os.W_OK):
+        raise BadArguments(f"{directory.resolve().parent} cannot be written to, where the smaller run would go")
     try:
         shrunk = shrink(plan, schedule, budget=budget, workers=workers, say=say)
     except NothingToShrink as nothing:
@@ -75,18 +85,24 @@ def shrink_run(
             f"{directory.name} breaks nothing when it is repeated ({nothing}); only a run that fails can be shrunk"
         ) from None
     directory = directory.resolve()
-    smaller = directory.with_name(f"{directory.name}-shrunk")
+    smaller = _free_name(directory)
     used = {fault.nemesis for fault in shrunk.schedule}
     nemesis = tuple(name for name in shrunk.plan.nemesis if name in used)
     plan = shrunk.plan.model_copy(update={"run": smaller.name, "nemesis": nemesis})
     replayed = _repeat(plan, shrunk.schedule, "")
     try:
-        if results.is_run(smaller):
-            shutil.rmtree(smaller)
         save(Outcome(plan, "judged", simulated=replayed.simulated, verdict=replayed.verdict), smaller)
     except OSError as error:
         raise BadArguments(f"{smaller} cannot be written: {error.strerror or error}") from None
     return smaller, shrunk, replayed
+
+
+def _free_name(directory: Path) -> Path:
+    """RUN-shrunk, RUN-shrunk-2 …: none that is there is lost."""
+    names = (
+        f"{directory.name}-shrunk{suffix}" for suffix in itertools.chain([""], (f"-{n}" for n in itertools.count(2)))
+    )
+    return next(path for name in names if not (path := directory.with_name(name)).exists())
 
 
 def _repeat(plan: Plan, schedule: Schedule, recorded: str) -> Replayed:

@@ -15,6 +15,7 @@ from __future__ import annotations
 import json
 import math
 import multiprocessing
+import signal
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from dataclasses import dataclass, field, replace
@@ -104,15 +105,22 @@ def shrink(
     witness = witness_of(simulated)
     if witness is None:
         raise NothingToShrink(simulated.crash or str(simulated.judge()["reason"]))
-    pool = ProcessPoolExecutor(workers, multiprocessing.get_context("spawn")) if workers > 1 else None
+    pool = ProcessPoolExecutor(workers, multiprocessing.get_context("spawn"), _leave_signals) if workers > 1 else None
     try:
         shrinker = _Shrinker(Candidate(plan, schedule), witness, budget - 1, workers, pool, say)
         minimal = shrinker.run()
+    except KeyboardInterrupt:
+        minimal = False  # what was found so far is worth keeping
     finally:
         if pool is not None:
             pool.shutdown(cancel_futures=True)
     best = shrinker.best
     return Shrunk(best.plan, best.schedule, witness.broken, minimal, 1 + shrinker.runs, len(schedule))
+
+
+def _leave_signals() -> None:
+    """Of a worker: Ctrl-C is for the process that shrinks."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
 def witness_of(simulated: Simulated) -> Witness | None:

@@ -22,7 +22,7 @@ from tests.fakes import FakeParts, FakeRuntime
 def parts(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> FakeParts:
     fake = FakeParts()
     monkeypatch.setattr("harness.parts.Parts", lambda: fake)
-    monkeypatch.setattr("harness.cli.choose_runtime", lambda: ("docker", ""))
+    monkeypatch.setattr("harness.cli.choose_runtime", lambda _: ("docker", ""))
     monkeypatch.chdir(tmp_path)
     return fake
 

@@ -100,10 +100,12 @@ def test_a_run_without_docker_ends_in_a_report_and_repeats_itself(
 ) -> None:
     monkeypatch.setenv("DOCKER_HOST", "unix:///nowhere/docker.sock")
     monkeypatch.chdir(tmp_path)
-    assert chaos("run", "--nemesis", "power-outage", "--seed", "7", "--time-limit", "15", "--rate", "100") == 0
+    results = tmp_path / "results"
+    arguments = ("--seed", "7", "--time-limit", "15", "--rate", "100", "--results", str(results))
+    assert chaos("run", "--nemesis", "power-outage", *arguments) == 0
     shown = capfd.readouterr()
     assert "in simulation, as Docker does not answer" in shown.err and "pass: all" in shown.out
-    (run,) = Path("results").iterdir()
+    (run,) = results.iterdir()
     assert (run / "report.html").stat().st_size > 10_000
     assert "power-outage" in (run / "report.html").read_text()
     assert any('"message": "started"' in line for line in (run / "logs" / "broker-1.log").read_text().splitlines())

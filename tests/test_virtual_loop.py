@@ -17,6 +17,11 @@ from harness.runtimes.simulation import loop as module
 from harness.runtimes.simulation.loop import PROCESS, Hang, Process, ProcessDied, VirtualLoop
 
 
+def in_process(loop: VirtualLoop, process: Process, callback: Callable[..., Any], *arguments: Any) -> None:
+    """Call it soon, as a callback of that process."""
+    loop.call_soon(callback, *arguments, context=process.context)
+
+
 @pytest.fixture
 def loop() -> Iterator[VirtualLoop]:
     loop = VirtualLoop()
@@ -107,7 +112,7 @@ def test_whatever_a_process_starts_is_its_own(loop: VirtualLoop) -> None:
     loop.run_until_complete(loop.spawn(process, main()))
     assert seen == [process] * 6
     seen.clear()
-    loop.in_process(other, note)
+    in_process(loop, other, note)
     loop.call_soon(note)
     loop.call_in_world(loop.time(), note)
     run(loop, 1.0)
@@ -142,7 +147,7 @@ def test_nothing_of_a_killed_process_runs_any_more_not_even_a_finally(loop: Virt
     process = loop.new_process("a")
     task = loop.spawn(process, main())
     loop.call_in_world(0.25, loop.kill, process)
-    loop.call_in_world(0.3, loop.in_process, process, told.append, "called")
+    loop.call_in_world(0.3, in_process, loop, process, told.append, "called")
     run(loop, 2.0)
     assert told == ["working", "working"]
     assert not task.done()
@@ -176,8 +181,8 @@ def test_a_process_killed_in_the_middle_of_a_callback_ends_there(loop: VirtualLo
     loop.spawn(process, watches(task))
     run(loop, 1.0)
     process = loop.new_process("b")
-    loop.in_process(process, die)
-    loop.in_process(process, told.append, "next")
+    in_process(loop, process, die)
+    in_process(loop, process, told.append, "next")
     run(loop, 1.0)
     assert told == []
     assert loop.errors == []  # it is no error that somebody should look at
@@ -198,10 +203,10 @@ def test_a_paused_process_goes_on_in_order_where_it_stood(loop: VirtualLoop) -> 
     loop.spawn(process, main())
     loop.call_in_world(0.15, loop.pause, process)
     for at, name in ((0.2, "b"), (0.3, "c"), (0.4, "d")):
-        loop.call_in_world(at, loop.in_process, process, note, name)
+        loop.call_in_world(at, in_process, loop, process, note, name)
     # Even what becomes ready at the very instant of the resumption comes after what has waited.
     loop.call_in_world(1.0, loop.resume, process)
-    loop.call_in_world(1.0, loop.in_process, process, note, "e")
+    loop.call_in_world(1.0, in_process, loop, process, note, "e")
     run(loop, 3.0)
     assert [what for what, _ in told] == ["slept 0", "b", "c", "d", "slept 1", "e", "slept 2", "slept 3"]
     assert [at for _, at in told] == pytest.approx([0.1, 1.0, 1.0, 1.0, 1.0, 1.0, 1.1, 1.2])
@@ -211,10 +216,10 @@ def test_a_timer_that_is_due_when_a_process_goes_on_runs_after_what_has_waited(l
     told: list[str] = []
     process = loop.new_process("a")
     loop.call_in_world(1.0, loop.resume, process)
-    loop.in_process(process, loop.call_at, 1.0, told.append, "timer")
+    in_process(loop, process, loop.call_at, 1.0, told.append, "timer")
     run(loop, 0.5)
     loop.pause(process)
-    loop.in_process(process, told.append, "waited")
+    in_process(loop, process, told.append, "waited")
     run(loop, 1.0)
     assert told == ["waited", "timer"]
 
@@ -233,8 +238,8 @@ def test_callbacks_of_a_busy_process_wait_and_others_do_not(loop: VirtualLoop) -
         assert loop.local_time() == 1.5
         loop.call_soon(note, "soon")
 
-    loop.in_process(busy, works)
-    loop.in_process(busy, note, "next")
+    in_process(loop, busy, works)
+    in_process(loop, busy, note, "next")
     loop.spawn(idle, says(told, "idle", 0.5))
     loop.call_in_world(1.2, loop.stall, busy, 0.5)
     run(loop, 5.0)
@@ -251,7 +256,7 @@ def test_a_process_that_stalls_again_while_it_catches_up_keeps_its_order(loop: V
         loop.stall(process, 1.0)
 
     for name in "abcd":
-        loop.in_process(process, works, name)
+        in_process(loop, process, works, name)
     run(loop, 10.0)
     assert told == [("a", 0.0), ("b", 1.0), ("c", 2.0), ("d", 3.0)]
 
@@ -259,9 +264,9 @@ def test_a_process_that_stalls_again_while_it_catches_up_keeps_its_order(loop: V
 def test_a_timer_that_is_due_when_a_process_is_free_again_runs_after_what_has_waited(loop: VirtualLoop) -> None:
     told: list[str] = []
     process = loop.new_process("a")
-    loop.in_process(process, loop.call_at, 1.0, told.append, "timer")
-    loop.in_process(process, loop.stall, process, 1.0)
-    loop.in_process(process, told.append, "waited")
+    in_process(loop, process, loop.call_at, 1.0, told.append, "timer")
+    in_process(loop, process, loop.stall, process, 1.0)
+    in_process(loop, process, told.append, "waited")
     run(loop, 2.0)
     assert told == ["waited", "timer"]
 
@@ -273,7 +278,7 @@ def test_a_process_paused_while_busy_waits_for_both(loop: VirtualLoop, first: st
     actions: list[Callable[[], None]] = [lambda: loop.pause(process), lambda: loop.stall(process, 1.0)]
     for action in actions if first == "pause" else reversed(actions):
         loop.call_in_world(0.1, action)
-    loop.call_in_world(0.5, loop.in_process, process, lambda: told.append(loop.time()))
+    loop.call_in_world(0.5, in_process, loop, process, lambda: told.append(loop.time()))
     run(loop, 2.0)
     assert told == []
     loop.resume(process)
@@ -395,7 +400,7 @@ def test_what_after_step_raises_ends_the_run_at_that_step_and_the_loop_can_go_on
 
     loop.after_step = after_step
     for what in ("right", "wrong", "later"):
-        loop.in_process(process, told.append, what)
+        in_process(loop, process, told.append, what)
     main = loop.create_task(says(told, "main", 1.0))
     with pytest.raises(Violation):
         loop.run_until_complete(main)
@@ -414,7 +419,7 @@ def test_after_step_and_the_tripwire_are_for_processes_alone(loop: VirtualLoop) 
         armed.append(loop.tripwire.armed)
 
     loop.call_soon(look)
-    loop.in_process(loop.new_process("a"), look)
+    in_process(loop, loop.new_process("a"), look)
     loop.call_in_world(0.5, look)
     run(loop, 1.0)
     assert (armed, steps) == ([False, True, False], [1])
@@ -424,7 +429,7 @@ def test_an_exception_that_no_code_handles_is_noted_with_its_process(loop: Virtu
     def fails() -> None:
         raise ValueError("bad")
 
-    loop.call_in_world(0.5, loop.in_process, loop.new_process("broker-2"), fails)
+    loop.call_in_world(0.5, in_process, loop, loop.new_process("broker-2"), fails)
     run(loop, 1.0)
     ((at, who, what),) = loop.errors
     assert (at, who) == (0.5, "broker-2") and "ValueError('bad')" in what

@@ -88,7 +88,7 @@ class Exploration:
             return ExitCode.FAIL
         if self.failing or self.problems:
             return ExitCode.HARNESS_FAILURE
-        return ExitCode.PASS if self.passed else ExitCode.UNKNOWN
+        return ExitCode.PASS if self.passed and self.runs == self.asked else ExitCode.UNKNOWN
 
     def as_dict(self) -> dict[str, Any]:
         unknown = [{"reason": reason, "seeds": list(seeds)} for reason, seeds in self.unknown.items()]

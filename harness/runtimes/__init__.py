@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Literal
 
 from harness.cluster import RuntimeUnavailable
 
 
-def choose_runtime() -> tuple[Literal["docker", "simulation"], str]:
-    """What `--on auto` stands for on this machine, and why, as a line for the user."""
+def choose_runtime(only_simulated: Sequence[str] = ()) -> tuple[Literal["docker", "simulation"], str]:
+    """What `--on auto` stands for on this machine, and why, as a line for the user. only_simulated: what was asked for
+    that only simulation can do."""
+    if only_simulated:
+        return "simulation", f"in simulation, as only it can do {', '.join(only_simulated)}"
     from harness.runtimes.docker import engine
 
     try:
         engine.connect().close()
     except RuntimeUnavailable as error:
-        return "simulation", f"in simulation, as Docker does not answer: {error}"
+        return "simulation", f"in simulation, as Docker does not answer. {error}"
     return "docker", "in containers, as Docker answers; --on simulation needs none"
