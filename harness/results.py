@@ -59,8 +59,13 @@ def find(run: str, results: Path) -> Path:
     for directory in (results / run, Path(run)):
         if is_run(directory):
             return directory
+    for directory in (results / run, Path(run)):
+        if run and (directory / "dataset").is_dir():
+            failing = sorted((directory / "runs").glob("*"))
+            named = ", ".join(map(str, failing[:3])) + (" …" if len(failing) > 3 else "")
+            raise BadArguments(f"{run} is an exploration, not a run; runs of it that failed: {named or 'none'}")
     if Path(run).is_dir():
-        raise BadArguments(f"{run} is not a run directory: it has no plan.json and no journal")
+        raise BadArguments(f"{run or repr(run)} is not a run directory: it has no plan.json and no journal")
     raise BadArguments(f"there is no run {run!r} under {results}, nor such a directory; `chaos list runs` shows them")
 
 

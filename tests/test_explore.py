@@ -315,3 +315,10 @@ def test_reasons_that_differ_in_numbers_alone_are_one(tmp_path: Path) -> None:
     found = exploration._sum_up(outcomes, tmp_path, PLAN, asked=3, problems=(), simulate_s=1.0, judge_s=1.0)
     assert found.unknown == {"not recovered after 60 s": (2, 5), "no fault": (1,)}
     assert found.exit_code == ExitCode.UNKNOWN
+
+
+def test_an_exploration_is_no_run_and_names_those_that_failed(tmp_path: Path) -> None:
+    (tmp_path / "e" / "dataset").mkdir(parents=True)
+    (tmp_path / "e" / "runs" / "s7").mkdir(parents=True)
+    with pytest.raises(BadArguments, match=r"e is an exploration, not a run; .*e/runs/s7"):
+        results.find("e", tmp_path)

@@ -15,6 +15,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 from checkers.anomalies import WEAK
+from harness.halt import VIOLATION_FILE
 from harness.report import words
 from harness.report.aggregate import Fault, Summary, operations_by_id, summarise
 from harness.report.charts import timeline_svg
@@ -32,6 +33,7 @@ OUTCOME_GLYPHS = {"ok": "✓ ok", "fail": "✕ fail", "info": "? info"}
 FILES = {
     "verdict.json": "the verdict, for programs",
     "plan.json": "everything that defines the run",
+    "violation.json": "why the simulation was stopped",
     "schedule.json": "the faults that the seed drew",
     "run.json": "how the run itself went",
     "anomalies.parquet": "every anomaly found",
@@ -121,6 +123,8 @@ def _meta(data: RunData, summary: Summary) -> Iterable[str]:
         yield f"seed {data.plan_fields['seed']}"
     if "started_at" in data.run:
         yield f"started {data.run['started_at']}"
+    if data.plan_fields.get("on") == "simulation":
+        yield "simulated, so that all other times are virtual"
 
 
 def _tiles(data: RunData, summary: Summary) -> Iterable[dict[str, str]]:
@@ -319,6 +323,8 @@ def _completeness(data: RunData, summary: Summary) -> Iterable[tuple[str, str]]:
     endings = {"interrupted": "by the user, before its time limit", "failed": "before it could be judged"}
     if data.run.get("status") in endings:
         yield "Ended", endings[data.run["status"]]
+    if (data.directory / VIOLATION_FILE).exists():
+        yield "Stopped", "by a property that did not hold: nothing was healed, and liveness was not looked at"
     complete = data.verdict.get("complete")
     if complete is not None:
         yield "Complete", "yes: final reads and replica logs included" if complete else "no, see below"
