@@ -14,7 +14,7 @@ from kio.schema.produce.v9.response import ProduceResponse
 
 from cluster_image import wire
 from cluster_image.network import Address, Connection, Entity, Peer
-from harness.runtimes.simulation import network as module
+from harness.runtimes.simulation import connections
 from harness.runtimes.simulation.loop import Process, ProcessDied, VirtualLoop
 from harness.runtimes.simulation.network import JITTER, LINK, Endpoint, SimulatedNetwork
 from workloads.client.requests import metadata_request, produce_request
@@ -280,7 +280,7 @@ async def test_what_arrives_on_a_mended_link_waits_for_what_was_dropped_before_i
     await asyncio.sleep(0.9)
     assert world.network.dropped == {"server": 1}
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(module, "RETRANSMIT_S", (2.0, 2.0))
+        patch.setattr(connections, "RETRANSMIT_S", (2.0, 2.0))
         world.network.cut([])
     await asyncio.sleep(0.2)
     assert echo.handled == []
