@@ -14,7 +14,7 @@ from kio.schema.produce.v9.response import ProduceResponse
 
 from cluster_image import wire
 from cluster_image.network import Address, Connection, Entity, Peer
-from harness.runtimes.simulation import connections
+from harness.runtimes.simulation import connections, network
 from harness.runtimes.simulation.loop import Process, ProcessDied, VirtualLoop
 from harness.runtimes.simulation.network import JITTER, LINK, Endpoint, SimulatedNetwork
 from workloads.client.requests import metadata_request, produce_request
@@ -87,7 +87,7 @@ def simulated(*, encode: bool = False) -> Callable[[Callable[[World], Coroutine[
     def wrap(test: Callable[[World], Coroutine[Any, Any, None]]) -> Callable[[], None]:
         def wrapper() -> None:
             with pytest.MonkeyPatch.context() as patch:
-                patch.setattr(module, "LATE", 0.0)
+                patch.setattr(network, "LATE", 0.0)
                 world = World(encode=encode)
                 try:
                     world.loop.run_until_complete(world.loop.spawn(world.clients.process, test(world)))
@@ -147,7 +147,7 @@ async def test_requests_of_one_connection_are_handled_one_at_a_time_and_answered
 def test_messages_of_a_connection_never_overtake_each_other_though_some_are_late(
     monkeypatch: pytest.MonkeyPatch, seed: int
 ) -> None:
-    monkeypatch.setattr(module, "LATE", 0.3)
+    monkeypatch.setattr(network, "LATE", 0.3)
     world = World(seed=seed)
     names = [f"{number:03}" for number in range(100)]
 
