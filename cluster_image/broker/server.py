@@ -146,9 +146,7 @@ class BrokerServer:
     def on_commit(self, base_offset: int, epoch: int, records: Sequence[bytes]) -> None:
         changed: dict[PartitionKey, None] = {}
         for offset, value in enumerate(records, base_offset):
-            key = self._image.replay(offset, decode(value))
-            if key is not None:
-                changed[key] = None
+            changed |= dict.fromkeys(self._image.replay(offset, decode(value)))
         self._replayed.set()
         if self._ready:
             self._replicas.apply(changed)

@@ -8,13 +8,15 @@ changes of one partition merge (000, 2.3.2).
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 from ..network import Address
 from .records import (
     NO_LEADER,
     NO_LEADER_CHANGE,
+    NO_RECOVERY_CHANGE,
+    RECOVERED,
     BrokerRegistrationChangeRecord,
     ConfigRecord,
     MetadataRecord,
@@ -22,6 +24,7 @@ from .records import (
     PartitionRecord,
     ProducerIdsRecord,
     RegisterBrokerRecord,
+    RemoveTopicRecord,
     TopicRecord,
 )
 
@@ -56,6 +59,9 @@ class PartitionRegistration:
     partition_epoch: int
     elr: tuple[int, ...] = ()  # eligible leader replicas (002, 5.2)
     last_known_elr: tuple[int, ...] = ()  # once eligible, and perhaps still complete (002, 5.3.1)
+    adding: tuple[int, ...] = ()  # by a reassignment under way (000, 2.3)
+    removing: tuple[int, ...] = ()
+    leader_recovery_state: int = RECOVERED
 
 
 @dataclass(slots=True)
@@ -101,12 +107,12 @@ class MetadataImage:
         for topic in self.topics.values():
             yield from topic.partitions.values()
 
-    def replay(self, offset: int, record: MetadataRecord) -> PartitionKey | None:
-        """Apply the record at `offset`. Returns the partition it changed, if any.
+    def replay(self, offset: int, record: MetadataRecord) -> Sequence[PartitionKey]:
+        """Apply the record at `offset`. Returns the partitions that it changed, made or removed.
 
         Raises KeyError when the record contradicts the state: going on would let nodes diverge (KAFKA-14275).
         """
-        changed: PartitionKey | None = None
+        changed: Sequence[PartitionKey] = ()
         match record:
             case RegisterBrokerRecord():
                 endpoint = record.end_points[0]
@@ -132,6 +138,11 @@ class MetadataImage:
                 assert record.topic_id is not None
                 topic = Topic(record.name, record.topic_id)
                 self.topics[topic.name] = self.topics_by_id[topic.id] = topic
+            case RemoveTopicRecord():
+                assert record.topic_id is not None
+                topic = self.topics_by_id.pop(record.topic_id)
+                del self.topics[topic.name]
+                changed = tuple((topic.id, index) for index in topic.partitions)
             case ConfigRecord():
                 settings = self.topics[record.resource_name].settings
                 if record.value is None:
@@ -153,14 +164,17 @@ class MetadataImage:
                     int(record.partition_epoch),
                     tuple(map(int, record.eligible_leader_replicas or ())),
                     tuple(map(int, record.last_known_elr or ())),
+                    tuple(map(int, record.adding_replicas)),
+                    tuple(map(int, record.removing_replicas)),
+                    int(record.leader_recovery_state),
                 )
-                changed = topic.id, index
+                changed = ((topic.id, index),)
             case PartitionChangeRecord():
                 assert record.topic_id is not None
                 topic = self.topics_by_id[record.topic_id]
                 index = int(record.partition_id)
                 topic.partitions[index] = changed_partition(topic.partitions[index], record)
-                changed = topic.id, index
+                changed = ((topic.id, index),)
             case ProducerIdsRecord():
                 self.next_producer_id = int(record.next_producer_id)
         self.end_offset = offset + 1
@@ -176,6 +190,14 @@ def changed_partition(partition: PartitionRegistration, record: PartitionChangeR
 
     return replace(
         partition,
+        replicas=changed(partition.replicas, record.replicas),
+        adding=changed(partition.adding, record.adding_replicas),
+        removing=changed(partition.removing, record.removing_replicas),
+        leader_recovery_state=(
+            partition.leader_recovery_state
+            if record.leader_recovery_state == NO_RECOVERY_CHANGE
+            else int(record.leader_recovery_state)
+        ),
         isr=changed(partition.isr, record.isr),
         elr=changed(partition.elr, record.eligible_leader_replicas),
         last_known_elr=changed(partition.last_known_elr, record.last_known_elr),

@@ -21,6 +21,11 @@ FRAME_VERSION: Final = 1
 NO_LEADER: Final = -1
 #: In a change record: the leader stays as it is.
 NO_LEADER_CHANGE: Final = -2
+#: Leader recovery states (Kafka's LeaderRecoveryState): was the leader elected uncleanly, and may lack records?
+RECOVERED: Final = 0
+RECOVERING: Final = 1
+#: In a change record: it stays as it is.
+NO_RECOVERY_CHANGE: Final = -1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,6 +81,17 @@ class TopicRecord:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class RemoveTopicRecord:
+    """The topic is gone, with its partitions and settings. Its id is never used again."""
+
+    __type__: ClassVar = EntityType.data
+    __version__: ClassVar[i16] = i16(0)
+    __flexible__: ClassVar[bool] = True
+    __record_type__: ClassVar[int] = 9
+    topic_id: uuid.UUID | None = field(metadata={"kafka_type": "uuid"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionRecord:
     """A new partition, whole (000, 2.3)."""
 
@@ -92,6 +108,7 @@ class PartitionRecord:
     leader: BrokerId = field(metadata={"kafka_type": "int32"}, default=BrokerId(NO_LEADER))
     leader_epoch: i32 = field(metadata={"kafka_type": "int32"}, default=i32(0))
     partition_epoch: i32 = field(metadata={"kafka_type": "int32"}, default=i32(0))
+    leader_recovery_state: i8 = field(metadata={"kafka_type": "int8", "tag": 0}, default=i8(RECOVERED))
     eligible_leader_replicas: tuple[BrokerId, ...] | None = field(
         metadata={"kafka_type": "int32", "tag": 1}, default=None
     )
@@ -112,6 +129,10 @@ class PartitionChangeRecord:
     topic_id: uuid.UUID | None = field(metadata={"kafka_type": "uuid"})
     isr: tuple[BrokerId, ...] | None = field(metadata={"kafka_type": "int32", "tag": 0}, default=None)
     leader: BrokerId = field(metadata={"kafka_type": "int32", "tag": 1}, default=BrokerId(NO_LEADER_CHANGE))
+    replicas: tuple[BrokerId, ...] | None = field(metadata={"kafka_type": "int32", "tag": 2}, default=None)
+    removing_replicas: tuple[BrokerId, ...] | None = field(metadata={"kafka_type": "int32", "tag": 3}, default=None)
+    adding_replicas: tuple[BrokerId, ...] | None = field(metadata={"kafka_type": "int32", "tag": 4}, default=None)
+    leader_recovery_state: i8 = field(metadata={"kafka_type": "int8", "tag": 5}, default=i8(NO_RECOVERY_CHANGE))
     eligible_leader_replicas: tuple[BrokerId, ...] | None = field(
         metadata={"kafka_type": "int32", "tag": 6}, default=None
     )
@@ -149,6 +170,7 @@ MetadataRecord = (
     RegisterBrokerRecord
     | BrokerRegistrationChangeRecord
     | TopicRecord
+    | RemoveTopicRecord
     | PartitionRecord
     | PartitionChangeRecord
     | ConfigRecord
@@ -161,6 +183,7 @@ _TYPES: Final[dict[tuple[int, int], Any]] = {
         RegisterBrokerRecord,
         BrokerRegistrationChangeRecord,
         TopicRecord,
+        RemoveTopicRecord,
         PartitionRecord,
         PartitionChangeRecord,
         ConfigRecord,
@@ -169,12 +192,15 @@ _TYPES: Final[dict[tuple[int, int], Any]] = {
 }
 
 
+_NO_CHANGE: Final = {("leader", NO_LEADER_CHANGE), ("leader_recovery_state", NO_RECOVERY_CHANGE)}
+
+
 def numbers(record: MetadataRecord) -> dict[str, int | tuple[int, ...]]:
     """A record's numbers by name, without those that say "no change"."""
     values = {f.name: getattr(record, f.name) for f in fields(record)}
     found: dict[str, int | tuple[int, ...]] = {}
     for name, value in values.items():
-        if isinstance(value, int) and not (name == "leader" and value == NO_LEADER_CHANGE):
+        if isinstance(value, int) and (name, value) not in _NO_CHANGE:
             found[name] = int(value)
         elif isinstance(value, tuple) and all(isinstance(item, int) for item in value):
             found[name] = tuple(map(int, value))

@@ -149,14 +149,14 @@ class QuorumOracle:
         if isinstance(record, PartitionChangeRecord):
             before = self.image.partition(record.topic_id, int(record.partition_id))
         try:
-            key = self.image.replay(offset, record)
+            keys = self.image.replay(offset, record)
         except KeyError as error:
             raise Violation(
                 "ValidControllerState",
                 f"the metadata record {record} at offset {offset} contradicts the state before it: {error}",
                 nodes=[name],
             ) from None
-        if key is not None:
+        for key in keys:
             after = self.image.partition(*key)
-            assert after is not None
-            changes.append((before, after))
+            if after is not None:
+                changes.append((before, after))
