@@ -115,14 +115,7 @@ class Script:
     # -- clients ----------------------------------------------------------------------------------------------
 
     async def create_topic(self, replicas: tuple[int, ...]) -> None:
-        assignment = CreatableReplicaAssignment(
-            partition_index=i32(0), broker_ids=tuple(BrokerId(replica) for replica in replicas)
-        )
-        topic = CreatableTopic(
-            name=TopicName(TOPIC), num_partitions=i32(-1), replication_factor=i16(-1), assignments=(assignment,),
-            configs=(),
-        )  # fmt: skip
-        await self._ask(1, CreateTopicsRequest(topics=(topic,), timeout=milliseconds(5000)))
+        await self._ask(1, CreateTopicsRequest(topics=(assigned(replicas),), timeout=milliseconds(5000)))
         await self.until(lambda: all(self._partition(replica) is not None for replica in replicas))
 
     def send(self, *values: str, acks: str = "all") -> asyncio.Task[ErrorCode]:
@@ -152,7 +145,7 @@ class Script:
         )
         answer = requests.fetch_answers(await self._ask(self.leader, request))[0]
         assert answer.error is ErrorCode.none, answer.error
-        return _values(answer.records)
+        return values_of(answer.records)
 
     async def _ask(self, broker: int, request: Entity) -> Entity:
         address = Address(*self._node(broker).address)
@@ -210,7 +203,7 @@ class Script:
     def log_of(self, broker: int) -> list[str]:
         """All records that a running broker has."""
         log = self._replica(broker).log
-        return _values(log.read(0, 1 << 20))
+        return values_of(log.read(0, 1 << 20))
 
     def end_of(self, broker: int) -> int:
         return self._replica(broker).log.end_offset
@@ -270,7 +263,7 @@ class Script:
         registration = self._decided()
         if registration is not None and registration != self._registration:
             self._registration = registration
-            self._states.append(_as_text(registration))
+            self._states.append(as_text(registration))
         for condition, reached in self._waiting:
             if not reached.done() and condition():
                 reached.set_result(None)
@@ -300,7 +293,18 @@ class Script:
         return partition
 
 
-def _as_text(registration: PartitionRegistration) -> str:
+def assigned(replicas: tuple[int, ...]) -> CreatableTopic:
+    """The topic of a story: one partition, with these replicas."""
+    assignment = CreatableReplicaAssignment(
+        partition_index=i32(0), broker_ids=tuple(BrokerId(replica) for replica in replicas)
+    )
+    return CreatableTopic(
+        name=TopicName(TOPIC), num_partitions=i32(-1), replication_factor=i16(-1), assignments=(assignment,),
+        configs=(),
+    )  # fmt: skip
+
+
+def as_text(registration: PartitionRegistration) -> str:
     leader = "NoLeader" if registration.leader < 0 else registration.leader
     return (
         f"Leader={leader}, ISR={sorted(registration.isr)}, ELR={sorted(registration.elr)}, "
@@ -308,7 +312,7 @@ def _as_text(registration: PartitionRegistration) -> str:
     )
 
 
-def _values(batches: bytes) -> list[str]:
+def values_of(batches: bytes) -> list[str]:
     return [value.decode() for _, _, value in decode_values(batches)]
 
 

@@ -1,0 +1,109 @@
+"""What users' clients do works against brokers in containers: see adapters.py. Every client reads what every other
+wrote."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from harness.plan import Plan
+from harness.runtimes.docker import DockerRuntime, cleanup, engine
+from harness.runtimes.docker.runtime import DockerCluster
+from tests.clients.adapters import Aiokafka, Client, Confluent, KafkaPython, Kcat
+
+pytestmark = pytest.mark.docker
+
+PARTITIONS = 3
+CLIENTS: dict[str, Callable[[str], Client]] = {
+    "confluent-kafka": Confluent,
+    "kcat": Kcat,
+    "kafka-python": KafkaPython,
+    "aiokafka": Aiokafka,
+}
+ADMINS = [name for name in CLIENTS if name != "kcat"]
+
+
+def some(client: str) -> dict[int, list[bytes]]:
+    """Values by partition."""
+    return {p: [f"{client}-{p}-{i}".encode() for i in range(200)] for p in range(PARTITIONS)}
+
+
+@pytest.fixture(scope="module")
+def bootstrap(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """Of three brokers and three controllers, shared by all tests."""
+    plan = Plan(run=f"test-clients-{os.getpid()}")
+    with asyncio.Runner() as runner:
+        try:
+            cluster = runner.run(DockerRuntime().start(plan, tmp_path_factory.mktemp("run"), lambda line: None))
+            addresses = ",".join("{}:{}".format(*node.address) for node in cluster.brokers)
+            runner.run(all_brokers_known(cluster, addresses))
+            yield addresses
+            runner.run(cluster.stop())
+        finally:
+            cleanup.remove_run(engine.connect(), plan.run)
+
+
+async def all_brokers_known(cluster: DockerCluster, bootstrap: str) -> None:
+    async with asyncio.timeout(60):
+        while True:
+            try:
+                described = await asyncio.to_thread(Confluent(bootstrap).describe)
+            except Exception:  # nobody answers yet
+                await asyncio.sleep(0.2)
+                continue
+            if len(described.brokers) == len(cluster.brokers):
+                return
+
+
+@pytest.fixture
+def topic(bootstrap: str, request: pytest.FixtureRequest) -> str:
+    name = "".join(c if c.isalnum() else "-" for c in request.node.name)
+    Confluent(bootstrap).create(name, PARTITIONS)
+    return name
+
+
+def client(name: str, bootstrap: str) -> Client:
+    if name == "kcat" and shutil.which("kcat") is None and not os.environ.get("CI"):
+        pytest.skip("kcat is not installed")
+    return CLIENTS[name](bootstrap)
+
+
+@pytest.mark.parametrize("name", CLIENTS)
+def test_acknowledged_records_stand_where_the_client_was_told(bootstrap: str, topic: str, name: str) -> None:
+    values = some(name)
+    acknowledged = client(name, bootstrap).produce(topic, values)
+    assert {p: [v for (q, _), v in sorted(acknowledged.items()) if q == p] for p in values} == values
+    for reader in CLIENTS:
+        assert client(reader, bootstrap).consume(topic, len(acknowledged)) == acknowledged, reader
+
+
+@pytest.mark.parametrize("name", CLIENTS)
+def test_offsets_are_those_of_the_log(bootstrap: str, topic: str, name: str) -> None:
+    asked = client(name, bootstrap)
+    assert asked.offsets(topic) == dict.fromkeys(range(PARTITIONS), (0, 0))
+    Confluent(bootstrap).produce(topic, {0: [b"a", b"b"], 2: [b"c"]})
+    assert asked.offsets(topic) == {0: (0, 2), 1: (0, 0), 2: (0, 1)}
+
+
+@pytest.mark.parametrize("name", ADMINS)
+def test_a_topic_lives_from_creation_to_deletion(bootstrap: str, name: str) -> None:
+    admin, topic = client(name, bootstrap), f"made-by-{name}"
+    admin.create(topic, PARTITIONS)
+    assert topic in admin.topics()
+    Confluent(bootstrap).produce(topic, {0: [b"of the first"]})
+    admin.delete(topic)
+    assert topic not in admin.topics()
+    admin.create(topic, PARTITIONS)
+    assert admin.offsets(topic) == dict.fromkeys(range(PARTITIONS), (0, 0)), "a new topic of an old name is empty"
+    admin.delete(topic)
+
+
+@pytest.mark.parametrize("name", CLIENTS)
+def test_the_cluster_is_described(bootstrap: str, name: str) -> None:
+    described = client(name, bootstrap).describe()
+    assert described.brokers == [1, 2, 3]
+    assert described.controller in described.brokers
