@@ -1,0 +1,22 @@
+"""`make bench`: the figures that chaos aims at, measured on this machine and printed as a table.
+
+A bench, not a test: a figure that misses its aim is shown as such and does not fail.
+
+simulation   speed of simulated runs, on one core, in this process, and of a short `chaos explore`
+runs         what ordinary runs of `chaos run` in containers save
+cluster      the cluster under test by itself, loaded by librdkafka: throughput, latency, failover
+profile      where a broker's time goes under that load
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class Figure(NamedTuple):
+    """met: None for what has no aim."""
+
+    name: str
+    aim: str
+    measured: str
+    met: bool | None = None
