@@ -4,6 +4,7 @@
 #   make test     all tests                (some of them: make test ARGS="tests/test_plan.py -k rate")
 #   make lint     ruff and mypy
 #   make bench    measure throughput and times on this machine
+#   make fuzz     fuzz what reads bytes of others, for FUZZ_SECONDS (1200)
 #   make docker   install and start a Docker Engine (Debian, as root)
 #   make clean    remove what dead runs left, and the virtual environment
 
@@ -12,7 +13,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 
-.PHONY: run test lint bench docker clean lock
+.PHONY: run test lint bench fuzz docker clean lock
 .DEFAULT_GOAL := run
 
 run: $(INSTALLED)
@@ -29,12 +30,17 @@ lint: $(INSTALLED)
 bench: $(INSTALLED)
 	@$(BIN)/python -m harness.bench $(ARGS)
 
+FUZZ_SECONDS ?= 1200
+fuzz: $(INSTALLED)
+	@$(BIN)/python -m pip install --quiet --requirement tests/fuzz/requirements.txt
+	@$(BIN)/python -m tests.fuzz --seconds $(FUZZ_SECONDS) $(ARGS)
+
 docker:
 	@bash harness/runtimes/docker/install_engine.sh
 
 clean:
 	@if [ -x $(BIN)/chaos ]; then $(BIN)/chaos clean; fi
-	@rm -rf $(VENV) *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	@rm -rf $(VENV) *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis .fuzz
 
 $(INSTALLED): requirements.txt pyproject.toml harness/make_venv.sh
 	@bash harness/make_venv.sh $(PYTHON) $(VENV)

@@ -22,7 +22,7 @@ def check(run_directory: Path, spark: SparkSession) -> dict[str, Any]:
 
     Ingests the journal first unless history/ is there and current. Raises spark_history.files.HistoryError.
     """
-    from checkers import anomalies, log_linearizability, log_matching, verdict
+    from checkers import anomalies, log_linearizability, log_matching, nodes, verdict
     from checkers.anomalies import examples
     from spark_history.ingest import ingest
 
@@ -32,9 +32,10 @@ def check(run_directory: Path, spark: SparkSession) -> dict[str, Any]:
     options = log_linearizability.Options.of(plan, verdict.first_effective(faults))
     linearizability = log_linearizability.check([(history, options)], spark)
     matching = log_matching.check([history], spark)
+    of_nodes = nodes.check(history, nodes.Options.of(plan), spark)
     violation = _read_violation(run_directory)
     run = str(plan.get("run") or history.run)
-    witnesses = [linearizability.found.anomalies, matching.found.anomalies]
+    witnesses = [linearizability.found.anomalies, matching.found.anomalies, of_nodes.anomalies]
     if violation is not None:
         witnesses.insert(0, violation.anomalies(run, history.origin).table)
     missing = [f"{log.topic}-{log.partition}" for log in history.logs if not log.final_reads.complete]
@@ -42,7 +43,10 @@ def check(run_directory: Path, spark: SparkSession) -> dict[str, Any]:
         verdict.Evidence(
             run=run,
             plan=plan,
-            tally=[entry[1:] for found in (linearizability.found, matching.found) for entry in found.tally],
+            tally=[
+                *(entry[1:] for found in (linearizability.found, matching.found) for entry in found.tally),
+                *of_nodes.tally,
+            ],
             counts=linearizability.counts[history.run],
             faults=faults,
             complete=bool(history.logs) and not missing,
@@ -54,6 +58,7 @@ def check(run_directory: Path, spark: SparkSession) -> dict[str, Any]:
             doubts=_read_doubts(run_directory),
             violation=violation,
             examples=examples(row for table in witnesses for row in table.to_pylist()),
+            nodes=of_nodes,
         )
     )
     _write_table(run_directory / "anomalies.parquet", anomalies.ANOMALIES, witnesses)

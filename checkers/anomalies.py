@@ -74,6 +74,20 @@ INVARIANTS: Final = (
     HANG,
 )
 PROPERTIES: Final = (*HISTORY_PROPERTIES, *INVARIANTS)
+#: Checked from the nodes' traces and metadata logs, where these were collected (checkers/nodes.py).
+ROLES_MATCH_METADATA: Final = "RolesMatchMetadata"
+NODE_PROPERTIES: Final = (
+    "ValidControllerIsrAndElr",
+    "ValidControllerState",
+    "MinIsrRecoveryQuorum",
+    "LeaderCompleteness",
+    "LeaderAppendOnly",
+    "HighWatermarkMonotonicity",
+    "MetadataLogMatching",
+    "ElectionSafety",
+    "CommittedPrefix",
+    ROLES_MATCH_METADATA,
+)
 VIOLATION: Final = "violation"  # the anomaly of an invariant
 LOST_APPEND: Final = "lost append"
 #: Reported, never a reason to fail: Kafka does not promise it.

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from checkers import log_linearizability, log_matching, verdict
+from checkers import log_linearizability, log_matching, nodes, verdict
 from checkers.anomalies import Anomalies, examples
 from checkers.invariants import Violation
 from checkers.log_segment import Scope, Segment
@@ -97,11 +97,12 @@ def check_tables(
         if not laid_out.final_reads.complete:
             missing.append(scope.log)
     found = [*judged, *settled, *matched]
+    of_nodes = nodes.judge(run, tables["trace"], tables["metadata_log"], nodes.Options.of(plan))
     return verdict.judge(
         verdict.Evidence(
             run=run,
             plan=plan,
-            tally=[entry for anomalies in found for entry in anomalies.tally],
+            tally=[*(entry for anomalies in found for entry in anomalies.tally), *of_nodes.tally],
             counts=counts,
             faults=faults,
             complete=bool(logs) and not missing,
@@ -112,6 +113,7 @@ def check_tables(
             orphans=orphans,
             doubts=doubts,
             violation=None if violation is None else Violation.of(violation),
-            examples=examples(row for anomalies in found for row in anomalies.rows),
+            examples=examples([*(row for anomalies in found for row in anomalies.rows), *of_nodes.rows]),
+            nodes=of_nodes,
         )
     )

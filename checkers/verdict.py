@@ -19,6 +19,7 @@ from typing import Any, Final
 
 from checkers.anomalies import HISTORY_PROPERTIES, INVARIANTS, LIVENESS, LOST_APPEND, VIOLATION, WEAK
 from checkers.invariants import Violation
+from checkers.nodes import OfNodes
 
 EXIT_CODES: Final = {"pass": 0, "fail": 1, "unknown": 2}
 _LOSSES: Final = ("unsynced_bytes", "unsynced_files", "unsynced_records")
@@ -45,6 +46,7 @@ class Evidence:
     doubts: Sequence[str] = ()  # of the harness
     violation: Violation | None = None  # of an invariant, which stopped the run
     examples: Mapping[str, str] = field(default_factory=dict)  # by property, a sentence: see anomalies.examples
+    nodes: OfNodes | None = None  # from their traces and metadata logs; its anomalies are in `tally` too
 
 
 def judge(evidence: Evidence) -> dict[str, Any]:
@@ -67,7 +69,36 @@ def judge(evidence: Evidence) -> dict[str, Any]:
         "judged_until_s": judged_s,
         "replica_records": evidence.replica_records,
         "orphans": evidence.orphans,
+        "nodes": _of_nodes(evidence.nodes),
+        "unclean_recoveries": _unclean_recoveries(evidence),
     }
+
+
+def _of_nodes(nodes: OfNodes | None) -> dict[str, Any]:
+    """What the properties inside the cluster were judged from; nothing in a run of before they were recorded."""
+    if nodes is None:
+        return {"trace_rows": 0, "metadata_records": 0, "checked": [], "not_checked": ["nothing was looked for"]}
+    return {
+        "trace_rows": nodes.trace_rows, "metadata_records": nodes.metadata_records,
+        "checked": nodes.checked, "not_checked": nodes.not_checked,
+    }  # fmt: skip
+
+
+def _unclean_recoveries(evidence: Evidence) -> list[dict[str, Any]]:
+    """See nodes.py, with a sentence each, and `at_s` (null: not known) on the time line of the operations."""
+    recoveries = []
+    for entry in evidence.nodes.unclean_recoveries if evidence.nodes is not None else ():
+        at_s = None if entry["time"] is None else round((entry["time"] - evidence.origin) / 1e9, 3)
+        when = "" if at_s is None else f" at {at_s:.3f} s"
+        how = f", strategy {entry['strategy']}" if entry["strategy"] else ""
+        of = entry["candidates"]
+        among = f", of the logs on brokers {', '.join(map(str, of))}" if of else ""
+        sentence = (
+            f"possible loss: unclean recovery of {entry['topic']}-{entry['partition']}{when}: broker {entry['leader']} "
+            f"leads from leader epoch {entry['leader_epoch']} on{how}{among}"
+        )
+        recoveries.append({**entry, "at_s": at_s, "message": sentence})
+    return recoveries
 
 
 def _decide(evidence: Evidence) -> tuple[str, str]:
@@ -187,6 +218,12 @@ def contract(plan: Mapping[str, Any], faults: Iterable[Fault]) -> dict[str, Any]
     acks = str(plan.get("acks", "all"))
     if acks != "all":
         explanation += f"; with acks={acks} an acknowledged record may be lost with its leader alone"
+    strategy = (plan.get("settings") or {}).get("unclean.recovery.strategy", "balanced")
+    if strategy != "balanced":
+        explanation += (
+            f"; with unclean.recovery.strategy={strategy} acknowledged records may be lost whenever no eligible "
+            "replica is available, lossy shutdown or not"
+        )
     return {"within": within, "limit": limit, "worst": worst, "explanation": explanation}
 
 
@@ -202,8 +239,10 @@ def _lossy_brokers(fault: Fault) -> list[str]:
 
 
 def _by_property(evidence: Evidence) -> dict[str, Any]:
-    """Every property that was checked, also those that hold; invariants only the simulation checks."""
+    """Every property that was checked, also those that hold; some invariants only the simulation checks."""
     checked = (*HISTORY_PROPERTIES, *(INVARIANTS if evidence.plan.get("on") == "simulation" else ()))
+    if evidence.nodes is not None:
+        checked += tuple(name for name in evidence.nodes.checked if name not in checked)
     if evidence.violation is not None:  # the run was stopped before it was healed
         checked = tuple(name for name in checked if name != LIVENESS)
     summary = {name: _property(name) for name in checked}

@@ -1,4 +1,7 @@
-"""`python -m cluster_image node.properties`: run one node until SIGTERM. Logs are JSON lines on standard output."""
+"""`python -m cluster_image node.properties`: run one node until SIGTERM. Logs are JSON lines on standard output.
+
+With the name of a tool instead of a file: look at a cluster or at a node's files (tools/).
+"""
 
 from __future__ import annotations
 
@@ -16,10 +19,13 @@ from typing import Final
 
 import uvloop
 
-from . import bugs, node, wire
+from . import bugs, node, tools
 from .config import Config, ConfigError, parse
 from .disk import LocalDisk
+from .network import Address
 from .tcp import TcpNetwork
+from .trace import Trace, TraceLines, no_trace
+from .trace_file import TraceFile
 
 _PLAIN: Final = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime"}
 
@@ -54,7 +60,11 @@ def main(path: str) -> int:
     handler.setFormatter(JsonFormatter())
     logging.basicConfig(level=config["log.level"], handlers=[handler])
     with bugs.switched_on(config["chaos.bug"] or None):
-        uvloop.run(_run(config))
+        try:
+            uvloop.run(_run(config))
+        except ConfigError as error:
+            print(f"{path}: {error}", file=sys.stderr)
+            return 2
     return 0
 
 
@@ -69,17 +79,47 @@ async def _run(config: Config) -> None:
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
-    role = config["process.roles"]
-    network = TcpNetwork(wire.SUPPORTED[role], max_request_bytes=config["socket.request.max.bytes"])
+    network = TcpNetwork(max_request_bytes=config["socket.request.max.bytes"])
     disk = LocalDisk(config["log.dirs"])
-    started = node.Node(config, disk, network, random.Random(), _fail, wall_clock=time.time)
+    lines = _trace_lines(config, loop)
+
+    def fail(error: BaseException) -> None:
+        if lines is not None:
+            lines.flush()
+        _fail(error)
+
+    trace: Trace = lines if lines else no_trace
+    if not config["metrics.port"]:
+        started = node.Node(config, disk, network, random.Random(), fail, wall_clock=time.time, trace=trace)
+    else:
+        from . import metrics  # here: most nodes are better off without the library
+
+        events = metrics.Events(config["node.id"], trace)
+        counting = metrics.CountingNetwork(network)
+        started = node.Node(config, disk, counting, random.Random(), fail, wall_clock=time.time, trace=events)
+        collector = metrics.NodeCollector(started, config, events, counting.requests, loop)
+        metrics.serve(collector, Address(config.listener(config["process.roles"][0]).host, config["metrics.port"]))
     try:
         await node.run(started, stop)
     except Exception as error:
+        fail(error)
+    if lines is not None:
+        lines.flush()
+
+
+def _trace_lines(config: Config, loop: asyncio.AbstractEventLoop) -> TraceLines | None:
+    """To the file that the harness names. If it cannot be written to, the node does not run: less could be judged."""
+    if not config["chaos.trace"]:
+        return None
+    try:
+        file = TraceFile(config["chaos.trace"])
+    except OSError as error:
         _fail(error)
+        raise
+    return TraceLines(config["node.id"], file.write, time.monotonic_ns, loop.call_later)
 
 
 if __name__ == "__main__":
-    if len(sys.argv) != 2:
-        sys.exit("usage: python -m cluster_image node.properties")
-    sys.exit(main(sys.argv[1]))
+    if len(sys.argv) == 2 and not sys.argv[1].startswith("-") and sys.argv[1] not in tools.COMMANDS:
+        sys.exit(main(sys.argv[1]))
+    sys.exit(tools.main(sys.argv[1:]))

@@ -9,11 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 from .network import Address
 
 NO_LIMIT: Final = 2**63 - 1
+
+#: The listener of the quorum, where a node has two.
+CONTROLLER_LISTENER: Final = "CONTROLLER"
 
 
 class ConfigError(ValueError):
@@ -63,6 +66,29 @@ def read_address(text: str) -> Address:
     return Address(host, int(port))
 
 
+def _listeners(text: str) -> Mapping[str, Address]:
+    """By listener name, "" for one without."""
+    listeners: dict[str, Address] = {}
+    for item in text.split(","):
+        name, separator, _ = item.strip().partition("://")
+        address = read_address(item.strip())
+        if not separator:
+            name = ""
+        if name in listeners:
+            raise ValueError(text)
+        listeners[name] = address
+    if len(listeners) > 1 and (len(listeners) > 2 or "" in listeners or CONTROLLER_LISTENER not in listeners):
+        raise ValueError(text)
+    return listeners
+
+
+def _roles(text: str) -> tuple[str, ...]:
+    roles = {role.strip() for role in text.split(",")}
+    if not roles <= {"broker", "controller"}:
+        raise ValueError(text)
+    return tuple(sorted(roles))
+
+
 def _bug(text: str) -> str:
     from . import bugs  # here, as the rules that bugs replace lie in modules that import this one
 
@@ -89,11 +115,13 @@ SETTINGS: Final[dict[str, Setting]] = {
     s.name: s
     for s in (
         _int("node.id", None, 0, 2**31 - 1, "Id of this node, unique in the cluster."),
-        Setting("process.roles", "string", None, "broker or controller", "What this process is.",
-                _one_of("broker", "controller")),
+        Setting("process.roles", "list", None, "broker, controller or broker,controller", "What this process is.",
+                _roles),
         Setting("cluster.id", "string", None, "any text", "Nodes of another cluster id are refused.", str),
         Setting("controller.quorum.voters", "list", None, "id@host:port,…", "The controllers.", _voters),
-        Setting("listeners", "address", None, "host:port", "Where this node serves requests.", read_address),
+        Setting("listeners", "list", None, "host:port, or PLAINTEXT://host:port,CONTROLLER://host:port",
+                "Where this node serves requests; as broker and controller, those of clients and of the quorum.",
+                _listeners),
         Setting("broker.rack", "string", "", "any text", "Failure domain: replicas are spread over racks.", str),
         Setting("log.dirs", "path", None, "a directory", "Where this node keeps its logs.", str),
         _int("broker.heartbeat.interval.ms", 500, 10, _MS, "Between heartbeats to the controller (Kafka: 2000)."),
@@ -105,12 +133,20 @@ SETTINGS: Final[dict[str, Setting]] = {
              "majority for this long resigns."),
         _int("controller.quorum.election.backoff.max.ms", 1000, 10, _MS, "Longest random wait before an election."),
         _int("controller.quorum.request.timeout.ms", 2000, 50, _MS, "For requests between quorum members."),
+        _int("metadata.log.max.record.bytes.between.snapshots", 20 << 20, 1, NO_LIMIT,
+             "A node writes a snapshot of the metadata after so many bytes of its log, and trims the log."),
+        _int("metadata.log.max.snapshot.interval.ms", 3600_000, 1, NO_LIMIT,
+             "A node writes a snapshot of the metadata when its oldest record that is in none is so old."),
+        _int("metadata.log.segment.bytes", 64 << 20, 1024, 2**31 - 1,
+             "A segment of the metadata log rolls at this size (Kafka: 1 GiB)."),
         _int("replica.lag.time.max.ms", 4000, 100, _MS,
              "A follower that has not caught up for this long leaves the ISR (Kafka: 30000)."),
         _int("replica.fetch.wait.max.ms", 500, 1, _MS, "Longest wait of a follower's fetch."),
         _int("replica.fetch.min.bytes", 1, 0, 2**31 - 1, "A follower's fetch waits for this much."),
         _int("replica.fetch.max.bytes", 1 << 20, 1, 2**31 - 1, "Most that a follower fetches of one partition."),
         _int("replica.fetch.response.max.bytes", 10 << 20, 1, 2**31 - 1, "Most that a follower fetches at once."),
+        _int("num.replica.fetchers", 1, 1, 1000, "Fetchers from one broker to another, each with some partitions."),
+        _int("max.incremental.fetch.session.cache.slots", 1000, 0, 2**31 - 1, "Fetch sessions that a broker keeps."),
         _int("replica.fetch.backoff.ms", 200, 1, _MS, "Wait of a fetcher after an error (Kafka: 1000)."),
         _int("replica.socket.timeout.ms", 3000, 100, _MS, "For a follower's fetch (Kafka: 30000)."),
         _int("replica.high.watermark.checkpoint.interval.ms", 5000, 10, _MS,
@@ -120,8 +156,18 @@ SETTINGS: Final[dict[str, Setting]] = {
         Setting("eligible.leader.replicas.version", "int", "1", "0 or 1",
                 "1: replicas that leave an ISR below its minimum stay eligible (KIP-966); 0: as before it.",
                 _integer(0, 1)),
+        Setting("unclean.recovery.strategy", "string", "balanced", "proactive, balanced or manual",
+                "When a leader is elected of which nobody knows whether it is complete (002, 5.3): as soon as no other "
+                "is available; when no other can come any more, the best of all that once were; or by an operator.",
+                _one_of("proactive", "balanced", "manual")),
+        _int("unclean.recovery.timeout.ms", 2000, 0, _MS,
+             "A proactive recovery takes the best log that it has heard of by then (KIP-966: 300000)."),
         _int("default.replication.factor", 1, 1, 32767, "Of topics created without one."),
         _int("num.partitions", 1, 1, 10000, "Of topics created without a number."),
+        Setting("delete.topic.enable", "boolean", "true", "true or false", "May topics be deleted?", _boolean),
+        Setting("auto.leader.rebalance.enable", "boolean", "true", "true or false",
+                "Give leaderships back to the preferred leaders now and then.", _boolean),
+        _int("leader.imbalance.check.interval.seconds", 300, 1, 24 * 3600, "How often they are given back."),
         _int("log.segment.bytes", 64 << 20, 1024, 2**31 - 1, "A segment rolls at this size (Kafka: 1 GiB)."),
         _int("log.flush.interval.messages", NO_LIMIT, 1, NO_LIMIT,
              "fsync a log after this many records; 1: before they count as replicated."),
@@ -134,6 +180,9 @@ SETTINGS: Final[dict[str, Setting]] = {
                 "Hand leadership over before stopping.", _boolean),
         Setting("chaos.bug", "string", "", "nothing, or an id that `chaos list bugs` shows",
                 "A historical bug that this node has.", _bug),
+        Setting("chaos.trace", "path", "", "nothing, or a file",
+                "Where this node appends its trace (cluster_image/trace.py), outside of log.dirs.", str),
+        _int("metrics.port", 0, 0, 65535, "Prometheus metrics are served here, at the listener's host; 0: nowhere."),
         Setting("log.level", "string", "INFO", "DEBUG, INFO, WARNING or ERROR", "Of the node's own log.",
                 _one_of("DEBUG", "INFO", "WARNING", "ERROR")),
     )
@@ -143,13 +192,14 @@ SETTINGS: Final[dict[str, Setting]] = {
 IDENTITY: Final = frozenset(
     {
         *("node.id", "process.roles", "cluster.id", "controller.quorum.voters", "listeners", "broker.rack"),
-        *("log.dirs", "chaos.bug"),
+        *("log.dirs", "chaos.bug", "chaos.trace"),
     }
 )
 
 #: Settings that a topic may override, under the topic's name for them.
 TOPIC_SETTINGS: Final[dict[str, str]] = {
     "min.insync.replicas": "min.insync.replicas",
+    "unclean.recovery.strategy": "unclean.recovery.strategy",
     "segment.bytes": "log.segment.bytes",
     "flush.messages": "log.flush.interval.messages",
     "flush.ms": "log.flush.interval.ms",
@@ -165,6 +215,13 @@ class Config:
 
     def __getitem__(self, name: str) -> Any:
         return self.values[name]
+
+    def listener(self, role: Literal["broker", "controller"]) -> Address:
+        """Where this node serves in that role."""
+        listeners: Mapping[str, Address] = self.values["listeners"]
+        of_controller = role == "controller"
+        matching = [address for name, address in listeners.items() if (name == CONTROLLER_LISTENER) == of_controller]
+        return matching[0] if matching else next(iter(listeners.values()))
 
     def seconds(self, name: str) -> float:
         """A setting in milliseconds, as seconds."""
@@ -188,6 +245,23 @@ def read_setting(name: str, text: str) -> Any:
         return setting.read(text.strip())
     except (ValueError, KeyError):
         raise ConfigError(f"{name}={text} is not valid: {setting.valid} expected") from None
+
+
+def check_together(values: Mapping[str, Any]) -> None:
+    """Raise ConfigError where settings that are valid one by one make no sense together. values: read, by name; those
+    that are missing have their defaults."""
+
+    def value(name: str) -> Any:
+        default = SETTINGS[name].default
+        assert default is not None
+        return values[name] if name in values else SETTINGS[name].read(default)
+
+    interval, timeout = value("broker.heartbeat.interval.ms"), value("broker.session.timeout.ms")
+    if interval >= timeout:
+        raise ConfigError(
+            f"broker.heartbeat.interval.ms={interval} must be less than broker.session.timeout.ms={timeout}, "
+            "or every broker is fenced between two heartbeats"
+        )
 
 
 def check_topic_settings(overrides: Mapping[str, str]) -> None:
@@ -218,4 +292,15 @@ def parse(properties: str) -> Config:
             if setting.default is None:
                 raise ConfigError(f"{setting.name} is missing")
             values[setting.name] = setting.read(setting.default)
+    check_together(values)
+    _check_roles(values)
     return Config(values)
+
+
+def _check_roles(values: Mapping[str, Any]) -> None:
+    """Raises ConfigError for a node that cannot be what it is said to be."""
+    roles, node_id, voters = values["process.roles"], values["node.id"], values["controller.quorum.voters"]
+    if "controller" in roles and node_id not in voters:
+        raise ConfigError(f"node.id={node_id} is to be a controller and is not among controller.quorum.voters")
+    if len(roles) > 1 and len(values["listeners"]) < 2:
+        raise ConfigError(f"process.roles={','.join(roles)} needs two listeners, one of them {CONTROLLER_LISTENER}://")

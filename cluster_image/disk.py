@@ -61,8 +61,12 @@ class Disk(Protocol):
         """Remove a file. Raises FileNotFoundError."""
 
     @abstractmethod
+    def remove_directory(self, path: str) -> None:
+        """Remove an empty directory. Raises FileNotFoundError, or another OSError if it is not empty."""
+
+    @abstractmethod
     def rename(self, source: str, target: str) -> None:
-        """Replace `target` atomically."""
+        """Replace `target` atomically. Of a directory: `target` must not exist."""
 
     @abstractmethod
     def sync_directory(self, path: str) -> None:
@@ -159,6 +163,9 @@ class LocalDisk(Disk):
 
     def remove(self, path: str) -> None:
         os.unlink(self._absolute(path))
+
+    def remove_directory(self, path: str) -> None:
+        os.rmdir(self._absolute(path))
 
     def rename(self, source: str, target: str) -> None:
         os.replace(self._absolute(source), self._absolute(target))

@@ -7,7 +7,7 @@ requests are handled and answered in the order they were sent.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
@@ -30,6 +30,9 @@ class Peer:
     host: str
 
 
+#: API key: (lowest, highest) version.
+Versions = Mapping[int, tuple[int, int]]
+
 #: Answers one request. None: no response is due (Produce with acks=0). Raising closes that connection alone.
 Handler = Callable[[Entity, Peer], Awaitable[Entity | None]]
 
@@ -46,11 +49,19 @@ class Connection(Protocol):
     def closed(self) -> bool: ...
 
 
+class Listening(Protocol):
+    """One listener."""
+
+    async def close(self) -> None:
+        """Stop listening, close every connection that came by this listener, cancel the handlers that still run."""
+
+
 class Network(Protocol):
     async def connect(self, address: Address, *, client_id: str, timeout: float) -> Connection:
         """Raises ConnectionError or TimeoutError."""
 
-    async def listen(self, address: Address, handler: Handler) -> None:
-        """Serve until close()."""
+    async def listen(self, address: Address, handler: Handler, served: Versions | None = None) -> Listening:
+        """Serve until close(), this network's or the listener's own. served: the API versions that this listener
+        answers, if not those that the network was made for."""
 
     async def close(self) -> None: ...

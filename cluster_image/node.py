@@ -1,18 +1,22 @@
-"""One node of the cluster: wires a controller or a broker to its seams and runs it until it is told to stop."""
+"""One node of the cluster: wires a controller, a broker or both to its seams and runs it until it is told to stop.
+
+A node that is both has one log of the metadata, of which it is a voter, and an image of it for each of the two.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from random import Random
 
+from . import wire
 from .broker.server import BrokerServer
 from .config import Config
 from .controller.server import ControllerServer
 from .disk import Disk
 from .network import Network
-from .raft import RaftClient
+from .raft import RaftClient, RaftListener
 from .tasks import Failed
 from .trace import Trace, no_trace
 
@@ -38,6 +42,7 @@ class Node:
         self._config = config
         self._network = network
         self._failed = failed
+        self._trace = trace
         self._raft = RaftClient(
             config["node.id"],
             config["controller.quorum.voters"],
@@ -52,10 +57,12 @@ class Node:
         )
         self._controller: ControllerServer | None = None
         self._broker: BrokerServer | None = None
-        if config["process.roles"] == "controller":
+        if "controller" in config["process.roles"]:
             self._controller = ControllerServer(config, self._raft, network, random, failed, trace)
-        else:
+        if "broker" in config["process.roles"]:
             self._broker = BrokerServer(config, disk, network, self._raft, random, failed, trace)
+        if self._controller is not None and self._broker is not None:
+            self._raft.listener = _Both(self._controller, self._broker)
 
     @property
     def raft(self) -> RaftClient:
@@ -70,14 +77,15 @@ class Node:
         return self._controller
 
     async def start(self) -> None:
-        """A controller: when it serves. A broker: when the controller has unfenced it."""
+        """A controller: when it serves. A broker, also one that is both: when the controller has unfenced it."""
+        self._trace("start", node_id=self._config["node.id"], voters=tuple(self._config["controller.quorum.voters"]))
         await self._raft.start()
         self._raft.failed.add_done_callback(self._quorum_failed)
         if self._controller is not None:
             await self._controller.start()
-            await self._network.listen(self._config["listeners"], self._controller.handle)
-        else:
-            assert self._broker is not None
+            address = self._config.listener("controller")
+            await self._network.listen(address, self._controller.handle, wire.SUPPORTED["controller"])
+        if self._broker is not None:
             await self._broker.start()
         log.info("started")
 
@@ -96,6 +104,32 @@ class Node:
         await self._raft.close()
         await self._network.close()
         log.info("stopped")
+
+
+class _Both:
+    """Tells a controller and a broker of one process what the quorum tells: the controller first, which decides."""
+
+    def __init__(self, controller: RaftListener, broker: RaftListener) -> None:
+        self._listeners = (controller, broker)
+
+    def on_commit(self, base_offset: int, epoch: int, records: list[bytes]) -> None:
+        for listener in self._listeners:
+            listener.on_commit(base_offset, epoch, records)
+
+    def on_snapshot(self, end_offset: int, epoch: int, records: list[bytes]) -> None:
+        for listener in self._listeners:
+            listener.on_snapshot(end_offset, epoch, records)
+
+    def snapshot(self) -> Sequence[bytes]:
+        return self._listeners[0].snapshot()
+
+    def on_leader(self, epoch: int) -> None:
+        for listener in self._listeners:
+            listener.on_leader(epoch)
+
+    def on_resign(self, epoch: int) -> None:
+        for listener in self._listeners:
+            listener.on_resign(epoch)
 
 
 async def run(node: Node, stop: asyncio.Event) -> None:

@@ -18,6 +18,7 @@ from typing import NamedTuple
 import google_crc32c
 
 HEADER_SIZE = 61
+SMALLEST_RECORD = 7  # length, attributes, two deltas, key, value, headers: a byte each
 MAGIC = 2
 
 _HEADER = struct.Struct(">qiibIhiqqqhii")
@@ -87,6 +88,13 @@ class BatchHeader(NamedTuple):
         return (self.base_sequence + self.last_offset_delta) & 0x7FFFFFFF
 
     @property
+    def counts_agree(self) -> bool:
+        """Do offsets and size allow for so many records? Compressed, they may take next to nothing."""
+        count = self.record_count
+        fits = self.is_compressed or count <= (self.size - HEADER_SIZE) // SMALLEST_RECORD
+        return fits and 1 <= count == self.last_offset_delta + 1
+
+    @property
     def is_control(self) -> bool:
         return bool(self.attributes & _CONTROL)
 
@@ -149,8 +157,9 @@ def validate_batch(buffer: bytes, position: int, header: BatchHeader) -> None:
         raise InvalidRecord(f"record format version {header.magic}; only {MAGIC} is supported")
     if google_crc32c.value(buffer[position + _CRC_COVERS_FROM : position + header.size]) != header.crc:
         raise CorruptRecord(f"CRC of the batch at offset {header.base_offset} does not match its content")
-    if header.record_count < 1 or header.record_count != header.last_offset_delta + 1:
-        raise InvalidRecord(f"{header.record_count} records but a last offset delta of {header.last_offset_delta}")
+    if not header.counts_agree:
+        last = header.last_offset_delta
+        raise InvalidRecord(f"{header.record_count} records in {header.size} bytes, with a last offset delta of {last}")
 
 
 def with_offset_and_epoch(batch: bytes, base_offset: int, leader_epoch: int) -> bytes:
@@ -227,6 +236,12 @@ def decode_records(buffer: bytes) -> Iterator[Record]:
     for position, end, header in iter_batches(buffer):
         if not header.is_control:
             yield from _iter_records(buffer, position, end, header)
+
+
+def decode_every_record(buffer: bytes) -> Iterator[Record]:
+    """As decode_records, with the records of control batches."""
+    for position, end, header in iter_batches(buffer):
+        yield from _iter_records(buffer, position, end, header)
 
 
 def decode_values(buffer: bytes) -> Iterator[tuple[int, int, bytes]]:
@@ -325,12 +340,14 @@ def _nullable(data: bytes | None) -> bytes:
 
 
 def _read_varint(buffer: bytes, at: int) -> tuple[int, int]:
-    """(value, position after it). Raises IndexError at the end of the buffer."""
+    """(value, position after it). Raises IndexError at the end of the buffer, and for more than 64 bits."""
     byte = buffer[at]
     at += 1
     value = byte & 0x7F
     shift = 7
     while byte & 0x80:
+        if shift > 63:
+            raise IndexError
         byte = buffer[at]
         at += 1
         value |= (byte & 0x7F) << shift

@@ -14,8 +14,8 @@ from collections.abc import Callable
 from typing import Final, NamedTuple, cast
 
 from cluster_image import wire
-from cluster_image.network import Address, Connection, Entity, Handler, Peer
-from cluster_image.wire import FrameSplitter, MalformedFrame, Versions, WireError
+from cluster_image.network import Address, Connection, Entity, Handler, Listening, Peer, Versions
+from cluster_image.wire import FrameSplitter, MalformedFrame, WireError
 
 log = logging.getLogger(__name__)
 
@@ -28,16 +28,15 @@ MAX_QUEUED_BYTES: Final = 4 * 1024 * 1024
 class TcpNetwork:
     """Implements cluster_image.network.Network.
 
-    served: the API versions that its listeners answer, e.g. wire.SUPPORTED["broker"]; ApiVersions requests are
-    answered here and handlers never see them. max_request_bytes: socket.request.max.bytes.
+    served: the API versions that listeners answer which are not told otherwise; ApiVersions requests are answered here
+    and handlers never see them. max_request_bytes: socket.request.max.bytes.
     """
 
     def __init__(self, served: Versions | None = None, *, max_request_bytes: int = MAX_FRAME_BYTES) -> None:
         self._served = served or {}
         self._max_request_bytes = max_request_bytes
-        self._servers: list[asyncio.Server] = []
-        self._accepted: dict[_ServerConnection, None] = {}  # a dict, for its order
-        self._opened: dict[_ClientConnection, None] = {}
+        self._listeners: list[_Listener] = []
+        self._opened: dict[_ClientConnection, None] = {}  # a dict, for its order
 
     async def connect(self, address: Address, *, client_id: str, timeout: float) -> Connection:
         """Raises ConnectionError, or TimeoutError after `timeout` seconds."""
@@ -54,29 +53,48 @@ class TcpNetwork:
         self._opened[connection] = None
         return connection
 
-    async def listen(self, address: Address, handler: Handler) -> None:
+    async def listen(self, address: Address, handler: Handler, served: Versions | None = None) -> Listening:
         """Serve until close(). Raises OSError, e.g. when the port is in use."""
-
-        def accept() -> _ServerConnection:
-            splitter = FrameSplitter(self._max_request_bytes)
-            return _ServerConnection(handler, self._served, splitter, self._accepted)
-
-        loop = asyncio.get_running_loop()
-        self._servers.append(await loop.create_server(accept, address.host, address.port, backlog=1024))
+        listener = _Listener(handler, self._served if served is None else served, self._max_request_bytes)
+        await listener.open(address)
+        self._listeners.append(listener)
+        return listener
 
     async def close(self) -> None:
         """Stop listening, close every connection and cancel the handlers that are still running."""
-        for server in self._servers:
-            server.close()
         for connection in list(self._opened):
             connection.close()
-        accepted = list(self._accepted)
-        for served_connection in accepted:
-            served_connection.close()
-        await asyncio.gather(*(c.stopped() for c in accepted))
+        await asyncio.gather(*(listener.close() for listener in self._listeners))
 
     def _forget_opened(self, connection: _ClientConnection) -> None:
         self._opened.pop(connection, None)
+
+
+class _Listener:
+    """Implements cluster_image.network.Listening."""
+
+    def __init__(self, handler: Handler, served: Versions, max_request_bytes: int) -> None:
+        self._handler = handler
+        self._served = served
+        self._max_request_bytes = max_request_bytes
+        self._server: asyncio.Server | None = None
+        self._accepted: dict[_ServerConnection, None] = {}  # a dict, for its order
+
+    async def open(self, address: Address) -> None:
+        loop = asyncio.get_running_loop()
+        self._server = await loop.create_server(self._accept, address.host, address.port, backlog=1024)
+
+    def _accept(self) -> _ServerConnection:
+        splitter = FrameSplitter(self._max_request_bytes)
+        return _ServerConnection(self._handler, self._served, splitter, self._accepted)
+
+    async def close(self) -> None:
+        if self._server is not None:
+            self._server.close()
+        accepted = list(self._accepted)
+        for connection in accepted:
+            connection.close()
+        await asyncio.gather(*(connection.stopped() for connection in accepted))
 
 
 class _ServerConnection(asyncio.Protocol):

@@ -14,20 +14,25 @@ from functools import cache
 from types import ModuleType
 from typing import Any, Final, Literal, NamedTuple
 
-from kio.index import load_payload_module, load_request_schema, load_response_schema
+from kio.index import load_payload_module
+from kio.index import load_request_schema as kio_request_schema
+from kio.index import load_response_schema as kio_response_schema
 from kio.schema.errors import ErrorCode
 from kio.serial import entity_reader
 from kio.static.constants import EntityType
 
-from cluster_image.network import Entity
+from cluster_image import own_messages
+from cluster_image.network import Entity, Versions
 from cluster_image.wire_encoder import encoder
 from cluster_image.wire_guard import checked
 
-Versions = Mapping[int, tuple[int, int]]  # API key: (lowest, highest) version
 Listener = Literal["broker", "controller"]
 
 API_VERSIONS: Final = 18
 PRODUCE: Final = 0
+#: librdkafka 2.16 asks for all topics with an array count of four bytes where the version has one of one byte. The rest
+#: of the message then means the same, with bytes to spare; Apache Kafka does not look for any.
+METADATA: Final = 3
 
 #: What each kind of listener answers, and advertises by ApiVersions.
 SUPPORTED: Final[Mapping[Listener, Versions]] = {
@@ -38,17 +43,33 @@ SUPPORTED: Final[Mapping[Listener, Versions]] = {
         3: (0, 13),  # Metadata
         18: (0, 4),  # ApiVersions
         19: (2, 7),  # CreateTopics
+        20: (1, 6),  # DeleteTopics: by id too from 6
         22: (0, 4),  # InitProducerId
         23: (2, 4),  # OffsetForLeaderEpoch
+        32: (1, 4),  # DescribeConfigs
+        37: (0, 3),  # CreatePartitions
+        43: (0, 2),  # ElectLeaders
+        45: (0, 1),  # AlterPartitionReassignments
+        46: (0, 0),  # ListPartitionReassignments
+        55: (2, 2),  # DescribeQuorum, passed on
+        60: (0, 2),  # DescribeCluster
+        75: (0, 0),  # DescribeTopicPartitions, with ELR
+        93: (0, 0),  # GetReplicaLogInfo, of the controller in unclean recovery
     },
     "controller": {
         1: (18, 18),  # Fetch of the metadata log, with the follower's high watermark
         18: (0, 4),  # ApiVersions
         19: (2, 7),  # CreateTopics
+        20: (1, 6),  # DeleteTopics
+        37: (0, 3),  # CreatePartitions
+        43: (0, 2),  # ElectLeaders
+        45: (0, 1),  # AlterPartitionReassignments
+        46: (0, 0),  # ListPartitionReassignments
         52: (2, 2),  # Vote, with pre-vote
         53: (1, 1),  # BeginQuorumEpoch
         54: (1, 1),  # EndQuorumEpoch
         55: (2, 2),  # DescribeQuorum
+        59: (1, 1),  # FetchSnapshot, of the metadata
         56: (3, 3),  # AlterPartition, with the broker epochs of the ISR
         62: (4, 4),  # BrokerRegistration
         63: (1, 1),  # BrokerHeartbeat
@@ -89,15 +110,27 @@ class _Codec(NamedTuple):
     flexible_header: bool  # a header with tagged fields
 
 
+def request_schema(api_key: int, version: int) -> type[Any]:
+    """The entity type of a request, kio's or our own."""
+    own = own_messages.SCHEMAS.get((api_key, version))
+    return own[0] if own is not None else kio_request_schema(api_key, version)
+
+
+def response_schema(api_key: int, version: int) -> type[Any]:
+    """As request_schema, of the response."""
+    own = own_messages.SCHEMAS.get((api_key, version))
+    return own[1] if own is not None else kio_response_schema(api_key, version)
+
+
 @cache
 def _request_codec(api_key: int, version: int) -> _Codec:
-    schema = load_request_schema(api_key, version)
+    schema = request_schema(api_key, version)
     return _Codec(entity_reader(schema), schema, schema.__header_schema__.__flexible__)
 
 
 @cache
 def _response_codec(api_key: int, version: int) -> _Codec:
-    schema = load_response_schema(api_key, version)
+    schema = response_schema(api_key, version)
     return _Codec(entity_reader(schema), schema, schema.__header_schema__.__flexible__)
 
 
@@ -149,7 +182,8 @@ def decode_request(frame: bytes, served: Versions) -> tuple[RequestHeader, Entit
     lowest, highest = served.get(header.api_key, (0, -1))
     if not lowest <= header.api_version <= highest:
         raise UnsupportedRequest(f"API key {header.api_key} version {header.api_version} is not served here")
-    return header, _decode(_request_codec(header.api_key, header.api_version), frame, position)
+    codec = _request_codec(header.api_key, header.api_version)
+    return header, _decode(codec, frame, position, more_may_follow=header.api_key == METADATA)
 
 
 def response_correlation_id(frame: bytes) -> int:
@@ -165,9 +199,15 @@ def decode_response(frame: bytes, api_key: int, version: int) -> Entity:
     return _decode(_response_codec(api_key, version), frame, _CORRELATION_ID.size)
 
 
-def _decode(codec: _Codec, frame: bytes, position: int) -> Entity:
+def _decode(codec: _Codec, frame: bytes, position: int, more_may_follow: bool = False) -> Entity:
     try:
-        frame, position = checked(codec.schema, frame, position, flexible_header=codec.flexible_header)
+        frame, position = checked(
+            codec.schema,
+            frame,
+            position,
+            flexible_header=codec.flexible_header,
+            more_may_follow=more_may_follow,
+        )
         entity, size = codec.read(frame, position)
     except Exception as error:  # kio raises its own errors, ValueError, OverflowError … for bad input
         raise MalformedFrame(f"no valid {codec.schema.__name__} v{codec.schema.__version__}: {error}") from error

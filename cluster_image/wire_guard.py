@@ -4,6 +4,9 @@ kio reserves memory for as many elements as an array claims to have, and a claim
 exception, a dead node. It also rejects messages with tagged fields that it does not know, which the protocol
 says to skip (KIP-482). So each message is first walked along its schema: every length must fit, the message
 must end where the frame does, and unknown tagged fields are cut out.
+
+An element of an array can be two bytes long, and fifty once it is decoded: what a frame may hold of them is limited,
+so that one request takes neither gigabytes nor minutes.
 """
 
 from __future__ import annotations
@@ -26,8 +29,13 @@ from kio.serial._introspect import (
 from cluster_image.wire_encoder import write_uvarint
 
 
-class InvalidStructure(Exception):
+class InvalidStructure(ValueError):
     """A message that does not follow its schema."""
+
+
+#: Elements of all arrays of one message, and its tagged fields: tens of thousands of partitions with their replicas
+#: take less.
+MAX_ELEMENTS: Final = 1 << 18
 
 
 class Cut(NamedTuple):
@@ -38,9 +46,24 @@ class Cut(NamedTuple):
     known: bytes
 
 
-#: Follows one part of a message: (frame, position, cuts to add to) -> position after the part.
+class Found:
+    """What a walk has found on its way: cuts to make, and how many more elements there may be."""
+
+    __slots__ = ("cuts", "room")
+
+    def __init__(self, room: int) -> None:
+        self.cuts: list[Cut] = []
+        self.room = room
+
+    def count(self, elements: int) -> None:
+        self.room -= elements
+        if self.room < 0:
+            raise InvalidStructure(f"more than {MAX_ELEMENTS} elements and tagged fields")
+
+
+#: Follows one part of a message: (frame, position, what has been found) -> position after the part.
 #: Running off the end of the frame raises IndexError or struct.error.
-Walk: TypeAlias = Callable[[bytes, int, list[Cut]], int]
+Walk: TypeAlias = Callable[[bytes, int, Found], int]
 
 _FIXED_SIZES: Final = {
     "bool": 1,
@@ -63,22 +86,26 @@ _INT16: Final = struct.Struct(">h")
 _INT32: Final = struct.Struct(">i")
 
 
-def checked(schema: Any, frame: bytes, position: int, *, flexible_header: bool) -> tuple[bytes, int]:
+def checked(
+    schema: Any, frame: bytes, position: int, *, flexible_header: bool, more_may_follow: bool = False
+) -> tuple[bytes, int]:
     """The frame to decode `schema` from, without unknown tagged fields, and the position where it starts there.
 
     position: where the header's own tagged fields start, or the message if the header is not flexible.
-    Raises InvalidStructure.
+    more_may_follow: what follows the message is cut off. Raises InvalidStructure.
     """
-    cuts: list[Cut] = []
+    found = Found(MAX_ELEMENTS)
     try:
         if flexible_header:
-            position = _NO_KNOWN_TAGS(frame, position, [])
-        end = _walk_entity(schema)(frame, position, cuts)
+            position = _NO_KNOWN_TAGS(frame, position, Found(MAX_ELEMENTS))
+        end = _walk_entity(schema)(frame, position, found)
     except (IndexError, struct.error):
         raise InvalidStructure("it ends too early") from None
+    if end != len(frame) and more_may_follow:
+        frame = frame[:end]
     if end != len(frame):
         raise InvalidStructure(f"it is followed by {len(frame) - end} bytes too many")
-    return (_apply(cuts, frame) if cuts else frame), position
+    return (_apply(found.cuts, frame) if found.cuts else frame), position
 
 
 def _apply(cuts: list[Cut], frame: bytes) -> bytes:
@@ -125,24 +152,27 @@ def _walk_field(field: Any, flexible: bool, *, optional: bool) -> Walk:
     if isinstance(kind, EntityField):
         entity = _walk_entity(kind.type_)
         return _nullable(entity) if optional else entity
+    count = _count_reader(flexible, _INT32, nullable=is_optional(field))
     if isinstance(kind, EntityTupleField):
-        return _walk_array(_walk_entity(kind.type_), flexible)
+        return _walk_array(_walk_entity(kind.type_), count)
     primitive = get_schema_field_type(field)
     if primitive in _FIXED_SIZES:
         size = _FIXED_SIZES[primitive]
-        return _walk_sized(flexible, _INT32, size) if kind.is_array else _skip(size)
-    value = _walk_sized(flexible, _INT16 if primitive == "string" else _INT32, 1)
-    return _walk_array(value, flexible) if kind.is_array else value
+        return _walk_fixed_array(size, count) if kind.is_array else _skip(size)
+    legacy = _INT16 if primitive == "string" else _INT32
+    if kind.is_array:
+        return _walk_array(_walk_sized(_count_reader(flexible, legacy, nullable=False)), count)
+    return _walk_sized(_count_reader(flexible, legacy, nullable=is_optional(field)))
 
 
 def _skip(size: int) -> Walk:
-    return lambda frame, position, cuts: position + size
+    return lambda frame, position, found: position + size
 
 
 def _in_sequence(walks: list[Walk]) -> Walk:
-    def walk(frame: bytes, position: int, cuts: list[Cut]) -> int:
+    def walk(frame: bytes, position: int, found: Found) -> int:
         for step in walks:
-            position = step(frame, position, cuts)
+            position = step(frame, position, found)
         return position
 
     return walk
@@ -151,53 +181,78 @@ def _in_sequence(walks: list[Walk]) -> Walk:
 def _nullable(entity: Walk) -> Walk:
     """An entity that may be absent: a byte below zero says so (KIP-893)."""
 
-    def walk(frame: bytes, position: int, cuts: list[Cut]) -> int:
+    def walk(frame: bytes, position: int, found: Found) -> int:
         present = frame[position] < 128
-        return entity(frame, position + 1, cuts) if present else position + 1
+        return entity(frame, position + 1, found) if present else position + 1
 
     return walk
 
 
-def _read_count(frame: bytes, position: int, flexible: bool, legacy: struct.Struct) -> tuple[int, int]:
-    """A length or number of elements, 0 for null, and the position after it."""
-    if flexible:
-        count, position = _read_uvarint(frame, position)
-        return max(count - 1, 0), position
-    count = legacy.unpack_from(frame, position)[0]
-    return max(count, 0), position + legacy.size
+#: Reads a length or number of elements: (frame, position) -> it, 0 for null, and the position after it.
+CountReader: TypeAlias = Callable[[bytes, int], tuple[int, int]]
 
 
-def _walk_sized(flexible: bool, legacy: struct.Struct, element_size: int) -> Walk:
-    """A string, bytes, or an array of fixed-size elements."""
+def _count_reader(flexible: bool, legacy: struct.Struct, *, nullable: bool) -> CountReader:
+    def read(frame: bytes, position: int) -> tuple[int, int]:
+        if flexible:
+            count, position = _read_uvarint(frame, position)
+            count -= 1
+        else:
+            count = legacy.unpack_from(frame, position)[0]
+            position += legacy.size
+        if count >= 0:
+            return count, position
+        if count < -1 or not nullable:
+            raise InvalidStructure("a length below zero" if count < -1 else "null where there must be a value")
+        return 0, position
 
-    def walk(frame: bytes, position: int, cuts: list[Cut]) -> int:
-        count, position = _read_count(frame, position, flexible, legacy)
-        end = position + count * element_size
+    return read
+
+
+def _walk_sized(count: CountReader) -> Walk:
+    """A string or bytes."""
+
+    def walk(frame: bytes, position: int, found: Found) -> int:
+        size, position = count(frame, position)
+        if size > len(frame) - position:
+            raise InvalidStructure(f"a length of {size} where {len(frame) - position} bytes are left")
+        return position + size
+
+    return walk
+
+
+def _walk_fixed_array(element_size: int, count: CountReader) -> Walk:
+    def walk(frame: bytes, position: int, found: Found) -> int:
+        elements, position = count(frame, position)
+        end = position + elements * element_size
         if end > len(frame):
-            raise InvalidStructure(f"a length of {count} where {len(frame) - position} bytes are left")
+            raise InvalidStructure(f"an array of {elements} elements where {len(frame) - position} bytes are left")
+        found.count(elements)
         return end
 
     return walk
 
 
-def _walk_array(element: Walk, flexible: bool) -> Walk:
-    def walk(frame: bytes, position: int, cuts: list[Cut]) -> int:
-        count, position = _read_count(frame, position, flexible, _INT32)
-        if count > len(frame) - position:  # every element has at least one byte
-            raise InvalidStructure(f"an array of {count} elements where {len(frame) - position} bytes are left")
-        for _ in range(count):
-            position = element(frame, position, cuts)
+def _walk_array(element: Walk, count: CountReader) -> Walk:
+    def walk(frame: bytes, position: int, found: Found) -> int:
+        elements, position = count(frame, position)
+        if elements > len(frame) - position:  # every element has at least one byte
+            raise InvalidStructure(f"an array of {elements} elements where {len(frame) - position} bytes are left")
+        found.count(elements)
+        for _ in range(elements):
+            position = element(frame, position, found)
         return position
 
     return walk
 
 
 def _walk_tagged_fields(known: dict[int, Walk]) -> Walk:
-    def walk(frame: bytes, position: int, cuts: list[Cut]) -> int:
+    def walk(frame: bytes, position: int, found: Found) -> int:
         start = position
         count, position = _read_uvarint(frame, position)
         if not count:
             return position
+        found.count(count)
         kept = []
         for _ in range(count):
             field_start = position
@@ -207,16 +262,17 @@ def _walk_tagged_fields(known: dict[int, Walk]) -> Walk:
             if end > len(frame):
                 raise InvalidStructure(f"a tagged field of {size} bytes where {len(frame) - position} are left")
             if tag in known:
-                inner: list[Cut] = []
+                inner = Found(found.room)
                 if known[tag](frame, position, inner) != end:
                     raise InvalidStructure(f"tagged field {tag} has not the size it claims")
-                content = _apply([Cut(s - position, e - position, k) for s, e, k in inner], frame[position:end])
-                header = frame[field_start:position] if not inner else _uvarint(tag) + _uvarint(len(content))
+                found.room = inner.room
+                content = _apply([Cut(s - position, e - position, k) for s, e, k in inner.cuts], frame[position:end])
+                header = frame[field_start:position] if not inner.cuts else _uvarint(tag) + _uvarint(len(content))
                 kept.append(header + content)
             position = end
         section = _uvarint(len(kept)) + b"".join(kept)
         if len(section) != position - start:
-            cuts.append(Cut(start, position, section))
+            found.cuts.append(Cut(start, position, section))
         return position
 
     return walk

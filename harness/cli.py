@@ -103,6 +103,9 @@ def run(
     ] = None,
     brokers: Annotated[int, typer.Option(help="Each in a rack of its own.")] = 3,
     controllers: Annotated[int, typer.Option(help="Voters of the metadata quorum, in the racks of the brokers.")] = 3,
+    combined: Annotated[
+        bool, typer.Option("--combined", help="No nodes of their own for the controllers: the first brokers are both.")
+    ] = False,
     bug: Annotated[
         str | None, typer.Option(metavar="ID", help="Give every node a historical bug; see chaos list bugs.")
     ] = None,
@@ -137,7 +140,7 @@ def run(
         "time_limit": time_limit, "rate": rate, "seed": SystemRandom().randrange(1_000_000) if seed is None else seed,
         "concurrency": concurrency, "acks": acks, "partitions": partitions, "replication_factor": replication_factor,
         "min_insync_replicas": min_insync_replicas, "file_system": file_system or "ext4", "brokers": brokers,
-        "controllers": controllers, "bug": bug, "encode_messages": encode_messages,
+        "controllers": controllers, "combined": combined, "bug": bug, "encode_messages": encode_messages,
         "settings": parse_settings(settings or ()), **({} if latency_ms is None else {"latency_ms": latency_ms}),
     }  # fmt: skip
     make_plan(run="not-yet-named", **fields)  # before there is a directory that would have to go again

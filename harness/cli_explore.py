@@ -61,6 +61,9 @@ def explore(
     workload: Annotated[str, typer.Option(metavar="NAME", help="What clients do.")] = "append",
     brokers: Annotated[int, typer.Option(help="Each in a rack of its own.")] = 3,
     controllers: Annotated[int, typer.Option(help="Voters of the metadata quorum, in the racks of the brokers.")] = 3,
+    combined: Annotated[
+        bool, typer.Option("--combined", help="No nodes of their own for the controllers: the first brokers are both.")
+    ] = False,
     latency_ms: Annotated[
         float | None, typer.Option(metavar="MS", help="From one host to another; by default drawn for each seed.")
     ] = None,
@@ -94,7 +97,8 @@ def explore(
         run="explore", on="simulation", nemesis=wanted, targets=targets or registry.preferred_targets(nemeses),
         workload=workload, time_limit=time_limit, rate=rate, seed=numbers[0], concurrency=concurrency, acks=acks,
         partitions=partitions, replication_factor=replication_factor, min_insync_replicas=min_insync_replicas,
-        brokers=brokers, controllers=controllers, bug=bug, encode_messages=encode_messages,
+        brokers=brokers, controllers=controllers, combined=combined, bug=bug,
+        encode_messages=encode_messages,
         settings=parse_settings(settings or ()), **({} if latency_ms is None else {"latency_ms": latency_ms}),
     )  # fmt: skip
     plan_of = partial(swarm.plan_of, draw_settings=vary, draw_latency=vary and latency_ms is None)

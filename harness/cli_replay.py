@@ -44,7 +44,7 @@ def replay(
 
 def shrink(
     name: RunArgument,
-    budget: Annotated[int, typer.Option(metavar="RUNS", help="How many runs may be simulated.")] = 300,
+    budget: Annotated[int, typer.Option(metavar="RUNS", help="How many runs may be simulated.")] = 500,
     results_directory: ResultsOption = Path("results"),
 ) -> int:
     """Make a simulated run that fails as small as it can be, and tell its story."""

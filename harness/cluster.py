@@ -27,6 +27,8 @@ class Node(Protocol):
     role: Role
     rack: str  # "rack-1"; a rack is one failure domain
     address: tuple[str, int]  # host and port reachable from the harness
+    #: Where a node of role broker serves the quorum, if it is a controller as well.
+    controller_address: tuple[str, int] | None = None
 
     async def kill(self) -> Evidence:
         """SIGKILL the process; the page cache survives. Evidence: exit_status, pid."""
@@ -88,7 +90,8 @@ class Node(Protocol):
 
 
 class Cluster(Protocol):
-    """A started cluster. `nodes` is in id order, controllers last."""
+    """A started cluster. `nodes` is in id order, controllers last. With combined nodes the first brokers are the
+    controllers, and there are no others."""
 
     nodes: Sequence[Node]
     #: Done once the cluster is stopped for good because a property of the protocol does not hold. Only simulation does

@@ -17,6 +17,8 @@ from harness.injector import InjectedFault
 
 #: Where output is no terminal: seconds between lines of live progress.
 PLAIN_INTERVAL_S = 5.0
+#: Unclean recoveries that a summary names.
+MOST_RECOVERIES = 8
 _COLOURS = {"pass": "bold green", "fail": "bold red", "unknown": "bold yellow"}
 
 
@@ -129,12 +131,20 @@ def _summary_lines(
     contract = verdict.get("contract", {})
     if contract.get("explanation"):
         lines.append(f"  contract    {contract['explanation']}")
+    lines += [f"  {'recoveries' if i == 0 else '':<10}  {text}" for i, text in enumerate(_possible_losses(verdict))]
     lines += [f"  {'faults' if i == 0 else '':<10}  {fault_line(fault)}" for i, fault in enumerate(faults)]
     lines += [f"  {'problem':<10}  {problem}" for problem in problems]
     if (directory / "report.html").exists():
         lines.append(f"  report      {directory / 'report.html'}")
     lines.append(f"  judge again chaos check {directory}")
     return lines
+
+
+def _possible_losses(verdict: Mapping[str, Any]) -> list[str]:
+    """A line for each unclean recovery, of many for the first."""
+    told = [str(entry.get("message", "")) for entry in verdict.get("unclean_recoveries", ())]
+    more = [f"and {len(told) - MOST_RECOVERIES:,} more; see the report"] if len(told) > MOST_RECOVERIES else []
+    return [*told[:MOST_RECOVERIES], *more]
 
 
 def _counts(operations: Mapping[str, int]) -> str:

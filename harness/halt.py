@@ -7,20 +7,15 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from checkers.invariants import Violation
+
 VIOLATION_FILE = "violation.json"
 
 
 @dataclass(frozen=True)
-class Halt:
-    """time_ns: virtual. step: callbacks of nodes and clients run until then. event: the last thing that changed."""
-
-    property: str
-    message: str
-    where: str  # "topic-0", or empty
-    nodes: tuple[str, ...]
-    time_ns: int
-    step: int
-    event: str
+class Halt(Violation):
+    """time_ns: virtual. step: callbacks of nodes and clients run until then. event: the last thing that changed. where:
+    "topic-0", or empty."""
 
     def as_dict(self) -> dict[str, Any]:
         return asdict(self) | {"nodes": list(self.nodes)}

@@ -75,6 +75,7 @@ class _Recorded:
     operations: list[Operation] = field(default_factory=list)
     reads: list[tuple[Operation, Int64s, Int64s]] = field(default_factory=list)  # operation, offsets, values
     replica_logs: list[tuple[str, str, int, Int64s, Int64s, Int64s]] = field(default_factory=list)
+    tables: dict[str, list[pa.Table]] = field(default_factory=dict)  # what came as rows of `trace` or `metadata_log`
     faults_changed: bool = False
 
 
@@ -169,6 +170,15 @@ class HistoryRecorder:
             self._check()
             self._new.replica_logs.append((node, topic, partition, offsets, leader_epochs, values))
 
+    def add_rows(self, table: str, rows: pa.Table) -> None:
+        """What nodes told of themselves or had in the metadata log. table: "trace" or "metadata_log"; rows: its
+        columns but for `run`."""
+        schema = TABLES[table]
+        rows = rows.add_column(0, schema.field("run"), _repeat(self._run, rows.num_rows, schema)).cast(schema)
+        with self._lock:
+            self._check()
+            self._new.tables.setdefault(table, []).append(rows)
+
     def close(self) -> None:
         """Appends still pending stay in the history as `info`, whatever becomes of them. Safe to call twice."""
         self._closed = True
@@ -191,6 +201,7 @@ class MemoryRecorder(HistoryRecorder):
                 "reads": _reads(self._run, new.reads, compact(READS)),
                 "faults": pa.Table.from_pylist(faults, schema=compact(FAULTS)),
                 "replica_logs": _replica_logs(self._run, new.replica_logs, compact(REPLICA_LOGS)),
+                **{table: _whole(new, table).cast(compact(TABLES[table])) for table in _AS_ROWS},
             }
 
 
@@ -235,6 +246,7 @@ class Recorder(HistoryRecorder):
             "operations": _operations(self._run, new.operations),
             "reads": _reads(self._run, new.reads),
             "replica_logs": _replica_logs(self._run, new.replica_logs),
+            **{table: _whole(new, table) for table in _AS_ROWS},
         }
         number = self._next_flush
         self._next_flush += 1
@@ -323,6 +335,14 @@ def _replica_logs(
         "value": _concatenate(log[5] for log in logs),
     }
     return pa.table(columns, schema=schema)
+
+
+#: Tables that are recorded as they are.
+_AS_ROWS: Final = ("trace", "metadata_log")
+
+
+def _whole(new: _Recorded, table: str) -> pa.Table:
+    return pa.concat_tables([TABLES[table].empty_table(), *new.tables.get(table, ())])
 
 
 def load_journal(directory: Path) -> dict[str, pa.Table]:

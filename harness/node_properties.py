@@ -13,7 +13,7 @@ FIRST_CONTROLLER_ID = 101
 
 def node_properties(plan: Plan, nodes: Sequence[Node], cluster_id: str) -> Mapping[str, Mapping[str, str]]:
     """By node name."""
-    voters = ",".join(f"{node.id}@{_listener(node)}" for node in nodes if node.role == "controller")
+    voters = ",".join(f"{node.id}@{_text(address)}" for node in nodes if (address := quorum_address(node)))
     return {node.name: _properties(plan, node, voters, cluster_id) for node in nodes}
 
 
@@ -21,13 +21,18 @@ def as_file(properties: Mapping[str, str]) -> str:
     return "".join(f"{name}={value}\n" for name, value in properties.items())
 
 
+def quorum_address(node: Node) -> tuple[str, int] | None:
+    """Where it serves the quorum; None if it is no controller."""
+    return node.address if node.role == "controller" else node.controller_address
+
+
 def _properties(plan: Plan, node: Node, voters: str, cluster_id: str) -> Mapping[str, str]:
     properties: dict[str, Any] = {
         "node.id": node.id,
-        "process.roles": node.role,
+        "process.roles": "broker,controller" if node.controller_address else node.role,
         "cluster.id": cluster_id,
         "controller.quorum.voters": voters,
-        "listeners": _listener(node),
+        "listeners": _listeners(node),
         "broker.rack": node.rack,
         "log.dirs": "/data",
         "default.replication.factor": plan.replication_factor,
@@ -38,6 +43,11 @@ def _properties(plan: Plan, node: Node, voters: str, cluster_id: str) -> Mapping
     return {name: str(value) for name, value in properties.items()}
 
 
-def _listener(node: Node) -> str:
-    host, port = node.address
-    return f"{host}:{port}"
+def _listeners(node: Node) -> str:
+    if node.controller_address is None:
+        return _text(node.address)
+    return f"PLAINTEXT://{_text(node.address)},CONTROLLER://{_text(node.controller_address)}"
+
+
+def _text(address: tuple[str, int]) -> str:
+    return "{}:{}".format(*address)

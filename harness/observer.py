@@ -90,7 +90,7 @@ class KafkaObserver:
         request = metadata.MetadataRequest(
             topics=(topic,), allow_auto_topic_creation=False, include_topic_authorized_operations=False
         )
-        response = await self._ask(node, request)
+        response = await self._ask(node.address, request)
         return {
             partition.partition_index: PartitionState(
                 partition.leader_id,
@@ -110,17 +110,20 @@ class KafkaObserver:
                 ),
             )
         )
-        answers = await asyncio.gather(*(self._ask(node, request) for node in self._cluster.controllers))
+        controllers = self._cluster.controllers
+        answers = await asyncio.gather(
+            *(self._ask(node.controller_address or node.address, request) for node in controllers)
+        )
         partitions = [p for answer in answers if answer for topic in answer.topics for p in topic.partitions]
         newest = max(partitions, key=lambda partition: partition.leader_epoch, default=None)
         return None if newest is None or newest.leader_id < 0 else int(newest.leader_id)
 
-    async def _ask(self, node: Node, request: Any) -> Any | None:
+    async def _ask(self, address: tuple[str, int], request: Any) -> Any | None:
         """The response, or None from a node that does not answer. A new connection each time: after a fault an old
         one may be dead without either end knowing."""
         try:
             connection = await self._network.connect(
-                Address(*node.address), client_id="chaos-observer", timeout=REQUEST_TIMEOUT_S
+                Address(*address), client_id="chaos-observer", timeout=REQUEST_TIMEOUT_S
             )
         except (OSError, TimeoutError):
             return None

@@ -48,6 +48,8 @@ class Recorder(FaultRecorder, Protocol):
         self, node: str, topic: str, partition: int, offsets: Any, leader_epochs: Any, values: Any
     ) -> None: ...
 
+    def add_rows(self, table: str, rows: Any) -> None: ...
+
     def close(self) -> None: ...
 
 
@@ -131,10 +133,16 @@ class Parts:
     async def collect(self, cluster: Cluster, directory: Path, topic: str, recorder: Recorder) -> Sequence[str]:
         """Logs and disks into the run's directory, and what lies on the brokers' disks into the history. Returns what
         went wrong, a sentence each."""
+        from harness.metadata_logs import record_metadata_logs
         from harness.replica_logs import record_replica_logs
+        from harness.traces import read_traces, record_traces
 
+        # In this order: whatever a node has told is in the metadata logs then, if it is committed.
+        traces = await in_thread(read_traces, directory / "trace")
         await cluster.collect(directory)
-        return await in_thread(record_replica_logs, directory / "disks", topic, recorder)
+        problems = await in_thread(record_replica_logs, directory / "disks", topic, recorder)
+        problems += await in_thread(record_traces, traces, recorder)
+        return [*problems, *await in_thread(record_metadata_logs, directory / "disks", recorder)]
 
     def start_analysis(self, directory: Path, spark_ui_port: int | None) -> Analysis:
         return SparkAnalysis(directory, spark_ui_port)

@@ -11,7 +11,7 @@ from typing import Any, Literal, Self
 from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
 
 from cluster_image import bugs
-from cluster_image.config import IDENTITY, ConfigError, read_setting
+from cluster_image.config import IDENTITY, ConfigError, check_together, read_setting
 from harness.errors import BadArguments
 
 Targets = Literal["random", "leaders"]
@@ -51,6 +51,7 @@ class Plan(BaseModel):
     min_insync_replicas: int = 2
     controllers: int = 3
     brokers: int = 3
+    combined: bool = False  # the first brokers are the controllers as well
     file_system: Literal["ext4", "xfs"] = "ext4"
     bug: str | None = None  # a historical bug of cluster_image/bugs that every node has
     latency_ms: float = 0.5  # in simulation: from one host to another, on average
@@ -76,6 +77,11 @@ class Plan(BaseModel):
                 f"--replication-factor {self.replication_factor} needs as many brokers, "
                 f"and there are {self.brokers}; valid is 1 to {self.brokers}"
             )
+        if self.combined and self.controllers > self.brokers:
+            yield (
+                f"--combined makes brokers the controllers, and --controllers {self.controllers} is above "
+                f"--brokers {self.brokers}; valid is 1 to {self.brokers}"
+            )
         if self.min_insync_replicas > self.replication_factor:
             yield (
                 f"--min-insync-replicas {self.min_insync_replicas} is above --replication-factor "
@@ -88,6 +94,10 @@ class Plan(BaseModel):
                 bugs.find(self.bug)
             except bugs.UnknownBug as error:
                 yield f"--bug: {error}"
+        try:
+            check_together({name: read_setting(name, value) for name, value in self.settings.items()})
+        except ConfigError as error:
+            yield f"--set: {error}"
         if len(set(self.nemesis)) < len(self.nemesis):
             yield f"--nemesis {','.join(self.nemesis)} names a nemesis twice; name each once"
 
@@ -129,7 +139,7 @@ _AMOUNTS = (
 _COUNTS = ("concurrency", "partitions", "replication_factor", "min_insync_replicas", "controllers", "brokers")
 _FLAGS = (
     "on", "nemesis", "targets", "workload", "time_limit", "seed", "rate", "concurrency", "acks", "partitions",
-    "replication_factor", "min_insync_replicas", "file_system", "brokers", "controllers",
+    "replication_factor", "min_insync_replicas", "file_system", "brokers", "controllers", "combined",
     "bug", "latency_ms", "encode_messages",
 )  # fmt: skip
 _ALWAYS_SHOWN = {"on", "targets", "time_limit", "seed"}

@@ -39,7 +39,7 @@ def record_replica_logs(
 
     Returns a sentence for each log that could not be read to its end; all before that point is added.
     """
-    by_node = _collected(disks) if isinstance(disks, Path) else disks
+    by_node = collected(disks) if isinstance(disks, Path) else disks
     problems = []
     for node, disk in sorted(by_node.items()):
         try:
@@ -75,7 +75,7 @@ class _Collected:
         return (self._root / path).read_bytes()
 
 
-def _collected(disks: Path) -> dict[str, ReadableDisk]:
+def collected(disks: Path) -> dict[str, ReadableDisk]:
     return {directory.name: _Collected(directory) for directory in disks.glob("*") if directory.is_dir()}
 
 

@@ -5,7 +5,7 @@
 | plan.json, schedule.json | what was asked for, and the faults as drawn |
 | run.json | status, problems, seconds that each phase took |
 | journal/, history/ | the history as it was recorded, and the same laid out for the checkers |
-| logs/, disks/ | what the nodes said, and what lay on their disks |
+| logs/, trace/, disks/ | what the nodes said, and told of their state changes; what lay on their disks |
 | verdict.json, report.html | what the checkers decided, for programs and for people |
 """
 

@@ -2,7 +2,8 @@
 
 Delta debugging (Zeller and Hildebrandt, "Simplifying and Isolating Failure-Inducing Input", 2002) over the faults, and
 a ladder of smaller values for everything else: nodes, partitions, producers, rate, durations and time. Each kind in
-turn, again and again, until a whole round changes nothing. Then taking any single fault away makes the run pass.
+turn, again and again, until a whole round changes nothing. Then taking any single fault away makes the run pass. What
+is left may be a few faults within a moment: if the run also fails when they come one by one, that is what is kept.
 
 A fault strikes whom the live cluster has at a fraction of its free nodes, so with one fault less the next might strike
 another node. Before anything goes, every fault is given the names of the nodes that it struck (nemesis.pinned).
@@ -19,7 +20,7 @@ import signal
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from dataclasses import dataclass, field, replace
-from itertools import pairwise
+from itertools import pairwise, permutations
 from typing import Any, Final
 
 import pyarrow.compute as pc
@@ -34,6 +35,11 @@ from harness.simulate import Simulated, simulate
 AFTERMATH_S: Final = 0.2
 #: Nothing is made shorter than that, and gaps are no shorter: seconds.
 MOMENT_S: Final = 0.1
+#: So much between the beginnings of two faults lets the first one have its effects before the second comes: seconds.
+#: Longer and shorter than it takes by default to notice that a broker is gone.
+APART_S: Final = (5.0, 2.0)
+#: The faults of a story that can be told in every order.
+MAX_IN_TURN: Final = 3
 _LADDER: Final = (0.1, 0.25, 0.5, 0.75)
 
 
@@ -191,7 +197,13 @@ class _Shrinker:
                     while self._first(smaller(self.best)) is not None:
                         self._cut_time()
                 if self.best == before:
-                    return True
+                    break
+            if self._first(_in_turn(self.best)) is not None:
+                self._cut_time()
+                self._remove_faults()
+                while self._first(_shorter_faults(self.best)) is not None:
+                    self._cut_time()
+            return True
         except _Spent:
             return False
 
@@ -372,6 +384,25 @@ def _earlier_faults(candidate: Candidate) -> Iterator[Candidate]:
                     fault.model_copy(update={"at": round(fault.at - sooner, 3)}) for fault in schedule[place:]
                 )
                 yield replace(candidate, schedule=schedule[:place] + moved)
+
+
+def _in_turn(candidate: Candidate) -> Iterator[Candidate]:
+    """The same faults one by one, in whatever order, each lasting until all have struck. It takes longer, so this is no
+    step of shrinking."""
+    schedule = candidate.schedule
+    starts = sorted(fault.at for fault in schedule)
+    if not 2 <= len(schedule) <= MAX_IN_TURN or all(b - a >= APART_S[-1] for a, b in pairwise(starts)):
+        return
+    for apart in APART_S:
+        for order in permutations(schedule):
+            last = MOMENT_S + apart * (len(order) - 1)
+            end = last + order[-1].duration + max(APART_S)
+            in_turn = [
+                fault.model_copy(update={"at": round(MOMENT_S + apart * place, 3)}) for place, fault in enumerate(order)
+            ]
+            lasting = [fault.model_copy(update={"duration": round(end - fault.at, 3)}) for fault in in_turn[:-1]]
+            limit = _round_up(end + CALM_AT_END_S + AFTERMATH_S)
+            yield _with(replace(candidate, schedule=(*lasting, in_turn[-1])), time_limit=limit)
 
 
 def _round_up(seconds: float) -> float:

@@ -18,6 +18,7 @@ from harness.errors import HarnessFailure, describe
 from harness.halt import Halt
 from harness.history import MemoryRecorder
 from harness.interrupt import Interrupt
+from harness.metadata_logs import record_metadata_logs
 from harness.parts import Recorder
 from harness.plan import Plan
 from harness.replica_logs import record_replica_logs
@@ -25,6 +26,7 @@ from harness.results import RunRecord
 from harness.runtimes.simulation.cluster import Observe, SimulatedCluster
 from harness.runtimes.simulation.runtime import SimulationParts
 from harness.schedule import Schedule
+from harness.traces import read_traces, record_traces
 
 
 @dataclass(frozen=True)
@@ -53,8 +55,9 @@ class Simulated:
 
 
 class _MemoryParts(SimulationParts):
-    def __init__(self, run: str) -> None:
+    def __init__(self, run: str, traced: bool) -> None:
         self.recorder = MemoryRecorder(run)
+        self.traced = traced
 
     def make_recorder(self, directory: Path, run: str) -> MemoryRecorder:
         return self.recorder
@@ -62,7 +65,11 @@ class _MemoryParts(SimulationParts):
     async def collect(self, cluster: Cluster, directory: Path, topic: str, recorder: Recorder) -> list[str]:
         """From memory to memory."""
         assert isinstance(cluster, SimulatedCluster)
-        return record_replica_logs({node.name: node.disk for node in cluster.brokers}, topic, recorder)
+        problems = record_replica_logs({node.name: node.disk for node in cluster.brokers}, topic, recorder)
+        if cluster.traces is not None:
+            problems += record_traces(read_traces(cluster.traces.texts()), recorder)
+            problems += record_metadata_logs({node.name: node.disk for node in cluster.nodes}, recorder)
+        return problems
 
 
 class _Silent(Progress):
@@ -80,14 +87,17 @@ class _Unsaved(RunRecord):
     def save(self) -> None: ...
 
 
-def simulate(plan: Plan, schedule: Schedule | None = None, observe: Observe | None = None) -> Simulated:
+def simulate(
+    plan: Plan, schedule: Schedule | None = None, observe: Observe | None = None, *, traced: bool = False
+) -> Simulated:
     """Carry out `plan`, with the faults of its seed unless others are given. Never raises for what the run does.
 
-    observe: called with everything that the nodes trace; it must change nothing."""
+    observe: called with everything that the nodes trace; it must change nothing. traced: the history has the tables
+    `trace` and `metadata_log`, which are empty otherwise: the invariants have seen all of it already."""
     nemeses = registry.make_nemeses(plan.nemesis)
     if schedule is None:
         schedule = schedules.build(nemeses, plan.seed, plan.time_limit)
-    parts, record, progress = _MemoryParts(plan.run), _Unsaved(), _Silent()
+    parts, record, progress = _MemoryParts(plan.run, traced), _Unsaved(), _Silent()
 
     async def make_history() -> Halt | None:
         cluster = await parts.runtime.start(plan, record.directory, progress.update)

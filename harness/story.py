@@ -157,6 +157,8 @@ def _partition(trace: Iterable[Event], where: str, origin: float) -> Iterator[_L
         told = event.time >= origin
         if event.event == "decide" and told and (decided := _decision(fields)):
             yield _Line(event.time, f"{node} decides for {where}: {decided}", 4)
+        elif event.event == "unclean recovery" and told:
+            yield _Line(event.time, f"{node} recovers {where} uncleanly: {_recovery(fields)}", 6)
         elif event.event == "role":
             ends[node], watermarks[node] = fields["end"], fields["high_watermark"]
             if told:
@@ -195,10 +197,25 @@ def _decision(fields: Mapping[str, Any]) -> str:
     """Of a record about a partition, what it changes: empty if that is nothing a story needs."""
     told = [
         f"{name} {_value(fields[key]) if key != 'leader' or fields[key] >= 0 else 'none'}"
-        for key, name in (("leader", "leader"), ("isr", "ISR"), ("eligible_leader_replicas", "ELR"))
+        for key, name in _DECIDED
         if key in fields
     ]
     return ", ".join(told)
+
+
+_DECIDED: Final = (
+    ("leader", "leader"), ("isr", "ISR"), ("eligible_leader_replicas", "ELR"), ("last_known_elr", "LastKnownELR"),
+    ("replicas", "replicas"),
+)  # fmt: skip
+
+
+def _recovery(fields: Mapping[str, Any]) -> str:
+    """Who is chosen, and among which logs."""
+    logs = ", ".join(
+        f"that of broker-{broker} ends at {end} in epoch {epoch}"
+        for broker, epoch, end in zip(fields["candidates"], fields["epochs"], fields["ends"], strict=True)
+    )
+    return f"broker-{fields['leader']} ({fields['strategy']}; of the logs, {logs})"
 
 
 def _quorum(trace: Iterable[Event], origin: float) -> Iterator[_Line]:

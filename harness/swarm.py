@@ -28,6 +28,15 @@ _CHOICES: Final[Sequence[Sequence[Mapping[str, str]]]] = (
     ({}, {"replica.high.watermark.checkpoint.interval.ms": "500"}),
 )  # fmt: skip
 
+#: Likewise, but each drawn from a stream of its own, named by its first setting. Those of later days belong here: so the
+#: draws of all others stay what they were.
+_LATER_CHOICES: Final[Sequence[Sequence[Mapping[str, str]]]] = (
+    ({}, {"num.replica.fetchers": "2"}, {"num.replica.fetchers": "3"}),
+    ({}, {"max.incremental.fetch.session.cache.slots": "1"}, {"max.incremental.fetch.session.cache.slots": "0"}),
+    ({}, {"metadata.log.max.record.bytes.between.snapshots": "600", "metadata.log.segment.bytes": "1024"},
+     {"metadata.log.max.record.bytes.between.snapshots": "3000", "metadata.log.segment.bytes": "1024"}),
+    ({}, {"leader.imbalance.check.interval.seconds": "3"}),
+)  # fmt: skip
 
 #: Average latency of the network: of one room, of one region, and of a continent.
 _LATENCIES_MS: Final = (0.5, 5.0, 25.0)
@@ -51,4 +60,8 @@ def _settings(seed: int, given: Mapping[str, str]) -> dict[str, str]:
         choice = random.choice(choices[1:])
         if random.random() < 0.5 and not given.keys() & choice.keys():
             drawn |= choice
+    for choices in _LATER_CHOICES:
+        own = Random(f"{seed}/settings/{next(iter(choices[1]))}")
+        if own.random() < 0.5 and not given.keys() & choices[1].keys():
+            drawn |= own.choice(choices[1:])
     return drawn | dict(given)

@@ -34,6 +34,7 @@ RUNS: Final = pa.schema(
     ]
 )
 _TABLES: Final = {**TABLES, "runs": RUNS}  # the one that commits comes last
+_LATER: Final = ("trace", "metadata_log")  # what datasets written by earlier versions lack
 
 
 @dataclass(frozen=True)
@@ -121,8 +122,12 @@ def list_parts(directory: Path) -> list[str]:
 
 def read_part(directory: Path, name: str) -> Iterator[Run]:
     """The runs in the files of that name, in the order in which they were added. Raises HistoryError."""
-    files = [read_row_groups(directory / table / name, schema) for table, schema in _TABLES.items()]
-    for *tables, runs in zip(*files, strict=True):
+    present = [table for table in _TABLES if table not in _LATER or (directory / table / name).exists()]
+    files = [read_row_groups(directory / table / name, _TABLES[table]) for table in present]
+    for *read, runs in zip(*files, strict=True):
         (row,) = runs.to_pylist()
         violation = None if row["violation"] is None else json.loads(row["violation"])
-        yield Run(json.loads(row["plan"]), dict(zip(TABLES, tables, strict=True)), row["doubts"], violation)
+        tables = {table: compact(TABLES[table]).empty_table() for table in _LATER}
+        yield Run(
+            json.loads(row["plan"]), tables | dict(zip(present[:-1], read, strict=True)), row["doubts"], violation
+        )

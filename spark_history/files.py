@@ -17,7 +17,7 @@ Ints = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
 
 #: Few distinct values over many rows: kept as dictionaries, in memory and in files.
-CATEGORIES: Final = frozenset({"run", "kind", "topic", "outcome", "error", "node"})
+CATEGORIES: Final = frozenset({"run", "kind", "topic", "outcome", "error", "node", "event", "type"})
 _DICTIONARY: Final = pa.dictionary(pa.int32(), pa.string())
 
 

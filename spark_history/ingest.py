@@ -2,6 +2,7 @@
 
     results/<run>/journal/<table>-<number>.parquet                           as recorded
     results/<run>/history/<table>/topic=T/partition=P/<first offset>.parquet  as judged
+    results/<run>/history/<table>/<table>.parquet                             faults, trace and metadata_log
     results/<run>/history/manifest.json                                       what is where
 
 A log longer than SEGMENT_OFFSETS is laid out as several segments, each the work of one task. The journal may be of a
@@ -23,7 +24,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from spark_history.files import HistoryError, integers, read_parquet, write_parquet
+from spark_history.files import HistoryError, compact, integers, read_parquet, write_parquet
 from spark_history.lane import NOWHERE, FinalReads, Log, lay_out_lane
 from spark_history.schema import FAULTS, OPERATIONS, TABLES
 from spark_history.tasks import parallelism, run_tasks
@@ -32,10 +33,11 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 SEGMENT_OFFSETS: Final = 1 << 22  # a task holds some 100 bytes an offset
-_FORMAT: Final = 1  # of history/; another one is laid out again
-_PART: Final = re.compile(r"(operations|reads|faults|replica_logs|pending)-(\d+)\.parquet")
+_FORMAT: Final = 2  # of history/; another one is laid out again
+_PART: Final = re.compile(r"(operations|reads|faults|replica_logs|trace|metadata_log|pending)-(\d+)\.parquet")
 _TOPIC: Final = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 _LAID_OUT: Final = ("operations", "reads", "replica_logs")
+_OF_NODES: Final = ("trace", "metadata_log")  # of the run as a whole, in one file
 
 
 @dataclass(frozen=True)
@@ -129,9 +131,7 @@ def _find_journal(directory: Path) -> _Journal:
     return _Journal(files, max(pending)[1] if pending else None)
 
 
-def _lay_out(
-    directory: Path, journal: _Journal, layout: Mapping[str, Any], spark: SparkSession
-) -> dict[str, Any]:
+def _lay_out(directory: Path, journal: _Journal, layout: Mapping[str, Any], spark: SparkSession) -> dict[str, Any]:
     surveyed = _survey(journal)
     history, fresh = directory / "history", directory / "history.new"
     shutil.rmtree(fresh, ignore_errors=True)
@@ -144,6 +144,10 @@ def _lay_out(
     results = run_tasks(spark, lay_out_lane, [base | lane for lane in lanes])
     facts = [json.loads(row) for result in results for row in result["facts"].to_pylist()]
     _write_faults(journal.files["faults"], fresh)
+    for table in _OF_NODES:
+        rows = [read_parquet(path, TABLES[table]) for path in journal.files[table]]
+        whole = pa.concat_tables([compact(TABLES[table]).empty_table(), *rows])
+        write_parquet(fresh / table / f"{table}.parquet", whole)
     manifest = {**layout, **surveyed["run"], "segments": sorted(facts, key=_log_and_offset)}
     (fresh / "manifest.json").write_text(json.dumps(manifest) + "\n")
     shutil.rmtree(history, ignore_errors=True)
@@ -205,9 +209,7 @@ def _survey_operations(path: Path) -> pa.Table:
     return summed.rename_columns(_SURVEY.names).cast(_SURVEY)
 
 
-def _plan_lanes(
-    logs: Sequence[tuple[str, int, int, int]], segment_offsets: int, tasks: int
-) -> list[dict[str, Any]]:
+def _plan_lanes(logs: Sequence[tuple[str, int, int, int]], segment_offsets: int, tasks: int) -> list[dict[str, Any]]:
     """Share the logs out to about as many lanes as tasks run at once, evenly by rows; each segment of a long log is
     a lane of its own."""
     lanes: list[dict[str, Any]] = []
@@ -268,4 +270,3 @@ def _history(directory: Path, manifest: Mapping[str, Any]) -> History:
         until=manifest["until"],
         orphans=sum(part["orphans"] for part in manifest["segments"]),
     )
-

@@ -77,6 +77,35 @@ REPLICA_LOGS: Final = pa.schema(
     ]
 )
 
+#: What nodes told of themselves: cluster_image/trace.py says which events there are and what their fields mean. Rows of
+#: one node are in the order of `number`; of `append` and `high watermark` only now and then one, with the latest value.
+TRACE: Final = pa.schema(
+    [
+        ("run", pa.string()),
+        ("node", pa.string()),
+        ("number", pa.int64()),  # position in the node's trace, over all its processes
+        ("time", pa.int64()),  # when it happened
+        ("event", pa.string()),
+        ("topic", pa.string()),  # null: of no partition
+        ("partition", pa.int32()),
+        ("fields", pa.string()),  # JSON object
+    ]
+)
+
+#: The metadata log as it lay on the disks of controllers and brokers, collected after the run.
+METADATA_LOG: Final = pa.schema(
+    [
+        ("run", pa.string()),
+        ("node", pa.string()),
+        ("offset", pa.int64()),  # within a snapshot: the record's position in it
+        ("epoch", pa.int32()),  # of the quorum's leader that wrote it
+        ("batch", pa.int64()),  # offset of the first record of its batch: a batch is committed as a whole
+        ("snapshot", pa.int64()),  # null: a record of the log; else of the snapshot of everything below this offset
+        ("type", pa.string()),  # e.g. PartitionChangeRecord; LeaderChange and others that the quorum writes for itself
+        ("fields", pa.string()),  # JSON object
+    ]
+)
+
 #: The history of one log, as `ingest` lays it out: operations in the order of `position`, positionless ones first.
 LAID_OUT_OPERATIONS: Final = pa.schema(
     [
@@ -107,4 +136,6 @@ TABLES: Final[dict[str, pa.Schema]] = {
     "reads": READS,
     "faults": FAULTS,
     "replica_logs": REPLICA_LOGS,
+    "trace": TRACE,
+    "metadata_log": METADATA_LOG,
 }

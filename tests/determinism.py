@@ -16,7 +16,7 @@ from harness.plan import Plan
 from harness.simulate import simulate
 
 HASH_SEEDS = ("1", "2")
-NEMESIS = ("power-outage", "kill", "pause", "partition")
+NEMESIS = ("power-outage", "kill", "pause", "partition", "clock-jump", "disk-full", "disk-error")
 
 
 def trace_hashes(seeds: int, time_limit: float) -> Sequence[Sequence[str]]:

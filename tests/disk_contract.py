@@ -129,6 +129,23 @@ def names(machine: Machine) -> str:
 
 
 @case("")
+def directories_by_other_names_and_removed(machine: Machine) -> str:
+    disk = machine.disk
+    disk.make_directory("d")
+    disk.open("d/f").append(b"x")
+    disk.rename("d", "e")
+    assert (disk.list(""), disk.read("e/f")) == (["e"], b"x")
+    with pytest.raises(OSError):
+        disk.remove_directory("e")
+    with pytest.raises(FileNotFoundError):
+        disk.remove_directory("d")
+    disk.remove("e/f")
+    disk.remove_directory("e")
+    assert disk.list("") == []
+    return ""
+
+
+@case("")
 def what_is_missing_or_of_another_kind(machine: Machine) -> str:
     disk = machine.disk
     disk.make_directory("d")
@@ -365,6 +382,18 @@ def a_rename_that_is_not_synced(machine: Machine) -> str:
         return "old"
     assert machine.disk.read("f") == noise(600, seed=1)
     return "new"
+
+
+@case("old", "new")
+def a_directory_renamed(machine: Machine) -> str:
+    """It keeps what was synced in it under either name."""
+    machine.disk.make_directory("d")
+    put(machine.disk, "d/f", noise(1000))
+    machine.disk.rename("d", "e")
+    machine.cut_power()
+    (name,) = machine.disk.list("")
+    assert machine.disk.read(f"{name}/f") == noise(1000)
+    return {"d": "old", "e": "new"}[name]
 
 
 @case("neither", "renamed", "both")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import fields
+from dataclasses import MISSING, fields
 from datetime import UTC, datetime, timedelta
 from random import Random
 from typing import Any
@@ -40,7 +40,7 @@ def random_entity(schema: Any, random: Random) -> Any:
     values = {}
     for field in fields(schema):
         tagged = get_field_tag(field) is not None
-        if tagged and random.random() < 0.5:
+        if tagged and field.default is not MISSING and random.random() < 0.5:
             continue
         if not tagged and is_optional(field) and random.random() < 0.3:
             values[field.name] = None

@@ -194,6 +194,9 @@ class FakeRecorder(FaultLog):
     def add_replica_log(self, node: str, topic: str, partition: int, *columns: Any) -> None:
         pass
 
+    def add_rows(self, table: str, rows: Any) -> None:
+        pass
+
     def close(self) -> None:
         self.closed = True
 

@@ -33,7 +33,7 @@ from cluster_image.raft.quorum import Role
 from cluster_image.records import build_batch
 from cluster_image.storage.log import Log
 from harness.runtimes.simulation.disk import SimulatedDisk
-from harness.runtimes.simulation.invariants import PROPERTIES, Invariants, Violation
+from harness.runtimes.simulation.invariants import BALANCED, PROPERTIES, Invariants, Violation
 
 TOPIC = uuid.UUID(int=7)
 BROKERS = (1, 2, 3)
@@ -59,7 +59,9 @@ class Voter:
         self.log = log
         self.quorum = SimpleNamespace(
             id=node_id, role=Role.FOLLOWER, epoch=1, leader_id=101,
-            replica=SimpleNamespace(log=log, high_watermark=0),
+            replica=SimpleNamespace(
+                log=log, high_watermark=0, snapshots=SimpleNamespace(earliest=None, latest=None)
+            ),
         )  # fmt: skip
         self.raft = SimpleNamespace(node_id=node_id, voters=dict.fromkeys(voters), quorum=self.quorum)
         self.broker: Any = None
@@ -108,8 +110,8 @@ class Broker:
 class World:
     """MinISR is 2. Brokers 1, 2, 3 are registered, in sync and led by 1; every step is checked."""
 
-    def __init__(self, elr_enabled: bool = True) -> None:
-        self.invariants = Invariants(2, elr_enabled)
+    def __init__(self, elr_enabled: bool = True, unclean_strategy: str = BALANCED) -> None:
+        self.invariants = Invariants(2, elr_enabled, unclean_strategy)
         self.image = MetadataImage()
         self.controller = Voter(101)
         self.invariants.node_started("controller-1", self.controller)  # type: ignore[arg-type]
@@ -158,8 +160,12 @@ class World:
         epoch = self.image.brokers[broker].epoch
         return BrokerRegistrationChangeRecord(broker_id=BrokerId(broker), broker_epoch=i64(epoch), fenced=i8(fenced))
 
-    def change(self, leader: int | None = None, **sets: Sequence[int]) -> PartitionChangeRecord:
+    def change(
+        self, leader: int | None = None, recovery_state: int | None = None, **sets: Sequence[int]
+    ) -> PartitionChangeRecord:
         changed: dict[str, Any] = {name: tuple(map(BrokerId, ids)) for name, ids in sets.items()}
+        if recovery_state is not None:
+            changed["leader_recovery_state"] = i8(recovery_state)
         if leader is not None:
             changed["leader"] = BrokerId(leader)
         return PartitionChangeRecord(partition_id=i32(0), topic_id=TOPIC, **changed)
@@ -212,6 +218,14 @@ class World:
     def kill(self, broker: int) -> None:
         self.invariants.node_gone(f"broker-{broker}", lossy=False)
         self.check()
+
+    def drop(self, broker: int) -> None:
+        """It learns that it is no replica any more, and deletes its log."""
+        node = self.brokers[broker]
+        del node.broker.partitions[TOPIC, 0]
+        node.partition = None
+        node.disk = SimulatedDisk(Random(broker))
+        self.invariants.check_all()
 
     def lose(self, broker: int, keep: int = 0) -> None:
         """A power cut after which the log ends at `keep`."""

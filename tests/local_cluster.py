@@ -10,7 +10,6 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from random import Random
 
-from cluster_image import wire
 from cluster_image.config import parse
 from cluster_image.disk import LocalDisk
 from cluster_image.node import Node
@@ -19,7 +18,8 @@ from cluster_image.trace import Trace, no_trace
 
 
 class LocalCluster:
-    """Brokers 1.., controllers 101... Nodes can be stopped cleanly and started again on what they have on disk."""
+    """Brokers 1.., controllers 101...; combined: the first brokers are the controllers. Nodes can be stopped cleanly
+    and started again on what they have on disk."""
 
     def __init__(
         self,
@@ -27,13 +27,17 @@ class LocalCluster:
         brokers: int = 3,
         controllers: int = 3,
         trace: Callable[[int], Trace] = lambda node: no_trace,
+        combined: bool = False,
         **settings: str,
     ) -> None:
         self._directory = directory
         self._trace = trace
         self._settings = settings
-        ids = [*range(1, brokers + 1), *range(101, 101 + controllers)]
-        self.ports = dict(zip(ids, _free_ports(len(ids)), strict=True))
+        ids = [*range(1, brokers + 1), *range(101, 101 + controllers * (not combined))]
+        voters = ids[:controllers] if combined else ids[brokers:]
+        ports = free_ports(len(ids) + controllers * combined)
+        self.ports = dict(zip(ids, ports, strict=False))
+        self.quorum_ports = dict(zip(voters, ports[-controllers:], strict=True))
         self.nodes: dict[int, Node] = {}
         self._starts = 0
 
@@ -49,6 +53,10 @@ class LocalCluster:
 
     async def _start(self, node_id: int) -> None:
         role = "broker" if node_id < 100 else "controller"
+        listeners = f"127.0.0.1:{self.ports[node_id]}"
+        if role == "broker" and node_id in self.quorum_ports:
+            role = "broker,controller"
+            listeners = f"PLAINTEXT://{listeners},CONTROLLER://127.0.0.1:{self.quorum_ports[node_id]}"
         directory = self._directory / str(node_id)
         directory.mkdir(parents=True, exist_ok=True)
         properties: Mapping[str, str] = {
@@ -56,9 +64,9 @@ class LocalCluster:
             "process.roles": role,
             "cluster.id": "local",
             "controller.quorum.voters": ",".join(
-                f"{node}@127.0.0.1:{port}" for node, port in self.ports.items() if node > 100
+                f"{node}@127.0.0.1:{port}" for node, port in self.quorum_ports.items()
             ),
-            "listeners": f"127.0.0.1:{self.ports[node_id]}",
+            "listeners": listeners,
             "broker.rack": f"rack-{node_id % 100}",
             "log.dirs": str(directory),
             "min.insync.replicas": "2",
@@ -71,7 +79,7 @@ class LocalCluster:
         node = Node(
             config,
             LocalDisk(directory),
-            TcpNetwork(wire.SUPPORTED[role]),
+            TcpNetwork(),
             random,
             _fail,
             wall_clock=time.time,
@@ -90,7 +98,7 @@ def _fail(error: BaseException) -> None:
     asyncio.get_running_loop().call_exception_handler({"message": "a node cannot go on", "exception": error})
 
 
-def _free_ports(count: int) -> list[int]:
+def free_ports(count: int) -> list[int]:
     sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
     ports = [s.getsockname()[1] for s in sockets]
     for s in sockets:

@@ -2,24 +2,28 @@
 
 Nodes are bare `Quorum`s. Links delay, lose and cut; a lost message is noticed by its sender after the request
 timeout, as on a real connection. Nodes are killed (the page cache survives), lose power (it does not), also in the
-middle of a write, and stand still. Properties are those of the Raft paper, figure 3.
+middle of a write, and stand still. Properties are those of the Raft paper, figure 3; and a snapshot holds exactly what
+is committed below its end. Its state is a list of all values.
 """
 
 from __future__ import annotations
 
 import heapq
 from collections.abc import Callable
+from dataclasses import replace
 from random import Random
 from typing import Any
 
 from cluster_image.network import Address
+from cluster_image.raft import rules
 from cluster_image.raft.config import QuorumConfig
 from cluster_image.raft.leader import WaitingFetch
 from cluster_image.raft.outbox import Send
 from cluster_image.raft.quorum import NotLeader, Quorum, Role
+from cluster_image.raft.snapshots import SnapshotId, open_log
 from cluster_image.raft.state import QuorumStateStore
 from cluster_image.records import decode_values, iter_batches
-from cluster_image.storage.log import Log
+from cluster_image.storage.log import Log, LogConfig
 
 from .simulated_disk import PowerLoss, simulated_disk
 
@@ -50,15 +54,28 @@ class Node:
         self.life = 0  # counts processes
         self.paused_until = 0.0
         self.high_watermark = 0  # highest seen in this life
+        self.snapshot: SnapshotId | None = None  # the last that was looked into
         self.wake: float | None = None
         self.waiting: dict[WaitingFetch, Callable[[Any], None]] = {}
         self.writes: list[tuple[int, int, bytes]] = []  # (epoch, offset, value) that this leader has not acknowledged
 
 
 class Simulation:
-    def __init__(self, seed: int, voters: int = 3, observers: int = 1, config: QuorumConfig = CONFIG) -> None:
+    def __init__(
+        self,
+        seed: int,
+        voters: int = 3,
+        observers: int = 1,
+        config: QuorumConfig = CONFIG,
+        snapshot_every: int | None = None,
+    ) -> None:
+        """snapshot_every: so many offsets, each node writes a snapshot; its log's segments are tiny then, and so is
+        what is fetched at a time."""
         self.now = 0.0
-        self.config = config
+        self.snapshot_every = snapshot_every
+        self.config = config if snapshot_every is None else replace(config, fetch_bytes=700)
+        self.log_config = LogConfig() if snapshot_every is None else LogConfig(segment_bytes=400)
+        self.snapshots_written = self.snapshots_installed = 0
         self.voters = {node: Address(f"node-{node}", 9093) for node in range(1, voters + 1)}
         self.nodes = {node: Node(node) for node in range(1, voters + observers + 1)}
         self.loss = 0.0  # share of messages lost
@@ -66,6 +83,7 @@ class Simulation:
         self.cut: set[tuple[int, int]] = set()  # (from, to): nothing passes
         self.leaders: dict[int, int] = {}  # epoch: who led it
         self.committed: list[Entry] = []  # by offset
+        self.committed_in: list[int] = []  # by offset: the epoch in which it was, or a later one
         self.acknowledged: dict[int, bytes] = {}  # offset: value
         self._events: list[tuple[float, int, Callable[[], None]]] = []
         self._count = 0
@@ -102,15 +120,24 @@ class Simulation:
             return
         node.life += 1
         node.high_watermark = 0
+        node.snapshot = None
         node.waiting, node.writes, node.wake = {}, [], None
 
         def boot() -> None:
-            node.disk.make_directory(DIRECTORY)
-            log = Log.open(node.disk, DIRECTORY)
+            log, snapshots = open_log(node.disk, DIRECTORY, self.log_config)
             store = QuorumStateStore(node.disk, DIRECTORY)
             random = Random(self._nodes.random())
             node.quorum = Quorum(
-                node_id, self.voters, CLUSTER, log, store, random, self.config, self.now, wall_clock=lambda: self.now
+                node_id,
+                self.voters,
+                CLUSTER,
+                log,
+                store,
+                random,
+                self.config,
+                self.now,
+                wall_clock=lambda: self.now,
+                snapshots=snapshots,
             )
 
         self._enter(node, boot)
@@ -172,6 +199,7 @@ class Simulation:
             return
         output = quorum.poll(self.now)
         self._check(node)
+        self._write_snapshot(node)
         for waiting, answer in output.answers:
             node.waiting.pop(waiting)(answer)
         for send in output.requests:
@@ -279,6 +307,7 @@ class Simulation:
             raise Violation(f"high watermark of node {node.id} fell from {node.high_watermark} to {high_watermark}")
         if high_watermark > log.end_offset:
             raise Violation(f"high watermark {high_watermark} of node {node.id} is past its log's end")
+        self._check_snapshot(node)
         if high_watermark > node.high_watermark:
             self._check_committed(node, entries(log, node.high_watermark, high_watermark))
             node.high_watermark = high_watermark
@@ -286,13 +315,50 @@ class Simulation:
             self._check_leader(node, quorum)
         self._acknowledge(node, quorum)
 
+    def _write_snapshot(self, node: Node) -> None:
+        assert node.quorum is not None
+        replica = node.quorum.replica
+        done = 0 if replica.snapshots.latest is None else replica.snapshots.latest.end_offset
+        if self.snapshot_every is not None and node.high_watermark >= done + self.snapshot_every:
+            replica.make_snapshot(node.high_watermark, self._state(node.high_watermark), 0)
+            self.snapshots_written += 1
+            self._check_snapshot(node)
+
+    def _check_snapshot(self, node: Node) -> None:
+        """It holds what is committed below its end, and the log goes on from the earlier one that is kept."""
+        assert node.quorum is not None
+        replica = node.quorum.replica
+        latest, earliest = replica.snapshots.latest, replica.snapshots.earliest
+        if replica.log.start_offset not in (0, earliest.end_offset if earliest else 0):
+            raise Violation(f"the log of node {node.id} starts at {replica.log.start_offset}, not after {earliest}")
+        if latest is None or latest == node.snapshot:
+            return
+        end = latest.end_offset
+        if end > len(self.committed) or self.committed[end - 1][0] != latest.epoch:
+            raise Violation(f"snapshot {latest} of node {node.id} is not of what is committed")
+        if replica.snapshots.read(latest) != self._state(end):
+            raise Violation(f"snapshot {latest} of node {node.id} does not hold what is committed")
+        if not rules.continues_snapshot(replica.log, *latest):
+            raise Violation(f"the log of node {node.id} does not go on from {latest}")
+        node.snapshot = latest
+        if end > node.high_watermark:
+            self.snapshots_installed += node.high_watermark > 0
+            node.high_watermark = end
+
+    def _state(self, end: int) -> list[bytes]:
+        """All values committed below `end`."""
+        batches = dict.fromkeys(self.committed[:end])
+        return [value for batch in batches for _, _, value in decode_values(batch[1])]
+
     def _check_committed(self, node: Node, found: list[Entry]) -> None:
         """State Machine Safety: all nodes commit the same."""
         first = node.high_watermark
         known = self.committed[first : first + len(found)]
         if found[: len(known)] != known:
             raise Violation(f"node {node.id} has committed something else from offset {first} on")
+        assert node.quorum is not None
         self.committed += found[len(known) :]
+        self.committed_in += [node.quorum.epoch] * (len(found) - len(known))
 
     def _check_leader(self, node: Node, quorum: Quorum) -> None:
         """Election Safety: one leader an epoch. Leader Completeness: it has everything committed."""
@@ -301,7 +367,10 @@ class Simulation:
                 raise Violation(f"nodes {self.leaders[quorum.epoch]} and {node.id} both lead epoch {quorum.epoch}")
             return
         self.leaders[quorum.epoch] = node.id
-        if entries(quorum.replica.log, 0, len(self.committed)) != self.committed:
+        # In an earlier epoch: votes may be late.
+        end = max((o + 1 for o, epoch in enumerate(self.committed_in) if epoch < quorum.epoch), default=0)
+        start = quorum.replica.log.start_offset
+        if entries_of(quorum.replica.log)[: max(end - start, 0)] != self.committed[start:end]:
             raise Violation(f"node {node.id} leads epoch {quorum.epoch} without everything committed")
 
     def _acknowledge(self, node: Node, quorum: Quorum) -> None:
@@ -318,12 +387,14 @@ class Simulation:
     def check_log_matching(self) -> None:
         """If two logs hold a record of the same offset and epoch, they are the same up to it."""
         logs = [
-            (node.id, entries(node.quorum.replica.log, 0, node.quorum.replica.log.end_offset))
+            (node.id, node.quorum.replica.log.start_offset, entries_of(node.quorum.replica.log))
             for node in self.nodes.values()
             if node.quorum is not None
         ]
-        for index, (a, log_a) in enumerate(logs):
-            for b, log_b in logs[:index]:
+        for index, (a, start_a, all_of_a) in enumerate(logs):
+            for b, start_b, all_of_b in logs[:index]:
+                start = max(start_a, start_b)
+                log_a, log_b = all_of_a[start - start_a :], all_of_b[start - start_b :]
                 common = min(len(log_a), len(log_b))
                 last = next((o for o in reversed(range(common)) if log_a[o][0] == log_b[o][0]), -1)
                 if log_a[: last + 1] != log_b[: last + 1]:
@@ -396,6 +467,10 @@ class Simulation:
 
 
 KINDS = ("kill", "power", "power in a write", "power everywhere", "pause", "isolate", "one way", "loss", "heal", "heal")
+
+
+def entries_of(log: Log) -> list[Entry]:
+    return entries(log, log.start_offset, log.end_offset)
 
 
 def entries(log: Log, start: int, end: int) -> list[Entry]:

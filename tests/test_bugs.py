@@ -6,7 +6,6 @@ import asyncio
 import importlib
 import inspect
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from random import Random
 from types import SimpleNamespace
@@ -23,7 +22,6 @@ from cluster_image.broker import rules
 from cluster_image.broker.fetcher import Fetcher
 from cluster_image.broker.partition import Refused
 from cluster_image.config import ConfigError
-from cluster_image.controller import unclean_recovery
 from cluster_image.messages import NO_THROTTLE
 from cluster_image.network import Address
 from cluster_image.raft.quorum import Role
@@ -32,6 +30,8 @@ from tests.simulated_disk import simulated_disk
 from tests.test_controller import SESSION, three_brokers
 from tests.test_partition import Replica, append, batch, config, follow, future, leaders_batch, registration
 from tests.test_raft_quorum import CONFIG, boot, disk_with, elect, fetch, granted, vote
+from tests.test_raft_snapshot import filled
+from tests.test_unclean_recovery import all_unclean, recover, told
 
 
 def follower_cuts_what_may_be_committed(directory: Path) -> Any:
@@ -208,8 +208,20 @@ def unclean_return_of_an_eligible_replica(directory: Path) -> Any:
 
 
 def recovery_from_two_logs(directory: Path) -> Any:
-    partition = replace(registration(-1, isr=()), last_known_elr=(2, 3))
-    return unclean_recovery.best_log(partition, {2: (1, 12), 3: (2, 9)})
+    quorum = all_unclean()
+    told(quorum, 2, 1, 12)
+    told(quorum, 3, 2, 9)
+    recover(quorum)
+    return quorum.partition().leader
+
+
+def recovery_of_a_log_whose_broker_is_gone(directory: Path) -> Any:
+    quorum = all_unclean()
+    told(quorum, 2, 1, 9)
+    told(quorum, 3, 1, 12)
+    quorum.fence(3, 11 * SESSION)
+    recover(quorum)
+    return quorum.partition().leader
 
 
 def old_records_on_a_majority(directory: Path) -> Any:
@@ -233,6 +245,20 @@ def leader_without_a_majority(directory: Path) -> Any:
     return quorum.role
 
 
+def name_of_a_snapshot(directory: Path) -> Any:
+    replica = filled(simulated_disk(), 1, 1, 2)
+    replica.make_snapshot(3, [], 0)
+    return replica.snapshots.latest
+
+
+def start_of_a_trimmed_log(directory: Path) -> Any:
+    """Snapshots end at 2 and 3, and all below 4 is committed."""
+    replica = filled(simulated_disk(), 1, 1, 2, 2)
+    for end in (2, 3):
+        replica.make_snapshot(end, [], 0)
+    return replica.log.start_offset
+
+
 #: What leads to it, and what comes of it without the bug and with it.
 CASES: dict[str, tuple[Callable[[Path], Any], Any, Any]] = {
     "M01": (follower_cuts_what_may_be_committed, (2, 1), (1, -1)),
@@ -250,10 +276,13 @@ CASES: dict[str, tuple[Callable[[Path], Any], Any, Any]] = {
     "M29": (replica_of_a_fenced_broker, (ErrorCode.ineligible_replica, (1, 2)), (ErrorCode.none, (1, 2, 3))),
     "M36": (elr_beside_a_whole_isr, ((1, 3), ()), ((1, 3), (2,))),
     "M37": (unclean_return_of_an_eligible_replica, (), (2,)),
+    "M40": (recovery_of_a_log_whose_broker_is_gone, -1, 3),
     "M44": (recovery_from_two_logs, 3, 2),
     "M65": (old_records_on_a_majority, 0, 2),
     "M67": (second_vote_after_a_restart, False, True),
     "M69": (leader_without_a_majority, Role.RESIGNED, Role.LEADER),
+    "M71": (name_of_a_snapshot, (3, 2), (2, 1)),
+    "M72": (start_of_a_trimmed_log, 2, 4),
 }  # fmt: skip
 
 

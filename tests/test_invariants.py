@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import uuid
 
 import pytest
+from kio.schema.types import BrokerId, TopicName
+from kio.static.primitive import i32
 
 from cluster_image.broker import rules
 from cluster_image.metadata.image import NO_LEADER
+from cluster_image.metadata.records import RECOVERING, PartitionRecord, RemoveTopicRecord, TopicRecord
 from cluster_image.records import build_batch
 
-from .invariants_world import BROKERS, LOOP, World
+from .invariants_world import BROKERS, LOOP, TOPIC, World
 
 
 @pytest.fixture
@@ -96,6 +100,88 @@ def test_min_isr_recovery_quorum(world: World) -> None:
     world.commit(world.change(eligible_leader_replicas=(1,), last_known_elr=(2,)))
     with world.violates("MinIsrRecoveryQuorum", "only 1 replicas"):
         world.commit(world.change(eligible_leader_replicas=()))
+
+
+def test_members_of_isr_and_elr_are_replicas(world: World) -> None:
+    with world.violates("ValidControllerIsrAndElr", "is no replica"):
+        world.commit(world.change(replicas=(1, 2)))
+
+
+def test_a_recovering_leader_is_alone_in_its_isr(world: World) -> None:
+    with world.violates("ValidControllerState", "recovering"):
+        world.commit(world.change(recovery_state=RECOVERING))
+
+
+# -- reassignment and removal ------------------------------------------------------------------------------------
+
+
+def test_a_replica_that_was_removed_and_is_one_again_starts_with_nothing(world: World) -> None:
+    world.produce(1, b"a")
+    world.fetch(1, 2, 3)
+    world.commit(world.change(1, replicas=(1, 2), isr=(1, 2)))
+    world.learn(1, 2)
+    world.produce(1, b"b")
+    world.fetch(1, 2)  # 3 knows nothing of it, and need not
+    assert world.partition(1).high_watermark == 2
+    world.drop(3)
+    world.commit(world.change(1, replicas=(1, 2, 3), adding_replicas=(3,)))
+    world.learn(1, 2)
+    world.brokers[3].run()
+    world.fetch(1, 2)
+    world.invariants.check_all()
+    with world.violates("LeaderCandidateCompleteness", "broker-3", "below 0"):
+        world.commit(world.change(isr=(1, 2, 3)))
+
+
+def test_a_reassignment_moves_the_partition_and_breaks_nothing(world: World) -> None:
+    world.commit(world.change(1, replicas=(1, 2), isr=(1, 2)))
+    world.learn(1, 2)
+    world.drop(3)
+    world.produce(1, b"a")
+    world.fetch(1, 2)
+    world.commit(world.change(1, replicas=(3, 1, 2), adding_replicas=(3,), removing_replicas=(2,)))
+    world.learn(1, 2)
+    world.brokers[3].run()
+    world.fetch(1, 2, 3)
+    world.fetch(1, 2, 3)
+    # By one record 3 joins the ISR and leads, and 2 goes.
+    world.commit(world.change(3, replicas=(3, 1), isr=(3, 1), adding_replicas=(), removing_replicas=()))
+    world.learn(3, 1)
+    world.drop(2)
+    world.produce(3, b"b")
+    world.fetch(3, 1)
+    world.invariants.check_all()
+    assert world.partition(3).high_watermark == 2
+    assert not world.invariants.losses
+
+
+def test_what_a_removed_replica_has_kept_does_not_count(world: World) -> None:
+    world.produce(1, b"a")
+    world.fetch(1, 2, 3)
+    _everybody_out(world)
+    world.commit(
+        world.change(replicas=(1, 2), eligible_leader_replicas=(), last_known_elr=(1, 2)), world.fencing(1, -1)
+    )
+    world.learn(1, 2)
+    with world.violates("NoCommittedRecordLostGlobally", "offsets 0 to 0"):
+        for broker in (1, 2):
+            world.partition(broker)._set_high_watermark(0)
+            world.partition(broker)._truncate_to(0)
+        world.check()
+
+
+def test_a_topic_of_the_same_name_starts_anew(world: World) -> None:
+    world.produce(1, b"a")
+    world.fetch(1, 2, 3)
+    other, ids = uuid.UUID(int=8), tuple(map(BrokerId, BROKERS))
+    world.commit(
+        RemoveTopicRecord(topic_id=TOPIC),
+        TopicRecord(name=TopicName("t"), topic_id=other),
+        PartitionRecord(partition_id=i32(0), topic_id=other, replicas=ids, isr=ids, leader=ids[0]),
+    )
+    world.partition(1)._truncate_to(0)  # it has not learned of it yet: nobody cares
+    world.check()
+    world.invariants.check_all()
 
 
 # -- replication ------------------------------------------------------------------------------------------------
@@ -232,6 +318,38 @@ def test_unclean_recovery_beyond_the_contract_is_noted(world: World) -> None:
     world.invariants.check_all()
 
 
+@pytest.mark.parametrize("strategy", ["proactive", "manual"])
+def test_what_a_strategy_without_promises_loses_is_noted(strategy: str) -> None:
+    world = World(unclean_strategy=strategy)
+    world.commit(world.fencing(3), world.change(isr=(1, 2)))
+    world.learn(1)
+    world.produce(1, b"a")
+    world.fetch(1, 2)
+    world.kill(1)
+    world.kill(2)
+    world.commit(world.fencing(1), world.change(2, isr=(2,), eligible_leader_replicas=(1,)))
+    world.commit(world.fencing(2), world.change(NO_LEADER, isr=(), eligible_leader_replicas=(1, 2)))
+    world.commit(
+        world.fencing(3, -1),
+        world.change(3, RECOVERING, isr=(3,), eligible_leader_replicas=(), last_known_elr=(1, 2)),
+    )
+    assert "offsets 0 to 0 are lost: broker-3 was elected" in "".join(world.invariants.losses)
+    world.learn(3)
+    world.invariants.check_all()
+
+
+def test_within_the_contract_a_balanced_recovery_may_not_do_that(world: World) -> None:
+    world.commit(world.fencing(3), world.change(isr=(1, 2)))
+    world.learn(1)
+    world.produce(1, b"a")
+    world.fetch(1, 2)
+    world.commit(world.fencing(1), world.change(2, isr=(2,), eligible_leader_replicas=(1,)))
+    world.commit(world.fencing(2), world.change(NO_LEADER, isr=(), eligible_leader_replicas=(1, 2)))
+    world.commit(world.fencing(3, -1))
+    with world.violates("LeaderCompleteness", "broker-3 is elected"):
+        world.commit(world.change(3, RECOVERING, isr=(3,), eligible_leader_replicas=(), last_known_elr=(1, 2)))
+
+
 def _everybody_out(world: World) -> None:
     world.commit(world.fencing(1), world.change(2, isr=(2, 3)))
     world.commit(world.fencing(2), world.change(3, isr=(3,), eligible_leader_replicas=(2,)))
@@ -266,14 +384,28 @@ def test_a_loss_beyond_the_contract_is_noted_once(world: World) -> None:
     assert len(world.invariants.losses) == 1 and "no replica has them" in world.invariants.losses[0]
 
 
-def test_last_replica_standing_without_an_elr_is_noted() -> None:
-    world = World(elr_enabled=False)
+def _last_replica_standing(world: World) -> None:
     world.produce(1, b"a")
     world.fetch(1, 2, 3)
     world.commit(world.fencing(1), world.change(2, isr=(2, 3)))
     world.commit(world.fencing(2), world.change(3, isr=(3,)))
     world.lose(3)
     world.commit(world.fencing(3), world.change(NO_LEADER))
+
+
+def test_last_replica_standing_without_an_elr_violates_leader_completeness() -> None:
+    world = World(elr_enabled=False)
+    _last_replica_standing(world)
+    world.return_(3)
+    world.invariants.check_all()  # it is in the ISR only because the ISR cannot be empty
+    with world.violates("LeaderCompleteness", "broker-3 is elected", "up to offset 1", "below 0"):
+        world.commit(world.change(3))
+
+
+def test_last_replica_standing_after_too_many_losses_is_noted() -> None:
+    world = World(elr_enabled=False)
+    _last_replica_standing(world)
+    world.lose(2)
     world.return_(3)
     world.commit(world.change(3))
     assert "broker-3 was elected without them" in "".join(world.invariants.losses)

@@ -9,7 +9,7 @@ import pytest
 from kio.schema.types import TopicName
 
 from cluster_image.metadata.image import MetadataImage
-from cluster_image.metadata.records import TopicRecord
+from cluster_image.metadata.records import ProducerIdsRecord, TopicRecord
 from harness.runtimes.simulation.invariants import Invariants, unmet
 
 from .invariants_world import TOPIC, Violates, Voter, World
@@ -105,6 +105,29 @@ def test_committed_metadata_is_on_a_majority_of_disks() -> None:
     quorum.invariants.node_started("controller-2", quorum[2])  # type: ignore[arg-type]
     with Violates("CommittedPrefix", ("1 of 3 voters",)):
         quorum.invariants.check_all()
+
+
+def test_a_leader_of_an_earlier_epoch_need_not_have_what_a_later_one_committed() -> None:
+    """Its votes came late. But it must have what was committed before its epoch."""
+    quorum = Quorum()
+    for number in (1, 2):
+        quorum[number].append(quorum.record)
+        quorum.see(number, 1)
+    for number in (1, 2):
+        quorum[number].quorum.epoch = 3
+        quorum[number].append(ProducerIdsRecord(broker_id=1, broker_epoch=0, next_producer_id=5), epoch=3)
+        quorum.see(number, 2)
+    quorum[3].append(quorum.record)
+    quorum[3].lead(2)
+    quorum.see(3)
+    quorum = Quorum()
+    for number in (1, 2):
+        quorum[number].quorum.epoch = 1
+        quorum[number].append(quorum.record)
+        quorum.see(number, 1)
+    quorum[3].lead(2)
+    with Violates("CommittedPrefix", ("without what is committed",)):
+        quorum.see(3)
 
 
 def test_the_quorums_high_watermark_never_falls() -> None:

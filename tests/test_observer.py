@@ -20,7 +20,7 @@ PLAN = Plan(run="r", partitions=4, rate=200.0)
 def as_harness_cluster(cluster: LocalCluster) -> Any:
     nodes = [
         SimpleNamespace(id=number, name=f"{'broker' if number < 100 else 'controller'}-{number % 100}",
-                        address=("127.0.0.1", port))
+                        address=("127.0.0.1", port), controller_address=None)
         for number, port in cluster.ports.items()
     ]  # fmt: skip
     return SimpleNamespace(nodes=nodes, brokers=nodes[:3], controllers=nodes[3:])

@@ -6,6 +6,7 @@ import asyncio
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from random import Random
 from typing import Any
 
@@ -48,7 +49,7 @@ class MemoryNetwork:
                 raise ConnectionRefusedError(address)
             return MemoryNetwork.Link(self, address)
 
-        async def listen(self, address: Address, handler: Handler) -> None:
+        async def listen(self, address: Address, handler: Handler, served: Any = None) -> None:
             self.network.handlers[address] = handler
 
         async def close(self) -> None: ...
@@ -78,9 +79,17 @@ class Listener:
     def __init__(self) -> None:
         self.events: list[str] = []
         self.records: list[tuple[int, bytes]] = []  # offset, value
+        self.snapshots = 0  # loaded
 
     def on_commit(self, base_offset: int, epoch: int, records: list[bytes]) -> None:
         self.records += enumerate(records, base_offset)
+
+    def on_snapshot(self, end_offset: int, epoch: int, records: list[bytes]) -> None:
+        self.snapshots += 1
+        self.records = [(int(offset), value) for offset, _, value in (record.partition(b" ") for record in records)]
+
+    def snapshot(self) -> list[bytes]:
+        return [b"%d %s" % record for record in self.records]
 
     def on_leader(self, epoch: int) -> None:
         self.events.append(f"leader {epoch} after {len(self.records)}")
@@ -90,7 +99,8 @@ class Listener:
 
 
 class Cluster:
-    def __init__(self) -> None:
+    def __init__(self, **settings: Any) -> None:
+        self.config = replace(CONFIG, **settings)
         self.network = MemoryNetwork()
         self.disks = {node: simulated_disk() for node in (*VOTERS, OBSERVER)}
         self.clients: dict[int, RaftClient] = {}
@@ -101,7 +111,16 @@ class Cluster:
         network: Any = self.network.of(own)
         listener = self.listeners[node] = Listener()
         client = RaftClient(
-            node, VOTERS, "test", self.disks[node], "log", network, Random(node), CONFIG, listener, wall_clock=time.time
+            node,
+            VOTERS,
+            "test",
+            self.disks[node],
+            "log",
+            network,
+            Random(node),
+            self.config,
+            listener,
+            wall_clock=time.time,
         )
         self.clients[node] = client
         await client.start()
@@ -123,8 +142,8 @@ class Cluster:
 
 
 @asynccontextmanager
-async def running() -> AsyncIterator[Cluster]:
-    cluster = Cluster()
+async def running(**settings: Any) -> AsyncIterator[Cluster]:
+    cluster = Cluster(**settings)
     for node in cluster.disks:
         await cluster.start(node)
     try:
@@ -178,6 +197,41 @@ async def test_a_new_leader_is_told_after_it_has_seen_everything_committed(clust
     assert cluster.listeners[old].events == [f"leader {epoch} after 0", f"resigned {epoch}"]
     new = await cluster.leader()
     assert cluster.listeners[new].events == [f"leader {cluster.clients[new].leader_epoch} after 2"]
+
+
+@on_a_cluster
+async def test_nothing_is_exposed_before_the_leaders_own_record_is_committed(cluster: Cluster) -> None:
+    """M65, KAFKA-12619: who has won the vote is told of it only when its LeaderChange is on a majority."""
+    old = await cluster.leader()
+    client = cluster.clients[old]
+    await client.committed(client.append([b"a"]), 1)
+    answering = {}
+
+    def answers_no_fetch(address: Address) -> None:
+        handle = answering[address] = cluster.network.handlers[address]
+
+        async def handler(request: Entity, peer: Peer) -> Entity:
+            if isinstance(request, rpc.FetchRequest):
+                raise ConnectionError("not now")
+            return await handle(request, peer)
+
+        cluster.network.handlers[address] = handler
+
+    others = [node for node in VOTERS if node != old]
+    for node in others:
+        answers_no_fetch(VOTERS[node])
+    await cluster.stop(old)
+    await until(lambda: any(cluster.clients[node].is_leader for node in others))
+    leader = next(node for node in others if cluster.clients[node].is_leader)
+    end = cluster.clients[leader].end_offset
+    await asyncio.sleep(CONFIG.fetch_timeout / 4)
+    assert cluster.listeners[leader].events == [] and cluster.clients[leader].high_watermark < end
+    with pytest.raises((TimeoutError, NotLeader)):
+        await cluster.clients[leader].committed(end - 1, 0.01)
+    cluster.network.handlers |= answering
+    await until(lambda: any(cluster.listeners[node].events for node in others))
+    leader = next(node for node in others if cluster.listeners[node].events)
+    assert cluster.clients[leader].high_watermark >= end
 
 
 @on_a_cluster

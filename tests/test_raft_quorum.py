@@ -16,9 +16,10 @@ from cluster_image.raft import rpc, rules
 from cluster_image.raft.config import QuorumConfig
 from cluster_image.raft.leader import WaitingFetch
 from cluster_image.raft.quorum import Quorum, Role
+from cluster_image.raft.snapshots import open_log
 from cluster_image.raft.state import ElectionState, QuorumStateError, QuorumStateStore
 from cluster_image.records import build_batch, iter_batches, with_offset_and_epoch
-from cluster_image.storage.log import Log
+from cluster_image.storage.log import Log, LogConfig
 from harness.runtimes.simulation.disk import SimulatedDisk
 
 from .simulated_disk import simulated_disk
@@ -26,13 +27,22 @@ from .simulated_disk import simulated_disk
 CLUSTER, DIRECTORY = "test", "__cluster_metadata-0"
 VOTERS = {node: Address(f"node-{node}", 9093) for node in (1, 2, 3)}
 CONFIG = QuorumConfig()
+WALL_CLOCK = 1_767_225_600.0
 
 
 def boot(disk: SimulatedDisk, node_id: int = 1, now: float = 0.0) -> Quorum:
-    disk.make_directory(DIRECTORY)
-    log = Log.open(disk, DIRECTORY)
+    log, snapshots = open_log(disk, DIRECTORY, LogConfig())
     return Quorum(
-        node_id, VOTERS, CLUSTER, log, QuorumStateStore(disk, DIRECTORY), Random(1), CONFIG, now, wall_clock=lambda: now
+        node_id,
+        VOTERS,
+        CLUSTER,
+        log,
+        QuorumStateStore(disk, DIRECTORY),
+        Random(1),
+        CONFIG,
+        now,
+        wall_clock=lambda: WALL_CLOCK,
+        snapshots=snapshots,
     )
 
 
@@ -391,6 +401,10 @@ def test_describe_quorum() -> None:
     assert (data.leader_id, data.leader_epoch, data.high_watermark) == (1, 1, 1)
     assert {v.replica_id: v.log_end_offset for v in data.current_voters} == {1: 1, 2: 1, 3: -1}
     assert {o.replica_id: o.log_end_offset for o in data.observers} == {7: 0}
+    now_ms = int(WALL_CLOCK * 1000)
+    times = {v.replica_id: (v.last_fetch_timestamp, v.last_caught_up_timestamp) for v in data.current_voters}
+    assert times == {1: (now_ms, now_ms), 2: (now_ms, now_ms), 3: (-1, -1)}, "by the wall clock; -1: not known"
+    assert [(o.last_fetch_timestamp, o.last_caught_up_timestamp) for o in data.observers] == [(now_ms, -1)]
 
 
 # -- observers ------------------------------------------------------------------------------------------------
@@ -454,6 +468,10 @@ def test_an_observer_never_votes_or_stands() -> None:
         rpc.begin_answer(ErrorCode.none, 2, 3),
         rpc.end_answer(ErrorCode.fenced_leader_epoch, 2, 3),
         rpc.fetch_answer(ErrorCode.none, 2, 3, high_watermark=4, diverging=(1, 2), records=b"x"),
+        rpc.fetch_answer(ErrorCode.none, 2, 3, high_watermark=4, snapshot=(9, 2)),
+        rpc.fetch_snapshot(CLUSTER, 2, 3, (9, 2), 10, 100),
+        rpc.fetch_snapshot_answer(ErrorCode.none, 2, 3, (9, 2), size=20, position=10, content=b"x"),
+        rpc.fetch_snapshot_answer(ErrorCode.snapshot_not_found, None, 3, (9, 2)),
         rpc.describe_answer(ErrorCode.none, 2, 3, 4, [rpc.replica_state(1, 2, 3, 4)], (), VOTERS),
         rpc.refusal(vote(2, 3), ErrorCode.inconsistent_cluster_id),
     ],

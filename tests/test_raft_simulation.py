@@ -17,7 +17,8 @@ SEEDS = range(int(os.environ.get("RAFT_SEEDS", "80")))
 
 
 def tormented(seed: int, duration: float = 2.0) -> Simulation:
-    simulation = Simulation(seed, voters=5 if seed % 4 == 3 else 3)
+    """Every fourth quorum has five voters; three in four write snapshots, of which half very often."""
+    simulation = Simulation(seed, voters=5 if seed % 4 == 3 else 3, snapshot_every=(4, None, 4, 30)[seed // 2 % 4])
     simulation.start_all()
     simulation.torment(duration)
     simulation.settle()
@@ -34,6 +35,8 @@ def test_faults_do_not_keep_the_quorum_from_working() -> None:
     runs = [tormented(seed) for seed in range(10)]
     assert sum(len(run.leaders) for run in runs) > 20
     assert sum(len(run.acknowledged) for run in runs) > 500
+    assert sum(run.snapshots_written for run in runs) > 500
+    assert sum(run.snapshots_installed for run in runs) > 20
 
 
 def test_a_seed_repeats_itself() -> None:
@@ -54,6 +57,9 @@ def test_a_seed_repeats_itself() -> None:
             "diverging_epoch",  # by length alone
             lambda log, offset, epoch: None if offset <= log.end_offset else (log.last_epoch, log.end_offset),
         ),
+        ("snapshot_id", lambda log, end: (end - 1, log.epoch_before(end - 1))),  # M71: inclusive
+        ("trimmed_start", lambda earliest_snapshot_end, high_watermark: high_watermark),  # M72: too far
+        ("continues_snapshot", lambda log, end, epoch: True),
     ],
 )
 def test_a_broken_rule_is_found(rule: str, broken: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,6 +8,7 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from html.parser import HTMLParser
+from io import StringIO
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -18,9 +19,12 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from rich.console import Console
 
 from checkers import verdict
 from checkers.anomalies import ANOMALIES, LOST
+from checkers.nodes import OfNodes
+from harness.console import print_summary
 from harness.errors import BadArguments
 from harness.history import Recorder
 from harness.plan import Plan
@@ -273,6 +277,34 @@ def test_the_checkers_own_verdict_is_understood(tmp_path: Path) -> None:
     assert "log matching ✓ holds none" in page.text
     assert "watermark freshness ⚠ reported, never fails a run lagging watermark (2)" in page.text
     assert "Judged until 12.000 s" in page.text
+
+
+def test_what_was_checked_inside_the_cluster_and_each_unclean_recovery_is_told(tmp_path: Path) -> None:
+    recovery = {
+        "topic": "chaos", "partition": 3, "leader": 2, "leader_epoch": 7, "time": START + 4 * SECOND, "offset": 31,
+        "strategy": "balanced", "candidates": [2, 3], "recovering": True,
+    }  # fmt: skip
+    nodes = OfNodes([], [], 1234, 56, ["LeaderCompleteness"], ["controllers slept"], [recovery])
+    directory = passing().write(tmp_path / "run")
+    evidence = verdict.Evidence(
+        run="run", plan={"nemesis": []}, tally=[], counts={"acknowledged": 9000}, faults=[], complete=True, missing=[],
+        origin=START, until=START + 12 * SECOND, replica_records=27_000, nodes=nodes,
+    )  # fmt: skip
+    judged = verdict.judge(evidence)
+    assert judged["verdict"] == "pass", "a possible loss is no loss"
+    assert judged["anomalies"]["LeaderCompleteness"]["count"] == 0 and judged["nodes"]["trace_rows"] == 1234
+    (directory / "verdict.json").write_text(json.dumps(judged))
+    page = page_of(directory)
+    sentence = (
+        "ossible loss: unclean recovery of chaos-3 at 4.000 s: broker 2 leads from leader epoch 7 on, strategy "
+        "balanced, of the logs on brokers 2, 3"
+    )
+    assert f"P{sentence}." in page.text
+    assert "LeaderCompleteness ✓ holds" in page.text and "ElectionSafety" not in page.text
+    assert "Nodes’ traces 1,234 lines" in page.text and "Not checked inside the cluster controllers slept" in page.text
+    written = Console(record=True, width=300, file=StringIO())
+    print_summary(written, directory, judged, [], [])
+    assert f"recoveries  p{sentence}" in written.export_text()
 
 
 def test_a_lost_record_names_the_cut_that_came_after_its_acknowledgement(tmp_path: Path) -> None:

@@ -28,6 +28,7 @@ class _Node:
     def __init__(self, number: int, port: int) -> None:
         self.id, self.address = number, ("127.0.0.1", port)
         self.role = "broker" if number < 100 else "controller"
+        self.controller_address = None
         self.name = f"{self.role}-{number % 100}"
         self.rack = f"rack-{number % 100}"
 

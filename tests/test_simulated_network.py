@@ -424,7 +424,7 @@ async def test_what_a_killed_client_had_sent_is_handled_and_its_connection_is_go
     world.loop.spawn(process, asks())
     await asyncio.sleep(0.1)
     world.kill(process)
-    server = world.network.hosts["server"].listeners[SERVER.port]
+    server = world.network.hosts["server"].listeners[SERVER.port].endpoint
     assert len(server.accepted) == 1
     await asyncio.sleep(2.0)
     assert echo.handled == ["first begins", "first", "second begins", "second"]
@@ -601,7 +601,7 @@ async def test_a_process_that_has_lost_its_power_says_no_goodbye_while_it_unwind
     await world.serve(echo := Echo(takes=0.5))
     doomed = world.network.endpoint(world.loop.new_process("doomed"), "doomed")
     connection = await world.loop.spawn(doomed.process, doomed.connect(SERVER, client_id="d", timeout=1))
-    (served,) = world.network.hosts["server"].listeners[SERVER.port].accepted
+    (served,) = world.network.hosts["server"].listeners[SERVER.port].endpoint.accepted
     dying(world, world.cut_power, doomed, connection)
     await asyncio.sleep(1.0)
     assert echo.handled == []
@@ -626,4 +626,4 @@ async def test_a_process_that_has_ended_sends_nothing_more(world: World) -> None
     world.loop.spawn(doomed.process, dies())
     await asyncio.sleep(1.0)
     assert (echo.handled, told) == ([], [])
-    assert len(world.network.hosts["server"].listeners[SERVER.port].accepted) == 1
+    assert len(world.network.hosts["server"].listeners[SERVER.port].endpoint.accepted) == 1

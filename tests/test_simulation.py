@@ -78,7 +78,8 @@ def test_a_violation_stops_the_run_at_that_step_and_names_it() -> None:
 
 def test_a_cluster_that_cannot_get_ready_breaks_liveness() -> None:
     """A follower that never joins an ISR: no fault, no acknowledged loss, and yet not right."""
-    done = simulate(plan((), 1, time_limit=2.0, settings={"broker.session.timeout.ms": "100"}))
+    settings = {"broker.session.timeout.ms": "100", "broker.heartbeat.interval.ms": "99"}
+    done = simulate(plan((), 1, time_limit=2.0, latency_ms=25.0, settings=settings))
     assert done.halt is not None and done.halt.property == "Liveness", done
 
 
@@ -109,6 +110,9 @@ def test_a_run_without_docker_ends_in_a_report_and_repeats_itself(
     assert (run / "report.html").stat().st_size > 10_000
     assert "power-outage" in (run / "report.html").read_text()
     assert any('"message": "started"' in line for line in (run / "logs" / "broker-1.log").read_text().splitlines())
+    inside = json.loads((run / "verdict.json").read_text())["nodes"]
+    assert inside["trace_rows"] > 500 and inside["metadata_records"] > 50 and not inside["not_checked"]
+    assert "LeaderCompleteness" in inside["checked"]
     assert chaos("replay", str(run)) == 0
     assert json.loads((run / "run.json").read_text())["trace_hash"] in capfd.readouterr().out
 

@@ -274,7 +274,7 @@ BAD_INPUT = {
     "array of 2^31 topics": _frame(struct.pack(">hhih", 3, 1, 1, -1) + b"\x7f\xff\xff\xff"),
     "compact array of 2^31 topics": _frame(struct.pack(">hhih", 3, 12, 1, -1) + b"\0\xff\xff\xff\xff\x07"),
     "truncated message": _frame(wire.encode_request(ask("cut"), 1, "me")[4:-3]),
-    "trailing bytes": _frame(wire.encode_request(ask("long"), 1, "me")[4:] + b"x"),
+    "trailing bytes": _frame(struct.pack(">hhih", 20, 1, 1, -1) + bytes(8) + b"x"),
     "HTTP": b"GET / HTTP/1.1\r\nHost: x\r\n\r\n",
 }
 

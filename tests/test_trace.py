@@ -15,9 +15,10 @@ from cluster_image.disk import LocalDisk
 from cluster_image.metadata.records import BrokerRegistrationChangeRecord, PartitionChangeRecord, numbers
 from cluster_image.raft import rpc
 from cluster_image.raft.quorum import Quorum
+from cluster_image.raft.snapshots import open_log
 from cluster_image.raft.state import QuorumStateStore
 from cluster_image.records import iter_batches
-from cluster_image.storage.log import Log
+from cluster_image.storage.log import Log, LogConfig
 from cluster_image.tcp import TcpNetwork
 from tests.local_cluster import LocalCluster
 from tests.simulated_disk import simulated_disk
@@ -93,10 +94,10 @@ def test_a_follower_tells_what_it_appends_and_cuts(tmp_path: Path, partition: Pa
 
 def test_the_quorum_tells_roles_and_its_log_and_dates_it_by_the_wall_clock(heard: Heard) -> None:
     disk = simulated_disk()
-    disk.make_directory(DIRECTORY)
-    log, store = Log.open(disk, DIRECTORY), QuorumStateStore(disk, DIRECTORY)
+    log, snapshots = open_log(disk, DIRECTORY, LogConfig())
+    store, wall_clock = QuorumStateStore(disk, DIRECTORY), lambda: 1_700_000_000.5
     quorum = Quorum(
-        1, VOTERS, CLUSTER, log, store, Random(1), CONFIG, 0.0, wall_clock=lambda: 1_700_000_000.5, trace=heard
+        1, VOTERS, CLUSTER, log, store, Random(1), CONFIG, 0.0, wall_clock=wall_clock, snapshots=snapshots, trace=heard
     )
     assert heard.take() == [("quorum", "", "unattached", 0, -1)]
     elect(quorum)

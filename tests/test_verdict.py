@@ -182,3 +182,9 @@ def test_the_same_broker_twice_counts_once_and_a_cut_without_loss_not_at_all() -
 
 def test_the_contract_says_so_where_acks_do_not_cover_it() -> None:
     assert "acks=1" in contract({"acks": "1", "min_insync_replicas": 2}, [])["explanation"]
+
+
+def test_the_contract_says_so_where_unclean_recovery_promises_nothing() -> None:
+    plan = {"min_insync_replicas": 2, "settings": {"unclean.recovery.strategy": "proactive"}}
+    assert "unclean.recovery.strategy=proactive" in contract(plan, [])["explanation"]
+    assert "strategy" not in contract({"min_insync_replicas": 2, "settings": {}}, [])["explanation"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import struct
+import time
 from contextlib import suppress
 from random import Random
 from typing import Any
@@ -11,13 +12,13 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from kio.index import load_request_schema, load_response_schema
 from kio.schema.api_versions.v4.request import ApiVersionsRequest
 from kio.schema.errors import ErrorCode
 from kio.serial import entity_writer
 
 from cluster_image import wire
 from cluster_image.wire import FrameSplitter, MalformedFrame, UnsupportedRequest
+from cluster_image.wire_encoder import write_uvarint
 from tests.entities import random_entity
 
 SERVED = {key: versions for listener in wire.SUPPORTED.values() for key, versions in listener.items()}
@@ -38,14 +39,14 @@ def by_kio(entity: Any) -> bytes:
 def test_every_served_message_is_encoded_as_kio_does_and_survives_a_round_trip(key: int, version: int) -> None:
     random = Random(f"{key}/{version}")
     for _ in range(20):
-        request = random_entity(load_request_schema(key, version), random)
+        request = random_entity(wire.request_schema(key, version), random)
         frame = request_frame(request)
         assert frame.endswith(by_kio(request))
         header, decoded = wire.decode_request(frame, SERVED)
         assert header == (key, version, 7, "someone")
         assert decoded == request
 
-        response = random_entity(load_response_schema(key, version), random)
+        response = random_entity(wire.response_schema(key, version), random)
         frame = wire.encode_response(response, 8)
         assert struct.unpack_from(">i", frame)[0] == len(frame) - 4
         assert frame.endswith(by_kio(response))
@@ -58,7 +59,7 @@ def test_every_served_message_is_encoded_as_kio_does_and_survives_a_round_trip(k
 def test_damaged_messages_raise_only_wire_errors(api: tuple[int, int], seed: int, data: st.DataObject) -> None:
     """Among the damage: lengths and counts of 2^31, with which kio's decoder aborts the whole process."""
     random = Random(seed)
-    frame = bytearray(request_frame(random_entity(load_request_schema(*api), random)))
+    frame = bytearray(request_frame(random_entity(wire.request_schema(*api), random)))
     at = data.draw(st.integers(8, len(frame)))
     frame[at : at + data.draw(st.integers(0, 5))] = data.draw(
         st.one_of(
@@ -87,9 +88,42 @@ def test_a_message_that_goes_on_after_its_end_is_malformed() -> None:
         wire.decode_request(frame + b"\0", SERVED)
 
 
+@pytest.mark.parametrize(("version", "body"), [(13, bytes(4) + b"\1\0\0"), (9, bytes(4) + b"\1\0\0\0")])
+def test_librdkafka_asks_for_all_topics_with_an_array_count_of_four_bytes(version: int, body: bytes) -> None:
+    """As version 2.16 sends it: the array is absent, and what follows the message is not looked at."""
+    frame = struct.pack(">hhih", 3, version, 1, -1) + b"\0" + body
+    _, request = wire.decode_request(frame, SERVED)
+    assert request.topics is None
+
+
+@pytest.mark.parametrize(
+    ("key", "version", "body"),
+    [
+        (75, 0, lambda n: varint(n + 1) + b"\1\0" * n + bytes(4) + b"\xff\0"),  # topics without a name
+        (46, 0, lambda n: bytes(4) + b"\2\1" + varint(n + 1) + bytes(4 * n) + b"\0\0"),  # partition indexes
+        (18, 4, lambda n: b"\1\1" + varint(n) + b"\7\0" * n),  # tagged fields
+    ],
+)
+def test_a_message_of_very_many_small_parts_is_malformed(key: int, version: int, body: Any) -> None:
+    """Decoded, each part takes up to fifty times its bytes."""
+    header = struct.pack(">hhih", key, version, 7, -1) + b"\0"
+    _, decoded = wire.decode_request(header + body(1000), SERVED)
+    assert wire.decode_request(request_frame(decoded, None), SERVED)[1] == decoded
+    started = time.thread_time()
+    with pytest.raises(MalformedFrame, match="more than 262144 elements and tagged fields"):
+        wire.decode_request(header + body(5_000_000), SERVED)
+    assert time.thread_time() - started < 1
+
+
+def varint(value: int) -> bytes:
+    encoded = bytearray()
+    write_uvarint(encoded, value)
+    return bytes(encoded)
+
+
 def test_unknown_tagged_fields_are_skipped() -> None:
     """In the header, in the message, beside a known one, and inside an entity that is itself a tagged field."""
-    fetch = load_request_schema(1, 17)
+    fetch = wire.request_schema(1, 17)
     request = random_entity(fetch, Random(3))
     known = fetch(  # only the tagged replica state matters here
         replica_state=random_entity(type(request.replica_state), Random(4)),

@@ -17,17 +17,30 @@ from ..messages import NO_THROTTLE, make, response_module
 from ..metadata.image import MetadataImage, Topic
 from ..network import Entity, Peer
 from ..records import iter_batches
+from ..unanswered import error_answer
 from .channel import ControllerChannel
+from .describe import describe_cluster, describe_quorum, describe_topic_partitions
+from .describe_configs import describe_configs
 from .fetch import FetchHandler
 from .lifecycle import Lifecycle
 from .partition import Partition, Refused
 from .produce import ProduceHandler
+from .replica_log_info import replica_log_info
 from .replica_manager import ReplicaManager
 
 LATEST: Final = -1
 EARLIEST: Final = -2
-#: As a replica id: one of Kafka's tools, or a controller in unclean recovery, that asks any replica.
-DEBUGGING_CONSUMER: Final = -2
+#: What administrators ask any broker for, and only the active controller can do.
+_FOR_THE_CONTROLLER: Final = frozenset(
+    {
+        "CreateTopicsRequest",
+        "CreatePartitionsRequest",
+        "DeleteTopicsRequest",
+        "ElectLeadersRequest",
+        "AlterPartitionReassignmentsRequest",
+        "ListPartitionReassignmentsRequest",
+    }
+)
 _NO_AUTHORIZED_OPERATIONS: Final = i32(-2147483648)
 
 
@@ -50,8 +63,12 @@ class BrokerApi:
         self._random = random
         self._forwarding = asyncio.Lock()
         self._producer_ids = iter(range(0))
-        self._produce = ProduceHandler(config, image, self._find)
-        self._fetch = FetchHandler(image, self._find, replicas.is_eligible, isr_changed)
+        self._produce = ProduceHandler(image, self._find)
+        self._fetch = FetchHandler(config, image, self._find, replicas.is_eligible, isr_changed, random)
+
+    @property
+    def fetch_sessions(self) -> int:
+        return len(self._fetch.sessions)
 
     async def handle(self, request: Any, peer: Peer) -> Entity | None:
         match type(request).__name__:
@@ -65,10 +82,21 @@ class BrokerApi:
                 return self._metadata(request)
             case "InitProducerIdRequest":
                 return await self._init_producer_id(request)
-            case "CreateTopicsRequest":
-                return await self._create_topics(request)
+            case "DescribeConfigsRequest":
+                return describe_configs(self._image, self._config, request)
+            case "DescribeClusterRequest":
+                return describe_cluster(self._image, self._config["cluster.id"], self._some_broker(), request)
+            case name if name in _FOR_THE_CONTROLLER:
+                return await self._pass_on(request)
             case "OffsetForLeaderEpochRequest":
                 return self._offset_for_leader_epoch(request)
+            case "DescribeTopicPartitionsRequest":
+                return describe_topic_partitions(self._image, request)
+            case "DescribeQuorumRequest":
+                async with self._forwarding:
+                    return await describe_quorum(request, self._controller.request)
+            case "GetReplicaLogInfoRequest":
+                return replica_log_info(self._image, self._replicas.get, self._lifecycle.broker_epoch, request)
             case name:
                 raise ConnectionError(f"{name} is not for a broker")
 
@@ -139,14 +167,9 @@ class BrokerApi:
                     partition = self._find_by_name(topic.topic, int(data.partition))
                     if partition is None:
                         raise Refused(self._missing(topic.topic, int(data.partition)))
-                    if getattr(request, "replica_id", -1) == DEBUGGING_CONSUMER:
-                        # Of an empty log -1: the lookup would repeat the epoch asked for, as if it were the latest.
-                        asked = min(int(data.leader_epoch), partition.log.last_epoch)
-                        epoch, end = partition.log.end_offset_for_epoch(asked)
-                    else:
-                        epoch, end = partition.end_offset_for_epoch(
-                            int(data.leader_epoch), int(getattr(data, "current_leader_epoch", -1))
-                        )
+                    epoch, end = partition.end_offset_for_epoch(
+                        int(data.leader_epoch), int(getattr(data, "current_leader_epoch", -1))
+                    )
                 except Refused as refused:
                     error = refused.error
                 answers.append(
@@ -192,12 +215,17 @@ class BrokerApi:
                 for b in brokers
             ),
             cluster_id=self._config["cluster.id"],
-            # As with KRaft, any broker: it passes on what is for the controller.
-            controller_id=BrokerId(self._random.choice(brokers).id if brokers else -1),
+            controller_id=BrokerId(self._some_broker()),
             topics=tuple(topics),
             cluster_authorized_operations=_NO_AUTHORIZED_OPERATIONS,
             error_code=ErrorCode.none,
         )
+
+    def _some_broker(self) -> int:
+        """Who passes for the controller: as with KRaft any broker, which passes on what is for the controller. -1 if
+        none is available."""
+        available = [b.id for b in self._image.brokers.values() if not b.fenced]
+        return self._random.choice(available) if available else -1
 
     def _topic_metadata(self, module: Any, name: str | None, topic_id: Any, topic: Topic | None) -> Entity:
         missing = ErrorCode.unknown_topic_or_partition if name else ErrorCode.unknown_topic_id
@@ -227,29 +255,17 @@ class BrokerApi:
 
     # -- through the controller -------------------------------------------------------------------------------
 
-    async def _create_topics(self, request: Any) -> Entity:
-        """Passed on as it is: the controller's answer is this broker's."""
-        module = response_module(request)
+    async def _pass_on(self, request: Any) -> Entity:
+        """The controller's answer is this broker's."""
         try:
             async with self._forwarding:
-                return await self._controller.request(request)
+                answer: Entity = await self._controller.request(request)
+                return answer
         except (ConnectionError, TimeoutError):
-            return make(
-                module.CreateTopicsResponse,
-                throttle_time=NO_THROTTLE,
-                topics=tuple(
-                    make(
-                        module.CreatableTopicResult,
-                        name=topic.name,
-                        error_code=ErrorCode.request_timed_out,
-                        error_message="the controller did not answer: the topic may or may not exist",
-                        topic_id=None,
-                        num_partitions=i32(-1),
-                        replication_factor=i16(-1),
-                        configs=None,
-                    )
-                    for topic in request.topics
-                ),
+            return error_answer(
+                request,
+                ErrorCode.request_timed_out,
+                "the controller did not answer: the request may or may not have been carried out",
             )
 
     async def _init_producer_id(self, request: Any) -> Entity:

@@ -1,187 +1,295 @@
 """Fetch of every version, by consumers and followers: read what there is, else wait for it (long poll).
 
-An answer goes out as soon as min_bytes are there, something is wrong, or max_wait has passed. It waits on futures
-that partitions set when their log grows (followers) or their high watermark advances (consumers).
+An answer goes out as soon as min_bytes are there, something is wrong, or max_wait has passed. Meanwhile partitions tell
+when their log grows (followers) or their high watermark advances (consumers), and those alone are read again. A
+follower's progress is noted once, when its request arrives, for every partition in its session: what it did not name
+has not changed.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterable
+from random import Random
+from typing import Any, Final
 
 from kio.schema.errors import ErrorCode
 from kio.schema.types import BrokerId
 
+from ..config import Config
 from ..integers import i32, i64
 from ..messages import NO_THROTTLE, make, response_module
 from ..metadata.image import MetadataImage
 from ..network import Entity
 from ..storage.errors import OffsetOutOfRange
-from .partition import Eligible, FetchRead, Partition, Refused
+from .fetch_session import NO_SESSION, Fetch, FetchedPartition, FetchSessionCache
+from .partition import Eligible, Partition, Refused
 
 #: Most that one answer carries, whatever the request allows.
-_MAX_RESPONSE_BYTES = 50 << 20
+_MAX_RESPONSE_BYTES: Final = 50 << 20
 
 
-class _Asked(NamedTuple):
-    topic: Any  # FetchTopic
-    data: Any  # FetchPartition
-    partition: Partition | None
+class _Result:
+    """What there is to say of a partition: why it cannot be read, records, or where the follower's log diverges."""
+
+    __slots__ = ("diverging", "error", "records")
+
+    def __init__(
+        self, error: ErrorCode = ErrorCode.none, records: bytes = b"", diverging: tuple[int, int] | None = None
+    ) -> None:
+        self.error = error
+        self.records = records
+        self.diverging = diverging
+
+    @property
+    def urgent(self) -> bool:
+        return self.error is not ErrorCode.none or self.diverging is not None
 
 
-class _Result(NamedTuple):
-    error: ErrorCode
-    read: FetchRead | None
+#: By partition asked for; who has nothing new to say is not in it.
+_Results = dict[FetchedPartition, _Result]
+
+
+class _Waiting:
+    """A fetch that waits. Implements partition.Waiter; tokens are its partitions."""
+
+    __slots__ = ("changed", "woken")
+
+    def __init__(self, woken: asyncio.Future[None]) -> None:
+        self.woken = woken
+        self.changed: dict[FetchedPartition, None] = {}
+
+    def wake(self, token: object) -> None:
+        assert isinstance(token, FetchedPartition)
+        self.changed[token] = None
+        if not self.woken.done():
+            self.woken.set_result(None)
+
+    def time_out(self) -> None:
+        if not self.woken.done():
+            self.woken.set_result(None)
 
 
 class FetchHandler:
     def __init__(
         self,
+        config: Config,
         image: MetadataImage,
         find: Callable[[Any, int], Partition | None],
         eligible: Eligible,
         isr_changed: Callable[[], None],
+        random: Random,
     ) -> None:
         self._image = image
         self._find = find
         self._eligible = eligible
         self._isr_changed = isr_changed
+        self.sessions: Final = FetchSessionCache(config["max.incremental.fetch.session.cache.slots"], random)
 
     async def handle(self, request: Any) -> Entity:
         loop = asyncio.get_running_loop()
-        asked = self._resolve(request)
+        now = loop.time()
+        deadline = now + request.max_wait.total_seconds()
         replica, broker_epoch = _sender(request)
-        deadline = loop.time() + request.max_wait.total_seconds()
-        while True:
-            results = self._read(request, asked, replica, broker_epoch, loop.time())
-            size = sum(len(r.read.records) for r in results if r.read is not None)
-            urgent = not asked or any(
-                r.error is not ErrorCode.none or (r.read is not None and r.read.diverging) for r in results
-            )
-            remaining = deadline - loop.time()
-            if urgent or size >= max(request.min_bytes, 0) or remaining <= 0:
-                return self._answer(request, asked, results)
-            await self._wait(asked, replica >= 0, remaining)
+        fetch = self.sessions.receive(request, replica, now)
+        if isinstance(fetch, ErrorCode):
+            return _refusal(request, fetch)
+        budget = max(min(getattr(request, "max_bytes", _MAX_RESPONSE_BYTES), _MAX_RESPONSE_BYTES), 1)
+        results: _Results = {}
+        readable: Iterable[FetchedPartition] = fetch.partitions.values()
+        if replica >= 0:
+            readable = self._record(readable, replica, broker_epoch, now, results)
+        self._read(readable, replica >= 0, budget, results)
+        while not _complete(fetch, results, request.min_bytes) and (remaining := deadline - loop.time()) > 0:
+            changed = await self._wait(fetch, replica >= 0, remaining)
+            if fetch.superseded:
+                return _refusal(request, ErrorCode.invalid_fetch_session_epoch)
+            self._read(changed, replica >= 0, budget, results)
+        return self._answer(request, fetch, results, replica, loop.time())
 
-    def _resolve(self, request: Any) -> list[_Asked]:
-        asked = []
-        for topic in request.topics:
-            if hasattr(topic, "topic_id"):
-                topic_id = topic.topic_id
-            else:
-                known = self._image.topics.get(topic.topic)
+    def _partition(self, asked: FetchedPartition) -> Partition | None:
+        partition = asked.partition
+        if partition is None or partition.removed:
+            topic_id = asked.key[0]
+            if isinstance(topic_id, str):
+                known = self._image.topics.get(topic_id)
                 topic_id = known.id if known is not None else None
-            for data in topic.partitions:
-                asked.append(_Asked(topic, data, self._find(topic_id, int(data.partition))))
-        return asked
+            partition = asked.partition = self._find(topic_id, asked.index)
+        return partition
 
-    def _read(self, request: Any, asked: list[_Asked], replica: int, broker_epoch: int, now: float) -> list[_Result]:
-        left = min(getattr(request, "max_bytes", _MAX_RESPONSE_BYTES), _MAX_RESPONSE_BYTES)
-        results = []
-        for topic, data, partition in asked:
+    def _record(
+        self, partitions: Iterable[FetchedPartition], replica: int, broker_epoch: int, now: float, results: _Results
+    ) -> list[FetchedPartition]:
+        """Note how far a follower has come with each of its partitions. Those that it is behind with are returned."""
+        behind, joining = [], False
+        for asked in partitions:
+            partition = self._partition(asked)
             if partition is None:
-                results.append(_Result(self._why_missing(topic, int(data.partition)), None))
+                results[asked] = _Result(self._why_missing(asked))
                 continue
-            max_bytes = min(int(data.partition_max_bytes), left)
-            leader_epoch = int(getattr(data, "current_leader_epoch", -1))
             try:
-                if replica < 0:
-                    read = partition.fetch_as_consumer(int(data.fetch_offset), leader_epoch, max_bytes)
-                else:
-                    read = partition.fetch_as_follower(
-                        replica,
-                        broker_epoch,
-                        leader_epoch,
-                        int(data.fetch_offset),
-                        int(getattr(data, "last_fetched_epoch", -1)),
-                        max_bytes,
-                        now,
-                        self._eligible,
-                    )
+                diverging = partition.record_fetch(
+                    replica,
+                    broker_epoch,
+                    asked.leader_epoch,
+                    asked.fetch_offset,
+                    asked.last_fetched_epoch,
+                    now,
+                    self._eligible,
+                )
             except Refused as refused:
-                results.append(_Result(refused.error, None))
+                results[asked] = _Result(refused.error)
+            else:
+                if diverging is not None:
+                    results[asked] = _Result(diverging=diverging)
+                elif asked.fetch_offset < partition.log.end_offset:
+                    behind.append(asked)
+                joining = joining or replica not in partition.isr
+        if joining:
+            self._isr_changed()
+        return behind
+
+    def _read(self, partitions: Iterable[FetchedPartition], follower: bool, budget: int, results: _Results) -> None:
+        """Read these (again). Each yields at least one batch while the budget is not used up, so that an answer is
+        larger than it by one batch at most."""
+        left = budget - sum(len(result.records) for result in results.values())
+        for asked in partitions:
+            before = results.get(asked)
+            if before is not None:
+                if before.urgent:
+                    continue
+                left += len(before.records)
+            partition = self._partition(asked)
+            if partition is None:
+                results[asked] = _Result(self._why_missing(asked))
+                continue
+            read = partition.read_as_follower if follower else partition.read_as_consumer
+            try:
+                records = read(asked.leader_epoch, asked.fetch_offset, min(max(asked.max_bytes, 1), left))
+            except Refused as refused:
+                results[asked] = _Result(refused.error)
                 continue
             except OffsetOutOfRange:
-                results.append(_Result(ErrorCode.offset_out_of_range, None))
+                results[asked] = _Result(ErrorCode.offset_out_of_range)
                 continue
-            left = max(left - len(read.records), 0)
-            results.append(_Result(ErrorCode.none, read))
-        if replica >= 0:
-            self._isr_changed()
-        return results
+            if records:
+                results[asked] = _Result(records=records)
+                left -= len(records)
+            elif before is not None:
+                del results[asked]
 
-    def _why_missing(self, topic: Any, index: int) -> ErrorCode:
+    def _why_missing(self, asked: FetchedPartition) -> ErrorCode:
         """This broker has no replica: either nobody has one, or its metadata shows who does."""
-        by_id = hasattr(topic, "topic_id")
-        known = self._image.topics_by_id.get(topic.topic_id) if by_id else self._image.topics.get(topic.topic)
-        if known is not None and index in known.partitions:
+        topic = asked.key[0]
+        by_name = isinstance(topic, str)
+        known = self._image.topics.get(topic) if by_name else self._image.topics_by_id.get(topic)
+        if known is not None and asked.index in known.partitions:
             return ErrorCode.not_leader_or_follower
-        return ErrorCode.unknown_topic_id if by_id else ErrorCode.unknown_topic_or_partition
+        return ErrorCode.unknown_topic_or_partition if by_name else ErrorCode.unknown_topic_id
 
     @staticmethod
-    async def _wait(asked: list[_Asked], follower: bool, timeout: float) -> None:
-        woken: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        places = [p.log_waiters if follower else p.watermark_waiters for _, _, p in asked if p is not None]
-        for place in places:
-            place[woken] = None
+    async def _wait(fetch: Fetch, follower: bool, timeout: float) -> Iterable[FetchedPartition]:
+        """Until some have changed, which are returned; none after `timeout` seconds."""
+        loop = asyncio.get_running_loop()
+        waiting = _Waiting(loop.create_future())
+        places = []
+        for asked in fetch.partitions.values():
+            assert asked.partition is not None
+            place = asked.partition.log_waiters if follower else asked.partition.watermark_waiters
+            place[waiting] = asked
+            places.append(place)
+        timer = loop.call_later(timeout, waiting.time_out)
         try:
-            async with asyncio.timeout(timeout):
-                await woken
-        except TimeoutError:
-            pass
+            await waiting.woken
         finally:
+            timer.cancel()
             for place in places:
-                place.pop(woken, None)
+                del place[waiting]
+        return waiting.changed
 
-    @staticmethod
-    def _answer(request: Any, asked: list[_Asked], results: list[_Result]) -> Entity:
+    def _answer(self, request: Any, fetch: Fetch, results: _Results, replica: int, now: float) -> Entity:
+        """All that was asked for; within a session only what has changed since it was last told."""
         module = response_module(request)
-        topics: list[tuple[Any, list[Entity]]] = []
-        for (topic, data, partition), (error, read) in zip(asked, results, strict=True):
-            if not topics or topics[-1][0] is not topic:
-                topics.append((topic, []))
-            values: dict[str, Any] = {}
-            if read is not None and read.diverging is not None:
-                values["diverging_epoch"] = module.EpochEndOffset(
-                    epoch=i32(read.diverging[0]), end_offset=i64(read.diverging[1])
-                )
-            moved = error in (ErrorCode.not_leader_or_follower, ErrorCode.fenced_leader_epoch)
-            if moved and partition is not None and hasattr(module, "LeaderIdAndEpoch"):
-                values["current_leader"] = module.LeaderIdAndEpoch(
-                    leader_id=BrokerId(partition.leader), leader_epoch=i32(partition.leader_epoch)
-                )
+        session = fetch.session
+        topics: dict[Any, list[Entity]] = {}
+        moved = []
+        for asked in fetch.partitions.values():
+            result, partition = results.get(asked), asked.partition
             start = partition.log.start_offset if partition is not None else -1
-            watermark = read.high_watermark if read is not None else -1
-            topics[-1][1].append(
-                make(
-                    module.PartitionData,
-                    partition_index=data.partition,
-                    error_code=error,
-                    high_watermark=i64(watermark),
-                    last_stable_offset=i64(watermark),
-                    log_start_offset=i64(start),
-                    aborted_transactions=None,
-                    preferred_read_replica=BrokerId(-1),
-                    records=read.records if read is not None else b"",
-                    **values,
-                )
-            )
+            failed = result is not None and result.error is not ErrorCode.none
+            watermark = partition.high_watermark if partition is not None and not failed else -1
+            news = watermark != asked.high_watermark or start != asked.log_start_offset
+            if session is not None and result is None and not news:
+                continue
+            asked.high_watermark = watermark
+            asked.log_start_offset = start
+            topics.setdefault(asked.key[0], []).append(_partition_data(module, asked, result, watermark, start))
+            if result is not None and result.records:
+                moved.append(asked)
+        for asked in moved:  # whoever got something comes last the next time
+            del fetch.partitions[asked.key]
+            fetch.partitions[asked.key] = asked
+        session_id = session.id if session is not None else NO_SESSION
+        if fetch.wants_session:
+            session_id = self.sessions.create(fetch, replica, now)
         return make(
             module.FetchResponse,
             throttle_time=NO_THROTTLE,
             error_code=ErrorCode.none,
-            session_id=i32(0),
+            session_id=i32(session_id),
             responses=tuple(
-                make(
-                    module.FetchableTopicResponse,
-                    topic=getattr(topic, "topic", None),
-                    topic_id=getattr(topic, "topic_id", None),
-                    partitions=tuple(partitions),
-                )
-                for topic, partitions in topics
+                make(module.FetchableTopicResponse, topic=topic, topic_id=topic, partitions=tuple(partitions))
+                for topic, partitions in topics.items()
             ),
         )
+
+
+def _partition_data(module: Any, asked: FetchedPartition, result: _Result | None, watermark: int, start: int) -> Entity:
+    error = ErrorCode.none if result is None else result.error
+    values: dict[str, Any] = {}
+    if result is not None and result.diverging is not None:
+        epoch, end_offset = result.diverging
+        values["diverging_epoch"] = module.EpochEndOffset(epoch=i32(epoch), end_offset=i64(end_offset))
+    moved = error in (ErrorCode.not_leader_or_follower, ErrorCode.fenced_leader_epoch)
+    if moved and asked.partition is not None and hasattr(module, "LeaderIdAndEpoch"):
+        values["current_leader"] = module.LeaderIdAndEpoch(
+            leader_id=BrokerId(asked.partition.leader), leader_epoch=i32(asked.partition.leader_epoch)
+        )
+    return make(
+        module.PartitionData,
+        partition_index=i32(asked.index),
+        error_code=error,
+        high_watermark=i64(watermark),
+        last_stable_offset=i64(watermark),
+        log_start_offset=i64(start),
+        aborted_transactions=None,
+        preferred_read_replica=BrokerId(-1),
+        records=b"" if result is None else result.records,
+        **values,
+    )
+
+
+def _refusal(request: Any, error: ErrorCode) -> Entity:
+    """Of the session, and so of the whole request."""
+    return make(
+        response_module(request).FetchResponse,
+        throttle_time=NO_THROTTLE,
+        error_code=error,
+        session_id=i32(NO_SESSION),
+        responses=(),
+    )
+
+
+def _complete(fetch: Fetch, results: _Results, min_bytes: int) -> bool:
+    """Is there no more to wait for?"""
+    if not fetch.partitions:
+        return True
+    size = 0
+    for result in results.values():
+        if result.urgent:
+            return True
+        size += len(result.records)
+    return size >= max(min_bytes, 0)
 
 
 def _sender(request: Any) -> tuple[int, int]:

@@ -1,4 +1,5 @@
-"""Follower fetching: one fetcher for each broker that leads partitions which this broker follows (000, 2.2).
+"""Follower fetching: for each broker that leads partitions which this broker follows, num.replica.fetchers fetchers
+(000, 2.2.1), each with its share of the partitions.
 
 A fetcher sends one request at a time with all its partitions, each from its own log end offset, and hands what comes
 back to the partitions that it was asked for: whether it still counts there is theirs to say, by one rule
@@ -9,11 +10,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable
+from typing import Any, Final
 
 from kio.schema.errors import ErrorCode
-from kio.schema.fetch.v17.request import FetchPartition, FetchRequest, FetchTopic, ReplicaState
+from kio.schema.fetch.v17.request import FetchPartition, FetchRequest, ReplicaState
 from kio.schema.types import BrokerId
 
 from ..config import Config
@@ -24,9 +25,25 @@ from ..network import Address, Connection, Network
 from ..records import RecordError
 from ..storage.errors import NonContiguousAppend
 from ..tasks import Failed, start_task
+from .fetch_session_handler import FetchSessionHandler, Followed
 from .partition import Partition
 
 log = logging.getLogger(__name__)
+
+#: The leader has lost track of the session: everything is said again, at once.
+_SESSION_ERRORS: Final = frozenset(
+    {
+        ErrorCode.fetch_session_id_not_found,
+        ErrorCode.invalid_fetch_session_epoch,
+        ErrorCode.fetch_session_topic_id_error,
+    }
+)
+
+
+def fetcher_of(key: PartitionKey, fetchers: int) -> int:
+    """Which of the fetchers from one broker to another has this partition: a topic's partitions take turns."""
+    topic_id, index = key
+    return (topic_id.int + index) % fetchers
 
 
 class Fetcher:
@@ -44,23 +61,26 @@ class Fetcher:
         self._network = network
         self._address = address
         self._broker_epoch = broker_epoch
-        self._partitions: dict[PartitionKey, Partition] = {}
-        self._delayed_until: dict[PartitionKey, float] = {}
+        self._followed: dict[PartitionKey, Followed] = {}
+        #: Removed while a request is under way: its answer still comes to them.
+        self._late: dict[PartitionKey, tuple[Followed, FetchPartition]] = {}
+        self._session = FetchSessionHandler(config["replica.fetch.max.bytes"])
         self._changed = asyncio.Event()
         self._connection: Connection | None = None
         self._task = start_task(self._run(), failed)
 
     def add(self, partition: Partition) -> None:
         """Fetch this partition, from its log end offset, in its present leader epoch."""
-        if not self._partitions:
+        if not self._followed:
             self._hang_up()  # what it may wait for was asked in an earlier epoch, perhaps of a process that is gone
-        self._partitions[partition.key] = partition
-        self._delayed_until.pop(partition.key, None)
+        self._followed[partition.key] = Followed(partition)
         self._changed.set()
 
     def remove(self, key: PartitionKey) -> None:
-        self._partitions.pop(key, None)
-        self._delayed_until.pop(key, None)
+        followed = self._followed.pop(key, None)
+        if followed is not None and followed.asked is not None:
+            self._late[key] = followed, followed.asked
+            self._session.forget(followed)
 
     def close(self) -> None:
         self._task.cancel()
@@ -74,26 +94,28 @@ class Fetcher:
     async def _run(self) -> None:
         backoff = self._config.seconds("replica.fetch.backoff.ms")
         while True:
-            asked = self._due()
-            if not asked:
-                if not self._partitions:
+            if not self._any_due():
+                if not self._followed:
                     self._hang_up()
                 self._changed.clear()
                 try:
-                    async with asyncio.timeout(backoff if self._partitions else None):
+                    async with asyncio.timeout(backoff if self._followed else None):
                         await self._changed.wait()
                 except TimeoutError:
                     pass
                 continue
-            request = self._request(asked)
+            self._late.clear()
+            request = self._request()
             try:
                 response = await (await self._connected()).request(
                     request, timeout=self._config.seconds("replica.socket.timeout.ms")
                 )
             except (ConnectionError, TimeoutError):
+                self._session.lost()
                 await asyncio.sleep(backoff)
                 continue
-            self._apply(request, {p.key: p for p in asked}, response)
+            self._session.answered(response.error_code, int(response.session_id))
+            self._apply(response)
 
     async def _connected(self) -> Connection:
         if self._connection is None or self._connection.closed:
@@ -104,24 +126,14 @@ class Fetcher:
             )
         return self._connection
 
-    def _due(self) -> list[Partition]:
+    def _any_due(self) -> bool:
         now = asyncio.get_running_loop().time()
-        return [p for key, p in self._partitions.items() if self._delayed_until.get(key, now) <= now]
+        return any(followed.delayed_until <= now for followed in self._followed.values())
 
-    def _request(self, partitions: list[Partition]) -> FetchRequest:
-        topics: dict[Any, list[FetchPartition]] = {}
-        max_bytes = self._config["replica.fetch.max.bytes"]
-        for p in partitions:
-            topics.setdefault(p.key[0], []).append(
-                FetchPartition(
-                    partition=i32(p.index),
-                    current_leader_epoch=i32(p.leader_epoch),
-                    fetch_offset=i64(p.log.end_offset),
-                    last_fetched_epoch=i32(p.last_fetched_epoch),
-                    log_start_offset=i64(p.log.start_offset),
-                    partition_max_bytes=i32(max_bytes),
-                )
-            )
+    def _request(self) -> FetchRequest:
+        session = self._session
+        session_id, session_epoch = session.id, session.epoch
+        topics, forgotten = session.next_request(self._followed.values(), asyncio.get_running_loop().time())
         return FetchRequest(
             cluster_id=self._config["cluster.id"],
             replica_state=ReplicaState(
@@ -130,27 +142,35 @@ class Fetcher:
             max_wait=milliseconds(self._config["replica.fetch.wait.max.ms"]),
             min_bytes=i32(self._config["replica.fetch.min.bytes"]),
             max_bytes=i32(self._config["replica.fetch.response.max.bytes"]),
-            topics=tuple(FetchTopic(topic_id=t, partitions=tuple(ps)) for t, ps in topics.items()),
-            forgotten_topics_data=(),
+            session_id=i32(session_id),
+            session_epoch=i32(session_epoch),
+            topics=topics,
+            forgotten_topics_data=forgotten,
         )
 
-    def _apply(self, request: FetchRequest, partitions: Mapping[PartitionKey, Partition], response: Any) -> None:
-        asked = {(t.topic_id, int(p.partition)): p for t in request.topics for p in t.partitions if t.topic_id}
-        now = asyncio.get_running_loop().time()
-        backoff = self._config.seconds("replica.fetch.backoff.ms")
+    def _apply(self, response: Any) -> None:
+        delayed_until = asyncio.get_running_loop().time() + self._config.seconds("replica.fetch.backoff.ms")
         if response.error_code is not ErrorCode.none:
-            log.warning("fetch refused", extra={"leader": self.leader, "error": response.error_code.name})
-            self._delayed_until.update(dict.fromkeys(asked, now + backoff))
+            log.info("fetch refused", extra={"leader": self.leader, "error": response.error_code.name})
+            if response.error_code not in _SESSION_ERRORS:
+                for followed in self._followed.values():
+                    followed.delayed_until = delayed_until
             return
         for topic in response.responses:
             for data in topic.partitions:
                 key = (topic.topic_id, int(data.partition_index))
-                partition = partitions.get(key)
-                if partition is not None and not self._apply_one(partition, asked[key], data):
-                    self._delayed_until[key] = now + backoff
+                now_followed = self._followed.get(key)
+                if now_followed is not None and now_followed.asked is not None:
+                    if not self._apply_one(now_followed.partition, now_followed.asked, data):
+                        now_followed.delayed_until = delayed_until
+                elif key in self._late:
+                    followed, asked = self._late[key]
+                    self._apply_one(followed.partition, asked, data)
 
     def _apply_one(self, partition: Partition, asked: FetchPartition, data: Any) -> bool:
         """False: ask for this partition again only after a while."""
+        if partition.removed:
+            return False
         if data.error_code is ErrorCode.offset_out_of_range:
             partition.leader_starts_at(int(asked.current_leader_epoch), int(data.log_start_offset))
             return False

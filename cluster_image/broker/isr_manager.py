@@ -15,7 +15,7 @@ from kio.schema.alter_partition.v3.request import AlterPartitionRequest, BrokerS
 from kio.schema.errors import ErrorCode
 from kio.schema.types import BrokerId
 
-from ..integers import i32, i64
+from ..integers import i8, i32, i64
 from ..metadata.image import PartitionKey
 from ..tasks import Failed, start_task
 from .channel import ControllerChannel
@@ -92,6 +92,7 @@ class IsrManager:
                 PartitionData(
                     partition_index=i32(index),
                     leader_epoch=i32(proposal.leader_epoch),
+                    leader_recovery_state=i8(proposal.leader_recovery_state),
                     partition_epoch=i32(proposal.partition_epoch),
                     new_isr_with_epochs=tuple(
                         BrokerState(

@@ -62,6 +62,7 @@ class Lifecycle:
         self._heartbeats: asyncio.Task[None] | None = None
         self._may_shut_down = asyncio.Event()
         self._soon = asyncio.Event()
+        self._ready = False  # to be unfenced
         self.state = State.STARTING
         self.broker_epoch = -1
         self.fenced = True
@@ -75,7 +76,7 @@ class Lifecycle:
 
     async def register(self) -> None:
         """Retry until the controller takes the registration, then start heartbeats."""
-        address = self._config["listeners"]
+        address = self._config.listener("broker")
         request = BrokerRegistrationRequest(
             broker_id=BrokerId(self._config["node.id"]),
             cluster_id=self._config["cluster.id"],
@@ -104,8 +105,9 @@ class Lifecycle:
         self._heartbeats = start_task(self._send_heartbeats(), self._failed)
 
     def run(self) -> None:
-        """The logs are recovered and the metadata has reached this broker's own registration: ask to be unfenced."""
-        self.state = State.RUNNING
+        """The logs are recovered and the metadata has reached this broker's own registration: ask to be unfenced.
+        RUNNING begins when the controller has done so."""
+        self._ready = True
         self._soon.set()
 
     async def shut_down(self, timeout: float) -> bool:
@@ -129,10 +131,10 @@ class Lifecycle:
 
     async def _send_heartbeats(self) -> None:
         interval = self._config.seconds("broker.heartbeat.interval.ms")
-        while True:
+        while not self._may_shut_down.is_set():
             answered = await self._heartbeat()
             # While fenced and ready, ask often: only the metadata log keeps the controller from agreeing.
-            waiting = self.fenced and self.state is State.RUNNING
+            waiting = self.fenced and self._ready
             pause = interval if answered and not waiting else min(interval, _RETRY_SECONDS)
             self._soon.clear()
             try:
@@ -140,6 +142,8 @@ class Lifecycle:
                     await self._soon.wait()
             except TimeoutError:
                 pass
+        # It has leave to go. A heartbeat more would ask to be unfenced again.
+        await asyncio.get_running_loop().create_future()  # until close()
 
     async def _heartbeat(self) -> bool:
         sent = asyncio.get_running_loop().time()
@@ -149,7 +153,7 @@ class Lifecycle:
                     broker_id=BrokerId(self._config["node.id"]),
                     broker_epoch=i64(self.broker_epoch),
                     current_metadata_offset=i64(self._metadata_offset()),
-                    want_fence=self.state in (State.STARTING, State.RECOVERY),
+                    want_fence=not self._ready,
                     want_shut_down=self.state is State.PENDING_CONTROLLED_SHUTDOWN,
                 )
             )
@@ -163,6 +167,8 @@ class Lifecycle:
         self.fenced = answer.is_fenced
         if not self.fenced:
             self._lease_until = sent + self._config.seconds("broker.session.timeout.ms")
+            if self.state is State.RECOVERY:
+                self.state = State.RUNNING
             self.unfenced.set()
         if answer.should_shut_down:
             self._may_shut_down.set()

@@ -1,23 +1,39 @@
-"""The partition logs in this broker's data directory: recovery at start, checkpoints, the clean-shutdown file."""
+"""The partition logs in this broker's data directory: recovery at start, checkpoints, deletion, clean-shutdown file.
+
+A log lies in `<topic>-<index>`, with a file `partition.metadata` that tells which topic of that name it is of: the file
+is durable before there is a record. A log that is deleted is durably renamed first, to
+`<topic>-<index>.<topic id>-delete`; then the checkpoints forget it; then it is removed. So a power cut leaves the whole
+log, or what the next start removes, and a new topic of the same name finds nothing of the old one.
+"""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+import re
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import ExitStack
+from typing import Final
+from uuid import UUID
 
-from ..config import Config
+from ..config import NO_LIMIT, Config
 from ..disk import Disk
 from ..storage.checkpoints import (
     HIGH_WATERMARK_FILE,
     RECOVERY_POINT_FILE,
     CleanShutdownFile,
     OffsetCheckpoint,
+    PartitionMetadataFile,
     TopicPartition,
 )
+from ..storage.errors import StorageError
 from ..storage.log import Log, LogConfig
+from ..storage.segment import base_offset_of
 
 log = logging.getLogger(__name__)
+
+_DELETED: Final = "-delete"
+_LOG_DIRECTORY: Final = re.compile(r"(.+)-(0|[1-9][0-9]{0,9})")
+_LONGEST_NAME: Final = 255  # of a directory
 
 
 class LogManager:
@@ -25,54 +41,124 @@ class LogManager:
         self._config = config
         self._disk = disk
         self._logs: dict[TopicPartition, Log] = {}
+        self._topic_ids: dict[TopicPartition, UUID] = {}
         self._clean_shutdown = CleanShutdownFile(disk)
         self._watermark_file = OffsetCheckpoint(disk, HIGH_WATERMARK_FILE)
         self._recovery_file = OffsetCheckpoint(disk, RECOVERY_POINT_FILE)
         self._recovery_points: dict[TopicPartition, int] = {}
-        #: As of the last checkpoint before this start.
-        self.high_watermarks: Mapping[TopicPartition, int] = {}
+        #: As of the last checkpoint before this start, of logs that are there.
+        self.high_watermarks: dict[TopicPartition, int] = {}
         #: Broker epoch of the session before if it ended cleanly, else -1 (002, 5.2).
         self.previous_epoch = -1
 
     def load(self) -> None:
-        """Recover every log on the disk. Raises OSError."""
+        """Recover every log on the disk, and remove what is left of deleted ones. Raises OSError."""
         epoch = self._clean_shutdown.take()
         clean = epoch is not None
         self.previous_epoch = -1 if epoch is None else epoch
         self._recovery_points = self._recovery_file.read()
         self.high_watermarks = self._watermark_file.read()
         for name in self._disk.list(""):
-            topic, separator, index = name.rpartition("-")
-            if separator and index.isdigit() and topic != "__cluster_metadata":
-                self._open((topic, int(index)), LogConfig(), clean)
+            key = _key_of(name)
+            if name.endswith(_DELETED):
+                self._remove_directory(name)
+            elif key is not None and key[0] != "__cluster_metadata":
+                self._load_one(name, key, clean)
+        checkpointed = [*self.high_watermarks, *self._recovery_points]
+        if any(key not in self._logs for key in checkpointed):
+            # A deletion got no further. Another log of that name must not be taken for what they tell of.
+            self._forget([key for key in checkpointed if key not in self._logs])
+            self.checkpoint(self.high_watermarks)
         log.info("logs loaded", extra={"clean": clean, "previous_epoch": self.previous_epoch, "logs": len(self._logs)})
 
-    def get(self, topic: str, index: int, config: Config) -> Log:
+    def _load_one(self, name: str, key: TopicPartition, clean: bool) -> None:
+        topic_id = PartitionMetadataFile(self._disk, name).read()
+        if topic_id is not None:
+            self._open(key, topic_id, LogConfig(), clean)
+        elif any(base_offset_of(file) is not None for file in self._disk.list(name)):
+            raise StorageError(f"{name} has records, and no readable partition.metadata tells of which topic")
+        else:
+            self._remove_directory(name)  # its creation got no further
+
+    def get(self, topic: str, topic_id: UUID, index: int, config: Config) -> Log:
         """The partition's log, created if this broker has none yet; with the topic's settings from now on."""
+        key = (topic, index)
+        flush_ms = config["log.flush.interval.ms"]
         log_config = LogConfig(
             segment_bytes=config["log.segment.bytes"],
             flush_interval_messages=config["log.flush.interval.messages"],
-            flush_interval_ms=config["log.flush.interval.ms"],
+            flush_interval_ms=None if flush_ms == NO_LIMIT else flush_ms,
         )
-        existing = self._logs.get((topic, index))
+        if key in self._logs and self._topic_ids[key] != topic_id:
+            self.delete([key], self.high_watermarks)
+        existing = self._logs.get(key)
         if existing is None:
+            directory = _directory(key)
+            self._disk.make_directory(directory)
+            PartitionMetadataFile(self._disk, directory).write(topic_id)
             # A log that was created empty has nothing to recover.
-            return self._open((topic, index), log_config, clean=True)
+            return self._open(key, topic_id, log_config, clean=True)
         existing.config = log_config
         return existing
 
-    def _open(self, key: TopicPartition, config: LogConfig, clean: bool) -> Log:
+    def _open(self, key: TopicPartition, topic_id: UUID, config: LogConfig, clean: bool) -> Log:
         opened = Log.open(
-            self._disk, f"{key[0]}-{key[1]}", config, clean=clean, recovery_point=self._recovery_points.get(key)
+            self._disk, _directory(key), config, clean=clean, recovery_point=self._recovery_points.get(key)
         )
         if opened.recovery.truncated_bytes or opened.recovery.removed_segments:
             log.warning("log repaired", extra={"log": opened.directory, **opened.recovery._asdict()})
         self._logs[key] = opened
+        self._topic_ids[key] = topic_id
         return opened
 
-    def flush_timed(self, now: float) -> None:
-        for partition_log in self._logs.values():
-            partition_log.maybe_flush(now)
+    # -- deletion ---------------------------------------------------------------------------------------------
+
+    def delete(self, keys: Iterable[TopicPartition], high_watermarks: Mapping[TopicPartition, int]) -> None:
+        """Delete these logs, for good: nothing may use them any more. high_watermarks: as for checkpoint().
+        Raises OSError; what is left of them is removed at the next start."""
+        deleted = []
+        for key in keys:
+            self._logs.pop(key).abandon()
+            directory = _deleted_directory(key, self._topic_ids.pop(key))
+            if self._disk.exists(directory):
+                self._remove_directory(directory)  # of an earlier deletion that failed
+            self._disk.rename(_directory(key), directory)
+            deleted.append((key, directory))
+        if not deleted:
+            return
+        self._disk.sync_directory("")
+        self._forget([key for key, _ in deleted])
+        self.checkpoint({key: offset for key, offset in high_watermarks.items() if key in self._logs})
+        for _, directory in deleted:
+            self._remove_directory(directory)
+        log.info("logs deleted", extra={"logs": [_directory(key) for key, _ in deleted]})
+
+    def delete_strays(self, expected: Callable[[UUID, int], bool]) -> None:
+        """At start-up, once the metadata is known: logs of topics that are gone, or that have moved to other brokers,
+        while this one was down. expected: does this broker have a replica of that partition? Raises OSError."""
+        strays = [key for key in self._logs if not expected(self._topic_ids[key], key[1])]
+        if strays:
+            log.warning("stray logs", extra={"logs": [_directory(key) for key in strays]})
+        self.delete(strays, self.high_watermarks)
+
+    def _forget(self, keys: Iterable[TopicPartition]) -> None:
+        for key in keys:
+            self.high_watermarks.pop(key, None)
+            self._recovery_points.pop(key, None)
+
+    def _remove_directory(self, name: str) -> None:
+        """Not durably: the next start would do it again."""
+        for file in self._disk.list(name):
+            self._disk.remove(f"{name}/{file}")
+        self._disk.remove_directory(name)
+
+    # -- durability -------------------------------------------------------------------------------------------
+
+    def flush_timed(self, now: float) -> float | None:
+        """Flush the logs that log.flush.interval.ms requires it of by `now`, in seconds. When the next of them is due;
+        None: none ever. Raises StorageError."""
+        due = [each.maybe_flush(now) for each in self._logs.values()]
+        return min((time for time in due if time is not None), default=None)
 
     def checkpoint(self, high_watermarks: Mapping[TopicPartition, int]) -> None:
         """Durably note high watermarks, and up to where each log need not be checked after a crash."""
@@ -87,3 +173,18 @@ class LogManager:
                 closing.callback(partition_log.close)
         self.checkpoint(high_watermarks)
         self._clean_shutdown.write(broker_epoch)
+
+
+def _key_of(name: str) -> TopicPartition | None:
+    """Whose log a directory of this name holds; None for what is no log's."""
+    match = _LOG_DIRECTORY.fullmatch(name)
+    return (match[1], int(match[2])) if match else None
+
+
+def _directory(key: TopicPartition) -> str:
+    return f"{key[0]}-{key[1]}"
+
+
+def _deleted_directory(key: TopicPartition, topic_id: UUID) -> str:
+    suffix = f"-{key[1]}.{topic_id.hex}{_DELETED}"
+    return key[0][: _LONGEST_NAME - len(suffix)] + suffix

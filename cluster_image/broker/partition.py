@@ -3,67 +3,44 @@
 Synchronous throughout. What must be told to others comes out as state: a pending ISR proposal for the controller,
 futures of producers and fetchers that are set once what they wait for has happened.
 
-Transitions (000, 2.10), by the metadata's new state against the present one:
+Transitions (000, 2.10), by the metadata's new state against the present one. It may span several changes of which only
+the last is seen: who leads in two epochs may not have led in between.
 
-| from     | to       | leader epoch | what happens                                                         |
-| -------- | -------- | ------------ | -------------------------------------------------------------------- |
-| any      | leader   | new          | follower states start anew; LESO = LEO; HWM may advance              |
-| leader   | leader   | same         | ISR taken over if its partition epoch is newer; HWM may advance      |
-| any      | follower | new          | waiting producers fail; the fetcher moves to the new leader          |
-| follower | follower | same         | nothing                                                              |
+| from     | to       | leader epoch | what happens                                                                   |
+| -------- | -------- | ------------ | ------------------------------------------------------------------------------ |
+| follower | leader   | new          | 2.10.1: no follower is known; LESO = LEO; HWM = LEO if the ISR is but itself   |
+| leader   | leader   | same         | 2.10.2: ISR and replicas taken over; HWM may advance                           |
+| leader   | leader   | new          | 2.10.3: as 2.10.1; producers wait on, as the log goes on                       |
+| leader   | follower | new          | 2.10.4: waiting producers fail; fetched from the new leader, if there is one   |
+| follower | follower | same         | 2.10.5: nothing                                                                |
+| follower | follower | new          | 2.10.6: to the fetcher of the new leader                                       |
+| any      | none     |              | no replica of it is here any more: all that wait fail, and the log may go      |
+
+Fetchers are the replica manager's (replica_manager.py), which acts on the role that `apply` leaves.
 """
 
 from __future__ import annotations
 
 from asyncio import Future
-from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 from kio.schema.errors import ErrorCode
 
-from ..config import Config
 from ..metadata import rules as session_rules
-from ..metadata.image import PartitionKey, PartitionRegistration
+from ..metadata.image import PartitionRegistration
+from ..metadata.records import RECOVERING
 from ..records import InvalidRecord, iter_batches
 from ..storage.errors import InvalidProducerEpoch, OutOfOrderSequence
-from ..storage.log import Log
 from ..storage.producer_state import Duplicate
-from ..trace import Trace, no_trace
 from . import rules
+from .leadership import FollowerState, IsrProposal, Leadership, Refused
+from .replica import Replica, wake
+
+__all__ = ["Appended", "Eligible", "FetchRead", "FollowerState", "IsrProposal", "Leadership", "Partition", "Refused"]
 
 #: Is this broker, in this uptime session, one that may be in an ISR, as far as this broker's metadata tells?
 Eligible = Callable[[int, int], bool]
-
-
-class Refused(Exception):
-    """A request is answered with this error; nothing has changed."""
-
-    def __init__(self, error: ErrorCode) -> None:
-        super().__init__(error.name)
-        self.error = error
-
-
-@dataclass(slots=True)
-class FollowerState:
-    """What a leader knows of a follower from its fetches (000, 2.2.2). Times in seconds."""
-
-    end_offset: int = -1
-    broker_epoch: int = -1
-    fetched_in_epoch: bool = False
-    last_fetch: float = 0.0
-    last_caught_up: float = 0.0
-    leader_end_at_last_fetch: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class IsrProposal:
-    """An ISR sent to the controller and not yet decided; its broker epochs are those of the last fetches."""
-
-    isr: tuple[tuple[int, int], ...]  # (broker id, broker epoch)
-    leader_epoch: int
-    partition_epoch: int
 
 
 class FetchRead(NamedTuple):
@@ -81,72 +58,28 @@ class Appended(NamedTuple):
     done: Future[ErrorCode] | None
 
 
-@dataclass(slots=True)
-class Leadership:
-    """State of one term as leader."""
-
-    epoch_start: int  # LESO
-    followers: dict[int, FollowerState]
-    proposal: IsrProposal | None = None
-    maximal_isr: frozenset[int] = frozenset()
-    waiting: deque[tuple[int, Future[ErrorCode]]] = field(default_factory=deque)  # by the offset to be committed
-
-
-class Partition:
-    def __init__(
-        self,
-        registration: PartitionRegistration,
-        log: Log,
-        config: Config,
-        broker_id: int,
-        trace: Trace = no_trace,
-    ) -> None:
-        self.key: Final[PartitionKey] = (registration.topic_id, registration.index)
-        self.topic: Final = registration.topic
-        self.index: Final = registration.index
-        self.log: Final = log
-        self.replicas = registration.replicas
-        self.leader = -1
-        self.leader_epoch = -1
-        self.partition_epoch = -1
-        self.isr: frozenset[int] = frozenset()
-        self.leadership: Leadership | None = None
-        self._config = config
-        self._me: Final = broker_id
-        self._high_watermark = 0
-        self._trace = trace
-        self._names_epoch = True
-        self._name: Final = f"{self.topic}-{self.index}"
-        #: Woken when the log grows (followers) and when the high watermark advances (consumers).
-        self.log_waiters: dict[Future[None], None] = {}
-        self.watermark_waiters: dict[Future[None], None] = {}
-
-    def __str__(self) -> str:
-        return self._name
-
+class Partition(Replica):
     @property
-    def is_leader(self) -> bool:
-        return self.leadership is not None
-
-    @property
-    def high_watermark(self) -> int:
-        return self._high_watermark
-
-    def restore_high_watermark(self, checkpointed: int) -> None:
-        """At start-up: as the checkpoint says, within what recovery has left of the log."""
-        self._set_high_watermark(min(max(checkpointed, self.log.start_offset), self.log.end_offset))
+    def max_message_bytes(self) -> int:
+        """Of a batch."""
+        size: int = self._config["message.max.bytes"]
+        return size
 
     # -- transitions (000, 2.10) ------------------------------------------------------------------------------
 
     def apply(self, new: PartitionRegistration, now: float) -> None:
         """Take over the partition's state as the metadata log gives it."""
         if new.partition_epoch <= self.partition_epoch:
-            return  # an answer to AlterPartition told it before the log did (000, 2.9.2)
+            # An answer to AlterPartition told it before the log did (000, 2.9.2), all but the replicas.
+            if new.partition_epoch == self.partition_epoch:
+                self._take_replicas(new.replicas)
+            return
         new_epoch = new.leader_epoch > self.leader_epoch
         new_role = new_epoch or new.leader != self.leader
-        self.replicas = new.replicas
+        self._take_replicas(new.replicas)
         self.leader = new.leader
         self.leader_epoch = new.leader_epoch
+        self._recovering = new.leader_recovery_state == RECOVERING
         if new.leader == self._me:
             if new_epoch:
                 self._become_leader(new, now)
@@ -154,70 +87,55 @@ class Partition:
         else:
             self._take_isr(new.isr, new.partition_epoch, new_role)
             if self.leadership is not None:
-                self._resign(self.leadership)
+                self._resign(self.leadership, ErrorCode.not_leader_or_follower)
             if new_epoch and new.leader >= 0:
                 self._become_follower()
 
-    def _become_follower(self) -> None:
-        start = rules.start_following(self._high_watermark, self.log.end_offset)
-        self._names_epoch = start.names_epoch
-        if start.end_offset < self.log.end_offset:
-            self._truncate_to(start.end_offset)
+    def remove(self, error: ErrorCode) -> None:
+        """The topic is gone, or this broker is no replica of the partition any more: `error` tells which to those who
+        wait for a commit. Its log may be deleted from now on."""
+        self.removed = True
+        self.leader = -1
+        if self.leadership is not None:
+            self._resign(self.leadership, error)
+        self._wake_all()
 
-    def _take_isr(self, isr: Sequence[int], partition_epoch: int, new_role: bool) -> None:
-        self.isr = frozenset(isr)
-        self.partition_epoch = partition_epoch
-        if new_role:
-            self._trace(
-                "role",
-                self._name,
-                leader=self.leader,
-                leader_epoch=self.leader_epoch,
-                partition_epoch=partition_epoch,
-                isr=tuple(sorted(isr)),
-                end=self.log.end_offset,
-                high_watermark=self._high_watermark,
-            )
-        else:
-            self._trace(
-                "isr",
-                self._name,
-                isr=tuple(sorted(isr)),
-                leader_epoch=self.leader_epoch,
-                partition_epoch=partition_epoch,
-            )
+    def close(self) -> None:
+        """This broker stops: nothing more is acknowledged."""
+        if self.leadership is not None:
+            self._resign(self.leadership, ErrorCode.not_leader_or_follower)
+
+    def _take_replicas(self, replicas: tuple[int, ...]) -> None:
+        if replicas != self.replicas:
+            self.replicas = replicas
+            if self.leadership is not None:
+                self.leadership.replicas_changed(self._me, replicas)
 
     def _become_leader(self, new: PartitionRegistration, now: float) -> None:
-        if self.leadership is not None:
-            self._resign(self.leadership)
+        before = self.leadership
         self.log.assign_epoch_start_offset(self.leader_epoch, self.log.end_offset)
-        self.leadership = Leadership(
-            epoch_start=self.log.end_offset,
-            # Members of the ISR get a whole replica.lag.time.max.ms to fetch from their new leader.
-            followers={
-                r: FollowerState(last_caught_up=now if r in new.isr else float("-inf"))
-                for r in new.replicas
-                if r != self._me
-            },
-        )
+        self.leadership = Leadership.begin(self.log.end_offset, self._me, new.replicas, new.isr, now)
+        if before is not None:
+            # Its log is still the one that counts, and what waits in it can still be committed. Who fetches must hear
+            # of the new epoch.
+            self.leadership.waiting = before.waiting
+            self._wake_all()
 
-    def _resign(self, leadership: Leadership) -> None:
+    def _resign(self, leadership: Leadership, error: ErrorCode) -> None:
         self.leadership = None
-        for _, done in leadership.waiting:
-            _answer(done, ErrorCode.not_leader_or_follower)
-        self._wake(self.log_waiters)
-        self._wake(self.watermark_waiters)
+        leadership.answer_all(error)
+        self._wake_all()
 
     def _commit_isr(self, isr: Sequence[int], partition_epoch: int, new_role: bool = False) -> None:
-        assert self.leadership is not None
-        self.leadership.proposal = None
-        self.leadership.maximal_isr = frozenset(isr)
+        leadership = self.leadership
+        assert leadership is not None
+        leadership.settle(isr)
+        leadership.left_isr(r for r in self._isr_in_order() if r not in isr)
         self._take_isr(isr, partition_epoch, new_role)
         self._advance_high_watermark()
         if not self._enough_replicas():
             # Fail fast: what waits cannot be acknowledged before the ISR has grown again (000, 2.6).
-            while self.leadership.waiting:
-                _answer(self.leadership.waiting.popleft()[1], ErrorCode.not_enough_replicas_after_append)
+            leadership.answer_all(ErrorCode.not_enough_replicas_after_append)
 
     # -- leader: appends --------------------------------------------------------------------------------------
 
@@ -233,7 +151,7 @@ class Partition:
             base_offset = self.log.append_as_leader(records, self.leader_epoch)
             end_offset = self.log.end_offset
             self._trace("append", self._name, end=end_offset)
-        self._wake(self.log_waiters)
+        wake(self.log_waiters)
         if acks != -1:
             self._advance_high_watermark()
             return Appended(base_offset, None)
@@ -241,7 +159,7 @@ class Partition:
         if end_offset <= self._high_watermark:
             done.set_result(ErrorCode.none)
         else:
-            _insert(leadership.waiting, end_offset, done)
+            leadership.wait(end_offset, done)
             self._advance_high_watermark()
         return Appended(base_offset, done)
 
@@ -270,12 +188,18 @@ class Partition:
     # -- leader: fetches --------------------------------------------------------------------------------------
 
     def fetch_as_consumer(self, offset: int, leader_epoch: int, max_bytes: int) -> FetchRead:
-        """Committed records only: up to the high watermark (000, 2.7). Raises Refused."""
+        """Raises Refused."""
+        records = self.read_as_consumer(leader_epoch, offset, max_bytes)
+        return FetchRead(records, self._high_watermark, self.log.start_offset)
+
+    def read_as_consumer(self, leader_epoch: int, offset: int, max_bytes: int) -> bytes:
+        """Committed records only: up to the high watermark (000, 2.7). max_bytes: 0 or less: none. Raises Refused."""
         self._check_epoch_and_leadership(leader_epoch)
         if not self.log.start_offset <= offset <= self.log.end_offset:
             raise Refused(ErrorCode.offset_out_of_range)
-        records = self.log.read(offset, max_bytes, self._high_watermark) if offset < self._high_watermark else b""
-        return FetchRead(records, self._high_watermark, self.log.start_offset)
+        if offset >= self._high_watermark or max_bytes <= 0:
+            return b""
+        return self.log.read(offset, max_bytes, self._high_watermark)
 
     def fetch_as_follower(
         self,
@@ -288,22 +212,48 @@ class Partition:
         now: float,
         eligible: Eligible,
     ) -> FetchRead:
-        """A follower's fetch is also its report of how far it has come. Raises Refused."""
+        """A follower's fetch has arrived: note it, and read. Raises Refused."""
+        diverging = self.record_fetch(replica, broker_epoch, leader_epoch, offset, last_fetched_epoch, now, eligible)
+        records = self.read_as_follower(leader_epoch, offset, max_bytes) if diverging is None else b""
+        return FetchRead(records, self._high_watermark, self.log.start_offset, diverging)
+
+    def record_fetch(
+        self,
+        replica: int,
+        broker_epoch: int,
+        leader_epoch: int,
+        offset: int,
+        last_fetched_epoch: int,
+        now: float,
+        eligible: Eligible,
+    ) -> tuple[int, int] | None:
+        """A follower's fetch is its report of how far it has come, as of when it arrives. Returns where its log
+        diverges, if it does: epoch and end offset; nothing is noted then. Raises Refused."""
         leadership = self._check_epoch_and_leadership(leader_epoch)
         follower = leadership.followers.get(replica)
         if follower is None or session_rules.is_earlier_session(broker_epoch, follower.broker_epoch):
             raise Refused(ErrorCode.unknown_leader_epoch if follower is None else ErrorCode.not_leader_or_follower)
+        log = self.log
         if last_fetched_epoch >= 0:
-            end_of_epoch = self.log.end_offset_for_epoch(last_fetched_epoch)
+            end_of_epoch = log.end_offset_for_epoch(last_fetched_epoch)
             if rules.has_diverged(end_of_epoch, last_fetched_epoch, offset):
-                return FetchRead(b"", self._high_watermark, self.log.start_offset, end_of_epoch)
-        if not self.log.start_offset <= offset <= self.log.end_offset:
+                return end_of_epoch
+        end = log.end_offset
+        if not log.start_offset <= offset <= end:
             raise Refused(ErrorCode.offset_out_of_range)
-        self._record_fetch(follower, broker_epoch, offset, now)
-        self._consider_joining(leadership, replica, follower, eligible)
-        self._advance_high_watermark()
-        records = self.log.read(offset, max_bytes, self.log.end_offset) if offset < self.log.end_offset else b""
-        return FetchRead(records, self._high_watermark, self.log.start_offset)
+        advanced = offset != follower.end_offset
+        follower.fetched(broker_epoch, offset, end, now)
+        if replica not in self.isr:
+            self._consider_joining(leadership, replica, follower, eligible)
+        if advanced:
+            self._advance_high_watermark()
+        return None
+
+    def read_as_follower(self, leader_epoch: int, offset: int, max_bytes: int) -> bytes:
+        """Records of a fetch that record_fetch has taken, perhaps a while ago. Raises Refused."""
+        self._check_epoch_and_leadership(leader_epoch)
+        end = self.log.end_offset
+        return self.log.read(offset, max_bytes, end) if offset < end and max_bytes > 0 else b""
 
     def _check_epoch_and_leadership(self, leader_epoch: int) -> Leadership:
         # The epoch first: a sender that knows a later epoch must wait for this broker, not look for another (M33).
@@ -312,27 +262,12 @@ class Partition:
             raise Refused(refusal)
         return self._require_leadership()
 
-    def _record_fetch(self, follower: FollowerState, broker_epoch: int, offset: int, now: float) -> None:
-        end = self.log.end_offset
-        if offset >= end:
-            follower.last_caught_up = max(follower.last_caught_up, now)
-        elif offset >= follower.leader_end_at_last_fetch:
-            # It has everything that there was at its last fetch: it was caught up then.
-            follower.last_caught_up = max(follower.last_caught_up, follower.last_fetch)
-        follower.end_offset = offset
-        follower.broker_epoch = broker_epoch
-        follower.fetched_in_epoch = True
-        follower.last_fetch = now
-        follower.leader_end_at_last_fetch = end
-
     # -- leader: ISR and high watermark -----------------------------------------------------------------------
 
     def _consider_joining(
         self, leadership: Leadership, replica: int, follower: FollowerState, eligible: Eligible
     ) -> None:
-        if leadership.proposal is not None or replica in self.isr:
-            return
-        if rules.may_join_isr(
+        if leadership.proposal is None and rules.may_join_isr(
             follower.end_offset,
             follower.fetched_in_epoch,
             self._high_watermark,
@@ -342,28 +277,22 @@ class Partition:
             self._propose(leadership, (*self._isr_in_order(), replica))
 
     def consider_shrinking(self, now: float) -> None:
-        """Called now and then: followers that lag leave the ISR."""
+        """Called now and then: followers that lag leave the ISR, and the controller hears that a leader elected
+        uncleanly has recovered, if no other proposal has told it."""
         leadership = self.leadership
         if leadership is None or leadership.proposal is not None:
             return
         max_lag = self._config.seconds("replica.lag.time.max.ms")
-        lagging = {
-            r
-            for r, f in leadership.followers.items()
-            if r in self.isr and rules.is_out_of_sync(f.end_offset, self.log.end_offset, f.last_caught_up, now, max_lag)
-        }
-        if lagging:
+        end = self.log.end_offset
+        lagging = [r for r, f in leadership.followers.items() if r in self.isr and f.lags(end, now, max_lag)]
+        if lagging or self._recovering:
             self._propose(leadership, tuple(r for r in self._isr_in_order() if r not in lagging))
 
     def _isr_in_order(self) -> tuple[int, ...]:
         return tuple(r for r in self.replicas if r in self.isr)
 
     def _propose(self, leadership: Leadership, isr: Sequence[int]) -> None:
-        epochs = {r: f.broker_epoch for r, f in leadership.followers.items()}
-        leadership.proposal = IsrProposal(
-            tuple((r, epochs.get(r, -1)) for r in isr), self.leader_epoch, self.partition_epoch
-        )
-        leadership.maximal_isr = rules.maximal_isr(self.isr, isr)
+        leadership.propose(isr, self.isr, self.leader_epoch, self.partition_epoch)
         self._trace(
             "isr proposed",
             self._name,
@@ -377,24 +306,27 @@ class Partition:
     ) -> None:
         """The controller's answer to `proposal`. The metadata log may have told it already, or something newer."""
         if leader_epoch == self.leader_epoch and partition_epoch > self.partition_epoch and self.is_leader:
+            self._recovering = False
             self._commit_isr(isr, partition_epoch)
-        elif self.leadership is not None and self.leadership.proposal is proposal:
+        elif (
+            self.leadership is not None
+            and self.leadership.proposal is proposal
+            and (leader_epoch, partition_epoch) == (self.leader_epoch, self.partition_epoch)
+        ):
             # Accepted without a change: what was proposed stood already.
             self._commit_isr(tuple(self.isr), self.partition_epoch)
+        # Else it has completed a reassignment: a leader epoch begins of which the metadata log will tell all. Until
+        # then the maximal ISR stands, as the controller may elect whom it has just accepted.
 
     def proposal_refused(self, proposal: IsrProposal, error: ErrorCode) -> None:
         """Go back to the committed ISR where that is safe; else the metadata log will bring what has happened."""
         if self.leadership is not None and self.leadership.proposal is proposal and rules.may_roll_back(error):
-            self.leadership.proposal = None
-            self.leadership.maximal_isr = self.isr
+            self.leadership.settle(self.isr)
             self._advance_high_watermark()
 
     def _advance_high_watermark(self) -> None:
         leadership = self.leadership
         assert leadership is not None
-        ends = [
-            self.log.end_offset if r == self._me else leadership.followers[r].end_offset for r in leadership.maximal_isr
-        ]
         if not rules.may_commit(
             self.isr,
             self._config["min.insync.replicas"],
@@ -402,19 +334,12 @@ class Partition:
             self._config["eligible.leader.replicas.version"] > 0,
         ):
             return
-        advanced = rules.next_high_watermark(self._high_watermark, ends)
+        advanced = leadership.next_high_watermark(self._high_watermark, self._me, self.log.end_offset)
         if advanced == self._high_watermark:
             return
         self._set_high_watermark(advanced)
         verdict = ErrorCode.none if self._enough_replicas() else ErrorCode.not_enough_replicas_after_append
-        while leadership.waiting and leadership.waiting[0][0] <= advanced:
-            _answer(leadership.waiting.popleft()[1], verdict)
-
-    def _set_high_watermark(self, offset: int) -> None:
-        if offset != self._high_watermark:
-            self._high_watermark = offset
-            self._trace("high watermark", self._name, offset=offset)
-        self._wake(self.watermark_waiters)
+        leadership.answer_up_to(advanced, verdict)
 
     def end_of_committed_log(self, leader_epoch: int, lease_held: bool) -> int:
         """ListOffsets latest. Raises Refused."""
@@ -432,75 +357,3 @@ class Partition:
         """OffsetForLeaderEpoch. Raises Refused."""
         self._check_epoch_and_leadership(leader_epoch)
         return self.log.end_offset_for_epoch(epoch)
-
-    # -- follower ---------------------------------------------------------------------------------------------
-
-    @property
-    def last_fetched_epoch(self) -> int:
-        """Of the last record, for a fetch to name; -1: none."""
-        return self.log.last_epoch if self._names_epoch else -1
-
-    def apply_fetch(
-        self,
-        requested_epoch: int,
-        requested_offset: int,
-        records: bytes,
-        leaders_watermark: int,
-        diverging: tuple[int, int] | None,
-    ) -> bool:
-        """A leader's answer to this follower's fetch: truncate or append. False: it came too late and was dropped."""
-        following = self.leadership is None and self.leader >= 0
-        if not rules.may_apply_fetch(
-            requested_epoch, self.leader_epoch, requested_offset, self.log.end_offset, following
-        ):
-            return False
-        if diverging is not None:
-            offset = rules.truncation_offset(diverging, self.log.end_offset_for_epoch(diverging[0]))
-            self._truncate_to(offset)
-            if self._high_watermark > self.log.end_offset:
-                self._set_high_watermark(self.log.end_offset)
-            return True
-        if records:
-            self.log.append_as_follower(records)
-            self._trace("append", self._name, end=self.log.end_offset)
-        # The leader's word, even if lower than before: it is the leader's knowledge (description 6.4).
-        self._set_high_watermark(max(min(leaders_watermark, self.log.end_offset), self.log.start_offset))
-        return True
-
-    def _truncate_to(self, offset: int) -> None:
-        self.log.truncate_to(min(offset, self.log.end_offset))
-        self._trace("truncate", self._name, end=self.log.end_offset)
-
-    def leader_starts_at(self, requested_epoch: int, log_start_offset: int) -> None:
-        """The leader's log no longer reaches down to this follower's end: begin anew at its start."""
-        if requested_epoch == self.leader_epoch and not self.is_leader and self.log.end_offset < log_start_offset:
-            self.log.truncate_fully_and_start_at(log_start_offset)
-            self._trace("truncate", self._name, end=log_start_offset)
-            self._set_high_watermark(log_start_offset)  # M22
-
-    # -- waiting ----------------------------------------------------------------------------------------------
-
-    def _wake(self, waiters: dict[Future[None], None]) -> None:
-        for waiter in waiters:
-            if not waiter.done():
-                waiter.set_result(None)
-        waiters.clear()
-
-    def close(self) -> None:
-        """This broker stops: nothing more is acknowledged."""
-        if self.leadership is not None:
-            self._resign(self.leadership)
-
-
-def _answer(done: Future[ErrorCode], error: ErrorCode) -> None:
-    if not done.done():
-        done.set_result(error)
-
-
-def _insert(waiting: deque[tuple[int, Future[ErrorCode]]], end_offset: int, done: Future[ErrorCode]) -> None:
-    """Keep the order by offset: only the retry of an earlier batch comes out of turn."""
-    if not waiting or waiting[-1][0] <= end_offset:
-        waiting.append((end_offset, done))
-        return
-    position = next(i for i, (offset, _) in enumerate(waiting) if offset > end_offset)
-    waiting.insert(position, (end_offset, done))

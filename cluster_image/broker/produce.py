@@ -12,10 +12,9 @@ from typing import Any, NamedTuple
 
 from kio.schema.errors import ErrorCode
 
-from ..config import Config
 from ..integers import i64
 from ..messages import NO_THROTTLE, make, response_module
-from ..metadata.image import MetadataImage
+from ..metadata.image import MetadataImage, Topic
 from ..network import Entity
 from ..records import CorruptRecord, InvalidRecord
 from .partition import Appended, Partition, Refused
@@ -28,13 +27,13 @@ class _Outcome(NamedTuple):
 
 
 class ProduceHandler:
-    def __init__(self, config: Config, image: MetadataImage, find: Callable[[Any, int], Partition | None]) -> None:
-        self._config = config
+    def __init__(self, image: MetadataImage, find: Callable[[Any, int], Partition | None]) -> None:
         self._image = image
         self._find = find
 
     async def handle(self, request: Any) -> Entity | None:
-        """None for acks=0. A storage failure is raised: the broker cannot go on."""
+        """None for acks=0. Raises ConnectionError, which closes the connection, if such a request fails: there is no
+        other way to tell. A storage failure is raised: the broker cannot go on."""
         loop = asyncio.get_running_loop()
         acks = int(request.acks)
         outcomes: dict[tuple[int, int], _Outcome] = {}
@@ -43,33 +42,43 @@ class ProduceHandler:
             known = self._image.topics.get(topic.name)
             for p, data in enumerate(topic.partition_data):
                 partition = self._find(known.id, int(data.index)) if known is not None else None
+                if partition is None:
+                    outcomes[t, p] = _Outcome(self._why_missing(known, int(data.index)))
+                    continue
                 outcome = self._append(partition, data.records, acks, loop.create_future)
                 if isinstance(outcome, _Outcome):
                     outcomes[t, p] = outcome
                     continue
-                assert partition is not None
                 outcomes[t, p] = _Outcome(ErrorCode.none, outcome.base_offset, partition.log.start_offset)
                 if outcome.done is not None:
                     waiting[t, p] = outcome
         if acks == 0:
+            failed = next((o.error for o in outcomes.values() if o.error is not ErrorCode.none), None)
+            if failed is not None:
+                raise ConnectionError(f"a Produce request with acks=0 failed: {failed.name}")
             return None
         await self._commit(request.timeout.total_seconds(), waiting, outcomes)
         return self._answer(request, outcomes)
 
+    @staticmethod
+    def _why_missing(topic: Topic | None, index: int) -> ErrorCode:
+        """This broker has no replica: either nobody has one, or others do."""
+        if topic is not None and index in topic.partitions:
+            return ErrorCode.not_leader_or_follower
+        return ErrorCode.unknown_topic_or_partition
+
+    @staticmethod
     def _append(
-        self,
-        partition: Partition | None,
+        partition: Partition,
         records: bytes | None,
         acks: int,
         new_future: Callable[[], asyncio.Future[ErrorCode]],
     ) -> Appended | _Outcome:
         if acks not in (-1, 0, 1):
             return _Outcome(ErrorCode.invalid_required_acks)
-        if partition is None:
-            return _Outcome(ErrorCode.unknown_topic_or_partition)
         if records is None or not records:
             return _Outcome(ErrorCode.invalid_record)
-        if len(records) > self._config["message.max.bytes"]:
+        if len(records) > partition.max_message_bytes:
             return _Outcome(ErrorCode.message_too_large)
         try:
             return partition.append(bytes(records), acks, new_future)

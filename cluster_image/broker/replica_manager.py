@@ -5,19 +5,25 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Iterable
+from contextlib import suppress
+from uuid import UUID
+
+from kio.schema.errors import ErrorCode
 
 from ..config import Config
 from ..metadata import rules
-from ..metadata.image import MetadataImage, PartitionKey
+from ..metadata.image import MetadataImage, PartitionKey, PartitionRegistration
 from ..network import Network
 from ..tasks import Failed, start_task
 from ..trace import Trace, no_trace
-from .fetcher import Fetcher
+from .fetcher import Fetcher, fetcher_of
 from .isr_manager import IsrManager
 from .log_manager import LogManager
 from .partition import Partition
 
 log = logging.getLogger(__name__)
+
+_LONGEST_SLEEP_S = 3600.0  # event loops take no time that is years away
 
 
 class ReplicaManager:
@@ -43,20 +49,17 @@ class ReplicaManager:
         self._failed = failed
         self._trace = trace
         self._me = config["node.id"]
-        self._fetchers: dict[int, Fetcher] = {}
+        self._fetchers: dict[tuple[int, int], Fetcher] = {}  # by leader, and number
+        self._flush_wanted = asyncio.Event()  # by a log that is new
         self._tasks: list[asyncio.Task[None]] = []
         self.partitions: dict[PartitionKey, Partition] = {}
 
     def start(self) -> None:
         lag = self._config.seconds("replica.lag.time.max.ms")
         checkpoint = self._config.seconds("replica.high.watermark.checkpoint.interval.ms")
-        flush = min(self._config.seconds("log.flush.interval.ms"), 1.0)
-        for action, interval in (
-            (self._shrink_isrs, lag / 2),
-            (self._checkpoint, checkpoint),
-            (self._flush_timed, flush),
-        ):
+        for action, interval in ((self._shrink_isrs, lag / 2), (self._checkpoint, checkpoint)):
             self._tasks.append(start_task(_every(interval, action), self._failed))
+        self._tasks.append(start_task(self._flush_timed(), self._failed))
 
     def get(self, key: PartitionKey) -> Partition | None:
         return self.partitions.get(key)
@@ -66,18 +69,21 @@ class ReplicaManager:
     def apply(self, changed: Iterable[PartitionKey]) -> None:
         """Act on what has become of these partitions (000, 2.3.2)."""
         now = asyncio.get_running_loop().time()
+        present: list[PartitionKey] = []
+        removed: list[PartitionKey] = []
         for key in changed:
+            if self._is_replica(*key):
+                present.append(key)
+            elif key in self.partitions:
+                removed.append(key)
+        if removed:
+            self._remove(removed)  # first: a new topic may have the name of one that is gone
+        for key in present:
             registration = self._image.partition(*key)
-            if registration is None or self._me not in registration.replicas:
-                continue
+            assert registration is not None
             partition = self.partitions.get(key)
             if partition is None:
-                topic = self._image.topics_by_id[key[0]]
-                config = self._config.for_topic(topic.settings)
-                partition_log = self._logs.get(topic.name, key[1], config)
-                partition = Partition(registration, partition_log, config, self._me, self._trace)
-                partition.restore_high_watermark(self._logs.high_watermarks.get((topic.name, key[1]), 0))
-                self.partitions[key] = partition
+                partition = self.partitions[key] = self._open(registration)
             before = (partition.leader, partition.leader_epoch)
             partition.apply(registration, now)
             if before != (partition.leader, partition.leader_epoch):
@@ -93,6 +99,34 @@ class ReplicaManager:
                     },
                 )
 
+    def _is_replica(self, topic_id: UUID, index: int) -> bool:
+        registration = self._image.partition(topic_id, index)
+        return registration is not None and self._me in registration.replicas
+
+    def _open(self, registration: PartitionRegistration) -> Partition:
+        topic = self._image.topics_by_id[registration.topic_id]
+        config = self._config.for_topic(topic.settings)
+        partition_log = self._logs.get(topic.name, topic.id, registration.index, config)
+        self._flush_wanted.set()
+        partition = Partition(registration, partition_log, config, self._me, self._trace)
+        partition.restore_high_watermark(self._logs.high_watermarks.get((topic.name, registration.index), 0))
+        return partition
+
+    def delete_strays(self) -> None:
+        """Once, before the first apply(): what this broker has missed while it was down."""
+        self._logs.delete_strays(self._is_replica)
+
+    def _remove(self, keys: Iterable[PartitionKey]) -> None:
+        """These partitions are no longer here: nobody is served from them any more, and their logs go."""
+        gone = [self.partitions.pop(key) for key in keys]
+        for partition in gone:
+            for fetcher in self._fetchers.values():
+                fetcher.remove(partition.key)
+            exists = self._image.partition(*partition.key) is not None
+            partition.remove(ErrorCode.not_leader_or_follower if exists else ErrorCode.unknown_topic_or_partition)
+            log.info("replica removed", extra={"partition": str(partition), "topic_exists": exists})
+        self._logs.delete(((p.topic, p.index) for p in gone), self._high_watermarks())
+
     def _move(self, partition: Partition) -> None:
         """To the fetcher of its present leader (000, 2.2.3)."""
         for fetcher in self._fetchers.values():
@@ -100,8 +134,9 @@ class ReplicaManager:
         if partition.is_leader or partition.leader < 0:
             return
         leader = partition.leader
-        if leader not in self._fetchers:
-            self._fetchers[leader] = Fetcher(
+        number = fetcher_of(partition.key, self._config["num.replica.fetchers"])
+        if (leader, number) not in self._fetchers:
+            self._fetchers[leader, number] = Fetcher(
                 self._config,
                 self._network,
                 leader,
@@ -109,7 +144,7 @@ class ReplicaManager:
                 self._broker_epoch,
                 self._failed,
             )
-        self._fetchers[leader].add(partition)
+        self._fetchers[leader, number].add(partition)
 
     def is_eligible(self, replica: int, broker_epoch: int) -> bool:
         """As far as this broker's metadata tells; the controller decides (KIP-841, KIP-903)."""
@@ -126,8 +161,15 @@ class ReplicaManager:
     def _checkpoint(self) -> None:
         self._logs.checkpoint(self._high_watermarks())
 
-    def _flush_timed(self) -> None:
-        self._logs.flush_timed(asyncio.get_running_loop().time())
+    async def _flush_timed(self) -> None:
+        """As often as the logs' settings demand."""
+        loop = asyncio.get_running_loop()
+        while True:
+            self._flush_wanted.clear()
+            due = self._logs.flush_timed(loop.time())
+            with suppress(TimeoutError):
+                async with asyncio.timeout_at(None if due is None else min(due, loop.time() + _LONGEST_SLEEP_S)):
+                    await self._flush_wanted.wait()
 
     def _high_watermarks(self) -> dict[tuple[str, int], int]:
         # Logs whose partition the metadata has not brought yet keep their old checkpoint.

@@ -7,11 +7,13 @@ import logging
 from collections.abc import Mapping, Sequence
 from random import Random
 
+from .. import wire
 from ..config import Config
 from ..disk import Disk
+from ..metadata import snapshot
 from ..metadata.image import MetadataImage, PartitionKey
 from ..metadata.records import decode
-from ..network import Entity, Network, Peer
+from ..network import Entity, Listening, Network, Peer
 from ..raft import RaftClient
 from ..storage.errors import StorageError
 from ..tasks import Failed
@@ -49,6 +51,8 @@ class BrokerServer:
         self._failed = failed
         self._trace = trace
         self._lifecycle: Lifecycle | None = None
+        self._api: BrokerApi | None = None
+        self._listening: Listening | None = None
         raft.listener = self
 
     @property
@@ -63,6 +67,16 @@ class BrokerServer:
     def broker_epoch(self) -> int:
         """Of this process's registration, -1 before it."""
         return -1 if self._lifecycle is None else self._lifecycle.broker_epoch
+
+    @property
+    def lifecycle(self) -> Lifecycle | None:
+        """To look at, not to act on. None before start()."""
+        return self._lifecycle
+
+    @property
+    def fetch_sessions(self) -> int:
+        """How many incremental fetch sessions are kept here (KIP-227)."""
+        return 0 if self._api is None else self._api.fetch_sessions
 
     @property
     def ready(self) -> bool:
@@ -111,7 +125,7 @@ class BrokerServer:
             self._trace,
         )
         self._forward = self._channel("forward")
-        api = BrokerApi(
+        api = self._api = BrokerApi(
             self._config,
             self._image,
             self._replicas,
@@ -126,6 +140,7 @@ class BrokerServer:
             await self._replayed.wait()
         # From here on this broker acts on the metadata: it is no older than its own registration.
         self._ready = True
+        self._replicas.delete_strays()
         self._replicas.apply(p_key for p in self._image.partitions() if (p_key := (p.topic_id, p.index)))
         self._replicas.start()
         self._isr_manager.start()
@@ -137,7 +152,8 @@ class BrokerServer:
                 self._failed(error)  # as the loss of its only log directory ends Kafka's
                 raise
 
-        await self._network.listen(self._config["listeners"], serve)
+        address = self._config.listener("broker")
+        self._listening = await self._network.listen(address, serve, wire.SUPPORTED["broker"])
         lifecycle.run()
         await lifecycle.unfenced.wait()
 
@@ -151,11 +167,21 @@ class BrokerServer:
         if self._ready:
             self._replicas.apply(changed)
 
-    def on_leader(self, epoch: int) -> None:
-        raise AssertionError("a broker is an observer of the quorum")
+    def on_snapshot(self, end_offset: int, epoch: int, records: Sequence[bytes]) -> None:
+        before = _keys(self._image)
+        self._image.become(snapshot.image_of(records, end_offset))
+        self._replayed.set()
+        if self._ready:
+            # What has changed in between is not told; whoever follows the image compares for itself.
+            self._replicas.apply(before | _keys(self._image))
 
-    def on_resign(self, epoch: int) -> None:
-        raise AssertionError("a broker is an observer of the quorum")
+    def snapshot(self) -> Sequence[bytes]:
+        return snapshot.encoded(self._image)
+
+    def on_leader(self, epoch: int) -> None:
+        """Of no concern to a broker, where it shares its process with the controller that leads."""
+
+    def on_resign(self, epoch: int) -> None: ...
 
     # -- stopping --------------------------------------------------------------------------------------------
 
@@ -168,6 +194,11 @@ class BrokerServer:
         await self._isr_manager.close()
         await self._lifecycle.close()
         self._forward.close()
-        await self._network.close()
+        if self._listening is not None:
+            await self._listening.close()
         if self._ready:
             self._replicas.close_cleanly(self._lifecycle.broker_epoch)
+
+
+def _keys(image: MetadataImage) -> dict[PartitionKey, None]:
+    return {(partition.topic_id, partition.index): None for partition in image.partitions()}

@@ -23,10 +23,11 @@ def ignore_partition_epoch(
     partition_epoch: int,
     isr: Sequence[int],
     eligible: Callable[[int], bool],
+    recovery_state: int,
 ) -> ErrorCode | None:
     if partition_epoch < partition.partition_epoch:
         partition_epoch, eligible = partition.partition_epoch, lambda replica: True
-    return refuse_alter_partition(partition, sender, leader_epoch, partition_epoch, isr, eligible)
+    return refuse_alter_partition(partition, sender, leader_epoch, partition_epoch, isr, eligible, recovery_state)
 
 
 BUG = Bug(

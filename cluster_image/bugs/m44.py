@@ -5,18 +5,15 @@ A deposed leader's tail that was never committed makes its log longer than the o
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
-from ..controller.unclean_recovery import LogEnd
-from ..metadata.image import PartitionRegistration
+from ..controller.rules import LogInfo
 from . import Bug
 
 
-def longest_log(partition: PartitionRegistration, ends: Mapping[int, LogEnd]) -> int | None:
-    if not set(partition.last_known_elr) <= ends.keys():
-        return None
-    candidates = [r for r in partition.replicas if r in partition.last_known_elr]
-    return max(candidates, key=lambda r: ends[r][1], default=None)
+def longest_log(candidates: Sequence[int], logs: Mapping[int, LogInfo]) -> int | None:
+    heard = [r for r in candidates if r in logs]
+    return max(heard, key=lambda r: logs[r].end_offset, default=None)
 
 
 BUG = Bug(
@@ -25,7 +22,7 @@ BUG = Bug(
     source="ULES.tla, Election2",
     nemesis="power-outage-cluster,pause",
     properties=("LeaderCompleteness", "log linearizability"),
-    module="controller.unclean_recovery",
+    module="controller.rules",
     rule="best_log",
     replacement=longest_log,
 )

@@ -6,13 +6,15 @@ so that leaders and replicas spread evenly. No randomness: placement depends on 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Container, Iterable, Sequence
 
 from ..metadata.image import BrokerRegistration
 
 
-def place(brokers: Iterable[BrokerRegistration], partitions: int, replication_factor: int) -> list[tuple[int, ...]]:
-    """Replica lists (broker ids, preferred leader first), one a partition.
+def place(
+    brokers: Iterable[BrokerRegistration], partitions: int, replication_factor: int, first: int = 0
+) -> list[tuple[int, ...]]:
+    """Replica lists (broker ids, preferred leader first), one a partition, from partition number `first` on.
 
     Raises ValueError when there are fewer brokers than replicas."""
     racks: dict[str, list[int]] = {}
@@ -23,7 +25,7 @@ def place(brokers: Iterable[BrokerRegistration], partitions: int, replication_fa
         raise ValueError(f"replication factor {replication_factor} is larger than the {total} available brokers")
     rack_names = sorted(racks)
     placed = []
-    for partition in range(partitions):
+    for partition in range(first, first + partitions):
         replicas: list[int] = []
         step = partition
         while len(replicas) < replication_factor:
@@ -39,3 +41,16 @@ def place(brokers: Iterable[BrokerRegistration], partitions: int, replication_fa
             replicas.append(candidate)
         placed.append(tuple(replicas))
     return placed
+
+
+def check(replicas: Sequence[int], known: Container[int], replication_factor: int) -> None:
+    """Raises ValueError unless these are that many different known brokers."""
+    if not replicas:
+        raise ValueError("an assignment without replicas")
+    if len(set(replicas)) != len(replicas):
+        raise ValueError(f"assignment {list(replicas)} has a broker twice")
+    unknown = [r for r in replicas if r not in known]
+    if unknown:
+        raise ValueError(f"assignment {list(replicas)} has brokers that are not registered: {unknown}")
+    if len(replicas) != replication_factor:
+        raise ValueError(f"assignment {list(replicas)} has not {replication_factor} replicas as the others have")

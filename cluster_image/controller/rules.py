@@ -5,11 +5,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Final, NamedTuple
 
 from kio.schema.errors import ErrorCode
 
 from ..metadata.image import BrokerRegistration, PartitionRegistration
+from ..metadata.records import NO_LEADER, RECOVERED, RECOVERING
+
+#: Strategies of unclean recovery (`unclean.recovery.strategy`; 002, 5.3).
+PROACTIVE: Final = "proactive"
+BALANCED: Final = "balanced"
+MANUAL: Final = "manual"
+#: Not a setting: an operator has asked for it (ElectLeaders, type UNCLEAN).
+OPERATOR: Final = "operator"
+
+
+class LogInfo(NamedTuple):
+    """What a replica tells of its log (GetReplicaLogInfo)."""
+
+    broker_epoch: int
+    current_leader_epoch: int  # that it knows of
+    last_epoch: int  # of its last record, -1: of an empty log
+    end_offset: int
 
 
 def may_register(registration: BrokerRegistration | None, session_alive: bool, same_incarnation: bool) -> bool:
@@ -22,6 +40,13 @@ def may_unfence(registration: BrokerRegistration, metadata_offset: int) -> bool:
     """May a fenced broker become available? Once it has replayed its own registration (description 8.1). The
     registration's offset is the broker epoch."""
     return registration.fenced and metadata_offset >= registration.epoch
+
+
+def may_shut_down(leads: bool, moved_below: int, seen: int | None) -> bool:
+    """May a broker in controlled shutdown go? Once it leads nothing, and every other active broker has replayed the
+    metadata log up to where its leaderships were moved (description 8.3). `moved_below`: the end of the log after that;
+    `seen`: the last offset that all the others have replayed, None if there are none."""
+    return not leads and (seen is None or seen >= moved_below - 1)
 
 
 def may_lead(replica: int, candidates: Sequence[int], broker: BrokerRegistration | None) -> bool:
@@ -63,9 +88,13 @@ def refuse_alter_partition(
     partition_epoch: int,
     isr: Sequence[int],
     eligible: Callable[[int], bool],
+    recovery_state: int,
 ) -> ErrorCode | None:
     """Why a proposed ISR is not accepted, None if it is current, well-formed and adds only replicas that are `eligible`
     (000, 2.9.2).
+
+    recovery_state: of the leader, by its own word. While it recovers from an unclean election nobody else is in sync
+    with it, and from RECOVERED there is no way back (KIP-704).
 
     The order matters: a controller that is behind the leader must not answer as if it were authoritative
     (KAFKA-14154)."""
@@ -79,9 +108,33 @@ def refuse_alter_partition(
         return ErrorCode.invalid_update_version
     if partition.leader not in isr or not set(isr) <= set(partition.replicas) or len(set(isr)) != len(isr):
         return ErrorCode.invalid_request
+    if recovery_state == RECOVERING and (len(isr) > 1 or partition.leader_recovery_state == RECOVERED):
+        return ErrorCode.invalid_request
     if not all(eligible(r) for r in isr if r not in partition.isr):
         return ErrorCode.ineligible_replica
     return None
+
+
+def may_complete_reassignment(target: Sequence[int], isr: Sequence[int], min_isr: int) -> bool:
+    """May a reassignment drop the replicas it takes out? Once every replica of its target is in sync, so that it
+    neither lowers redundancy nor leaves the ISR below MinISR (description 6.7, rules 1 and 3; M49, KAFKA-15665). The
+    model and description 4.2 wait for the added replicas only; Apache Kafka waits for all, as here."""
+    members = [r for r in isr if r in target]
+    return set(target) <= set(members) and len(members) >= min_isr
+
+
+def may_drop_replicas(candidates_dropped: Sequence[int], isr_size: int, min_isr: int) -> bool:
+    """May a cancelled or replaced reassignment drop the replicas it has added? They may be all that is complete: if
+    some of them are in the ISR, the ELR or the LastKnownELR, an ISR of MinISR must be left (description 4.5; 6.7,
+    rule 1)."""
+    return not candidates_dropped or isr_size >= min_isr
+
+
+def is_new_assignment(before: Sequence[int], after: Sequence[int], in_progress: bool, still_in_progress: bool) -> bool:
+    """Does a change of replicas need a leader epoch of its own? One leader epoch is unique to one assignment (000,
+    2.3.1): a reassignment that ends raises it, whoever leads, and so does every loss of a replica, whose fetches must
+    no longer count. Growing does not (description 4.2)."""
+    return (in_progress and not still_in_progress) or not set(before) <= set(after)
 
 
 def isr_without(isr: Sequence[int], broker: int, elr_enabled: bool) -> tuple[int, ...]:
@@ -89,3 +142,51 @@ def isr_without(isr: Sequence[int], broker: int, elr_enabled: bool) -> tuple[int
     for being elected again (000, 2.8). With one it goes there, so that an unclean return can take it out."""
     rest = tuple(r for r in isr if r != broker)
     return rest if rest or elr_enabled else tuple(isr)
+
+
+# -- unclean recovery (002, 5.3) --------------------------------------------------------------------------------
+
+
+def recovery_candidates(partition: PartitionRegistration, strategy: str) -> tuple[int, ...]:
+    """Whose logs are looked at, and who may be elected; nobody while there is no reason to (002, 5.3.1; KIP-966).
+
+    `balanced`: those who were eligible once, and only when nobody is any more: until then a clean election may still
+    come. `proactive`, and at an operator's word: any replica, as soon as no candidate is available. `manual`: nobody,
+    before the operator has spoken."""
+    if partition.leader != NO_LEADER or strategy == MANUAL:
+        return ()
+    if strategy != BALANCED:
+        return partition.replicas
+    if partition.isr or partition.elr:
+        return ()
+    return tuple(r for r in partition.replicas if r in partition.last_known_elr)
+
+
+def log_info_counts(info: LogInfo, partition: PartitionRegistration, broker: BrokerRegistration | None) -> bool:
+    """Is what a replica told of its log still true? Its process must be the one that is registered: one that came after
+    may have lost the end of the log in a power cut (description 6.5.1; KIP-966, failover). And it must know that the
+    partition has no leader: else it follows the one before, and its log still changes."""
+    return (
+        broker is not None and info.broker_epoch == broker.epoch and info.current_leader_epoch == partition.leader_epoch
+    )
+
+
+def heard_enough(strategy: str, candidates: Collection[int], heard: Collection[int], timed_out: bool) -> bool:
+    """May a leader be chosen by now? `balanced`: once all candidates have told, however long it takes, as any of them
+    may be the one that has lost nothing (002, 5.3.2). Else: once all have, or the time is up and anybody has."""
+    everyone = bool(candidates) and set(candidates) <= set(heard)
+    return everyone or (strategy != BALANCED and timed_out and bool(heard))
+
+
+def best_log(candidates: Sequence[int], logs: Mapping[int, LogInfo]) -> int | None:
+    """Whose log goes furthest, of the candidates that have told: the highest epoch, then offset (002, 5.3.1; never the
+    longest log alone: M44), the first in the partition's order among equals. If one of them has the whole committed
+    log, so has this one."""
+    heard = [r for r in candidates if r in logs]
+    return max(heard, key=lambda r: (logs[r].last_epoch, logs[r].end_offset), default=None)
+
+
+def may_recover(broker: BrokerRegistration | None) -> bool:
+    """May this broker's replica be elected uncleanly? As in any election, it must be neither fenced nor shutting down
+    (KAFKA-19522, M40)."""
+    return broker is not None and broker.active

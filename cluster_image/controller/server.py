@@ -5,28 +5,36 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Sequence
-from functools import partial
 from random import Random
 from typing import Any, Final
 
 from kio.schema.errors import ErrorCode
 
 from ..config import Config
-from ..messages import NO_THROTTLE, make, response_module
-from ..metadata.image import MetadataImage, PartitionRegistration
+from ..metadata import snapshot
+from ..metadata.image import MetadataImage, PartitionKey
 from ..metadata.records import MetadataRecord, PartitionChangeRecord, PartitionRecord, decode, encode, numbers
 from ..network import Entity, Network, Peer
 from ..raft import NotLeader, RaftClient
 from ..tasks import Failed, start_task
 from ..trace import Trace, no_trace
-from . import unclean_recovery
-from .controller import Controller, Step
+from ..unanswered import error_answer
+from .controller import Controller
+from .log_inspection import ask_for_logs
+from .partitions import PREFERRED, UNCLEAN
+from .term import Step
+from .unclean_recovery import Question, Recovery, describe
 
 log = logging.getLogger(__name__)
 
 _RAFT_REQUESTS: Final = frozenset(
-    {"VoteRequest", "BeginQuorumEpochRequest", "EndQuorumEpochRequest", "FetchRequest", "DescribeQuorumRequest"}
+    {
+        *("VoteRequest", "BeginQuorumEpochRequest", "EndQuorumEpochRequest", "DescribeQuorumRequest"),
+        *("FetchRequest", "FetchSnapshotRequest"),
+    }
 )
+#: An operator waits so much longer than unclean recovery waits for answers.
+_OPERATOR_MARGIN_SECONDS: Final = 0.5
 #: How often sessions are looked at. Small against any session time-out.
 _TICK_SECONDS: Final = 0.1
 #: A request that its quorum has not committed by then is answered with an error: the outcome is then unknown.
@@ -54,12 +62,20 @@ class ControllerServer:
         self._committed = MetadataImage()
         self._active: Controller | None = None
         self._timer: asyncio.Task[None] | None = None
+        self._asking: dict[int, asyncio.Task[None]] = {}  # of unclean recovery, by broker
+        #: Unclean elections that this controller has decided: each may be a loss (002, 5.3.2).
+        self.unclean_recoveries = 0
         raft.listener = self
         self._operations: dict[str, Callable[[Controller, Any, float], Step]] = {
             "BrokerRegistrationRequest": Controller.register_broker,
             "BrokerHeartbeatRequest": Controller.heartbeat,
             "AlterPartitionRequest": lambda c, request, now: c.alter_partition(request),
             "CreateTopicsRequest": lambda c, request, now: c.create_topics(request),
+            "CreatePartitionsRequest": lambda c, request, now: c.create_partitions(request),
+            "DeleteTopicsRequest": lambda c, request, now: c.delete_topics(request),
+            "ElectLeadersRequest": lambda c, request, now: c.elect_leaders(request),
+            "AlterPartitionReassignmentsRequest": lambda c, request, now: c.alter_partition_reassignments(request),
+            "ListPartitionReassignmentsRequest": lambda c, request, now: c.list_partition_reassignments(request),
             "AllocateProducerIdsRequest": lambda c, request, now: c.allocate_producer_ids(request),
         }
 
@@ -69,6 +85,8 @@ class ControllerServer:
     async def close(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
+        for task in self._asking.values():
+            task.cancel()
 
     @property
     def active(self) -> Controller | None:
@@ -85,6 +103,12 @@ class ControllerServer:
     def on_commit(self, base_offset: int, epoch: int, records: Sequence[bytes]) -> None:
         for offset, value in enumerate(records, base_offset):
             self._committed.replay(offset, decode(value))
+
+    def on_snapshot(self, end_offset: int, epoch: int, records: Sequence[bytes]) -> None:
+        self._committed = snapshot.image_of(records, end_offset)
+
+    def snapshot(self) -> Sequence[bytes]:
+        return snapshot.encoded(self._committed)
 
     def on_leader(self, epoch: int) -> None:
         log.info("active controller", extra={"epoch": epoch})
@@ -106,6 +130,8 @@ class ControllerServer:
         if operation is None:
             raise ConnectionError(f"{name} is not for a controller")
         try:
+            if name == "ElectLeadersRequest" and getattr(request, "election_type", PREFERRED) == UNCLEAN:
+                return await self._elect_uncleanly(request)
             step = await self._perform(lambda controller, now: operation(controller, request, now))
         except NotLeader:
             return error_answer(request, ErrorCode.not_controller)
@@ -144,48 +170,89 @@ class ControllerServer:
             await asyncio.sleep(_TICK_SECONDS)
             try:
                 while self._active is not None:
-                    records = (await self._perform(Controller.fence_one_expired)).records
+                    records = (await self._perform(Controller.tick)).records
                     if not records:
                         break
-                    log.info("fenced", extra={"records": [str(record) for record in records]})
+                    log.info("due", extra={"records": [str(record) for record in records]})
                 await self._recover_uncleanly()
             except (NotLeader, TimeoutError):
                 continue
 
+    # -- unclean recovery (002, 5.3) --------------------------------------------------------------------------
+
     async def _recover_uncleanly(self) -> None:
-        """Give partitions a leader of which nobody is known to be complete, from the best log there is."""
-        partitions = unclean_recovery.recoverable(self._committed) if self._active is not None else []
-        if not partitions:
+        """Ask for logs in the background, and elect whom the answers so far allow to be elected."""
+        controller, now = self._active, asyncio.get_running_loop().time()
+        if controller is None:
             return
-        addresses = {broker.id: broker.address for broker in self._committed.brokers.values()}
-        ends = await unclean_recovery.inspect_logs(self._network, addresses, partitions)
-        for partition in partitions:
-            logs = ends[partition.topic_id, partition.index]
-            leader = unclean_recovery.best_log(partition, logs)
-            if leader is not None:
-                log.warning(
-                    "unclean recovery: possible data loss",
-                    extra={"partition": f"{partition.topic}-{partition.index}", "leader": leader, "logs": logs},
-                )
-                await self._perform(partial(_recover, partition, leader))
+        recovery = controller.unclean_recovery
+        recovery.look()
+        for broker, question in recovery.questions(now).items():
+            if broker not in self._asking:
+                self._asking[broker] = asyncio.create_task(self._ask(controller, broker, question))
+        if recovery.decide(now):
+            await self._perform(self._recover)
 
+    async def _ask(self, controller: Controller, broker: int, question: Question) -> None:
+        try:
+            address = controller.image.brokers[broker].address
+            controller.unclean_recovery.hear(broker, question, await ask_for_logs(self._network, address, question))
+        except asyncio.CancelledError:
+            raise
+        except Exception as error:
+            self._failed(error)
+        finally:
+            del self._asking[broker]
 
-def _recover(partition: PartitionRegistration, leader: int, controller: Controller, now: float) -> Step:
-    return controller.recover(partition, leader)
+    def _recover(self, controller: Controller, now: float) -> Step:
+        recoveries = controller.recover(now)
+        for recovery in recoveries:
+            self._report(recovery)
+        return Step([recovery.record for recovery in recoveries])
 
+    async def _elect_uncleanly(self, request: Any) -> Entity | None:
+        """At an operator's word: ask for the logs, and answer once there are leaders or the time is up.
 
-def error_answer(request: Any, error: ErrorCode) -> Entity:
-    """An answer that carries only an error, for any request that the controller serves."""
-    module = response_module(request)
-    name = type(request).__name__.replace("Request", "Response")
-    if name == "CreateTopicsResponse":
-        topics = tuple(
-            make(
-                module.CreatableTopicResult, name=t.name, error_code=error, error_message=None, topic_id=None,
-                topic_config_error_code=ErrorCode.none, num_partitions=-1, replication_factor=-1, configs=None,
-            )
-            for t in request.topics
-        )  # fmt: skip
-        return make(module.CreateTopicsResponse, throttle_time=NO_THROTTLE, topics=topics)
-    extra = {"producer_id_start": -1, "producer_id_len": 0, "topics": (), "should_shut_down": False}
-    return make(getattr(module, name), throttle_time=NO_THROTTLE, error_code=error, **extra)
+        Raises NotLeader, TimeoutError."""
+        self._raft.expire()
+        controller = self._active
+        if controller is None:
+            raise NotLeader
+        wanted = controller.ask_for_recovery(request)
+        patience = self._config.seconds("unclean.recovery.timeout.ms") + _OPERATOR_MARGIN_SECONDS
+        deadline = asyncio.get_running_loop().time() + min(patience, request.timeout.total_seconds())
+
+        def led() -> list[PartitionKey]:
+            found = ((key, controller.image.partition(*key)) for key in wanted)
+            return [key for key, partition in found if partition is not None and partition.leader >= 0]
+
+        while self._active is controller and asyncio.get_running_loop().time() < deadline and len(led()) < len(wanted):
+            await asyncio.sleep(_TICK_SECONDS / 2)
+        controller.unclean_recovery.withdraw(wanted)
+        return (await self._perform(lambda active, now: active.elect_leaders(request, led()))).answer
+
+    def _report(self, recovery: Recovery) -> None:
+        """At the decision: better one too many, if this controller loses its office first, than one too few."""
+        self.unclean_recoveries += 1
+        partition = recovery.partition
+        where, told = f"{partition.topic}-{partition.index}", describe(recovery.logs, partition.replicas)
+        log.warning(
+            "unclean recovery: possible data loss",
+            extra={
+                "partition": where,
+                "strategy": recovery.strategy,
+                "leader": recovery.leader,
+                "leader_epoch": recovery.leader_epoch,
+                "elr": partition.elr,
+                "last_known_elr": partition.last_known_elr,
+                **told,
+            },
+        )
+        self._trace(
+            "unclean recovery",
+            where,
+            leader=recovery.leader,
+            leader_epoch=recovery.leader_epoch,
+            strategy=recovery.strategy,
+            **told,
+        )

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 
 from ..network import Address
 from .records import (
@@ -99,6 +99,11 @@ class MetadataImage:
             self.next_producer_id,
         )
 
+    def become(self, other: MetadataImage) -> None:
+        """Take over another image's state, in place: whoever holds this one sees it. The other must not be used on."""
+        for name in (f.name for f in fields(self)):
+            setattr(self, name, getattr(other, name))
+
     def partition(self, topic_id: uuid.UUID | None, index: int) -> PartitionRegistration | None:
         topic = self.topics_by_id.get(topic_id) if topic_id is not None else None
         return topic.partitions.get(index) if topic is not None else None
@@ -114,6 +119,8 @@ class MetadataImage:
         """
         changed: Sequence[PartitionKey] = ()
         match record:
+            case RegisterBrokerRecord(end_points=()):
+                raise KeyError(f"broker {record.broker_id} has no address")
             case RegisterBrokerRecord():
                 endpoint = record.end_points[0]
                 self.brokers[record.broker_id] = BrokerRegistration(
@@ -135,9 +142,12 @@ class MetadataImage:
                     in_controlled_shutdown=broker.in_controlled_shutdown or record.in_controlled_shutdown > 0,
                 )
             case TopicRecord():
-                assert record.topic_id is not None
+                if record.topic_id is None or record.topic_id in self.topics_by_id or record.name in self.topics:
+                    raise KeyError(f"topic {record.name} is there, or has no id")
                 topic = Topic(record.name, record.topic_id)
                 self.topics[topic.name] = self.topics_by_id[topic.id] = topic
+            case RemoveTopicRecord() | PartitionRecord() | PartitionChangeRecord() if record.topic_id is None:
+                raise KeyError("a record without the id of its topic")
             case RemoveTopicRecord():
                 assert record.topic_id is not None
                 topic = self.topics_by_id.pop(record.topic_id)

@@ -16,6 +16,8 @@ from kio.serial import entity_reader, entity_writer
 from kio.static.constants import EntityType
 from kio.static.primitive import i8, i16, i32, i64, u16
 
+from ..wire_guard import checked
+
 FRAME_VERSION: Final = 1
 
 NO_LEADER: Final = -1
@@ -216,10 +218,17 @@ def encode(record: MetadataRecord) -> bytes:
 
 
 def decode(value: bytes) -> MetadataRecord:
-    """Raises ValueError for a record that this version does not know: its state would be wrong without it."""
+    """Raises ValueError for a record that is damaged or that this version does not know: its state would be wrong
+    without it."""
+    if len(value) < 3:
+        raise ValueError(f"a metadata record of {len(value)} bytes")
     frame, record_type, version = value[0], value[1], value[2]
     entity_type = _TYPES.get((record_type, version)) if frame == FRAME_VERSION else None
     if entity_type is None:
         raise ValueError(f"unknown metadata record: frame {frame}, type {record_type}, version {version}")
-    record: MetadataRecord = entity_reader(entity_type)(value, 3)[0]
+    value, start = checked(entity_type, value, 3, flexible_header=False)
+    try:
+        record: MetadataRecord = entity_reader(entity_type)(value, start)[0]
+    except Exception as error:  # kio's own: text that is not UTF-8, values out of range
+        raise ValueError(f"no valid {entity_type.__name__}: {error}") from error
     return record

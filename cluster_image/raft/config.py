@@ -17,7 +17,10 @@ class QuorumConfig:
     request_timeout: float = 2.0
     retry_backoff: float = 0.02
     fetch_wait_ms: int = 500  # how long a leader may sit on a fetch with nothing to tell
-    fetch_bytes: int = 8 << 20
+    fetch_bytes: int = 8 << 20  # of a log's records, or of a snapshot
+    segment_bytes: int = 64 << 20
+    snapshot_bytes: int = 20 << 20  # of the log, after which a snapshot is due
+    snapshot_interval: float = 3600.0  # after the first record that no snapshot holds, one is due
 
     @classmethod
     def of(cls, config: Config) -> QuorumConfig:
@@ -26,4 +29,7 @@ class QuorumConfig:
             fetch_timeout=config.seconds("controller.quorum.fetch.timeout.ms"),
             election_backoff_max=config.seconds("controller.quorum.election.backoff.max.ms"),
             request_timeout=config.seconds("controller.quorum.request.timeout.ms"),
+            segment_bytes=config["metadata.log.segment.bytes"],
+            snapshot_bytes=config["metadata.log.max.record.bytes.between.snapshots"],
+            snapshot_interval=config.seconds("metadata.log.max.snapshot.interval.ms"),
         )

@@ -20,13 +20,14 @@ from ..config import Config
 from ..disk import Disk
 from ..network import Address, Connection, Entity, Network, Peer
 from ..records import decode_values, iter_batches
-from ..storage.log import Log
+from ..storage.log import LogConfig
 from ..trace import Trace, no_trace
 from . import rpc
 from .config import QuorumConfig
 from .leader import Leadership, WaitingFetch
 from .outbox import Send
 from .quorum import NotLeader, Quorum
+from .snapshots import open_log
 from .state import QuorumStateStore
 
 logger = logging.getLogger(__name__)
@@ -38,7 +39,15 @@ class RaftListener(Protocol):
     """Called synchronously, in the order of the log. A listener that raises stops the client for good."""
 
     def on_commit(self, base_offset: int, epoch: int, records: list[bytes]) -> None:
-        """A batch of records is committed: on every voter and observer, each batch once in a process's life."""
+        """A batch of records is committed: on every voter and observer, each batch at most once in a process's life,
+        and once unless `on_snapshot` stands for it."""
+
+    def on_snapshot(self, end_offset: int, epoch: int, records: list[bytes]) -> None:
+        """Forget everything: these records rebuild the state after all that is committed below `end_offset`, whose
+        last record is of `epoch`. `on_commit` goes on from there. At start, or when this node had fallen behind."""
+
+    def snapshot(self) -> Sequence[bytes]:
+        """Records that rebuild the state as it is now, after all that `on_commit` and `on_snapshot` have brought."""
 
     def on_leader(self, epoch: int) -> None:
         """This node leads, and everything written in earlier epochs has been through `on_commit`."""
@@ -79,7 +88,10 @@ class RaftClient:
         self._wall_clock = wall_clock
         self._trace = trace
         self._config = config if isinstance(config, QuorumConfig) else QuorumConfig.of(config)
-        self._delivered = 0  # everything below has been through on_commit
+        self._delivered = 0  # everything below has been through on_commit or on_snapshot
+        self._bytes_delivered = 0  # since the last snapshot
+        self._snapshot_due = float("inf")  # by its interval
+        self._last_timestamp_ms = 0  # of what was delivered
         self._announced: int | None = None  # the epoch of which on_leader was told
         self._connections: dict[tuple[int, type], Connection] = {}
         self._tasks: dict[asyncio.Task[None], None] = {}  # a dict, for its order
@@ -93,9 +105,9 @@ class RaftClient:
         """Recover the log and take part. Raises OSError, QuorumStateError, InvariantViolation."""
         self._loop = asyncio.get_running_loop()
         self.failed: asyncio.Future[None] = self._loop.create_future()
-        self._disk.make_directory(self._directory)
-        # Never taken as cleanly closed: its tail decides elections, so every batch is checked (Kafka #10363).
-        self._log = Log.open(self._disk, self._directory)
+        self._log, snapshots = open_log(
+            self._disk, self._directory, LogConfig(segment_bytes=self._config.segment_bytes)
+        )
         store = QuorumStateStore(self._disk, self._directory)
         self._quorum = Quorum(
             self.node_id,
@@ -107,9 +119,9 @@ class RaftClient:
             self._config,
             self._loop.time(),
             wall_clock=self._wall_clock,
+            snapshots=snapshots,
             trace=self._trace,
         )
-        self._delivered = self._log.start_offset
         self._closed = False
         self._wake()
 
@@ -254,11 +266,13 @@ class RaftClient:
             task = self._loop.create_task(self._send(send))
             self._tasks[task] = None
             task.add_done_callback(self._tasks.pop)
-        if output.wake_at != float("inf"):
-            self._timer = self._loop.call_at(output.wake_at, self._wake)
+        wake_at = min(output.wake_at, self._snapshot_due)
+        if wake_at != float("inf"):
+            self._timer = self._loop.call_at(wake_at, self._wake)
 
     def _deliver(self) -> None:
-        """Tell the listener what has happened, in this order: a leadership lost, records committed, one won."""
+        """Tell the listener what has happened, in this order: a leadership lost, records committed, one won. Then
+        write a snapshot if one is due."""
         leadership = self._quorum.leadership
         epoch = None if leadership is None else leadership.epoch
         if self._announced not in (None, epoch):
@@ -267,11 +281,13 @@ class RaftClient:
                 self.listener.on_resign(lost)
         high_watermark = self._quorum.replica.high_watermark
         news = self._delivered < high_watermark
+        self._deliver_snapshot()
         while self._delivered < high_watermark:
             data = self._log.read(self._delivered, DELIVERY_BYTES, high_watermark)
             assert data, f"the high watermark {high_watermark} does not lie between batches"
             for start, end, header in iter_batches(data):
                 self._delivered = header.next_offset
+                self._count(end - start, header.max_timestamp)
                 if self.listener is not None and not header.is_control:
                     records = [value for _, _, value in decode_values(data[start:end])]
                     self.listener.on_commit(header.base_offset, header.leader_epoch, records)
@@ -282,6 +298,32 @@ class RaftClient:
             self._announced = leadership.epoch
             if self.listener is not None:
                 self.listener.on_leader(leadership.epoch)
+        self._write_snapshot_if_due()
+
+    def _deliver_snapshot(self) -> None:
+        """If there is one that reaches further than what the listener has seen."""
+        replica = self._quorum.replica
+        snapshot = replica.snapshots.latest
+        if snapshot is not None and snapshot.end_offset > self._delivered:
+            self._delivered = snapshot.end_offset
+            self._snapshot_written()
+            if self.listener is not None:
+                self.listener.on_snapshot(*snapshot, replica.snapshots.read(snapshot))
+
+    def _count(self, size: int, timestamp_ms: int) -> None:
+        if not self._bytes_delivered and self.listener is not None:
+            self._snapshot_due = self._loop.time() + self._config.snapshot_interval
+        self._bytes_delivered += size
+        self._last_timestamp_ms = timestamp_ms
+
+    def _write_snapshot_if_due(self) -> None:
+        due = self._bytes_delivered >= self._config.snapshot_bytes or self._loop.time() >= self._snapshot_due
+        if due and self._bytes_delivered and self.listener is not None:
+            self._quorum.replica.make_snapshot(self._delivered, self.listener.snapshot(), self._last_timestamp_ms)
+            self._snapshot_written()
+
+    def _snapshot_written(self) -> None:
+        self._bytes_delivered, self._snapshot_due = 0, float("inf")
 
     def _settle_commits(self, epoch: int | None) -> None:
         unsettled = []

@@ -14,6 +14,7 @@ from ..records import build_batch
 from . import rpc, rules
 from .control_records import leader_change
 from .replica import Replica
+from .snapshots import SnapshotId
 
 NEVER: Final = float("-inf")
 
@@ -23,15 +24,15 @@ OBSERVER_SESSION: Final = 300.0
 
 @dataclass(slots=True)
 class Progress:
-    """Of one replica, as its fetches tell. Times are the loop's, in seconds."""
+    """Of one replica, as its fetches tell. Times in ms are of the wall clock, for people; -1: never."""
 
     end_offset: int = -1  # everything below is in its log, and on its disk if it is a voter; -1: not known
-    fetched_at: float = NEVER
-    caught_up_at: float = NEVER
+    fetched_at: float = NEVER  # the loop's time, in seconds
+    fetched_ms: int = -1
+    caught_up_ms: int = -1
 
     def describe(self, replica: int) -> Entity:
-        times = (-1 if at == NEVER else int(at * 1000) for at in (self.fetched_at, self.caught_up_at))
-        return rpc.replica_state(replica, self.end_offset, *times)
+        return rpc.replica_state(replica, self.end_offset, self.fetched_ms, self.caught_up_ms)
 
 
 class WaitingFetch:
@@ -85,15 +86,17 @@ class Leadership:
 
     def receive_fetch(self, request: Entity, data: Any, now: float) -> Entity | WaitingFetch:
         offset = int(data.fetch_offset)
-        error = self._refuse_fetch(int(data.current_leader_epoch), offset)
+        error = self._refuse_fetch(int(data.current_leader_epoch))
+        if error is ErrorCode.none and offset < 0:
+            error = ErrorCode.offset_out_of_range
         if error is not ErrorCode.none:
             return rpc.fetch_answer(error, self.id, self.epoch)
-        progress = self._progress(int(request.replica_state.replica_id), now)
-        progress.fetched_at = now
-        if rules.diverging_epoch(self._replica.log, offset, int(data.last_fetched_epoch)) is None:
+        progress = self._heard_of(int(request.replica_state.replica_id), now)
+        snapshot, diverging = self._compare(data)
+        if snapshot is None and diverging is None:
             progress.end_offset = offset
             if offset >= self._replica.log.end_offset:
-                progress.caught_up_at = now
+                progress.caught_up_ms = progress.fetched_ms
             self.advance_high_watermark()
         deadline = now + to_milliseconds(request.max_wait) / 1000
         answer = self._answer(request, may_wait=request.min_bytes > 0 and deadline > now)
@@ -115,24 +118,50 @@ class Leadership:
         self.waiting = still_waiting
         return answers
 
-    def _refuse_fetch(self, epoch: int, offset: int) -> ErrorCode:
+    def receive_fetch_snapshot(self, request: Entity, data: Any, now: float) -> Entity:
+        snapshot = SnapshotId(int(data.snapshot_id.end_offset), int(data.snapshot_id.epoch))
+        position = int(data.position)
+        error = self._refuse_fetch(int(data.current_leader_epoch))
+        chunk = None
+        if error is ErrorCode.none:
+            self._heard_of(int(request.replica_id), now)
+            chunk = self._replica.snapshots.read_chunk(snapshot, position, int(request.max_bytes))
+            if chunk is None:
+                error = ErrorCode.snapshot_not_found
+            elif not 0 <= position < chunk[0]:
+                error, chunk = ErrorCode.position_out_of_range, None
+        if chunk is None:
+            return rpc.fetch_snapshot_answer(error, self.id, self.epoch, snapshot)
+        size, content = chunk
+        return rpc.fetch_snapshot_answer(
+            error, self.id, self.epoch, snapshot, size=size, position=position, content=content
+        )
+
+    def _refuse_fetch(self, epoch: int) -> ErrorCode:
         if epoch < self.epoch:
             return ErrorCode.fenced_leader_epoch
         if epoch > self.epoch:
             return ErrorCode.unknown_leader_epoch
-        if offset < self._replica.log.start_offset:
-            return ErrorCode.offset_out_of_range
         return ErrorCode.none
+
+    def _compare(self, data: Any) -> tuple[SnapshotId | None, tuple[int, int] | None]:
+        """With the log that a fetch tells of: the snapshot from which it must begin anew, or else where it parts from
+        this one; neither if it is a prefix."""
+        offset, epoch, snapshots = int(data.fetch_offset), int(data.last_fetched_epoch), self._replica.snapshots
+        at_start = snapshots.earliest if self._replica.log.start_offset > 0 else None
+        if rules.needs_snapshot(at_start, offset, epoch):
+            return snapshots.latest, None
+        return None, rules.diverging_epoch(self._replica.log, offset, epoch)
 
     def _answer(self, request: Entity, *, may_wait: bool) -> Entity | None:
         """None: there is nothing to tell, and the fetch may wait."""
         log, high_watermark = self._replica.log, self._replica.high_watermark
         data = rpc.partition(request)
         assert data is not None
-        offset = int(data.fetch_offset)
-        diverging = rules.diverging_epoch(log, offset, int(data.last_fetched_epoch))
-        records = b"" if diverging is not None else log.read(offset, int(data.partition_max_bytes))
-        if may_wait and diverging is None and not records and data.high_watermark >= high_watermark:
+        snapshot, diverging = self._compare(data)
+        follows = snapshot is None and diverging is None
+        records = log.read(int(data.fetch_offset), int(data.partition_max_bytes)) if follows else b""
+        if may_wait and follows and not records and data.high_watermark >= high_watermark:
             return None
         return rpc.fetch_answer(
             ErrorCode.none,
@@ -141,8 +170,14 @@ class Leadership:
             high_watermark=high_watermark,
             log_start_offset=log.start_offset,
             diverging=diverging,
+            snapshot=snapshot,
             records=records,
         )
+
+    def _heard_of(self, replica: int, now: float) -> Progress:
+        progress = self._progress(replica, now)
+        progress.fetched_at, progress.fetched_ms = now, self._timestamp()
+        return progress
 
     def _progress(self, replica: int, now: float) -> Progress:
         if replica in self._followers:
@@ -169,8 +204,9 @@ class Leadership:
         """The other voters, the one with the longest log first."""
         return sorted(self._followers, key=lambda voter: (-self._followers[voter].end_offset, voter))
 
-    def describe(self, voters: Mapping[int, Address], now: float) -> Entity:
-        own = rpc.replica_state(self.id, self._replica.log.end_offset, -1, int(now * 1000))
+    def describe(self, voters: Mapping[int, Address]) -> Entity:
+        now_ms = self._timestamp()
+        own = rpc.replica_state(self.id, self._replica.log.end_offset, now_ms, now_ms)
         return rpc.describe_answer(
             ErrorCode.none,
             self.id,

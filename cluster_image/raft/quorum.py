@@ -12,20 +12,13 @@ and `resign`; after each of these, and when its time has come, call `poll`. Stat
 log durable and returns what follows: requests to send, waiting fetches to answer, the time of the next `poll`.
 Times are the event loop's, in seconds.
 
-The table TRANSITIONS holds the roles and every move between them with its reason. Each role has one timer:
-
-    UNATTACHED, PROSPECTIVE, CANDIDATE, RESIGNED    election timeout, drawn from one to two times the setting
-    FOLLOWER                                        fetch timeout, up to a tenth more, from the leader's last answer
-    LEADER                                          fetch timeout, counted from a majority's last fetches
-
-An observer is only ever UNATTACHED, and then asks one voter after the other who leads, or FOLLOWER.
+Roles and the moves between them: roles.py. Snapshots: snapshots.py, and replica.py for how a follower gets one.
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from enum import Enum
 from random import Random
 from typing import Any, Final, NamedTuple
 
@@ -41,55 +34,15 @@ from .config import QuorumConfig
 from .leader import Leadership, WaitingFetch
 from .outbox import Outbox, Send
 from .replica import Replica
+from .roles import TRANSITIONS, Role
+from .snapshots import SnapshotStore
 from .state import ElectionState, QuorumStateStore
+
+__all__ = ["NotLeader", "Output", "Quorum", "Role"]
 
 logger = logging.getLogger(__name__)
 
 FOREVER: Final = float("inf")
-
-
-class Role(Enum):
-    UNATTACHED = "unattached"
-    FOLLOWER = "follower"
-    PROSPECTIVE = "prospective"
-    CANDIDATE = "candidate"
-    LEADER = "leader"
-    RESIGNED = "resigned"
-
-
-TRANSITIONS: Final[Mapping[Role, Mapping[Role, str]]] = {
-    Role.UNATTACHED: {
-        Role.PROSPECTIVE: "timer",
-        Role.FOLLOWER: "learned who leads",
-        Role.UNATTACHED: "higher epoch; granted a vote",
-    },
-    Role.FOLLOWER: {
-        Role.PROSPECTIVE: "timer, which the leader's farewell shortens",
-        Role.FOLLOWER: "learned who leads a higher epoch",
-        Role.UNATTACHED: "higher epoch; granted a vote in it; observer: timer, or the leader is out of reach",
-    },
-    Role.PROSPECTIVE: {
-        Role.CANDIDATE: "won the pre-vote",
-        Role.FOLLOWER: "timer or lost the pre-vote, and there was a leader; learned who leads",
-        Role.UNATTACHED: "timer or lost the pre-vote, and there was none; higher epoch; granted a vote",
-    },
-    Role.CANDIDATE: {
-        Role.LEADER: "won the vote",
-        Role.PROSPECTIVE: "timer, which losing the vote shortens",
-        Role.FOLLOWER: "learned who leads",
-        Role.UNATTACHED: "higher epoch; granted a vote in it",
-    },
-    Role.LEADER: {
-        Role.RESIGNED: "timer; asked to stop",
-        Role.FOLLOWER: "learned who leads a higher epoch",
-        Role.UNATTACHED: "higher epoch; granted a vote in it",
-    },
-    Role.RESIGNED: {
-        Role.PROSPECTIVE: "timer",
-        Role.FOLLOWER: "learned who leads a higher epoch",
-        Role.UNATTACHED: "higher epoch; granted a vote in it",
-    },
-}
 
 
 #: An observer that knows no leader asks every voter, and those that know none either again after so many backoffs.
@@ -119,15 +72,17 @@ class Quorum:
         now: float,
         *,
         wall_clock: Callable[[], float],
+        snapshots: SnapshotStore,
         trace: Trace = no_trace,
     ) -> None:
-        """`wall_clock`: seconds since 1970, for the times of batches; everything else goes by the loop's time.
+        """`log` and `snapshots`: as of snapshots.open_log. `wall_clock`: seconds since 1970, for the times of batches;
+        everything else goes by the loop's time.
 
         A node that is not among `voters` is an observer. Raises InvariantViolation, QuorumStateError, OSError."""
         self.id = node_id
         self.voters = dict(sorted(voters.items()))
         self.is_voter = node_id in voters
-        self.replica = Replica(log, trace)
+        self.replica = Replica(log, snapshots, trace)
         self.state = rules.state_after_restart(store.read(), log.last_epoch, self.is_voter)
         self.leadership: Leadership | None = None
         self._others = [voter for voter in self.voters if voter != node_id]
@@ -189,6 +144,12 @@ class Quorum:
             if self.leadership is None:
                 return self._refuse_fetch()
             return self.leadership.receive_fetch(request, data, now)
+        if isinstance(request, rpc.FetchSnapshotRequest):
+            if self.leadership is None:
+                asked = int(data.snapshot_id.end_offset), int(data.snapshot_id.epoch)
+                error = ErrorCode.not_leader_or_follower
+                return rpc.fetch_snapshot_answer(error, self.leader_id, self.epoch, asked)
+            return self.leadership.receive_fetch_snapshot(request, data, now)
         if isinstance(request, rpc.VoteRequest):
             return self._receive_vote(request, data, now)
         if isinstance(request, rpc.BeginQuorumEpochRequest):
@@ -198,7 +159,7 @@ class Quorum:
         if self.leadership is None:
             error = ErrorCode.not_leader_or_follower
             return rpc.describe_answer(error, self.leader_id, self.epoch, -1, (), (), self.voters)
-        return self.leadership.describe(self.voters, now)
+        return self.leadership.describe(self.voters)
 
     def _receive_vote(self, request: Entity, data: Any, now: float) -> Entity:
         candidate, epoch = int(data.replica_id), int(data.replica_epoch)
@@ -262,9 +223,11 @@ class Quorum:
             logger.warning("%s refused by node %d: %r", type(request).__name__, receiver, response.error_code)
             self.fail(receiver, request, now)
             return
-        claim = data.current_leader if isinstance(request, rpc.FetchRequest) else data
+        claim = data.current_leader if isinstance(request, rpc.FetchRequest | rpc.FetchSnapshotRequest) else data
         asked_in = self.epoch
         self._learn(int(claim.leader_epoch), int(claim.leader_id), told_by=receiver, now=now)
+        if data.error_code != ErrorCode.none and isinstance(request, rpc.FetchSnapshotRequest):
+            self.replica.download = None  # the leader no longer has it, or no longer leads
         if data.error_code != ErrorCode.none and not (self.epoch > asked_in and self.leader_id == receiver):
             self.fail(receiver, request, now)
             return
@@ -282,7 +245,7 @@ class Quorum:
             if asked.leader_epoch == self.epoch:
                 self._told[receiver] = True
         else:
-            self._receive_records(receiver, request, asked, data, now)
+            self._receive_data(receiver, request, asked, data, now)
 
     def _receive_ballot(self, voter: int, asked: Any, granted: bool, now: float) -> None:
         round_role = Role.PROSPECTIVE if asked.pre_vote else Role.CANDIDATE
@@ -290,17 +253,24 @@ class Quorum:
             self._votes[voter] = granted
             self._count_votes(now)
 
-    def _receive_records(self, leader: int, request: Entity, asked: Any, data: Any, now: float) -> None:
+    def _receive_data(self, leader: int, request: Entity, asked: Any, data: Any, now: float) -> None:
+        """Records, or bytes of a snapshot, for a follower."""
         of_this_leader = self.role is Role.FOLLOWER and leader == self.state.leader_id
-        if not of_this_leader or asked.current_leader_epoch != self.epoch or not self.replica.is_where(asked):
+        if not of_this_leader or asked.current_leader_epoch != self.epoch:
+            return
+        of_log = isinstance(request, rpc.FetchRequest)
+        if of_log and not self.replica.is_where(asked):
             return
         self._deadline = now + self._fetch_timeout()
         self._leader_answers = True
         self._lost_elections = 0
         try:
-            self.replica.take(data)
+            if of_log:
+                self.replica.take(data)
+            else:
+                self.replica.take_chunk(asked, data)
         except (RecordError, NonContiguousAppend) as error:
-            logger.error("records from leader %d are refused: %s", leader, error)
+            logger.error("what leader %d sent is refused: %s", leader, error)
             self._outbox.done(leader, request, failed_at=now)
 
     # -- transitions ------------------------------------------------------------------------------------------
@@ -320,6 +290,7 @@ class Quorum:
         self._deadline = deadline
         self._leader_answers = False
         self._votes = {}
+        self.replica.download = None
         self._trace_role()
 
     def _trace_role(self) -> None:
@@ -440,7 +411,10 @@ class Quorum:
         """Every request that the role calls for: not before when, to whom, of which kind, and how to build it."""
         if self.role is Role.FOLLOWER:
             assert self.state.leader_id is not None
-            yield 0.0, self.state.leader_id, rpc.FetchRequest, self._fetch
+            if self.replica.download is None:
+                yield 0.0, self.state.leader_id, rpc.FetchRequest, self._fetch
+            else:
+                yield 0.0, self.state.leader_id, rpc.FetchSnapshotRequest, self._fetch_snapshot
         elif self.role is Role.UNATTACHED and not self.is_voter:
             # All of them side by side: one that is dead answers nothing, and must not keep the others from answering.
             for voter in self._others:
@@ -461,6 +435,9 @@ class Quorum:
     def _fetch(self, _: int) -> Entity:
         config = self._config
         return self.replica.fetch(self._cluster_id, self.id, self.epoch, config.fetch_wait_ms, config.fetch_bytes)
+
+    def _fetch_snapshot(self, _: int) -> Entity:
+        return self.replica.fetch_snapshot(self._cluster_id, self.id, self.epoch, self._config.fetch_bytes)
 
     def _vote(self, voter: int) -> Entity:
         log, pre_vote = self.replica.log, self.role is Role.PROSPECTIVE

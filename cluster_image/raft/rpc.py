@@ -18,6 +18,8 @@ from kio.schema.end_quorum_epoch.v1 import response as end_response
 from kio.schema.errors import ErrorCode
 from kio.schema.fetch.v18 import request as fetch_request
 from kio.schema.fetch.v18 import response as fetch_response
+from kio.schema.fetch_snapshot.v1 import request as snapshot_request
+from kio.schema.fetch_snapshot.v1 import response as snapshot_response
 from kio.schema.types import BrokerId, TopicName
 from kio.schema.vote.v2 import request as vote_request
 from kio.schema.vote.v2 import response as vote_response
@@ -36,10 +38,18 @@ VoteRequest = vote_request.VoteRequest
 BeginQuorumEpochRequest = begin_request.BeginQuorumEpochRequest
 EndQuorumEpochRequest = end_request.EndQuorumEpochRequest
 FetchRequest = fetch_request.FetchRequest
+FetchSnapshotRequest = snapshot_request.FetchSnapshotRequest
 DescribeQuorumRequest = describe_request.DescribeQuorumRequest
 
 #: The requests that a quorum member answers, each in the newest version only: all members are of one release.
-REQUESTS: Final = (VoteRequest, BeginQuorumEpochRequest, EndQuorumEpochRequest, FetchRequest, DescribeQuorumRequest)
+REQUESTS: Final = (
+    VoteRequest,
+    BeginQuorumEpochRequest,
+    EndQuorumEpochRequest,
+    FetchRequest,
+    FetchSnapshotRequest,
+    DescribeQuorumRequest,
+)
 
 
 def partition(entity: Entity) -> Any | None:
@@ -48,8 +58,13 @@ def partition(entity: Entity) -> Any | None:
     if len(topics) != 1 or len(topics[0].partitions) != 1:
         return None
     topic, data = topics[0], topics[0].partitions[0]
-    of_topic = topic.topic_id == TOPIC_ID if hasattr(topic, "topic_id") else topic.topic_name == TOPIC
-    index = data.partition if isinstance(entity, FetchRequest) else data.partition_index
+    if isinstance(entity, FetchSnapshotRequest):
+        of_topic, index = topic.name == TOPIC, data.partition
+    elif isinstance(entity, snapshot_response.FetchSnapshotResponse):
+        of_topic, index = topic.name == TOPIC, data.index
+    else:
+        of_topic = topic.topic_id == TOPIC_ID if hasattr(topic, "topic_id") else topic.topic_name == TOPIC
+        index = data.partition if isinstance(entity, FetchRequest) else data.partition_index
     return data if of_topic and index == PARTITION else None
 
 
@@ -135,6 +150,24 @@ def fetch(
     )
 
 
+def fetch_snapshot(
+    cluster_id: str, replica: int, epoch: int, snapshot: tuple[int, int], position: int, max_bytes: int
+) -> Entity:
+    """`snapshot`: (end offset, epoch). `position`: of the first byte wanted."""
+    data = snapshot_request.PartitionSnapshot(
+        partition=PARTITION,
+        current_leader_epoch=i32(epoch),
+        snapshot_id=snapshot_request.SnapshotId(end_offset=i64(snapshot[0]), epoch=i32(snapshot[1])),
+        position=i64(position),
+    )
+    return FetchSnapshotRequest(
+        cluster_id=cluster_id,
+        replica_id=BrokerId(replica),
+        max_bytes=i32(max_bytes),
+        topics=(snapshot_request.TopicSnapshot(name=TOPIC, partitions=(data,)),),
+    )
+
+
 # -- responses ------------------------------------------------------------------------------------------------
 
 
@@ -148,6 +181,8 @@ def refusal(request: Entity, error: ErrorCode) -> Entity:
         return end_response.EndQuorumEpochResponse(error_code=error, topics=())
     if isinstance(request, FetchRequest):
         return fetch_response.FetchResponse(throttle_time=NO_THROTTLE, error_code=error, responses=())
+    if isinstance(request, FetchSnapshotRequest):
+        return snapshot_response.FetchSnapshotResponse(throttle_time=NO_THROTTLE, error_code=error, topics=())
     return describe_response.DescribeQuorumResponse(error_code=error, error_message=None, topics=(), nodes=())
 
 
@@ -187,24 +222,56 @@ def fetch_answer(
     high_watermark: int = -1,
     log_start_offset: int = -1,
     diverging: tuple[int, int] | None = None,
+    snapshot: tuple[int, int] | None = None,
     records: bytes = b"",
 ) -> Entity:
-    """`diverging`: the largest epoch that the leader's log shares with the follower's, and its end offset."""
+    """`diverging`: the largest epoch that the leader's log shares with the follower's, and its end offset.
+    `snapshot`: end offset and epoch of the one that the follower must begin anew from."""
     divergence = fetch_response.EpochEndOffset()
     if diverging is not None:
         divergence = fetch_response.EpochEndOffset(epoch=i32(diverging[0]), end_offset=i64(diverging[1]))
+    snapshot_id = fetch_response.SnapshotId()
+    if snapshot is not None:
+        snapshot_id = fetch_response.SnapshotId(end_offset=i64(snapshot[0]), epoch=i32(snapshot[1]))
     data = fetch_response.PartitionData(
         partition_index=PARTITION,
         error_code=error,
         high_watermark=i64(high_watermark),
         log_start_offset=i64(log_start_offset),
         diverging_epoch=divergence,
+        snapshot_id=snapshot_id,
         current_leader=fetch_response.LeaderIdAndEpoch(leader_id=node(leader), leader_epoch=i32(epoch)),
         aborted_transactions=None,
         records=Records(records),
     )
     topic = fetch_response.FetchableTopicResponse(topic_id=TOPIC_ID, partitions=(data,))
     return fetch_response.FetchResponse(throttle_time=NO_THROTTLE, error_code=ErrorCode.none, responses=(topic,))
+
+
+def fetch_snapshot_answer(
+    error: ErrorCode,
+    leader: int | None,
+    epoch: int,
+    snapshot: tuple[int, int],
+    *,
+    size: int = -1,
+    position: int = -1,
+    content: bytes = b"",
+) -> Entity:
+    """`size`: of the whole snapshot in bytes; `content`: some of them, from `position`."""
+    data = snapshot_response.PartitionSnapshot(
+        index=PARTITION,
+        error_code=error,
+        snapshot_id=snapshot_response.SnapshotId(end_offset=i64(snapshot[0]), epoch=i32(snapshot[1])),
+        current_leader=snapshot_response.LeaderIdAndEpoch(leader_id=node(leader), leader_epoch=i32(epoch)),
+        size=i64(size),
+        position=i64(position),
+        unaligned_records=Records(content),
+    )
+    topic = snapshot_response.TopicSnapshot(name=TOPIC, partitions=(data,))
+    return snapshot_response.FetchSnapshotResponse(
+        throttle_time=NO_THROTTLE, error_code=ErrorCode.none, topics=(topic,)
+    )
 
 
 def replica_state(replica: int, end_offset: int, fetched_ms: int, caught_up_ms: int) -> Entity:

@@ -115,6 +115,46 @@ def truncation_offset(log: Log, diverging: tuple[int, int], high_watermark: int)
     return offset
 
 
+# -- snapshots ------------------------------------------------------------------------------------------------
+
+
+def snapshot_id(log: Log, end: int) -> tuple[int, int]:
+    """What a snapshot of everything below `end` is called: `end` itself, exclusive as all ends are, and the epoch of
+    the record before it. One off, and who loads it applies a record twice or never (KIP-630, KAFKA-14618)."""
+    return end, log.epoch_before(end)
+
+
+def trimmed_start(earliest_snapshot_end: int, high_watermark: int) -> int:
+    """Where the log may start, given the earliest snapshot that is kept: at its end and no later, or nobody could be
+    given what lies between (KAFKA-14238). Only what is committed is ever given up. Raises InvariantViolation."""
+    if earliest_snapshot_end > high_watermark:
+        raise InvariantViolation(
+            f"a snapshot up to {earliest_snapshot_end} holds more than what is committed below {high_watermark}"
+        )
+    return earliest_snapshot_end
+
+
+def needs_snapshot(at_start: tuple[int, int] | None, fetch_offset: int, last_fetched_epoch: int) -> bool:
+    """Leader: must a follower whose log ends so begin anew from a snapshot? Yes, if what it needs, or the place where
+    its log parts from this one, lies below the log's start. `at_start`: end offset and epoch of the snapshot that the
+    log starts after, None if it has its begin (KIP-630)."""
+    if at_start is None:
+        return False
+    end, epoch = at_start
+    return fetch_offset < end or last_fetched_epoch < epoch or (fetch_offset == end and last_fetched_epoch != epoch)
+
+
+def may_install_snapshot(end: int, high_watermark: int) -> bool:
+    """Follower: may a leader's snapshot replace the log? Not if that would undo what is committed."""
+    return end >= high_watermark
+
+
+def continues_snapshot(log: Log, end: int, epoch: int) -> bool:
+    """After a restart: does the log go on from this snapshot? Not if the crash came after the snapshot was there and
+    before it had replaced a log that was behind, or had parted from the leader's (KIP-630)."""
+    return log.start_offset <= end <= log.end_offset and log.epoch_before(end) == epoch
+
+
 # -- leadership -----------------------------------------------------------------------------------------------
 
 

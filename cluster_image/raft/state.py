@@ -37,7 +37,9 @@ class QuorumStateStore:
         try:
             fields = json.loads(self._disk.read(self.path))
             epoch, leader, voted = (int(fields[name]) for name in ("leaderEpoch", "leaderId", "votedId"))
-        except (ValueError, KeyError, TypeError):
+            if not 0 <= epoch < 1 << 31 or max(leader, voted) >= 1 << 31:
+                raise ValueError(fields)
+        except (ValueError, KeyError, TypeError, OverflowError, RecursionError):
             raise QuorumStateError(f"{self.path} is damaged: votes cast by this replica are not known") from None
         return ElectionState(epoch, _optional(leader), _optional(voted))
 

@@ -7,7 +7,9 @@ safe without it.
 from __future__ import annotations
 
 import json
+from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Iterable, Mapping
+from uuid import UUID
 
 from ..disk import Disk
 from .epoch_cache import EpochEntry
@@ -15,6 +17,7 @@ from .epoch_cache import EpochEntry
 HIGH_WATERMARK_FILE = "replication-offset-checkpoint"
 RECOVERY_POINT_FILE = "recovery-point-offset-checkpoint"
 LEADER_EPOCH_FILE = "leader-epoch-checkpoint"
+PARTITION_METADATA_FILE = "partition.metadata"
 CLEAN_SHUTDOWN_FILE = ".kafka_cleanshutdown"
 
 TopicPartition = tuple[str, int]
@@ -59,6 +62,26 @@ class LeaderEpochCheckpoint:
         _write_entries(self._disk, self._path, (f"{entry.epoch} {entry.start_offset}" for entry in entries))
 
 
+class PartitionMetadataFile:
+    """Which topic a partition's log is of, by id: topics of the same name come and go."""
+
+    def __init__(self, disk: Disk, directory: str) -> None:
+        self._disk = disk
+        self._path = f"{directory}/{PARTITION_METADATA_FILE}"
+
+    def read(self) -> UUID | None:
+        """None if it is missing or damaged."""
+        try:
+            lines = dict(line.split(": ") for line in self._disk.read(self._path).decode().splitlines())
+            return UUID(bytes=urlsafe_b64decode(lines["topic_id"] + "==")) if lines["version"] == "0" else None
+        except (FileNotFoundError, ValueError, KeyError):
+            return None
+
+    def write(self, topic_id: UUID) -> None:
+        encoded = urlsafe_b64encode(topic_id.bytes).decode().rstrip("=")
+        self._disk.write_atomically(self._path, f"version: 0\ntopic_id: {encoded}\n".encode())
+
+
 class CleanShutdownFile:
     """Proof that a data directory was left complete: everything flushed, by the broker of the epoch it holds.
 
@@ -82,9 +105,9 @@ class CleanShutdownFile:
         self._disk.sync_directory(self._directory)
         try:
             epoch = json.loads(content)["brokerEpoch"]
-        except (ValueError, KeyError, TypeError):
+        except (ValueError, KeyError, TypeError, RecursionError):
             return None
-        return epoch if isinstance(epoch, int) else None
+        return epoch if type(epoch) is int and 0 <= epoch < 1 << 63 else None
 
     def write(self, broker_epoch: int) -> None:
         content = json.dumps({"version": 0, "brokerEpoch": broker_epoch})
@@ -92,13 +115,19 @@ class CleanShutdownFile:
 
 
 def _read_entries(disk: Disk, path: str) -> list[str]:
-    """The lines after the version and the count. Raises ValueError if the count or version is wrong."""
+    """Of the file, none if it is missing. Raises ValueError."""
     try:
-        lines = disk.read(path).decode().splitlines()
+        content = disk.read(path)
     except FileNotFoundError:
         return []
+    return entries_of(content)
+
+
+def entries_of(content: bytes) -> list[str]:
+    """The lines after the version and the count. Raises ValueError if the count or version is wrong."""
+    lines = content.decode().splitlines()
     if len(lines) < 2 or lines[0] != "0" or int(lines[1]) != len(lines) - 2:
-        raise ValueError(f"malformed checkpoint {path}")
+        raise ValueError("version or number of entries is wrong")
     return lines[2:]
 
 

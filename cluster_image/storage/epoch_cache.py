@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -63,6 +63,15 @@ class EpochCache:
         while self._entries and self._entries[-1].start_offset >= end_offset:
             self._entries.pop()
         return len(self._entries) != known
+
+    def truncate_from_start(self, start_offset: int) -> bool:
+        """Forget epochs that end below `start_offset`, but for that of the record just before it; True if there were
+        any."""
+        covering = bisect_left(self._entries, start_offset, key=lambda entry: entry.start_offset) - 1
+        if covering <= 0:
+            return False
+        del self._entries[:covering]
+        return True
 
     def clear(self) -> None:
         self._entries.clear()

@@ -20,9 +20,11 @@ from .checkpoints import LEADER_EPOCH_FILE, LeaderEpochCheckpoint
 from .epoch_cache import EpochCache
 from .errors import NonContiguousAppend, OffsetOutOfRange, StorageError
 from .producer_state import ProducerState
-from .segment import Segment, base_offset_of, continues, segment_name
+from .segment import MAX_SEGMENT_SPAN, Segment, base_offset_of, continues, segment_name
 
 MAX_OFFSET = (1 << 63) - 1
+#: Of event loops, in seconds: a timer may fire so much too early.
+_TIMER_PRECISION = 1e-6
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +50,9 @@ class _WriteGuard:
     def __init__(self, directory: str) -> None:
         self._directory = directory
         self._failure: OSError | None = None
+
+    def refuse(self, reason: OSError) -> None:
+        self._failure = self._failure or reason
 
     def __enter__(self) -> None:
         if self._failure is not None:
@@ -90,8 +95,13 @@ class Log:
         clean: bool = False,
         recovery_point: int | None = None,
         start_offset: int = 0,
+        start_epoch: int = -1,
     ) -> Log:
         """Open or create the log in `directory` and repair what a crash left.
+
+        What lies below `start_offset` is not needed any more, and segments wholly below it are removed. With a
+        `start_epoch`, the leader epoch of the record just before it, the log is known to go on from there: what
+        does not is removed, and the log is empty at `start_offset` then.
 
         Unless `clean` (the caller holds proof of a clean shutdown), batches from `recovery_point` on are checked in
         full, all of them if it is None or cannot be right. The first batch that is damaged or does not continue the
@@ -99,7 +109,7 @@ class Log:
         """
         log = cls(disk, directory, config or LogConfig())
         try:
-            log._load(clean, recovery_point, start_offset)
+            log._load(clean, recovery_point, start_offset, start_epoch)
         except OSError:
             log._close_files()
             raise
@@ -121,8 +131,12 @@ class Log:
 
     @property
     def last_epoch(self) -> int:
-        """Leader epoch of the last record, -1 if the log is empty."""
+        """Leader epoch of the last record; of the one before its start, if known, when the log is empty; else -1."""
         return self._epochs.last_epoch_before(self.end_offset)
+
+    def epoch_before(self, offset: int) -> int:
+        """Leader epoch of the record just before `offset`, which is not below the log's start; -1 if not known."""
+        return self._epochs.last_epoch_before(offset)
 
     @property
     def size(self) -> int:
@@ -205,8 +219,9 @@ class Log:
         if not self.producers.truncate(self.end_offset):
             self._rebuild_producers()
 
-    def truncate_fully_and_start_at(self, offset: int) -> None:
-        """Durably drop everything; the log is empty at `offset`. Raises StorageError."""
+    def truncate_fully_and_start_at(self, offset: int, epoch_before: int = -1) -> None:
+        """Durably drop everything; the log is empty at `offset`, after a record of `epoch_before` if that is known.
+        Raises StorageError."""
         with self._writing:
             self._remove_segments_from(1)
             first = self._segments[0]
@@ -218,8 +233,27 @@ class Log:
                 self._disk.sync_directory(self.directory)
             self._start_offset = self._flushed_offset = offset
             self._epochs.clear()
-            self._epoch_checkpoint.write(())
+            self._assign_epoch_before(offset, epoch_before)
+            self._epoch_checkpoint.write(self._epochs.entries)
         self.producers.clear()
+
+    def advance_start_to(self, offset: int) -> None:
+        """Give up what lies below `offset`: segments wholly below it are durably deleted, but never the newest. The
+        leader epoch of the record just before it stays known. Producers' batches stay known, too.
+
+        Raises OffsetOutOfRange unless start_offset <= offset <= end_offset, or StorageError."""
+        if not self._start_offset <= offset <= self.end_offset:
+            raise OffsetOutOfRange(f"offset {offset} is not in {self._start_offset}..{self.end_offset}")
+        with self._writing:
+            self._start_offset = offset
+            if self._epochs.truncate_from_start(offset):
+                self._epoch_checkpoint.write(self._epochs.entries)
+            obsolete = bisect_right(self._segments, offset, key=_base_offset) - 1
+            for segment in self._segments[:obsolete]:
+                segment.remove()
+            if obsolete > 0:
+                del self._segments[:obsolete]
+                self._disk.sync_directory(self.directory)
 
     def flush(self) -> None:
         """Make everything appended durable. A failure is final: StorageError now and on every later write."""
@@ -228,12 +262,22 @@ class Log:
                 self._segments[-1].sync()
             self._flushed_offset = self.end_offset
 
-    def maybe_flush(self, now: float) -> None:
-        """Call now and then with the loop's time in seconds: flushes what log.flush.interval.ms requires."""
-        interval_ms = self.config.flush_interval_ms
-        if interval_ms is not None and (now - self._last_timed_flush) * 1000 >= interval_ms:
-            self._last_timed_flush = now
-            self.flush()
+    def maybe_flush(self, now: float) -> float | None:
+        """Flush if log.flush.interval.ms requires it by `now`, the loop's time in seconds. When to call again; None:
+        never. Raises StorageError."""
+        if self.config.flush_interval_ms is None:
+            return None
+        interval = self.config.flush_interval_ms / 1000
+        if now < self._last_timed_flush + interval - _TIMER_PRECISION:
+            return self._last_timed_flush + interval
+        self._last_timed_flush = now
+        self.flush()
+        return now + interval
+
+    def abandon(self) -> None:
+        """It is about to be deleted: close its files as they are, and refuse what comes later with StorageError."""
+        self._writing.refuse(OSError("it is deleted"))
+        self._close_files()
 
     def close(self) -> None:
         """Flush and close. Raises StorageError if any write to this log ever failed; files are closed even so."""
@@ -244,10 +288,15 @@ class Log:
         finally:
             self._close_files()
 
-    def _load(self, clean: bool, recovery_point: int | None, start_offset: int) -> None:
+    def _load(self, clean: bool, recovery_point: int | None, start_offset: int, start_epoch: int) -> None:
         self._disk.make_directory(self.directory)
         names = self._disk.list(self.directory)
-        bases = [base for name in names if (base := base_offset_of(name)) is not None] or [start_offset]
+        found = [base for name in names if (base := base_offset_of(name)) is not None]
+        # Deletions from the front may have got anyhow far, with holes: what lies below the start does not count.
+        obsolete = max(bisect_right(found, start_offset) - 1, 0)
+        bases = found[obsolete:] or [start_offset]
+        if bases[0] == start_offset:
+            self._assign_epoch_before(start_offset, start_epoch)
         validate_from = _validate_from(clean, recovery_point, newest_segment=bases[-1])
         damaged = self._load_segments(bases, validate_from)
         if validate_from > 0 and (damaged if clean else self.end_offset < (recovery_point or 0)):
@@ -255,7 +304,8 @@ class Log:
             validate_from = 0
             self._load_segments(bases, validate_from)
         unusable = bases[len(self._segments) :]
-        for name in [*(name for name in names if name.endswith(TEMPORARY_SUFFIX)), *map(segment_name, unusable)]:
+        removed = map(segment_name, (*found[:obsolete], *unusable))
+        for name in [*(name for name in names if name.endswith(TEMPORARY_SUFFIX)), *removed]:
             self._disk.remove(f"{self.directory}/{name}")
         self._disk.sync_directory(self.directory)
         truncated_bytes = 0
@@ -266,19 +316,25 @@ class Log:
         self._flushed_offset = self.end_offset
         self._start_offset = max(start_offset, bases[0])
         self.recovery = Recovery(min(validate_from, self.end_offset), truncated_bytes, len(unusable))
-        if self.end_offset < self._start_offset:
-            self.truncate_fully_and_start_at(self._start_offset)
+        goes_on = start_epoch < 0 or bases[0] > start_offset or self.epoch_before(start_offset) == start_epoch
+        if self.end_offset < self._start_offset or not goes_on:
+            self.truncate_fully_and_start_at(self._start_offset, start_epoch)
+        self._epochs.truncate_from_start(self._start_offset)
         if tuple(self._epoch_checkpoint.read()) != self._epochs.entries:
             self._epoch_checkpoint.write(self._epochs.entries)
+
+    def _assign_epoch_before(self, offset: int, epoch: int) -> None:
+        if offset > 0 and epoch >= 0:
+            self._epochs.assign(epoch, offset - 1)
 
     def _load_segments(self, bases: Sequence[int], validate_from: int) -> bool:
         """Index the longest valid prefix, and rebuild from its batches the leader epochs and the producers; True if
         anything on disk is not part of it."""
         self._close_files()
         self._segments = []
-        self._epochs.clear()
+        self._epochs.truncate_from_end(bases[0])
         self.producers.clear()
-        damaged, last_epoch = False, -1
+        damaged, last_epoch = False, self._epochs.last_epoch_before(bases[0])
         for base in bases:
             if self._segments and base != self.end_offset:
                 return True
@@ -294,6 +350,8 @@ class Log:
     def _append(self, data: bytes, headers: list[BatchHeader]) -> None:
         if not headers:
             raise InvalidRecord("nothing to append")
+        if headers[-1].last_offset - self.end_offset > MAX_SEGMENT_SPAN:
+            raise InvalidRecord(f"offsets up to {headers[-1].last_offset} are more than a segment takes")
         with self._writing:
             if not self._segments[-1].has_room_for(len(data), headers[-1].last_offset, self.config.segment_bytes):
                 self._roll()

@@ -19,9 +19,11 @@ from ..records import (
 )
 from .errors import StorageError
 
-_NAME = re.compile(r"(\d{20})\.log")
+_NAME = re.compile(r"([0-9]{20})\.log")
 _SCAN_CHUNK = 1 << 20
 
+#: No log gets as far as this; a file name that says so was not given by one.
+MAX_BASE_OFFSET = 1 << 62
 #: The index holds offsets and positions as unsigned 32-bit distances.
 MAX_SEGMENT_SPAN = (1 << 32) - 1
 
@@ -33,7 +35,7 @@ def segment_name(base_offset: int) -> str:
 def base_offset_of(name: str) -> int | None:
     """The base offset in a segment's file name; None for any other file."""
     match = _NAME.fullmatch(name)
-    return int(match[1]) if match else None
+    return int(match[1]) if match and int(match[1]) <= MAX_BASE_OFFSET else None
 
 
 def continues(header: BatchHeader, next_offset: int, last_epoch: int) -> bool:
@@ -70,8 +72,7 @@ class Segment:
                 chunk, chunk_at, at = self._file.read_at(self.size, _SCAN_CHUNK), self.size, 0
             header = parse_header(chunk, at)
             complete = HEADER_SIZE <= header.size <= file_size - self.size
-            counted = 1 <= header.record_count == header.last_offset_delta + 1 <= header.size
-            well_formed = complete and counted and header.magic == MAGIC
+            well_formed = complete and header.counts_agree and header.magic == MAGIC
             if not well_formed or not continues(header, self.end_offset, last_epoch):
                 return
             if header.last_offset >= validate_from:

@@ -41,7 +41,8 @@ FILES = {
     "history": "the history, Parquet",
     "journal": "the history as it was recorded",
     "logs": "the nodes' logs",
-    "disks": "the brokers' disks after the run",
+    "trace": "what the nodes told of their roles, ISRs, epochs and watermarks",
+    "disks": "the nodes' disks after the run",
 }
 
 
@@ -101,6 +102,11 @@ def _context(data: RunData, summary: Summary) -> dict[str, Any]:
         "faults": [_fault_row(fault) for fault in summary.faults],
         "nodes": list(dict.fromkeys(node for row in summary.partitions for node in row["replicas"])),
         "properties": properties,
+        "unclean_recoveries": [
+            {**entry, "message": words.sentence(str(entry.get("message") or ""))}
+            for entry in data.verdict.get("unclean_recoveries") or ()
+            if isinstance(entry, Mapping)
+        ],
         "violations": _violations(data, summary, properties),
         "lost_groups": list(_lost_groups(summary)),
         "lost_by_fault": sorted(_lost_by_fault(summary.lost), key=lambda row: row["first"]),
@@ -109,6 +115,7 @@ def _context(data: RunData, summary: Summary) -> dict[str, Any]:
         "completeness": list(_completeness(data, summary)),
         "problems": [*_strings(data.run.get("problems")), *data.problems],
         "files": [(name, text) for name, text in FILES.items() if (data.directory / name).exists()],
+        "inside": [(name, meaning) for name, meaning in words.PROPERTIES.items() if name in properties],
         "outcome_glyphs": OUTCOME_GLYPHS,
         "relative": words.relative,
     }
@@ -341,6 +348,15 @@ def _completeness(data: RunData, summary: Summary) -> Iterable[tuple[str, str]]:
     yield "Final reads", f"{finals} of {len(summary.partitions)} partitions"
     nodes = sorted({node for row in summary.partitions for node in row["replicas"]})
     yield "Replica logs", ", ".join(nodes) if nodes else "none were collected"
+    inside = _mapping(data.verdict.get("nodes"))
+    for key, question, noun in (
+        ("trace_rows", "Nodes’ traces", "line"),
+        ("metadata_records", "Nodes’ metadata logs", "record"),
+    ):
+        if isinstance(inside.get(key), int):
+            yield question, words.plural(inside[key], noun)
+    if missing := _strings(inside.get("not_checked")):
+        yield "Not checked inside the cluster", "; ".join(missing)
     never = int((data.operations["complete"].isna() & (data.operations["kind"] == "append")).sum())
     yield "Appends never answered", f"{words.number(never)} (counted as indeterminate)"
 

@@ -8,6 +8,26 @@ from typing import Any
 
 DASH = "—"
 
+#: What is checked inside the cluster; from the nodes' traces and metadata logs, in simulation also after every step.
+PROPERTIES = {
+    "ValidControllerIsrAndElr": "Members of an ISR or ELR are replicas, nobody is in both, and beside an ISR of "
+    "min.insync.replicas members nobody else is eligible.",
+    "ValidControllerState": "A leader is in its ISR, nobody in an ISR is fenced or shutting down, and no metadata "
+    "record contradicts the state before it.",
+    "MinIsrRecoveryQuorum": "When ISR and ELR are empty, enough replicas are still known to have been eligible.",
+    "LeaderCompleteness": "Who begins to lead has everything that leaders of earlier epochs had committed, unless an "
+    "unclean recovery lies in between.",
+    "LeaderAppendOnly": "While it leads, a leader’s log never shrinks.",
+    "HighWatermarkMonotonicity": "While it leads, a leader’s high watermark never falls; none lies past its log’s end.",
+    "MetadataLogMatching": "If two nodes’ metadata logs hold a record with the same offset and epoch, they agree up to "
+    "there; and a snapshot is the state that the log gives.",
+    "ElectionSafety": "An epoch of the controllers’ quorum has one leader.",
+    "CommittedPrefix": "All nodes take the same metadata for committed, a majority of the controllers has it, and so "
+    "has every controller that is elected.",
+    "RolesMatchMetadata": "What a broker takes for a partition’s leader, epoch and ISR is what the committed metadata "
+    "says; only the leader proposes an ISR.",
+}
+
 VERDICTS = {
     "pass": "Every property held, and at least one fault is proven to have taken effect (or none was asked for).",
     "fail": "The recorded history cannot have come from a log that keeps its promises. "

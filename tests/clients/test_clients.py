@@ -6,6 +6,7 @@ from __future__ import annotations
 import asyncio
 import os
 import shutil
+import time
 from collections.abc import Callable, Iterator
 
 import pytest
@@ -66,6 +67,14 @@ def topic(bootstrap: str, request: pytest.FixtureRequest) -> str:
     return name
 
 
+def soon(condition: Callable[[], bool]) -> None:
+    """Brokers learn of topics one after the other."""
+    deadline = time.monotonic() + 10
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
 def client(name: str, bootstrap: str) -> Client:
     if name == "kcat" and shutil.which("kcat") is None and not os.environ.get("CI"):
         pytest.skip("kcat is not installed")
@@ -93,12 +102,14 @@ def test_offsets_are_those_of_the_log(bootstrap: str, topic: str, name: str) -> 
 def test_a_topic_lives_from_creation_to_deletion(bootstrap: str, name: str) -> None:
     admin, topic = client(name, bootstrap), f"made-by-{name}"
     admin.create(topic, PARTITIONS)
-    assert topic in admin.topics()
+    soon(lambda: topic in admin.topics())
     Confluent(bootstrap).produce(topic, {0: [b"of the first"]})
     admin.delete(topic)
-    assert topic not in admin.topics()
+    soon(lambda: topic not in admin.topics())
     admin.create(topic, PARTITIONS)
-    assert admin.offsets(topic) == dict.fromkeys(range(PARTITIONS), (0, 0)), "a new topic of an old name is empty"
+    soon(lambda: topic in admin.topics())
+    # A new topic of an old name is empty.
+    assert admin.offsets(topic) == dict.fromkeys(range(PARTITIONS), (0, 0))
     admin.delete(topic)
 
 

@@ -11,14 +11,13 @@ import os
 import random
 import time
 from collections.abc import Awaitable, Callable, Coroutine
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
 from kio.schema.create_topics.v7.request import CreateTopicsRequest
 from kio.schema.errors import ErrorCode
 
-from cluster_image.controller.unclean_recovery import inspect_logs
+from cluster_image.controller.log_inspection import ask_for_logs
 from cluster_image.disk import LocalDisk
 from cluster_image.messages import milliseconds
 from cluster_image.metadata.image import MetadataImage, PartitionRegistration
@@ -169,11 +168,9 @@ class DockerScript:
     async def end_of(self, broker: int) -> int:
         """Where a broker's log ends, committed or not; -1 if it does not answer."""
         partition = self._seen.states[-1]
-        answers = await inspect_logs(
-            self._network, {broker: self._address(broker)}, [replace(partition, last_known_elr=(broker,))]
-        )
-        logs = answers[partition.topic_id, partition.index]
-        return logs[broker][1] if broker in logs else -1
+        key = (partition.topic_id, partition.index)
+        logs = await ask_for_logs(self._network, self._address(broker), [key])
+        return logs[key].end_offset if key in logs else -1
 
     async def ends(self) -> dict[int, int]:
         return {node.id: await self.end_of(node.id) for node in self._cluster.brokers}

@@ -8,21 +8,28 @@ ends the story. Nothing gets to a disk by itself: what is not synced and not `wr
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, Final
 from unittest.mock import patch
 
+from kio.schema.alter_partition_reassignments.v1.request import (
+    AlterPartitionReassignmentsRequest,
+    ReassignablePartition,
+    ReassignableTopic,
+)
 from kio.schema.create_topics.v7.request import CreatableReplicaAssignment, CreatableTopic, CreateTopicsRequest
+from kio.schema.elect_leaders.v2.request import ElectLeadersRequest, TopicPartitions
 from kio.schema.errors import ErrorCode
 from kio.schema.types import BrokerId, TopicName
-from kio.static.primitive import i16, i32
+from kio.static.primitive import i8, i16, i32
 
 from cluster_image.broker.partition import Partition
 from cluster_image.messages import milliseconds
 from cluster_image.metadata.image import PartitionRegistration
+from cluster_image.metadata.records import RECOVERED
 from cluster_image.network import Address, Entity
 from cluster_image.records import build_batch, decode_values
 from harness.cluster import Evidence
@@ -59,12 +66,18 @@ def tell(
     bug: str | None = None,
     watched: bool = True,
     seed: int = 4,
+    settings: Mapping[str, str] | None = None,
+    spare: int = 0,
+    controllers: int = 3,
+    combined: bool = False,
 ) -> Ending:
-    """replicas: of the partition, its first leader first. watched: are the invariants checked? If not, the story goes
-    on after something has gone wrong and can look at the consequences."""
+    """replicas: of the partition, its first leader first. spare: brokers beyond these. watched: are the invariants
+    checked? If not, the story goes on after something has gone wrong and can look at the consequences. settings: of
+    every node."""
     plan = Plan(
-        run="story", on="simulation", seed=seed, brokers=len(replicas), topic=TOPIC, partitions=1,
+        run="story", on="simulation", seed=seed, brokers=len(replicas) + spare, topic=TOPIC, partitions=1,
         replication_factor=len(replicas), min_insync_replicas=min_insync_replicas, bug=bug, encode_messages=True,
+        settings=dict(settings or {}), controllers=controllers, combined=combined,
     )  # fmt: skip
     runtime = SimulationRuntime()
 
@@ -147,8 +160,33 @@ class Script:
         assert answer.error is ErrorCode.none, answer.error
         return values_of(answer.records)
 
+    async def elect_uncleanly(self, through: int) -> ErrorCode:
+        """An operator asks this broker for it."""
+        asked = TopicPartitions(topic=TopicName(TOPIC), partitions=(i32(0),))
+        request = ElectLeadersRequest(election_type=i8(1), topic_partitions=(asked,), timeout=milliseconds(30000))
+        answer = await self._ask(through, request)
+        error: ErrorCode = answer.replica_election_results[0].partition_result[0].error_code
+        return error
+
+    async def reassign(self, *replicas: int, through: int = 1) -> ErrorCode:
+        """An administrator asks this broker for it; without replicas, to cancel the one under way."""
+        target = tuple(BrokerId(replica) for replica in replicas) or None
+        partition = ReassignablePartition(partition_index=i32(0), replicas=target)
+        topics = (ReassignableTopic(name=TopicName(TOPIC), partitions=(partition,)),)
+        answer = await self._ask(through, AlterPartitionReassignmentsRequest(topics=topics))
+        assert answer.error_code is ErrorCode.none, answer
+        error: ErrorCode = answer.responses[0].partitions[0].error_code
+        return error
+
+    async def ask_controller(self, name: str, request: Entity) -> Entity:
+        """On the quorum's own listener, whether it leads or not."""
+        node = self._node(name)
+        return await self._ask_at(Address(*(node.controller_address or node.address)), request)
+
     async def _ask(self, broker: int, request: Entity) -> Entity:
-        address = Address(*self._node(broker).address)
+        return await self._ask_at(Address(*self._node(broker).address), request)
+
+    async def _ask_at(self, address: Address, request: Entity) -> Entity:
         connection = await self._clients.connect(address, client_id="story", timeout=PATIENCE_S)
         try:
             return await connection.request(request, timeout=PATIENCE_S)
@@ -159,6 +197,12 @@ class Script:
 
     async def kill(self, broker: int) -> None:
         await self._node(broker).kill()
+
+    async def kill_active_controller(self) -> None:
+        for node in self._cluster.controllers:
+            controller = None if node.running is None else node.running.controller
+            if controller is not None and controller.active is not None:
+                await node.kill()
 
     async def start(self, broker: int) -> None:
         await self._node(broker).start()
@@ -181,16 +225,27 @@ class Script:
     async def restore_power(self, node: int | str) -> None:
         await self._node(node).restore_power()
 
+    def running(self, name: str) -> Any:
+        """The process of a node, to look into; None if it has none."""
+        return self._node(name).running
+
+    @property
+    def active_controllers(self) -> list[str]:
+        """Those who take themselves for it: two, for a while, after one was cut off."""
+        nodes = [node for node in self._cluster.controllers if node.running is not None]
+        controllers = [(node.name, node.running.controller) for node in nodes if node.running is not None]
+        return [name for name, controller in controllers if controller is not None and controller.active is not None]
+
     @property
     def controllers(self) -> list[str]:
         return [node.name for node in self._cluster.controllers]
 
-    def cut(self, *links: tuple[int, int]) -> None:
-        """These links too, from broker to broker, let nothing pass from now on."""
+    def cut(self, *links: tuple[int | str, int | str]) -> None:
+        """These links too, from one broker (or node, by its name) to another, let nothing pass from now on."""
         self._cut |= {(self._node(a).name, self._node(b).name): None for a, b in links}
         self._cluster.network.cut(self._cut)
 
-    def mend(self, *links: tuple[int, int]) -> None:
+    def mend(self, *links: tuple[int | str, int | str]) -> None:
         """All links, if none is named."""
         for a, b in links or ():
             del self._cut[self._node(a).name, self._node(b).name]
@@ -220,9 +275,35 @@ class Script:
         return partition is not None and partition.leader == leader
 
     @property
+    def registration(self) -> PartitionRegistration:
+        """As the active controller has written it."""
+        assert self._registration is not None
+        return self._registration
+
+    def has_replica(self, broker: int) -> bool:
+        """Does this broker run and have a replica, as far as it knows?"""
+        return self._partition(broker) is not None
+
+    @property
     def leader(self) -> int:
         assert self._registration is not None
         return self._registration.leader
+
+    @property
+    def recovering(self) -> bool:
+        """Has the leader been elected uncleanly, and not told yet that it has recovered?"""
+        return self._registration is not None and self._registration.leader_recovery_state != RECOVERED
+
+    @property
+    def unclean_recoveries(self) -> int:
+        """As the controllers' metrics say."""
+        running = [node.running.controller for node in self._cluster.controllers if node.running is not None]
+        return sum(controller.unclean_recoveries for controller in running if controller is not None)
+
+    @property
+    def states(self) -> list[str]:
+        """All that the controllers have made of the partition, also what next_state() has yet to return."""
+        return list(self._states)
 
     async def next_state(self) -> str:
         """What the controller makes of the partition next, of all that this has not returned yet."""

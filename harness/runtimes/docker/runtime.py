@@ -21,8 +21,9 @@ import uvloop
 from docker.errors import APIError
 
 from harness.cluster import Cluster, Evidence, Role, RuntimeUnavailable
-from harness.node_properties import FIRST_CONTROLLER_ID, as_file, node_properties
+from harness.node_properties import FIRST_CONTROLLER_ID, as_file, node_properties, quorum_address
 from harness.plan import Plan
+from harness.traces import SUFFIX
 
 from . import cleanup, engine
 from .agent_client import AgentClient, AgentError
@@ -42,6 +43,7 @@ _NODE_USER = 10001  # as in cluster_image/Dockerfile
 _NODE_MEMORY = "1g"
 _VOLUME_SIZE = 8 << 30  # bytes; the image file is sparse
 _AGENT_TIMEOUT = 30.0  # seconds
+_TRACE = "/trace.jsonl"
 
 
 class DockerRuntime:
@@ -104,15 +106,17 @@ class DockerCluster(Cluster):
 
     @property
     def controllers(self) -> Sequence[DockerNode]:
-        return [node for node in self.nodes if node.role == "controller"]
+        return [node for node in self.nodes if quorum_address(node)]
 
     async def start(self, images: Images, run_directory: Path) -> None:
         network = f"chaos-{self._plan.run}"
         subnet = await self._call(create_network, self._api, network, self._labels("network"))
         configurations = write_configurations(self._plan, self.add_nodes(subnet), run_directory / "config")
+        traces = make_traces(self.nodes, run_directory / "trace")
 
         async def create_and_boot(node: DockerNode) -> None:
-            await self._call(self._create_containers, node, images, network, configurations[node.name])
+            mounts = [f"{configurations[node.name]}:/config/node.properties:ro", f"{traces[node.name]}:{_TRACE}"]
+            await self._call(self._create_containers, node, images, network, mounts)
             await node.switch_on()
             await agent_ready
             await node.boot()
@@ -127,10 +131,14 @@ class DockerCluster(Cluster):
 
     def add_nodes(self, subnet: Subnet) -> Sequence[DockerNode]:
         """Name them and give them addresses; nothing exists of them yet."""
+        plan = self._plan
+        apart = 0 if plan.combined else plan.controllers
         self.nodes = [
-            *(self._node(subnet, "broker", number) for number in range(1, self._plan.brokers + 1)),
-            *(self._node(subnet, "controller", number) for number in range(1, self._plan.controllers + 1)),
+            *(self._node(subnet, "broker", number) for number in range(1, plan.brokers + 1)),
+            *(self._node(subnet, "controller", number) for number in range(1, apart + 1)),
         ]
+        for node in self.nodes[: plan.controllers if plan.combined else 0]:
+            node.controller_address = (node.address[0], CONTROLLER_PORT)
         self._packets_dropped = {node.name: 0 for node in self.nodes}
         return self.nodes
 
@@ -154,7 +162,7 @@ class DockerCluster(Cluster):
         logs = directory / "logs"
         logs.mkdir(parents=True, exist_ok=True)
         user, group = os.getuid(), os.getgid()
-        disks = {node.name: (directory / "disks" / node.name).absolute() for node in self.brokers}
+        disks = {node.name: (directory / "disks" / node.name).absolute() for node in self.nodes}
         for disk in disks.values():
             disk.mkdir(parents=True, exist_ok=True)
         await asyncio.gather(
@@ -208,7 +216,7 @@ class DockerCluster(Cluster):
         except TimeoutError as error:
             raise AgentError(f"the agent did not come up within {_AGENT_TIMEOUT:g} s") from error
 
-    def _create_containers(self, node: DockerNode, images: Images, network: str, configuration: Path) -> None:
+    def _create_containers(self, node: DockerNode, images: Images, network: str, mounts: Sequence[str]) -> None:
         name = f"chaos-{self._plan.run}-{node.name}"
         endpoint = self._api.create_endpoint_config(ipv4_address=node.address[0])
         no_privileges = {"cap_drop": ["ALL"], "security_opt": ["no-new-privileges", "label=disable"]}
@@ -222,7 +230,7 @@ class DockerCluster(Cluster):
             images.node, name=name, labels=self._labels("node"),
             host_config=self._api.create_host_config(
                 **no_privileges, network_mode=f"container:{node.network}", mem_limit=_NODE_MEMORY,
-                binds=[f"{self._folder / node.name}:/data", f"{configuration}:/config/node.properties:ro"],
+                binds=[f"{self._folder / node.name}:/data", *mounts],
             ),
         )["Id"]  # fmt: skip
 
@@ -239,7 +247,20 @@ def write_configurations(plan: Plan, nodes: Sequence[DockerNode], directory: Pat
     written = {}
     for name, properties in node_properties(plan, nodes, cluster_id).items():
         path = (directory / f"{name}.properties").absolute()
-        path.write_text(as_file(properties))
+        path.write_text(as_file({**properties, "chaos.trace": _TRACE}))
         path.chmod(0o644)  # the node's user reads it, whatever the umask here
         written[name] = path
     return written
+
+
+def make_traces(nodes: Sequence[DockerNode], directory: Path) -> dict[str, Path]:
+    """An empty file a node, in the run's directory and not on the node's volume: a power cut takes nothing of it.
+    Returns them by node name."""
+    directory.mkdir(parents=True, exist_ok=True)
+    made = {}
+    for node in nodes:
+        path = (directory / f"{node.name}{SUFFIX}").absolute()
+        path.touch()
+        path.chmod(0o666)  # the node's user writes it, and the harness' user owns it
+        made[node.name] = path
+    return made

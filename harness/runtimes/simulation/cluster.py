@@ -12,13 +12,14 @@ from typing import Any
 from cluster_image.node import Node
 from harness.cluster import Cluster, Evidence
 from harness.halt import Halt
-from harness.node_properties import FIRST_CONTROLLER_ID, node_properties
+from harness.node_properties import FIRST_CONTROLLER_ID, node_properties, quorum_address
 from harness.plan import Plan
-from harness.runtimes.simulation.invariants import Invariants, Violation, unmet
+from harness.runtimes.simulation.invariants import BALANCED, Invariants, Violation, unmet
 from harness.runtimes.simulation.logs import NodeLogs
 from harness.runtimes.simulation.loop import Hang, VirtualLoop
 from harness.runtimes.simulation.network import SimulatedNetwork
 from harness.runtimes.simulation.node import SimulatedNode
+from harness.runtimes.simulation.traces import NodeTraces
 
 BROKER_PORT = 9092
 CONTROLLER_PORT = 9093
@@ -41,15 +42,21 @@ class SimulatedCluster(Cluster):
         self._logs = logs
         self.never = asyncio.Event()  # nobody stops a simulated node in an orderly way
         elr_enabled = plan.settings.get("eligible.leader.replicas.version", "1") != "0"
-        self.invariants = Invariants(plan.min_insync_replicas, elr_enabled)
+        self.invariants = Invariants(
+            plan.min_insync_replicas, elr_enabled, plan.settings.get("unclean.recovery.strategy", BALANCED)
+        )
         self._violation: Violation | None = None  # found in the middle of a step
         self._check_all_at = CHECK_ALL_EVERY_S
         self.observe: Observe | None = None
+        self.traces: NodeTraces | None = None
         self._event = ("", "", "")  # the last one traced: node, event, partition
+        apart = 0 if plan.combined else plan.controllers
         self.nodes = [
             *(self._node("broker", number) for number in range(1, plan.brokers + 1)),
-            *(self._node("controller", number) for number in range(1, plan.controllers + 1)),
+            *(self._node("controller", number) for number in range(1, apart + 1)),
         ]
+        for node in self.nodes[: plan.controllers if plan.combined else 0]:
+            node.controller_address = (node.name, CONTROLLER_PORT)
         cluster_id = base64.urlsafe_b64encode(sha256(f"{plan.seed}".encode()).digest()[:16]).decode().rstrip("=")
         for name, properties in node_properties(plan, self.nodes, cluster_id).items():
             self.node(name).properties = dict(properties)
@@ -66,7 +73,7 @@ class SimulatedCluster(Cluster):
 
     @property
     def controllers(self) -> Sequence[SimulatedNode]:
-        return [node for node in self.nodes if node.role == "controller"]
+        return [node for node in self.nodes if quorum_address(node)]
 
     def node(self, name: str) -> SimulatedNode:
         return next(node for node in self.nodes if node.name == name)
@@ -83,6 +90,8 @@ class SimulatedCluster(Cluster):
         self._event = (node.name, event, where)
         if self.observe is not None:
             self.observe(self.loop.time(), node.name, event, where, fields)
+        if self.traces is not None:
+            self.traces.told(node.name, node.id, event, where, fields)
         self.note(node.name, event, where, *fields.values())
         self._tell(self.invariants.changed, node.name, event, where, fields)
 
@@ -183,7 +192,7 @@ class SimulatedCluster(Cluster):
 
     async def collect(self, directory: Path) -> None:
         self._logs.save(directory / "logs")
-        for node in self.brokers:
+        for node in self.nodes:
             node.disk.save(directory / "disks" / node.name)
 
     async def stop(self) -> None:

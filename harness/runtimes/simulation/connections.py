@@ -17,7 +17,7 @@ from cluster_image.network import Entity, Peer
 from harness.runtimes.simulation.loop import ProcessDied
 
 if TYPE_CHECKING:
-    from harness.runtimes.simulation.network import Endpoint, SimulatedNetwork
+    from harness.runtimes.simulation.network import Endpoint, Listener, SimulatedNetwork
 
 log = logging.getLogger("cluster_image.simulated_network")
 
@@ -170,9 +170,11 @@ class ServerEnd:
 
     out: Pipe
 
-    def __init__(self, network: SimulatedNetwork, endpoint: Endpoint, peer: str, client_id: str) -> None:
+    def __init__(self, network: SimulatedNetwork, listener: Listener, peer: str, client_id: str) -> None:
+        endpoint = listener.endpoint
         self.process = endpoint.process
         self.host = endpoint.host
+        self.listener = listener
         self._network = network
         self._endpoint = endpoint
         self._peer = Peer(client_id, peer)
@@ -195,13 +197,12 @@ class ServerEnd:
             self._serving = loop.create_task(self._serve(), context=self.process.context.copy())
 
     async def _serve(self) -> None:
-        handler = self._endpoint.handler
-        assert handler is not None
+        handler = self.listener.handler
         try:
             while self._requests:
                 request = self._requests.popleft()
                 if self._network.encode:
-                    _, request = wire.decode_request(request[4:], self._endpoint.served)
+                    _, request = wire.decode_request(request[4:], self.listener.served)
                 response = await handler(request, self._peer)
                 if response is not None and not self._closed:
                     send(self, wire.encode_response(response, 0) if self._network.encode else response)

@@ -40,9 +40,9 @@ class Mount(Disk):
 
     alive: asked first of all in every operation. Once it says no, the operation raises ProcessDied, so that what is
         left of the process' code changes nothing any more.
-    before: called with a word (create, append, truncate, sync, make_directory, remove, rename, sync_directory) and a
-        path before each change and sync, and again in the middle of an append. What it raises ends the operation
-        there: so it can be refused, the process killed, or the power cut.
+    before: called with a word (create, append, truncate, sync, make_directory, remove, remove_directory, rename,
+        sync_directory) and a path before each change and sync, and again in the middle of an append. What it raises
+        ends the operation there: so it can be refused, the process killed, or the power cut.
     spent: told how long, in seconds, a sync kept the process.
     """
 
@@ -100,6 +100,16 @@ class Mount(Disk):
         if isinstance(_entry(directory, name, path), Directory):
             raise _error(errno.EISDIR, path)
         self.before("remove", path)
+        directory.change({name: None})
+
+    def remove_directory(self, path: str) -> None:
+        directory, name = self._locate(path)
+        entry = _entry(directory, name, path)
+        if not isinstance(entry, Directory):
+            raise _error(errno.ENOTDIR, path)
+        if entry.entries:
+            raise _error(errno.ENOTEMPTY, path)
+        self.before("remove_directory", path)
         directory.change({name: None})
 
     def rename(self, source: str, target: str) -> None:

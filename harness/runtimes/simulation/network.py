@@ -17,7 +17,7 @@ from random import Random
 from typing import Any, Final
 
 from cluster_image import wire
-from cluster_image.network import Address, Connection, Handler
+from cluster_image.network import Address, Connection, Handler, Listening, Versions
 from harness.runtimes.simulation.connections import CLOSE, ClientEnd, End, Pipe, ServerEnd
 from harness.runtimes.simulation.loop import Process, VirtualLoop
 
@@ -38,7 +38,7 @@ class Host:
         self.name = name
         self.up = True
         self.power_cuts = 0
-        self.listeners: dict[int, Endpoint] = {}
+        self.listeners: dict[int, Listener] = {}
 
 
 class SimulatedNetwork:
@@ -163,7 +163,6 @@ class Endpoint:
 
     def __init__(self, network: SimulatedNetwork, process: Process, host: Host, role: wire.Listener) -> None:
         self.process = process
-        self.handler: Handler | None = None
         self.served = wire.SUPPORTED[role]
         self._network = network
         self._host = host
@@ -204,8 +203,8 @@ class Endpoint:
             if not answer.done():
                 answer.set_exception(ConnectionRefusedError(reason))
 
-        def establish(listener: Endpoint) -> None:
-            if answer.done() or not self.process.alive or not listener.process.alive:
+        def establish(listener: Listener) -> None:
+            if answer.done() or not self.process.alive or not listener.endpoint.process.alive:
                 return
             client = ClientEnd(network, self, client_id)
             served = ServerEnd(network, listener, self.host, client_id)
@@ -219,11 +218,12 @@ class Endpoint:
         async with asyncio.timeout(timeout):
             return await answer
 
-    async def listen(self, address: Address, handler: Handler) -> None:
+    async def listen(self, address: Address, handler: Handler, served: Versions | None = None) -> Listening:
         if address.port in self._host.listeners:
             raise OSError(f"{address}: address already in use")
-        self.handler = handler
-        self._host.listeners[address.port] = self
+        listener = Listener(self, handler, self.served if served is None else served)
+        self._host.listeners[address.port] = listener
+        return listener
 
     async def close(self) -> None:
         """Stop listening, close every connection and cancel the handlers that are still running."""
@@ -236,8 +236,29 @@ class Endpoint:
         await asyncio.gather(*(served.stopped() for served in accepted))
 
     def stop_listening(self) -> None:
-        for port in [port for port, listener in self._host.listeners.items() if listener is self]:
+        for listener in [each for each in self._host.listeners.values() if each.endpoint is self]:
+            self.forget(listener)
+
+    def forget(self, listener: Listener) -> None:
+        """Nobody is accepted there any more."""
+        for port in [port for port, other in self._host.listeners.items() if other is listener]:
             del self._host.listeners[port]
 
     def open_ends(self) -> list[End]:
         return [*self.opened, *self.accepted]
+
+
+class Listener:
+    """Implements cluster_image.network.Listening."""
+
+    def __init__(self, endpoint: Endpoint, handler: Handler, served: Versions) -> None:
+        self.endpoint = endpoint
+        self.handler = handler
+        self.served = served
+
+    async def close(self) -> None:
+        self.endpoint.forget(self)
+        accepted = [end for end in self.endpoint.accepted if end.listener is self]
+        for served in accepted:
+            served.close()
+        await asyncio.gather(*(served.stopped() for served in accepted))

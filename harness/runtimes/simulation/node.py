@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, Final
 
 from cluster_image import node as cluster_node
 from cluster_image.config import parse
-from cluster_image.wire import Listener
 from harness.cluster import Evidence, Node, Role
 from harness.node_properties import as_file
 from harness.runtimes.simulation.disk import SimulatedDisk
@@ -74,11 +73,10 @@ class SimulatedNode(Node):
         loop, cluster = self._loop, self._cluster
         self._boots += 1
         process = self._process = loop.new_process(self.name)
-        role: Listener = "broker" if self.role == "broker" else "controller"
         self.running = cluster_node.Node(
             parse(as_file(self.properties)),
             self.disk.mount(lambda: process.alive, self._before, lambda seconds: loop.stall(process, seconds)),
-            cluster.network.endpoint(process, self.name, role),
+            cluster.network.endpoint(process, self.name),
             Random(f"{cluster.seed}/node/{self.name}/{self._boots}"),
             lambda error: self._failed(process, error),
             trace=lambda event, where="", **fields: cluster.traced(self, event, where, fields),

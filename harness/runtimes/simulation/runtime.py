@@ -21,16 +21,18 @@ from harness.runtimes.simulation.invariants import Violation
 from harness.runtimes.simulation.logs import NodeLogs
 from harness.runtimes.simulation.loop import Hang, Process, VirtualLoop
 from harness.runtimes.simulation.node import WALL_CLOCK_ORIGIN
+from harness.runtimes.simulation.traces import NodeTraces
 from harness.runtimes.simulation.tripwire import OutsideSimulation, Tripwire
 
 T = TypeVar("T")
 
 
 class SimulationRuntime:
-    """Implements harness.cluster.Runtime. Good for one run."""
+    """Implements harness.cluster.Runtime. Good for one run. traced: what nodes tell of themselves is kept."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, traced: bool = False) -> None:
         self.loop = VirtualLoop()
+        self._traced = traced
         self._logs = NodeLogs(self.loop)
         self._bug = ExitStack()
         self.cluster: SimulatedCluster | None = None
@@ -57,6 +59,8 @@ class SimulationRuntime:
     async def start(self, plan: Plan, run_directory: Path, progress: Callable[[str], None]) -> Cluster:
         self._bug.enter_context(bugs.switched_on(plan.bug))
         self.cluster = SimulatedCluster(self.loop, plan, self._logs)
+        if self._traced:
+            self.cluster.traces = NodeTraces(self.cluster.clock_ns)
         self.cluster.start()
         return self.cluster
 
@@ -70,9 +74,11 @@ class SimulationRuntime:
 class SimulationParts(Parts):
     """The parts of one run in simulation."""
 
+    traced = True
+
     @cached_property
     def runtime(self) -> SimulationRuntime:  # type: ignore[override]
-        return SimulationRuntime()
+        return SimulationRuntime(traced=self.traced)
 
     def clock_ns(self) -> int:
         return round(self.runtime.loop.time() * 1e9)
@@ -95,6 +101,11 @@ class SimulationParts(Parts):
         from harness.history import Recorder as JournalRecorder
 
         return JournalRecorder(directory, run, flush_interval=None)
+
+    async def collect(self, cluster: Cluster, directory: Path, topic: str, recorder: Recorder) -> Sequence[str]:
+        assert isinstance(cluster, SimulatedCluster) and cluster.traces is not None
+        cluster.traces.save(directory / "trace")
+        return await super().collect(cluster, directory, topic, recorder)
 
     def make_observer(self, cluster: Cluster, plan: Plan) -> Observer:
         assert isinstance(cluster, SimulatedCluster)

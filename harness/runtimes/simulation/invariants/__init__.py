@@ -49,10 +49,10 @@ the words mean:
 |                               | voters and observers                                     |                | Raft 5.3
 | ElectionSafety                | an epoch of the quorum has one leader                    | the node       | Raft 5.2
 |                               |                                                          | changes        |
-| CommittedPrefix               | all nodes take the same metadata for committed; an       | the node       | Raft 5.4
-|                               | elected leader has it; so has a majority of the voters'  | changes; the   |
-|                               | disks                                                    | last: now and  |
-|                               |                                                          | then           |
+| CommittedPrefix               | all nodes take the same metadata for committed; a leader | the node       | Raft 5.4;
+|                               | has what was committed in earlier epochs; a majority of  | changes; the   | KIP-630
+|                               | the voters' disks has all; a snapshot gives the state    | majority: now  |
+|                               | after what was committed below its end                   | and then       |
 
 TLA+: kip_966_properties.tla of Vanlightly/kafka-tlaplus; text: the description beside it; 000, 002: the protocol
 documents; M: the bug catalogue.
@@ -67,9 +67,12 @@ documents; M: the bug catalogue.
 found complete in ISR or ELR since. Once it is broken, that nobody holds the committed log any more is noted in
 `losses`; and if an unclean recovery then elects a leader, the committed log is what that one holds, and leaders of
 earlier epochs count no more. All other properties hold beyond the contract too. Within it, unclean recovery must elect
-a complete replica (002, 5.3.2): LeaderCompleteness is asked of that leader as of any other.
+a complete replica (002, 5.3.2): LeaderCompleteness is asked of that leader as of any other. Strategies `proactive` and
+`manual` promise nothing: what their choice loses is noted.
 
-Without ELR (before KIP-966), a lossy power cut of the last member of an ISR may lose committed records; noted, too.
+**Without ELR** (before KIP-966) the contract is the same, and not kept: a lossy power cut of the last member of an ISR
+loses committed records when that one is elected again, Last Replica Standing. It violates LeaderCompleteness then, and
+nothing before: until its election it is in the ISR because the ISR cannot shrink to nobody (000, 2.8).
 """
 
 from __future__ import annotations
@@ -77,7 +80,7 @@ from __future__ import annotations
 from typing import Final
 
 from .liveness import unmet
-from .oracle import Invariants
+from .oracle import BALANCED, Invariants
 from .violation import Violation
 
 PROPERTIES: Final = (
@@ -98,4 +101,4 @@ PROPERTIES: Final = (
     "CommittedPrefix",
 )
 
-__all__ = ["PROPERTIES", "Invariants", "Violation", "unmet"]
+__all__ = ["BALANCED", "PROPERTIES", "Invariants", "Violation", "unmet"]

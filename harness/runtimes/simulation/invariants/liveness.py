@@ -54,10 +54,9 @@ def _quorum_unmet(quorums: Mapping[str, Quorum], leader: Quorum) -> str | None:
 
 def _metadata_unmet(nodes: Mapping[str, Node], image: MetadataImage) -> str | None:
     for name, node in nodes.items():
-        server = node.broker or node.controller
-        assert server is not None
-        if server.image.brokers != image.brokers or server.image.topics != image.topics:
-            return f"the metadata of {name} is not that of the active controller"
+        for server in (node.broker, node.controller):
+            if server is not None and (server.image.brokers, server.image.topics) != (image.brokers, image.topics):
+                return f"the metadata of {name} is not that of the active controller"
     return None
 
 

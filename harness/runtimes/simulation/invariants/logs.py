@@ -5,7 +5,8 @@ epoch of its predecessor. An epoch has one leader, who only appends; so a batch 
 the same one after the same predecessor, on every replica, for ever. By induction two logs that share a batch share
 everything before it. Equal batches are one object, so "does this log hold that prefix" is one comparison by identity.
 
-Logs start at offset 0: nothing here deletes old records.
+A partition's log starts at offset 0: nothing deletes old records. A metadata log may start at the end of a snapshot;
+what lies below is, for this purpose, still on it.
 """
 
 from __future__ import annotations
@@ -85,7 +86,7 @@ class Replica(Chain):
     known: False from a loss of power on, until the node runs again and its log has been read anew.
     """
 
-    __slots__ = ("cut", "digest", "known", "node", "verified")
+    __slots__ = ("cut", "digest", "known", "node", "verified", "verified_from")
 
     def __init__(self, node: str) -> None:
         super().__init__()
@@ -93,7 +94,8 @@ class Replica(Chain):
         self.known = True
         self.cut: int | None = None  # the lowest offset it was truncated to since the last check
         self.verified = 0  # batches that `verify` has compared with the disk
-        self.digest = 0  # CRC-32 of their bytes
+        self.verified_from = 0  # the log's start then
+        self.digest = 0  # CRC-32 of their bytes from there
 
     def truncate(self, count: int) -> None:
         if count < len(self.batches):
@@ -134,12 +136,16 @@ class Registry:
     def verify(self, replica: Replica, log: Log) -> None:
         """`absorb` without trust in what the trace told: compare everything with what the log really holds."""
         try:
-            verified_end = replica.ends[replica.verified - 1] if replica.verified else 0
-            unchanged = log.end_offset >= verified_end and replica.digest == _digest(log, 0, verified_end, 0)
-            start = verified_end if unchanged else 0
+            first = log.start_offset
+            if replica.verified_from != first:
+                replica.verified = replica.digest = 0
+                replica.verified_from = first
+            verified_end = replica.ends[replica.verified - 1] if replica.verified else first
+            unchanged = log.end_offset >= verified_end and replica.digest == _digest(log, first, verified_end, 0)
+            start = verified_end if unchanged else first
             replica.truncate(replica.count_below(start))
             self.absorb(replica, log)
-            replica.digest = _digest(log, start, replica.end, replica.digest if start else 0)
+            replica.digest = _digest(log, start, replica.end, replica.digest if start > first else 0)
             replica.verified = len(replica.batches)
             replica.cut = None
         except (OSError, ProcessDied):

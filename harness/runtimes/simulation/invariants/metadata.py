@@ -5,6 +5,7 @@ model's controller is one node that commits what it writes at once, so its state
 from __future__ import annotations
 
 from cluster_image.metadata.image import NO_LEADER, MetadataImage, PartitionRegistration
+from cluster_image.metadata.records import RECOVERED
 
 from .violation import Violation
 
@@ -38,6 +39,8 @@ def check_partition(partition: PartitionRegistration, image: MetadataImage, min_
             f"the ISR has {len(isr)} members and the minimum is {min_isr}, so nobody else may be eligible")  # fmt: skip
     state = "ValidControllerState"
     require(partition.leader in (*isr, NO_LEADER), state, f"leader {partition.leader} is not in the ISR")
+    recovered = partition.leader_recovery_state == RECOVERED
+    require(recovered or len(isr) < 2, state, "a leader that is recovering is not alone in its ISR (KIP-704)")
     # Before KIP-966 the last member stays in the ISR, fenced or not (000, 2.8).
     may_stay = not elr_enabled and len(isr) == 1 and partition.leader == NO_LEADER
     gone = sorted(r for r in isr if r not in image.brokers or not image.brokers[r].active)

@@ -5,26 +5,30 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import Final
 
+from cluster_image.metadata.image import PartitionRegistration
 from cluster_image.node import METADATA_DIRECTORY, Node
 
 from . import metadata
 from .partitions import PartitionOracle
 from .quorum import Change, QuorumOracle
 
+BALANCED: Final = "balanced"
 _OF_PARTITIONS: Final = frozenset({"role", "isr", "isr proposed", "append", "truncate", "high watermark"})
-_OF_QUORUM: Final = frozenset({"quorum", "metadata", "metadata append", "metadata truncate"})
+_OF_QUORUM: Final = frozenset({"quorum", "metadata", "metadata append", "metadata truncate", "metadata snapshot"})
 
 
 class Invariants:
-    """min_insync_replicas: of topics that have no value of their own. elr_enabled: eligible.leader.replicas.version.
+    """min_insync_replicas, unclean_strategy: of topics that have no value of their own. elr_enabled:
+    eligible.leader.replicas.version.
 
     Every method may raise Violation; the run is over then. losses: what was lost outside the contract, one sentence
     each: not violations."""
 
-    def __init__(self, min_insync_replicas: int, elr_enabled: bool = True) -> None:
+    def __init__(self, min_insync_replicas: int, elr_enabled: bool = True, unclean_strategy: str = BALANCED) -> None:
         self.losses: list[str] = []
         self._min_isr = min_insync_replicas
         self._elr_enabled = elr_enabled
+        self._unclean_strategy = unclean_strategy
         self._nodes: dict[str, Node] = {}  # those whose processes run
         self._ids: dict[str, int] = {}  # of every node that ever ran
         self._quorum = QuorumOracle(self._batch_replayed)
@@ -62,9 +66,9 @@ class Invariants:
             self._dirty[name, where] = None
             if event == "truncate" and name in self._nodes and where in self._partitions:
                 # At once: what is appended in the same step must not hide it.
-                replica = self._partitions[where].replicas.get(self._ids[name])
-                if replica is not None:
-                    replica.truncate(replica.count_below(int(str(fields["end"]))))
+                self._partitions[where].truncated(self._ids[name], self._nodes[name], int(str(fields["end"])))
+        elif event == "unclean recovery" and fields["strategy"] != BALANCED and where in self._partitions:
+            self._partitions[where].best_effort_epochs[int(str(fields["leader_epoch"]))] = None
         elif event in _OF_QUORUM:
             self._dirty[name, ""] = None
 
@@ -105,21 +109,34 @@ class Invariants:
         """A batch of metadata is committed: the controller's state must be valid again."""
         image = self._quorum.image
         metadata.check_state(image, self._min_isr, self._elr_enabled)
+        names = {broker: name for name, broker in self._ids.items()}
         for before, after in changes:
-            where = f"{after.topic}-{after.index}"
+            known = before or after
+            assert known is not None
+            where = f"{known.topic}-{known.index}"
+            if after is None:
+                self._partitions.pop(where, None)
+                continue
+            topic = image.topics.get(after.topic)
+            if topic is None or topic.id != after.topic_id:
+                continue  # removed by a later record of this batch
+            min_isr = metadata.effective_min_isr(after, image, self._min_isr)
             if before is None:
-                min_isr = metadata.effective_min_isr(after, image, self._min_isr)
-                partition = PartitionOracle(after, min_isr, self._elr_enabled, self.losses)
-                names = {broker: name for name, broker in self._ids.items()}
-                for broker in after.replicas:
-                    partition.add_replica(broker, names.get(broker, f"broker {broker}"))
-                self._partitions[where] = partition
+                partition = self._partitions[where] = self._oracle(after, min_isr)
             else:
                 partition = self._partitions[where]
-                partition.changed(before, after)
+                partition.changed(before, after, min_isr)
                 if self._elr_enabled and partition.was_writable:
                     metadata.check_recovery_quorum(after, partition.min_isr)
+            for broker in after.replicas:
+                partition.add_replica(broker, names.get(broker, f"broker {broker}"))
             self._dirty["", where] = None
+
+    def _oracle(self, registration: PartitionRegistration, min_isr: int) -> PartitionOracle:
+        settings = self._quorum.image.topics[registration.topic].settings
+        # Proactive and manual recovery choose availability, or what a person knows better (002, 5.3.1).
+        best_effort = settings.get("unclean.recovery.strategy", self._unclean_strategy).lower() != BALANCED
+        return PartitionOracle(registration, min_isr, self._elr_enabled, self.losses, best_effort)
 
 
 def _is_lost(directory: str, lossy: bool | Collection[str]) -> bool:

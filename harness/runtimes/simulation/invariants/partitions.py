@@ -5,6 +5,9 @@ oracle's committed log is there before any producer or consumer can tell. Replic
 or not their broker runs. But a replica that has lost power in a lossy way is left out until its broker runs again and
 acts on the metadata: it has registered by then, which ends its membership in ISR and ELR; before, the controller
 cannot know. The model has the same exception in other words (its properties speak of RUNNING brokers).
+
+A replica that a reassignment has removed may lead on without knowing, so it is watched until its broker drops it. It
+holds nothing for the partition any more, for its log may go at any time.
 """
 
 from __future__ import annotations
@@ -13,6 +16,7 @@ from collections.abc import Iterator
 
 from cluster_image.broker.partition import Leadership, Partition
 from cluster_image.metadata.image import NO_LEADER, PartitionKey, PartitionRegistration
+from cluster_image.metadata.records import RECOVERING
 from cluster_image.node import Node
 
 from .logs import Chain, Registry, Replica
@@ -35,9 +39,17 @@ class PartitionReplica(Replica):
 
 
 class PartitionOracle:
-    """losses: where to note what was lost outside the contract."""
+    """min_isr: of the state at hand. best_effort: does unclean recovery promise nothing, even within the contract?
+    losses: where to note what was lost outside the contract."""
 
-    def __init__(self, registration: PartitionRegistration, min_isr: int, elr_enabled: bool, losses: list[str]) -> None:
+    def __init__(
+        self,
+        registration: PartitionRegistration,
+        min_isr: int,
+        elr_enabled: bool,
+        losses: list[str],
+        best_effort: bool = False,
+    ) -> None:
         self.where = f"{registration.topic}-{registration.index}"
         self.key: PartitionKey = (registration.topic_id, registration.index)
         self.registration = registration
@@ -47,6 +59,8 @@ class PartitionOracle:
         self.was_writable = len(registration.isr) >= min_isr
         self._elr_enabled = elr_enabled
         self._losses = losses
+        self._best_effort = best_effort
+        self.best_effort_epochs: dict[int, None] = {}  # whose leaders an operator has had elected
         self._registry = Registry("LogMatching", self.where)
         self._lossy: dict[int, None] = {}  # lost power in a lossy way, and not been found complete since
         self._beyond_contract = False
@@ -56,8 +70,8 @@ class PartitionOracle:
     # -- what happens -----------------------------------------------------------------------------------------
 
     def add_replica(self, broker: int, node: str) -> None:
-        """As yet it holds nothing."""
-        self.replicas[broker] = PartitionReplica(node)
+        """As yet it holds nothing; unless it was one before, and is not dropped yet."""
+        self.replicas.setdefault(broker, PartitionReplica(node))
 
     def node_gone(self, broker: int, lossy: bool) -> None:
         replica = self.replicas.get(broker)
@@ -69,25 +83,40 @@ class PartitionOracle:
         replica.term = -1
         if lossy:
             replica.known = False
-            self._lossy[broker] = None
-            self._beyond_contract = self._beyond_contract or len(self._lossy) >= self.min_isr
+            if broker in self.registration.replicas:
+                self._lossy[broker] = None
+                self._beyond_contract = self._beyond_contract or len(self._lossy) >= self.min_isr
 
-    def changed(self, before: PartitionRegistration, after: PartitionRegistration) -> None:
+    def changed(self, before: PartitionRegistration, after: PartitionRegistration, min_isr: int) -> None:
         """The committed state is new."""
         self.registration = after
-        self.was_writable = self.was_writable or len(after.isr) >= self.min_isr
-        uncleanly = not before.isr and not before.elr and before.leader == NO_LEADER and after.leader != NO_LEADER
-        if uncleanly and self._beyond_contract:
+        enough = len(after.isr) >= min_isr
+        self.was_writable = enough or (self.was_writable and min_isr <= self.min_isr)
+        self.min_isr = min_isr
+        for broker in before.replicas:
+            if broker not in after.replicas:
+                self._lossy.pop(broker, None)
+        best_effort = self._best_effort or after.leader_epoch in self.best_effort_epochs
+        if _is_unclean_election(before, after) and (self._beyond_contract or best_effort):
             # Whatever has been lost is lost now. Within the contract nothing may be (002, 5.3.2).
             self._unclean = after.leader
             self._era = after.leader_epoch
 
+    def truncated(self, broker: int, node: Node, end: int) -> None:
+        replica = self.replicas.get(broker)
+        # Another partition, removed since, may have had this name.
+        if replica is not None and node.broker is not None and node.broker.partitions.get(self.key) is not None:
+            replica.truncate(replica.count_below(end))
+
     def look(self, broker: int, node: Node, verify: bool = False) -> None:
         """See what has become of a replica. verify: do not trust what was seen before. Raises Violation."""
-        replica = self.replicas[broker]
-        assert node.broker is not None
+        replica = self.replicas.get(broker)
+        if replica is None or node.broker is None:
+            return
         partition = node.broker.partitions.get(self.key)
         if partition is None:
+            if replica.partition is not None:
+                self._dropped(broker, replica)
             return
         if partition is not replica.partition:
             lost_power = not replica.known
@@ -95,8 +124,9 @@ class PartitionOracle:
             replica.partition = partition
             replica.broker_epoch = node.broker.broker_epoch
             self._registry.absorb(replica, partition.log)
-            if lost_power and not self._elr_enabled and self.registration.isr == (broker,):
-                self._unclean = broker  # Last Replica Standing: what KIP-966 mended
+            beyond = self._beyond_contract and not self._elr_enabled
+            if lost_power and beyond and self.registration.isr == (broker,):
+                self._unclean = broker  # without ELR nobody else can be elected
                 self._era = self.registration.leader_epoch
         elif verify:
             self._registry.verify(replica, partition.log)
@@ -107,6 +137,15 @@ class PartitionOracle:
         if self._unclean is not None:
             self._start_anew()
         self._check_replica(replica, partition)
+
+    def _dropped(self, broker: int, replica: PartitionReplica) -> None:
+        """Its broker has deleted it."""
+        replica.forget()
+        replica.known = True
+        replica.partition = None
+        replica.term = -1
+        if broker not in self.registration.replicas:
+            del self.replicas[broker]
 
     # -- properties of one replica ----------------------------------------------------------------------------
 
@@ -214,6 +253,8 @@ class PartitionOracle:
     def _check_candidates_complete(self) -> None:
         registration = self.registration
         for broker, replica in self._known((*registration.isr, *registration.elr)):
+            if not self._elr_enabled and registration.leader == NO_LEADER and not replica.holds(self.committed):
+                continue  # the last member stays in the ISR without a choice (000, 2.8): it counts once it is elected
             if not replica.holds(self.committed):
                 of = "ISR" if broker in registration.isr else "ELR"
                 self._incomplete("LeaderCandidateCompleteness",
@@ -231,6 +272,8 @@ class PartitionOracle:
                    f"{self.committed.describe(at)}", replica)  # fmt: skip
 
     def _check_somebody_complete(self) -> None:
+        if not self._elr_enabled and self.registration.leader == NO_LEADER:
+            return  # what the last member of the ISR had alone: LeaderCompleteness tells more, once it is elected
         replicas = [self.replicas[r] for r in self.registration.replicas if r in self.replicas]
         if any(not replica.known or replica.holds(self.committed) for replica in replicas):
             return
@@ -326,3 +369,11 @@ class PartitionOracle:
 
     def _fail(self, property_: str, message: str, replica: PartitionReplica) -> None:
         raise Violation(property_, message, self.where, (replica.node,))
+
+
+def _is_unclean_election(before: PartitionRegistration, after: PartitionRegistration) -> bool:
+    """Has somebody been elected who was not known to be complete? A replica that a reassignment adds may join the ISR
+    and lead by one and the same record."""
+    if after.leader in (NO_LEADER, before.leader) or after.leader in (*before.isr, *before.elr):
+        return False
+    return after.leader_recovery_state == RECOVERING or not (before.isr or before.elr)

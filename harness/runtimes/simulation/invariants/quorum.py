@@ -6,12 +6,16 @@ so it is never behind any node that acts on the metadata.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable
+from typing import Final
 
-from cluster_image.metadata.image import MetadataImage, PartitionRegistration
-from cluster_image.metadata.records import PartitionChangeRecord, decode
+from cluster_image.metadata.image import MetadataImage, PartitionKey, PartitionRegistration
+from cluster_image.metadata.records import PartitionChangeRecord, RemoveTopicRecord, decode
+from cluster_image.metadata.snapshot import image_of
 from cluster_image.node import Node
 from cluster_image.raft.quorum import Quorum, Role
+from cluster_image.raft.snapshots import SnapshotId
 from cluster_image.records import decode_values, iter_batches
 from cluster_image.storage.log import Log
 
@@ -20,18 +24,22 @@ from .violation import Violation
 
 
 class QuorumReplica(Replica):
-    """high_watermark: the highest seen in this life of the node's process. started: the log was read in this life."""
+    """high_watermark: the highest seen in this life of the node's process. started: the log was read in this life.
+    start: the log's, when it was looked at. snapshot: the newest that was looked into in this life."""
 
-    __slots__ = ("high_watermark", "started")
+    __slots__ = ("high_watermark", "snapshot", "start", "started")
 
     def __init__(self, node: str) -> None:
         super().__init__(node)
         self.high_watermark = 0
         self.started = False
+        self.start = 0
+        self.snapshot: SnapshotId | None = None
 
 
-#: A partition's committed state before (None: it is new) and after a record.
-Change = tuple[PartitionRegistration | None, PartitionRegistration]
+#: A partition's committed state before (None: it is new) and after a record (None: it is removed).
+Change = tuple[PartitionRegistration | None, PartitionRegistration | None]
+_OF_TOPICS: Final = (PartitionChangeRecord, RemoveTopicRecord)
 
 
 class QuorumOracle:
@@ -45,6 +53,8 @@ class QuorumOracle:
         self._registry = Registry("MetadataLogMatching", "")
         self._leaders: dict[int, str] = {}  # by epoch
         self._voters: dict[str, None] = {}
+        self._values: list[tuple[int, bytes]] = []  # all committed records: offset, value
+        self._committed_in: list[int] = []  # of each batch: the quorum's epoch, or a later one
 
     def node_started(self, name: str, node: Node) -> None:
         replica = self.replicas.setdefault(name, QuorumReplica(name))
@@ -64,14 +74,68 @@ class QuorumOracle:
         if not replica.started:
             replica.forget()
             replica.started = True
+            replica.start = 0
+            replica.snapshot = None
         log = quorum.replica.log
-        if verify:
+        if not self._stands_for_its_begin(replica, log):
+            replica.known = False
+        elif verify:
             self._registry.verify(replica, log)
         else:
             self._registry.absorb(replica, log)
         if quorum.role is Role.LEADER:
             self._check_leader(replica, quorum)
         self._check_committed(replica, quorum)
+        self._check_snapshot(replica, quorum)
+
+    def _stands_for_its_begin(self, replica: QuorumReplica, log: Log) -> bool:
+        """Where a snapshot has taken the place of a log's begin, let that be what is committed. False: the committed
+        log as it is known here does not reach so far. That can be after a crash, in the step in which it was written.
+        """
+        start = log.start_offset
+        if start == replica.start:
+            return True
+        if start > self.committed.end:
+            return False
+        common, count = replica.common(self.committed), self.committed.count_below(start)
+        if common < count:
+            replica.truncate(common)
+            for batch in self.committed.batches[common:count]:
+                replica.append(batch)
+        replica.start = start
+        return True
+
+    def _check_snapshot(self, replica: QuorumReplica, quorum: Quorum) -> None:
+        """It is of what is committed below its end, and with what comes after it gives the state."""
+        log, snapshots, name = quorum.replica.log, quorum.replica.snapshots, replica.node
+        earliest, latest = snapshots.earliest, snapshots.latest
+        if log.start_offset not in (0, earliest.end_offset if earliest else 0):
+            raise Violation(
+                "CommittedPrefix",
+                f"the metadata log of {name} starts at {log.start_offset}, and its earliest snapshot is {earliest}",
+                nodes=[name],
+            )
+        if latest is None or latest == replica.snapshot or not replica.known:
+            return
+        count = self.committed.count_below(latest.end_offset)
+        last = self.committed.batches[count - 1] if count else None
+        if last is None or (last.end, last.epoch) != latest:
+            raise Violation(
+                "CommittedPrefix",
+                f"{name} has {latest} of the metadata, where {last or 'nothing'} is the last that was committed",
+                nodes=[name],
+            )
+        image = image_of(snapshots.read(latest), latest.end_offset)
+        for offset, value in self._values[bisect_left(self._values, (latest.end_offset, b"")) :]:
+            image.replay(offset, decode(value))
+        image.end_offset = self.image.end_offset
+        if image != self.image:
+            raise Violation(
+                "CommittedPrefix",
+                f"{latest} of {name}, and what was committed after it, give another state than the metadata log",
+                nodes=[name],
+            )
+        replica.snapshot = latest
 
     def check_majority(self) -> None:
         """What is committed is on the disks of a majority of the voters, those that run and those that do not."""
@@ -89,8 +153,10 @@ class QuorumOracle:
         other = self._leaders.get(quorum.epoch)
         if other is None:
             self._leaders[quorum.epoch] = replica.node
-            if replica.known and not replica.holds(self.committed):
-                common = replica.common(self.committed)
+            # Votes may be late: what was committed in a later epoch, before its election came about, it need not have.
+            earlier = [index for index, epoch in enumerate(self._committed_in) if epoch < quorum.epoch]
+            common = replica.common(self.committed)
+            if replica.known and earlier and common <= earlier[-1]:
                 raise Violation(
                     "CommittedPrefix",
                     f"{replica.node} was elected for epoch {quorum.epoch} without what is committed: its log has "
@@ -128,6 +194,7 @@ class QuorumOracle:
         start = self.committed.end
         for batch in replica.batches[both:count]:
             self.committed.append(batch)
+            self._committed_in.append(quorum.epoch)
         if start < self.committed.end:
             self._replay(name, quorum.replica.log, start)
 
@@ -145,9 +212,11 @@ class QuorumOracle:
 
     def _replay_one(self, name: str, offset: int, value: bytes, changes: list[Change]) -> None:
         record = decode(value)
-        before = None
-        if isinstance(record, PartitionChangeRecord):
-            before = self.image.partition(record.topic_id, int(record.partition_id))
+        self._values.append((offset, value))
+        before: dict[PartitionKey, PartitionRegistration] = {}
+        if isinstance(record, _OF_TOPICS) and record.topic_id in self.image.topics_by_id:
+            topic = self.image.topics_by_id[record.topic_id]
+            before = {(topic.id, index): partition for index, partition in topic.partitions.items()}
         try:
             keys = self.image.replay(offset, record)
         except KeyError as error:
@@ -157,6 +226,4 @@ class QuorumOracle:
                 nodes=[name],
             ) from None
         for key in keys:
-            after = self.image.partition(*key)
-            if after is not None:
-                changes.append((before, after))
+            changes.append((before.get(key), self.image.partition(*key)))

@@ -1,0 +1,190 @@
+"""The protocol's own properties, as far as the nodes' traces and metadata logs show them after a run.
+
+In simulation all of them are checked after every step with full knowledge; here is what can be told from outside, of
+containers too. Names are those of harness/runtimes/simulation/invariants, where their sources are; what exactly is
+checked of each is said in metadata_log.py, metadata_replay.py, quorum_trace.py and replica_trace.py. A checker here
+builds on what was told and collected, never on what was not: whatever is missing makes it see less, not more.
+
+Also found: each unclean recovery, which may have lost records.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from checkers.anomalies import ANOMALIES, NODE_PROPERTIES, ROLES_MATCH_METADATA
+from checkers.findings import Findings
+from checkers.metadata_log import MetadataHistory, judge_copies, judge_history, split
+from checkers.metadata_replay import Change
+from checkers.quorum_trace import judge_quorum, node_ids, what_was_told
+from checkers.replica_trace import judge_replicas
+from checkers.trace_rows import read_rows
+from spark_history.files import compact, read_parquet
+from spark_history.ingest import History
+from spark_history.schema import METADATA_LOG, TRACE
+from spark_history.tasks import Unit, run_tasks
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_OF_METADATA: Final = ("MetadataLogMatching",)
+_OF_TRACE: Final = ("ElectionSafety", "CommittedPrefix", "LeaderAppendOnly", "HighWatermarkMonotonicity")
+_OF_STATE: Final = (
+    "ValidControllerIsrAndElr", "ValidControllerState", "MinIsrRecoveryQuorum", "LeaderCompleteness",
+    ROLES_MATCH_METADATA,
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Options:
+    """What of the plan matters: min.insync.replicas of topics without a value of their own, and
+    eligible.leader.replicas.version."""
+
+    min_insync_replicas: int
+    elr_enabled: bool
+
+    @staticmethod
+    def of(plan: Mapping[str, Any]) -> Options:
+        version = str((plan.get("settings") or {}).get("eligible.leader.replicas.version", "1"))
+        return Options(int(plan.get("min_insync_replicas", 1)), version != "0")
+
+
+@dataclass(frozen=True)
+class OfNodes:
+    """What was found of one run. checked: names of properties; not_checked: why others were not, a sentence each.
+
+    unclean_recoveries: an object each, see _unclean_recoveries()."""
+
+    rows: list[dict[str, Any]]  # ANOMALIES
+    tally: list[tuple[str, str, int, int]]  # (property, anomaly, witnesses, records)
+    trace_rows: int
+    metadata_records: int
+    checked: list[str]
+    not_checked: list[str]
+    unclean_recoveries: list[dict[str, Any]]
+
+    @property
+    def anomalies(self) -> pa.Table:
+        return pa.Table.from_pylist(self.rows, schema=ANOMALIES)
+
+
+def check(history: History, options: Options, spark: SparkSession) -> OfNodes:
+    """Raises HistoryError."""
+    unit = {
+        "run": history.run,
+        "trace": str(history.path / "trace" / "trace.parquet"),
+        "metadata_log": str(history.path / "metadata_log" / "metadata_log.parquet"),
+        **asdict(options),
+    }
+    (result,) = run_tasks(spark, judge_files, [unit])
+    fields = json.loads(result["found"][0].as_py())
+    return OfNodes(**fields | {"tally": [tuple(entry) for entry in fields["tally"]]})
+
+
+def judge_files(unit: Unit) -> pa.Table:
+    """One run, whose tables lie in files; OfNodes as JSON."""
+    trace, metadata_log = read_parquet(unit["trace"], TRACE), read_parquet(unit["metadata_log"], METADATA_LOG)
+    options = Options(unit["min_insync_replicas"], unit["elr_enabled"])
+    return pa.table({"found": [json.dumps(asdict(judge(unit["run"], trace, metadata_log, options)))]})
+
+
+def judge(run: str, trace: pa.Table, metadata_log: pa.Table, options: Options) -> OfNodes:
+    """One run in memory. trace, metadata_log: rows of TRACE and METADATA_LOG; either may be empty."""
+    trace, metadata_log = trace.cast(compact(TRACE)), metadata_log.cast(compact(METADATA_LOG))
+    found = Findings(run)
+    checked: list[str] = []
+    not_checked: list[str] = []
+    history: MetadataHistory | None = None
+    rows = read_rows(trace) if trace.num_rows else None
+    logs = split(metadata_log) if metadata_log.num_rows else {}
+    if logs:
+        judge_copies(logs, found)
+        checked += _OF_METADATA
+    else:
+        not_checked.append("no node's metadata log was collected")
+    if rows is None:
+        not_checked.append("the nodes left no trace")
+    else:
+        checked += _OF_TRACE
+        judge_quorum(rows, found)
+        if logs:
+            history = judge_history(metadata_log, logs, what_was_told(rows), found, **asdict(options))
+            not_checked += history.notes
+            if history.states:
+                checked += [name for name in _OF_STATE if name != "MinIsrRecoveryQuorum" or options.elr_enabled]
+            _beware_of_removed_topics(trace, history)
+        judge_replicas(rows, node_ids(rows), history, found, elr_enabled=options.elr_enabled)
+    anomalies = list(found.anomalies())
+    return OfNodes(
+        rows=[row for of in anomalies for row in of.rows],
+        tally=[entry for of in anomalies for entry in of.tally],
+        trace_rows=trace.num_rows,
+        metadata_records=metadata_log.num_rows,
+        checked=[name for name in NODE_PROPERTIES if name in checked],
+        not_checked=not_checked,
+        unclean_recoveries=_unclean_recoveries(trace, history),
+    )
+
+
+def _beware_of_removed_topics(trace: pa.Table, history: MetadataHistory) -> None:
+    """Epochs begin again where a topic is made anew. Where the log's beginning was trimmed, only a controller's
+    decision tells that one was removed, and not which."""
+    if not history.trimmed:
+        return
+    decisions = trace.filter(pc.equal(trace["event"].cast(pa.string()), "decide"))["fields"]
+    if pc.any(pc.match_substring(decisions, "RemoveTopicRecord")).as_py():
+        history.removed.update(topic for topic, _ in history.states)
+        history.removed.update(filter(None, pc.unique(trace["topic"]).to_pylist()))
+        history.notes.append("a topic was removed, and the metadata log does not tell which: replicas not checked")
+
+
+def _unclean_recoveries(trace: pa.Table, history: MetadataHistory | None) -> list[dict[str, Any]]:
+    """In order of time: topic, partition, leader, leader_epoch, and, as far as known, time (monotonic ns), offset (of
+    the metadata record), strategy, candidates (ids of the brokers whose logs were looked at), recovering.
+
+    As the committed metadata says; without it, as controllers have told."""
+    told: dict[tuple[str, int, int], dict[str, Any]] = {}
+    for row in trace.filter(pc.equal(trace["event"].cast(pa.string()), "unclean recovery")).to_pylist():
+        fields = json.loads(row["fields"])
+        key = row["topic"], row["partition"], fields.get("leader_epoch")
+        told[key] = {
+            "topic": row["topic"], "partition": row["partition"], "leader": fields.get("leader"),
+            "leader_epoch": fields.get("leader_epoch"), "time": row["time"], "offset": None,
+            "strategy": fields.get("strategy"), "candidates": fields.get("candidates"), "recovering": None,
+        }  # fmt: skip
+    if history is None:
+        return sorted(told.values(), key=lambda entry: int(entry["time"]))
+    times = _times_of_decisions(trace) if any(change.is_unclean for change in history.elections) else {}
+    recoveries = []
+    for change in history.elections:
+        after = change.after
+        if not change.is_unclean or after.offset >= history.committed:
+            continue
+        known = told.get((after.topic, after.index, after.leader_epoch), {})
+        recoveries.append(_recovery(change, known, times.get((after.topic, after.index, after.offset))))
+    return recoveries
+
+
+def _recovery(change: Change, told: Mapping[str, Any], time: int | None) -> dict[str, Any]:
+    after = change.after
+    return {
+        "topic": after.topic, "partition": after.index, "leader": after.leader, "leader_epoch": after.leader_epoch,
+        "time": told.get("time", time), "offset": after.offset, "strategy": told.get("strategy"),
+        "candidates": told.get("candidates"), "recovering": after.recovering,
+    }  # fmt: skip
+
+
+def _times_of_decisions(trace: pa.Table) -> dict[tuple[str, int, int], int]:
+    """When a controller last told that it writes a record about a partition, by partition and offset."""
+    decisions = trace.filter(pc.equal(trace["event"].cast(pa.string()), "decide"))
+    times = {}
+    for row in decisions.select(["topic", "partition", "time", "fields"]).to_pylist():
+        if row["topic"] is not None:
+            times[row["topic"], row["partition"], json.loads(row["fields"]).get("offset")] = row["time"]
+    return times

@@ -1,0 +1,93 @@
+"""DescribeConfigs: the settings of a topic, and of this broker. None can be changed while the cluster runs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Final
+
+from kio.schema.errors import ErrorCode
+
+from ..config import IDENTITY, SETTINGS, TOPIC_SETTINGS, Config
+from ..integers import i8
+from ..messages import NO_THROTTLE, make, response_module
+from ..metadata.image import MetadataImage
+from ..network import Entity
+
+_TOPIC: Final = 2
+_BROKER: Final = 4
+#: Where a value comes from, and of what type it is, in Kafka's numbers.
+_OF_TOPIC: Final = i8(1)
+_OF_BROKER: Final = i8(4)
+_DEFAULT: Final = i8(5)
+_TYPES: Final = {"boolean": i8(1), "string": i8(2), "int": i8(5), "path": i8(2)}
+
+
+def describe_configs(image: MetadataImage, config: Config, request: Any) -> Entity:
+    """For each resource asked for its settings, all of them or those named."""
+    module = response_module(request)
+    return make(
+        module.DescribeConfigsResponse,
+        throttle_time=NO_THROTTLE,
+        results=tuple(_result(module, image, config, request, resource) for resource in request.resources),
+    )
+
+
+def _result(module: Any, image: MetadataImage, config: Config, request: Any, resource: Any) -> Entity:
+    error, message = ErrorCode.none, None
+    found: Iterator[tuple[str, str, Any, i8]] = iter(())
+    if resource.resource_type == _TOPIC:
+        topic = image.topics.get(resource.resource_name)
+        if topic is None:
+            error, message = ErrorCode.unknown_topic_or_partition, f"there is no topic {resource.resource_name}"
+        else:
+            found = _of_topic(config, topic.settings)
+    elif resource.resource_type != _BROKER:
+        error, message = ErrorCode.invalid_request, "only topics and brokers have settings"
+    elif resource.resource_name == str(config["node.id"]):
+        found = _of_broker(config)
+    elif resource.resource_name:  # no name: settings of all brokers, of which there are none
+        error, message = ErrorCode.invalid_request, f"this is broker {config['node.id']}"
+    wanted = resource.configuration_keys
+    return module.DescribeConfigsResult(
+        error_code=error,
+        error_message=message,
+        resource_type=resource.resource_type,
+        resource_name=resource.resource_name,
+        configs=tuple(
+            make(
+                module.DescribeConfigsResourceResult,
+                name=name,
+                value=_text(value),
+                read_only=True,
+                config_source=source,
+                is_sensitive=False,
+                synonyms=(),
+                config_type=_TYPES[SETTINGS[of_node].type],
+                documentation=SETTINGS[of_node].help if getattr(request, "include_documentation", False) else None,
+            )
+            for name, of_node, value, source in found
+            if wanted is None or name in wanted
+        ),
+    )  # fmt: skip
+
+
+def _of_topic(config: Config, overrides: dict[str, str]) -> Iterator[tuple[str, str, Any, i8]]:
+    """Name, name of the node's setting, value and source."""
+    values = config.for_topic(overrides)
+    for name, of_node in TOPIC_SETTINGS.items():
+        yield name, of_node, values[of_node], _OF_TOPIC if name in overrides else _source(config, of_node)
+
+
+def _of_broker(config: Config) -> Iterator[tuple[str, str, Any, i8]]:
+    for name, setting in SETTINGS.items():
+        if setting.type in _TYPES and name not in IDENTITY:
+            yield name, name, config[name], _source(config, name)
+
+
+def _source(config: Config, name: str) -> i8:
+    default = SETTINGS[name].default
+    return _DEFAULT if default is not None and config[name] == SETTINGS[name].read(default) else _OF_BROKER
+
+
+def _text(value: Any) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)

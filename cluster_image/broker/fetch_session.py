@@ -1,0 +1,195 @@
+"""Incremental fetch sessions, the leader's side (KIP-227).
+
+Within a session a request names only the partitions that have changed since the request before, and an answer only
+those that have something new. Which request and answer those were is told by the session's epoch: 0 asks for a new
+session, -1 for none, 1, 2, … (2^31 - 1, then 1 again) go on with one. Nothing depends on a session being kept: who is
+told that it is gone asks for everything again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from random import Random
+from typing import Any, Final
+
+from kio.schema.errors import ErrorCode
+
+from .partition import Partition
+
+#: Session epochs with a meaning of their own.
+INITIAL_EPOCH: Final = 0
+FINAL_EPOCH: Final = -1
+#: Of a fetch that belongs to no session.
+NO_SESSION: Final = 0
+#: A session is safe from newcomers for so long, seconds, and without a request for so long makes room for any.
+EVICTION_S: Final = 120.0
+
+Key = tuple[Any, int]  # topic id, or its name before version 13; index
+
+
+class FetchedPartition:
+    """What a fetch asks of one partition, and what its session has told of it. partition: the replica here, once
+    looked up."""
+
+    __slots__ = (
+        "fetch_offset", "high_watermark", "index", "key", "last_fetched_epoch", "leader_epoch", "log_start_offset",
+        "max_bytes", "partition",
+    )  # fmt: skip
+
+    def __init__(self, key: Key, data: Any) -> None:
+        self.key = key
+        self.index = key[1]
+        self.partition: Partition | None = None
+        self.fetch_offset = int(data.fetch_offset)
+        self.leader_epoch = int(getattr(data, "current_leader_epoch", -1))
+        self.last_fetched_epoch = int(getattr(data, "last_fetched_epoch", -1))
+        self.max_bytes = int(data.partition_max_bytes)
+        #: As the last answer told them; -1: the next must tell them in any case.
+        self.high_watermark = -1
+        self.log_start_offset = -1
+
+    def update(self, data: Any) -> None:
+        """The request names the partition again. If it does not go forward in the same leader epoch, it may not have
+        taken what the last answer told."""
+        offset, leader_epoch = int(data.fetch_offset), int(getattr(data, "current_leader_epoch", -1))
+        if offset <= self.fetch_offset or leader_epoch != self.leader_epoch:
+            self.high_watermark = -1
+        self.fetch_offset = offset
+        self.leader_epoch = leader_epoch
+        self.last_fetched_epoch = int(getattr(data, "last_fetched_epoch", -1))
+        self.max_bytes = int(data.partition_max_bytes)
+
+
+class FetchSession:
+    """replica: whose, -1: a consumer's. by_id: topics are named by id. epoch: of the next request."""
+
+    __slots__ = ("by_id", "created", "epoch", "id", "last_used", "partitions", "replica")
+
+    def __init__(self, id: int, replica: int, by_id: bool, partitions: dict[Key, FetchedPartition], now: float) -> None:
+        self.id = id
+        self.replica = replica
+        self.by_id = by_id
+        self.partitions = partitions
+        self.created = self.last_used = now
+        self.epoch = 1
+
+    @property
+    def worth(self) -> tuple[bool, int, int]:
+        """Kafka's order, the least first: consumers before followers, few partitions before many."""
+        return (self.replica >= 0, len(self.partitions), self.id)
+
+
+class Fetch:
+    """One request. session: that it belongs to; `wants_session`: it asks for one; epoch: the session's after it."""
+
+    __slots__ = ("by_id", "epoch", "partitions", "session", "wants_session")
+
+    def __init__(
+        self,
+        partitions: dict[Key, FetchedPartition],
+        by_id: bool,
+        session: FetchSession | None = None,
+        wants_session: bool = False,
+    ) -> None:
+        self.partitions = partitions
+        self.by_id = by_id
+        self.session = session
+        self.epoch = session.epoch if session is not None else 0
+        self.wants_session = wants_session
+
+    @property
+    def superseded(self) -> bool:
+        """Has a later request of the same session come meanwhile?"""
+        return self.session is not None and self.session.epoch != self.epoch
+
+
+class FetchSessionCache:
+    """slots: max.incremental.fetch.session.cache.slots. random: the sessions' ids are drawn from it."""
+
+    def __init__(self, slots: int, random: Random) -> None:
+        self._slots = slots
+        self._random = random
+        self._sessions: dict[int, FetchSession] = {}  # the longest unused first
+
+    def __len__(self) -> int:
+        return len(self._sessions)
+
+    def receive(self, request: Any, replica: int, now: float) -> Fetch | ErrorCode:
+        """What a request of any version asks for, sessions being brought up to date; or why it is refused."""
+        session_id = int(getattr(request, "session_id", NO_SESSION))
+        epoch = int(getattr(request, "session_epoch", FINAL_EPOCH))
+        by_id = request.__version__ >= 13
+        session = self._sessions.get(session_id)
+        if session is not None and session.replica != replica:
+            session = None  # not the sender's: what it fetches must not be taken for another's progress
+        if epoch in (INITIAL_EPOCH, FINAL_EPOCH):
+            if session is not None:
+                del self._sessions[session_id]
+            return Fetch(_partitions(request, {}), by_id, wants_session=epoch == INITIAL_EPOCH)
+        if session is None:
+            return ErrorCode.fetch_session_id_not_found
+        if session.by_id != by_id:
+            return ErrorCode.fetch_session_topic_id_error
+        if session.epoch != epoch:
+            return ErrorCode.invalid_fetch_session_epoch
+        _partitions(request, session.partitions)
+        for topic in request.forgotten_topics_data:
+            name = topic.topic_id if by_id else topic.topic
+            for index in topic.partitions:
+                session.partitions.pop((name, int(index)), None)
+        session.epoch = next_epoch(epoch)
+        del self._sessions[session_id]
+        if not session.partitions:
+            return Fetch({}, by_id)
+        session.last_used = now
+        self._sessions[session_id] = session
+        return Fetch(session.partitions, by_id, session)
+
+    def create(self, fetch: Fetch, replica: int, now: float) -> int:
+        """A session for a fetch that wants one: its id, or NO_SESSION if there is no room for it."""
+        if not fetch.partitions:
+            return NO_SESSION
+        new = FetchSession(NO_SESSION, replica, fetch.by_id, fetch.partitions, now)
+        if len(self._sessions) >= self._slots and not self._evict(new, now):
+            return NO_SESSION
+        while new.id == NO_SESSION or new.id in self._sessions:
+            new.id = self._random.randrange(1, 1 << 31)
+        self._sessions[new.id] = new
+        return new.id
+
+    def _evict(self, newcomer: FetchSession, now: float) -> bool:
+        """Make room: for the longest unused, if it is that for long; else the least that is worth less."""
+        oldest = next(iter(self._sessions.values()), None)
+        if oldest is None:
+            return False  # no session is ever kept
+        if now - oldest.last_used > EVICTION_S:
+            del self._sessions[oldest.id]
+            return True
+        privileged = newcomer.replica >= 0
+        evictable = [
+            s for s in self._sessions.values() if now - s.created > EVICTION_S or (privileged and s.replica < 0)
+        ]
+        least = min(evictable, key=lambda s: s.worth, default=None)
+        if least is None or least.worth > newcomer.worth:
+            return False
+        del self._sessions[least.id]
+        return True
+
+
+def next_epoch(epoch: int) -> int:
+    return 1 if epoch == 0x7FFFFFFF else epoch + 1
+
+
+def _partitions(request: Any, known: dict[Key, FetchedPartition]) -> dict[Key, FetchedPartition]:
+    """`known`, with those that the request names: in its order, new ones last."""
+    topics: Iterable[Any] = request.topics
+    for topic in topics:
+        name = topic.topic_id if hasattr(topic, "topic_id") else topic.topic
+        for data in topic.partitions:
+            key = (name, int(data.partition))
+            before = known.get(key)
+            if before is None:
+                known[key] = FetchedPartition(key, data)
+            else:
+                before.update(data)
+    return known

@@ -1,0 +1,262 @@
+"""Topics: created, given more partitions, deleted. What a request asks of each topic is decided on its own."""
+
+from __future__ import annotations
+
+import uuid
+from collections import Counter
+from collections.abc import Hashable, Iterable, Sequence
+from typing import Any, Final
+
+from kio.schema.errors import ErrorCode
+from kio.schema.types import BrokerId, TopicName
+
+from ..config import ConfigError, check_topic_settings
+from ..integers import i32
+from ..messages import NO_THROTTLE, make, response_module
+from ..metadata.image import Topic
+from ..metadata.records import ConfigRecord, MetadataRecord, PartitionRecord, RemoveTopicRecord, TopicRecord
+from . import placement
+from .term import Refused, Step, Term
+
+#: Of one topic, and of all topics of one request: what is written in one batch must stay small.
+MAX_PARTITIONS: Final = 10_000
+
+
+def repeated(items: Iterable[Hashable]) -> set[Hashable]:
+    """What a request names more than once: it is refused everywhere, as no order among its items is promised."""
+    return {item for item, count in Counter(items).items() if count > 1}
+
+
+# -- CreateTopics ---------------------------------------------------------------------------------------------
+
+
+def create(term: Term, request: Any) -> Step:
+    """CreateTopics of any version served."""
+    module = response_module(request)
+    twice = repeated(topic.name for topic in request.topics)
+    records: list[MetadataRecord] = []
+    answers = []
+    budget = MAX_PARTITIONS
+    for topic in request.topics:
+        try:
+            if topic.name in twice:
+                raise Refused(ErrorCode.invalid_request, f"topic {topic.name} stands twice in the request")
+            topic_id, created, replica_lists = _create(term, topic, budget)
+        except Refused as refused:
+            answers.append(make(
+                module.CreatableTopicResult, name=topic.name, error_code=refused.error,
+                error_message=refused.message, topic_id=None, topic_config_error_code=ErrorCode.none,
+                num_partitions=i32(-1), replication_factor=-1, configs=None,
+            ))  # fmt: skip
+            continue
+        budget -= len(replica_lists)
+        records += created
+        answers.append(make(
+            module.CreatableTopicResult, name=topic.name, error_code=ErrorCode.none, error_message=None,
+            topic_id=topic_id, topic_config_error_code=ErrorCode.none,
+            num_partitions=i32(len(replica_lists)), replication_factor=len(replica_lists[0]), configs=(),
+        ))  # fmt: skip
+    answer = make(module.CreateTopicsResponse, throttle_time=NO_THROTTLE, topics=tuple(answers))
+    return Step(() if getattr(request, "validate_only", False) else records, answer)
+
+
+def _create(term: Term, topic: Any, budget: int) -> tuple[uuid.UUID, list[MetadataRecord], list[tuple[int, ...]]]:
+    """The topic's id, its records, and its partitions' replicas. Raises Refused."""
+    name = str(topic.name)
+    if not _valid_topic_name(name):
+        raise Refused(ErrorCode.invalid_topic_exception, f"{name!r} is not a valid topic name")
+    if name in term.image.topics:
+        raise Refused(ErrorCode.topic_already_exists, f"topic {name} exists already")
+    settings = {c.name: c.value or "" for c in topic.configs}
+    try:
+        check_topic_settings(settings)
+    except ConfigError as error:
+        raise Refused(ErrorCode.invalid_config, str(error)) from None
+    replica_lists = _assigned(term, topic) if topic.assignments else _placed(term, topic)
+    if len(replica_lists) > budget:
+        raise Refused(ErrorCode.policy_violation, f"more than {MAX_PARTITIONS} partitions in one request")
+    topic_id = uuid.UUID(int=term.random.getrandbits(128), version=4)
+    records: list[MetadataRecord] = [TopicRecord(name=TopicName(name), topic_id=topic_id)]
+    records += [ConfigRecord(resource_name=name, name=key, value=value) for key, value in settings.items()]
+    records += _new_partitions(term, topic_id, 0, replica_lists)
+    return topic_id, records, replica_lists
+
+
+def _assigned(term: Term, topic: Any) -> list[tuple[int, ...]]:
+    """The replicas that the request gives, by partition. Raises Refused."""
+    if topic.num_partitions != -1 or topic.replication_factor != -1:
+        raise Refused(
+            ErrorCode.invalid_request, "with a manual assignment, partitions and replication factor must be -1"
+        )
+    if len(topic.assignments) > MAX_PARTITIONS:
+        raise Refused(ErrorCode.invalid_partitions, _range_of_partitions(len(topic.assignments)))
+    if repeated(a.partition_index for a in topic.assignments):
+        raise Refused(ErrorCode.invalid_replica_assignment, "a partition is assigned twice")
+    by_index = sorted(topic.assignments, key=lambda a: int(a.partition_index))
+    if [int(a.partition_index) for a in by_index] != list(range(len(by_index))):
+        raise Refused(ErrorCode.invalid_replica_assignment, "partitions must be numbered from 0 without a gap")
+    return _checked(term, [a.broker_ids for a in by_index], len(by_index[0].broker_ids))
+
+
+def _checked(term: Term, assignments: Sequence[Sequence[BrokerId]], replication: int) -> list[tuple[int, ...]]:
+    replica_lists = [tuple(map(int, replicas)) for replicas in assignments]
+    for replicas in replica_lists:
+        try:
+            placement.check(replicas, term.image.brokers, replication)
+        except ValueError as error:
+            raise Refused(ErrorCode.invalid_replica_assignment, str(error)) from None
+    return replica_lists
+
+
+def _placed(term: Term, topic: Any) -> list[tuple[int, ...]]:
+    """Where the controller puts the replicas. Raises Refused."""
+    partitions, replication = int(topic.num_partitions), int(topic.replication_factor)
+    partitions = term.config["num.partitions"] if partitions == -1 else partitions
+    replication = term.config["default.replication.factor"] if replication == -1 else replication
+    if not 1 <= partitions <= MAX_PARTITIONS:
+        raise Refused(ErrorCode.invalid_partitions, _range_of_partitions(partitions))
+    if replication < 1:
+        raise Refused(ErrorCode.invalid_replication_factor, f"{replication} is not a replication factor")
+    return _place(term, 0, partitions, replication)
+
+
+def _place(term: Term, first: int, partitions: int, replication: int) -> list[tuple[int, ...]]:
+    active = [b for b in term.image.brokers.values() if b.active]
+    try:
+        return placement.place(active, partitions, replication, first)
+    except ValueError as error:
+        raise Refused(ErrorCode.invalid_replication_factor, str(error)) from None
+
+
+def _range_of_partitions(partitions: int) -> str:
+    return f"{partitions} partitions: 1 to {MAX_PARTITIONS} are valid"
+
+
+def _new_partitions(
+    term: Term, topic_id: uuid.UUID, first: int, replica_lists: Sequence[tuple[int, ...]]
+) -> list[MetadataRecord]:
+    """Led by the first available replica, with all available ones in sync: nothing is written yet."""
+    records: list[MetadataRecord] = []
+    for index, replicas in enumerate(replica_lists, first):
+        isr = tuple(BrokerId(r) for r in replicas if term.image.brokers[r].active)
+        if not isr:
+            raise Refused(ErrorCode.invalid_replica_assignment, f"no replica of partition {index} is available")
+        records.append(
+            PartitionRecord(
+                partition_id=i32(index),
+                topic_id=topic_id,
+                replicas=tuple(BrokerId(r) for r in replicas),
+                isr=isr,
+                leader=isr[0],
+            )
+        )
+    return records
+
+
+def _valid_topic_name(name: str) -> bool:
+    """Kafka's rule: 1 to 249 of ASCII letters, digits, dot, underscore and hyphen, and not a path."""
+    allowed = name.isascii() and all(c.isalnum() or c in "._-" for c in name)
+    return 0 < len(name) <= 249 and allowed and name not in (".", "..", "__cluster_metadata")
+
+
+# -- CreatePartitions -----------------------------------------------------------------------------------------
+
+
+def create_partitions(term: Term, request: Any) -> Step:
+    """CreatePartitions: more partitions for topics that there are. What has a key may then go elsewhere than before."""
+    module = response_module(request)
+    twice = repeated(topic.name for topic in request.topics)
+    records: list[MetadataRecord] = []
+    answers = []
+    budget = MAX_PARTITIONS
+    for topic in request.topics:
+        error, message = ErrorCode.none, None
+        try:
+            if topic.name in twice:
+                raise Refused(ErrorCode.invalid_request, f"topic {topic.name} stands twice in the request")
+            created = _add_partitions(term, topic, budget)
+            budget -= len(created)
+            records += created
+        except Refused as refused:
+            error, message = refused.error, refused.message
+        answers.append(
+            make(module.CreatePartitionsTopicResult, name=topic.name, error_code=error, error_message=message)
+        )
+    answer = make(module.CreatePartitionsResponse, throttle_time=NO_THROTTLE, results=tuple(answers))
+    return Step(() if request.validate_only else records, answer)
+
+
+def _add_partitions(term: Term, asked: Any, budget: int) -> list[MetadataRecord]:
+    topic = term.image.topics.get(asked.name)
+    if topic is None:
+        raise Refused(ErrorCode.unknown_topic_or_partition, f"there is no topic {asked.name}")
+    present, wanted = len(topic.partitions), int(asked.count)
+    if not present < wanted <= MAX_PARTITIONS:
+        raise Refused(
+            ErrorCode.invalid_partitions,
+            f"topic {topic.name} has {present} partitions: {present + 1} to {MAX_PARTITIONS} are valid",
+        )
+    if wanted - present > budget:
+        raise Refused(ErrorCode.policy_violation, f"more than {MAX_PARTITIONS} partitions in one request")
+    replication = len(topic.partitions[0].replicas) - len(topic.partitions[0].adding)
+    if asked.assignments is None:
+        replica_lists = _place(term, present, wanted - present, replication)
+    elif len(asked.assignments) != wanted - present:
+        raise Refused(
+            ErrorCode.invalid_replica_assignment,
+            f"{len(asked.assignments)} assignments for {wanted - present} new partitions",
+        )
+    else:
+        replica_lists = _checked(term, [a.broker_ids for a in asked.assignments], replication)
+    return _new_partitions(term, topic.id, present, replica_lists)
+
+
+# -- DeleteTopics ---------------------------------------------------------------------------------------------
+
+
+def delete(term: Term, request: Any) -> Step:
+    """DeleteTopics of any version served: by name, from version 6 on also by id. The answer says that the topics are
+    gone for the controller; brokers remove their logs when they replay it."""
+    module = response_module(request)
+    asked: list[tuple[str | None, uuid.UUID | None]]
+    if request.__version__ < 6:
+        asked = [(name, None) for name in request.topic_names]
+    else:
+        asked = [(topic.name, topic.topic_id) for topic in request.topics]
+    topics = [_look_up(term, *names) for names in asked]
+    keys = [names if topic is None else topic.id for names, topic in zip(asked, topics, strict=True)]
+    twice = repeated(keys)
+    records: list[MetadataRecord] = []
+    answers = []
+    for (name, topic_id), topic, key in zip(asked, topics, keys, strict=True):
+        error, message = ErrorCode.none, None
+        try:
+            _check_deletion(term, request.__version__, name, topic_id)
+            if key in twice:
+                raise Refused(ErrorCode.invalid_request, "the topic stands twice in the request")
+            if topic is None:
+                missing = ErrorCode.unknown_topic_or_partition if topic_id is None else ErrorCode.unknown_topic_id
+                raise Refused(missing, "there is no such topic")
+            records.append(RemoveTopicRecord(topic_id=topic.id))
+            name, topic_id = topic.name, topic.id
+        except Refused as refused:
+            error, message = refused.error, refused.message
+        answers.append(
+            make(module.DeletableTopicResult, name=name, topic_id=topic_id, error_code=error, error_message=message)
+        )
+    return Step(records, make(module.DeleteTopicsResponse, throttle_time=NO_THROTTLE, responses=tuple(answers)))
+
+
+def _look_up(term: Term, name: str | None, topic_id: uuid.UUID | None) -> Topic | None:
+    if name is not None:
+        return term.image.topics.get(name)
+    return None if topic_id is None else term.image.topics_by_id.get(topic_id)
+
+
+def _check_deletion(term: Term, version: int, name: str | None, topic_id: uuid.UUID | None) -> None:
+    if not term.config["delete.topic.enable"]:
+        # The error came with version 3.
+        error = ErrorCode.topic_deletion_disabled if version >= 3 else ErrorCode.invalid_request
+        raise Refused(error, "delete.topic.enable is false")
+    if (name is None) == (topic_id is None):
+        raise Refused(ErrorCode.invalid_request, "a topic is named either by its name or by its id")

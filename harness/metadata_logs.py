@@ -1,0 +1,111 @@
+"""Puts the metadata log, as it lies on every node's disk after a run, into its history: every record, decoded.
+
+A log that has been trimmed starts above offset 0; a snapshot, `<end offset>-<epoch>.checkpoint`, then holds the state
+of what is no longer in it, as records of the same types.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import uuid
+from collections.abc import Iterator, Mapping
+from dataclasses import fields, is_dataclass
+from pathlib import Path
+from typing import Any, Final, Protocol
+
+import pyarrow as pa
+
+from cluster_image.metadata.records import decode
+from cluster_image.node import METADATA_DIRECTORY
+from cluster_image.raft.control_records import LEADER_CHANGE, SNAPSHOT_FOOTER, SNAPSHOT_HEADER, control_type
+from cluster_image.records import BatchHeader, RecordError, decode_values, iter_batches, validate_batch
+from harness.replica_logs import ReadableDisk, collected
+from spark_history.schema import METADATA_LOG
+
+_CONTROL: Final = {LEADER_CHANGE: "LeaderChange", SNAPSHOT_HEADER: "SnapshotHeader", SNAPSHOT_FOOTER: "SnapshotFooter"}
+_SNAPSHOT: Final = re.compile(r"(\d{20})-(\d{10})\.checkpoint")
+_COLUMNS: Final = METADATA_LOG.remove(METADATA_LOG.get_field_index("run"))
+
+
+class MetadataRecorder(Protocol):
+    """The part of history.Recorder used here."""
+
+    def add_rows(self, table: str, rows: Any) -> None: ...
+
+
+def record_metadata_logs(disks: Path | Mapping[str, ReadableDisk], recorder: MetadataRecorder) -> list[str]:
+    """disks: the directory of a run's disks, or a disk a node. Returns a sentence for each log that could not be read
+    to its end; all before that point is added."""
+    by_node = collected(disks) if isinstance(disks, Path) else disks
+    rows: list[dict[str, Any]] = []
+    problems = []
+    for node, disk in sorted(by_node.items()):
+        try:
+            files = sorted(disk.list(METADATA_DIRECTORY))
+        except OSError:
+            continue  # it never had one
+        for name in files:
+            if not name.endswith((".log", ".checkpoint")):
+                continue
+            match = _SNAPSHOT.fullmatch(name)
+            snapshot = int(match[1]) if match else None
+            try:
+                rows += _rows(node, disk.read(f"{METADATA_DIRECTORY}/{name}"), snapshot)
+            except _Damaged as damaged:
+                rows += damaged.rows
+                problems.append(f"{name} of the metadata log on {node} could not be read to its end: {damaged}")
+            except OSError as error:
+                problems.append(f"{name} of the metadata log on {node} could not be read: {error}")
+    recorder.add_rows("metadata_log", pa.Table.from_pylist(rows, schema=_COLUMNS))
+    return problems
+
+
+class _Damaged(Exception):
+    def __init__(self, error: RecordError, rows: list[dict[str, Any]]) -> None:
+        super().__init__(str(error))
+        self.rows = rows
+
+
+def _rows(node: str, content: bytes, snapshot: int | None) -> list[dict[str, Any]]:
+    """Raises _Damaged."""
+    rows: list[dict[str, Any]] = []
+    try:
+        for start, end, header in iter_batches(content):
+            validate_batch(content, start, header)
+            for offset, type_, record in _records(content[start:end], header):
+                rows.append(
+                    {
+                        "node": node, "offset": offset, "epoch": header.leader_epoch, "batch": header.base_offset,
+                        "snapshot": snapshot, "type": type_, "fields": json.dumps(record),
+                    }
+                )  # fmt: skip
+    except RecordError as error:
+        raise _Damaged(error, rows) from None
+    return rows
+
+
+def _records(batch: bytes, header: BatchHeader) -> Iterator[tuple[int, str, dict[str, Any]]]:
+    """(offset, type, fields) of each record of one batch."""
+    if header.is_control:
+        # Known to the quorum alone. Its bytes, less what gives it its place, tell two of them apart.
+        yield header.base_offset, _CONTROL.get(control_type(batch), "Control"), {"crc": header.crc}
+        return
+    for offset, _, value in decode_values(batch):
+        try:
+            record = decode(value)
+        except (ValueError, IndexError):  # of a later version
+            yield offset, "Unknown", {"value": value.hex()}
+        else:
+            yield offset, type(record).__name__, {f.name: _plain(getattr(record, f.name)) for f in fields(record)}
+
+
+def _plain(value: Any) -> Any:
+    """As JSON can hold it."""
+    if isinstance(value, tuple):
+        return [_plain(item) for item in value]
+    if is_dataclass(value):
+        return {f.name: _plain(getattr(value, f.name)) for f in fields(value)}
+    if isinstance(value, uuid.UUID):
+        return str(value)
+    return value

@@ -1,0 +1,235 @@
+"""Topics at the controller: created, given more partitions, deleted; and refused, each for its reason."""
+
+from __future__ import annotations
+
+import uuid
+from typing import Any
+
+import pytest
+from kio.schema.create_partitions.v3.request import (
+    CreatePartitionsAssignment,
+    CreatePartitionsRequest,
+    CreatePartitionsTopic,
+)
+from kio.schema.create_topics.v7.request import (
+    CreatableReplicaAssignment,
+    CreatableTopic,
+    CreatableTopicConfig,
+    CreateTopicsRequest,
+)
+from kio.schema.delete_topics.v1 import request as by_name
+from kio.schema.delete_topics.v3 import request as by_name_v3
+from kio.schema.delete_topics.v6.request import DeleteTopicsRequest, DeleteTopicState
+from kio.schema.errors import ErrorCode
+
+from cluster_image.controller import topics as controller_topics
+from cluster_image.messages import milliseconds
+from tests.controller_quorum import SESSION, Quorum, unfenced
+
+TIMEOUT = milliseconds(1000)
+
+
+@pytest.fixture
+def quorum() -> Quorum:
+    return unfenced(1, 2, 3)
+
+
+def topic(name: str = "t", *assignments: tuple[int, ...], **fields: Any) -> CreatableTopic:
+    counts = -1 if assignments else 1
+    given = {"num_partitions": counts, "replication_factor": counts, "configs": (), **fields}
+    given.setdefault(
+        "assignments",
+        tuple(CreatableReplicaAssignment(partition_index=i, broker_ids=a) for i, a in enumerate(assignments)),
+    )
+    return CreatableTopic(name=name, **given)
+
+
+def create(quorum: Quorum, *wanted: CreatableTopic, validate_only: bool = False) -> list[ErrorCode]:
+    request = CreateTopicsRequest(topics=wanted, timeout=TIMEOUT, validate_only=validate_only)
+    return [t.error_code for t in quorum.do(quorum.controller.create_topics(request)).topics]
+
+
+# -- CreateTopics ---------------------------------------------------------------------------------------------
+
+
+def test_partitions_begin_with_all_available_replicas_in_sync(quorum: Quorum) -> None:
+    quorum.fence(3, SESSION)
+    assert create(quorum, topic("t", (3, 1), (2, 3))) == [ErrorCode.none]
+    first, second = quorum.image.topics["t"].partitions.values()
+    assert (first.replicas, first.isr, first.leader) == ((3, 1), (1,), 1)
+    assert (second.replicas, second.isr, second.leader) == ((2, 3), (2,), 2)
+
+
+@pytest.mark.parametrize(
+    ("wanted", "error"),
+    [
+        (topic(""), ErrorCode.invalid_topic_exception),
+        (topic("a/b"), ErrorCode.invalid_topic_exception),
+        (topic(".."), ErrorCode.invalid_topic_exception),
+        (topic("x" * 250), ErrorCode.invalid_topic_exception),
+        (topic(num_partitions=0), ErrorCode.invalid_partitions),
+        (topic(num_partitions=10_001), ErrorCode.invalid_partitions),
+        (topic(replication_factor=0), ErrorCode.invalid_replication_factor),
+        (topic(replication_factor=4), ErrorCode.invalid_replication_factor),
+        (topic(configs=(CreatableTopicConfig(name="no.such", value="1"),)), ErrorCode.invalid_config),
+        (topic("t", (1, 2), num_partitions=1), ErrorCode.invalid_request),
+        (topic("t", (1, 2), replication_factor=2), ErrorCode.invalid_request),
+        (topic("t", ()), ErrorCode.invalid_replica_assignment),
+        (topic("t", (1, 1)), ErrorCode.invalid_replica_assignment),
+        (topic("t", (1, 9)), ErrorCode.invalid_replica_assignment),
+        (topic("t", (1, 2), (1, 2, 3)), ErrorCode.invalid_replica_assignment),
+        (topic("t", *[(1,)] * 10_001), ErrorCode.invalid_partitions),
+    ],
+)
+def test_topics_that_make_no_sense(quorum: Quorum, wanted: CreatableTopic, error: ErrorCode) -> None:
+    assert create(quorum, wanted) == [error]
+    assert not quorum.image.topics
+
+
+@pytest.mark.parametrize("indexes", [(0, 0), (0, 2), (1, 2)])
+def test_assigned_partitions_are_numbered_from_zero(quorum: Quorum, indexes: tuple[int, ...]) -> None:
+    assignments = tuple(CreatableReplicaAssignment(partition_index=i, broker_ids=(1, 2)) for i in indexes)
+    wanted = topic(num_partitions=-1, replication_factor=-1, assignments=assignments)
+    assert create(quorum, wanted) == [ErrorCode.invalid_replica_assignment]
+
+
+def test_a_partition_needs_a_replica_that_is_there(quorum: Quorum) -> None:
+    quorum.fence(3, SESSION)
+    assert create(quorum, topic("t", (1,), (3,))) == [ErrorCode.invalid_replica_assignment]
+    assert not quorum.image.topics
+
+
+def test_a_topic_named_twice_is_created_neither_time(quorum: Quorum) -> None:
+    errors = create(quorum, topic("t"), topic("u"), topic("t"))
+    assert errors == [ErrorCode.invalid_request, ErrorCode.none, ErrorCode.invalid_request]
+    assert list(quorum.image.topics) == ["u"]
+
+
+def test_validating_writes_nothing(quorum: Quorum) -> None:
+    assert create(quorum, topic(), validate_only=True) == [ErrorCode.none]
+    assert create(quorum, topic()) == [ErrorCode.none]
+    assert create(quorum, topic(), validate_only=True) == [ErrorCode.topic_already_exists]
+
+
+def test_one_request_writes_no_more_than_one_batch_should_hold(quorum: Quorum, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(controller_topics, "MAX_PARTITIONS", 5)
+    errors = create(quorum, topic("a", num_partitions=3), topic("b", num_partitions=3), topic("c", num_partitions=2))
+    assert errors == [ErrorCode.none, ErrorCode.policy_violation, ErrorCode.none]
+
+
+# -- CreatePartitions -----------------------------------------------------------------------------------------
+
+
+def extend(
+    quorum: Quorum, count: int, *assignments: tuple[int, ...], name: str = "t", times: int = 1, validate: bool = False
+) -> ErrorCode:
+    given = tuple(CreatePartitionsAssignment(broker_ids=a) for a in assignments) or None
+    wanted = CreatePartitionsTopic(name=name, count=count, assignments=given)
+    answer = quorum.do(
+        quorum.controller.create_partitions(
+            CreatePartitionsRequest(topics=(wanted,) * times, timeout=TIMEOUT, validate_only=validate)
+        )
+    )
+    error: ErrorCode = answer.results[0].error_code
+    return error
+
+
+def test_a_topic_gets_more_partitions_and_keeps_those_it_has(quorum: Quorum) -> None:
+    create(quorum, topic("t", (1, 2), (2, 3)))
+    before = dict(quorum.image.topics["t"].partitions)
+    assert extend(quorum, 3, (3, 1)) is ErrorCode.none
+    assert quorum.image.topics["t"].partitions[2].replicas == (3, 1)
+    assert extend(quorum, 5) is ErrorCode.none
+    after = quorum.image.topics["t"].partitions
+    assert list(after) == [0, 1, 2, 3, 4] and before.items() <= after.items()
+    assert {len(p.replicas) for p in after.values()} == {2}
+    assert after[3].leader != after[4].leader, "placed as if all had been at once"
+
+
+def test_partitions_that_cannot_be_added(quorum: Quorum) -> None:
+    create(quorum, topic("t", (1, 2), (2, 3)))
+    before = dict(quorum.image.topics["t"].partitions)
+    assert extend(quorum, 2) is ErrorCode.invalid_partitions
+    assert extend(quorum, 1) is ErrorCode.invalid_partitions
+    assert extend(quorum, 10_001) is ErrorCode.invalid_partitions
+    assert extend(quorum, 4, (1, 2)) is ErrorCode.invalid_replica_assignment, "one for two"
+    assert extend(quorum, 3, (1, 2, 3)) is ErrorCode.invalid_replica_assignment, "the others have two replicas"
+    assert extend(quorum, 3, name="u") is ErrorCode.unknown_topic_or_partition
+    assert extend(quorum, 3, times=2) is ErrorCode.invalid_request
+    assert extend(quorum, 3, validate=True) is ErrorCode.none
+    assert quorum.image.topics["t"].partitions == before
+
+
+# -- DeleteTopics ---------------------------------------------------------------------------------------------
+
+
+def delete(quorum: Quorum, *topics: tuple[str | None, uuid.UUID | None]) -> list[ErrorCode]:
+    request = DeleteTopicsRequest(
+        topics=tuple(DeleteTopicState(name=name, topic_id=topic_id) for name, topic_id in topics), timeout=TIMEOUT
+    )
+    return [t.error_code for t in quorum.do(quorum.controller.delete_topics(request)).responses]
+
+
+def test_topics_are_deleted_by_name_and_by_id(quorum: Quorum) -> None:
+    create(quorum, topic("a"), topic("b"), topic("c"))
+    ids = {name: t.id for name, t in quorum.image.topics.items()}
+    assert delete(quorum, ("a", None), (None, ids["b"])) == [ErrorCode.none] * 2
+    assert list(quorum.image.topics) == ["c"] and list(quorum.image.topics_by_id) == [ids["c"]]
+    quorum.do(quorum.controller.delete_topics(by_name.DeleteTopicsRequest(topic_names=("c",), timeout=TIMEOUT)))
+    assert not quorum.image.topics and not quorum.image.topics_by_id
+
+
+def test_an_answer_names_the_topic_both_ways(quorum: Quorum) -> None:
+    create(quorum, topic("a"))
+    topic_id = quorum.image.topics["a"].id
+    request = DeleteTopicsRequest(topics=(DeleteTopicState(name=None, topic_id=topic_id),), timeout=TIMEOUT)
+    (answer,) = quorum.do(quorum.controller.delete_topics(request)).responses
+    assert (answer.name, answer.topic_id, answer.error_code) == ("a", topic_id, ErrorCode.none)
+
+
+def test_a_name_can_be_used_again_and_the_old_id_cannot(quorum: Quorum) -> None:
+    """A proposal of a leader of the old topic must not reach the new one."""
+    quorum.create_on((1, 2, 3), min_insync_replicas="3")
+    old = quorum.partition()
+    delete(quorum, ("t", None))
+    quorum.create_on((1, 2, 3))
+    assert quorum.image.topics["t"].id != old.topic_id
+    assert not quorum.image.topics["t"].settings, "settings are gone with the topic"
+    assert quorum.image.partition(old.topic_id, 0) is None
+    assert delete(quorum, (None, old.topic_id)) == [ErrorCode.unknown_topic_id]
+
+
+def test_deletions_that_are_refused(quorum: Quorum) -> None:
+    create(quorum, topic("a"), topic("b"))
+    a = quorum.image.topics["a"].id
+    assert delete(quorum, ("x", None), (None, uuid.UUID(int=5))) == [
+        ErrorCode.unknown_topic_or_partition,
+        ErrorCode.unknown_topic_id,
+    ]
+    assert delete(quorum, ("a", a), (None, None)) == [ErrorCode.invalid_request] * 2
+    assert delete(quorum, ("a", None), ("b", None), (None, a)) == [
+        ErrorCode.invalid_request,
+        ErrorCode.none,
+        ErrorCode.invalid_request,
+    ], "the same topic by its name and by its id"
+    assert delete(quorum, ("x", None), ("x", None)) == [ErrorCode.invalid_request] * 2
+    assert list(quorum.image.topics) == ["a"]
+
+
+def test_deletion_can_be_switched_off() -> None:
+    quorum = unfenced(1, 2, 3, delete_topic_enable="false")
+    create(quorum, topic("a"))
+    assert delete(quorum, ("a", None)) == [ErrorCode.topic_deletion_disabled]
+    for module, error in ((by_name, ErrorCode.invalid_request), (by_name_v3, ErrorCode.topic_deletion_disabled)):
+        answer = quorum.do(
+            quorum.controller.delete_topics(module.DeleteTopicsRequest(topic_names=("a",), timeout=TIMEOUT))
+        )
+        assert answer.responses[0].error_code is error
+    assert "a" in quorum.image.topics
+
+
+def test_a_broker_fenced_after_a_deletion_is_asked_about_no_partition_of_it(quorum: Quorum) -> None:
+    quorum.create_on((1, 2, 3))
+    delete(quorum, ("t", None))
+    quorum.fence(1, SESSION)
+    assert quorum.image.brokers[1].fenced

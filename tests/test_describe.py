@@ -1,0 +1,91 @@
+"""DescribeTopicPartitions, page by page, and DescribeQuorum when the controller is out of reach."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+from uuid import UUID
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from kio.schema.describe_topic_partitions.v0.request import Cursor, DescribeTopicPartitionsRequest, TopicRequest
+from kio.schema.errors import ErrorCode
+
+from cluster_image.broker.describe import describe_quorum, describe_topic_partitions
+from cluster_image.metadata.image import BrokerRegistration, MetadataImage, PartitionRegistration, Topic
+from cluster_image.network import Address
+from cluster_image.raft import rpc
+
+
+def image(**partitions: int) -> MetadataImage:
+    """With topics of so many partitions, on brokers 1 to 3, of which 3 is fenced and 4 has gone."""
+    made = MetadataImage()
+    for broker in (1, 2, 3):
+        made.brokers[broker] = BrokerRegistration(broker, 1, None, Address("h", broker), None, broker == 3, False)
+    for number, (name, count) in enumerate(partitions.items(), 1):
+        topic = Topic(name, UUID(int=number))
+        for index in range(count):
+            topic.partitions[index] = PartitionRegistration(
+                topic.id, name, index, (1, 3, 4), (1,), 1 if index else -1, 7, 9, elr=(3,), last_known_elr=(4,)
+            )
+        made.topics[name] = made.topics_by_id[topic.id] = topic
+    return made
+
+
+def ask(of: MetadataImage, *names: str, limit: int = 2000, cursor: tuple[str, int] | None = None) -> Any:
+    return describe_topic_partitions(
+        of,
+        DescribeTopicPartitionsRequest(
+            topics=tuple(TopicRequest(name=name) for name in names),
+            response_partition_limit=limit,
+            cursor=None if cursor is None else Cursor(topic_name=cursor[0], partition_index=cursor[1]),
+        ),
+    )
+
+
+def test_a_partition_is_shown_with_all_its_replica_sets() -> None:
+    (topic,) = ask(image(t=2)).topics
+    first, second = topic.partitions
+    assert (first.error_code, first.leader_id) == (ErrorCode.leader_not_available, -1)
+    assert (second.error_code, second.leader_id, second.leader_epoch) == (ErrorCode.none, 1, 7)
+    assert (second.replica_nodes, second.isr_nodes, second.offline_replicas) == ((1, 3, 4), (1,), (3, 4))
+    assert (second.eligible_leader_replicas, second.last_known_elr) == ((3,), (4,))
+
+
+def test_an_unknown_topic_is_told_only_if_it_was_named() -> None:
+    answer = ask(image(b=1, d=1), "d", "c", "d")
+    assert [(t.name, t.error_code.name) for t in answer.topics] == [("c", "unknown_topic_or_partition"), ("d", "none")]
+    assert [t.name for t in ask(image(b=1, d=1), cursor=("c", 0)).topics] == ["d"]
+
+
+@given(st.lists(st.integers(0, 6), min_size=1, max_size=4), st.integers(1, 7))
+def test_pages_together_are_everything_once(counts: list[int], limit: int) -> None:
+    of = image(**{f"t{number}": count for number, count in enumerate(counts)})
+    found: list[tuple[str, int]] = []
+    cursor = None
+    while True:
+        answer = ask(of, limit=limit, cursor=cursor)
+        page = [(t.name, p.partition_index) for t in answer.topics for p in t.partitions]
+        assert len(page) <= limit
+        found += page
+        if answer.next_cursor is None:
+            break
+        assert len(page) == limit
+        cursor = (answer.next_cursor.topic_name, answer.next_cursor.partition_index)
+    assert found == [(f"t{number}", index) for number, count in enumerate(counts) for index in range(count)]
+
+
+def test_no_page_is_larger_than_the_brokers_own_limit() -> None:
+    answer = ask(image(t=2500), limit=2**31 - 1)
+    assert len(answer.topics[0].partitions) == answer.next_cursor.partition_index == 2000
+    assert len(ask(image(t=3), limit=-5).topics[0].partitions) == 1
+
+
+@pytest.mark.parametrize("error", [ConnectionError("none is known"), TimeoutError()])
+def test_a_controller_out_of_reach_is_an_error_in_the_answer(error: Exception) -> None:
+    async def forward(request: Any) -> Any:
+        raise error
+
+    request = rpc.DescribeQuorumRequest(topics=())
+    assert asyncio.run(describe_quorum(request, forward)).error_code is ErrorCode.request_timed_out

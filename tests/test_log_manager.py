@@ -1,0 +1,177 @@
+"""Logs of a broker's data directory: deletion, and what a power cut at any moment leaves of it; timed flushes."""
+
+from __future__ import annotations
+
+from random import Random
+from uuid import UUID
+
+import pytest
+
+from cluster_image.broker.log_manager import LogManager
+from cluster_image.disk import Disk
+from cluster_image.records import build_batch
+from cluster_image.storage.errors import StorageError
+from harness.runtimes.simulation.disk import SimulatedDisk
+from tests.simulated_disk import PowerLoss, simulated_disk
+from tests.test_partition import config
+
+OLD, NEW = UUID(int=1), UUID(int=2)
+
+
+def started(disk: Disk) -> LogManager:
+    logs = LogManager(config(), disk)
+    logs.load()
+    return logs
+
+
+def write(logs: LogManager, topic: str, topic_id: UUID, *values: bytes) -> None:
+    log = logs.get(topic, topic_id, 0, config())
+    log.append_as_leader(build_batch(values, timestamp_ms=0), 0)
+    log.flush()
+
+
+def values_of(logs: LogManager, topic: str, topic_id: UUID) -> bytes:
+    log = logs.get(topic, topic_id, 0, config())
+    return log.read(log.start_offset, 1 << 20)
+
+
+def test_a_deleted_log_is_gone_and_others_stay() -> None:
+    disk = simulated_disk()
+    logs = started(disk)
+    write(logs, "a", OLD, b"1")
+    write(logs, "b", NEW, b"2")
+    logs.delete([("a", 0)], {("a", 0): 1, ("b", 0): 1})
+    assert disk.list("") == ["b-0", "recovery-point-offset-checkpoint", "replication-offset-checkpoint"]
+    again = started(disk)
+    assert b"2" in values_of(again, "b", NEW) and again.high_watermarks == {("b", 0): 1}
+
+
+def test_nothing_can_be_written_to_a_deleted_log() -> None:
+    logs = started(simulated_disk())
+    log = logs.get("a", OLD, 0, config())
+    logs.delete([("a", 0)], {})
+    with pytest.raises(StorageError):
+        log.append_as_leader(build_batch([b"1"], timestamp_ms=0), 0)
+
+
+def test_a_long_name_has_room_for_what_is_added() -> None:
+    disk = simulated_disk()
+    logs = started(disk)
+    name = "x" * 249
+    for index in (0, 1):
+        logs.get(name, OLD, index, config())
+    seen: list[str] = []
+    disk.before = lambda operation, path: seen.append(path) if operation == "rename" else None
+    logs.delete([(name, 0), (name, 1)], {})
+    deleted = [path for path in seen if path.endswith("-delete")]
+    assert len(set(deleted)) == 2 and all(len(path) <= 255 for path in deleted)
+
+
+class Interrupted:
+    """Counts operations on a disk, and cuts the power at the one wanted."""
+
+    def __init__(self, disk: SimulatedDisk, at: int | None) -> None:
+        self.count = 0
+        self.at = at
+        disk.before = self
+
+    def __call__(self, operation: str, path: str) -> None:
+        self.count += 1
+        if self.count == self.at:
+            raise PowerLoss
+
+
+def recreate(disk: SimulatedDisk, interrupt_at: int | None = None) -> int:
+    """A topic is deleted, and another of its name created and written to: how many operations that takes."""
+    logs = started(disk)
+    write(logs, "t", OLD, b"old", b"old")
+    write(logs, "other", OLD, b"kept")
+    logs.checkpoint({("t", 0): 2, ("other", 0): 1})
+    interrupted = Interrupted(disk, interrupt_at)
+    try:
+        logs.delete([("t", 0)], {("t", 0): 2, ("other", 0): 1})
+        write(logs, "t", NEW, b"new")
+    except PowerLoss:
+        disk.lose_power()
+    finally:
+        disk.before = lambda operation, path: None
+    return interrupted.count
+
+
+OPERATIONS = recreate(simulated_disk())
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_power_cuts_while_a_topic_is_deleted_and_created_again(seed: int) -> None:
+    """At every operation: the old log is whole, and so is deleted as a stray; or nothing of it is ever seen again, its
+    high watermark included."""
+    for at in range(1, OPERATIONS + 1):
+        disk = SimulatedDisk(Random(seed * 1000 + at), sector=64)
+        recreate(disk, at)
+        logs = started(disk)
+        assert logs.high_watermarks.get(("other", 0)) == 1 and b"kept" in values_of(logs, "other", OLD)
+        logs.delete_strays(lambda topic_id, index: topic_id == NEW)
+        records = values_of(logs, "t", NEW)
+        assert b"old" not in records
+        assert logs.high_watermarks.get(("t", 0), 0) == 0, "the old log's would commit the new one's records"
+        write(logs, "t", NEW, b"after")
+        assert not [name for name in disk.list("") if name.endswith("-delete")]
+        disk.lose_power()
+        logs = started(disk)
+        assert b"after" in values_of(logs, "t", NEW) and logs.high_watermarks.get(("t", 0), 0) == 0
+        assert not [name for name in disk.list("") if name.endswith("-delete")]
+
+
+def test_a_log_of_another_topic_with_the_same_name_is_not_taken() -> None:
+    logs = started(simulated_disk())
+    write(logs, "t", OLD, b"old")
+    assert values_of(logs, "t", NEW) == b""
+
+
+def test_strays_are_deleted_and_logs_of_this_broker_are_not() -> None:
+    disk = simulated_disk()
+    logs = started(disk)
+    write(logs, "gone", OLD, b"1")
+    write(logs, "here", NEW, b"2")
+    logs = started(disk)
+    logs.delete_strays(lambda topic_id, index: (topic_id, index) == (NEW, 0))
+    assert [name for name in disk.list("") if name.endswith("-0")] == ["here-0"]
+
+
+def test_a_log_that_cannot_be_told_whose_it_is_stops_the_broker() -> None:
+    disk = simulated_disk()
+    write(started(disk), "t", OLD, b"1")
+    disk.remove("t-0/partition.metadata")
+    with pytest.raises(StorageError, match=r"t-0 .*partition\.metadata"):
+        started(disk)
+
+
+def test_the_partition_metadata_file_is_kafkas() -> None:
+    disk = simulated_disk()
+    started(disk).get("t", UUID("9d2f4b1c-0a3e-4c5d-8e7f-102030405060"), 0, config())
+    assert disk.read("t-0/partition.metadata") == b"version: 0\ntopic_id: nS9LHAo-TF2OfxAgMEBQYA\n"
+
+
+def test_each_log_is_flushed_on_its_own_time() -> None:
+    logs = started(simulated_disk())
+    fast = logs.get("fast", OLD, 0, config(log_flush_interval_ms="30"))
+    slow = logs.get("slow", OLD, 0, config(log_flush_interval_ms="70"))
+    never = logs.get("never", OLD, 0, config())
+    now, flushed = 100.0, []
+    for _ in range(8):
+        for log in (fast, slow, never):
+            log.append_as_leader(build_batch([b"1"], timestamp_ms=0), 0)
+        due = logs.flush_timed(now)
+        flushed.append((round((now - 100.0) * 1000), *(log.flushed_offset == log.end_offset for log in (fast, slow))))
+        assert never.flushed_offset == 0 and due is not None and due > now
+        now = due
+    assert flushed == [
+        (0, True, True), (30, True, False), (60, True, False), (70, False, True), (90, True, False),
+        (120, True, False), (140, False, True), (150, True, False),
+    ]  # fmt: skip
+
+
+def test_without_an_interval_there_is_no_time_to_flush_at() -> None:
+    logs = started(simulated_disk())
+    logs.get("t", OLD, 0, config())
+    assert logs.flush_timed(1.0) is None

@@ -1,0 +1,121 @@
+"""cluster_image/PROTOCOL.md stays true: each function and test that it names exists, and no section is missing."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import re
+from functools import cache
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+TABLE = ROOT / "cluster_image" / "PROTOCOL.md"
+
+#: Of the documents that the project names. A section needs a row, or a place among those that are no rules.
+SECTIONS = {
+    "000": "1.2.1 1.2.2 2.2 2.2.1 2.2.2 2.2.3 2.3 2.3.1 2.3.2 2.4 2.4.1 2.4.2 2.5 2.6 2.7 2.8 2.9 2.9.1 2.9.2 2.10 "
+    "2.10.1 2.10.2 2.10.3 2.10.4 2.10.5 2.10.6",
+    "002": "5 5.1.1 5.1.2 5.2 5.2.1 5.2.2 5.3 5.3.1 5.3.2 5.3.3 5.4",
+    "004": "hwm leo epoch loss divergence unclean",
+    "": "3 3.1 3.2 3.3.1 3.3.2 3.3.3 3.3.4 3.3.5 3.3.6 3.3.7 6.1 6.2 6.3 6.4 6.4.1 6.4.2 6.5 6.5.1 6.5.2 6.5.3 6.5.4 "
+    "6.6 6.7 6.8 8.1 8.2 8.3",
+}
+
+
+class Row(NamedTuple):
+    id: str
+    statement: str
+    code: str
+    tests: str
+
+    @property
+    def section(self) -> str:
+        return self.id.rpartition("-")[0]
+
+
+def cells(line: str) -> list[str]:
+    return [cell.strip() for cell in line.strip().strip("|").split("|")]
+
+
+def rows() -> list[Row]:
+    found = []
+    for line in TABLE.read_text().partition("\n## Not rules")[0].splitlines():
+        if line.startswith("|") and not line.startswith(("| id |", "| --- |")):
+            id_, statement, code, tests = cells(line)
+            found.append(Row(id_, statement, code, tests))
+    return found
+
+
+def _names(cell: str) -> list[str]:
+    assert re.fullmatch(r"`[^`]+`(, `[^`]+`)*", cell), f"not a list of names: {cell}"
+    return re.findall(r"`([^`]+)`", cell)
+
+
+@cache
+def functions(path: str) -> frozenset[str]:
+    """The tests of a file, those in classes by their name alone."""
+    tree = ast.parse((ROOT / path).read_text())
+    return frozenset(n.name for n in ast.walk(tree) if isinstance(n, ast.FunctionDef | ast.AsyncFunctionDef))
+
+
+@pytest.mark.parametrize("row", rows(), ids=lambda row: row.id)
+def test_what_a_row_names_is_there(row: Row) -> None:
+    assert row.statement
+    for name in _names(row.code):
+        path, _, qualified = name.partition(":")
+        assert (TABLE.parent / path).is_file(), f"cluster_image/{path} is no file"
+        found: object = importlib.import_module(f"cluster_image.{path.removesuffix('.py').replace('/', '.')}")
+        assert qualified, f"{name} names nothing in the file"
+        for part in qualified.split("."):
+            assert hasattr(found, part) or part in _instance_attributes(path), f"there is no {qualified} in {path}"
+            found = getattr(found, part, None)
+    for name in _names(row.tests):
+        path, _, function = name.partition("::")
+        assert path.startswith("tests/") and (ROOT / path).is_file(), f"{path} is no file"
+        assert function.startswith("test_") and function in functions(path), f"there is no {function} in {path}"
+
+
+@cache
+def _instance_attributes(path: str) -> frozenset[str]:
+    """What instances of a module's classes have: `self.x: … = …`, `self.x = …`."""
+    tree = ast.parse((TABLE.parent / path).read_text())
+    return frozenset(
+        target.attr
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Assign | ast.AnnAssign)
+        for target in (node.targets if isinstance(node, ast.Assign) else [node.target])
+        if isinstance(target, ast.Attribute) and isinstance(target.value, ast.Name) and target.value.id == "self"
+    )
+
+
+def test_no_id_stands_twice() -> None:
+    ids = [row.id for row in rows()]
+    assert sorted({id_ for id_ in ids if ids.count(id_) > 1}) == []
+
+
+def test_no_section_is_missing() -> None:
+    known = {row.section for row in rows()}
+    expected = {f"{document}-{s}" if document else s for document, names in SECTIONS.items() for s in names.split()}
+    assert sorted(expected - known) == []
+    assert sorted(known - expected) == [], "rows of sections that this test does not know"
+
+
+def test_every_row_stands_under_the_heading_of_its_document() -> None:
+    document = ""
+    for line in TABLE.read_text().partition("\n## Not rules")[0].splitlines():
+        if line.startswith("## "):
+            document = line.split()[1].rstrip(",;")
+        elif line.startswith("| ") and not line.startswith(("| id |", "| --- |")):
+            id_ = cells(line)[0]
+            assert id_.startswith(document.partition(".")[0]), f"{id_} stands under {document}"
+
+
+def test_what_is_no_rule_has_a_reason() -> None:
+    lines = [line for line in TABLE.read_text().partition("\n## Not rules")[2].splitlines() if line.startswith("| ")]
+    assert len(lines) > 2
+    for line in lines:
+        section, what, reason = cells(line)
+        assert section and what and reason, line
