@@ -9,7 +9,8 @@ from __future__ import annotations
 import dataclasses
 import datetime
 import importlib
-from collections.abc import Hashable
+from collections import Counter
+from collections.abc import Hashable, Iterable
 from functools import cache
 from types import ModuleType
 from typing import Any, Final, cast
@@ -40,6 +41,12 @@ def make(entity_type: Any, **values: Any) -> Entity:
     """An entity of this version with those of `values` that the version knows."""
     known = _field_names(entity_type)
     return entity_type(**{name: value for name, value in values.items() if name in known})
+
+
+def repeated(items: Iterable[Hashable]) -> set[Hashable]:
+    """What a request names more than once: it is refused everywhere, as no order among its items is promised, and an
+    answer that is longer than its question must not grow with how often that is asked."""
+    return {item for item, count in Counter(items).items() if count > 1}
 
 
 @cache

@@ -133,12 +133,12 @@ def test_describe_configs(version: int) -> None:
     schema = wire.request_schema(32, version)
     settings = config(min_insync_replicas="2")
 
-    def ask(kind: int, name: str, *keys: str) -> Any:
+    def ask(kind: int, name: str, *keys: str, times: int = 1) -> Any:
         module: Any = sys.modules[schema.__module__]
         resource = module.DescribeConfigsResource(
             resource_type=kind, resource_name=name, configuration_keys=keys or None
         )
-        answer: Any = describe_configs.describe_configs(image(), settings, schema(resources=(resource,)))
+        answer: Any = describe_configs.describe_configs(image(), settings, schema(resources=(resource,) * times))
         assert wire.encode_response(answer, 1)
         return answer.results[0]
 
@@ -153,6 +153,7 @@ def test_describe_configs(version: int) -> None:
     assert ask(2, "t").error_code.name == "unknown_topic_or_partition"
     assert ask(8, "x").error_code.name == "invalid_request"
     assert not ask(4, "").configs
+    assert ask(4, "1", times=2).error_code.name == "invalid_request", "an answer as long as anybody likes"
 
 
 def _filled(schema: Any, **values: Any) -> dict[str, Any]:

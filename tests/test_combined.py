@@ -157,6 +157,21 @@ def test_a_clean_stop_ends_the_broker_first_and_the_quorum_goes_on(tmp_path: Pat
     asyncio.run(scenario())
 
 
+def test_a_node_may_be_told_to_stop_before_it_has_started(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        cluster = LocalCluster(tmp_path, combined=True)
+        starting = asyncio.create_task(cluster.start(1))
+        while 1 not in cluster.nodes:
+            await asyncio.sleep(0)
+        broker = cluster.nodes[1].broker
+        assert broker is not None and broker.lifecycle is None
+        starting.cancel()
+        await cluster.stop()
+        assert cluster.nodes == {}
+
+    asyncio.run(scenario())
+
+
 # -- under faults ---------------------------------------------------------------------------------------------
 
 TINY = {"metadata.log.max.record.bytes.between.snapshots": "1500", "metadata.log.segment.bytes": "1024"}

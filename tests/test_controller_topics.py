@@ -117,6 +117,20 @@ def test_one_request_writes_no_more_than_one_batch_should_hold(quorum: Quorum, m
     assert errors == [ErrorCode.none, ErrorCode.policy_violation, ErrorCode.none]
 
 
+def test_what_one_request_may_not_have_is_not_even_placed(quorum: Quorum, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A short request could keep the controller busy for many minutes."""
+    placed = []
+    monkeypatch.setattr(controller_topics, "MAX_PARTITIONS", 5)
+
+    def place(brokers: Any, partitions: int, *others: int) -> list[tuple[int, ...]]:
+        placed.append(partitions)
+        return [(1,)] * partitions
+
+    monkeypatch.setattr(controller_topics.placement, "place", place)
+    create(quorum, *(topic(f"t{n}", num_partitions=3) for n in range(3)))
+    assert placed == [3]
+
+
 # -- CreatePartitions -----------------------------------------------------------------------------------------
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+from random import Random
+from types import SimpleNamespace
 from typing import Any
 from uuid import UUID
 
@@ -11,11 +13,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from kio.schema.describe_topic_partitions.v0.request import Cursor, DescribeTopicPartitionsRequest, TopicRequest
 from kio.schema.errors import ErrorCode
+from kio.schema.list_offsets.v7.request import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from kio.schema.metadata.v12.request import MetadataRequest, MetadataRequestTopic
 
+from cluster_image.broker.api import BrokerApi
 from cluster_image.broker.describe import describe_quorum, describe_topic_partitions
 from cluster_image.metadata.image import BrokerRegistration, MetadataImage, PartitionRegistration, Topic
 from cluster_image.network import Address
 from cluster_image.raft import rpc
+from tests.test_partition import config
 
 
 def image(**partitions: int) -> MetadataImage:
@@ -89,3 +95,30 @@ def test_a_controller_out_of_reach_is_an_error_in_the_answer(error: Exception) -
 
     request = rpc.DescribeQuorumRequest(topics=())
     assert asyncio.run(describe_quorum(request, forward)).error_code is ErrorCode.request_timed_out
+
+
+def answered(request: Any) -> Any:
+    """By a broker with topic t of 3 partitions, whose replicas are elsewhere."""
+    replicas: Any = SimpleNamespace(get=lambda key: None, is_eligible=None)
+    nothing: Any = None
+    api = BrokerApi(config(), image(t=3), replicas, nothing, nothing, nothing, Random(1))
+    return asyncio.run(api.handle(request, nothing))  # type: ignore[arg-type]
+
+
+def test_a_topic_that_is_named_often_is_told_of_once() -> None:
+    """Else a request of a megabyte has an answer of gigabytes."""
+    named = MetadataRequestTopic(topic_id=None, name="t"), MetadataRequestTopic(topic_id=UUID(int=1), name=None)
+    request = MetadataRequest(
+        topics=named * 9, allow_auto_topic_creation=False, include_topic_authorized_operations=False
+    )
+    assert [len(t.partitions) for t in answered(request).topics] == [3, 3]
+
+
+def test_a_partition_whose_offsets_are_asked_for_twice_is_refused() -> None:
+    """As by Apache Kafka: each time may mean reading through the whole log."""
+    asked = [ListOffsetsPartition(partition_index=i, current_leader_epoch=-1, timestamp=5) for i in (0, 1, 0)]
+    request = ListOffsetsRequest(
+        replica_id=-1, isolation_level=0, topics=(ListOffsetsTopic(name="t", partitions=tuple(asked)),)
+    )
+    errors = [p.error_code for p in answered(request).topics[0].partitions]
+    assert errors == [ErrorCode.invalid_request, ErrorCode.not_leader_or_follower, ErrorCode.invalid_request]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import replace
 from typing import Any
 
@@ -11,7 +12,10 @@ from kio.schema.elect_leaders.v2.request import ElectLeadersRequest, TopicPartit
 from kio.schema.errors import ErrorCode
 
 from cluster_image.controller import partitions
+from cluster_image.controller.rules import LogInfo
+from cluster_image.messages import milliseconds
 from tests.controller_quorum import SESSION, Quorum, three_brokers, unfenced
+from tests.protocol.test_metadata_log import Office, a_moment, told
 
 PREFERRED, UNCLEAN = 0, 1
 
@@ -92,6 +96,47 @@ def test_the_first_version_knows_preferred_elections_only(quorum: Quorum) -> Non
 
 def test_an_unclean_election_is_not_needed_while_somebody_leads(quorum: Quorum) -> None:
     assert elect(quorum, 0, kind=UNCLEAN) == [ErrorCode.election_not_needed]
+
+
+def test_an_unclean_election_that_is_lost_with_its_controller_is_not_answered_as_done() -> None:
+    """It was written and never committed. The same node leads again before the operator's request looks."""
+    quorum = three_brokers()
+    for broker in (1, 2, 3):
+        quorum.fence(broker, broker * SESSION)
+    quorum.comes_back(1, 4 * SESSION)
+    key = quorum.partition().topic_id, 0
+
+    async def story(office: Office) -> None:
+        server, raft = office.server, office.raft
+        server._committed = quorum.image
+        raft.log = [b""] * quorum.image.end_offset
+        raft.committed_end = len(raft.log)
+        server.on_leader(1)
+        request = ElectLeadersRequest(
+            election_type=UNCLEAN,
+            topic_partitions=(TopicPartitions(topic="t", partitions=(0,)),),
+            timeout=milliseconds(5000),
+        )
+        answer = office.ask(request)
+        await a_moment()
+        assert server.active is not None
+        recovery = server.active.unclean_recovery
+        recovery.look()
+        (question,) = recovery.questions(0.0).values()
+        recovery.hear(1, question, {key: LogInfo(quorum.epochs[1], quorum.partition().leader_epoch, 0, 5)})
+        later = asyncio.get_running_loop().time() + 60
+        election = asyncio.create_task(server._perform(lambda controller, now: server._recover(controller, later)))
+        await a_moment()
+        written = server.active.image.partition(*key)
+        assert written is not None and written.leader == 1
+        raft.lose()
+        raft.lost = False
+        server.on_leader(2)
+        (partition,) = (await answer).replica_election_results[0].partition_result
+        assert partition.error_code is ErrorCode.eligible_leaders_not_available
+        election.cancel()
+
+    told(story)
 
 
 # -- auto.leader.rebalance.enable -------------------------------------------------------------------------------

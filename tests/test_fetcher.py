@@ -12,6 +12,7 @@ from kio.schema.fetch.v17.response import FetchableTopicResponse, FetchResponse,
 
 from cluster_image.broker.fetcher import fetcher_of
 from cluster_image.messages import NO_THROTTLE
+from cluster_image.metadata.records import PartitionRecord
 from tests.protocol.broker import Broker, Link, living
 from tests.test_partition import TOPIC, leaders_batch
 
@@ -157,5 +158,24 @@ def test_without_a_session_everything_is_said_each_time() -> None:
         first = await next_request(link)
         answer(link, data(0), session=0)
         assert said(await next_request(link, first)) == (0, 0, {0: 0}, [])
+
+    living(story)
+
+
+def test_a_broker_that_has_stopped_follows_nobody_any_more() -> None:
+    """Its logs are closed, and a file says that all in them is on the disk: the metadata must not begin anything."""
+
+    async def story(broker: Broker) -> None:
+        partition = broker.create(0, leader=2)
+        await broker.settled()
+        broker.manager.stop()
+        broker.manager.close_cleanly(77)
+        broker.change(0, {"leader": 3})
+        assert await broker.settled() == [] and {link.leader for link in broker.links} == {2}
+        assert partition.leader == 2
+        broker.manager.apply(broker.replay(PartitionRecord(
+            partition_id=1, topic_id=TOPIC, replicas=(1, 2), isr=(1, 2), leader=2
+        )))  # fmt: skip
+        assert list(broker.manager.partitions) == [(TOPIC, 0)]
 
     living(story)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from pathlib import Path
 from random import Random
 from typing import Any
 
@@ -12,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from kio.schema.errors import ErrorCode
 
+from cluster_image.disk import LocalDisk
 from cluster_image.raft import QuorumConfig, rpc, rules
 from cluster_image.raft.control_records import leader_change
 from cluster_image.raft.quorum import Quorum, Role
@@ -321,6 +323,20 @@ def chunk(snapshot: tuple[int, int] = (4, 2), epoch: int = 3, position: int = 0,
 )
 def test_a_leader_answers_fetch_snapshot(request_: Any, error: ErrorCode) -> None:
     assert answer(leader_with_snapshot(), request_, 1.0).error_code is error
+
+
+@pytest.mark.parametrize(
+    ("position", "size", "content"),
+    [(-1, 10, b""), (7, 3, b"789"), (7, 1 << 62, b"789"), (10, 10, b""), (1 << 62, 10, b""), (0, 0, b""), (0, -1, b"")],
+)
+def test_no_numbers_of_a_peer_are_too_much_for_a_real_disk(
+    tmp_path: Path, position: int, size: int, content: bytes
+) -> None:
+    disk = LocalDisk(tmp_path)
+    disk.make_directory(DIRECTORY)
+    store = SnapshotStore(disk, DIRECTORY)
+    store.write(SnapshotId(4, 2), b"0123456789")
+    assert store.read_chunk(SnapshotId(4, 2), position, size) == (10, content)
 
 
 def test_who_does_not_lead_has_no_snapshot_to_give() -> None:

@@ -13,7 +13,7 @@ from kio.schema.types import BrokerId, ProducerId, TopicName
 
 from ..config import Config
 from ..integers import i16, i32, i64
-from ..messages import NO_THROTTLE, make, response_module
+from ..messages import NO_THROTTLE, make, repeated, response_module
 from ..metadata.image import MetadataImage, Topic
 from ..network import Entity, Peer
 from ..records import iter_batches
@@ -117,12 +117,15 @@ class BrokerApi:
 
     def _list_offsets(self, request: Any) -> Entity:
         module = response_module(request)
+        twice = repeated((t.name, p.partition_index) for t in request.topics for p in t.partitions)
         topics = []
         for topic in request.topics:
             answers = []
             for data in topic.partitions:
                 error, offset, timestamp, epoch = ErrorCode.none, -1, -1, -1
                 try:
+                    if (topic.name, data.partition_index) in twice:
+                        raise Refused(ErrorCode.invalid_request)
                     offset, timestamp, epoch = self._offset_at(topic.name, data)
                 except Refused as refused:
                     error = refused.error
@@ -194,13 +197,13 @@ class BrokerApi:
         if every:
             topics = [self._topic_metadata(module, t.name, t.id, t) for t in self._image.topics.values()]
         else:
-            for asked in request.topics:
-                asked_id = getattr(asked, "topic_id", None)
-                if asked.name:
-                    known = self._image.topics.get(asked.name)
+            # Each once, as Apache Kafka: a topic takes a few bytes to name, and its partitions many to tell of.
+            for name, topic_id in dict.fromkeys((t.name, getattr(t, "topic_id", None)) for t in request.topics):
+                if name:
+                    known = self._image.topics.get(name)
                 else:
-                    known = self._image.topics_by_id.get(asked_id) if asked_id else None
-                topics.append(self._topic_metadata(module, asked.name, asked_id, known))
+                    known = self._image.topics_by_id.get(topic_id) if topic_id else None
+                topics.append(self._topic_metadata(module, name, topic_id, known))
         return make(
             module.MetadataResponse,
             throttle_time=NO_THROTTLE,

@@ -9,7 +9,7 @@ from kio.schema.errors import ErrorCode
 
 from ..config import IDENTITY, SETTINGS, TOPIC_SETTINGS, Config
 from ..integers import i8
-from ..messages import NO_THROTTLE, make, response_module
+from ..messages import NO_THROTTLE, make, repeated, response_module
 from ..metadata.image import MetadataImage
 from ..network import Entity
 
@@ -25,17 +25,25 @@ _TYPES: Final = {"boolean": i8(1), "string": i8(2), "int": i8(5), "path": i8(2)}
 def describe_configs(image: MetadataImage, config: Config, request: Any) -> Entity:
     """For each resource asked for its settings, all of them or those named."""
     module = response_module(request)
+    twice = repeated((r.resource_type, r.resource_name) for r in request.resources)
     return make(
         module.DescribeConfigsResponse,
         throttle_time=NO_THROTTLE,
-        results=tuple(_result(module, image, config, request, resource) for resource in request.resources),
+        results=tuple(
+            _result(module, image, config, request, r, (r.resource_type, r.resource_name) in twice)
+            for r in request.resources
+        ),
     )
 
 
-def _result(module: Any, image: MetadataImage, config: Config, request: Any, resource: Any) -> Entity:
+def _result(
+    module: Any, image: MetadataImage, config: Config, request: Any, resource: Any, named_twice: bool
+) -> Entity:
     error, message = ErrorCode.none, None
     found: Iterator[tuple[str, str, Any, i8]] = iter(())
-    if resource.resource_type == _TOPIC:
+    if named_twice:
+        error, message = ErrorCode.invalid_request, "the resource stands twice in the request"
+    elif resource.resource_type == _TOPIC:
         topic = image.topics.get(resource.resource_name)
         if topic is None:
             error, message = ErrorCode.unknown_topic_or_partition, f"there is no topic {resource.resource_name}"

@@ -52,6 +52,7 @@ class ReplicaManager:
         self._fetchers: dict[tuple[int, int], Fetcher] = {}  # by leader, and number
         self._flush_wanted = asyncio.Event()  # by a log that is new
         self._tasks: list[asyncio.Task[None]] = []
+        self._stopped = False
         self.partitions: dict[PartitionKey, Partition] = {}
 
     def start(self) -> None:
@@ -67,7 +68,10 @@ class ReplicaManager:
     # -- metadata ---------------------------------------------------------------------------------------------
 
     def apply(self, changed: Iterable[PartitionKey]) -> None:
-        """Act on what has become of these partitions (000, 2.3.2)."""
+        """Act on what has become of these partitions (000, 2.3.2). Not after stop(): a log that is closed, or new, must
+        not get what the clean-shutdown file knows nothing of."""
+        if self._stopped:
+            return
         now = asyncio.get_running_loop().time()
         present: list[PartitionKey] = []
         removed: list[PartitionKey] = []
@@ -177,6 +181,7 @@ class ReplicaManager:
         return {**self._logs.high_watermarks, **current}
 
     def stop(self) -> None:
+        self._stopped = True
         for task in self._tasks:
             task.cancel()
         for fetcher in self._fetchers.values():

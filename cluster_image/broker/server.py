@@ -187,7 +187,8 @@ class BrokerServer:
 
     async def shut_down(self) -> None:
         """Controlled shutdown: leaderships first, then every log flushed, then the clean-shutdown file."""
-        assert self._lifecycle is not None
+        if self._lifecycle is None:
+            return  # a node that is controller as well was told to stop before its broker had begun
         if self._ready and self._config["controlled.shutdown.enable"]:
             await self._lifecycle.shut_down(self._config.seconds("controlled.shutdown.timeout.ms"))
         self._replicas.stop()

@@ -13,14 +13,13 @@ from kio.schema.errors import ErrorCode
 from kio.schema.types import BrokerId
 
 from ..integers import i8, i32
-from ..messages import NO_THROTTLE, make, response_module
+from ..messages import NO_THROTTLE, make, repeated, response_module
 from ..metadata import rules as isr_rules
 from ..metadata.image import PartitionKey, PartitionRegistration, Topic, changed_partition
 from ..metadata.records import NO_LEADER, MetadataRecord, PartitionChangeRecord
 from ..network import Entity
 from . import partition_change, rules
 from .term import Refused, Step, Term
-from .topics import repeated
 from .unclean_recovery import UncleanRecovery
 
 #: Types of election (Kafka's ElectionType).

@@ -13,13 +13,12 @@ from kio.schema.errors import ErrorCode
 from kio.schema.types import BrokerId
 
 from ..integers import i32
-from ..messages import NO_THROTTLE, make, response_module
+from ..messages import NO_THROTTLE, make, repeated, response_module
 from ..metadata.image import PartitionRegistration
 from ..metadata.records import MetadataRecord
 from . import partition_change, placement, rules
 from .partition_change import Assignment
 from .term import Refused, Step, Term
-from .topics import repeated
 
 
 def alter(term: Term, request: Any) -> Step:

@@ -220,16 +220,18 @@ class ControllerServer:
             raise NotLeader
         wanted = controller.ask_for_recovery(request)
         patience = self._config.seconds("unclean.recovery.timeout.ms") + _OPERATOR_MARGIN_SECONDS
-        deadline = asyncio.get_running_loop().time() + min(patience, request.timeout.total_seconds())
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + min(patience, request.timeout.total_seconds())
 
-        def led() -> list[PartitionKey]:
-            found = ((key, controller.image.partition(*key)) for key in wanted)
+        def led(by: Controller) -> list[PartitionKey]:
+            found = ((key, by.image.partition(*key)) for key in wanted)
             return [key for key, partition in found if partition is not None and partition.leader >= 0]
 
-        while self._active is controller and asyncio.get_running_loop().time() < deadline and len(led()) < len(wanted):
+        while self._active is controller and loop.time() < deadline and len(led(controller)) < len(wanted):
             await asyncio.sleep(_TICK_SECONDS / 2)
         controller.unclean_recovery.withdraw(wanted)
-        return (await self._perform(lambda active, now: active.elect_leaders(request, led()))).answer
+        # Of another term of this node's, if there is one by now: what this one has written may be lost.
+        return (await self._perform(lambda active, now: active.elect_leaders(request, led(active)))).answer
 
     def _report(self, recovery: Recovery) -> None:
         """At the decision: better one too many, if this controller loses its office first, than one too few."""

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections import Counter
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any, Final
 
 from kio.schema.errors import ErrorCode
@@ -12,7 +11,7 @@ from kio.schema.types import BrokerId, TopicName
 
 from ..config import ConfigError, check_topic_settings
 from ..integers import i32
-from ..messages import NO_THROTTLE, make, response_module
+from ..messages import NO_THROTTLE, make, repeated, response_module
 from ..metadata.image import Topic
 from ..metadata.records import ConfigRecord, MetadataRecord, PartitionRecord, RemoveTopicRecord, TopicRecord
 from . import placement
@@ -20,11 +19,6 @@ from .term import Refused, Step, Term
 
 #: Of one topic, and of all topics of one request: what is written in one batch must stay small.
 MAX_PARTITIONS: Final = 10_000
-
-
-def repeated(items: Iterable[Hashable]) -> set[Hashable]:
-    """What a request names more than once: it is refused everywhere, as no order among its items is promised."""
-    return {item for item, count in Counter(items).items() if count > 1}
 
 
 # -- CreateTopics ---------------------------------------------------------------------------------------------
@@ -72,14 +66,18 @@ def _create(term: Term, topic: Any, budget: int) -> tuple[uuid.UUID, list[Metada
         check_topic_settings(settings)
     except ConfigError as error:
         raise Refused(ErrorCode.invalid_config, str(error)) from None
-    replica_lists = _assigned(term, topic) if topic.assignments else _placed(term, topic)
-    if len(replica_lists) > budget:
-        raise Refused(ErrorCode.policy_violation, f"more than {MAX_PARTITIONS} partitions in one request")
+    replica_lists = _assigned(term, topic) if topic.assignments else _placed(term, topic, budget)
+    _check_budget(len(replica_lists), budget)
     topic_id = uuid.UUID(int=term.random.getrandbits(128), version=4)
     records: list[MetadataRecord] = [TopicRecord(name=TopicName(name), topic_id=topic_id)]
     records += [ConfigRecord(resource_name=name, name=key, value=value) for key, value in settings.items()]
     records += _new_partitions(term, topic_id, 0, replica_lists)
     return topic_id, records, replica_lists
+
+
+def _check_budget(partitions: int, budget: int) -> None:
+    if partitions > budget:
+        raise Refused(ErrorCode.policy_violation, f"more than {MAX_PARTITIONS} partitions in one request")
 
 
 def _assigned(term: Term, topic: Any) -> list[tuple[int, ...]]:
@@ -108,8 +106,8 @@ def _checked(term: Term, assignments: Sequence[Sequence[BrokerId]], replication:
     return replica_lists
 
 
-def _placed(term: Term, topic: Any) -> list[tuple[int, ...]]:
-    """Where the controller puts the replicas. Raises Refused."""
+def _placed(term: Term, topic: Any, budget: int) -> list[tuple[int, ...]]:
+    """Where the controller puts the replicas. Raises Refused, before it places more than the request may ask for."""
     partitions, replication = int(topic.num_partitions), int(topic.replication_factor)
     partitions = term.config["num.partitions"] if partitions == -1 else partitions
     replication = term.config["default.replication.factor"] if replication == -1 else replication
@@ -117,6 +115,7 @@ def _placed(term: Term, topic: Any) -> list[tuple[int, ...]]:
         raise Refused(ErrorCode.invalid_partitions, _range_of_partitions(partitions))
     if replication < 1:
         raise Refused(ErrorCode.invalid_replication_factor, f"{replication} is not a replication factor")
+    _check_budget(partitions, budget)
     return _place(term, 0, partitions, replication)
 
 
@@ -196,8 +195,7 @@ def _add_partitions(term: Term, asked: Any, budget: int) -> list[MetadataRecord]
             ErrorCode.invalid_partitions,
             f"topic {topic.name} has {present} partitions: {present + 1} to {MAX_PARTITIONS} are valid",
         )
-    if wanted - present > budget:
-        raise Refused(ErrorCode.policy_violation, f"more than {MAX_PARTITIONS} partitions in one request")
+    _check_budget(wanted - present, budget)
     replication = len(topic.partitions[0].replicas) - len(topic.partitions[0].adding)
     if asked.assignments is None:
         replica_lists = _place(term, present, wanted - present, replication)

@@ -133,12 +133,15 @@ class SnapshotStore:
         return decode(self._disk.read(self._path(snapshot)))
 
     def read_chunk(self, snapshot: SnapshotId, position: int, size: int) -> tuple[int, bytes] | None:
-        """(size of the whole file, at most `size` bytes of it from `position`), None if it is not there."""
+        """(size of the whole file, at most `size` bytes of it from `position`: none from outside of it), None if it is
+        not there."""
         if snapshot not in self._ids:
             return None
         file = self._disk.open(self._path(snapshot))
         try:
-            return file.size(), file.read_at(position, size)
+            whole = file.size()
+            wanted = min(size, whole - position) if position >= 0 else 0  # both numbers are a peer's
+            return whole, file.read_at(position, wanted) if wanted > 0 else b""
         finally:
             file.close()
 
