@@ -7,7 +7,6 @@ of what is no longer in it, as records of the same types.
 from __future__ import annotations
 
 import json
-import re
 import uuid
 from collections.abc import Iterator, Mapping
 from dataclasses import fields, is_dataclass
@@ -19,12 +18,13 @@ import pyarrow as pa
 from cluster_image.metadata.records import decode
 from cluster_image.node import METADATA_DIRECTORY
 from cluster_image.raft.control_records import LEADER_CHANGE, SNAPSHOT_FOOTER, SNAPSHOT_HEADER, control_type
+from cluster_image.raft.snapshots import snapshot_of
 from cluster_image.records import BatchHeader, RecordError, decode_values, iter_batches, validate_batch
+from cluster_image.storage.segment import base_offset_of
 from harness.replica_logs import ReadableDisk, collected
 from spark_history.schema import METADATA_LOG
 
 _CONTROL: Final = {LEADER_CHANGE: "LeaderChange", SNAPSHOT_HEADER: "SnapshotHeader", SNAPSHOT_FOOTER: "SnapshotFooter"}
-_SNAPSHOT: Final = re.compile(r"(\d{20})-(\d{10})\.checkpoint")
 _COLUMNS: Final = METADATA_LOG.remove(METADATA_LOG.get_field_index("run"))
 
 
@@ -46,12 +46,12 @@ def record_metadata_logs(disks: Path | Mapping[str, ReadableDisk], recorder: Met
         except OSError:
             continue  # it never had one
         for name in files:
-            if not name.endswith((".log", ".checkpoint")):
+            snapshot = snapshot_of(name)
+            if snapshot is None and base_offset_of(name) is None:
                 continue
-            match = _SNAPSHOT.fullmatch(name)
-            snapshot = int(match[1]) if match else None
+            end = None if snapshot is None else snapshot.end_offset
             try:
-                rows += _rows(node, disk.read(f"{METADATA_DIRECTORY}/{name}"), snapshot)
+                rows += _rows(node, disk.read(f"{METADATA_DIRECTORY}/{name}"), end)
             except _Damaged as damaged:
                 rows += damaged.rows
                 problems.append(f"{name} of the metadata log on {node} could not be read to its end: {damaged}")

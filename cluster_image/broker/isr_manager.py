@@ -61,13 +61,13 @@ class IsrManager:
         while True:
             await self._work.wait()
             self._work.clear()
-            pending = {
+            proposed = {
                 p.key: (p, p.leadership.proposal)
                 for p in self._partitions()
-                if p.leadership is not None
-                and p.leadership.proposal is not None
-                and settled.get(p.key) is not p.leadership.proposal
+                if p.leadership is not None and p.leadership.proposal is not None
             }
+            settled = {key: proposal for key, proposal in settled.items() if key in proposed}
+            pending = {key: each for key, each in proposed.items() if settled.get(key) is not each[1]}
             if not pending:
                 continue
             try:

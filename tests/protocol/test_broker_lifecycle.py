@@ -18,12 +18,22 @@ from kio.schema.broker_registration.v4.response import BrokerRegistrationRespons
 from kio.schema.errors import ErrorCode
 
 from cluster_image.broker.lifecycle import Lifecycle, State
+from cluster_image.broker.log_manager import LogManager
 from cluster_image.broker.server import BrokerServer
+from cluster_image.disk import Disk
 from cluster_image.messages import NO_THROTTLE
-from cluster_image.metadata.records import BrokerEndpoint, RegisterBrokerRecord, encode
+from cluster_image.metadata.records import (
+    BrokerEndpoint,
+    PartitionChangeRecord,
+    PartitionRecord,
+    RegisterBrokerRecord,
+    TopicRecord,
+    encode,
+)
+from cluster_image.records import build_batch
 from tests.simulated_disk import simulated_disk
 from tests.test_controller import SESSION, Quorum, three_brokers
-from tests.test_partition import config
+from tests.test_partition import TOPIC, config
 
 # -- the controller's side --------------------------------------------------------------------------------------
 
@@ -317,40 +327,77 @@ def test_states_of_a_controlled_shutdown() -> None:
     living(story)
 
 
+class Starting:
+    """A broker that starts on this disk, and is registered with epoch 5 as soon as it asks."""
+
+    def __init__(self, disk: Disk) -> None:
+        raft: Any = SimpleNamespace(listener=None)
+        network: Any = self
+        self.listening = asyncio.Event()
+        self.server = BrokerServer(config(), disk, network, raft, Random(1), lambda error: None)
+        self.channel: Any = Channel()
+        self.channel.registers = self.channel.lets_go = True
+        self.server._channel = lambda purpose, timeout=None: self.channel  # type: ignore[method-assign, misc, assignment]
+        self.started = asyncio.create_task(self.server.start())
+
+    async def listen(self, *arguments: Any, **more: Any) -> Any:
+        self.listening.set()
+
+        async def close() -> None: ...
+
+        return SimpleNamespace(close=close)
+
+    async def connect(self, *arguments: Any, **more: Any) -> Any:
+        raise ConnectionError
+
+
 def test_a_broker_asks_to_be_unfenced_only_at_its_own_registration() -> None:
     """And it acts on no metadata before."""
 
     async def scenario() -> None:
-        raft: Any = SimpleNamespace(listener=None)
-        listening = asyncio.Event()
-
-        class Network:
-            async def listen(self, *arguments: Any, **more: Any) -> Any:
-                listening.set()
-
-                async def close() -> None: ...
-
-                return SimpleNamespace(close=close)
-
-            async def connect(self, *arguments: Any, **more: Any) -> Any:
-                raise ConnectionError
-
-        network: Any = Network()
-        server = BrokerServer(config(), simulated_disk(), network, raft, Random(1), lambda error: None)
-        channel: Any = Channel()
-        channel.registers = channel.lets_go = True
-        server._channel = lambda purpose, timeout=None: channel  # type: ignore[method-assign, misc, assignment]
-        starting = asyncio.create_task(server.start())
+        broker = Starting(simulated_disk())
+        server, channel = broker.server, broker.channel
         while not channel.heartbeats:
             await asyncio.sleep(0.005)
         for offset in range(5):
             server.on_commit(offset, 1, [registration_record(10 + offset, offset)])
             await asyncio.sleep(0.01)
-            assert not server.ready and not listening.is_set(), "its own registration is at offset 5"
+            assert not server.ready and not broker.listening.is_set(), "its own registration is at offset 5"
         assert (await channel.heard(2)).want_fence
         server.on_commit(5, 1, [registration_record(1, 5)])
-        await asyncio.wait_for(starting, 5)
+        await asyncio.wait_for(broker.started, 5)
         assert server.ready and not channel.heartbeats[-1].want_fence
         await server.shut_down()
+
+    asyncio.run(asyncio.wait_for(scenario(), 20))
+
+
+def test_a_log_is_taken_for_a_stray_only_by_metadata_as_new_as_the_registration() -> None:
+    """By older metadata the partition has left this broker, by newer it is back: its log may be the only one."""
+
+    async def scenario() -> None:
+        disk = simulated_disk()
+        logs = LogManager(config(), disk)
+        logs.load()
+        for topic, topic_id in (("t", TOPIC), ("gone", uuid.UUID(int=9))):
+            log = logs.get(topic, topic_id, 0, config())
+            log.append_as_leader(build_batch([b"1"], timestamp_ms=0), 0)
+            log.flush()
+        broker = Starting(disk)
+        while not broker.channel.heartbeats:
+            await asyncio.sleep(0.005)
+        elsewhere = PartitionRecord(partition_id=0, topic_id=TOPIC, replicas=(2, 3), isr=(2, 3), leader=2)
+        back = PartitionChangeRecord(partition_id=0, topic_id=TOPIC, replicas=(1, 2, 3))
+        topic = encode(TopicRecord(name="t", topic_id=TOPIC))
+        leader = registration_record(2, 2)
+        for offset, record in enumerate((topic, encode(elsewhere), leader, encode(back))):
+            broker.server.on_commit(offset, 1, [record])
+            await asyncio.sleep(0.01)
+            assert {"t-0", "gone-0"} <= set(disk.list(""))
+        broker.server.on_commit(5, 1, [registration_record(1, 5)])
+        await asyncio.wait_for(broker.started, 5)
+        assert "t-0" in disk.list("") and "gone-0" not in disk.list("")
+        assert broker.server.partitions[TOPIC, 0].log.end_offset == 1
+        await broker.server.shut_down()
 
     asyncio.run(asyncio.wait_for(scenario(), 20))

@@ -297,10 +297,11 @@ class PartitionOracle:
             return  # not to be seen yet: nothing is asked of anybody until it is, or another is elected
         kept = replica.common(self.committed)
         if kept < len(self.committed.batches):
+            why = "unclean, beyond the contract" if self._beyond_contract else "unclean, by a strategy without promises"
             end = self.committed.ends[kept - 1] if kept else 0
             self._losses.append(
                 f"{self.where}: offsets {end} to {self.committed.end - 1} are lost: {replica.node} was elected without "
-                f"them for leader epoch {self._era} (unclean, beyond the contract)"
+                f"them for leader epoch {self._era} ({why})"
             )
             self.committed.truncate(kept)
         self._lossy.pop(self._unclean, None)
