@@ -53,8 +53,13 @@ class JsonFormatter(logging.Formatter):
 def main(path: str) -> int:
     try:
         config = parse(Path(path).read_text())
-    except (OSError, ConfigError) as error:
-        print(f"{path}: {error}", file=sys.stderr)
+    except FileNotFoundError as error:
+        known = ", ".join(tools.COMMANDS)
+        print(f"{path}: {error.strerror}, and no tool of this name; tools are {known}", file=sys.stderr)
+        return 2
+    except (OSError, ValueError) as error:  # ConfigError, and a file that is not text
+        reason = error.strerror if isinstance(error, OSError) else error
+        print(f"{path}: {reason}", file=sys.stderr)
         return 2
     handler = logging.StreamHandler(sys.stdout)
     handler.setFormatter(JsonFormatter())

@@ -38,7 +38,7 @@ class Setting:
 def _integer(low: int, high: int) -> Callable[[str], int]:
     def read(text: str) -> int:
         value = int(text)
-        if not low <= value <= high:
+        if not low <= value <= high or "_" in text:  # which Python allows
             raise ValueError(text)
         return value
 
@@ -302,5 +302,7 @@ def _check_roles(values: Mapping[str, Any]) -> None:
     roles, node_id, voters = values["process.roles"], values["node.id"], values["controller.quorum.voters"]
     if "controller" in roles and node_id not in voters:
         raise ConfigError(f"node.id={node_id} is to be a controller and is not among controller.quorum.voters")
+    if values["metrics.port"] in {address.port for address in values["listeners"].values()}:
+        raise ConfigError(f"metrics.port={values['metrics.port']} is a port of listeners")
     if len(roles) > 1 and len(values["listeners"]) < 2:
         raise ConfigError(f"process.roles={','.join(roles)} needs two listeners, one of them {CONTROLLER_LISTENER}://")

@@ -141,7 +141,7 @@ def parse_seeds(text: str) -> list[int]:
         seeds.update(dict.fromkeys(range(first, last + 1)))
     if not 0 < len(seeds) <= MAX_SEEDS:
         how_many = f"are {len(seeds):,} seeds" if seeds else "names no seed"
-        raise BadArguments(f"--seeds {text!r} {how_many}; valid are 1 to {MAX_SEEDS:,}, e.g. 0..999")
+        raise BadArguments(f"--seeds {text!r} {how_many}; valid are 1 to {MAX_SEEDS:,} of them, e.g. 0..999")
     return list(seeds)
 
 

@@ -20,6 +20,9 @@ MAX_TIME_LIMIT_S = 7 * 24 * 3600  # the whole schedule is drawn before the run
 MAX_RATE = 10_000_000  # far more than a harness can send; the pacer would be busy with nothing else
 
 MAX_LATENCY_MS = 1000  # beyond it no request is answered in time
+MAX_PARTITIONS = 10_000  # of a topic, as the controller has it (controller/topics.py)
+#: Where every node serves, by runtime the same: brokers, and the quorum.
+NODE_PORTS = (9092, 9093)
 
 #: Kafka's rule for topic names, less the two that would name a directory.
 _TOPIC_NAME = re.compile(r"(?!\.{1,2}$)[a-zA-Z0-9._-]{1,249}")
@@ -69,6 +72,8 @@ class Plan(BaseModel):
             value = getattr(self, name)
             if not 0 < value <= most:  # nor is it nan
                 yield f"{flag(name)} is {value:g}; it must be a number of {unit} above 0 and at most {most:,}"
+        if self.partitions > MAX_PARTITIONS:
+            yield f"--partitions is {self.partitions}; it must be at most {MAX_PARTITIONS:,}"
         for name in _COUNTS:
             if (count := getattr(self, name)) < 1:
                 yield f"{flag(name)} is {count}; it must be at least 1"
@@ -95,7 +100,10 @@ class Plan(BaseModel):
             except bugs.UnknownBug as error:
                 yield f"--bug: {error}"
         try:
-            check_together({name: read_setting(name, value) for name, value in self.settings.items()})
+            settings = {name: read_setting(name, value) for name, value in self.settings.items()}
+            check_together(settings)
+            if (port := settings.get("metrics.port")) in NODE_PORTS:
+                yield f"--set: metrics.port={port} is where nodes listen; all but 9092 and 9093 are valid"
         except ConfigError as error:
             yield f"--set: {error}"
         if len(set(self.nemesis)) < len(self.nemesis):

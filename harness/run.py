@@ -48,7 +48,7 @@ async def run(
     plan.save(directory)
     schedule = schedules.build(nemeses, plan.seed, plan.time_limit)
     schedules.save(schedule, directory)
-    progress.say(f"run {plan.run}: {len(schedule)} faults planned")
+    progress.say(f"run {plan.run}: {len(schedule)} fault{'s' * (len(schedule) != 1)} planned")
 
     cluster: Cluster | None = None
     try:
@@ -139,7 +139,8 @@ async def _tear_down(cluster: Cluster | None, record: RunRecord, progress: Progr
     if cluster is None:  # a start that fails takes down what it had started
         return
     if keep:
-        progress.say("the cluster is left up; `chaos clean` removes it")
+        addresses = ",".join("{}:{}".format(*node.address) for node in cluster.brokers)
+        progress.say(f"the cluster is left up, its brokers at {addresses}; `chaos clean` removes it")
         return
     with record.survived("tear down"):
         progress.update("removing the cluster")

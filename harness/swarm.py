@@ -28,7 +28,7 @@ _CHOICES: Final[Sequence[Sequence[Mapping[str, str]]]] = (
     ({}, {"replica.high.watermark.checkpoint.interval.ms": "500"}),
 )  # fmt: skip
 
-#: Likewise, but each drawn from a stream of its own, named by its first setting. Those of later days belong here: so the
+#: Likewise, but each drawn from a stream of its own, named by its first setting. Whatever is added belongs here: the
 #: draws of all others stay what they were.
 _LATER_CHOICES: Final[Sequence[Sequence[Mapping[str, str]]]] = (
     ({}, {"num.replica.fetchers": "2"}, {"num.replica.fetchers": "3"}),

@@ -72,6 +72,11 @@ def test_what_cannot_be_is_named(roles: str, listeners: str, named: str) -> None
         read(roles, listeners)
 
 
+def test_metrics_have_a_port_of_their_own() -> None:
+    with pytest.raises(ConfigError, match="metrics.port=9092 is a port of listeners"):
+        parse(NODE.format(roles="broker", listeners="h:9092") + "metrics.port=9092\n")
+
+
 def test_a_controller_is_among_the_voters() -> None:
     with pytest.raises(ConfigError, match="voters"):
         parse(NODE.format(roles="controller", listeners="h:9093").replace("node.id=1", "node.id=3"))

@@ -54,6 +54,18 @@ def test_a_whole_data_directory(data: Path, capsys: pytest.CaptureFixture[str]) 
     assert items[-1]["fields"] == {"version": 0, "brokerEpoch": 7}
 
 
+def test_where_there_is_nothing_it_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "other.txt").write_text("no log")
+    assert main(["dump-log", str(tmp_path)]) == 2
+    assert capsys.readouterr().err == f"dump-log: {tmp_path} holds no log segment, snapshot or checkpoint\n"
+
+
+def test_partition_metadata_that_is_none_is_damage(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "partition.metadata").write_text("version: 0\njunk\n")
+    code, items = dump(capsys, tmp_path)
+    assert code == 1 and items[-1]["reason"] == "it has a line that is not name: value"
+
+
 def test_an_unknown_metadata_record_is_told(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
     code, items = dump(capsys, "--records", data / "__cluster_metadata-0")
     assert code == 1

@@ -7,7 +7,7 @@ import asyncio
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
-from typing import Final
+from typing import Final, NoReturn
 
 from ..config import read_address
 from ..network import Address
@@ -16,10 +16,12 @@ from .output import ToolError
 
 COMMANDS: Final = ("describe-quorum", "describe-topic", "dump-log")
 
+_PROGRAM: Final = "python -m cluster_image"
+
 
 def main(arguments: Sequence[str]) -> int:
     """Run the tool that the first argument names. Returns the exit code."""
-    options = _parser().parse_args(arguments)
+    options = _parser().parse_args(arguments)  # ends the process with 2 if they make no sense
     try:
         if options.tool == "dump-log":
             return dump_log.run(options.paths, records=options.records, as_json=options.json)
@@ -37,13 +39,19 @@ def main(arguments: Sequence[str]) -> int:
         return 130
 
 
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        """One sentence, as for every other error."""
+        self.exit(2, f"{self.prog.removeprefix(f'{_PROGRAM} ')}: {message}; --help tells more\n")
+
+
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="python -m cluster_image",
+    parser = _Parser(
+        prog=_PROGRAM,
         usage="%(prog)s NODE.PROPERTIES | TOOL …",
         description="Runs a node with these settings, or a tool that looks at a cluster or at a node's files.",
     )
-    tools = parser.add_subparsers(dest="tool", required=True, metavar="TOOL")
+    tools = parser.add_subparsers(dest="tool", required=True, metavar="TOOL", prog=_PROGRAM)
     asking = argparse.ArgumentParser(add_help=False)
     asking.add_argument(
         "--bootstrap",

@@ -19,8 +19,10 @@ def run(paths: Sequence[str], *, records: bool, as_json: bool) -> int:
     none can be read."""
     damaged, unread = 0, []
     for path in paths:
+        files = 0
         try:
             for item in read_path(path, records):
+                files += item["kind"] == "file"
                 damaged += item["kind"] == "damage"
                 if as_json:
                     print_json(item)
@@ -30,6 +32,9 @@ def run(paths: Sequence[str], *, records: bool, as_json: bool) -> int:
             raise
         except (OSError, ValueError) as error:
             unread.append(f"{path}: {error.strerror}" if isinstance(error, OSError) else str(error))
+        else:
+            if not files:
+                unread.append(f"{path} holds no log segment, snapshot or checkpoint")
     sys.stdout.flush()
     if damaged:
         print(f"dump-log: {damaged} {'place is' if damaged == 1 else 'places are'} damaged", file=sys.stderr)

@@ -60,7 +60,7 @@ def read_path(path: str, records: bool) -> Iterator[Item]:
         return
     reader = _reader(path)
     if reader is None and os.path.exists(path):
-        raise ValueError(f"{path} is no log segment, snapshot or checkpoint")
+        raise ValueError(f"{path} is no log segment, snapshot or checkpoint by its name (20 digits and .log)")
     yield from _read_file(path, reader or _json, BatchReader(records))
 
 
@@ -275,6 +275,9 @@ def _json(file: BinaryIO, path: str, batches: BatchReader) -> Iterator[Item]:
 
 def _properties(file: BinaryIO, path: str, batches: BatchReader) -> Iterator[Item]:
     lines = file.read().decode(errors="replace").splitlines()
+    if any(":" not in line for line in lines):
+        yield _damage(None, "it has a line that is not name: value")
+        return
     yield {
         "kind": "content",
         "fields": {name: value.strip() for name, _, value in (line.partition(":") for line in lines)},

@@ -22,7 +22,7 @@ from docker.errors import APIError
 
 from harness.cluster import Cluster, Evidence, Role, RuntimeUnavailable
 from harness.node_properties import FIRST_CONTROLLER_ID, as_file, node_properties, quorum_address
-from harness.plan import Plan
+from harness.plan import NODE_PORTS, Plan
 from harness.traces import SUFFIX
 
 from . import cleanup, engine
@@ -35,8 +35,7 @@ from .subnet import Subnet, create_network
 
 T = TypeVar("T")
 
-BROKER_PORT = 9092
-CONTROLLER_PORT = 9093
+BROKER_PORT, CONTROLLER_PORT = NODE_PORTS
 MAX_BROKERS = 90  # of a run's subnet of 254 addresses
 
 _NODE_USER = 10001  # as in cluster_image/Dockerfile

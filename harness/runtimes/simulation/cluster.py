@@ -13,7 +13,7 @@ from cluster_image.node import Node
 from harness.cluster import Cluster, Evidence
 from harness.halt import Halt
 from harness.node_properties import FIRST_CONTROLLER_ID, node_properties, quorum_address
-from harness.plan import Plan
+from harness.plan import NODE_PORTS, Plan
 from harness.runtimes.simulation.invariants import BALANCED, Invariants, Violation, unmet
 from harness.runtimes.simulation.logs import NodeLogs
 from harness.runtimes.simulation.loop import Hang, VirtualLoop
@@ -21,8 +21,7 @@ from harness.runtimes.simulation.network import SimulatedNetwork
 from harness.runtimes.simulation.node import SimulatedNode
 from harness.runtimes.simulation.traces import NodeTraces
 
-BROKER_PORT = 9092
-CONTROLLER_PORT = 9093
+BROKER_PORT, CONTROLLER_PORT = NODE_PORTS
 #: Seconds of virtual time between two checks that trust nothing they were told.
 CHECK_ALL_EVERY_S = 1.0
 #: Hears what nodes trace (cluster_image.trace): virtual seconds, node, event, where, fields.
