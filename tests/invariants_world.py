@@ -34,6 +34,7 @@ from cluster_image.records import build_batch
 from cluster_image.storage.log import Log
 from harness.runtimes.simulation.disk import SimulatedDisk
 from harness.runtimes.simulation.invariants import BALANCED, PROPERTIES, Invariants, Violation
+from tests.fetches import fetch_as_follower
 
 TOPIC = uuid.UUID(int=7)
 BROKERS = (1, 2, 3)
@@ -195,8 +196,8 @@ class World:
         """Send a fetch, and return its answer, which is not applied yet."""
         asked, to = self.partition(follower), self.partition(leader)
         request = asked.leader_epoch, asked.log.end_offset
-        read = to.fetch_as_follower(
-            follower, self.brokers[follower].broker.broker_epoch, request[0], request[1], asked.log.last_epoch,
+        read = fetch_as_follower(
+            to, follower, self.brokers[follower].broker.broker_epoch, *request, asked.log.last_epoch,
             1 << 20, 0.0, lambda replica, epoch: True,
         )  # fmt: skip
         self.check()

@@ -26,6 +26,7 @@ from cluster_image.messages import NO_THROTTLE
 from cluster_image.network import Address
 from cluster_image.raft.quorum import Role
 from harness.runtimes.simulation.invariants import PROPERTIES
+from tests.fetches import fetch_as_follower
 from tests.simulated_disk import simulated_disk
 from tests.test_controller import SESSION, three_brokers
 from tests.test_partition import Replica, append, batch, config, follow, future, leaders_batch, registration
@@ -49,7 +50,7 @@ def epoch_unknown_to_the_leader(directory: Path) -> Any:
     for _ in range(5):
         leader.partition.log.append_as_leader(batch(), 1)
     leader.lead(leader_epoch=4)
-    read = leader.partition.fetch_as_follower(2, 1, 4, 4, 2, 1 << 20, 0.0, lambda replica, epoch: True)
+    read = fetch_as_follower(leader.partition, 2, 1, 4, 4, 2, 1 << 20, 0.0, lambda replica, epoch: True)
     return read.diverging
 
 

@@ -73,7 +73,7 @@ def test_what_cannot_be_is_named(roles: str, listeners: str, named: str) -> None
 
 
 def test_metrics_have_a_port_of_their_own() -> None:
-    with pytest.raises(ConfigError, match="metrics.port=9092 is a port of listeners"):
+    with pytest.raises(ConfigError, match=r"metrics\.port=9092 is a port of listeners"):
         parse(NODE.format(roles="broker", listeners="h:9092") + "metrics.port=9092\n")
 
 

@@ -13,6 +13,7 @@ from cluster_image.broker import rules
 from cluster_image.metadata.image import NO_LEADER
 from cluster_image.metadata.records import RECOVERING, PartitionRecord, RemoveTopicRecord, TopicRecord
 from cluster_image.records import build_batch
+from tests.fetches import fetch_as_follower
 
 from .invariants_world import BROKERS, LOOP, TOPIC, World
 
@@ -489,7 +490,7 @@ def test_strong_isr(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rules, "refuse_leader_epoch", lambda ours, theirs: None)
     with world.violates("StrongIsr", "broker-1", "broker-3", "up to offset 1"):
         epoch = world.brokers[3].broker.broker_epoch
-        world.partition(1).fetch_as_follower(3, epoch, 0, late, 0, 1 << 20, 0.0, lambda replica, epoch: True)
+        fetch_as_follower(world.partition(1), 3, epoch, 0, late, 0, 1 << 20, 0.0, lambda replica, epoch: True)
         world.brokers[1].trace("isr proposed", "t-0")
         world.check()
 

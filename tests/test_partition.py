@@ -16,6 +16,7 @@ from cluster_image.disk import LocalDisk
 from cluster_image.metadata.image import PartitionRegistration
 from cluster_image.records import build_batch
 from cluster_image.storage.log import Log
+from tests.fetches import fetch_as_consumer, fetch_as_follower
 
 TOPIC = uuid.UUID(int=7)
 LAG = 4.0
@@ -77,7 +78,7 @@ class Replica:
         broker_epoch: int = 10,
         eligible: Callable[[int, int], bool] = EVERYONE,
     ) -> None:
-        self.partition.fetch_as_follower(replica, broker_epoch, epoch, offset, last, 1 << 20, now, eligible)
+        fetch_as_follower(self.partition, replica, broker_epoch, epoch, offset, last, 1 << 20, now, eligible)
 
 
 @pytest.fixture
@@ -198,10 +199,10 @@ def test_consumers_see_committed_records_only(replica: Replica) -> None:
     partition = replica.lead()
     append(partition)
     append(partition)
-    assert partition.fetch_as_consumer(0, -1, 1 << 20).records == b""
+    assert fetch_as_consumer(partition, 0, -1, 1 << 20).records == b""
     replica.fetched(2, 1)
     replica.fetched(3, 1)
-    read = partition.fetch_as_consumer(0, -1, 1 << 20)
+    read = fetch_as_consumer(partition, 0, -1, 1 << 20)
     assert read.high_watermark == 1 and read.records == partition.log.read(0, 1 << 20, 1)
 
 
@@ -289,12 +290,12 @@ def test_truncation_on_fetch(tmp_path: Path, case: str) -> None:
     leader.lead(leader_epoch=4)
     follow(follower, 4, 0)
     log = follower.partition.log
-    read = leader.partition.fetch_as_follower(2, 1, 4, log.end_offset, log.last_epoch, 1 << 20, 0.0, EVERYONE)
+    read = fetch_as_follower(leader.partition, 2, 1, 4, log.end_offset, log.last_epoch, 1 << 20, 0.0, EVERYONE)
     assert (read.diverging is None) == (cut is None)
     follower.partition.apply_fetch(4, log.end_offset, read.records, read.high_watermark, read.diverging)
     if cut is not None:
         assert log.end_offset == cut
     while log.end_offset < leader.partition.log.end_offset:
-        read = leader.partition.fetch_as_follower(2, 1, 4, log.end_offset, log.last_epoch, 1 << 20, 0.0, EVERYONE)
+        read = fetch_as_follower(leader.partition, 2, 1, 4, log.end_offset, log.last_epoch, 1 << 20, 0.0, EVERYONE)
         follower.partition.apply_fetch(4, log.end_offset, read.records, read.high_watermark, read.diverging)
     assert log.read(0, 1 << 20) == leader.partition.log.read(0, 1 << 20)

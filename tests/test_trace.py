@@ -20,6 +20,7 @@ from cluster_image.raft.state import QuorumStateStore
 from cluster_image.records import iter_batches
 from cluster_image.storage.log import Log, LogConfig
 from cluster_image.tcp import TcpNetwork
+from tests.fetches import fetch_as_follower
 from tests.local_cluster import LocalCluster
 from tests.simulated_disk import simulated_disk
 from tests.test_hostile_clients import topic_request
@@ -55,7 +56,7 @@ def partition(tmp_path: Path, heard: Heard) -> Partition:
 
 
 def fetched(partition: Partition, replica: int, offset: int) -> None:
-    partition.fetch_as_follower(replica, 10, partition.leader_epoch, offset, -1, 1 << 20, 0.0, EVERYONE)
+    fetch_as_follower(partition, replica, 10, partition.leader_epoch, offset, -1, 1 << 20, 0.0, EVERYONE)
 
 
 def test_a_leader_tells_its_role_isr_appends_and_high_watermark(partition: Partition, heard: Heard) -> None:

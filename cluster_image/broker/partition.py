@@ -37,19 +37,10 @@ from . import rules
 from .leadership import FollowerState, IsrProposal, Leadership, Refused
 from .replica import Replica, wake
 
-__all__ = ["Appended", "Eligible", "FetchRead", "FollowerState", "IsrProposal", "Leadership", "Partition", "Refused"]
+__all__ = ["Appended", "Eligible", "FollowerState", "IsrProposal", "Leadership", "Partition", "Refused"]
 
 #: Is this broker, in this uptime session, one that may be in an ISR, as far as this broker's metadata tells?
 Eligible = Callable[[int, int], bool]
-
-
-class FetchRead(NamedTuple):
-    """An answer to a fetch of one partition."""
-
-    records: bytes
-    high_watermark: int
-    log_start_offset: int
-    diverging: tuple[int, int] | None = None  # epoch, end offset
 
 
 class Appended(NamedTuple):
@@ -187,11 +178,6 @@ class Partition(Replica):
 
     # -- leader: fetches --------------------------------------------------------------------------------------
 
-    def fetch_as_consumer(self, offset: int, leader_epoch: int, max_bytes: int) -> FetchRead:
-        """Raises Refused."""
-        records = self.read_as_consumer(leader_epoch, offset, max_bytes)
-        return FetchRead(records, self._high_watermark, self.log.start_offset)
-
     def read_as_consumer(self, leader_epoch: int, offset: int, max_bytes: int) -> bytes:
         """Committed records only: up to the high watermark (000, 2.7). max_bytes: 0 or less: none. Raises Refused."""
         self._check_epoch_and_leadership(leader_epoch)
@@ -200,22 +186,6 @@ class Partition(Replica):
         if offset >= self._high_watermark or max_bytes <= 0:
             return b""
         return self.log.read(offset, max_bytes, self._high_watermark)
-
-    def fetch_as_follower(
-        self,
-        replica: int,
-        broker_epoch: int,
-        leader_epoch: int,
-        offset: int,
-        last_fetched_epoch: int,
-        max_bytes: int,
-        now: float,
-        eligible: Eligible,
-    ) -> FetchRead:
-        """A follower's fetch has arrived: note it, and read. Raises Refused."""
-        diverging = self.record_fetch(replica, broker_epoch, leader_epoch, offset, last_fetched_epoch, now, eligible)
-        records = self.read_as_follower(leader_epoch, offset, max_bytes) if diverging is None else b""
-        return FetchRead(records, self._high_watermark, self.log.start_offset, diverging)
 
     def record_fetch(
         self,

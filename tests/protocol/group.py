@@ -13,11 +13,12 @@ from random import Random
 from kio.schema.errors import ErrorCode
 
 from cluster_image.broker.fetch import FetchHandler
-from cluster_image.broker.partition import FetchRead, Leadership, Partition
+from cluster_image.broker.partition import Leadership, Partition
 from cluster_image.disk import LocalDisk
 from cluster_image.metadata.image import MetadataImage, PartitionRegistration
 from cluster_image.records import decode_values
 from cluster_image.storage.log import Log
+from tests.fetches import FetchRead, fetch_as_follower
 from tests.test_partition import TOPIC, batch, config, future
 
 ANYBODY: Callable[[int, int], bool] = lambda replica, epoch: True  # noqa: E731
@@ -82,9 +83,9 @@ class Group:
     def ask(self, leader: int, follower: int, *, now: float = 0.0) -> FetchRead:
         """The follower's fetch reaches the leader; the answer is returned and not yet there."""
         log = self.partitions[follower].log
-        return self.partitions[leader].fetch_as_follower(
-            follower, self.broker_epochs[follower], self.partitions[follower].leader_epoch, log.end_offset,
-            self.partitions[follower].last_fetched_epoch, 1 << 20, now, self.eligible,
+        return fetch_as_follower(
+            self.partitions[leader], follower, self.broker_epochs[follower], self.partitions[follower].leader_epoch,
+            log.end_offset, self.partitions[follower].last_fetched_epoch, 1 << 20, now, self.eligible,
         )  # fmt: skip
 
     def fetch(self, leader: int, *followers: int, now: float = 0.0) -> None:

@@ -17,6 +17,7 @@ from cluster_image.broker.produce import ProduceHandler
 from cluster_image.messages import milliseconds
 from cluster_image.metadata.image import MetadataImage, Topic
 from cluster_image.records import build_batch
+from tests.fetches import fetch_as_consumer
 from tests.protocol.group import Group
 from tests.test_partition import TOPIC, batch, future
 
@@ -89,7 +90,7 @@ def test_replication_knows_no_acks(group: Group) -> None:
     assert group.ends(1) == (3, 0)
     group.ask(1, 3)
     assert group.ends(1) == (3, 3)
-    assert group.partitions[1].fetch_as_consumer(0, -1, 1 << 20).high_watermark == 3
+    assert fetch_as_consumer(group.partitions[1], 0, -1, 1 << 20).high_watermark == 3
 
 
 def test_min_isr_and_replication_factor_are_chosen_apart() -> None:

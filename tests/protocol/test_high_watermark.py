@@ -13,6 +13,7 @@ from kio.schema.errors import ErrorCode
 from kio.schema.fetch.v17.request import FetchPartition, FetchRequest, FetchTopic
 
 from cluster_image.messages import milliseconds
+from tests.fetches import fetch_as_consumer
 from tests.protocol.group import Group
 from tests.test_partition import LAG, TOPIC
 
@@ -107,7 +108,7 @@ def test_what_is_acknowledged_can_be_consumed_at_once(group: Group) -> None:
     group.ask(1, 2)
 
     def consumed() -> bytes:
-        return group.partitions[1].fetch_as_consumer(0, -1, 1 << 20).records
+        return fetch_as_consumer(group.partitions[1], 0, -1, 1 << 20).records
 
     assert (done.done(), consumed()) == (False, b"")
     group.ask(1, 3)
@@ -156,4 +157,4 @@ def test_records_refused_after_the_append_may_be_committed_later(group: Group) -
     group.ask(1, 2)
     assert group.ends(1) == (1, 0), "not below MinISR"
     group.accept(1)  # replica 2 has joined
-    assert group.partitions[1].fetch_as_consumer(0, -1, 1 << 20).records and group.log(1) == [(1, "a")]
+    assert fetch_as_consumer(group.partitions[1], 0, -1, 1 << 20).records and group.log(1) == [(1, "a")]

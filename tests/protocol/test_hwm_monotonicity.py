@@ -8,6 +8,7 @@ import pytest
 from kio.schema.errors import ErrorCode
 
 from cluster_image.broker.partition import Refused
+from tests.fetches import fetch_as_consumer
 from tests.protocol.group import Group
 
 
@@ -29,7 +30,7 @@ def test_a_lagging_local_watermark_as_the_text_tells_it(tmp_path: Path) -> None:
     group.ask(1, 3)
     assert [group.ends(r) for r in (1, 2, 3)] == [(1, 1), (1, 0), (1, 0)]
     # 5. A consumer reads offset 0.
-    assert group.partitions[1].fetch_as_consumer(0, -1, 1 << 20).records
+    assert fetch_as_consumer(group.partitions[1], 0, -1, 1 << 20).records
     # 6. Replica 1 is fenced, and 2 elected, whose watermark is less than the true one.
     group.tell(2, (2, 3), leader_epoch=2, to=(2, 3))
     assert [group.ends(r) for r in (1, 2, 3)] == [(1, 1), (1, 0), (1, 0)]

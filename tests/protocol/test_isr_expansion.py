@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from cluster_image.broker import rules
+from tests.fetches import fetch_as_follower
 from tests.protocol.group import Group
 from tests.test_partition import LAG
 
@@ -136,6 +137,6 @@ def test_a_member_that_keeps_fetching_but_never_catches_up_leaves(tmp_path: Path
         group.fetch(1, 2, now=now)
         log = group.partitions[3].log  # 3 takes one record of two
         group.put(3, 1)
-        group.partitions[1].fetch_as_follower(3, 13, 1, log.end_offset, -1, 1, now, group.eligible)
+        fetch_as_follower(group.partitions[1], 3, 13, 1, log.end_offset, -1, 1, now, group.eligible)
     group.partitions[1].consider_shrinking(now)
     assert group.proposed(1) == [1, 2]

@@ -10,6 +10,7 @@ import pytest
 from kio.schema.errors import ErrorCode
 
 from cluster_image.broker.partition import Refused
+from tests.fetches import fetch_as_follower
 from tests.protocol.broker import ME, Broker, living
 from tests.protocol.group import Group
 from tests.test_partition import TOPIC, batch, future, leaders_batch
@@ -120,7 +121,7 @@ def test_a_removed_leader_is_no_leader() -> None:
         assert done is not None and done.result() is ErrorCode.not_leader_or_follower
         assert broker.manager.get((TOPIC, 0)) is None, "nobody is served from it"
         with pytest.raises(Refused):
-            partition.fetch_as_follower(2, 12, 0, 1, 0, 1 << 20, 0.0, lambda replica, epoch: True)
+            fetch_as_follower(partition, 2, 12, 0, 1, 0, 1 << 20, 0.0, lambda replica, epoch: True)
         with pytest.raises(Refused):
             partition.append(batch(), 1, future)
 

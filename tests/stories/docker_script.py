@@ -32,7 +32,7 @@ from harness.plan import Plan
 from harness.runtimes.docker import DockerRuntime, cleanup, engine
 from harness.runtimes.docker.node import DockerNode
 from harness.runtimes.docker.runtime import CONTROLLER_PORT, DockerCluster
-from tests.stories.script import TOPIC, as_text, assigned, values_of
+from tests.stories.script import TOPIC, as_text, assigned, fetch_all, values_of
 from workloads.client import requests
 
 PATIENCE_S: Final = 60.0
@@ -153,15 +153,7 @@ class DockerScript:
 
     async def read(self) -> list[str]:
         """All that a consumer gets from the leader."""
-        request = requests.fetch_request(
-            TOPIC,
-            [requests.FetchFrom(0, 0, -1)],
-            max_wait=0,
-            min_bytes=0,
-            max_bytes=1 << 20,
-            partition_max_bytes=1 << 20,
-        )
-        answer = requests.fetch_answers(await self._ask(self.leader, request))[0]
+        answer = requests.fetch_answers(await self._ask(self.leader, fetch_all()))[0]
         assert answer.error is ErrorCode.none, answer.error
         return values_of(answer.records)
 

@@ -148,15 +148,7 @@ class Script:
 
     async def read(self) -> list[str]:
         """All that a consumer gets from the leader."""
-        request = requests.fetch_request(
-            TOPIC,
-            [requests.FetchFrom(0, 0, -1)],
-            max_wait=0,
-            min_bytes=0,
-            max_bytes=1 << 20,
-            partition_max_bytes=1 << 20,
-        )
-        answer = requests.fetch_answers(await self._ask(self.leader, request))[0]
+        answer = requests.fetch_answers(await self._ask(self.leader, fetch_all()))[0]
         assert answer.error is ErrorCode.none, answer.error
         return values_of(answer.records)
 
@@ -383,6 +375,18 @@ def assigned(replicas: tuple[int, ...]) -> CreatableTopic:
         name=TopicName(TOPIC), num_partitions=i32(-1), replication_factor=i16(-1), assignments=(assignment,),
         configs=(),
     )  # fmt: skip
+
+
+def fetch_all() -> Entity:
+    """A consumer's request for all that there is."""
+    return requests.fetch_request(
+        TOPIC,
+        [requests.FetchFrom(0, 0, -1)],
+        max_wait=0,
+        min_bytes=0,
+        max_bytes=1 << 20,
+        partition_max_bytes=1 << 20,
+    )
 
 
 def as_text(registration: PartitionRegistration) -> str:
