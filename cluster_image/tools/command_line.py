@@ -52,7 +52,7 @@ def _parser() -> argparse.ArgumentParser:
         description="Runs a node with these settings, or a tool that looks at a cluster or at a node's files.",
     )
     tools = parser.add_subparsers(dest="tool", required=True, metavar="TOOL", prog=_PROGRAM)
-    asking = argparse.ArgumentParser(add_help=False)
+    asking = _Parser(add_help=False)
     asking.add_argument(
         "--bootstrap",
         type=_addresses,
@@ -61,7 +61,7 @@ def _parser() -> argparse.ArgumentParser:
         help="nodes to ask, in this order until one answers",
     )
     asking.add_argument("--timeout", type=_seconds, default=5.0, metavar="SECONDS", help="for all of it (default: 5)")
-    showing = argparse.ArgumentParser(add_help=False)
+    showing = _Parser(add_help=False)
     showing.add_argument("--json", action="store_true", help="for machines")
     tools.add_parser(
         "describe-quorum",
