@@ -193,10 +193,13 @@ def _load_quorum_state(disk: SimulatedDisk) -> None:
 
 
 def _content(log: Log) -> list[tuple[int, bytes]]:
-    """Each batch with its offset."""
+    """Each batch with its offset. Where a segment holds what another log's held, the metadata log may start, at the end
+    of its snapshot, within a batch."""
     found, offset = [], log.start_offset
     while chunk := log.read(offset, 1 << 20):
         for start, end, header in iter_batches(chunk):
+            if not found and header.base_offset < offset < header.next_offset:
+                offset = header.base_offset
             if header.base_offset != offset:
                 raise Finding(f"offset {header.base_offset} follows {offset - 1}")
             found.append((offset, chunk[start:end]))
