@@ -28,6 +28,7 @@ ANOMALIES: Final = pa.schema(
         ("ops", pa.list_(pa.int64())),
         ("count", pa.int64()),
         ("message", pa.string()),
+        ("witness", pa.string()),  # JSON, see witness.py: the operations that contradict each other; null: none
     ]
 )
 
@@ -118,6 +119,7 @@ class Anomalies:
         value: int | None = None,
         ops: Iterable[int] = (),
         count: int = 1,
+        witness: str | None = None,
     ) -> None:
         key = (property_, anomaly)
         self.witnesses[key] += 1
@@ -135,6 +137,7 @@ class Anomalies:
                     "ops": [int(op) for op in ops],
                     "count": int(count),
                     "message": message,
+                    "witness": witness,
                 }
             )
 

@@ -106,6 +106,67 @@ METADATA_LOG: Final = pa.schema(
     ]
 )
 
+#: Operations on registers that hold one value each: Jepsen's register and cas-register workloads. Values are int64;
+#: where a history holds others, they are numbered, and `names` of the plan says what each number stands for.
+REGISTERS: Final = pa.schema(
+    [
+        ("run", pa.string()),
+        ("process", pa.int32()),
+        ("op", pa.int64()),  # unique within the run, in order of invocation
+        ("kind", pa.string()),  # read, write or cas
+        ("key", pa.int64()),  # which register
+        ("value", pa.int64()),  # what a read returned, a write wrote, a cas would set; null: nil, a value like others
+        ("expected", pa.int64()),  # of a cas: the value that it asks for
+        ("invoke", pa.int64()),
+        ("complete", pa.int64()),
+        ("outcome", pa.string()),
+        ("error", pa.string()),
+    ]
+)
+
+#: Operations on any other object (mutex, queue, set, …), with their values as JSON.
+CALLS: Final = pa.schema(
+    [
+        ("run", pa.string()),
+        ("process", pa.int32()),
+        ("op", pa.int64()),
+        ("kind", pa.string()),  # Jepsen's :f, e.g. acquire, enqueue, add
+        ("key", pa.string()),  # JSON: which object; null: there is one
+        ("argument", pa.string()),  # JSON: the value of the invocation
+        ("result", pa.string()),  # JSON: the value of an ok completion
+        ("invoke", pa.int64()),
+        ("complete", pa.int64()),
+        ("outcome", pa.string()),
+        ("error", pa.string()),
+    ]
+)
+
+#: A transaction; what it did is in MICRO_OPERATIONS.
+TRANSACTIONS: Final = pa.schema(
+    [
+        ("run", pa.string()),
+        ("process", pa.int32()),
+        ("op", pa.int64()),
+        ("invoke", pa.int64()),
+        ("complete", pa.int64()),
+        ("outcome", pa.string()),  # info: may have been committed; fail: was not
+        ("error", pa.string()),
+    ]
+)
+
+#: What transactions did, in order. A list that `append`s grow is a log whose offsets are the positions in the list.
+MICRO_OPERATIONS: Final = pa.schema(
+    [
+        ("run", pa.string()),
+        ("op", pa.int64()),  # the transaction
+        ("position", pa.int32()),  # in the transaction; the records of one read share it
+        ("kind", pa.string()),  # append or read (list-append), send or poll (kafka)
+        ("key", pa.int64()),  # the list or the partition
+        ("offset", pa.int64()),  # append: null. read: position in the list. send: as acknowledged. poll: of the record
+        ("value", pa.int64()),  # appended or sent, or a record read; null with a null offset: a read that found nothing
+    ]
+)
+
 #: The history of one log, as `ingest` lays it out: operations in the order of `position`, positionless ones first.
 LAID_OUT_OPERATIONS: Final = pa.schema(
     [

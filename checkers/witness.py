@@ -1,0 +1,108 @@
+"""Witnesses: the two or three operations that contradict each other, as data, and drawn as text.
+
+The column `witness` of ANOMALIES holds, as JSON,
+
+    {"operations": [{"op": 17, "process": 3, "what": "append 17 at offset 4", "invoke": ns, "complete": ns or null,
+                     "outcome": "ok"}, …],
+     "faults": [{"fault": 2, "nemesis": "power-outage", "targets": ["broker-1"], "start": ns, "end": ns or null}, …],
+     "edges": [{"from": op, "to": op, "why": "wr on key 3: …"}, …]}
+
+`operations` in the order of their invocations; `faults` are those in force while the operations ran; `edges`, of
+transactions only, lead around the cycle. Times are monotonic nanoseconds.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, Final
+
+from checkers.anomalies import seconds
+
+
+@dataclass(frozen=True)
+class Step:
+    """One operation of a witness. what: as a person would say it, without its times."""
+
+    op: int
+    process: int | None
+    what: str
+    invoke: int
+    complete: int | None  # None: no completion on record
+    outcome: str = "ok"
+
+
+@dataclass(frozen=True)
+class Edge:
+    """Of a cycle: transaction `from_` must come before `to`, and why."""
+
+    from_: int
+    to: int
+    why: str
+
+
+def encode(steps: Iterable[Step], *, faults: Sequence[Mapping[str, Any]] = (), edges: Iterable[Edge] = ()) -> str:
+    """The JSON of a witness. faults: rows of FAULTS; those in force while the steps ran are kept."""
+    ordered = sorted(steps, key=lambda step: (step.invoke, step.op))
+    return json.dumps(
+        {
+            "operations": [asdict(step) for step in ordered],
+            "faults": _in_force(ordered, faults),
+            "edges": [{"from": edge.from_, "to": edge.to, "why": edge.why} for edge in edges],
+        }
+    )
+
+
+def _in_force(steps: Sequence[Step], faults: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    if not steps:
+        return []
+    since = steps[0].invoke
+    until = max(step.invoke if step.complete is None else step.complete for step in steps)
+    names = ("fault", "nemesis", "targets", "start", "end")
+    return [
+        {name: fault[name] for name in names}
+        for fault in faults
+        if fault["start"] <= until and (fault["end"] is None or fault["end"] >= since)
+    ]
+
+
+WIDTH: Final = 48  # characters of a drawing's time axis
+
+
+def draw(witness: str, origin: int, *, width: int = WIDTH) -> list[str]:
+    """Lines of text: an operation each as a bar on one time axis, then the faults in force, then a cycle's edges.
+
+    origin: monotonic ns of second 0. `|---|` lasts from invocation to completion, `|--->` has no completion.
+    """
+    parts = json.loads(witness)
+    bars = [
+        (f"p{each['process']}" if each["process"] is not None else "", each["invoke"], each["complete"],
+         f"op {each['op']}: {each['what']}" + ("" if each["outcome"] == "ok" else f" ({each['outcome']})"))
+        for each in parts["operations"]
+    ]  # fmt: skip
+    if not bars:
+        return []
+    since = min(bar[1] for bar in bars)
+    until = max(max(bar[1], bar[2] or 0) for bar in bars)
+    span = max(until - since, 1)
+
+    def column(time: int) -> int:
+        return min(max((time - since) * (width - 1) // span, 0), width - 1)
+
+    label = max(len(bar[0]) for bar in bars)
+    lines = []
+    for who, start, end, what in bars:
+        low, high = column(start), width - 1 if end is None else column(end)
+        body = "|" if high == low else "|" + "-" * (high - low - 1) + (">" if end is None else "|")
+        when = f"{seconds(start, origin)} to {'?' if end is None else seconds(end, origin)}"
+        lines.append(f"{who:<{label}} {' ' * low}{body:<{width - low}} {what}  [{when}]")
+    for fault in parts["faults"]:
+        end = fault["end"]
+        low, high = column(fault["start"]), width - 1 if end is None else column(end)
+        targets = " ".join(fault["targets"] or ())
+        lines.append(f"{'':<{label}} {' ' * low}{'~' * (high - low + 1):<{width - low}} {fault['nemesis']} {targets}")
+    names = {each["op"]: f"op {each['op']}" for each in parts["operations"]}
+    for edge in parts["edges"]:
+        lines.append(f"{names.get(edge['from'], edge['from'])} -> {names.get(edge['to'], edge['to'])}: {edge['why']}")
+    return lines
