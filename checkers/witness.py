@@ -88,7 +88,7 @@ def draw(witness: str, origin: int, *, width: int = WIDTH) -> list[str]:
     span = max(until - since, 1)
 
     def column(time: int) -> int:
-        return min(max((time - since) * (width - 1) // span, 0), width - 1)
+        return int(min(max((time - since) * (width - 1) // span, 0), width - 1))
 
     label = max(len(bar[0]) for bar in bars)
     lines = []
