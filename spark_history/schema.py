@@ -167,7 +167,8 @@ MICRO_OPERATIONS: Final = pa.schema(
     ]
 )
 
-#: The history of one log, as `ingest` lays it out: operations in the order of `position`, positionless ones first.
+#: The history of one log, as `ingest` lays it out: operations in the order of `position`, positionless ones first, and
+#: readings of the end before the append at that offset.
 LAID_OUT_OPERATIONS: Final = pa.schema(
     [
         *OPERATIONS,
@@ -179,10 +180,13 @@ LAID_OUT_OPERATIONS: Final = pa.schema(
         ("first", pa.int64()),  # read: offset of the first and last record it returned, and how many these were
         ("last", pa.int64()),
         ("records", pa.int64()),
+        ("repeats", pa.int64()),  # how many of these did not stand above the one before
     ]
 )
 
-#: What reads of one log returned, in the order of offsets. Only records of reads that are ok.
+#: What reads of one log returned, in the order of offsets. Only records of reads that are ok; where all that returned
+#: an offset agree on its value, that is one row, with the operation of a final read if there was one; but of a read
+#: that left something out, all records are kept.
 LAID_OUT_READS: Final = pa.schema(
     [
         ("op", pa.int64()),

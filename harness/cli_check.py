@@ -1,0 +1,209 @@
+"""`chaos check`: its arguments, and what it shows of one run or history, or of many."""
+
+from __future__ import annotations
+
+import json
+import socket
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import typer
+from rich.console import Console
+from rich.text import Text
+
+from harness import results
+from harness.cli_spark import LOCAL, SparkOption
+from harness.console import COLOURS, Progress, print_summary
+from harness.errors import BadArguments, HarnessFailure
+from harness.judging import Asked, Judge, Outcome, check_workload, find, worst
+
+MAX_INITIAL = 1 << 62
+
+
+def check(
+    paths: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="PATH…",
+            help="Runs, by name or directory, or latest; directories of runs; Jepsen's histories (EDN, JSON, its log).",
+        ),
+    ],
+    workload: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="Of a history: register, append, list-append, kafka, mutex, …; or guessed."),
+    ] = None,
+    initial: Annotated[
+        str | None, typer.Option(metavar="VALUE", help="Of registers: nil (the default) or an integer.")
+    ] = None,
+    keyed: Annotated[
+        bool | None, typer.Option("--keyed/--not-keyed", help="Are values [key value]? By default if all look so.")
+    ] = None,
+    nil_reads: Annotated[
+        Literal["value", "anything"] | None,
+        typer.Option(help="Of registers: does a read of nil say that nil was there, or nothing (as Knossos has it)?"),
+    ] = None,
+    failed_cas: Annotated[
+        Literal["nothing", "evidence"] | None,
+        typer.Option(help="Of registers: does a failed cas say that another value was there (as Porcupine has it)?"),
+    ] = None,
+    consistency: Annotated[
+        str | None,
+        typer.Option(metavar="MODEL", help="Of transactions: strict-serializable (the default), serializable, …"),
+    ] = None,
+    memory_limit: Annotated[
+        int | None, typer.Option(metavar="MB", min=1, help="Of a search; beyond it the answer is unknown.")
+    ] = None,
+    time_limit: Annotated[
+        float | None, typer.Option(metavar="SECONDS", help="Of a search; beyond it the answer is unknown.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print verdicts as JSON, a line each.")] = False,
+    results_directory: Annotated[Path, typer.Option("--results", metavar="DIR", help="Where runs are kept.")] = Path(
+        "results"
+    ),
+    spark: SparkOption = LOCAL,
+    spark_ui_port: Annotated[
+        int | None, typer.Option("--spark-ui-port", metavar="PORT", help="Show Spark's own pages.")
+    ] = None,
+) -> int:
+    """Judge runs again from their histories, also ones whose harness was killed; or histories that others made."""
+    subjects = find(paths, results_directory)
+    check_workload(workload)
+    check_port(spark_ui_port)
+    plan = _plan(initial, nil_reads, failed_cas, consistency, memory_limit, time_limit)
+    asked = Asked(workload, keyed, plan, spark_ui_port)
+
+    from harness.parts import Parts
+    from harness.run import check as check_run
+
+    console = Console(highlight=False, soft_wrap=True)
+    outcomes: list[Outcome] = []
+    with Progress() as progress:
+
+        def judge_log(directory: Path) -> Mapping[str, Any]:
+            return check_run(directory, Parts(), progress, spark_ui_port=spark_ui_port)
+
+        judge = Judge(asked, progress.update, judge_log)
+        for subject in subjects:
+            for outcome in judge.judge(subject):
+                outcomes.append(outcome)
+                if as_json:
+                    progress.settle()
+                    print(json.dumps(_as_dict(outcome), ensure_ascii=False), flush=True)
+    if not as_json:
+        if len(outcomes) == 1:
+            _print_one(console, outcomes[0])
+        else:
+            _print_many(console, outcomes)
+    return worst(outcomes)
+
+
+def _plan(
+    initial: str | None,
+    nil_reads: str | None,
+    failed_cas: str | None,
+    consistency: str | None,
+    memory_limit: int | None,
+    time_limit: float | None,
+) -> dict[str, Any]:
+    """What overrides the plans of what is judged. Raises BadArguments."""
+    plan: dict[str, Any] = {}
+    if initial is not None:
+        plan["initial"] = None if initial == "nil" else _integer(initial)
+    if nil_reads is not None:
+        plan["nil_reads"] = nil_reads
+    if failed_cas is not None:
+        plan["failed_cas"] = failed_cas
+    if consistency is not None:
+        plan["consistency"] = consistency
+    if time_limit is not None and not 0 < time_limit < float("inf"):
+        raise BadArguments(f"--time-limit is {time_limit}; it must be a number of seconds above 0")
+    bounds = {"memory_mb": memory_limit, "seconds": time_limit}
+    if given := {name: bound for name, bound in bounds.items() if bound is not None}:
+        plan["bounds"] = given
+    return plan
+
+
+def _integer(text: str) -> int:
+    try:
+        number = int(text)
+    except ValueError:
+        number = MAX_INITIAL
+    if not -MAX_INITIAL < number < MAX_INITIAL:
+        raise BadArguments(f"--initial {text!r} is neither nil nor an integer") from None
+    return number
+
+
+def check_port(port: int | None) -> None:
+    """Raises BadArguments or HarnessFailure if Spark's pages cannot be shown there."""
+    if port is None:
+        return
+    if not 1 <= port <= 65535:
+        raise BadArguments(f"--spark-ui-port is {port}; valid is 1 to 65535")
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("", port))
+        except OSError as error:
+            raise HarnessFailure(
+                f"--spark-ui-port {port} cannot be used: {error.strerror}; give another, or none for no such page"
+            ) from None
+
+
+def conclude(directory: Path, verdict: Mapping[str, Any]) -> int:
+    """The summary of a run of a log, and its exit code."""
+    problems = results.read_json(directory / "run.json").get("problems", [])
+    console = Console(highlight=False, soft_wrap=True)
+    print_summary(console, directory, verdict, results.read_faults(directory), problems)
+    return int(verdict["exit_code"])
+
+
+def _print_one(console: Console, outcome: Outcome) -> None:
+    if outcome.error is not None:
+        raise HarnessFailure(outcome.error)
+    if outcome.directory is not None:
+        conclude(outcome.directory, outcome.verdict)
+        return
+    verdict = outcome.verdict
+    console.print()
+    console.print(_verdict(outcome, f": {verdict['reason']}"))
+    counts = verdict.get("operations", {})
+    told = ", ".join(f"{name} {count:,}" for name, count in counts.items() if count)
+    console.print(Text(f"  history     {outcome.path} ({verdict.get('workload')})"))
+    console.print(Text(f"  operations  {told}"))
+    for note in outcome.notes:
+        console.print(Text(f"  note        {note}"))
+    if outcome.witnesses:
+        console.print()
+    for line in outcome.witnesses:
+        console.print(Text(f"  {line}"))
+
+
+def _verdict(outcome: Outcome, rest: str) -> Text:
+    word = "not judged" if outcome.error is not None else str(outcome.verdict["verdict"])
+    return Text.assemble((word, COLOURS.get(word, "bold")), rest)
+
+
+def _print_many(console: Console, outcomes: Sequence[Outcome]) -> None:
+    """A line each, then what was not judged, and how many there are of each."""
+    if not outcomes:
+        console.print(Text("there is no run in it"))
+        return
+    width = max(len(outcome.path) for outcome in outcomes)
+    for outcome in outcomes:
+        reason = outcome.error if outcome.error is not None else str(outcome.verdict["reason"])
+        word = "not judged" if outcome.error is not None else str(outcome.verdict["verdict"])
+        console.print(
+            Text(f"{outcome.path:<{width}}  ").append_text(_verdict(outcome, f"{'':{12 - len(word)}}{reason}"))
+        )
+    words = ["not judged" if each.error is not None else str(each.verdict["verdict"]) for each in outcomes]
+    counts = ", ".join(
+        f"{words.count(word):,} {word}" for word in ("pass", "fail", "unknown", "not judged") if word in words
+    )
+    console.print(Text(f"{len(outcomes):,} judged: {counts}"))
+
+
+def _as_dict(outcome: Outcome) -> dict[str, Any]:
+    if outcome.error is not None:
+        return {"path": outcome.path, "verdict": None, "error": outcome.error, "exit_code": outcome.exit_code}
+    return {"path": outcome.path, **outcome.verdict, "notes": list(outcome.notes), "witnesses": list(outcome.witnesses)}
