@@ -1,0 +1,263 @@
+"""Objects other than logs and registers: mutex, queues, set, key-value store, counter, several registers at once.
+
+A history is linearizable if and only if the operations that are ok, and some of those that are info, can be put into
+one order in which each does what the object's model says (objects.py) and none comes before one that had completed
+when it was invoked. Times are compared strictly: operations that touch are concurrent. Failed operations had no effect.
+
+| workload       | operations (argument -> result)                                            | initially |
+| -------------- | --------------------------------------------------------------------------- | --------- |
+| mutex          | acquire, release                                                            | free      |
+| owned-mutex    | acquire client, release client: only the holder can release                 | free      |
+| fifo-queue     | enqueue v, dequeue -> v, or nil if it is empty                              | empty     |
+| queue          | the same; dequeue may take any                                              | empty     |
+| set            | add v, read -> all                                                          | empty     |
+| kv             | get -> text, put text, append text; each key by itself                      | ""        |
+| counter        | add n, read -> n                                                            | 0         |
+| multi-register | txn [[f k v] ...] with f of r, read, w, write; read {k v}; write {k v}      | nil       |
+| register, cas-register | write v, read -> v, cas [u v]; with values of any kind              | nil       |
+
+The plan's `initial` replaces the initial value of a kv, counter or register (of several, a map). Objects have a `key`
+(linearizability is local). Histories of sets, queues and kv whose values are distinct are judged directly (direct.py,
+keyed.py), whatever their size, where that can be done exactly. The others are searched (search.py), each object within
+the plan's `bounds`: {"seconds": 60, "memory_mb": 1024}. What is not decided within these is `unknown`.
+
+Anomalies, by name: `phantom`, an ok read or dequeue of what nothing ever put there; `duplicate`, one value dequeued
+twice; `not linearizable`, any other: the operations named cannot all take effect in time, whatever the others do.
+
+On disk: `history/calls/<number>.parquet` (CALLS), in the order of key and invocation, all of a key in one file.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+import pyarrow as pa
+
+from checkers import witness
+from checkers.anomalies import Anomalies, seconds
+from checkers.judged import Judged
+from checkers.models.core import find_core
+from checkers.models.direct import DIRECT
+from checkers.models.families import check_files, judged_of, write_files
+from checkers.models.keyed import judge_kv
+from checkers.models.objects import MODELS, UNKNOWN, Model, freeze
+from checkers.models.search import Bounds, Call, search
+from spark_history.files import HistoryError, read_parquet
+from spark_history.schema import CALLS
+from spark_history.tasks import Unit
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+WORKLOADS: Final = tuple(MODELS)
+OUTCOMES: Final = ("ok", "fail", "info")
+PHANTOM: Final = "phantom"
+DUPLICATE: Final = "duplicate"
+NOT_LINEARIZABLE: Final = "not linearizable"
+
+
+def check_tables(plan: Mapping[str, Any], tables: Mapping[str, pa.Table]) -> Judged:
+    """tables: `calls`. Needs no Spark. Raises HistoryError."""
+    rows = _rows(tables["calls"])
+    origin = min((row["invoke"] for row in rows), default=0)
+    return judged_of(plan, _properties(plan), [judge(plan, rows, origin)], origin)
+
+
+def check_directories(runs: Sequence[Path], spark: SparkSession) -> list[Judged]:
+    """Runs whose history write_history() laid out, all of them in one Spark job. Raises HistoryError."""
+    return check_files(runs, "calls", _properties, judge_file, spark)
+
+
+def judge_file(unit: Unit) -> dict[str, Any]:
+    return judge(unit["plan"], _rows(read_parquet(unit["path"], CALLS)), unit["origin"])
+
+
+def write_history(directory: Path, plan: Mapping[str, Any], tables: Mapping[str, pa.Table]) -> None:
+    """The run in `directory`: plan.json, and its history as described above. Raises HistoryError."""
+    table = tables["calls"].select(CALLS.names).cast(CALLS)
+    table = table.sort_by([("key", "ascending"), ("invoke", "ascending")])
+    keys = table["key"].to_pylist()
+    ends = [end for end in range(1, len(keys) + 1) if end == len(keys) or keys[end] != keys[end - 1]]
+    write_files(directory, plan, "calls", table, np.array(ends, np.int64))
+
+
+def _properties(plan: Mapping[str, Any]) -> list[str]:
+    return [f"{plan.get('workload')} linearizability"]
+
+
+def _model(plan: Mapping[str, Any]) -> tuple[str, Model]:
+    name = str(plan.get("workload"))
+    if name not in MODELS:
+        raise HistoryError(f"there is no model of a {name!r}; there are {', '.join(MODELS)}")
+    model = MODELS[name]
+    if plan.get("initial") is not None and name in ("kv", "counter", "register", "cas-register", "multi-register"):
+        model = replace(model, initial=freeze(plan["initial"]))
+    return name, model
+
+
+def _rows(table: pa.Table) -> list[dict[str, Any]]:
+    """Sorted by key and invocation, and sane. Raises HistoryError."""
+    names = [name for name in CALLS.names if name in table.column_names and name != "run"]
+    rows: list[dict[str, Any]] = table.select(names).to_pylist()
+    seen: set[int] = set()
+    for row in rows:
+        op, complete = row["op"], row["complete"]
+        if row["outcome"] not in OUTCOMES:
+            raise HistoryError(f"operation {op} has the outcome {row['outcome']!r}: there are {', '.join(OUTCOMES)}")
+        if complete is None and row["outcome"] == "ok":
+            raise HistoryError(f"operation {op} is ok but has no completion")
+        if complete is not None and complete < row["invoke"]:
+            raise HistoryError(f"operation {op} completed before it was invoked: its times are wrong")
+        if op in seen:
+            raise HistoryError(
+                f"operation {op} is on record twice: the recorder is at fault, not the system under test"
+            )
+        seen.add(op)
+    rows.sort(key=lambda row: (row["key"] is not None, row["key"] or "", row["invoke"], row["op"]))
+    return rows
+
+
+def judge(plan: Mapping[str, Any], rows: Sequence[Mapping[str, Any]], origin: int) -> dict[str, Any]:
+    """What is found of some objects, as facts that JSON can hold: see families.judged_of()."""
+    name, model = _model(plan)
+    anomalies = Anomalies(str(plan.get("run", "")), None, None)
+    objects: dict[str | None, list[Mapping[str, Any]]] = {}
+    for row in rows:
+        objects.setdefault(row["key"], []).append(row)
+    undecided = []
+    for key, own in objects.items():
+        judge_object = _Object(name, model, key, own, anomalies, origin)
+        doubt = judge_object.judge(Bounds.of(plan))
+        if doubt is not None:
+            undecided.append(doubt)
+    counts = Counter(f"{row['kind']} {row['outcome']}" for row in rows)
+    return {
+        "anomalies": anomalies.rows,
+        "tally": anomalies.tally,
+        "counts": {"operations": len(rows), "keys": len(objects)} | dict(counts),
+        "undecided": undecided,
+    }
+
+
+@dataclass(frozen=True)
+class _Object:
+    """One object's history."""
+
+    name: str  # of the workload
+    model: Model
+    key: str | None
+    rows: Sequence[Mapping[str, Any]]
+    anomalies: Anomalies
+    origin: int
+
+    def judge(self, bounds: Bounds) -> str | None:
+        """Anomalies are added; returns why the object is undecided, if it is."""
+        calls = [self._call(number, row) for number, row in enumerate(self.rows) if row["outcome"] != "fail"]
+        if self.name == "kv":
+            wrong = judge_kv(calls, self.model.initial)
+        else:
+            direct = DIRECT.get(self.name)
+            wrong = None if direct is None else direct(calls)
+        if wrong is not None:
+            if wrong:
+                self._tell(wrong)
+            return None
+        answer = search(calls, self.model, bounds)
+        if answer.linearizable is None:
+            return f"{self._name()}: {answer.doubt()}"
+        if not answer.linearizable:
+            self._tell(find_core(calls, self.model, answer), answer.done)
+        return None
+
+    def _call(self, number: int, row: Mapping[str, Any]) -> Call:
+        if row["kind"] not in self.model.operations:
+            raise HistoryError(
+                f"operation {row['op']} is a {row['kind']!r}, which a {self.name} does not have: "
+                f"it has {', '.join(sorted(self.model.operations))}"
+            )
+        try:
+            argument = _decoded(row["argument"])
+            result = UNKNOWN if row["outcome"] != "ok" else _decoded(row["result"])
+            action = self._action(row["kind"], argument, result, row)
+            hash(action)
+        except (ValueError, TypeError):
+            raise HistoryError(f"operation {row['op']} has a value that a {row['kind']} cannot have") from None
+        return Call(number, action, row["invoke"], row["complete"] if row["outcome"] == "ok" else None)
+
+    def _action(self, f: str, argument: Any, result: Any, row: Mapping[str, Any]) -> tuple[str, Any, Any]:
+        """Only what the model looks at, so that operations that do the same are found equal."""
+        if self.name in ("mutex", "owned-mutex"):
+            client = row["process"] if argument is None else argument
+            return (f, client if self.name == "owned-mutex" else None, None)
+        if self.name == "multi-register":
+            return (f, argument, UNKNOWN if result is UNKNOWN else result if result is not None else argument)
+        if f in ("read", "get", "dequeue"):
+            return (f, None, result)
+        expected = {("kv", "put"): str, ("kv", "append"): str, ("counter", "add"): int}.get((self.name, f), object)
+        if not isinstance(argument, expected):
+            raise ValueError(argument)
+        if f == "cas" and (not isinstance(argument, tuple) or len(argument) != 2):
+            raise ValueError(argument)
+        return (f, argument, None)
+
+    def _name(self) -> str:
+        return self.name if self.key is None else f"{self.name} {self.key}"
+
+    def _tell(self, wrong: Sequence[Call], done: int | None = None) -> None:
+        rows = [self.rows[call.number] for call in sorted(set(wrong), key=lambda call: (call.invoke, call.number))]
+        last = rows[-1]
+        listed = "; ".join(self._say(row) for row in rows)
+        anomaly = NOT_LINEARIZABLE
+        results = {row["result"] for row in rows}
+        if len(rows) == 1 and last["kind"] in ("read", "get", "dequeue"):
+            anomaly = PHANTOM
+            message = f"{listed} found what was not there before it completed"
+        elif len(rows) == 2 and len(results) == 1 and {row["kind"] for row in rows} == {"dequeue"}:
+            anomaly = DUPLICATE
+            message = f"one value was dequeued twice: {listed}"
+        else:
+            message = (
+                f"these cannot all take effect between invocation and completion, whatever the others do: {listed}"
+            )
+        if done is not None:
+            message += f" (the {done:,} operations that completed first can be explained)"
+        steps = [
+            witness.Step(row["op"], row["process"], self._what(row), row["invoke"], row["complete"], row["outcome"])
+            for row in rows
+        ]
+        self.anomalies.add(
+            f"{self.name} linearizability",
+            anomaly,
+            f"{self._name()}: {message}",
+            ops=[row["op"] for row in rows],
+            witness=witness.encode(steps),
+        )
+
+    def _what(self, row: Mapping[str, Any]) -> str:
+        text = str(row["kind"])
+        if row["argument"] not in (None, "null"):
+            text += f" {_short(row['argument'])}"
+        if row["outcome"] == "ok" and row["kind"] in ("read", "get", "dequeue", "txn"):
+            text += f" -> {_short(row['result'] or 'nil')}"
+        return text
+
+    def _say(self, row: Mapping[str, Any]) -> str:
+        end = "?" if row["complete"] is None else seconds(row["complete"], self.origin)
+        return f"{self._what(row)} (operation {row['op']}, {seconds(row['invoke'], self.origin)} to {end})"
+
+
+def _decoded(text: str | None) -> Any:
+    return None if text is None else freeze(json.loads(text))
+
+
+_SHOWN: Final = 60
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= _SHOWN else f"{text[: _SHOWN // 2]}…{text[-_SHOWN // 2 :]}"

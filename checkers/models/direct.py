@@ -1,0 +1,153 @@
+"""Objects that can be judged without a search, when nothing in the history calls for one. Exact, O(n log n).
+
+Each function takes the calls of one object and returns None where the search must decide, else the calls that
+contradict each other, none if the history is linearizable.
+
+**Set** that only grows, each element added once. Reads must return sets of which one contains the other, and that gives
+the order: an add comes before the first read that has its element and after the last that has not, and the history is
+linearizable if and only if no call completed before one that comes earlier was invoked.
+
+**Queue** without order, each value enqueued once and no dequeue that found nothing: values have nothing to do with each
+other. Each must be enqueued before the end of its dequeue, and dequeued once.
+
+**First-in-first-out queue**, the same, and every dequeue said what it took: linearizable if and only if also no value
+was certainly enqueued before another and, if at all, certainly dequeued after it (Henzinger, Sezgin and Vafeiadis,
+"Aspect-oriented linearizability proofs", CONCUR 2013: VFresh, VRepet and VOrd; VWit is of dequeues that found nothing).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final
+
+from checkers.models.objects import UNKNOWN
+from checkers.models.search import Call
+from spark_history.lane import NEVER
+
+Contradiction = Sequence[Call]
+
+
+def _end(call: Call) -> int:
+    return NEVER if call.complete is None else call.complete
+
+
+def judge_set(calls: Sequence[Call]) -> Contradiction | None:
+    adds: dict[object, Call] = {}
+    for call in calls:
+        if call.action[0] == "add":
+            if call.action[1] in adds:
+                return None
+            adds[call.action[1]] = call
+    ok = (call for call in calls if call.action[0] == "read" and call.complete is not None)
+    reads = [(frozenset(call.action[2] or ()), call) for call in ok]
+    reads.sort(key=lambda read: len(read[0]))
+    place: list[tuple[int, Call]] = []
+    first_seen: dict[object, int] = {}
+    level = 0
+    for number, (elements, call) in enumerate(reads):
+        earlier, other = reads[number - 1] if number else (frozenset[object](), call)
+        if not earlier <= elements:
+            return [other, call]
+        if number and len(elements) > len(earlier):
+            level += 2
+        for element in elements - earlier:
+            if element not in adds:
+                return [call]
+            first_seen[element] = level - 1
+        place.append((level, call))
+    for element, call in adds.items():
+        if element in first_seen:
+            place.append((first_seen[element], call))
+        elif call.complete is not None:
+            place.append((level + 1, call))
+    return _in_order(place)
+
+
+def _in_order(place: list[tuple[int, Call]]) -> Contradiction:
+    """The calls at their places: does any complete before one at a lower place is invoked?"""
+    place.sort(key=lambda entry: entry[0])
+    latest: Call | None = None  # of all at lower places the one that was invoked last
+    pending: list[Call] = []
+    level = None
+    for number, call in place:
+        if number != level:
+            for each in pending:
+                if latest is None or each.invoke > latest.invoke:
+                    latest = each
+            pending, level = [], number
+        if latest is not None and _end(call) < latest.invoke:
+            return [call, latest]
+        pending.append(call)
+    return []
+
+
+def _pair(calls: Sequence[Call]) -> tuple[dict[object, Call], dict[object, Call], list[Call], Contradiction] | None:
+    """By value who enqueued and who dequeued it, dequeues that did not say what they took, and what is wrong."""
+    enqueued: dict[object, Call] = {}
+    dequeued: dict[object, Call] = {}
+    blind: list[Call] = []
+    twice: list[Call] = []
+    for call in calls:
+        f, argument, result = call.action
+        if f == "enqueue":
+            if argument in enqueued:
+                return None
+            enqueued[argument] = call
+        elif result is UNKNOWN:
+            blind.append(call)
+        elif result is None:
+            return None
+        elif result in dequeued:
+            twice = twice or [dequeued[result], call]
+        else:
+            dequeued[result] = call
+    if twice:
+        return enqueued, dequeued, blind, twice
+    for value, call in dequeued.items():
+        source = enqueued.get(value)
+        if source is None:
+            return enqueued, dequeued, blind, [call]
+        if _end(call) < source.invoke:
+            return enqueued, dequeued, blind, [call, source]
+    return enqueued, dequeued, blind, []
+
+
+def judge_queue(calls: Sequence[Call]) -> Contradiction | None:
+    pairs = _pair(calls)
+    return None if pairs is None else pairs[3]
+
+
+def judge_fifo_queue(calls: Sequence[Call]) -> Contradiction | None:
+    pairs = _pair(calls)
+    if pairs is None:
+        return None
+    enqueued, dequeued, blind, wrong = pairs
+    if wrong:
+        return wrong
+    if blind:
+        return None
+    # Those enqueued first to last, and of those certainly enqueued before: the one dequeued last, or never.
+    by_end = sorted((call for call in enqueued.values() if call.complete is not None), key=_end)
+    late: tuple[int, Call] | None = None
+    position = 0
+    for call in sorted(enqueued.values(), key=lambda each: each.invoke):
+        value = call.action[1]
+        while position < len(by_end) and _end(by_end[position]) < call.invoke:
+            other = by_end[position]
+            taken = dequeued.get(other.action[1])
+            since = NEVER if taken is None else taken.invoke
+            if late is None or since > late[0]:
+                late = (since, other)
+            position += 1
+        mine = dequeued.get(value)
+        if mine is not None and late is not None and _end(mine) < late[0]:
+            taken = dequeued.get(late[1].action[1])
+            return [late[1], call, mine, *([] if taken is None else [taken])]
+    return []
+
+
+DIRECT: Final[Mapping[str, Callable[[Sequence[Call]], Contradiction | None]]] = {
+    "set": judge_set,
+    "queue": judge_queue,
+    "fifo-queue": judge_fifo_queue,
+}
