@@ -1,0 +1,292 @@
+"""Transactions: Elle's list-append, and log transactions over partitions (Jepsen's kafka workload).
+
+A history of transactions is consistent if there is an order of those that were committed that explains everything they
+read (serializable), and that does not contradict real time (strict serializable). Such an order exists unless some
+transactions must each come before the next, all around a cycle, or something was read that no order explains.
+
+What must come before what follows from what was read (lists.py, logs.py). Which of the dependencies lie on a cycle is
+found without looking at paths (graph.py); a shortest cycle of each class, in each strongly connected component, is then
+the witness (cycles.py), told in sentences like Elle's (explanation.py). What is wrong without a cycle is in
+list_anomalies.py and log_anomalies.py.
+
+`consistency` of the plan, a name or a list of names, says what must hold: strict-serializable (default), serializable,
+snapshot-isolation, read-committed, … (consistency.py). What it allows is reported as a property of its own, and never
+makes a history fail. For kafka it is Jepsen's choice (log_anomalies.py).
+
+Indeterminate transactions may have happened: an append of theirs that was read is committed, and what they read is not
+believed. Transactions that failed have not happened.
+
+Completeness. If every append was read, the versions of each key are totally ordered, and list-append is decided
+exactly: `pass` if and only if there is a (strict) serial order. Where the order of appends that were never read
+matters, it may go unnoticed that there is none; `fail` is always right.
+
+Sizes. A part of the keys yields its dependencies by itself, in a Spark task each; the dependencies of the whole run, a
+few times 9 bytes for each micro-operation, are then searched in this process.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+import pyarrow as pa
+
+from checkers.anomalies import ALLOWED_TRANSACTIONS, LOG_LINEARIZABILITY, TRANSACTIONS
+from checkers.judged import Judged
+from checkers.transactions import history, list_anomalies, log_anomalies
+from checkers.transactions.consistency import DEFAULT, forbidden, model_named
+from checkers.transactions.cycles import Cycle, find
+from checkers.transactions.explanation import KAFKA, LIST_APPEND, Details, explain, rows_of
+from checkers.transactions.graph import WR, WW, Edges, Graph
+from checkers.transactions.history import OK, Micro, Stored, Transactions, load_part, micro_of, transactions_of
+from checkers.transactions.history import write_history as write_history
+from checkers.transactions.lists import Dependencies, Lists
+from checkers.transactions.logs import Logs
+from checkers.transactions.report import Report
+from spark_history.files import HistoryError, Ints, read_parquet, write_parquet
+from spark_history.tasks import Unit, run_tasks, shared
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+WORKLOADS: Final = (LIST_APPEND, KAFKA)
+_EDGES: Final = pa.schema([("source", pa.int32()), ("target", pa.int32()), ("relation", pa.int8())])
+_DETAILS: Final = pa.schema([(name, pa.int64()) for name in ("key", "value", "before")])
+
+
+def check_tables(plan: Mapping[str, Any], tables: Mapping[str, pa.Table]) -> Judged:
+    """A history in memory: TRANSACTIONS and MICRO_OPERATIONS. Raises HistoryError if it cannot be judged."""
+    table = tables["transactions"]
+    run = plan.get("run") or (table["run"][0].as_py() if table.num_rows else "history")
+    txns = transactions_of(str(run), table)
+    return _judge_whole(_workload(plan), plan, txns, micro_of(txns, tables["micro_operations"]))
+
+
+def _judge_whole(workload: str, plan: Mapping[str, Any], txns: Transactions, micro: Micro) -> Judged:
+    report = Report(txns, _forbidden(workload, plan))
+    judged = _judged(workload, txns)
+    found, undecided = _judge_part(workload, txns, micro, report)
+    judged.undecided += undecided
+    judged.counts["records"] = len(micro)
+    edges = Edges(found.source, found.target, found.kind.astype(np.int8), np.arange(len(found.source)))
+
+    def details(rows: Sequence[int]) -> Details:
+        return {row: (int(found.key[row]), int(found.value[row]), int(found.before[row])) for row in rows}
+
+    _judge_cycles(workload, txns, edges, details, report, judged)
+    return _finish(judged, report)
+
+
+def _workload(plan: Mapping[str, Any]) -> str:
+    name = {"append": LIST_APPEND}.get(str(plan.get("workload")), plan.get("workload"))
+    if name not in WORKLOADS:
+        raise HistoryError(f"{name!r} is no workload of transactions; there are {', '.join(WORKLOADS)}")
+    return str(name)
+
+
+def _forbidden(workload: str, plan: Mapping[str, Any]) -> frozenset[str]:
+    if workload == KAFKA:
+        return log_anomalies.FORBIDDEN
+    asked = plan.get("consistency") or DEFAULT
+    models = [asked] if isinstance(asked, str) else list(asked)
+    return frozenset().union(*(forbidden(model_named(model)) for model in models))
+
+
+def _judged(workload: str, txns: Transactions) -> Judged:
+    properties = [TRANSACTIONS, *([LOG_LINEARIZABILITY] if workload == KAFKA else ())]
+    judged = Judged(txns.run, properties, counts=txns.counts(), origin=txns.origin)
+    if len(txns) and not (txns.outcome == OK).any():
+        judged.undecided.append("vacuous: no transaction was acknowledged")
+    return judged
+
+
+def _judge_part(workload: str, txns: Transactions, micro: Micro, report: Report) -> tuple[Dependencies, list[str]]:
+    """All of some keys: what is wrong without a cycle goes to `report`; their dependencies, and what is undecided."""
+    if workload == KAFKA:
+        logs = Logs(txns, micro)
+        if logs.twice:
+            return _NO_DEPENDENCIES, [logs.twice]
+        undecided = log_anomalies.check(logs, report)
+        return logs.dependencies(), undecided
+    lists = Lists(txns, micro)
+    if lists.twice:
+        return _NO_DEPENDENCIES, [lists.twice]
+    list_anomalies.check(lists, report)
+    undecided = []
+    if lists.not_drawn:
+        undecided.append(f"{lists.not_drawn} keys have too many appends that were never read to relate to every reader")
+    return lists.dependencies(), undecided
+
+
+_NO_DEPENDENCIES: Final = Dependencies(*(np.empty(0, np.int64) for _ in range(6)))
+
+
+def _judge_cycles(
+    workload: str, txns: Transactions, edges: Edges, details: Any, report: Report, judged: Judged
+) -> None:
+    """details: for rows of edges, what explains them."""
+    judged.counts["dependencies"] = len(edges)
+
+    def graph(some: Edges) -> Graph:
+        return Graph(some, txns.invoke, txns.done, txns.process, txns.outcome == OK)
+
+    cycles: list[tuple[Cycle, str | None]] = []
+    if workload == KAFKA:
+        found = find(graph(edges.of(WR)))
+        cycles += [(cycle, None) for cycle in found.cycles]
+        # Writes of transactions are not isolated from each other: what takes a ww edge is allowed.
+        both = find(graph(edges)).cycles
+        cycles += [(cycle, ALLOWED_TRANSACTIONS) for cycle in both if (cycle.edges.kind == WW).any()]
+    else:
+        found = find(graph(edges))
+        cycles += [(cycle, None) for cycle in found.cycles]
+    shown = _some_of_each(cycles)
+    explained = details(rows_of([cycle for cycle, _ in shown]))
+    for cycle, property_ in shown:
+        explain(cycle, explained, workload, report, property_)
+    for cycle, property_ in cycles[len(shown) :] if len(shown) < len(cycles) else ():
+        report.unlisted(cycle.name, 1, property_)
+    given_up = sorted(found.given_up & report.forbidden)
+    if given_up:
+        judged.undecided.append(f"the search for {', '.join(given_up)} was given up")
+
+
+def _some_of_each(cycles: list[tuple[Cycle, str | None]]) -> list[tuple[Cycle, str | None]]:
+    """The shortest cycles of each name, as many as are kept, before all others; sorts `cycles` so."""
+    from checkers.anomalies import MAX_WITNESSES
+
+    cycles.sort(key=lambda entry: len(entry[0].edges))
+    seen: dict[tuple[str, str | None], int] = {}
+    kept: list[tuple[Cycle, str | None]] = []
+    rest: list[tuple[Cycle, str | None]] = []
+    for entry in cycles:
+        name = (entry[0].name, entry[1])
+        seen[name] = seen.get(name, 0) + 1
+        (kept if seen[name] <= MAX_WITNESSES else rest).append(entry)
+    cycles[:] = kept + rest
+    return kept
+
+
+def _finish(judged: Judged, report: Report) -> Judged:
+    judged.rows += report.anomalies.rows
+    judged.tally += report.anomalies.tally
+    if any(property_ == ALLOWED_TRANSACTIONS for property_, *_ in judged.tally):
+        judged.properties = [*judged.properties, ALLOWED_TRANSACTIONS]
+    return judged
+
+
+def check_directories(runs: Sequence[Path], spark: SparkSession) -> list[Judged]:
+    """Runs on disk, in one Spark job: a small run is a unit of it, of a large one each part is.
+
+    A run that cannot be read is judged as undecided, and the reason names the file.
+    """
+    runs = shared(spark, list(runs))
+    units = [unit for directory in runs for unit in _units(directory)]
+    results = iter([json.loads(table["facts"][0].as_py()) for table in run_tasks(spark, _run_unit, units)])
+    judged = []
+    for directory in runs:
+        mine = [next(results) for unit in units if unit["directory"] == str(directory)]
+        judged.append(_gather(directory, mine))
+    return judged
+
+
+def _units(directory: Path) -> list[Unit]:
+    common = {"directory": str(directory), "part": None}
+    try:
+        stored = Stored.of(directory)
+    except HistoryError:
+        return [common]  # the task finds the same
+    parts = len(stored.paths("micro_operations"))
+    small = stored.manifest.get("rows", {}).get("micro_operations", history.PART_ROWS + 1) <= history.PART_ROWS
+    return [common] if parts <= 1 or small else [common | {"part": part} for part in range(parts)]
+
+
+def _run_unit(unit: Unit) -> pa.Table:
+    try:
+        facts = _run_part(unit) if unit["part"] is not None else asdict(_run_whole(Path(unit["directory"])))
+    except HistoryError as error:
+        facts = {"error": str(error)}
+    return pa.table({"facts": [json.dumps(facts)]})
+
+
+def _run_whole(directory: Path) -> Judged:
+    stored = Stored.of(directory)
+    txns = stored.transactions()
+    micro = Micro.join([load_part(txns, path) for path in stored.paths("micro_operations")])
+    return _judge_whole(_workload(stored.plan), stored.plan, txns, micro)
+
+
+def _edge_paths(directory: Path, part: int) -> tuple[Path, Path]:
+    return tuple(directory / "candidates" / name / f"{part:06}.parquet" for name in ("edges", "details"))  # type: ignore[return-value]
+
+
+def _run_part(unit: Unit) -> dict[str, Any]:
+    directory, part = Path(unit["directory"]), int(unit["part"])
+    stored = Stored.of(directory)
+    txns = stored.transactions()
+    workload = _workload(stored.plan)
+    micro = load_part(txns, stored.paths("micro_operations")[part])
+    report = Report(txns, _forbidden(workload, stored.plan))
+    found, undecided = _judge_part(workload, txns, micro, report)
+    known = vars(found) | {"relation": found.kind}
+    for path, schema in zip(_edge_paths(directory, part), (_EDGES, _DETAILS), strict=True):
+        columns = [pa.array(known[field.name]).cast(field.type) for field in schema]
+        write_parquet(path, pa.table(columns, schema=schema))
+    return {
+        "rows": report.anomalies.rows,
+        "tally": report.anomalies.tally,
+        "undecided": undecided,
+        "records": len(micro),
+    }
+
+
+def _gather(directory: Path, results: Sequence[dict[str, Any]]) -> Judged:
+    """What the units of one run found, and the cycles of a run of several parts."""
+    errors = [result["error"] for result in results if "error" in result]
+    if errors:
+        return Judged(directory.name, [TRANSACTIONS], undecided=errors[:1])
+    if "run" in results[0]:
+        facts = results[0]
+        return Judged(**{**facts, "tally": [tuple(entry) for entry in facts["tally"]]})
+    stored = Stored.of(directory)
+    txns = stored.transactions()
+    workload = _workload(stored.plan)
+    report = Report(txns, _forbidden(workload, stored.plan))
+    judged = _judged(workload, txns)
+    judged.counts["records"] = sum(result["records"] for result in results)
+    for result in results:
+        report.merge(result["rows"], result["tally"])
+        judged.undecided += result["undecided"]
+    try:
+        edges, firsts = _load_edges(directory, len(results))
+        _judge_cycles(workload, txns, edges, lambda rows: _load_details(directory, firsts, rows), report, judged)
+    finally:
+        shutil.rmtree(directory / "candidates", ignore_errors=True)
+    return _finish(judged, report)
+
+
+def _load_edges(directory: Path, parts: int) -> tuple[Edges, Ints]:
+    """The dependencies of all parts, and the number of the first of each part."""
+    tables = [read_parquet(_edge_paths(directory, part)[0], _EDGES) for part in range(parts)]
+    firsts = np.concatenate(([0], np.cumsum([table.num_rows for table in tables])))
+    table = pa.concat_tables(tables)
+    # Vertices in 4 bytes: these arrays are the largest in memory.
+    source, target, kind = (table[name].to_numpy() for name in _EDGES.names)
+    return Edges(source, target, kind, np.arange(len(source), dtype=np.int64)), firsts
+
+
+def _load_details(directory: Path, firsts: Ints, rows: Sequence[int]) -> Details:
+    found: dict[int, tuple[int, int, int]] = {}
+    part_of = np.searchsorted(firsts, np.array(rows, np.int64), "right") - 1
+    for part in np.unique(part_of).tolist():
+        table = read_parquet(_edge_paths(directory, part)[1], _DETAILS)
+        mine = np.array(rows)[part_of == part]
+        wanted = table.take(pa.array(mine - firsts[part])).to_pydict()
+        for row, *values in zip(mine.tolist(), *(wanted[name] for name in _DETAILS.names), strict=True):
+            found[row] = (values[0], values[1], values[2])
+    return found
