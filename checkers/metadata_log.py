@@ -86,6 +86,13 @@ class MetadataHistory:
     trimmed: bool = False  # is its beginning known from a snapshot alone?
     committed: int = 0
     notes: list[str] = field(default_factory=list)
+    # Of committed records, in order; see memberships.py. steps: the state of a partition after a record at an offset,
+    # and MinISR then. registrations: (offset, broker, last offset of the batch). unfenced: (offset, broker).
+    # strategies: of unclean recovery, by topic that had its own.
+    steps: list[tuple[Place, int, PartitionState, int]] = field(default_factory=list)
+    registrations: list[tuple[int, int, int]] = field(default_factory=list)
+    unfenced: list[tuple[int, int]] = field(default_factory=list)
+    strategies: dict[str, str] = field(default_factory=dict)
 
 
 def split(table: pa.Table) -> dict[str, NodeLog]:
@@ -282,6 +289,9 @@ class _Replay:
                 _remember(history, change.after)
             for partition in state.partitions.values():
                 self._note_writable(partition)
+                self._note_step(partition.place, beginning - 1)
+            for topic, own in state.settings.items():
+                self._note_strategy(topic, own.get("unclean.recovery.strategy"))
             self._check_state(list(state.partitions), beginning)
             for records in _batches(self._table, rows):
                 self._batch(records)
@@ -303,6 +313,9 @@ class _Replay:
         end = records[-1][0] + 1
         if end > history.committed:
             return
+        for change in changes:
+            self._note_step(change.after.place, change.after.offset)
+        self._note_settings(records)
         brokers = any("Broker" in type_ for _, type_, _ in records)
         self._check_state(list(state.partitions) if brokers else [change.after.place for change in changes], end)
         for change in changes:
@@ -318,6 +331,30 @@ class _Replay:
                 f"with all metadata below offset {end} the state of {topic}-{index} is not valid: {complaint.message}",
                 place=complaint.place, once=(complaint.anomaly, complaint.place, complaint.message),
             )  # fmt: skip
+
+    def _note_step(self, place: Place, offset: int) -> None:
+        partition = self._state.partitions.get(place)
+        if partition is not None:  # else removed by a later record of the batch
+            min_isr = self._state.min_isr(partition, self._min_isr)
+            self._history.steps.append((place, offset, partition, min_isr))
+
+    def _note_settings(self, records: Sequence[_Record]) -> None:
+        """Registrations, and settings of topics that matter to the contract."""
+        for offset, type_, fields in records:
+            if type_ == "RegisterBrokerRecord":
+                self._history.registrations.append((offset, fields["broker_id"], records[-1][0]))
+            elif type_ == "BrokerRegistrationChangeRecord" and fields["fenced"] < 0:
+                self._history.unfenced.append((offset, fields["broker_id"]))
+            elif type_ == "ConfigRecord" and fields["name"] == "min.insync.replicas":
+                for place in [place for place in self._state.partitions if place[0] == fields["resource_name"]]:
+                    self._note_step(place, offset)
+            elif type_ == "ConfigRecord" and fields["name"] == "unclean.recovery.strategy":
+                self._note_strategy(fields["resource_name"], fields["value"])
+
+    def _note_strategy(self, topic: str, strategy: str | None) -> None:
+        """The first that promises nothing stays noted."""
+        if strategy is not None and self._history.strategies.get(topic, "balanced").lower() == "balanced":
+            self._history.strategies[topic] = strategy
 
     def _note_writable(self, partition: PartitionState) -> None:
         min_isr = self._state.min_isr(partition, self._min_isr)

@@ -2,8 +2,9 @@
 
 In simulation all of them are checked after every step with full knowledge; here is what can be told from outside, of
 containers too. Names are those of harness/runtimes/simulation/invariants, where their sources are; what exactly is
-checked of each is said in metadata_log.py, metadata_replay.py, quorum_trace.py and replica_trace.py. A checker here
-builds on what was told and collected, never on what was not: whatever is missing makes it see less, not more.
+checked of each is said in metadata_log.py, metadata_replay.py, quorum_trace.py, replica_trace.py and
+candidate_trace.py. A checker here builds on what was told and collected, never on what was not: whatever is missing
+makes it see less, not more.
 
 Also found: each unclean recovery, which may have lost records.
 """
@@ -11,15 +12,17 @@ Also found: each unclean recovery, which may have lost records.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from checkers.anomalies import ANOMALIES, NODE_PROPERTIES, ROLES_MATCH_METADATA
+from checkers.candidate_trace import Fault
 from checkers.findings import Findings
+from checkers.memberships import Memberships, memberships
 from checkers.metadata_log import MetadataHistory, judge_copies, judge_history, split
 from checkers.metadata_replay import Change
 from checkers.quorum_trace import judge_quorum, node_ids, what_was_told
@@ -37,8 +40,11 @@ _OF_METADATA: Final = ("MetadataLogMatching",)
 _OF_TRACE: Final = ("ElectionSafety", "CommittedPrefix", "LeaderAppendOnly", "HighWatermarkMonotonicity")
 _OF_STATE: Final = (
     "ValidControllerIsrAndElr", "ValidControllerState", "MinIsrRecoveryQuorum", "LeaderCompleteness",
-    ROLES_MATCH_METADATA,
+    "LeaderCandidateCompleteness", "ReplicationQuorumSuperset", "StrongIsr", "UncleanExclusion", ROLES_MATCH_METADATA,
 )  # fmt: skip
+_OF_FAULTS: Final = ("fault", "nemesis", "start", "evidence")
+#: Without ELR nothing of the kind is promised.
+_WITH_ELR: Final = frozenset({"MinIsrRecoveryQuorum", "UncleanExclusion"})
 
 
 @dataclass(frozen=True)
@@ -59,7 +65,8 @@ class Options:
 class OfNodes:
     """What was found of one run. checked: names of properties; not_checked: why others were not, a sentence each.
 
-    unclean_recoveries: an object each, see _unclean_recoveries()."""
+    unclean_recoveries: an object each, see _unclean_recoveries(). memberships: see Memberships.as_json(); None: the
+    metadata does not tell."""
 
     rows: list[dict[str, Any]]  # ANOMALIES
     tally: list[tuple[str, str, int, int]]  # (property, anomaly, witnesses, records)
@@ -68,6 +75,11 @@ class OfNodes:
     checked: list[str]
     not_checked: list[str]
     unclean_recoveries: list[dict[str, Any]]
+    memberships: dict[str, Any] | None = field(default=None, repr=False)
+
+    @property
+    def who_held_what(self) -> Memberships | None:
+        return None if self.memberships is None else Memberships.of_json(self.memberships)
 
     @property
     def anomalies(self) -> pa.Table:
@@ -80,6 +92,7 @@ def check(history: History, options: Options, spark: SparkSession) -> OfNodes:
         "run": history.run,
         "trace": str(history.path / "trace" / "trace.parquet"),
         "metadata_log": str(history.path / "metadata_log" / "metadata_log.parquet"),
+        "faults": [{name: fault[name] for name in _OF_FAULTS} for fault in history.faults()],
         **asdict(options),
     }
     (result,) = run_tasks(spark, judge_files, [unit])
@@ -91,11 +104,14 @@ def judge_files(unit: Unit) -> pa.Table:
     """One run, whose tables lie in files; OfNodes as JSON."""
     trace, metadata_log = read_parquet(unit["trace"], TRACE), read_parquet(unit["metadata_log"], METADATA_LOG)
     options = Options(unit["min_insync_replicas"], unit["elr_enabled"])
-    return pa.table({"found": [json.dumps(asdict(judge(unit["run"], trace, metadata_log, options)))]})
+    return pa.table({"found": [json.dumps(asdict(judge(unit["run"], trace, metadata_log, options, unit["faults"])))]})
 
 
-def judge(run: str, trace: pa.Table, metadata_log: pa.Table, options: Options) -> OfNodes:
-    """One run in memory. trace, metadata_log: rows of TRACE and METADATA_LOG; either may be empty."""
+def judge(
+    run: str, trace: pa.Table, metadata_log: pa.Table, options: Options, faults: Sequence[Fault] = ()
+) -> OfNodes:
+    """One run in memory. trace, metadata_log: rows of TRACE and METADATA_LOG; either may be empty. faults: rows of
+    FAULTS, evidence parsed."""
     trace, metadata_log = trace.cast(compact(TRACE)), metadata_log.cast(compact(METADATA_LOG))
     found = Findings(run)
     checked: list[str] = []
@@ -117,9 +133,10 @@ def judge(run: str, trace: pa.Table, metadata_log: pa.Table, options: Options) -
             history = judge_history(metadata_log, logs, what_was_told(rows), found, **asdict(options))
             not_checked += history.notes
             if history.states:
-                checked += [name for name in _OF_STATE if name != "MinIsrRecoveryQuorum" or options.elr_enabled]
+                checked += [name for name in _OF_STATE if options.elr_enabled or name not in _WITH_ELR]
             _beware_of_removed_topics(trace, history)
-        judge_replicas(rows, node_ids(rows), history, found, elr_enabled=options.elr_enabled)
+        judge_replicas(rows, node_ids(rows), history, found, elr_enabled=options.elr_enabled, faults=faults)
+    held = memberships(rows, node_ids(rows), history) if rows is not None and history is not None else None
     anomalies = list(found.anomalies())
     return OfNodes(
         rows=[row for of in anomalies for row in of.rows],
@@ -129,6 +146,7 @@ def judge(run: str, trace: pa.Table, metadata_log: pa.Table, options: Options) -
         checked=[name for name in NODE_PROPERTIES if name in checked],
         not_checked=not_checked,
         unclean_recoveries=_unclean_recoveries(trace, history),
+        memberships=None if held is None else held.as_json(),
     )
 
 

@@ -21,13 +21,14 @@ same (000, 2.8): that is taken for unclean.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 
 from checkers.anomalies import ROLES_MATCH_METADATA
+from checkers.candidate_trace import Candidates, Fault, Role
 from checkers.findings import Findings
 from checkers.metadata_log import MetadataHistory
 from checkers.metadata_replay import NO_LEADER, Change, PartitionState, Place
@@ -62,9 +63,11 @@ class _Columns:
 
 
 def judge_replicas(
-    trace: TraceRows, ids: Mapping[str, int], history: MetadataHistory | None, found: Findings, *, elr_enabled: bool
-) -> None:
-    """history: None where no metadata log was collected; without it, some is not checked."""
+    trace: TraceRows, ids: Mapping[str, int], history: MetadataHistory | None, found: Findings, *, elr_enabled: bool,
+    faults: Sequence[Fault] = (),
+) -> None:  # fmt: skip
+    """history: None where no metadata log was collected; without it, some is not checked. Candidates for leadership
+    are judged too: see candidate_trace.py."""
     columns = _Columns(
         trace.event,
         *(
@@ -73,6 +76,7 @@ def judge_replicas(
         ),
     )
     led: dict[Place, list[_Led]] = defaultdict(list)
+    roles: dict[Place, list[Role]] = defaultdict(list)
     for term in _terms(trace, ids):
         if history is not None and term.place[0] in history.removed:
             continue  # epochs begin again where a topic's name does
@@ -80,13 +84,27 @@ def judge_replicas(
         if term.is_role:
             if history is not None:
                 _check_metadata(term, trace, columns, history, found)
+            roles[term.place].append(_role(term, columns))
             if columns.leader[term.rows[0]] == term.node_id:
                 led[term.place].append(_check_leadership(term, columns, found))
     _check_one_leader(trace, columns, history, found)
     if history is not None:
         unclean = _unclean_elections(history, elr_enabled)
+        candidates = Candidates(trace, ids, history, found, elr_enabled)
         for place, terms in led.items():
             _check_completeness(place, terms, unclean.get(place, []), history, found)
+        for place, of in roles.items():
+            told = [(term.epoch, term.watermark, term.node) for term in led[place]]
+            candidates.check_complete(place, of, told, unclean.get(place, []))
+            candidates.check_truncations(place, of)
+            candidates.check_additions(place, of)
+        candidates.check_unclean(faults)
+
+
+def _role(term: Term, columns: _Columns) -> Role:
+    row = term.rows[0]
+    numbers = (columns.leader, columns.leader_epoch, columns.partition_epoch, columns.end)
+    return Role(term.place, term.node, term.node_id, term.rows, *(int(column[row]) for column in numbers))
 
 
 def _terms(trace: TraceRows, ids: Mapping[str, int]) -> Iterator[Term]:

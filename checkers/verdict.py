@@ -4,9 +4,10 @@
 | ------- | ------------------------------------------------------------------------------------------------ |
 | fail    | an invariant was violated, or a property other than the weak ones does not hold, whatever else   |
 |         | happened                                                                                         |
-| unknown | nothing was acknowledged; or the faults asked for left no trace, or nothing was acknowledged once |
-|         | the first had struck (`vacuous`); or the history ends before the final reads; or no replica's    |
-|         | log was collected; or the cluster did not recover, or the workload crashed                       |
+| unknown | files of the run are damaged or missing (see salvage.py); or nothing was acknowledged; or the     |
+|         | faults asked for left no trace, or nothing was acknowledged once the first had struck (`vacuous`); |
+|         | or the history ends before the final reads; or no replica's log was collected; or the cluster did |
+|         | not recover, or the workload crashed                                                              |
 | pass    | otherwise                                                                                        |
 """
 
@@ -18,6 +19,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from checkers.anomalies import HISTORY_PROPERTIES, INVARIANTS, LIVENESS, LOST_APPEND, VIOLATION, WEAK
+from checkers.contract import contract, not_known, weigh_losses
 from checkers.invariants import Violation
 from checkers.nodes import OfNodes
 
@@ -47,11 +49,17 @@ class Evidence:
     violation: Violation | None = None  # of an invariant, which stopped the run
     examples: Mapping[str, str] = field(default_factory=dict)  # by property, a sentence: see anomalies.examples
     nodes: OfNodes | None = None  # from their traces and metadata logs; its anomalies are in `tally` too
+    lost_in: Sequence[str] = ()  # partitions that lost acknowledged appends, e.g. chaos-0
+    damaged: Sequence[tuple[str, str]] = ()  # (file, why): what of the run could not be read
+    not_judged: Sequence[str] = ()  # what therefore was not decided, a sentence each
+    faults_known: bool = True
+    availability: Mapping[str, Any] | None = None  # see availability.py
 
 
 def judge(evidence: Evidence) -> dict[str, Any]:
-    """The content of verdict.json."""
-    verdict, reason = _decide(evidence)
+    """The content of verdict.json, but for what keeping.py adds."""
+    of_contract = _contract(evidence)
+    verdict, reason = _decide(evidence, of_contract)
     counts = evidence.counts
     judged_s = round(max(evidence.until - evidence.origin, 0) / 1e9, 3)
     return {
@@ -64,14 +72,31 @@ def judge(evidence: Evidence) -> dict[str, Any]:
         "undecided": counts.get("undecided", 0),
         "anomalies": _by_property(evidence),
         "faults": summarise_faults(evidence.faults),
-        "contract": contract(evidence.plan, evidence.faults),
+        "contract": of_contract,
+        "availability": None if evidence.availability is None else dict(evidence.availability),
         "complete": evidence.complete,
         "judged_until_s": judged_s,
         "replica_records": evidence.replica_records,
         "orphans": evidence.orphans,
         "nodes": _of_nodes(evidence.nodes),
         "unclean_recoveries": _unclean_recoveries(evidence),
+        "damaged": [{"file": file, "why": why} for file, why in evidence.damaged],
+        "not_judged": list(evidence.not_judged),
     }
+
+
+def _contract(evidence: Evidence) -> dict[str, Any]:
+    if not evidence.faults_known:
+        return not_known("what is on record of the faults is damaged")
+    if not evidence.plan:
+        return not_known("the plan is missing or damaged")
+    held = evidence.nodes.who_held_what if evidence.nodes is not None else None
+    return contract(evidence.plan, evidence.faults, held, evidence.origin)
+
+
+def places_of(rows: Iterable[Mapping[str, Any]], anomaly: str) -> list[str]:
+    """The partitions that these anomalies (ANOMALIES) are of, e.g. chaos-0."""
+    return sorted({f"{row['topic']}-{row['partition']}" for row in rows if row["anomaly"] == anomaly})
 
 
 def _of_nodes(nodes: OfNodes | None) -> dict[str, Any]:
@@ -101,13 +126,18 @@ def _unclean_recoveries(evidence: Evidence) -> list[dict[str, Any]]:
     return recoveries
 
 
-def _decide(evidence: Evidence) -> tuple[str, str]:
+def _decide(evidence: Evidence, of_contract: Mapping[str, Any]) -> tuple[str, str]:
     violations = [entry for entry in evidence.tally if entry[0] not in WEAK]
+    weight = weigh_losses(of_contract, evidence.lost_in) if any(e[1] == LOST_APPEND for e in violations) else ""
     if evidence.violation is not None:
-        besides = f"; besides, {_name(violations)}" if violations else ""
+        besides = f"; besides, {_name(violations)}{weight}" if violations else ""
         return "fail", evidence.violation.sentence(evidence.origin) + besides
     if violations:
-        return "fail", _name(violations)
+        return "fail", _name(violations) + weight
+    if evidence.damaged:
+        file, why = evidence.damaged[0]
+        more = f", and so are {len(evidence.damaged) - 1} more files" if len(evidence.damaged) > 1 else ""
+        return "unknown", f"{file} is damaged ({why}){more}; what is left shows no violation"
     acknowledged = evidence.counts.get("acknowledged", 0)
     if not acknowledged:
         return "unknown", "vacuous: no append was acknowledged"
@@ -121,7 +151,7 @@ def _decide(evidence: Evidence) -> tuple[str, str]:
             f"the final reads of {missing} are missing, so a loss at the end would go unseen: no violation in the "
             f"{judged_s:.1f} s on record, {undecided:,} of {acknowledged:,} acknowledged appends undecided"
         )
-    if not evidence.replica_records:
+    if not evidence.replica_records and evidence.plan.get("replica_logs", True):
         return "unknown", "no replica's log was collected, so whether the replicas match is not known"
     if evidence.doubts:
         return "unknown", "; ".join(evidence.doubts)
@@ -184,58 +214,6 @@ def summarise_faults(faults: Sequence[Fault]) -> dict[str, Any]:
             if key in fault["evidence"]:
                 mine[key] = mine.get(key, 0) + int(fault["evidence"][key] or 0)
     return summary
-
-
-def contract(plan: Mapping[str, Any], faults: Iterable[Fault]) -> dict[str, Any]:
-    """Did the faults stay within what the protocol promises to survive: MinISR - 1 brokers at a time that lost
-    unsynced records or bytes and are not back in sync? (design, section 4)"""
-    limit = int(plan.get("min_insync_replicas", 1)) - 1
-    moments: list[tuple[int, int, str]] = []
-    for fault in faults:
-        evidence = fault["evidence"]
-        end = None if "not_in_sync" in evidence else evidence.get("in_sync_at", fault["end"])
-        for broker in _lossy_brokers(fault):
-            moments.append((fault["start"], 1, broker))
-            if end is not None:  # else it never was whole again
-                moments.append((end, -1, broker))
-    out: dict[str, int] = defaultdict(int)
-    worst, together = 0, []
-    for _, change, broker in sorted(moments):
-        out[broker] += change
-        now = sorted(name for name, count in out.items() if count > 0)
-        if len(now) > worst:
-            worst, together = len(now), now
-    within = worst <= limit
-    names = ", ".join(together)
-    if not worst:
-        explanation = "no broker lost unsynced data"
-    else:
-        explanation = (
-            f"at worst {worst} {'broker' if worst == 1 else 'brokers'} ({names}) had lost unsynced data and "
-            f"{'was' if worst == 1 else 'were'} not back in sync, where MinISR - 1 = {limit} "
-            f"{'is' if limit == 1 else 'are'} allowed at a time"
-        )
-    acks = str(plan.get("acks", "all"))
-    if acks != "all":
-        explanation += f"; with acks={acks} an acknowledged record may be lost with its leader alone"
-    strategy = (plan.get("settings") or {}).get("unclean.recovery.strategy", "balanced")
-    if strategy != "balanced":
-        explanation += (
-            f"; with unclean.recovery.strategy={strategy} acknowledged records may be lost whenever no eligible "
-            "replica is available, lossy shutdown or not"
-        )
-    return {"within": within, "limit": limit, "worst": worst, "explanation": explanation}
-
-
-def _lossy_brokers(fault: Fault) -> list[str]:
-    """Brokers that a fault made lose unsynced records or bytes."""
-    evidence: Mapping[str, Any] = fault["evidence"]
-    nodes: Mapping[str, Any] = evidence.get("nodes") or dict.fromkeys(fault["targets"] or (), evidence)
-    return sorted(
-        name
-        for name, own in nodes.items()
-        if name.startswith("broker") and any((own.get(key) or 0) > 0 for key in ("unsynced_bytes", "unsynced_records"))
-    )
 
 
 def _by_property(evidence: Evidence) -> dict[str, Any]:

@@ -19,7 +19,7 @@ from harness.injector import InjectedFault
 PLAIN_INTERVAL_S = 5.0
 #: Unclean recoveries that a summary names.
 MOST_RECOVERIES = 8
-_COLOURS = {"pass": "bold green", "fail": "bold red", "unknown": "bold yellow"}
+COLOURS = {"pass": "bold green", "fail": "bold red", "unknown": "bold yellow"}
 
 
 @dataclass(frozen=True)
@@ -114,7 +114,7 @@ def print_summary(
     faults: as from results.read_faults.
     """
     name = str(verdict.get("verdict", "unknown"))
-    headline = Text.assemble((name, _COLOURS.get(name, "bold")), f": {verdict.get('reason', '')}")
+    headline = Text.assemble((name, COLOURS.get(name, "bold")), f": {verdict.get('reason', '')}")
     console.print()
     console.print(headline)
     for line in _summary_lines(directory, verdict, faults, problems):
@@ -127,7 +127,14 @@ def _summary_lines(
     faults: Sequence[Mapping[str, Any]],
     problems: Sequence[str],
 ) -> list[str]:
-    lines = [f"  operations  {_counts(verdict.get('operations', {}))}"]
+    from checkers import availability, keeping
+
+    changed = keeping.change(verdict)
+    lines = [f"  {'verdict':<10}  {changed}"] if changed else []
+    lines.append(f"  operations  {_counts(verdict.get('operations', {}))}")
+    for number, text in enumerate(availability.lines(verdict.get("availability"))):
+        lines.append(f"  {'' if number else 'latency':<10}  {text}")
+    lines += [f"  {'damaged':<10}  {entry['file']}: {entry['why']}" for entry in verdict.get("damaged", ())]
     contract = verdict.get("contract", {})
     if contract.get("explanation"):
         lines.append(f"  contract    {contract['explanation']}")

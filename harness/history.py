@@ -18,6 +18,7 @@ journal each. `spark_history.schema` says what the columns mean.
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import threading
 from collections.abc import Iterable, Sequence
@@ -32,6 +33,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from harness.errors import HarnessFailure
+from spark_history.damage import checksum
 from spark_history.files import compact
 from spark_history.schema import FAULTS, OPERATIONS, READS, REPLICA_LOGS, TABLES
 
@@ -254,7 +256,7 @@ class Recorder(HistoryRecorder):
         if new.faults_changed:
             files["faults-000000.parquet"] = pa.Table.from_pylist(faults, schema=FAULTS)
         files[f"{PENDING}-{number:06}.parquet"] = _operations(self._run, pending)
-        self._write(files)
+        self._write(files, number)
         if number:
             (self._directory / f"{PENDING}-{number - 1:06}.parquet").unlink(missing_ok=True)
 
@@ -270,8 +272,9 @@ class Recorder(HistoryRecorder):
         if self._failure is not None:
             raise HarnessFailure(f"the history cannot be written to {self._directory}: {self._failure}")
 
-    def _write(self, files: dict[str, pa.Table]) -> None:
-        """All of the files or, if killed meanwhile, none that counts: the last of them is the pending file."""
+    def _write(self, files: dict[str, pa.Table], number: int) -> None:
+        """All of the files or, if killed meanwhile, none that counts: the last of them is the pending file, and their
+        checksums (spark_history/damage.py) come first."""
         for name, table in files.items():
             with (self._directory / f".{name}.tmp").open("wb") as file:
                 repetitive = [name for name in table.column_names if name not in _MOSTLY_UNIQUE]
@@ -279,7 +282,12 @@ class Recorder(HistoryRecorder):
                 pq.write_table(table, file, compression="zstd", use_dictionary=repetitive, write_page_checksum=True)
                 file.flush()
                 os.fsync(file.fileno())
-        for name in files:
+        checks = f"checks-{number:06}.json"
+        with (self._directory / f".{checks}.tmp").open("w") as text:
+            json.dump({name: checksum(self._directory / f".{name}.tmp") for name in files}, text)
+            text.flush()
+            os.fsync(text.fileno())
+        for name in (checks, *files):
             (self._directory / f".{name}.tmp").rename(self._directory / name)
         descriptor = os.open(self._directory, os.O_RDONLY)
         try:

@@ -26,6 +26,7 @@ class NodeHistory:
     trace: list[Row]
     metadata_log: list[Row]
     options: Options
+    faults: list[Row]  # evidence parsed
 
     @staticmethod
     def of(simulated: Simulated) -> NodeHistory:
@@ -34,7 +35,8 @@ class NodeHistory:
             [row | {"fields": json.loads(row["fields"])} for row in simulated.tables[table].to_pylist()]
             for table in ("trace", "metadata_log")
         )
-        return NodeHistory(trace, metadata_log, Options.of(simulated.plan.model_dump(mode="json")))
+        faults = [row | {"evidence": json.loads(row["evidence"])} for row in simulated.tables["faults"].to_pylist()]
+        return NodeHistory(trace, metadata_log, Options.of(simulated.plan.model_dump(mode="json")), faults)
 
     def copy(self) -> NodeHistory:
         return copy.deepcopy(self)
@@ -48,7 +50,7 @@ class NodeHistory:
         }
 
     def judge(self) -> OfNodes:
-        return judge("r", *self.tables().values(), self.options)
+        return judge("r", *self.tables().values(), self.options, self.faults)
 
     def told(self, *events: str, node: str = "", **fields: Any) -> list[Row]:
         """Lines of the trace."""

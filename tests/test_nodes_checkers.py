@@ -16,6 +16,7 @@ import pytest
 import checkers
 from checkers.anomalies import HISTORY_PROPERTIES, NODE_PROPERTIES
 from checkers.dataset import check_tables
+from checkers.keeping import without_stamps
 from checkers.nodes import Options, judge
 from harness.history import MemoryRecorder
 from harness.metadata_logs import record_metadata_logs
@@ -64,7 +65,8 @@ def test_a_run_in_which_nothing_is_wrong(good: NodeHistory) -> None:
     assert (found.rows, found.tally, found.not_checked) == ([], [], [])
     assert found.trace_rows == len(good.trace) > 200 and found.metadata_records == len(good.metadata_log) > 50
     elr = good.options.elr_enabled
-    assert found.checked == [name for name in NODE_PROPERTIES if elr or name != "MinIsrRecoveryQuorum"]
+    with_elr = ("MinIsrRecoveryQuorum", "UncleanExclusion")
+    assert found.checked == [name for name in NODE_PROPERTIES if elr or name not in with_elr]
 
 
 def test_whatever_of_the_traces_is_missing_nothing_is_wrong(good: NodeHistory) -> None:
@@ -302,7 +304,20 @@ def a_proposal_of_one_who_does_not_lead(history: NodeHistory) -> None:
     )  # fmt: skip
 
 
+def a_member_that_nobody_proposed(history: NodeHistory) -> None:
+    history.silence(history.told("isr proposed"))
+
+
+def an_unclean_broker_stays_eligible(history: NodeHistory) -> None:
+    """All that a partition's state ever says is that it is an ELR member, too."""
+    for row in history.metadata_log:
+        if row["type"] == "PartitionChangeRecord":
+            row["fields"] |= {"eligible_leader_replicas": [1, 2, 3]}
+
+
 BROKEN: dict[Mutation, tuple[str, str]] = {
+    a_member_that_nobody_proposed: ("ReplicationQuorumSuperset", "member of the ISR that the leader does not count"),
+    an_unclean_broker_stays_eligible: ("UncleanExclusion", "unclean broker is eligible"),
     two_quorum_leaders: ("ElectionSafety", "two leaders of an epoch"),
     another_record_at_the_same_offset: ("MetadataLogMatching", "replica divergence"),
     a_hole_in_a_metadata_log: ("MetadataLogMatching", "replica hole"),
@@ -344,7 +359,73 @@ def test_each_violation_is_found_and_told(outage: NodeHistory, elections: NodeHi
 
 
 def test_every_property_is_violated_by_some_history() -> None:
-    assert {property_ for property_, _ in BROKEN.values()} == set(NODE_PROPERTIES)
+    candidates = {"LeaderCandidateCompleteness", "StrongIsr"}  # see below
+    assert {property_ for property_, _ in BROKEN.values()} | candidates == set(NODE_PROPERTIES)
+
+
+def made_up(end: int, isr: list[int], since: int = 0, cut: int | None = None) -> NodeHistory:
+    """Broker 1 leads and commits 5 records, then broker 2 is elected; broker 3 follows it with a log up to `end`, by a
+    process that began at `since`, and cuts it to `cut` once broker 2 has told that all 5 are committed."""
+    no_change = {"replicas": None, "eligible_leader_replicas": [3] if isr == [2] else None, "last_known_elr": None}
+    partition = {"topic_id": "t", "partition_id": 0, "leader_recovery_state": -1}
+    registered = {"broker_epoch": 1, "fenced": False, "in_controlled_shutdown": False}
+    first = {"replicas": [1, 2, 3], "isr": [1, 2, 3], "eligible_leader_replicas": None, "last_known_elr": None}
+    records: list[tuple[str, Row]] = [
+        ("LeaderChange", {}),
+        *(("RegisterBrokerRecord", registered | {"broker_id": broker}) for broker in (1, 2, 3)),
+        ("TopicRecord", {"name": "chaos", "topic_id": "t"}),
+        ("PartitionRecord", partition | first | {"leader": 1, "leader_epoch": 0, "partition_epoch": 0}),
+        ("PartitionChangeRecord", partition | no_change | {"leader": 2, "isr": isr}),
+    ]
+    log = [
+        {"node": "controller-1", "offset": offset, "epoch": 1, "batch": offset, "snapshot": None, "type": type_,
+         "fields": fields}
+        for offset, (type_, fields) in enumerate(records)
+    ]  # fmt: skip
+    trace: list[Row] = []
+
+    def tell(node: str, time: int, event: str, **fields: Any) -> None:
+        place = {} if event in ("start", "metadata") else {"topic": "chaos", "partition": 0}
+        row = {"node": node, "number": len(trace), "time": time, "event": event, "topic": None, "partition": None}
+        trace.append(row | place | {"fields": fields})
+
+    def role(node: str, time: int, epoch: int, end: int, watermark: int) -> None:
+        state = {"isr": isr, "leader": 2} if epoch else {"isr": [1, 2, 3], "leader": 1}
+        tell(node, time, "role", leader_epoch=epoch, partition_epoch=epoch, end=end, high_watermark=watermark, **state)
+
+    tell("controller-1", 0, "start", node_id=101, voters=[101])
+    for time, offset in ((10, 4), (20, 6), (50, 7)):
+        tell("controller-1", time, "metadata", offset=offset)
+    for broker in (1, 2, 3):
+        tell(f"broker-{broker}", since if broker == 3 else 0, "start", node_id=broker, voters=[101])
+        role(f"broker-{broker}", 30, 0, 0, 0)
+        if broker == 1:
+            tell("broker-1", 40, "append", end=5)
+            tell("broker-1", 40, "high watermark", offset=5)
+        else:
+            role(f"broker-{broker}", 60, 1, 5 if broker == 2 else end, 4)
+        if broker == 2:
+            tell("broker-2", 70, "high watermark", offset=5)
+        elif broker == 3 and cut is not None:
+            tell("broker-3", 80, "truncate", end=cut)
+    return NodeHistory(trace, log, Options(2, True), [])
+
+
+def test_a_candidate_that_lacks_what_it_had_cut_off_is_found() -> None:
+    (row,) = made_up(5, [2, 3], cut=4).judge().rows
+    assert (row["property"], row["anomaly"]) == ("StrongIsr", "member of the ISR cuts off what is committed")
+    assert "its leader broker-2, which counted on it, had committed everything below 5" in row["message"]
+    assert made_up(5, [2, 3], cut=5).judge().rows == [] and made_up(5, [2], cut=4).judge().rows == []
+
+
+@pytest.mark.parametrize("isr", [[2, 3], [2]])
+def test_a_candidate_that_lacks_what_is_committed_is_found(isr: list[int]) -> None:
+    """In the ISR, and in the ELR beside an ISR that is too small."""
+    assert made_up(5, isr).judge().rows == []
+    (row,) = made_up(4, isr).judge().rows
+    assert (row["property"], row["anomaly"]) == ("LeaderCandidateCompleteness", "incomplete candidate")
+    assert row["message"].startswith("broker-3 may be elected leader of chaos-0") and row["offset"] == 4
+    assert made_up(4, isr, since=25).judge().rows == [], "it has not registered in this life: nobody can know yet"
 
 
 def test_a_snapshot_that_is_not_what_the_log_gives_is_found(trimmed: NodeHistory) -> None:
@@ -416,7 +497,7 @@ def test_a_violation_fails_the_run_in_its_directory_and_in_memory(
     a_leaders_log_is_cut(broken)
     for name, history in (("good", outage), ("broken", broken)):
         plan, tables = recorded(history, tmp_path / name)
-        verdict = checkers.check(tmp_path / name, spark)
+        verdict = without_stamps(checkers.check(tmp_path / name, spark))
         assert verdict == check_tables(plan, tables)
         assert verdict["verdict"] == {"good": "unknown", "broken": "fail"}[name]
         assert verdict["nodes"]["trace_rows"] == len(history.trace) and not verdict["nodes"]["not_checked"]

@@ -1,8 +1,8 @@
 """What the report shows, computed from the tables of a run. Times come in as monotonic nanoseconds and leave as
 seconds since the first operation was invoked.
 
-An append counts where it completed, and one that never completed where it was invoked. Latency is from invocation
-to completion of acknowledged appends, so a slow append shows up when it was answered.
+An append counts where it completed, and one that never completed where it was invoked. Latency, gaps and recovery are
+those of checkers/availability.py, which says what they are.
 """
 
 from __future__ import annotations
@@ -10,22 +10,27 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from itertools import pairwise
+from typing import Any, Final
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from checkers import availability
 from harness.report.data import RunData
+from spark_history.lane import NEVER
 
 Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
 Codes = NDArray[np.int8]  # positions in OUTCOMES
 Strings = NDArray[np.object_]
 
 NICE_BUCKETS_S = (0.05, 0.1, 0.25, 0.5, 1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 1800, 3600, 7200, 21600, 86400)
 MOST_BUCKETS = 160
 OUTCOMES = ("ok", "fail", "info")
-QUANTILES = {"p50": 0.5, "p99": 0.99, "p999": 0.999, "max": 1.0}
+#: Columns here, by the names of checkers.availability.PERCENTILES.
+QUANTILES: Final = {"p50": "p50", "p99": "p99", "p99.9": "p999", "max": "max"}
 
 
 @dataclass(frozen=True)
@@ -43,6 +48,7 @@ class Fault:
     acknowledged: int = 0  # appends acknowledged while it was in force
     gap: float = 0.0  # longest time, within the fault, that some partition acknowledged nothing
     gap_at: str = ""  # that partition
+    whole_again: float | None = None  # from the heal to sustained acknowledgement on every partition; None: never
 
     @property
     def name(self) -> str:
@@ -82,6 +88,7 @@ class Summary:
     conditions: list[dict[str, Any]]  # rate and latency with and without a fault in force
     partitions: list[dict[str, Any]]
     longest_gap: tuple[float, float] | None  # seconds, and when it began, without any acknowledgement
+    availability: dict[str, Any]  # see checkers.availability.summarise
     lost: pd.DataFrame  # LOST with second (acknowledged, else first read), partition_name, fault and lead (see blame)
 
 
@@ -90,10 +97,11 @@ def summarise(data: RunData) -> Summary:
     origin = _origin(data)
     seconds = _Seconds(origin or 0)
     done = seconds(appends["complete"].fillna(appends["invoke"]))
-    latency = (appends["complete"] - appends["invoke"]).to_numpy("float64", na_value=np.nan) / 1e9
+    complete = appends["complete"].to_numpy("int64", na_value=NEVER)
+    invoke = appends["invoke"].to_numpy("int64", na_value=0)
     outcome = pd.Categorical(appends["outcome"], categories=OUTCOMES).codes
     names = partition_names(appends)
-    acknowledged = outcome == 0
+    measured = _measure(data.faults, names, invoke, complete, (outcome == 0) & (complete != NEVER), origin or 0)
 
     lost = data.lost.sort_values(["topic", "partition", "offset"], ignore_index=True)
     lost = lost.assign(
@@ -101,7 +109,7 @@ def summarise(data: RunData) -> Summary:
     )
     planned = _faults(data.faults, seconds)
     struck = [fault for fault in planned if not fault.skipped]
-    faults = _with_effects(struck, done[acknowledged], names[acknowledged])
+    faults = [_with_effects(fault, measured) for fault in struck]
     duration = float(done.max()) if len(done) else 0.0
     blamed = [blame(second, faults) for second in lost["second"]]
     lost["fault"], lost["lead"] = [name for name, _ in blamed], [lead for _, lead in blamed]
@@ -110,13 +118,14 @@ def summarise(data: RunData) -> Summary:
         duration=duration,
         faults=faults,
         skipped=[fault for fault in planned if fault.skipped],
-        timeline=_timeline(done, latency, outcome, lost["second"].to_numpy(), faults) if len(done) else None,
+        timeline=_timeline(done, complete - invoke, outcome, lost["second"].to_numpy(), faults) if len(done) else None,
         counts=_counts(outcome),
         kinds={str(kind): int(count) for kind, count in data.operations["kind"].value_counts().items() if count},
         errors=_errors(appends),
-        conditions=_conditions(done, latency, outcome, faults, duration),
-        partitions=_partitions(data, names, outcome, latency, lost),
-        longest_gap=_longest_gap(done[acknowledged]),
+        conditions=_conditions(done, outcome, faults, measured),
+        partitions=_partitions(data, names, outcome, measured, lost),
+        longest_gap=_longest_gap(measured),
+        availability=measured,
         lost=lost,
     )
 
@@ -189,39 +198,50 @@ def _evidence(text: object) -> dict[str, Any]:
     return evidence if isinstance(evidence, dict) else {"evidence": evidence}
 
 
-def _with_effects(faults: list[Fault], done: Floats, names: Strings) -> list[Fault]:
-    """Add what clients noticed of each fault: appends acknowledged, and the longest silence of a partition."""
-    if not len(done):
-        return faults
-    order = np.argsort(done, kind="stable")
-    times = done[order]
-    by_partition = {str(name): done_there for name, done_there in pd.Series(times).groupby(names[order])}
-    last = float(times[-1])
-    result = []
-    for fault in faults:
-        end = min(fault.end if fault.end is not None else last, last)
-        gaps = {name: _gap_within(there.to_numpy(), fault.start, end) for name, there in by_partition.items()}
-        worst = max(gaps, key=lambda name: gaps[name])
-        inside = int(np.searchsorted(times, end, "right") - np.searchsorted(times, fault.start, "left"))
-        result.append(replace(fault, acknowledged=max(inside, 0), gap=gaps[worst], gap_at=worst))
-    return result
+def _measure(
+    faults: pd.DataFrame, names: Strings, invoke: Ints, complete: Ints, ok: NDArray[np.bool_], origin: int
+) -> dict[str, Any]:
+    """Of the appends, whose columns these are."""
+    known = faults.dropna(subset=["start", "fault"])
+    windows = availability.Windows.of(
+        {
+            "fault": int(row.fault), "nemesis": str(row.nemesis), "start": int(row.start),
+            "targets": [] if row.targets is None else [str(target) for target in row.targets],
+            "end": None if pd.isna(row.end) else int(row.end),
+            "effective": row.effective is not None and bool(row.effective), "evidence": _evidence(row.evidence),
+        }
+        for row in known.itertuples()
+    )  # fmt: skip
+    parts = []
+    codes, labels = pd.factorize(names)
+    for code, name in enumerate(labels):
+        mine = codes == code
+        invoked, answered = invoke[mine], ok[mine]
+        part = availability.of_times(
+            str(name), invoked[answered], complete[mine][answered], windows,
+            first=int(invoked.min()), last=int(invoked.max()),
+        )  # fmt: skip
+        parts.append(part)
+    return availability.summarise(parts, windows, origin)
 
 
-def _gap_within(times: Floats, start: float, end: float) -> float:
-    """The longest gap between sorted `times` that overlaps [start, end], not counted beyond the run of `times`."""
-    if end <= start:
-        return 0.0
-    first = max(int(np.searchsorted(times, start, "left")) - 1, 0)
-    last = int(np.searchsorted(times, end, "right")) + 1
-    around = times[first:last]
-    if len(around) > 1:
-        return float(np.diff(around).max())
-    return end - start
+def _with_effects(fault: Fault, measured: Mapping[str, Any]) -> Fault:
+    """Add what clients noticed of it: appends acknowledged, and the longest silence of a partition."""
+    window = next((window for window in measured["windows"] if window["fault"] == fault.number), None)
+    if window is None:
+        return fault
+    recovery = window["recovery"]["sustained_from_heal_ms"]
+    return replace(
+        fault,
+        acknowledged=window["acknowledged"],
+        gap=window["longest_gap_ms"] / 1e3,
+        gap_at=window["gap_on"],
+        whole_again=None if recovery is None else recovery / 1e3,
+    )
 
 
-def _timeline(
-    done: Floats, latency: Floats, outcome: Codes, lost: Floats, faults: list[Fault]
-) -> Timeline:
+def _timeline(done: Floats, latency: Ints, outcome: Codes, lost: Floats, faults: list[Fault]) -> Timeline:
+    """latency: ns."""
     end = max([float(done.max()), *(fault.end or fault.start for fault in faults), 0.001])
     width = next((nice for nice in NICE_BUCKETS_S if end / nice <= MOST_BUCKETS), end / MOST_BUCKETS)
     number = int(end // width) + 1
@@ -229,9 +249,13 @@ def _timeline(
     buckets = pd.DataFrame({"start": np.arange(number) * width})
     for code, name in enumerate(OUTCOMES):
         buckets[name] = np.bincount(index[outcome == code], minlength=number)
-    grouped = pd.Series(latency[outcome == 0]).groupby(index[outcome == 0])
-    for name, quantile in QUANTILES.items():
-        buckets[name] = grouped.quantile(quantile).reindex(range(number))
+    answered = np.flatnonzero(outcome == 0)
+    answered = answered[np.argsort(index[answered], kind="stable")]
+    bounds = np.searchsorted(index[answered], np.arange(number + 1))
+    found = [availability.percentiles(latency[answered[low:high]]) for low, high in pairwise(bounds.tolist())]
+    for at, name in enumerate(availability.PERCENTILES):
+        if name in QUANTILES:
+            buckets[QUANTILES[name]] = [np.nan if row is None else row[at] / 1e9 for row in found]
     lost = lost[~np.isnan(lost)]
     buckets["lost"] = np.bincount(np.clip((lost // width).astype("int64"), 0, number - 1), minlength=number)
     return Timeline(width=width, end=number * width, buckets=buckets)
@@ -249,54 +273,46 @@ def _errors(appends: pd.DataFrame) -> list[tuple[str, str, int]]:
 
 
 def _conditions(
-    done: Floats, latency: Floats, outcome: Codes, faults: list[Fault], duration: float
+    done: Floats, outcome: Codes, faults: list[Fault], measured: Mapping[str, Any]
 ) -> list[dict[str, Any]]:
     """Rate and latency: the whole run, and, if there were faults, with and without one in force."""
+    if not len(done):
+        return []
     in_force = np.zeros(len(done), dtype=bool)
     for fault in faults:
         in_force |= (done >= fault.start) & (done <= (np.inf if fault.end is None else fault.end))
-    spent = _covered(faults, duration)
-    parts = [("Whole run", np.ones(len(done), dtype=bool), duration)]
+    calm, struck = measured["outside"], measured["in_force"]
+    whole = {**measured, "seconds": calm["seconds"] + struck["seconds"]}
+    parts = [("Whole run", np.ones(len(done), dtype=bool), whole)]
     if faults:
-        parts += [("No fault in force", ~in_force, duration - spent), ("A fault in force", in_force, spent)]
+        parts += [("No fault in force", ~in_force, calm), ("A fault in force", in_force, struck)]
     rows = []
-    for name, chosen, seconds in parts:
-        answered = latency[chosen & (outcome == 0)]
-        row: dict[str, Any] = {"name": name, "seconds": seconds}
-        row |= {key: int((outcome[chosen] == code).sum()) for code, key in enumerate(OUTCOMES)}
-        row["rate"] = row["ok"] / seconds if seconds > 0 else None
-        row |= dict.fromkeys(QUANTILES)
-        if len(answered):
-            row |= dict(zip(QUANTILES, np.quantile(answered, list(QUANTILES.values())).tolist(), strict=True))
-        rows.append(row)
+    for name, chosen, cell in parts:
+        row: dict[str, Any] = {"name": name, "seconds": cell["seconds"], "ok": cell["acknowledged"]}
+        row |= {key: int((outcome[chosen] == code).sum()) for code, key in enumerate(OUTCOMES) if key != "ok"}
+        row["rate"] = row["ok"] / cell["seconds"] if cell["seconds"] > 0 else None
+        rows.append(row | quantiles(cell))
     return rows
 
 
-def _covered(faults: list[Fault], duration: float) -> float:
-    """Seconds of [0, duration] during which some fault was in force."""
-    covered, reached = 0.0, 0.0
-    for fault in sorted(faults, key=lambda fault: fault.start):
-        start, end = max(fault.start, reached), min(duration if fault.end is None else fault.end, duration)
-        covered += max(end - start, 0.0)
-        reached = max(reached, end)
-    return covered
+def quantiles(cell: Mapping[str, Any]) -> dict[str, float | None]:
+    """Those of QUANTILES in seconds, None where nothing was acknowledged."""
+    latency = cell["latency_ms"]
+    return {key: None if latency is None else latency[name] / 1e3 for name, key in QUANTILES.items()}
 
 
-def _longest_gap(done: Floats) -> tuple[float, float] | None:
-    if len(done) < 2:
+def _longest_gap(measured: Mapping[str, Any]) -> tuple[float, float] | None:
+    if measured["acknowledged"] < 2:
         return None
-    times = np.sort(done)
-    gaps = np.diff(times)
-    worst = int(gaps.argmax())
-    return float(gaps[worst]), float(times[worst])
+    return measured["gaps"]["longest_ms"] / 1e3, measured["gaps"]["longest_at_s"]
 
 
 def _partitions(
-    data: RunData, names: Strings, outcome: Codes, latency: Floats, lost: pd.DataFrame
+    data: RunData, names: Strings, outcome: Codes, measured: Mapping[str, Any], lost: pd.DataFrame
 ) -> list[dict[str, Any]]:
-    frame = pd.DataFrame({"name": names, "outcome": outcome, "latency": np.where(outcome == 0, latency, np.nan)})
+    frame = pd.DataFrame({"name": names, "outcome": outcome})
     appends = frame.groupby(["name", "outcome"]).size().unstack(fill_value=0)
-    p99 = frame.groupby("name")["latency"].quantile(0.99)
+    p99 = {entry["partition"]: quantiles(entry)["p99"] for entry in measured["partitions"]}
     read = dict(zip(partition_names(data.records_read), data.records_read["records"], strict=True))
     lost_there = lost["partition_name"].value_counts()
     final = data.operations[(data.operations["kind"] == "final_read") & (data.operations["outcome"] == "ok")]
@@ -311,7 +327,7 @@ def _partitions(
             {
                 "name": name,
                 **{key: int(by_outcome.get(code, 0)) for code, key in enumerate(OUTCOMES)},
-                "p99": float(p99[name]) if name in p99.index and not np.isnan(p99[name]) else None,
+                "p99": p99.get(name),
                 "read": int(read.get(name, 0)),
                 "final_end": int(ends[name]) if name in ends.index and pd.notna(ends[name]) else None,
                 "lost": int(lost_there.get(name, 0)),

@@ -14,10 +14,12 @@ import pandas as pd
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
+from checkers import keeping
 from checkers.anomalies import WEAK
 from harness.halt import VIOLATION_FILE
 from harness.report import words
 from harness.report.aggregate import Fault, Summary, operations_by_id, summarise
+from harness.report.availability import heat_map
 from harness.report.charts import timeline_svg
 from harness.report.data import RunData, load
 
@@ -95,7 +97,11 @@ def _context(data: RunData, summary: Summary) -> dict[str, Any]:
         "judged": bool(data.verdict),
         "meta": list(_meta(data, summary)),
         "verdict_meaning": words.VERDICTS,
+        "changed": words.sentence(f"the verdict {changed}") if (changed := keeping.change(data.verdict)) else "",
+        "earlier": _earlier(data),
         "contract": words.contract(data.verdict, acks, limit),
+        "contract_partitions": _contract_partitions(data),
+        "availability": heat_map(summary.availability),
         "summary": summary,
         "tiles": list(_tiles(data, summary)),
         "timeline": timeline_svg(summary.timeline, summary.faults) if summary.timeline else None,
@@ -113,7 +119,7 @@ def _context(data: RunData, summary: Summary) -> dict[str, Any]:
         "lost_unlisted": max(len(summary.lost) - LISTED_LOST, 0),
         "phases": _phases(data.run),
         "completeness": list(_completeness(data, summary)),
-        "problems": [*_strings(data.run.get("problems")), *data.problems],
+        "problems": [*_strings(data.run.get("problems")), *_damage(data), *data.problems],
         "files": [(name, text) for name, text in FILES.items() if (data.directory / name).exists()],
         "inside": [(name, meaning) for name, meaning in words.PROPERTIES.items() if name in properties],
         "outcome_glyphs": OUTCOME_GLYPHS,
@@ -132,6 +138,48 @@ def _meta(data: RunData, summary: Summary) -> Iterable[str]:
         yield f"started {data.run['started_at']}"
     if data.plan_fields.get("on") == "simulation":
         yield "simulated, so that all other times are virtual"
+
+
+def _earlier(data: RunData) -> list[dict[str, str]]:
+    """What other checkers said of this run, newest first."""
+    entries = data.verdict.get("earlier")
+    told = []
+    for entry in reversed(entries if isinstance(entries, list) else []):
+        if isinstance(entry, Mapping):
+            by = _mapping(entry.get("checkers"))
+            told.append({
+                "verdict": str(entry.get("verdict") or "unreadable"),
+                "reason": words.sentence(str(entry.get("reason") or "")),
+                "when": str(entry.get("checked_at") or "at an unknown time"),
+                "by": f"checkers {by.get('version')} ({by.get('source')})" if by else "checkers of unknown version",
+            })  # fmt: skip
+    return told
+
+
+def _damage(data: RunData) -> Iterable[str]:
+    """What of the run the checkers could not read, and what they therefore did not judge."""
+    damaged = data.verdict.get("damaged")
+    for entry in damaged if isinstance(damaged, list) else []:
+        if isinstance(entry, Mapping):
+            yield words.sentence(f"{entry.get('file')} is damaged: {entry.get('why')}")
+    yield from (words.sentence(text) for text in _strings(data.verdict.get("not_judged")))
+
+
+def _contract_partitions(data: RunData) -> list[dict[str, Any]]:
+    """Those of which a broker lost something, the worst first."""
+    partitions = _mapping(_mapping(data.verdict.get("contract")).get("partitions"))
+    rows = [
+        {
+            "name": str(name),
+            "within": bool(entry.get("within")),
+            "brokers": _strings(entry.get("brokers")),
+            **{key: entry.get(key) if isinstance(entry.get(key), int | float) else None
+               for key in ("worst", "limit", "at_s", "until_s")},
+        }
+        for name, entry in partitions.items()
+        if isinstance(entry, Mapping) and entry.get("worst")
+    ]  # fmt: skip
+    return sorted(rows, key=lambda row: row["within"])
 
 
 def _tiles(data: RunData, summary: Summary) -> Iterable[dict[str, str]]:

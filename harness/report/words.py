@@ -17,6 +17,11 @@ PROPERTIES = {
     "MinIsrRecoveryQuorum": "When ISR and ELR are empty, enough replicas are still known to have been eligible.",
     "LeaderCompleteness": "Who begins to lead has everything that leaders of earlier epochs had committed, unless an "
     "unclean recovery lies in between.",
+    "LeaderCandidateCompleteness": "Who may be elected has everything that leaders of earlier epochs had committed.",
+    "ReplicationQuorumSuperset": "A leader counts on everybody in the ISR: within its epoch nobody is added whom it "
+    "has not proposed.",
+    "StrongIsr": "A member of the ISR never cuts off what its leader has committed counting on it.",
+    "UncleanExclusion": "Who comes back from an unclean shutdown may not be elected until it has joined the ISR again.",
     "LeaderAppendOnly": "While it leads, a leader’s log never shrinks.",
     "HighWatermarkMonotonicity": "While it leads, a leader’s high watermark never falls; none lies past its log’s end.",
     "MetadataLogMatching": "If two nodes’ metadata logs hold a record with the same offset and epoch, they agree up to "
