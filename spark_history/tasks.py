@@ -2,40 +2,57 @@
 
 The rows themselves never pass through Spark: a unit names Parquet files, and its task reads and writes them with
 Arrow. Measured, that costs a fifth of what a shuffle of the same rows does. Files must therefore lie where every
-executor sees them: on this machine, or on a file system that all share.
+executor sees them: on this machine, or on a file system that all share (`shared` says so where they do not).
 """
 
 from __future__ import annotations
 
 import json
+import os
+import secrets
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import pyarrow as pa
 
+from spark_history.failures import SparkUnavailable, brief, explain
 from spark_history.files import HistoryError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 TASKS_PER_SLOT: Final = 2  # so that units of unequal size even out
+_MANY: Final = 1 << 16  # more than any cluster runs at the same time
 
 Unit = dict[str, Any]  # what json can hold
 Work = Callable[[Unit], pa.Table]
 
+_T = TypeVar("_T")
+
+
+class TaskFailed(Exception):
+    """A task raised what it should not: a mistake of ours, not of the history or of Spark."""
+
 
 def parallelism(spark: SparkSession) -> int:
-    """How many tasks run at the same time."""
-    try:
+    """How many tasks run at the same time: the cores of all executors."""
+    from spark_history.session import is_connect
+
+    if not is_connect(spark):
         return int(spark.sparkContext.defaultParallelism)
-    except Exception:  # Spark Connect has no context to ask
-        return 8
+    # Spark Connect does not tell, but a range is cut into as many parts as that unless one says otherwise. Asked each
+    # time: executors come and go, and 0.2 s are little beside the jobs that need to know.
+    query = f"SELECT max(part) AS last FROM (SELECT spark_partition_id() AS part FROM range({_MANY}))"
+    parts = _guarded(lambda: spark.sql(query).toArrow()["last"][0].as_py())
+    return int(parts) + 1
 
 
 def run_tasks(spark: SparkSession, work: Work, units: Sequence[Unit]) -> list[pa.Table]:
     """`work` on every unit; the results in the order of the units. Few units have a task each, many share.
 
-    work must be importable on the executors, and may run twice. A HistoryError it raises is raised here.
+    work must be importable on the executors, and may run twice. A HistoryError it raises is raised here, and what it
+    says of a file that cannot be read or written. Raises SparkUnavailable if tasks die or Spark is lost.
     """
     if not units:
         return []
@@ -48,11 +65,22 @@ def run_tasks(spark: SparkSession, work: Work, units: Sequence[Unit]) -> list[pa
 
     tasks = min(len(units), TASKS_PER_SLOT * parallelism(spark))
     numbers = spark.range(0, len(units), 1, tasks)
-    done = numbers.mapInArrow(run_batches, "number long, result binary, error string").toArrow().sort_by("number")
+    columns = "number long, result binary, error string"
+    done = _guarded(lambda: numbers.mapInArrow(run_batches, columns).toArrow()).sort_by("number")
     for error in done["error"].to_pylist():
         if error is not None:
             raise HistoryError(error)
     return [pa.ipc.open_stream(result).read_all() for result in done["result"].to_pylist()]
+
+
+def _guarded(job: Callable[[], _T]) -> _T:
+    """What a job returns, and in place of a stack trace of Java's one sentence."""
+    try:
+        return job()
+    except Exception as error:
+        if known := explain(error):
+            raise SparkUnavailable(f"Spark could not do its part: {known}") from error
+        raise TaskFailed(brief(error)) from error
 
 
 def _attempt(work: Work, number: int, unit: Unit) -> pa.RecordBatch:
@@ -63,9 +91,54 @@ def _attempt(work: Work, number: int, unit: Unit) -> pa.RecordBatch:
         with pa.ipc.new_stream(sink, table.schema) as writer:
             writer.write_table(table)
         result = sink.getvalue().to_pybytes()
-    except HistoryError as problem:
+    except (HistoryError, OSError) as problem:
         error = str(problem)
     return pa.record_batch(
         [pa.array([number], pa.int64()), pa.array([result], pa.binary()), pa.array([error], pa.string())],
         names=["number", "result", "error"],
     )
+
+
+def shared(spark: SparkSession, directories: Sequence[Path]) -> list[Path]:
+    """The directories by names that tasks can use, which read and write below them: as given where Spark is in this
+    process, and absolute elsewhere. Raises HistoryError, naming the first that the executors do not see."""
+    from spark_history.session import is_local
+
+    if is_local(spark):
+        return list(directories)
+    absolute = [directory.resolve() for directory in directories]
+    marked = {parent: _mark(parent) for parent in {directory.parent for directory in absolute} - _seen}
+    units: list[Unit] = [{"directory": str(parent), "mark": mark and mark.name} for parent, mark in marked.items()]
+    try:
+        hosts = [table["unseen"][0].as_py() for table in run_tasks(spark, _look_for, units)]
+    finally:
+        for mark in filter(None, marked.values()):
+            mark.unlink(missing_ok=True)
+    for unit, host in zip(units, hosts, strict=True):
+        if host is not None:
+            raise HistoryError(
+                f"{unit['directory']} is not there for Spark's executors (on {host}): "
+                "it must lie on a file system that all machines share, or be judged with --spark local[*]"
+            )
+    _seen.update(marked)
+    return absolute
+
+
+_seen: Final[set[Path]] = set()  # directories whose entries the executors of this process's session have seen
+
+
+def _mark(directory: Path) -> Path | None:
+    """A new file there, so that another machine's directory of the same name is told apart; None: may not write."""
+    mark = directory / f".chaos-{secrets.token_hex(8)}"
+    try:
+        mark.touch(exist_ok=False)
+    except OSError:
+        return None
+    return mark
+
+
+def _look_for(unit: Unit) -> pa.Table:
+    """The host on which a directory, or the mark in it, is not seen; null: it is."""
+    directory = unit["directory"]
+    seen = os.path.isdir(directory) if unit["mark"] is None else os.path.exists(f"{directory}/{unit['mark']}")
+    return pa.table({"unseen": pa.array([None if seen else os.uname().nodename], pa.string())})

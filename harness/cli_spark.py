@@ -1,0 +1,28 @@
+"""`--spark`, of every command that judges: it chooses the master of this process's one session."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from spark_history import master
+
+
+def _choose(text: str) -> str:
+    try:
+        return master.choose(text).url
+    except master.BadMaster as error:
+        raise typer.BadParameter(str(error)) from None
+
+
+SparkOption = Annotated[
+    str,
+    typer.Option(
+        "--spark",
+        metavar="MASTER",
+        callback=_choose,
+        help="Where to judge: local[N], a cluster at spark://HOST:PORT, or Spark Connect at sc://HOST:PORT.",
+    ),
+]
+LOCAL = master.LOCAL
