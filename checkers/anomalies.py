@@ -51,6 +51,10 @@ LOST: Final = pa.schema(
 LOG_LINEARIZABILITY: Final = "log linearizability"
 LOG_MATCHING: Final = "log matching"
 WATERMARK_FRESHNESS: Final = "watermark freshness"
+TRANSACTIONS: Final = "transactions"
+ALLOWED_TRANSACTIONS: Final = "transactions, allowed"  # by the consistency model that was asked for
+#: Only of producers that retry without idempotence: these may write a record more than once.
+EXACTLY_ONCE: Final = "exactly-once append"
 HISTORY_PROPERTIES: Final = (LOG_LINEARIZABILITY, LOG_MATCHING, WATERMARK_FRESHNESS)
 #: Checked inside a simulated cluster after every step, or after healing (the last two).
 LIVENESS: Final = "Liveness"
@@ -82,6 +86,10 @@ NODE_PROPERTIES: Final = (
     "ValidControllerState",
     "MinIsrRecoveryQuorum",
     "LeaderCompleteness",
+    "LeaderCandidateCompleteness",
+    "ReplicationQuorumSuperset",
+    "StrongIsr",
+    "UncleanExclusion",
     "LeaderAppendOnly",
     "HighWatermarkMonotonicity",
     "MetadataLogMatching",
@@ -91,8 +99,8 @@ NODE_PROPERTIES: Final = (
 )
 VIOLATION: Final = "violation"  # the anomaly of an invariant
 LOST_APPEND: Final = "lost append"
-#: Reported, never a reason to fail: Kafka does not promise it.
-WEAK: Final = frozenset({WATERMARK_FRESHNESS})
+#: Reported, never a reason to fail: Kafka, or the consistency model asked for, does not promise it.
+WEAK: Final = frozenset({EXACTLY_ONCE, WATERMARK_FRESHNESS, ALLOWED_TRANSACTIONS})
 
 MAX_WITNESSES: Final = 100
 MAX_LOST_WITNESSES: Final = 1000
@@ -124,7 +132,7 @@ class Anomalies:
         key = (property_, anomaly)
         self.witnesses[key] += 1
         self.records[key] += count
-        if self.witnesses[key] <= (MAX_LOST_WITNESSES if anomaly == LOST_APPEND else MAX_WITNESSES):
+        if self.witnesses[key] <= _most(anomaly):
             self.rows.append(
                 {
                     "run": self.run,
@@ -141,10 +149,15 @@ class Anomalies:
                 }
             )
 
-    def add_unlisted(self, property_: str, anomaly: str, count: int) -> None:
-        """As many more, each of one record, without a row."""
-        self.witnesses[property_, anomaly] += count
-        self.records[property_, anomaly] += count
+    def wanted(self, property_: str, anomaly: str) -> bool:
+        """Would one more have a row of its own?"""
+        return self.witnesses[property_, anomaly] < _most(anomaly)
+
+    def add_unlisted(self, property_: str, anomaly: str, count: int, *, records: int | None = None) -> None:
+        """As many more without a row; of one record each unless told how many of all."""
+        if count:
+            self.witnesses[property_, anomaly] += count
+            self.records[property_, anomaly] += count if records is None else records
 
     @property
     def table(self) -> pa.Table:
@@ -154,6 +167,10 @@ class Anomalies:
     def tally(self) -> list[tuple[str, str, int, int]]:
         """(property, anomaly, witnesses, records)."""
         return [(*key, witnesses, self.records[key]) for key, witnesses in self.witnesses.items() if witnesses]
+
+
+def _most(anomaly: str) -> int:
+    return MAX_LOST_WITNESSES if anomaly == LOST_APPEND else MAX_WITNESSES
 
 
 @dataclass(frozen=True)

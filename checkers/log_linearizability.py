@@ -47,10 +47,33 @@ Anomalies, by name
     failed but visible   a failed append that a read returned
     inconsistent offset  one offset with two values, or a record read elsewhere than where it was acknowledged
     duplicate            one value at two offsets
-    skipped offset       a read that left out offsets of its range, or returned one twice
+    torn prefix          a read, or the final log, that returned a record without an earlier one of its range, where an
+                         append is known to stand
+    skipped offset       a read that left out offsets of its range at which nothing is known to stand, or did not
+                         return each once and in order
     real-time inversion  (b) where the lower operation is an append
-    stale end of log     (b) where the lower operation is a reading of the end
+    stale end of log     (b) where the lower operation is a reading of the end, and the higher an acknowledged append
+    non-monotonic read   two readings contradict each other, one of which was over when the other began: by (b) the
+                         later one's end is below what the earlier had shown; or an offset of both has two values
     lagging watermark    a fetch's watermark that does not cover what had been proved before: weak, never a failure
+
+A reading may contradict an append and a reading at once; then it has both names.
+
+What else a plan may say (see Options)
+
+* Truncated logs. What stood below the start of the log may be missing: it is not lost, reads need not return it, and
+  no append need explain it. `log_start` is an offset, or "moves" where retention or DeleteRecords are at work: then the
+  lowest record of a final read, or else its fetch offset, is taken for it. Of what lies between the start of the log
+  and the lowest final fetch nothing is known: no loss is claimed there, and the final log is not complete.
+* Compacted logs (`cleanup.policy` holds "compact"): reads and the final log may leave out any offset but the last one;
+  an append is lost if the final log holds another value in its place, or nothing from there on. The end counts as
+  known if a final read returned the record before it.
+* Batches are as many appends of one invocation, each with an offset of its own.
+* Idempotent producers: a retry is the same operation. If it is answered DUPLICATE_SEQUENCE_NUMBER, it is ok without an
+  offset: it stands where a read returned it, and is lost if the final log is known from its start and does not hold it;
+  otherwise it is as if indeterminate.
+* Producers that retry without idempotence (`idempotence` false) may write a record more than once: a copy at an offset
+  at which no other append stands is a duplicate by retry, a weak anomaly of its own, and not held against the order.
 
 Where the final log is not known (a run that was killed), an acknowledged append that no read returned is undecided.
 With acks=1 or acks=0 an acknowledgement does not say that the record is committed, so a later reading of the end
@@ -64,29 +87,24 @@ import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 
 from checkers.anomalies import ANOMALIES, Anomalies, Found
-from checkers.log_candidates import settle, settle_tables
-from checkers.log_segment import Contents, Scope, Segment, check_contents
+from checkers.log_candidates import ALL_CANDIDATES, GAPS, settle, settle_tables
+from checkers.log_segment import ANYWHERE, INFO, KINDS, OUTCOMES, Contents, Scope, Segment, check_contents
 from checkers.real_time import NOTHING, Carry, Timeline, check_real_time, deadlines
-from spark_history.files import Ints, write_parquet
+from checkers.witness import OF_STEPS, Step, explain, named_operations, steps_of
+from spark_history.files import HistoryError, Ints, read_parquet, write_parquet
 from spark_history.ingest import History, LogHistory
-from spark_history.lane import NEVER
+from spark_history.lane import NEVER, FinalReads
 from spark_history.prefix import scan_after
 from spark_history.tasks import Unit, run_tasks
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-KINDS: Final = ("append", "read", "list_offsets", "final_read")
-OUTCOMES: Final = ("ok", "fail", "info")
-
-#: Offsets at which no append is known to stand, and by when one must have been invoked to stand there.
-GAPS: Final = pa.schema([("offset", pa.int64()), ("deadline", pa.int64())])
 
 
 @dataclass(frozen=True)
@@ -95,11 +113,31 @@ class Options:
 
     acks_all: bool = True
     since: int = NEVER  # acknowledgements from here on are counted apart, monotonic ns
+    compacted: bool = False
+    retries: bool = False  # without idempotence: a value may stand at several offsets
+    log_start: int = 0  # below it records may be gone; ANYWHERE: below the lowest fetch offset of a final read
 
     @staticmethod
     def of(plan: Mapping[str, Any], struck: int | None) -> Options:
-        """plan: the content of plan.json; struck: when the first fault took effect, monotonic ns."""
-        return Options(str(plan.get("acks", "all")) in ("all", "-1"), NEVER if struck is None else struck)
+        """plan: the content of plan.json; struck: when the first fault took effect, monotonic ns. Raises
+        HistoryError."""
+        settings = plan.get("settings") or {}
+        policy = plan.get("cleanup.policy", settings.get("log.cleanup.policy", "delete"))
+        start = plan.get("log_start", 0)
+        if start != "moves" and (not isinstance(start, int) or start < 0):
+            raise HistoryError(f'log_start of the plan is {start!r}; it must be an offset, or "moves"')
+        return Options(
+            acks_all=str(plan.get("acks", "all")) in ("all", "-1"),
+            since=NEVER if struck is None else struck,
+            compacted="compact" in str(policy),
+            retries=plan.get("idempotence", True) in (False, "false"),
+            log_start=ANYWHERE if start == "moves" else start,
+        )
+
+    def complete(self, final_reads: FinalReads) -> bool:
+        """Is the final log of a partition known from where it starts?"""
+        from_start = self.log_start == ANYWHERE or final_reads.start <= self.log_start
+        return from_start and final_reads.known(self.compacted)
 
 
 @dataclass(frozen=True)
@@ -110,21 +148,22 @@ class Linearizability:
 
 
 def check(histories: Sequence[tuple[History, Options]], spark: SparkSession) -> Linearizability:
-    """All logs of all runs in two Spark jobs, three if one log has several segments, fewer if nothing is odd.
+    """All logs of all runs in one Spark job, and one more each for what is odd: segments that later ones contradict,
+    candidates, and the operations of the witnesses.
 
     Candidates and lost appends are written below each run's history/. Raises HistoryError.
     """
     for history, _ in histories:
         shutil.rmtree(history.path / "candidates", ignore_errors=True)
-    logs = [(history, log, _units(history, log, options)) for history, options in histories for log in history.logs]
-    _carry_between_segments([units for _, _, units in logs], spark)
-    results = iter(_run(spark, judge_segment, [unit for _, _, units in logs for unit in units]))
-    outcomes = [(units, [next(results) for _ in units]) for _, _, units in logs]
-    disputed = [
-        units[0] | {"segments": [unit["paths"] for unit in units], "candidates": candidates}
-        for units, judged in outcomes
-        if any((candidates := {kind: [path for seg in judged for path in seg[kind]] for kind in _CANDIDATES}).values())
-    ]
+    logs = [_units(history, log, options) for history, options in histories for log in history.logs]
+    results = iter(_run(spark, judge_segment, [unit for units in logs for unit in units]))
+    outcomes = [(units, [next(results) for _ in units]) for units in logs]
+    _judge_with_later(outcomes, spark)
+    disputed = []
+    for units, judged in outcomes:
+        candidates = {kind: [path for segment in judged for path in segment[kind]] for kind in ALL_CANDIDATES}
+        if any(candidates.values()):
+            disputed.append(units[0] | {"segments": [unit["paths"] for unit in units], "candidates": candidates})
     settled = _run(spark, settle_log, disputed)
     everything = [segment for _, judged in outcomes for segment in judged] + settled
     counts: dict[str, dict[str, int]] = {history.run: {} for history, _ in histories}
@@ -133,6 +172,7 @@ def check(histories: Sequence[tuple[History, Options]], spark: SparkSession) -> 
         for name, count in segment["counts"].items():
             mine[name] = mine.get(name, 0) + count
     rows = [row for segment in everything for row in segment["anomalies"]]
+    _witness(rows, logs, histories, spark)
     return Linearizability(
         Found(
             pa.Table.from_pylist(rows, schema=ANOMALIES),
@@ -141,9 +181,6 @@ def check(histories: Sequence[tuple[History, Options]], spark: SparkSession) -> 
         [Path(path) for log in settled for path in log["lost"]],
         counts,
     )
-
-
-_CANDIDATES: Final = ("lost", "misplaced", "gaps")
 
 
 def _units(history: History, log: LogHistory, options: Options) -> list[Unit]:
@@ -161,14 +198,47 @@ def _units(history: History, log: LogHistory, options: Options) -> list[Unit]:
     return [common | {"low": part.low, "high": part.high, "paths": dict(part.paths)} for part in log.segments]
 
 
-def _carry_between_segments(logs: Sequence[list[Unit]], spark: SparkSession) -> None:
-    """Give each segment of the logs that have several the first evidence from beyond it."""
-    several = [units for units in logs if len(units) > 1]
-    summaries = iter(_run(spark, summarise_segment, [unit for units in several for unit in units]))
-    for units in several:
-        of_log = [Carry.of(next(summaries)["summary"]) for _ in units]
-        for unit, carry in zip(units, scan_after(of_log, Carry.earlier, Carry()), strict=True):
-            unit["carry"] = carry
+def _judge_with_later(outcomes: Sequence[tuple[list[Unit], list[dict[str, Any]]]], spark: SparkSession) -> None:
+    """Judge again, with the first evidence from beyond it, each segment of which something was invoked after that, or
+    which has gaps that something beyond it must be later than. In a log that works there is none."""
+    again: list[tuple[list[dict[str, Any]], int, Unit]] = []
+    for units, judged in outcomes:
+        carries = scan_after([Carry.of(each["summary"]) for each in judged], Carry.earlier, NOTHING)
+        for number, carry in enumerate(carries):
+            if judged[number]["latest"] > carry.time or (judged[number]["gaps"] and carry.time != NEVER):
+                again.append((judged, number, units[number] | {"carry": carry}))
+    results = _run(spark, judge_segment, [unit for *_, unit in again])
+    for (judged, number, _), result in zip(again, results, strict=True):
+        judged[number] = result
+
+
+def _witness(
+    rows: Sequence[dict[str, Any]],
+    logs: Sequence[list[Unit]],
+    histories: Sequence[tuple[History, Options]],
+    spark: SparkSession,
+) -> None:
+    """Put the operations of each anomaly, and the faults in force, into its `witness`."""
+    named: dict[tuple[str, str, int], set[int]] = {}
+    for row in rows:
+        named.setdefault((row["run"], row["topic"], row["partition"]), set()).update(row["ops"])
+    units: list[Unit] = [
+        {"path": f"{unit['history']}/{unit['paths']['operations']}", "ops": sorted(named[log]), "log": log}
+        for segments in logs
+        for unit in segments
+        if (log := (unit["run"], unit["topic"], unit["partition"])) in named
+    ]
+    steps: dict[tuple[str, str, int], dict[int, Step]] = {}
+    for unit, table in zip(units, run_tasks(spark, read_steps, units), strict=True):
+        steps.setdefault(unit["log"], {}).update(steps_of(table))
+    faults = {history.run: history.faults() for history, _ in histories if history.run in {row["run"] for row in rows}}
+    for row in rows:
+        explain(row, steps[row["run"], row["topic"], row["partition"]], faults[row["run"]])
+
+
+def read_steps(unit: Unit) -> pa.Table:
+    """Some operations of a segment, for steps_of()."""
+    return named_operations(read_parquet(unit["path"], OF_STEPS), unit["ops"])
 
 
 def _run(spark: SparkSession, work: Any, units: Sequence[Unit]) -> list[dict[str, Any]]:
@@ -185,22 +255,18 @@ def _load(unit: Unit) -> tuple[Segment, Anomalies]:
     return Segment.load(scope, Path(unit["history"]), unit["paths"]), Anomalies(scope.run, scope.topic, scope.partition)
 
 
-def summarise_segment(unit: Unit) -> pa.Table:
-    segment, scratch = _load(unit)
-    return _facts({"summary": Timeline.of(segment, check_contents(segment, scratch)).summary()})
-
-
 def judge_segment(unit: Unit) -> pa.Table:
     segment, anomalies = _load(unit)
-    contents, gaps = judge(segment, Carry.of(unit["carry"]), anomalies)
-    candidates = {"lost": contents.lost_rows, "misplaced": contents.misplaced, "gaps": gaps}
+    judged = judge(segment, Carry.of(unit["carry"]), anomalies)
     facts: dict[str, Any] = {
         "run": segment.scope.run,
         "anomalies": anomalies.rows,
         "tally": anomalies.tally,
-        "counts": count_operations(segment, contents),
+        "counts": count_operations(segment, judged.contents),
+        "summary": None if segment.scope.whole else judged.timeline.summary(),
+        "latest": judged.timeline.latest,
     }
-    for kind, table in candidates.items():
+    for kind, table in judged.candidates.items():
         path = Path(unit["history"]) / "candidates" / kind / f"{segment.scope.log}-{segment.scope.low}.parquet"
         facts[kind] = [str(path)] if table.num_rows else []
         if table.num_rows:
@@ -208,53 +274,84 @@ def judge_segment(unit: Unit) -> pa.Table:
     return _facts(facts)
 
 
-def judge(segment: Segment, carry: Carry, anomalies: Anomalies) -> tuple[Contents, pa.Table]:
-    """What one segment can tell by itself goes to `anomalies`; the rest is in the Contents and the GAPS returned."""
+@dataclass(frozen=True)
+class JudgedSegment:
+    contents: Contents
+    timeline: Timeline
+    candidates: Mapping[str, pa.Table]  # ALL_CANDIDATES: what takes the whole log to decide
+
+
+def judge(segment: Segment, carry: Carry, anomalies: Anomalies) -> JudgedSegment:
+    """What one segment can tell by itself goes to `anomalies`."""
     contents = check_contents(segment, anomalies)
     timeline = Timeline.of(segment, contents)
-    check_real_time(segment, timeline, carry, anomalies)
-    gaps = _gaps(segment)
-    return contents, pa.table([gaps, deadlines(timeline, carry, gaps)], schema=GAPS)
+    check_real_time(timeline, carry, anomalies)
+    first, count = _gaps(segment, timeline)
+    gaps = pa.table([first, count, deadlines(timeline, carry, first)], schema=GAPS)
+    return JudgedSegment(contents, timeline, {**contents.candidates, "gaps": gaps})
 
 
 def judge_log(segment: Segment) -> tuple[Anomalies, Anomalies, dict[str, int]]:
     """A log of one segment, in memory: what judge_segment() and settle_log() find of it, and the counts of both."""
     scope = segment.scope
     anomalies, settled = (Anomalies(scope.run, scope.topic, scope.partition) for _ in range(2))
-    contents, gaps = judge(segment, NOTHING, anomalies)
-    counts = count_operations(segment, contents)
-    candidates = {"lost": contents.lost_rows, "misplaced": contents.misplaced, "gaps": gaps}
-    if any(table.num_rows for table in candidates.values()):
-        counts["lost"] = settle_tables(scope, [segment], **candidates, anomalies=settled).num_rows
+    judged = judge(segment, NOTHING, anomalies)
+    counts = count_operations(segment, judged.contents)
+    if any(table.num_rows for table in judged.candidates.values()):
+        counts["lost"] = settle_tables(scope, [segment], judged.candidates, settled).num_rows
     return anomalies, settled, counts
 
 
-def _gaps(segment: Segment) -> Ints:
+def _gaps(segment: Segment, timeline: Timeline) -> tuple[Ints, Ints]:
+    """(first offset, how many) of each range of offsets at which nothing is known to stand, and within which no reading
+    of the end stands: what must have been invoked by when is one for all of it."""
     scope = segment.scope
+    low = max(scope.low, scope.asked_from)
     end = min(scope.end, NEVER if scope.high is None else scope.high)
-    free = np.ones(max(end - scope.low, 0), bool)
-    for offsets in (segment.appends.position, segment.read_column("offset")):
-        free[offsets[offsets < end] - scope.low] = False
-    return np.flatnonzero(free) + scope.low
+    position, read = segment.column("position")[segment.appends], segment.read_column("offset")
+    # In a log that works each append is one offset on from the one before.
+    covers = len(position) and position[0] <= low and position[-1] >= end - 1
+    if covers and bool((np.diff(position) == 1).all()):
+        return np.empty(0, np.int64), np.empty(0, np.int64)
+    known = np.union1d(position, read)
+    known = known[(known >= low) & (known < end)]
+    before, after = np.append(low - 1, known), np.append(known, max(end, low))
+    first, last = (before + 1)[after - before > 1], (after - 1)[after - before > 1]
+    if not len(first):
+        return first, first
+    cuts = np.unique(timeline.position[~timeline.is_append])
+    inside = np.searchsorted(first, cuts, "right") - 1
+    cuts = cuts[(inside >= 0) & (cuts > first[inside]) & (cuts <= last[inside])]
+    starts = np.sort(np.concatenate((first, cuts)))
+    ends = np.append(starts[1:], NEVER) - 1
+    last = np.minimum(ends, last[np.searchsorted(first, starts, "right") - 1])
+    return starts, last - starts + 1
 
 
 def count_operations(segment: Segment, contents: Contents) -> dict[str, int]:
     """`<kind> <outcome>` for each, and what became of the acknowledged appends."""
-    counts = {
-        f"{kind} {name}": int(np.count_nonzero(segment.kind(kind) & segment.outcome(name)))
-        for kind in KINDS
-        for name in OUTCOMES
-    }
-    appends = segment.appends
-    known = contents.in_final_log | contents.lost | contents.seen
-    acknowledged_at = segment.column("complete")[segment.kind("append") & segment.outcome("ok")]
+    kinds, outcomes = len(KINDS), len(OUTCOMES)
+    pairs = segment.kind * np.int8(outcomes) + segment.outcome
+    pairs[(segment.kind < 0) | (segment.outcome < 0)] = kinds * outcomes
+    each = np.bincount(pairs, minlength=kinds * outcomes)
+    names = (f"{kind} {outcome}" for kind in KINDS for outcome in OUTCOMES)
+    counts = dict(zip(names, each.tolist(), strict=False))
+    appends, unsure, lost = segment.appends, segment.unsure, contents.lost
+    known = contents.in_final_log | contents.seen
+    known[lost] = known[unsure] = True
+    final = segment.read_column("offset")[segment.final]
+    acknowledged = counts["append ok"]
+    untold = acknowledged - (len(appends) - len(unsure)) - int(np.count_nonzero(lost < segment.placed))
+    since = segment.scope.since
+    struck = segment.column("complete")[pairs == 0] >= since if since != NEVER else np.empty(0, bool)
+    returned = segment.at("records", segment.readings)
     return counts | {
-        "acknowledged": counts["append ok"],
-        "acknowledged since": int(np.count_nonzero(acknowledged_at >= segment.scope.since)),
-        "undecided": int(np.count_nonzero(appends.acknowledged & ~known)),
-        "indeterminate found": int(np.count_nonzero(~appends.acknowledged & ~appends.failed)),
-        "records read": len(segment.final),
-        "records in final log": _distinct(segment.read_column("offset")[segment.final]),
+        "acknowledged": acknowledged,
+        "acknowledged since": int(np.count_nonzero(struck)),
+        "undecided": len(appends) - int(np.count_nonzero(known[appends])) + untold,
+        "indeterminate found": int(np.count_nonzero(segment.outcome[unsure] == INFO)),
+        "records read": int(returned[returned > 0].sum()),
+        "records in final log": _distinct(final),
     }
 
 

@@ -1,41 +1,62 @@
 """One segment of one log in memory, and what its records alone tell: part (a) of log linearizability.
 
-See log_linearizability.py for the definitions. What one segment cannot decide is returned as candidates.
+See log_linearizability.py for the definitions. What one segment cannot decide is returned as candidates. Arrays are as
+long as the segment's operations and in their order, `rows` index them; columns that only sentences need are read once
+there is something to say.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
-from checkers.anomalies import LOG_LINEARIZABILITY, LOST, Anomalies, stretches
-from spark_history.files import Bools, Ints, equals, integers, nullable, read_parquet
+from checkers.anomalies import LOG_LINEARIZABILITY, LOST, MAX_WITNESSES, Anomalies, stretches
+from spark_history.files import Bools, Ints, codes, integers, nullable, read_parquet
 from spark_history.lane import NEVER, NOWHERE, FinalReads
 from spark_history.schema import LAID_OUT_OPERATIONS, LAID_OUT_READS
 
-#: What of the operations is needed here.
-COLUMNS: Final = pa.schema(
-    [field for field in LAID_OUT_OPERATIONS if field.name not in ("run", "process", "topic", "partition", "error")]
+KINDS: Final = ("append", "read", "list_offsets", "final_read")
+APPEND, READ, LIST_OFFSETS, FINAL_READ = range(4)
+OUTCOMES: Final = ("ok", "fail", "info")
+OK, FAIL, INFO = range(3)
+Codes = npt.NDArray[np.int8]
+
+
+def _columns(schema: pa.Schema, *names: str) -> pa.Schema:
+    return pa.schema([schema.field(name) for name in names])
+
+
+#: What every check needs; the others are read when they are asked for.
+COLUMNS: Final = _columns(
+    LAID_OUT_OPERATIONS,
+    *("kind", "outcome", "value", "invoke", "complete", "position"),
+    *("offset", "first", "last", "records", "repeats"),  # looked at where there are readings only
 )
+READ_COLUMNS: Final = _columns(LAID_OUT_READS, "offset", "value", "final")
+_NULLS: Final = {"complete": NEVER, "observed": NEVER}  # and NOWHERE for all others
 
 #: A record that a read returned where no append of its value is known to stand.
-MISPLACED: Final = pa.schema(
-    [("offset", pa.int64()), ("value", pa.int64()), ("op", pa.int64()), ("final", pa.bool_())]
+MISPLACED: Final = pa.schema([("offset", pa.int64()), ("value", pa.int64()), ("op", pa.int64()), ("final", pa.bool_())])
+#: Every record that reads returned at an offset on whose value they do not agree.
+DISPUTED: Final = pa.schema([("offset", pa.int64()), ("value", pa.int64()), ("op", pa.int64())])
+#: Reads that did not return every offset of their range once, in order: from `start` to `last`.
+TORN: Final = pa.schema(
+    [(name, pa.int64()) for name in ("op", "start", "last", "records", "repeats")] + [("final", pa.bool_())]
 )
 
-_NONE_LOST: Final = LOST.empty_table()
-_NONE_MISPLACED: Final = MISPLACED.empty_table()
+ANYWHERE: Final = -1  # a log start that may have moved
 
 
 @dataclass(frozen=True)
 class Scope:
-    """Which segment of which log, and what is known of the whole log."""
+    """Which segment of which log, and what is known of the whole log. See log_linearizability.Options."""
 
     run: str
     topic: str
@@ -47,167 +68,265 @@ class Scope:
     acks_all: bool
     origin: int  # monotonic ns at which the run began
     since: int  # acknowledgements from here on are counted apart, monotonic ns
+    compacted: bool = False
+    log_start: int = 0
+    retries: bool = False
 
     @property
     def log(self) -> str:
         return f"{self.topic}-{self.partition}"
 
+    @property
+    def whole(self) -> bool:
+        """Is it all of the log?"""
+        return self.low == 0 and self.high is None
+
+    @property
+    def final_known(self) -> bool:
+        """Is the final log known, from the lowest fetch offset of a final read?"""
+        return self.final_reads.known(self.compacted)
+
+    @property
+    def asked_from(self) -> int:
+        """From which offset on it matters what stands there."""
+        if self.log_start != ANYWHERE:
+            return self.log_start
+        final = self.final_reads
+        return 0 if final.start == NEVER else final.start if final.first == NEVER else final.first
+
     @staticmethod
     def of(unit: Mapping[str, Any]) -> Scope:
         final = FinalReads.of(unit["final_reads"])
-        return Scope(final_reads=final, **{name: unit[name] for name in Scope.__annotations__ if name != "final_reads"})
-
-
-@dataclass(frozen=True)
-class Appends:
-    """Columns of the appends that stand somewhere in the log, by position."""
-
-    position: Ints
-    value: Ints
-    op: Ints
-    invoke: Ints
-    complete: Ints  # NEVER: not acknowledged
-    observed: Ints  # of one not acknowledged: when a read first returned it
-    leader_epoch: Ints
-    failed: Bools
-    acknowledged: Bools
+        names = [name for name in Scope.__annotations__ if name != "final_reads" and name in unit]
+        return Scope(final_reads=final, **{name: unit[name] for name in names})
 
 
 @dataclass(frozen=True)
 class Segment:
     scope: Scope
-    operations: pa.Table  # COLUMNS
-    reads: pa.Table  # LAID_OUT_READS
-    _columns: dict[str, Any] = field(default_factory=dict, repr=False)  # as arrays, by name
+    operations: pa.Table  # LAID_OUT_OPERATIONS, at least COLUMNS
+    reads: pa.Table  # LAID_OUT_READS, at least READ_COLUMNS
+    files: tuple[Path, Path] | None = None  # of both tables, where these lack columns
+    _cache: dict[str, Any] = field(default_factory=dict, repr=False)
 
     @staticmethod
     def load(scope: Scope, history: Path, paths: Mapping[str, str]) -> Segment:
         """Raises HistoryError."""
-        return Segment(
-            scope,
-            read_parquet(history / paths["operations"], COLUMNS),
-            read_parquet(history / paths["reads"], LAID_OUT_READS),
-        )
+        files = history / paths["operations"], history / paths["reads"]
+        return Segment(scope, read_parquet(files[0], COLUMNS), read_parquet(files[1], READ_COLUMNS), files)
+
+    def __len__(self) -> int:
+        return int(self.operations.num_rows)
 
     def column(self, name: str) -> Ints:
-        if name not in self._columns:
-            null = NEVER if name in ("complete", "observed") else NOWHERE
-            self._columns[name] = integers(self.operations, name, null)
-        column: Ints = self._columns[name]
-        return column
-
-    def kind(self, kind: str) -> Bools:
-        return self._where("kind", kind)
-
-    def outcome(self, outcome: str) -> Bools:
-        return self._where("outcome", outcome)
-
-    def _where(self, column: str, text: str) -> Bools:
-        if text not in self._columns:
-            self._columns[text] = equals(self.operations, column, text)
-        where: Bools = self._columns[text]
-        return where
-
-    @cached_property
-    def appends(self) -> Appends:
-        standing = self.kind("append") & (self.column("position") != NOWHERE)
-        names = ("position", "value", "op", "invoke", "complete", "observed", "leader_epoch")
-        columns = {name: self.column(name)[standing] for name in names}
-        ok = self.outcome("ok")[standing]
-        columns["complete"] = np.where(ok, columns["complete"], NEVER)
-        failed = self.outcome("fail")[standing]
-        return Appends(**columns, failed=failed, acknowledged=ok)
-
-    @cached_property
-    def unplaced_invocations(self) -> Ints:
-        """When those appends were invoked that may stand anywhere in the log, or nowhere."""
-        may = self.kind("append") & ~self.outcome("fail") & (self.column("position") == NOWHERE)
-        invocations: Ints = self.column("invoke")[may]
-        return invocations
+        return self._column("operations", self.operations, LAID_OUT_OPERATIONS, name)
 
     def read_column(self, name: str) -> Ints:
         """A column of what reads returned."""
-        key = f"reads.{name}"
-        if key not in self._columns:
-            self._columns[key] = integers(self.reads, name, NOWHERE)
-        column: Ints = self._columns[key]
+        return self._column("reads", self.reads, LAID_OUT_READS, name)
+
+    def _column(self, of: str, table: pa.Table, schema: pa.Schema, name: str) -> Ints:
+        key = f"{of}.{name}"
+        if key not in self._cache:
+            self._cache[key] = integers(self._table(of, table, schema, name), name, _NULLS.get(name, NOWHERE))
+        column: Ints = self._cache[key]
         return column
+
+    def _table(self, of: str, table: pa.Table, schema: pa.Schema, name: str) -> pa.Table:
+        if name in table.column_names or self.files is None:
+            return table
+        key = f"{of}.{name} as read"
+        if key not in self._cache:
+            self._cache[key] = read_parquet(self.files[of == "reads"], _columns(schema, name))
+        read: pa.Table = self._cache[key]
+        return read
+
+    def at(self, name: str, rows: Ints) -> Ints:
+        """A column of some rows, which may be few."""
+        table = self._table("operations", self.operations, LAID_OUT_OPERATIONS, name)
+        return integers(table.select([name]).take(pa.array(rows)), name, _NULLS.get(name, NOWHERE))
+
+    @cached_property
+    def kind(self) -> Codes:
+        return codes(self.operations, "kind", KINDS)
+
+    @cached_property
+    def outcome(self) -> Codes:
+        return codes(self.operations, "outcome", OUTCOMES)
 
     @cached_property
     def final(self) -> Bools:
         final: Bools = self.reads["final"].to_numpy(zero_copy_only=False)
         return final
 
+    @cached_property
+    def placed(self) -> int:
+        """The first row that stands somewhere in the log."""
+        return int(np.searchsorted(self.column("position"), 0))
+
+    @cached_property
+    def appends(self) -> Ints:
+        """Rows of the appends that stand somewhere in the log, in the order of offsets."""
+        rows: Ints = self.placed + np.flatnonzero(self.kind[self.placed :] == APPEND)
+        return rows
+
+    @cached_property
+    def unsure(self) -> Ints:
+        """Those of `appends` that were not acknowledged."""
+        rows: Ints = self.appends[self.outcome[self.appends] != OK]
+        return rows
+
+    @cached_property
+    def readings(self) -> Ints:
+        """Rows of the readings that prove something of the log's end."""
+        rows: Ints = self.placed + np.flatnonzero(self.kind[self.placed :] != APPEND)
+        return rows
+
+    @cached_property
+    def acknowledged_at(self) -> Ints:
+        """`complete`, but NEVER of appends that were not acknowledged."""
+        complete = self.column("complete")
+        if len(self.unsure):
+            complete = complete.copy()
+            complete[self.unsure] = NEVER
+        return complete
+
+    @cached_property
+    def unplaced_invocations(self) -> Ints:
+        """When those appends were invoked that may stand anywhere in the log, or nowhere."""
+        nowhere = slice(0, self.placed)
+        may = (self.kind[nowhere] == APPEND) & (self.outcome[nowhere] != FAIL)
+        invocations: Ints = self.column("invoke")[nowhere][may]
+        return invocations
+
+    @cached_property
+    def reach(self) -> int:
+        """Offsets from `low` on up to which a table of offsets is made; 0: it would be far longer than the segment."""
+        last = 0
+        for offsets in (self.column("position"), self.read_column("offset")):
+            last = max(last, int(offsets[-1]) + 1 if len(offsets) else 0)
+        size = last - self.scope.low
+        return size if 0 < size <= 16 * (len(self) + len(self.reads)) + 1024 else 0
+
 
 @dataclass(frozen=True)
 class Contents:
-    """What records agree and disagree with. Masks are over Segment.appends."""
+    """What records agree and disagree with. Masks are over the segment's rows."""
 
     seen: Bools  # a read returned it where it stands
     in_final_log: Bools
-    lost: Bools  # acknowledged or observed, and the final log does not hold it where it stood
-    lost_rows: pa.Table  # LOST
-    misplaced: pa.Table  # MISPLACED, each offset and value once
+    lost: Ints  # rows: acknowledged or observed, and the final log does not hold it where it stood
+    candidates: Mapping[str, pa.Table]  # CANDIDATES
+
+
+#: What the whole log must be looked at for, and the columns of each.
+CANDIDATES: Final = {"lost": LOST, "misplaced": MISPLACED, "disputed": DISPUTED, "torn": TORN}
 
 
 def check_contents(segment: Segment, anomalies: Anomalies) -> Contents:
-    appends, offset, value = segment.appends, segment.read_column("offset"), segment.read_column("value")
-    seen, in_final = np.zeros(len(appends.op), bool), np.zeros(len(appends.op), bool)
-    matched = np.zeros(len(offset), bool)
-    row, end = np.searchsorted(appends.position, offset), np.searchsorted(appends.position, offset, "right")
-    # One append an offset, unless the log is broken: then each of those that claim it is tried.
-    while (left := np.flatnonzero(row < end)).size:
-        hit = left[appends.value[row[left]] == value[left]]
-        matched[hit] = True
-        seen[row[hit]] = True
-        in_final[row[hit[segment.final[hit]]]] = True
-        row = row + 1
-
+    seen, in_final = np.zeros(len(segment), bool), np.zeros(len(segment), bool)
+    unmatched = _match(segment, seen, in_final)
     _report_failed(segment, anomalies)
     _report_crowded(segment, anomalies)
-    _report_skipping(segment, anomalies)
     lost = _lost(segment, in_final)
-    return Contents(seen, in_final, lost, _lost_rows(segment, lost), _misplaced(segment, ~matched))
+    candidates = {
+        "lost": _lost_rows(segment, lost),
+        "misplaced": _misplaced(segment, unmatched),
+        "disputed": _disputed(segment),
+        "torn": _torn(segment),
+    }
+    return Contents(seen, in_final, lost, candidates)
 
 
-def _lost(segment: Segment, in_final: Bools) -> Bools:
-    appends, final = segment.appends, segment.scope.final_reads
-    if not final.complete:
-        return np.zeros(len(in_final), bool)
-    done = np.minimum(appends.complete, appends.observed)
-    due = (appends.position < final.end) | (done < final.time)
-    lost: Bools = due & (done != NEVER) & ~appends.failed & ~in_final
-    return lost
+def _match(segment: Segment, seen: Bools, in_final: Bools) -> Ints:
+    """Find the append of every record read; returns the records that have none."""
+    appends, low = segment.appends, segment.scope.low
+    position, values = segment.column("position")[appends], segment.column("value")
+    offset, value = segment.read_column("offset"), segment.read_column("value")
+    crowded = bool((position[1:] == position[:-1]).any())
+    if segment.reach and not crowded:
+        rows = np.full(segment.reach, NOWHERE, np.int32)
+        rows[position - low] = appends
+        row = rows[offset - low]
+        # Row -1 reads some value, which does not count.
+        matched = (values[row] == value) & (row >= 0) if len(values) else np.zeros(len(row), bool)
+        all_matched = bool(matched.all())
+        hit = row if all_matched else row[matched]
+        seen[hit] = True
+        in_final[hit[segment.final if all_matched else segment.final[matched]]] = True
+        return np.empty(0, np.int64) if all_matched else np.flatnonzero(~matched)
+    found = np.zeros(len(offset), bool)
+    at, end = np.searchsorted(position, offset), np.searchsorted(position, offset, "right")
+    # One append an offset, unless the log is broken: then each of those that claim it is tried.
+    while (left := np.flatnonzero(at < end)).size:
+        hit = left[values[appends[at[left]]] == value[left]]
+        found[hit] = True
+        seen[appends[at[hit]]] = True
+        in_final[appends[at[hit[segment.final[hit]]]]] = True
+        at = at + 1
+    return np.flatnonzero(~found)
 
 
-def _lost_rows(segment: Segment, lost: Bools) -> pa.Table:
-    if not lost.any():
-        return _NONE_LOST
-    appends, scope = segment.appends, segment.scope
+def _lost(segment: Segment, in_final: Bools) -> Ints:
+    scope, final = segment.scope, segment.scope.final_reads
+    if not scope.final_known:
+        return np.empty(0, np.int64)
+    appends = segment.appends
+    missing = appends[~in_final[appends]]
+    if len(missing):
+        position, done = segment.column("position")[missing], segment.acknowledged_at[missing]
+        done = np.minimum(done, segment.at("observed", missing))
+        due = (position < final.end) | (done < final.time)
+        due &= (done != NEVER) & (segment.outcome[missing] != FAIL)
+        due &= position >= max(final.start, segment.scope.asked_from)
+        if scope.compacted:  # what something stands above may have been cleaned away
+            due &= (position > final.last) | (_in_final_log(segment, position) != NOWHERE)
+        missing = missing[due]
+    return np.concatenate((_untold(segment), missing))
+
+
+def _untold(segment: Segment) -> Ints:
+    """Acknowledged without an offset (DUPLICATE_SEQUENCE_NUMBER has none), and found nowhere in a log that is known
+    from its very start."""
+    scope, nowhere = segment.scope, slice(0, segment.placed)
+    if scope.final_reads.start > 0 or scope.compacted or not scope.acks_all:
+        return np.empty(0, np.int64)
+    late = segment.column("complete")[nowhere] < scope.final_reads.time
+    rows: Ints = np.flatnonzero(late & (segment.kind[nowhere] == APPEND) & (segment.outcome[nowhere] == OK))
+    return rows
+
+
+def _in_final_log(segment: Segment, offsets: Ints) -> Ints:
+    """The value that the final log holds at each offset."""
     offset, value = segment.read_column("offset")[segment.final], segment.read_column("value")[segment.final]
-    position = appends.position[lost]
-    found = np.full(len(position), NOWHERE)
-    if len(offset):
-        row = np.minimum(np.searchsorted(offset, position), len(offset) - 1)
-        found = np.where(offset[row] == position, value[row], NOWHERE)
+    if not len(offset):
+        return np.full(len(offsets), NOWHERE)
+    row = np.minimum(np.searchsorted(offset, offsets), len(offset) - 1)
+    return np.where(offset[row] == offsets, value[row], NOWHERE)
+
+
+def _lost_rows(segment: Segment, lost: Ints) -> pa.Table:
+    if not len(lost):
+        return CANDIDATES["lost"].empty_table()
+    scope, position = segment.scope, segment.column("position")[lost]
     columns = {
-        "run": pa.array([scope.run] * len(position), pa.string()),
-        "topic": pa.array([scope.topic] * len(position), pa.string()),
-        "partition": pa.array([scope.partition] * len(position), pa.int32()),
-        "offset": pa.array(position),
-        "value": pa.array(appends.value[lost]),
-        "op": pa.array(appends.op[lost]),
-        "invoke": pa.array(appends.invoke[lost]),
-        "complete": nullable(appends.complete[lost], NEVER),
-        "observed": nullable(appends.observed[lost], NEVER),
-        "found": nullable(found, NOWHERE),
+        "run": pa.array([scope.run] * len(lost), pa.string()),
+        "topic": pa.array([scope.topic] * len(lost), pa.string()),
+        "partition": pa.array([scope.partition] * len(lost), pa.int32()),
+        "offset": nullable(position, NOWHERE),
+        "value": pa.array(segment.column("value")[lost]),
+        "op": pa.array(segment.at("op", lost)),
+        "invoke": pa.array(segment.column("invoke")[lost]),
+        "complete": nullable(np.where(segment.outcome[lost] == OK, segment.column("complete")[lost], NEVER), NEVER),
+        "observed": nullable(segment.at("observed", lost), NEVER),
+        "found": nullable(_in_final_log(segment, position), NOWHERE),
     }
     return pa.table(columns, schema=LOST)
 
 
-def _misplaced(segment: Segment, unmatched: Bools) -> pa.Table:
-    if not unmatched.any():
-        return _NONE_MISPLACED
+def _misplaced(segment: Segment, unmatched: Ints) -> pa.Table:
+    if not len(unmatched):
+        return CANDIDATES["misplaced"].empty_table()
     offset, value = segment.read_column("offset")[unmatched], segment.read_column("value")[unmatched]
     op, final = segment.read_column("op")[unmatched], segment.final[unmatched]
     order = np.lexsort((~final, value, offset))  # of those that returned the same, a final read stands for all
@@ -217,27 +336,65 @@ def _misplaced(segment: Segment, unmatched: Bools) -> pa.Table:
     return pa.table([column[distinct] for column in (offset, value, op, final)], schema=MISPLACED)
 
 
+def _disputed(segment: Segment) -> pa.Table:
+    offset, value = segment.read_column("offset"), segment.read_column("value")
+    differ = np.flatnonzero((offset[1:] == offset[:-1]) & (value[1:] != value[:-1]))
+    if not len(differ):
+        return CANDIDATES["disputed"].empty_table()
+    rows = np.flatnonzero(np.isin(offset, offset[differ]))
+    return pa.table([offset[rows], value[rows], segment.read_column("op")[rows]], schema=DISPUTED)
+
+
+def _torn(segment: Segment) -> pa.Table:
+    rows, scope = segment.readings, segment.scope
+    fetch, first, last, records, repeats = (
+        segment.at(name, rows) for name in ("offset", "first", "last", "records", "repeats")
+    )
+    start = np.where(fetch == NOWHERE, first, np.minimum(fetch, first))
+    # What lay below the log's start may have been deleted before the fetch.
+    start = first if scope.log_start == ANYWHERE else np.maximum(start, np.minimum(first, scope.log_start))
+    due = last - start + 1
+    torn = (records > 0) & ((repeats > 0) | (not scope.compacted) & (records != due))
+    if not torn.any():
+        return CANDIDATES["torn"].empty_table()
+    final = segment.kind[rows[torn]] == FINAL_READ
+    columns = [segment.at("op", rows[torn]), *(column[torn] for column in (start, last, records, repeats)), final]
+    return pa.table(columns, schema=TORN)
+
+
 def _report_failed(segment: Segment, anomalies: Anomalies) -> None:
-    appends = segment.appends
-    for row in np.flatnonzero(appends.failed):
-        offset, value, op = (int(column[row]) for column in (appends.position, appends.value, appends.op))
+    failed = segment.unsure[segment.outcome[segment.unsure] == FAIL]
+    if not len(failed):
+        return
+    anomalies.add_unlisted(LOG_LINEARIZABILITY, "failed but visible", max(len(failed) - MAX_WITNESSES, 0))
+    failed = failed[:MAX_WITNESSES]
+    position, value = segment.column("position")[failed], segment.column("value")[failed]
+    for offset, what, op in zip(position.tolist(), value.tolist(), segment.at("op", failed).tolist(), strict=True):
         anomalies.add(
             LOG_LINEARIZABILITY,
             "failed but visible",
-            f"the append of {value} (op {op}) failed, so it must have had no effect, but a read returned it at "
+            f"the append of {what} (op {op}) failed, so it must have had no effect, but a read returned it at "
             f"offset {offset} of {segment.scope.log}",
-            offset=offset, value=value, ops=[op],
+            offset=offset, value=what, ops=[op, *readers(segment, offset, what)],
         )  # fmt: skip
+
+
+def readers(segment: Segment, offset: int, value: int) -> Sequence[int]:
+    """One operation that read this value there, if this segment has one."""
+    offsets = segment.read_column("offset")
+    low, high = np.searchsorted(offsets, [offset, offset + 1])
+    rows = low + np.flatnonzero(segment.read_column("value")[low:high] == value)[:1]
+    return [int(op) for op in segment.read_column("op")[rows]]
 
 
 def _report_crowded(segment: Segment, anomalies: Anomalies) -> None:
     """Several appends at one offset."""
-    appends = segment.appends
-    same = np.flatnonzero(appends.position[1:] == appends.position[:-1])
-    crowded = np.unique(appends.position[same])
+    position = segment.column("position")[segment.appends]
+    crowded = np.unique(position[np.flatnonzero(position[1:] == position[:-1])])
     for first, last in stretches(crowded):
-        low, high = np.searchsorted(appends.position, [first, first + 1])
-        ops, values = appends.op[low:high], appends.value[low:high]
+        low, high = np.searchsorted(position, [first, first + 1])
+        rows = segment.appends[low:high]
+        ops, values = segment.at("op", rows), segment.column("value")[rows]
         claims = " and ".join(f"{value} (op {op})" for value, op in zip(values, ops, strict=True))
         more = f"; offsets {first} to {last} are all given twice" if last > first else ""
         anomalies.add(
@@ -245,20 +402,4 @@ def _report_crowded(segment: Segment, anomalies: Anomalies) -> None:
             "inconsistent offset",
             f"offset {first} of {segment.scope.log} was given to {claims}{more}",
             offset=first, value=int(values[0]), ops=ops, count=last - first + 1,
-        )  # fmt: skip
-
-
-def _report_skipping(segment: Segment, anomalies: Anomalies) -> None:
-    """Reads that do not return every offset from where they began to where they ended, once."""
-    fetch, first, last, records, op = (segment.column(name) for name in ("offset", "first", "last", "records", "op"))
-    start = np.where(fetch == NOWHERE, first, np.minimum(fetch, first))
-    due = last - start + 1
-    for row in np.flatnonzero((records > 0) & (records != due)):
-        kind = "final read" if segment.kind("final_read")[row] else "read"
-        anomalies.add(
-            LOG_LINEARIZABILITY,
-            "skipped offset",
-            f"a {kind} (op {op[row]}) of {segment.scope.log} from offset {start[row]} returned {records[row]} records "
-            f"up to offset {last[row]}, where there are {due[row]} offsets",
-            offset=int(start[row]), ops=[op[row]], count=abs(int(due[row] - records[row])),
         )  # fmt: skip

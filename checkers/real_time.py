@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Final, NamedTuple
+from functools import cached_property
+from typing import Final, NamedTuple
 
 import numpy as np
 
 from checkers.anomalies import LOG_LINEARIZABILITY, WATERMARK_FRESHNESS, Anomalies, seconds
-from checkers.log_segment import Contents, Scope, Segment
+from checkers.log_segment import APPEND, FAIL, FINAL_READ, LIST_OFFSETS, READ, Codes, Contents, Segment
 from spark_history.files import Bools, Ints
 from spark_history.lane import NEVER, NOWHERE
-
-_APPEND, _LIST_OFFSETS, _READ, _FINAL_READ = range(4)
 
 
 class Evidence(NamedTuple):
@@ -29,16 +28,20 @@ class Evidence(NamedTuple):
 class Carry(NamedTuple):
     """The first evidence from beyond this segment."""
 
-    any: Evidence = Evidence()
-    visible: Evidence = Evidence()  # of those that later readings of the end must cover
+    append: Evidence = Evidence()  # an acknowledgement
+    reading: Evidence = Evidence()
 
     @staticmethod
     def earlier(first: Carry, second: Carry) -> Carry:
-        return Carry(min(first.any, second.any), min(first.visible, second.visible))
+        return Carry(min(first.append, second.append), min(first.reading, second.reading))
 
     @staticmethod
     def of(lists: Sequence[Sequence[int]] | None) -> Carry:
-        return Carry(*(Evidence(*values) for values in lists)) if lists else Carry()
+        return Carry(*(Evidence(*values) for values in lists)) if lists else NOTHING
+
+    @property
+    def time(self) -> int:
+        return min(self.append.time, self.reading.time)
 
 
 NOTHING: Final = Carry()
@@ -46,150 +49,199 @@ NOTHING: Final = Carry()
 
 @dataclass(frozen=True)
 class Timeline:
-    """Operations in the order of their keys: of an append at offset o 2o + 1, of a reading of the end at e 2e."""
+    """What stands in the log of a segment, in the order of keys: of an append at offset o 2o + 1, of a reading of the
+    end at e 2e. `rows` of the segment; all other arrays are as long."""
 
-    key: Ints
-    op: Ints
-    kind: Ints
-    position: Ints
-    value: Ints
-    invoke: Ints
-    complete: Ints
-    visible: Ints  # as complete, but NEVER where that does not oblige later readings of the end
-    leader_epoch: Ints
-    exact: Bools  # it tells where the log ended, not only that it had come this far
+    segment: Segment
+    rows: Ints | slice
 
     @staticmethod
     def of(segment: Segment, contents: Contents) -> Timeline:
-        appends, final = segment.appends, segment.scope.final_reads
-        standing = ~appends.failed & ~contents.lost
-        position = segment.column("position")
-        end = segment.outcome("ok") & ~segment.kind("append") & (position != NOWHERE)
-        kind = np.select([segment.kind("list_offsets"), segment.kind("read")], [_LIST_OFFSETS, _READ], _FINAL_READ)
-        exact = segment.kind("list_offsets")
-        if final.complete:
-            exact = exact | segment.kind("final_read") & (position == final.end)
+        failed = segment.unsure[segment.outcome[segment.unsure] == FAIL]
+        if not len(failed) and not len(contents.lost):
+            return Timeline(segment, slice(segment.placed, None))
+        standing = np.ones(len(segment), bool)
+        standing[: segment.placed] = False
+        standing[failed] = standing[contents.lost] = False
+        return Timeline(segment, np.flatnonzero(standing))
 
-        def both(name: str) -> Ints:
-            return np.concatenate((getattr(appends, name)[standing], segment.column(name)[end]))
+    @cached_property
+    def position(self) -> Ints:
+        return self.segment.column("position")[self.rows]
 
-        of_appends = np.count_nonzero(standing)
-        is_append = np.arange(of_appends + np.count_nonzero(end)) < of_appends
-        columns: dict[str, Any] = {
-            "key": 2 * both("position") + is_append,
-            "kind": np.concatenate((np.full(of_appends, _APPEND), kind[end])),
-            "exact": np.concatenate((np.ones(of_appends, bool), exact[end])),
-            "visible": np.where(is_append & (not segment.scope.acks_all), NEVER, both("complete")),
-        }
-        columns |= {name: both(name) for name in ("op", "position", "value", "invoke", "complete", "leader_epoch")}
-        order = np.argsort(columns["key"], kind="stable")
-        return Timeline(**{name: column[order] for name, column in columns.items()})
+    @cached_property
+    def invoke(self) -> Ints:
+        return self.segment.column("invoke")[self.rows]
+
+    @cached_property
+    def complete(self) -> Ints:
+        return self.segment.acknowledged_at[self.rows]
+
+    @cached_property
+    def kind(self) -> Codes:
+        return self.segment.kind[self.rows]
+
+    @cached_property
+    def is_append(self) -> Bools:
+        is_append: Bools = self.kind == APPEND
+        return is_append
+
+    @cached_property
+    def key(self) -> Ints:
+        key: Ints = 2 * self.position + self.is_append
+        return key
+
+    @cached_property
+    def exact(self) -> Bools:
+        """It tells where the log ended, not only that it had come this far."""
+        exact: Bools = self.is_append | (self.kind == LIST_OFFSETS)
+        final = self.segment.scope.final_reads
+        if self.segment.scope.final_known:
+            exact |= (self.kind == FINAL_READ) & (self.position == final.end)
+        return exact
+
+    def first(self, times: Ints) -> Evidence:
+        """The first evidence by `times`; none if there is none."""
+        row = int(times.argmin()) if len(times) else 0
+        return Evidence() if not len(times) or times[row] == NEVER else self.evidence(row)
+
+    def row_of(self, row: int) -> int:
+        """Of the segment."""
+        return row + self.segment.placed if isinstance(self.rows, slice) else int(self.rows[row])
 
     def evidence(self, row: int) -> Evidence:
-        columns = (self.complete, self.op, self.kind, self.position, self.leader_epoch)
-        return Evidence(*(int(column[row]) for column in columns))
+        of = np.array([self.row_of(row)])
+        op, epoch = (int(self.segment.at(name, of)[0]) for name in ("op", "leader_epoch"))
+        return Evidence(int(self.complete[row]), op, int(self.kind[row]), int(self.position[row]), epoch)
 
     def summary(self) -> Carry:
         """The first evidence in this segment."""
-        if not len(self.key):
-            return NOTHING
-        rows = int(self.complete.argmin()), int(self.visible.argmin())
-        found = [self.evidence(row) for row in rows]
-        return Carry(found[0], found[1] if self.visible[rows[1]] != NEVER else Evidence())
+        return Carry(
+            self.first(np.where(self.is_append, self.complete, NEVER)),
+            self.first(np.where(self.is_append, NEVER, self.complete)),
+        )
+
+    @property
+    def latest(self) -> int:
+        """The latest invocation: evidence from beyond that is no earlier contradicts nothing in this segment."""
+        return int(self.invoke.max(initial=NOWHERE))
 
 
 class _Suffix:
     """For each row of a timeline, the earliest of `times` from that row on, the carry being the last row."""
 
     def __init__(self, times: Ints, carry: Evidence) -> None:
-        backwards = np.append(times, carry.time)[::-1]
-        least = np.minimum.accumulate(backwards)
-        rows = np.arange(len(backwards))[::-1]
-        holder = np.maximum.accumulate(np.where(backwards == least, np.arange(len(backwards)), 0))
-        self.time: Ints = least[::-1]
-        self.row: Ints = rows[holder][::-1]
+        self._times = times
+        self._carry = carry
+        self.time: Ints = np.minimum.accumulate(np.append(times, carry.time)[::-1])[::-1]
+
+    def holder(self, row: int, timeline: Timeline) -> Evidence:
+        """What is earliest from `row` on."""
+        if row == len(self._times) or self.time[row] == self._carry.time:
+            later = self._times[row:]
+            if not len(later) or later.min() > self._carry.time:
+                return self._carry
+        return timeline.evidence(row + int(self._times[row:].argmin()))
 
 
-def check_real_time(segment: Segment, timeline: Timeline, carry: Carry, anomalies: Anomalies) -> None:
-    any_, visible = _Suffix(timeline.complete, carry.any), _Suffix(timeline.visible, carry.visible)
-    beyond = np.searchsorted(timeline.key, timeline.key, "right")  # the first row at a higher key
-    is_append = timeline.kind == _APPEND
-    overtaken = timeline.invoke > np.where(is_append, any_.time[beyond], visible.time[beyond])
+def check_real_time(timeline: Timeline, carry: Carry, anomalies: Anomalies) -> None:
+    invoke, scope = timeline.invoke, timeline.segment.scope
+    everything = _Suffix(timeline.complete, Evidence(carry.time))
+    # Operations of one position are few, and do not count against each other: look only where these would.
+    suspects = np.flatnonzero(invoke > everything.time[1:])
+    if not len(suspects):
+        return
+    is_append, key = timeline.is_append, timeline.key
+    beyond = np.searchsorted(key, key[suspects], "right")  # the first row at a higher key
+    overtaken = invoke[suspects] > everything.time[beyond]
     if not overtaken.any():
         return
+    suspects, beyond = suspects[overtaken], beyond[overtaken]
+    appends = _Suffix(np.where(is_append, timeline.complete, NEVER), carry.append)
+    readings = _Suffix(np.where(is_append, NEVER, timeline.complete), carry.reading)
+    by_append = (invoke[suspects] > appends.time[beyond]) & scope.acks_all
+    by_reading = invoke[suspects] > readings.time[beyond]
     # No operation before a cut is invoked after one behind it completed: what two cuts enclose is one violation.
-    latest = np.maximum.accumulate(np.where(timeline.exact, timeline.invoke, NOWHERE))
-    cut = np.append(True, latest[:-1] <= any_.time[1:-1]) if len(latest) else np.zeros(0, bool)
-    violation = np.cumsum(cut)
-    witness = _Witness(segment.scope, timeline)
-    for rows in _groups(np.flatnonzero(overtaken & is_append), violation):
-        row, by = _clearest(rows, timeline.invoke, any_, beyond)
-        evidence = timeline.evidence(by) if by < len(timeline.key) else carry.any
-        witness.add(anomalies, LOG_LINEARIZABILITY, "real-time inversion", row, evidence, len(rows))
-    for rows in _groups(np.flatnonzero(overtaken & ~is_append & timeline.exact), violation):
-        row, by = _clearest(rows, timeline.invoke, visible, beyond)
-        evidence = timeline.evidence(by) if by < len(timeline.key) else carry.visible
-        witness.add(anomalies, LOG_LINEARIZABILITY, "stale end of log", row, evidence, len(rows))
-    lagging = np.flatnonzero(overtaken & ~timeline.exact)
-    if len(lagging):
-        row, by = _clearest(lagging, timeline.invoke, visible, beyond)
-        evidence = timeline.evidence(by) if by < len(timeline.key) else carry.visible
-        witness.add(anomalies, WATERMARK_FRESHNESS, "lagging watermark", row, evidence, len(lagging))
+    latest = np.maximum.accumulate(np.where(timeline.exact, invoke, NOWHERE))
+    violation = np.cumsum(np.append(True, latest[:-1] <= everything.time[1:-1]))
+    exact, of_append = timeline.exact[suspects], is_append[suspects]
+    for anomaly, mask, evidence in (
+        ("real-time inversion", of_append, (appends, readings)),
+        ("stale end of log", ~of_append & exact & by_append, (appends,)),
+        ("non-monotonic read", ~of_append & exact & by_reading, (readings,)),
+    ):
+        rows, after = suspects[mask], beyond[mask]
+        for group in _groups(violation[rows]):
+            _report(timeline, LOG_LINEARIZABILITY, anomaly, rows[group], after[group], evidence, anomalies)
+    lagging = ~exact & (by_append | by_reading)
+    if lagging.any():
+        evidence = (appends, readings) if scope.acks_all else (readings,)
+        rows, after = suspects[lagging], beyond[lagging]
+        _report(timeline, WATERMARK_FRESHNESS, "lagging watermark", rows, after, evidence, anomalies)
 
 
 def deadlines(timeline: Timeline, carry: Carry, offsets: Ints) -> Ints:
     """By when an append must have been invoked to stand at each offset, monotonic ns."""
-    times = _Suffix(timeline.complete, carry.any).time
+    if not len(offsets):
+        return np.empty(0, np.int64)
+    times = _Suffix(timeline.complete, Evidence(carry.time)).time
     return times[np.searchsorted(timeline.key, 2 * offsets + 1, "right")]
 
 
-def _groups(rows: Ints, violation: Ints) -> list[Ints]:
-    """The rows of each violation."""
-    return np.split(rows, np.flatnonzero(np.diff(violation[rows])) + 1) if len(rows) else []
+def _groups(numbers: Ints) -> list[Ints]:
+    """Where each number stands, of numbers in order."""
+    return np.split(np.arange(len(numbers)), np.flatnonzero(np.diff(numbers)) + 1) if len(numbers) else []
 
 
-def _clearest(rows: Ints, invoke: Ints, suffix: _Suffix, beyond: Ints) -> tuple[int, int]:
-    """The pair of operations that lie furthest apart in time: (row, the row it should not come before)."""
-    row = int(rows[np.argmax(invoke[rows] - suffix.time[beyond[rows]])])
-    return row, int(suffix.row[beyond[row]])
+def _report(
+    timeline: Timeline,
+    property_: str,
+    anomaly: str,
+    rows: Ints,
+    beyond: Ints,
+    suffixes: Sequence[_Suffix],
+    anomalies: Anomalies,
+) -> None:
+    """One violation: of its pairs of operations the one that lies furthest apart in time."""
+    if not anomalies.wanted(property_, anomaly):
+        anomalies.add_unlisted(property_, anomaly, 1, records=len(rows))
+        return
+    times = [suffix.time[beyond] for suffix in suffixes]
+    pick = int(np.argmax(timeline.invoke[rows] - np.minimum.reduce(times)))
+    row, after = int(rows[pick]), int(beyond[pick])
+    suffix = min(suffixes, key=lambda each: int(each.time[after]))
+    by = suffix.holder(after, timeline)
+    segment, own = timeline.segment, timeline.evidence(row)
+    kind, op, position = own.kind, own.op, own.position
+    value = int(segment.column("value")[timeline.row_of(row)])
+    said = {
+        APPEND: f"append op {op} put {value} at offset {position}",
+        LIST_OFFSETS: f"list_offsets op {op} answered that the log ends at {position}",
+        READ: f"read op {op} reported a high watermark of {position}",
+        FINAL_READ: f"the final read (op {op}) found that the log ends at {position}",
+    }[kind]
+    origin = segment.scope.origin
+    invoked = seconds(int(timeline.invoke[row]), origin)
+    anomalies.add(
+        property_,
+        anomaly,
+        f"{segment.scope.log}: {said}{_in_epoch(own.leader_epoch)} though it was invoked at {invoked}, after "
+        f"{_proof(by, origin)}",
+        offset=position,
+        value=value if kind == APPEND else None,
+        ops=[op, by.op],
+        count=len(rows),
+    )
 
 
-class _Witness:
-    def __init__(self, scope: Scope, timeline: Timeline) -> None:
-        self._scope = scope
-        self._timeline = timeline
-
-    def add(self, anomalies: Anomalies, property_: str, anomaly: str, row: int, by: Evidence, count: int) -> None:
-        timeline = self._timeline
-        kind, value = int(timeline.kind[row]), int(timeline.value[row])
-        position, op = int(timeline.position[row]), int(timeline.op[row])
-        said = {
-            _APPEND: f"append op {op} put {value} at offset {position}",
-            _LIST_OFFSETS: f"list_offsets op {op} answered that the log ends at {position}",
-            _READ: f"read op {op} reported a high watermark of {position}",
-            _FINAL_READ: f"the final read (op {op}) found that the log ends at {position}",
-        }[kind]
-        epoch = _in_epoch(int(timeline.leader_epoch[row]))
-        invoked = seconds(int(timeline.invoke[row]), self._scope.origin)
-        anomalies.add(
-            property_,
-            anomaly,
-            f"{self._scope.log}: {said}{epoch} though it was invoked at {invoked}, after {self._proof(by)}",
-            offset=position,
-            value=value if kind == _APPEND else None,
-            ops=[op, by.op],
-            count=count,
-        )
-
-    def _proof(self, by: Evidence) -> str:
-        at = seconds(by.time, self._scope.origin)
-        epoch = _in_epoch(by.leader_epoch)
-        return {
-            _APPEND: f"append op {by.op} had been acknowledged{epoch} at offset {by.position} at {at}",
-            _LIST_OFFSETS: f"list_offsets op {by.op} had answered{epoch} that the log ends at {by.position}, at {at}",
-            _READ: f"read op {by.op} had shown{epoch} that the log has {by.position} records, at {at}",
-            _FINAL_READ: f"the final read op {by.op} had shown that the log has {by.position} records, at {at}",
-        }[by.kind]
+def _proof(by: Evidence, origin: int) -> str:
+    at, epoch = seconds(by.time, origin), _in_epoch(by.leader_epoch)
+    return {
+        APPEND: f"append op {by.op} had been acknowledged{epoch} at offset {by.position} at {at}",
+        LIST_OFFSETS: f"list_offsets op {by.op} had answered{epoch} that the log ends at {by.position}, at {at}",
+        READ: f"read op {by.op} had shown{epoch} that the log has {by.position} records, at {at}",
+        FINAL_READ: f"the final read op {by.op} had shown that the log has {by.position} records, at {at}",
+    }[by.kind]
 
 
 def _in_epoch(leader_epoch: int) -> str:

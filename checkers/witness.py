@@ -18,7 +18,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Final
 
+import pyarrow as pa
+import pyarrow.compute as pc
+
 from checkers.anomalies import seconds
+from spark_history.schema import LAID_OUT_OPERATIONS
 
 
 @dataclass(frozen=True)
@@ -67,6 +71,63 @@ def _in_force(steps: Sequence[Step], faults: Sequence[Mapping[str, Any]]) -> lis
     ]
 
 
+#: What steps_of() needs of operations.
+OF_STEPS: Final = pa.schema(
+    [
+        LAID_OUT_OPERATIONS.field(name)
+        for name in (
+            "op", "process", "kind", "value", "invoke", "complete", "outcome", "offset", "position", "first", "last",
+            "records",
+        )
+    ]
+)  # fmt: skip
+
+
+def named_operations(operations: pa.Table, ops: Iterable[int]) -> pa.Table:
+    """Those of OF_STEPS that have these numbers."""
+    return operations.select(OF_STEPS.names).filter(pc.is_in(operations["op"], pa.array(ops, pa.int64())))
+
+
+def steps_of(operations: pa.Table) -> dict[int, Step]:
+    """By number, the steps of some operations of logs (OF_STEPS)."""
+    return {
+        row["op"]: Step(row["op"], row["process"], _what(row), row["invoke"], row["complete"], row["outcome"])
+        for row in operations.to_pylist()
+    }
+
+
+def _what(row: Mapping[str, Any]) -> str:
+    if row["kind"] == "append":
+        at = "" if row["position"] is None else f" at offset {row['position']}"
+        return f"append {row['value']}{at}"
+    if row["kind"] == "list_offsets":
+        return f"list_offsets: the log ends at {row['offset']}"
+    kind = row["kind"].replace("_", " ")
+    if not row["records"] or row["records"] < 0:
+        returned = "nothing"
+    elif row["first"] == row["last"]:
+        returned = f"offset {row['first']}"
+    else:
+        returned = f"offsets {row['first']} to {row['last']}"
+    return f"{kind} from {row['offset']}: {returned}, the log has {row['position']} records"
+
+
+def explain(row: dict[str, Any], steps: Mapping[int, Step], faults: Sequence[Mapping[str, Any]]) -> None:
+    """Give an anomaly (ANOMALIES) its witness, and name the faults in force in its sentence."""
+    mine = [steps[op] for op in dict.fromkeys(row["ops"]) if op in steps]
+    if not mine:
+        return
+    row["witness"] = encode(mine, faults=faults)
+    named = []
+    for fault in json.loads(row["witness"])["faults"]:
+        targets = " ".join(fault["targets"] or ())
+        named.append(f"{fault['nemesis']} of {targets}" if targets else fault["nemesis"])
+    if named:
+        more = f" and {len(named) - MAX_FAULTS} more" if len(named) > MAX_FAULTS else ""
+        row["message"] += f" (in force: {', '.join(named[:MAX_FAULTS])}{more})"
+
+
+MAX_FAULTS: Final = 3  # that a sentence names
 WIDTH: Final = 48  # characters of a drawing's time axis
 
 

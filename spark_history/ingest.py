@@ -16,7 +16,7 @@ import re
 import shutil
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -24,6 +24,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from spark_history import damage
 from spark_history.files import HistoryError, compact, integers, read_parquet, write_parquet
 from spark_history.lane import NOWHERE, FinalReads, Log, lay_out_lane
 from spark_history.schema import FAULTS, OPERATIONS, TABLES
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 SEGMENT_OFFSETS: Final = 1 << 22  # a task holds some 100 bytes an offset
-_FORMAT: Final = 2  # of history/; another one is laid out again
+_FORMAT: Final = 3  # of history/; another one is laid out again
 _PART: Final = re.compile(r"(operations|reads|faults|replica_logs|trace|metadata_log|pending)-(\d+)\.parquet")
 _TOPIC: Final = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 _LAID_OUT: Final = ("operations", "reads", "replica_logs")
@@ -68,6 +69,7 @@ class History:
     origin: int  # the first invocation; 0: nothing was invoked
     until: int  # the last thing on record
     orphans: int  # records left out because their read is not on record
+    damaged: tuple[damage.Damage, ...] = ()  # files of the journal that were left out, and why
 
     @property
     def path(self) -> Path:
@@ -90,28 +92,73 @@ def read_faults(table: pa.Table) -> list[dict[str, Any]]:
 
 
 @dataclass(frozen=True)
-class _Journal:
+class Journal:
     files: Mapping[str, Sequence[Path]]  # by table
     pending: Path | None
+    newest: int  # the last flush that counts
+    damaged: tuple[damage.Damage, ...] = ()
+
+    @property
+    def paths(self) -> list[Path]:
+        return [*(path for paths in self.files.values() for path in paths), *([self.pending] if self.pending else [])]
 
     @property
     def fingerprint(self) -> list[list[Any]]:
         """Changes whenever the journal does."""
-        paths = [*(path for paths in self.files.values() for path in paths), *([self.pending] if self.pending else [])]
-        return [[path.name, path.stat().st_size, path.stat().st_mtime_ns] for path in paths]
+        return [[path.name, path.stat().st_size, path.stat().st_mtime_ns] for path in self.paths]
+
+    def without(self, damaged: Sequence[damage.Damage]) -> Journal:
+        """Of trace and metadata log nothing is left where a part is damaged: what follows a gap may be misread."""
+        names = {name for name, _ in damaged}
+        tables = {name.rpartition("-")[0] for name in names}
+        files = {
+            table: [] if table in tables and table in _OF_NODES else [path for path in paths if path.name not in names]
+            for table, paths in self.files.items()
+        }
+        pending = None if self.pending is None or self.pending.name in names else self.pending
+        return replace(self, files=files, pending=pending, damaged=(*self.damaged, *damaged))
 
 
 def ingest(directory: Path, spark: SparkSession, *, segment_offsets: int = SEGMENT_OFFSETS) -> History:
-    """Lay out the journal of the run in `directory`, unless it is and has not changed since. Raises HistoryError."""
-    journal = _find_journal(directory)
+    """Lay out the journal of the run in `directory`, unless it is and has not changed since. A generated run has no
+    journal: it is laid out from the start (write_manifest). Raises HistoryError."""
+    if (manifest := _read_manifest(directory)).get("journal") is None and manifest.get("format") == _FORMAT:
+        return _history(directory, manifest)
+    journal = find_journal(directory)
     layout = {"format": _FORMAT, "segment_offsets": segment_offsets, "journal": journal.fingerprint}
-    manifest = _read_manifest(directory)
-    if {key: manifest.get(key) for key in layout} != layout:
-        manifest = _lay_out(directory, journal, layout, spark)
+    known = {key: manifest.get(key) for key in layout} == layout
+    if not known or damage.changed(directory / "history", manifest.get("files", {})):
+        manifest = _lay_out_what_is_sound(directory, journal, layout, spark)
     return _history(directory, manifest)
 
 
-def _find_journal(directory: Path) -> _Journal:
+def _lay_out_what_is_sound(
+    directory: Path, journal: Journal, layout: Mapping[str, Any], spark: SparkSession
+) -> dict[str, Any]:
+    journal = journal.without(damage.find(directory / "journal", journal.paths, journal.newest))
+    try:
+        return _lay_out(directory, journal, layout, spark)
+    except HistoryError:
+        damaged = damage.unreadable(journal.paths)
+        if not damaged:
+            raise
+        return _lay_out(directory, journal.without(damaged), layout, spark)
+
+
+def write_manifest(
+    directory: Path, run: str, segments: Sequence[Mapping[str, Any]], *, origin: int, until: int
+) -> None:
+    """Of a history that was laid out by others: its segments as lay_out_lane() describes them. What is of the run as a
+    whole (faults, trace, metadata log) is written empty, unless it is there."""
+    for table in ("faults", *_OF_NODES):
+        if not (path := directory / "history" / table / f"{table}.parquet").exists():
+            write_parquet(path, TABLES[table].empty_table())
+    manifest: dict[str, Any] = {"format": _FORMAT, "journal": None, "run": run, "origin": origin, "until": until}
+    manifest["segments"] = sorted(segments, key=_log_and_offset)
+    (directory / "history" / "manifest.json").write_text(json.dumps(manifest) + "\n")
+
+
+def find_journal(directory: Path) -> Journal:
     """Raises HistoryError if there is none."""
     files: dict[str, list[Path]] = {table: [] for table in TABLES}
     pending: list[tuple[int, Path]] = []
@@ -124,14 +171,17 @@ def _find_journal(directory: Path) -> _Journal:
                 numbered.append((match[1], int(match[2]), path))
     if not pending and not numbered:
         raise HistoryError(f"{directory} holds no history: there is nothing in its journal")
-    newest = max((number for number, _ in pending), default=NOWHERE)
+    # There is one from the first flush on; and without it, which of these were whole is not known.
+    newest = max((number for number, _ in pending), default=max((number for _, number, _ in numbered), default=NOWHERE))
     for table, number, part in numbered:
         if number <= newest:  # what is newer belongs to a flush that was cut off
             files[table].append(part)
-    return _Journal(files, max(pending)[1] if pending else None)
+    if pending:
+        return Journal(files, max(pending)[1], newest)
+    return Journal(files, None, newest, ((f"pending-{newest:06}.parquet", "it is missing"),))
 
 
-def _lay_out(directory: Path, journal: _Journal, layout: Mapping[str, Any], spark: SparkSession) -> dict[str, Any]:
+def _lay_out(directory: Path, journal: Journal, layout: Mapping[str, Any], spark: SparkSession) -> dict[str, Any]:
     surveyed = _survey(journal)
     history, fresh = directory / "history", directory / "history.new"
     shutil.rmtree(fresh, ignore_errors=True)
@@ -149,6 +199,8 @@ def _lay_out(directory: Path, journal: _Journal, layout: Mapping[str, Any], spar
         whole = pa.concat_tables([compact(TABLES[table]).empty_table(), *rows])
         write_parquet(fresh / table / f"{table}.parquet", whole)
     manifest = {**layout, **surveyed["run"], "segments": sorted(facts, key=_log_and_offset)}
+    manifest |= {"damaged": journal.damaged, "files": damage.checksums(fresh, fresh.rglob("*.parquet"))}
+    manifest = damage.seal(manifest)
     (fresh / "manifest.json").write_text(json.dumps(manifest) + "\n")
     shutil.rmtree(history, ignore_errors=True)
     fresh.rename(history)
@@ -159,7 +211,7 @@ def _log_and_offset(fact: Mapping[str, Any]) -> tuple[str, int, int]:
     return fact["topic"], fact["partition"], fact["low"]
 
 
-def _survey(journal: _Journal) -> dict[str, Any]:
+def _survey(journal: Journal) -> dict[str, Any]:
     """Which logs there are, how long each is and how many operations concern it; when the run began and ended.
 
     Done here and not by tasks: a few columns of one table are read in less time than it takes to start them.
@@ -215,7 +267,8 @@ def _plan_lanes(logs: Sequence[tuple[str, int, int, int]], segment_offsets: int,
     lanes: list[dict[str, Any]] = []
     short: list[tuple[int, str, int]] = []
     for topic, partition, rows, end in logs:
-        cuts = range(0, max(end, 1), segment_offsets)
+        sparse = end > 16 * rows + segment_offsets  # offsets that no log of so few operations has: one segment
+        cuts = range(0, 1 if sparse else max(end, 1), segment_offsets)
         if len(cuts) == 1:
             short.append((rows, topic, partition))
         for low in cuts if len(cuts) > 1 else ():
@@ -243,10 +296,13 @@ def _read_manifest(directory: Path) -> dict[str, Any]:
         manifest = json.loads((directory / "history" / "manifest.json").read_text())
     except (OSError, ValueError):
         return {}
-    return manifest if isinstance(manifest, dict) else {}
+    return manifest if isinstance(manifest, dict) and damage.is_sealed(manifest) else {}
 
 
 def _history(directory: Path, manifest: Mapping[str, Any]) -> History:
+    damaged = tuple((name, why) for name, why in manifest.get("damaged", ()))
+    # The last final read may be among what is missing, or the first.
+    whole = not damage.tables(damaged) & {"operations", "reads"}
     by_log: dict[Log, list[Mapping[str, Any]]] = {}
     for fact in manifest["segments"]:
         by_log.setdefault(Log(fact["topic"], fact["partition"]), []).append(fact)
@@ -258,7 +314,7 @@ def _history(directory: Path, manifest: Mapping[str, Any]) -> History:
                 log.topic,
                 log.partition,
                 tuple(Segment(part["low"], part["high"], part["paths"]) for part in facts),
-                FinalReads.merge(reads),
+                FinalReads.merge(reads) if whole else FinalReads(),
                 max(part["end"] for part in facts),
             )
         )
@@ -269,4 +325,5 @@ def _history(directory: Path, manifest: Mapping[str, Any]) -> History:
         origin=manifest["origin"],
         until=manifest["until"],
         orphans=sum(part["orphans"] for part in manifest["segments"]),
+        damaged=damaged,
     )

@@ -73,11 +73,22 @@ class FinalReads:
     start: int = NEVER  # the lowest fetch offset
     end: int = NOWHERE  # the highest bound of a final read; NOWHERE: there was none
     time: int = NOWHERE  # the latest invocation of a final read that reported `end`, ns
+    op: int = NOWHERE  # that read
+    first: int = NEVER  # the lowest offset at which one returned a record
 
     @property
     def complete(self) -> bool:
         """Was every record from `start` to `end` within the range of a fetch?"""
         return self.end != NOWHERE and (self.end <= self.start or (self.start, self.end) in self.covered)
+
+    @property
+    def last(self) -> int:
+        """The last offset at which a final read returned a record."""
+        return self.covered[-1][1] - 1 if self.covered else NOWHERE
+
+    def known(self, compacted: bool) -> bool:
+        """As `complete`; of a compacted log records may be missing between, but never the last one."""
+        return self.complete or (compacted and self.end != NOWHERE and self.last == self.end - 1)
 
     @staticmethod
     def of(fields: Mapping[str, Any]) -> FinalReads:
@@ -87,11 +98,14 @@ class FinalReads:
     @staticmethod
     def merge(parts: Sequence[FinalReads]) -> FinalReads:
         end = max((part.end for part in parts), default=NOWHERE)
+        time, op = max(((part.time, part.op) for part in parts if part.end == end), default=(NOWHERE, NOWHERE))
         return FinalReads(
             covered=_union([span for part in parts for span in part.covered], end),
             start=min((part.start for part in parts), default=NEVER),
             end=end,
-            time=max((part.time for part in parts if part.end == end), default=NOWHERE),
+            time=time,
+            op=op,
+            first=min((part.first for part in parts), default=NEVER),
         )
 
 
@@ -128,9 +142,11 @@ class ReadIndex:
         self.op = op = op[rows]
         self._final = final[rows]
         self._complete = integers(operations, "complete", NEVER)[rows]
+        self._fetch = integers(operations, "offset", NOWHERE)[rows]
         self.first = np.full(len(op), NEVER)
         self.last = np.full(len(op), NOWHERE)
         self.records = np.zeros(len(op), np.int64)
+        self.repeats = np.zeros(len(op), np.int64)
         self._sought = np.sort(integers(operations, "value", NOWHERE)[_without_offset(operations)])
         self._found: list[tuple[Ints, Ints, Bools, Ints]] = []
         self._kept: list[tuple[Ints, Ints, Ints, Bools]] = []
@@ -165,12 +181,20 @@ class ReadIndex:
         np.minimum.at(self.first, run, np.minimum.reduceat(offset, starts))
         np.maximum.at(self.last, run, np.maximum.reduceat(offset, starts))
         np.add.at(self.records, run, np.diff(np.append(starts, len(row))))
+        repeated = np.concatenate(([False], offset[1:] <= offset[:-1]))
+        repeated[starts] = False
+        if repeated.any():
+            np.add.at(self.repeats, row[repeated], 1)
 
     def records_kept(self) -> pa.Table:
         op, offset, value, final = _concatenate(self._kept, 4)
-        order = np.argsort(offset, kind="stable")
-        columns = [op[order], offset[order], value[order], final.astype(bool)[order]]
-        return pa.table([pa.array(column) for column in columns], schema=LAID_OUT_READS)
+        return lay_out_reads(op, offset, value, final.astype(bool), torn=self.op[self._torn()])
+
+    def _torn(self) -> Bools:
+        """The reads that did not return every offset of their range once, in order."""
+        start = np.where(self._fetch == NOWHERE, self.first, np.minimum(self._fetch, self.first))
+        torn: Bools = (self.records > 0) & ((self.records != self.last - start + 1) | (self.repeats > 0))
+        return torn
 
     def find(self, values: Ints) -> tuple[Ints, Ints]:
         """For each value of an append without an offset: the offset at which it was read (by a final read if any
@@ -186,6 +210,27 @@ class ReadIndex:
             hit = distinct[row] == values
             positions[hit], observed[hit] = offset[first][row[hit]], earliest[row[hit]]
         return positions, observed
+
+
+def lay_out_reads(op: Ints, offset: Ints, value: Ints, final: Bools, *, torn: Ints) -> pa.Table:
+    """LAID_OUT_READS of one log, from what its reads returned in any order. torn: reads of which every record is
+    kept."""
+    if not (offset[1:] >= offset[:-1]).all():
+        order = np.argsort(offset, kind="stable")
+        op, offset, value, final = op[order], offset[order], value[order], final[order]
+    first = np.flatnonzero(np.concatenate((np.ones(min(len(offset), 1), bool), offset[1:] != offset[:-1])))
+    if len(first) < len(offset):
+        differs = np.concatenate(([False], (offset[1:] == offset[:-1]) & (value[1:] != value[:-1])))
+        disputed = np.logical_or.reduceat(differs, first)
+        last_final = np.maximum.reduceat(np.where(final, np.arange(len(offset)), NOWHERE), first)
+        rows = np.where(last_final != NOWHERE, last_final, first)
+        if disputed.any() or len(torn):
+            kept = np.repeat(disputed, np.diff(first, append=len(offset)))
+            kept |= np.isin(op, torn)
+            kept[rows] = True
+            rows = np.flatnonzero(kept)
+        op, offset, value, final = op[rows], offset[rows], value[rows], final[rows]
+    return pa.table([pa.array(column) for column in (op, offset, value, final)], schema=LAID_OUT_READS)
 
 
 def lay_out(operations: pa.Table, index: ReadIndex, part: Range = WHOLE) -> LaidOut:
@@ -207,36 +252,38 @@ def lay_out(operations: pa.Table, index: ReadIndex, part: Range = WHOLE) -> Laid
     sought = _without_offset(operations)
     position[sought], observed[sought] = index.find(integers(operations, "value", NOWHERE)[sought])
 
-    first, last, records = np.full(len(op), NOWHERE), np.full(len(op), NOWHERE), np.full(len(op), NOWHERE)
+    first, last, records, repeats = (np.full(len(op), NOWHERE) for _ in range(4))
     read = ok & (equals(operations, "kind", "read") | equals(operations, "kind", "final_read"))
     row = np.searchsorted(index.op, op[read])
     first[read] = np.where(index.records[row] > 0, index.first[row], NOWHERE)
-    last[read], records[read] = index.last[row], index.records[row]
+    last[read], records[read], repeats[read] = index.last[row], index.records[row], index.repeats[row]
     position[read] = np.maximum(watermark[read], last[read] + 1)
 
     extra = {"position": (position, NOWHERE), "observed": (observed, NEVER), "records": (records, NOWHERE)}
-    extra |= {"first": (first, NOWHERE), "last": (last, NOWHERE)}
+    extra |= {"first": (first, NOWHERE), "last": (last, NOWHERE), "repeats": (repeats, NOWHERE)}
     for name in LAID_OUT_OPERATIONS.names[len(OPERATIONS) :]:
         operations = operations.append_column(name, nullable(*extra[name]))
     final = read & equals(operations, "kind", "final_read") & part.holds(position)
     kept = np.flatnonzero(part.holds(position))
-    kept = kept[np.argsort(position[kept], kind="stable")]
+    kept = kept[np.argsort((2 * position + append)[kept], kind="stable")]
     evidence = ok & (position != NOWHERE)
     return LaidOut(
         operations=operations.take(pa.array(kept)),
         reads=index.records_kept(),
-        final_reads=_final_reads(*(column[final] for column in (offset, last, position, invoke))),
+        final_reads=_final_reads(*(column[final] for column in (offset, first, last, position, invoke, op))),
         end=int((position + append)[evidence].max(initial=0)),
         orphans=index.orphans,
     )
 
 
-def _final_reads(offset: Ints, last: Ints, bound: Ints, invoke: Ints) -> FinalReads:
+def _final_reads(offset: Ints, first: Ints, last: Ints, bound: Ints, invoke: Ints, op: Ints) -> FinalReads:
     if not len(offset):
         return FinalReads()
     end = int(bound.max())
     spans = [(int(low), int(high) + 1) for low, high in zip(offset, last, strict=True) if high >= low]
-    return FinalReads(_union(spans, end), int(offset.min()), end, int(invoke[bound == end].max()))
+    latest = int(np.argmax(np.where(bound == end, invoke, NOWHERE)))
+    lowest = int(first[first != NOWHERE].min(initial=NEVER))
+    return FinalReads(_union(spans, end), int(offset.min()), end, int(invoke[latest]), int(op[latest]), lowest)
 
 
 def _without_offset(operations: pa.Table) -> Bools:
@@ -344,26 +391,28 @@ def _concatenate_tables(tables: Sequence[pa.Table], schema: pa.Schema) -> pa.Tab
 
 #: What of a run in memory is needed: the checkers look at no other columns.
 _IN_MEMORY: Final = {
-    "operations": pa.schema([field for field in OPERATIONS if field.name not in ("run", "process", "error")]),
+    "operations": pa.schema([field for field in OPERATIONS if field.name not in ("run", "error")]),
     "reads": _READ_COLUMNS,
     "replica_logs": pa.schema([field for field in REPLICA_LOGS if field.name != "run"]),
 }
 
 
-def lay_out_run(tables: Mapping[str, pa.Table]) -> list[tuple[Log, LaidOut, pa.Table]]:
-    """A run that is in memory: each of its logs in order, in one segment, with its replica logs.
+def split_run(tables: Mapping[str, pa.Table], *names: str) -> list[tuple[Log, Sequence[pa.Table]]]:
+    """A run that is in memory: each of its logs in order, with its rows of the tables named (`operations` first).
 
-    tables: as load_journal() gives them. Raises HistoryError.
+    tables: as load_journal() gives them.
     """
-    operations, reads, replica_logs = (
-        tables[name].select(schema.names).cast(compact(schema)) for name, schema in _IN_MEMORY.items()
-    )
-    topics, key = _keys_of(operations := operations.combine_chunks())
+    chosen = [tables[name].select(_IN_MEMORY[name].names).cast(compact(_IN_MEMORY[name])) for name in names]
+    topics, key = _keys_of(chosen[0].combine_chunks())
     named = [(topics[code >> 32], code & 0xFFFFFFFF) for code in np.unique(key).tolist()]
     logs = [Log(topic, partition) for topic, partition in sorted(named)]
-    parts = (_split(table, logs) for table in (operations, reads, replica_logs))
+    return list(zip(logs, zip(*(_split(table, logs) for table in chosen), strict=True), strict=True))
+
+
+def lay_out_run(tables: Mapping[str, pa.Table]) -> list[tuple[Log, LaidOut, pa.Table]]:
+    """Each log of a run that is in memory, in one segment, with its replica logs. Raises HistoryError."""
     laid_out = []
-    for log, rows, returned, replicas in zip(logs, *parts, strict=True):
+    for log, (rows, returned, replicas) in split_run(tables, "operations", "reads", "replica_logs"):
         index = ReadIndex(rows, WHOLE)
         index.add(*(integers(returned, name, NOWHERE) for name in ("op", "offset", "value")))
         laid_out.append((log, lay_out(rows, index), replicas))

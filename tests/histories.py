@@ -20,10 +20,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from checkers.anomalies import WEAK, Anomalies
-from checkers.log_candidates import settle_tables
+from checkers.log_candidates import ALL_CANDIDATES, settle_tables
 from checkers.log_linearizability import judge
-from checkers.log_segment import COLUMNS, Contents, Scope, Segment
-from checkers.real_time import Carry, Timeline
+from checkers.log_segment import ANYWHERE, Scope, Segment
+from checkers.real_time import NOTHING, Carry
 from spark_history.files import compact, integers
 from spark_history.lane import NEVER, FinalReads, Range, ReadIndex, lay_out
 from spark_history.prefix import scan_after
@@ -56,10 +56,20 @@ class Op:
         return self.bound <= self.offset or (last >= self.offset and last + 1 >= self.bound)
 
 
-def search(history: Sequence[Op]) -> bool:
+@dataclass(frozen=True)
+class Rules:
+    """What the plan says of a log: log_linearizability.Options."""
+
+    compacted: bool = False
+    log_start: int = 0
+
+
+def search(history: Sequence[Op], rules: Rules = Rules()) -> bool:
     """Is there a linearization? Exponential; histories of about seven operations. At most one final read."""
     ops = [op for op in history if op.outcome == "ok" or (op.outcome == "info" and op.kind == "append")]
     must = frozenset(number for number, op in enumerate(ops) if op.outcome == "ok")
+    final = [op.records[0][0] if op.records else op.offset for op in ops if op.kind == "final_read"]
+    asked_from = rules.log_start if rules.log_start != ANYWHERE else (final[0] or 0) if final else 0
 
     @cache
     def extend(done: frozenset[int], log: tuple[int | None, ...]) -> bool:
@@ -68,15 +78,16 @@ def search(history: Sequence[Op]) -> bool:
         soonest = min(ops[number].complete for number in must - done)  # type: ignore[type-var]
         for number, op in enumerate(ops):
             if number not in done and op.invoke <= soonest:
-                after = _apply(op, log)
+                after = _apply(op, log, rules)
                 if after is not None and extend(done | {number}, after):
                     return True
-        return False
+        # Of what lies below the start of the log anything may have been written by anybody.
+        return len(log) < asked_from and extend(done, (*log, None))
 
     return extend(frozenset(), ())
 
 
-def _apply(op: Op, log: tuple[int | None, ...]) -> tuple[int | None, ...] | None:
+def _apply(op: Op, log: tuple[int | None, ...], rules: Rules) -> tuple[int | None, ...] | None:
     """The log after `op` takes effect on it; None if it cannot now."""
     if op.kind == "append":
         return (*log, op.value) if op.offset in (None, len(log)) else None
@@ -86,45 +97,69 @@ def _apply(op: Op, log: tuple[int | None, ...]) -> tuple[int | None, ...] | None
     exact = op.kind == "final_read" and op.is_final_log
     if len(log) < op.bound or (exact and len(log) != op.bound):
         return None
-    start = min([op.offset, *(offset for offset, _ in op.records)])  # a fetch may begin within a batch
-    return log if op.records == tuple(enumerate(log[start : start + len(op.records)], start)) else None
+    if not op.records:
+        return log
+    offsets = [offset for offset, _ in op.records]
+    if offsets != sorted(set(offsets)) or any(log[offset] != value for offset, value in op.records):
+        return None
+    first = offsets[0]
+    start = first if rules.log_start == ANYWHERE else max(min(op.offset, first), min(first, rules.log_start))
+    return log if rules.compacted or offsets == list(range(start, offsets[-1] + 1)) else None
 
 
-def random_history(random: Random, operations: int = 7) -> list[Op]:
+def random_rules(random: Random) -> Rules:
+    return Rules(random.random() < 0.2, random.choice([0, 0, 0, 0, 1, 2, ANYWHERE]))
+
+
+def random_history(random: Random, operations: int = 7, rules: Rules = Rules()) -> list[Op]:
     """What clients of a correct log may see, in the order in which it happened."""
     log: list[int] = []
-    history = []
-    for number in range(random.randint(2, operations)):
+    history: list[Op] = []
+    number = 0
+    for _ in range(random.randint(2, operations)):
+        if number >= operations:
+            break
         now = 10 * (number + 1)
         invoke, complete = now - random.randint(0, 25), now + random.randint(0, 25)
         choice = random.random()
         if choice < 0.55:
             outcome = random.choices(["ok", "info", "fail"], [6, 2, 1])[0]
-            op = Op("append", invoke, complete, outcome, value=number + 100)
-            if outcome == "ok":
-                op = dataclasses.replace(op, offset=len(log))
-            elif outcome == "info" and random.random() < 0.6:
-                op = dataclasses.replace(op, complete=None)
-            if outcome == "ok" or (outcome == "info" and random.random() < 0.7):
-                log.append(number + 100)
-        elif choice < 0.75:
-            op = Op("list_offsets", invoke, complete, offset=len(log))
+            given_up = complete if outcome != "info" or random.random() < 0.4 else None
+            done = outcome == "ok" or (outcome == "info" and random.random() < 0.7)
+            for _ in range(random.choice([1, 1, 1, 2, 3])):  # a batch
+                value = number + 100
+                offset = len(log) if outcome == "ok" else None
+                history.append(Op("append", invoke, given_up, outcome, value=value, offset=offset))
+                number += 1
+                if done:
+                    log.append(value)
+            continue
+        if choice < 0.75:
+            history.append(Op("list_offsets", invoke, complete, offset=len(log)))
         else:
-            op = _read("read", invoke, complete, log, random)
-        history.append(op)
+            history.append(_read("read", invoke, complete, log, random, rules))
+        number += 1
     if random.random() < 0.6:
         now = 10 * (len(history) + 1)
         if random.random() < 0.7:  # else it overlaps
             now = max([now, *(op.complete + 1 for op in history if op.complete is not None)])
-        history.append(_read("final_read", now, now + random.randint(0, 9), log, random))
+        history.append(_read("final_read", now, now + random.randint(0, 9), log, random, rules))
     return history
 
 
-def _read(kind: str, invoke: int, complete: int, log: Sequence[int], random: Random) -> Op:
-    first = 0 if kind == "final_read" else random.randint(0, len(log))
-    count = len(log) if kind == "final_read" and random.random() < 0.9 else random.randint(0, len(log) - first)
+def _read(kind: str, invoke: int, complete: int, log: Sequence[int], random: Random, rules: Rules) -> Op:
+    final = kind == "final_read"
+    start = random.randint(0, 2) if rules.log_start == ANYWHERE else random.choice([0, rules.log_start])
+    start = min(start, len(log))
+    first = start if final else random.randint(0, len(log))
+    count = len(log) - first if final and random.random() < 0.9 else random.randint(0, len(log) - first)
     records = tuple((offset, log[offset]) for offset in range(first, first + count))
-    watermark = len(log) if kind == "final_read" else random.randint(first + count, len(log))
+    if rules.compacted:
+        records = tuple(record for record in records if record[0] == len(log) - 1 or random.random() < 0.7)
+    elif rules.log_start > 0 and first == 0:  # what was below the start may be gone
+        records = tuple(record for record in records if record[0] >= random.choice([0, rules.log_start]))
+    last = records[-1][0] + 1 if records else first
+    watermark = len(log) if final else random.randint(last, len(log))
     return Op(kind, invoke, complete, offset=first, records=records, high_watermark=watermark)
 
 
@@ -136,9 +171,7 @@ def mutate(history: Sequence[Op], random: Random) -> list[Op]:
     changes: list[Op] = []
     shift = random.randint(-40, 40)
     changes.append(
-        dataclasses.replace(
-            op, invoke=op.invoke + shift, complete=None if op.complete is None else op.complete + shift
-        )
+        dataclasses.replace(op, invoke=op.invoke + shift, complete=None if op.complete is None else op.complete + shift)
     )
     if op.offset is not None and op.kind != "final_read":
         changes.append(dataclasses.replace(op, offset=max(0, op.offset + random.choice([-1, 1]))))
@@ -177,7 +210,14 @@ def tables(history: Sequence[Op], run: str = "r", partition: int = 0) -> tuple[p
     return pa.Table.from_pylist(operations, schema=OPERATIONS), pa.Table.from_pylist(reads, schema=READS)
 
 
-def check_log(history: Sequence[Op], *, acks_all: bool = True, segment_offsets: int | None = None) -> Anomalies:
+def check_log(
+    history: Sequence[Op],
+    *,
+    segment_offsets: int | None = None,
+    acks_all: bool = True,
+    retries: bool = False,
+    rules: Rules = Rules(),
+) -> Anomalies:
     """The checker on one log, without files and Spark. segment_offsets: cut the log into segments of so many."""
     operations, reads = (table.cast(compact(table.schema)) for table in tables(history))
     longest = max((op.bound if op.kind.endswith("read") else (op.offset or 0) + 1 for op in history), default=0)
@@ -194,32 +234,44 @@ def check_log(history: Sequence[Op], *, acks_all: bool = True, segment_offsets: 
     end = max(part.end for part in laid_out)
     segments = [
         Segment(
-            Scope("r", TOPIC, 0, part.low, part.high, final, end, acks_all, 0, NEVER),
-            rows.operations.select(COLUMNS.names),
+            Scope(
+                "r",
+                TOPIC,
+                0,
+                part.low,
+                part.high,
+                final,
+                end,
+                acks_all,
+                0,
+                NEVER,
+                compacted=rules.compacted,
+                log_start=rules.log_start,
+                retries=retries,
+            ),
+            rows.operations,
             rows.reads,
         )
         for part, rows in zip(parts, laid_out, strict=True)
     ]
+    alone = [Anomalies("r", TOPIC, 0) for _ in segments]
+    judged = [judge(segment, NOTHING, own) for segment, own in zip(segments, alone, strict=True)]
     anomalies = Anomalies("r", TOPIC, 0)
-    scratch = Anomalies("r", TOPIC, 0)
-    summaries = [Timeline.of(segment, _contents(segment, scratch)).summary() for segment in segments]
-    judged = [
-        judge(segment, carry, anomalies)
-        for segment, carry in zip(segments, scan_after(summaries, Carry.earlier, Carry()), strict=True)
-    ]
-    settle_tables(
-        segments[0].scope,
-        segments,
-        lost=pa.concat_tables([contents.lost_rows for contents, _ in judged]),
-        misplaced=pa.concat_tables([contents.misplaced for contents, _ in judged]),
-        gaps=pa.concat_tables([gaps for _, gaps in judged]),
-        anomalies=anomalies,
-    )
+    if len(segments) == 1:
+        anomalies = alone[0]
+    else:
+        carries = scan_after([each.timeline.summary() for each in judged], Carry.earlier, NOTHING)
+        for number, (segment, carry) in enumerate(zip(segments, carries, strict=True)):
+            before = len(anomalies.rows)
+            judged[number] = judge(segment, carry, anomalies)
+            if judged[number].timeline.latest <= carry.time:  # the claim by which segments are judged once
+                assert alone[number].rows == anomalies.rows[before:]
+    candidates = {
+        kind: pa.concat_tables([each.candidates[kind].cast(schema) for each in judged])
+        for kind, schema in ALL_CANDIDATES.items()
+    }
+    settle_tables(segments[0].scope, segments, candidates, anomalies)
     return anomalies
-
-
-def _contents(segment: Segment, anomalies: Anomalies) -> Contents:
-    return judge(segment, Carry(), anomalies)[0]
 
 
 def names(anomalies: Anomalies) -> set[str]:

@@ -125,7 +125,7 @@ def test_a_long_log_is_cut_into_segments(spark: Any, tmp_path: Path) -> None:
         assert log.final_reads.complete
         assert log.segments[-1].high is None
     files = [history.path / segment.paths["reads"] for log in history.logs for segment in log.segments]
-    assert sum(pq.read_metadata(file).num_rows for file in files) == 9_000
+    assert sum(pq.read_metadata(file).num_rows for file in files) == 3_000  # read three times, alike: a row each
     assert len([row for row in operations(history) if row["kind"] == "append"]) == 3_000
 
 
@@ -133,10 +133,8 @@ def test_a_long_log_is_cut_into_segments(spark: Any, tmp_path: Path) -> None:
 def test_a_damaged_file_is_named_in_one_sentence(spark: Any, tmp_path: Path, name: str) -> None:
     directory = journal(tmp_path / "run", [append(10, 0, 1), read("read", 20, 1, (0, 10))])
     (directory / "journal" / name).write_bytes(b"PAR1 no more")
-    with pytest.raises(HistoryError) as error:
-        ingest(directory, spark)
-    assert name in str(error.value)
-    assert "\n" not in str(error.value)
+    ((damaged, why),) = ingest(directory, spark).damaged
+    assert damaged == name and why and "\n" not in why
 
 
 def test_a_file_of_another_kind_is_refused(spark: Any, tmp_path: Path) -> None:

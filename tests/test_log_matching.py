@@ -69,3 +69,8 @@ def test_epochs_do_not_decrease(cut: int | None) -> None:
     log = [(0, 2, 10), (1, 1, 11)]
     parts = [log] if cut is None else [log[:cut], log[cut:]]
     assert found(*({"broker-1": part} for part in parts)) == [("decreasing epoch", 1, 1)]
+
+
+def test_a_damaged_log_with_an_offset_twice_is_compared_too() -> None:
+    twice = [*SAME[:2], (1, 1, 11), (1, 1, 11), *SAME[2:]]
+    assert [anomaly for anomaly, _, _ in found({"broker-1": SAME, "broker-2": twice})] != []

@@ -104,6 +104,14 @@ def test_values_of_any_kind() -> None:
     assert check("register", [ok("write", True, None, 0, 9), ok("read", None, 1, 10, 19)]).tally
 
 
+def test_one_initial_value_for_all_of_several_registers() -> None:
+    read = [["r", "x", 0]]
+    history = [ok("txn", [["w", "y", 2]], [["w", "y", 2]], 0, 9), ok("txn", [["r", "x", None]], read, 10, 19)]
+    assert not check("multi-register", history, initial=0).tally
+    assert check("multi-register", history, initial=1).tally
+    assert check("multi-register", history).tally
+
+
 @pytest.mark.parametrize(
     ("workload", "op", "message"),
     [

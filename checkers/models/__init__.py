@@ -16,8 +16,8 @@ when it was invoked. Times are compared strictly: operations that touch are conc
 | multi-register | txn [[f k v] ...] with f of r, read, w, write; read {k v}; write {k v}      | nil       |
 | register, cas-register | write v, read -> v, cas [u v]; with values of any kind              | nil       |
 
-The plan's `initial` replaces the initial value of a kv, counter or register (of several, a map). Objects have a `key`
-(linearizability is local). Histories of sets, queues and kv whose values are distinct are judged directly (direct.py,
+The plan's `initial` replaces the initial value of a kv, counter or register (of several, a map, or one value for
+all). Objects have a `key` (linearizability is local). Histories of sets, queues and kv whose values are distinct are judged directly (direct.py,
 keyed.py), whatever their size, where that can be done exactly. The others are searched (search.py), each object within
 the plan's `bounds`: {"seconds": 60, "memory_mb": 1024}. What is not decided within these is `unknown`.
 
@@ -46,7 +46,7 @@ from checkers.models.core import find_core
 from checkers.models.direct import DIRECT
 from checkers.models.families import check_files, judged_of, write_files
 from checkers.models.keyed import judge_kv
-from checkers.models.objects import MODELS, UNKNOWN, Model, freeze
+from checkers.models.objects import MODELS, UNKNOWN, UNWRITTEN, Model, freeze
 from checkers.models.search import Bounds, Call, search
 from spark_history.files import HistoryError, read_parquet
 from spark_history.schema import CALLS
@@ -97,7 +97,10 @@ def _model(plan: Mapping[str, Any]) -> tuple[str, Model]:
         raise HistoryError(f"there is no model of a {name!r}; there are {', '.join(MODELS)}")
     model = MODELS[name]
     if plan.get("initial") is not None and name in ("kv", "counter", "register", "cas-register", "multi-register"):
-        model = replace(model, initial=freeze(plan["initial"]))
+        initial = freeze(plan["initial"])
+        if name == "multi-register" and not isinstance(initial, frozenset):
+            initial = frozenset({(UNWRITTEN, initial)})
+        model = replace(model, initial=initial)
     return name, model
 
 

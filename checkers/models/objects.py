@@ -72,6 +72,10 @@ def _register(state: Any, action: Action) -> Iterable[Any]:
     return (state,) if _fits(result, state) else ()
 
 
+#: In place of a key, in the state of several registers: what those hold that nobody has written.
+UNWRITTEN: Final = object()
+
+
 def _multi_register(state: Any, action: Action) -> Iterable[Any]:
     """State: (key, value) pairs. An action holds micro-operations (f, key, value), in order."""
     f, argument, result = action
@@ -82,7 +86,7 @@ def _multi_register(state: Any, action: Action) -> Iterable[Any]:
     for name, key, value in steps or ():
         if name in ("w", "write"):
             values[key] = value
-        elif result is not UNKNOWN and values.get(key) != value:
+        elif result is not UNKNOWN and values.get(key, values.get(UNWRITTEN)) != value:
             return ()
     return (frozenset(values.items()),)
 

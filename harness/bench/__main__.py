@@ -13,12 +13,13 @@ from typing import Final
 from rich.console import Console
 from rich.table import Table
 
-from harness.bench import Figure, cluster, runs, simulation
+from harness.bench import Figure, checkers, cluster, runs, simulation
 from harness.runtimes import choose_runtime
 
 #: Each part takes a directory for results.
 PARTS: Final[Mapping[str, Callable[[Path], Iterator[Figure]]]] = {
     "simulation": simulation.measure,
+    "checkers": checkers.measure,
     "runs": runs.measure,
     "cluster": cluster.measure,
 }
