@@ -17,9 +17,10 @@ when it was invoked. Times are compared strictly: operations that touch are conc
 | register, cas-register | write v, read -> v, cas [u v]; with values of any kind              | nil       |
 
 The plan's `initial` replaces the initial value of a kv, counter or register (of several, a map, or one value for
-all). Objects have a `key` (linearizability is local). Histories of sets, queues and kv whose values are distinct are judged directly (direct.py,
-keyed.py), whatever their size, where that can be done exactly. The others are searched (search.py), each object within
-the plan's `bounds`: {"seconds": 60, "memory_mb": 1024}. What is not decided within these is `unknown`.
+all). Objects have a `key` (linearizability is local). Histories of sets, queues and kv whose values are distinct are
+judged directly (direct.py, keyed.py), whatever their size, where that can be done exactly. The others are searched
+(search.py), each object within the plan's `bounds`: {"seconds": 60, "memory_mb": 1024}. What is not decided within
+these is `unknown`.
 
 Anomalies, by name: `phantom`, an ok read or dequeue of what nothing ever put there; `duplicate`, one value dequeued
 twice; `not linearizable`, any other: the operations named cannot all take effect in time, whatever the others do.

@@ -14,9 +14,9 @@
 | #_ value, ; comment, ^meta value | left out                                                     |
 | #object[…], #<…>, #'var          | what Clojure prints of objects without a notation: as Tagged or Symbol |
 
-The reader is one regular expression that tiles the text, and a stack: about 0.5 µs a token. The library edn_format 0.8.0
-(Apache-2.0) lexes and parses with PLY, a token at a time, and refuses what Jepsen prints of objects; hence a reader of
-our own.
+The reader is one regular expression that tiles the text, and a stack: about 0.5 µs a token. The library edn_format
+0.8.0 (Apache-2.0) lexes and parses with PLY, a token at a time, and refuses what Jepsen prints of objects; hence a
+reader of our own.
 """
 
 from __future__ import annotations
