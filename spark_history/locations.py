@@ -223,9 +223,9 @@ class _BinaryFiles:
             _check_room(int(needed), path, location)
             columns = "path string, offset long, piece binary"
             pieces = files.select("path", "content").mapInArrow(_cut, columns).toLocalIterator()
-            base = urlsplit(location).path
+            base = _path_of(location)
             for row in pieces:
-                within = unquote(urlsplit(row["path"]).path).removeprefix(unquote(base)).lstrip("/")
+                within = _path_of(row["path"]).removeprefix(base).lstrip("/")
                 target = path / within if within else path
                 target.parent.mkdir(parents=True, exist_ok=True)
                 with target.open("r+b" if row["offset"] else "wb") as file:
@@ -238,6 +238,14 @@ class _BinaryFiles:
 
     def put(self, path: Path, location: str) -> None:
         raise _Cannot("Spark Connect cannot write single files")
+
+
+def _path_of(address: str) -> str:
+    """Hadoop does not escape what its addresses name: a % in one is a %."""
+    return _AUTHORITY.sub("", address)
+
+
+_AUTHORITY: Final = re.compile(r"^[A-Za-z][A-Za-z0-9+.-]*:(//[^/]*)?")
 
 
 def _cut(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -68,14 +68,14 @@ def start(master: str | None = None, *, ui_port: int | None = None, log: Path | 
         raise SparkUnavailable(str(error)) from None
     with _starting:
         if _running is not None and not _has_stopped(_running.spark):
-            if _running.url == wanted.url:
-                return _running.spark
+            if _running.url == wanted.url or _running.kind == wanted.kind == "local":
+                return _running.spark  # another number of processors would change nothing that is found
             raise SparkUnavailable(
                 f"Spark runs on {_running.text} in this process, and one process has one; {wanted.text} takes another"
             )
         begin = {"local": _start_local, "standalone": _start_standalone, "connect": _start_connect}[wanted.kind]
         spark = begin(wanted, ui_port, log)
-        _running = _Running(wanted.url, wanted.text, spark)
+        _running = _Running(wanted.url, wanted.text, wanted.kind, spark)
         return spark
 
 
@@ -83,6 +83,7 @@ def start(master: str | None = None, *, ui_port: int | None = None, log: Path | 
 class _Running:
     url: str
     text: str
+    kind: str
     spark: SparkSession
 
 

@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 
 import checkers
 from checkers.dataset import check_dataset
+from checkers.keeping import without_stamps
 from spark_history import ingest, session, tasks
 from spark_history.failures import SparkUnavailable
 from spark_history.files import HistoryError
@@ -33,7 +34,9 @@ def judge_all(directory: Path, spark: Any) -> dict[str, Any]:
             rows = pq.read_table(run / "anomalies.parquet").to_pylist()
             lost = pq.read_table(run / "lost.parquet").to_pylist()
             found[f"{group}/{run.name}"] = {
-                "verdict": verdict, "anomalies": sorted(map(repr, rows)), "lost": sorted(map(repr, lost)),
+                "verdict": without_stamps(verdict),
+                "anomalies": sorted(map(repr, rows)),
+                "lost": sorted(map(repr, lost)),
                 "segments": len(list((run / "history" / "operations").rglob("*.parquet"))),
             }  # fmt: skip
     ingest.ingest.__kwdefaults__["segment_offsets"] = ingest.SEGMENT_OFFSETS

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shlex
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
@@ -11,6 +10,7 @@ from typing import Any, Literal, Self
 
 import pyarrow as pa
 
+from checkers import keeping
 from checkers.anomalies import VIOLATION
 from harness import registry
 from harness import schedule as schedules
@@ -97,7 +97,7 @@ def save(outcome: Outcome, directory: Path) -> None:
     if simulated.halt is not None:
         simulated.halt.save(directory)
     if outcome.verdict is not None:
-        (directory / "verdict.json").write_text(json.dumps(outcome.verdict, indent=2, ensure_ascii=False) + "\n")
+        keeping.keep(directory, outcome.verdict)
     facts |= simulated.facts
     record = RunRecord(directory, problems=list(simulated.problems), facts=facts)
     record.facts["doubts"] = list(doubts(outcome))
