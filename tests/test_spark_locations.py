@@ -13,6 +13,7 @@ import pytest
 
 import checkers
 from checkers.keeping import without_stamps
+from harness.cli import main
 from spark_history import locations
 from spark_history.files import HistoryError
 from spark_history.locations import brought_here, is_remote, local_path
@@ -157,3 +158,20 @@ def test_a_run_elsewhere_is_judged_as_here(spark: Any, viewfs: str, there: Path,
     assert here["verdict"] == "fail"
     assert (there / "judged" / "anomalies.parquet").is_file()
     assert not (there / "judged" / "history").exists()
+
+
+@pytest.mark.spark
+def test_the_command_judges_what_lies_at_an_address(
+    spark: Any, viewfs: str, there: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    history = LongHistory(2_000, partitions=2, seconds=2)
+    history.in_final[-40:] = False
+    history.write(there / "broken")
+    with pytest.raises(SystemExit) as ended:
+        main(["check", f"{viewfs}/broken"])
+    told = capsys.readouterr().out
+    assert ended.value.code == 1 and "lost appends" in told and f"{viewfs}/broken" in told
+    assert json.loads((there / "broken" / "verdict.json").read_text())["verdict"] == "fail"
+    with pytest.raises(SystemExit) as ended:
+        main(["check", f"{viewfs}/nothing"])
+    assert ended.value.code == 255 and "nothing does not exist" in capsys.readouterr().err

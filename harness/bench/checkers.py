@@ -14,7 +14,7 @@ from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING, Any, Final
 
-from harness.bench import Figure
+from harness.bench import Figure, registers
 from harness.generate.log import generate, generate_runs
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ def measure(directory: Path) -> Iterator[Figure]:
         yield from _logs(directory, spark)
         yield from _verdict_of_a_run(directory, spark)
         yield from _runs(directory, spark)
-        yield from _registers(directory)
+        yield from registers.measure(directory)
     finally:
         spark.stop()
 
@@ -146,16 +146,6 @@ def read_runs(unit: Unit) -> Any:
     from spark_history.dataset import read_whole
 
     return pa.table({"runs": [len(read_whole(Path(unit["dataset"]), unit["part"]).rows)]})
-
-
-def _registers(directory: Path) -> Iterator[Figure]:
-    import importlib.util
-
-    if importlib.util.find_spec("harness.bench.registers") is None:
-        return
-    from harness.bench import registers
-
-    yield from registers.measure(directory)
 
 
 def _median(work: Callable[[], object]) -> float:

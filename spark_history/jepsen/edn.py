@@ -26,7 +26,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
 from fractions import Fraction
-from typing import Any, ClassVar, Final
+from typing import Any, ClassVar, Final, Self
 
 
 class EdnError(ValueError):
@@ -47,6 +47,15 @@ class Named:
 
     __slots__ = ("name",)
     name: str
+    _all: ClassVar[dict[str, Any]]  # of the class, by name
+
+    def __new__(cls, name: str) -> Self:
+        known: Self | None = cls._all.get(name)
+        if known is None:
+            known = object.__new__(cls)
+            known.name = name
+            cls._all[name] = known
+        return known
 
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), (self.name,)
@@ -56,15 +65,7 @@ class Keyword(Named):
     """`Keyword("type")` is :type."""
 
     __slots__ = ()
-    _all: ClassVar[dict[str, Keyword]] = {}
-
-    def __new__(cls, name: str) -> Keyword:
-        known = cls._all.get(name)
-        if known is None:
-            known = object.__new__(cls)
-            known.name = name
-            cls._all[name] = known
-        return known
+    _all: ClassVar[dict[str, Any]] = {}
 
     def __repr__(self) -> str:
         return f":{self.name}"
@@ -74,15 +75,7 @@ class Symbol(Named):
     """What is not quoted and means nothing else."""
 
     __slots__ = ()
-    _all: ClassVar[dict[str, Symbol]] = {}
-
-    def __new__(cls, name: str) -> Symbol:
-        known = cls._all.get(name)
-        if known is None:
-            known = object.__new__(cls)
-            known.name = name
-            cls._all[name] = known
-        return known
+    _all: ClassVar[dict[str, Any]] = {}
 
     def __repr__(self) -> str:
         return self.name
