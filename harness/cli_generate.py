@@ -57,7 +57,7 @@ def generate(
     """Write a labelled history, right by construction or with a known defect, for `chaos check`."""
     if list_:
         return list_defects()
-    maker, family, defects = _maker(workload), WORKLOADS[workload], _defects(workload)
+    maker, family, defects = maker_of(workload), WORKLOADS[workload], defects_of(workload)
     count = parse_count("--operations", operations, MAX_OPERATIONS)
     for flag, value, most in (
         ("--processes", processes, 1_000_000),
@@ -102,7 +102,7 @@ def generate(
 def list_defects() -> int:
     """A line each: workload, defect, what it is and the anomaly that must be found."""
     for workload in WORKLOADS:
-        for defect, what in _defects(workload).items():
+        for defect, what in defects_of(workload).items():
             typer.echo(f"{workload}\t{defect}\t{what}")
     return ExitCode.PASS
 
@@ -118,15 +118,15 @@ def parse_count(flag: str, text: str, most: int) -> int:
     return int(number)
 
 
-def _maker(workload: str) -> Any:
+def maker_of(workload: str) -> Any:
     if workload not in WORKLOADS:
         raise BadArguments(f"--workload {workload} is not known; there are {', '.join(WORKLOADS)}")
     return importlib.import_module(WORKLOADS[workload].module)
 
 
-def _defects(workload: str) -> Mapping[str, str]:
+def defects_of(workload: str) -> Mapping[str, str]:
     """What is wrong and the anomaly that must be found, by name. A module of several workloads says of which."""
-    maker = _maker(workload)
+    maker = maker_of(workload)
     by_workload: Mapping[str, Mapping[str, str]] = getattr(maker, "DEFECTS_OF", {})
     defects: Mapping[str, str] = by_workload.get(workload, maker.DEFECTS)
     return defects

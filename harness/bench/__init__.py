@@ -6,6 +6,7 @@ simulation   speed of simulated runs, on one core, in this process, and of a sho
 checkers     how fast histories are judged, from 1e5 operations to 1e8 (CHAOS_BENCH=quick: to 1e7)
 runs         what ordinary runs of `chaos run` in containers save
 cluster      the cluster under test by itself, loaded by librdkafka: throughput, latency, failover
+defects      whether every defect of `chaos generate` is found, at 1e3, 1e5 and 1e7 operations; only when it is named
 profile      where a broker's time goes under that load
 """
 

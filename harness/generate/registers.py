@@ -38,7 +38,12 @@ DEFECTS: Final[Mapping[str, str]] = {
     "future-read": "a read returns a value before the write of it begins: future read",
     "phantom": "a read returns a value that nobody wrote: phantom",
     "failed-write-visible": "a read returns what only a failed write would have written: failed but visible",
-    "lost-update": "two compare-and-set from the same value succeed (needs --cas): lost update",
+    "lost-update": "two compare-and-set from the same value succeed: lost update",
+}
+#: By workload.
+DEFECTS_OF: Final[Mapping[str, Mapping[str, str]]] = {
+    "register": {name: what for name, what in DEFECTS.items() if name != "lost-update"},
+    "cas-register": DEFECTS,
 }
 _ANOMALIES: Final = {
     "stale-read": ("stale read", "stale read"),
