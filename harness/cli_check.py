@@ -12,10 +12,10 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
-from harness import results
+from harness import results, witnesses
 from harness.cli_spark import LOCAL, SparkOption
 from harness.console import COLOURS, Progress, print_summary
-from harness.errors import BadArguments, HarnessFailure
+from harness.errors import BadArguments, ExitCode, HarnessFailure
 from harness.judging import Asked, Judge, Outcome, check_workload, find, worst
 
 MAX_INITIAL = 1 << 62
@@ -155,6 +155,8 @@ def conclude(directory: Path, verdict: Mapping[str, Any]) -> int:
     problems = results.read_json(directory / "run.json").get("problems", [])
     console = Console(highlight=False, soft_wrap=True)
     print_summary(console, directory, verdict, results.read_faults(directory), problems)
+    if verdict["exit_code"] == ExitCode.FAIL:
+        _print_witnesses(console, witnesses.of_run(directory))
     return int(verdict["exit_code"])
 
 
@@ -173,9 +175,13 @@ def _print_one(console: Console, outcome: Outcome) -> None:
     console.print(Text(f"  operations  {told}"))
     for note in outcome.notes:
         console.print(Text(f"  note        {note}"))
-    if outcome.witnesses:
+    _print_witnesses(console, outcome.witnesses)
+
+
+def _print_witnesses(console: Console, lines: Sequence[str]) -> None:
+    if lines:
         console.print()
-    for line in outcome.witnesses:
+    for line in lines:
         console.print(Text(f"  {line}"))
 
 

@@ -23,7 +23,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from harness import results
+from harness import results, witnesses
 from harness.errors import BadArguments, ExitCode, HarnessFailure, describe
 
 if TYPE_CHECKING:
@@ -34,8 +34,6 @@ if TYPE_CHECKING:
 
 #: Up to so many operations are judged in memory, in this process: Spark takes longer to start than these take.
 IN_MEMORY: Final = 200_000
-#: Witnesses of each anomaly that are told.
-SHOWN: Final = 2
 
 _HISTORY: Final = re.compile(r"\.(edn|jsonl?|ndjson|txt|log)(\.gz)?$")
 #: What Jepsen writes into a run's directory: the history, and what says the same once more or is no history.
@@ -200,7 +198,7 @@ class Judge:
 
         write_parquet(directory / "anomalies.parquet", pa.Table.from_pylist(rows, schema=ANOMALIES))
         verdict = keeping.keep(directory, verdict)
-        return Outcome(str(directory), verdict, witnesses=witness_lines(rows, judged.origin))
+        return Outcome(str(directory), verdict, witnesses=witnesses.lines_of(rows, judged.origin))
 
     def _family(self, directory: Path, plan: Mapping[str, Any]) -> Any:
         """What the family finds in a run on disk."""
@@ -244,7 +242,7 @@ class Judge:
         self._say(f"checking {path}: {count:,} operations of {workload}, in {imported.notation}")
         verdict, rows, origin = self._imported(imported)
         verdict = {**verdict, "workload": workload, "source": str(path)}
-        return Outcome(str(path), verdict, imported.notes, witness_lines(rows, origin))
+        return Outcome(str(path), verdict, imported.notes, witnesses.lines_of(rows, origin))
 
     def _imported(self, imported: Imported) -> tuple[dict[str, Any], list[dict[str, Any]], int]:
         """Verdict, anomalies and the first invocation."""
@@ -324,26 +322,6 @@ def write_journal(directory: Path, imported: Imported) -> None:
             write_parquet(directory / "journal" / f"{table}-{number:06}.parquet", rows.slice(low, size))
     last = max(rows_.num_rows for rows_ in imported.tables.values()) // (1 << 20)
     write_parquet(directory / "journal" / f"pending-{last:06}.parquet", OPERATIONS.empty_table())
-
-
-def witness_lines(rows: Sequence[Mapping[str, Any]], origin: int) -> list[str]:
-    """Sentence and drawing of the first anomalies of each name."""
-    from checkers.witness import draw
-
-    lines: list[str] = []
-    shown: dict[tuple[str, str], int] = {}
-    for row in rows:
-        key = row["property"], row["anomaly"]
-        shown[key] = shown.get(key, 0) + 1
-        if shown[key] > SHOWN:
-            continue
-        lines.append(f"{row['anomaly']}: {row['message']}")
-        if row.get("witness"):
-            lines += [f"    {line}" for line in draw(row["witness"], origin)]
-    for (_, anomaly), count in shown.items():
-        if count > SHOWN:
-            lines.append(f"… and {count - SHOWN:,} more of {anomaly}")
-    return lines
 
 
 def _examples(verdict: Mapping[str, Any]) -> list[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -16,6 +17,7 @@ import pytest
 import checkers
 from checkers import keeping, log_linearizability
 from checkers.keeping import without_stamps
+from harness import witnesses
 from spark_history.files import HistoryError
 from spark_history.ingest import History, ingest
 from tests.histories import SECOND, LongHistory, mutate, random_history, search
@@ -59,6 +61,11 @@ def test_every_lost_append_is_named(spark: Any, tmp_path: Path) -> None:
     assert {row["complete"] for row in lost} == set(history.complete[mine[-1_100:]].tolist())
     assert len([row for row in anomalies(tmp_path / "run") if row["anomaly"] == "lost append"]) <= 1_000
     assert verdict["anomalies"]["log linearizability"]["anomalies"]["lost append"] == verdict["lost"]
+    told = witnesses.of_run(tmp_path / "run")
+    sentences = [line.split(": ")[0] for line in told if not line.startswith(" ")]
+    assert sentences[:2] == ["lost append"] * 2 and "… and 998 more of lost append" in sentences
+    bar = re.search(r"op \d+: append .* at offset \d+  \[(.*) s to ", told[1])
+    assert bar is not None and float(bar[1]) < 60  # since the run began, not since the machine did
 
 
 def drop_a_record_on_one_replica(history: LongHistory) -> None:

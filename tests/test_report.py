@@ -23,6 +23,7 @@ from rich.console import Console
 
 from checkers import verdict
 from checkers.anomalies import ANOMALIES, LOST
+from checkers.witness import Step, encode
 from checkers.nodes import OfNodes
 from harness.console import print_summary
 from harness.errors import BadArguments
@@ -397,6 +398,28 @@ def test_a_layout_that_keeps_topic_and_partition_in_folder_names_is_read(tmp_pat
     again = load(directory).operations
     assert len(again) == operations.num_rows
     assert again.groupby("partition").size().tolist() == [501] * 4
+
+
+def test_a_witness_is_drawn_with_the_faults_in_force(tmp_path: Path) -> None:
+    steps = [
+        Step(3, 1, "append 17 at offset 4", int(_ns(2)), int(_ns(3))),
+        Step(9, 2, f"read from 4: {HOSTILE}", int(_ns(4)), None, "info"),
+    ]
+    fault = {"fault": 0, "nemesis": "pause", "targets": ["broker-2"], "start": int(_ns(1)), "end": int(_ns(9))}
+    row = {
+        "property": "log linearizability", "anomaly": "stale end of log", "topic": "chaos", "partition": 0, "offset": 4,
+        "value": 17, "ops": [3, 9], "count": 1, "message": "m", "witness": encode(steps, faults=[fault]),
+    }  # fmt: skip
+    directory = failing(anomalies=[row, row | {"anomaly": "torn prefix", "witness": "{"}]).write(tmp_path / "run")
+    page = page_of(directory)
+    bars = [each for tag, each in page.tags if tag == "rect" and each.get("class") in ("ok", "info open", "fault")]
+    assert [bar["class"] for bar in bars] == ["ok", "info open", "fault"]
+    first, second, band = ((float(bar["x"] or 0), float(bar["width"] or 0)) for bar in bars)
+    assert first[0] + first[1] < second[0] and band[0] <= first[0] and sum(band) >= sum(second)
+    assert re.search(r"[34]\.\d{3} s to \?", page.text)
+    for words in ("process 1, op 3: append 17 at offset 4", "pause of broker-2", HOSTILE):
+        assert words in page.text
+    assert "alert" not in " ".join(name for tag, attributes in page.tags for name in (tag, *attributes))
 
 
 def test_nothing_in_a_run_can_become_markup(tmp_path: Path) -> None:

@@ -14,10 +14,11 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from markupsafe import Markup, escape
+from markupsafe import Markup
 
 from harness.report import words
 from harness.report.aggregate import Fault, Timeline
+from harness.report.svg import tag, text_at
 
 WIDTH, LEFT, RIGHT = 1120, 62, 14
 LANE, LANE_GAP, MOST_LABELLED_LANES = 22, 3, 6
@@ -72,14 +73,14 @@ class _Figure:
             bottom = self._lost(bottom + GAP)
         self._time_axis(top, bottom)
         title = "Throughput and latency over time, with the faults. The same numbers are in the table below."
-        return _tag(
+        return tag(
             "svg",
-            _tag("title", title, id="timeline-title"),
+            tag("title", title, id="timeline-title"),
             _PATTERNS,
             *(self._band(fault, top, bottom) for fault in self.faults),
             *self.back,
             *self.front,
-            _tag("line", class_="cursor", y1=top, y2=bottom, visibility="hidden"),
+            tag("line", class_="cursor", y1=top, y2=bottom, visibility="hidden"),
             *(self._hit(row, top, bottom) for row in self.buckets.to_dict("records")),
             class_="timeline",
             viewBox=f"0 0 {WIDTH} {bottom + AXIS:.0f}",
@@ -104,13 +105,13 @@ class _Figure:
             left, right = self.x(fault.start), self._right(fault)
             at_left = self._fits(left, label)
             self.front.append(
-                _tag(
+                tag(
                     "a",
-                    _tag("title", _fault_title(fault)),
+                    tag("title", _fault_title(fault)),
                     *self._recovery(fault, right, y),
-                    _tag("rect", class_="strike", x=left, y=y, width=max(right - left, 3), height=LANE, rx=3),
-                    _tag("rect", class_="edge", x=left, y=y, width=3, height=LANE),
-                    _text(left + 7 if at_left else left - 5, y + 14, label, anchor="start" if at_left else "end"),
+                    tag("rect", class_="strike", x=left, y=y, width=max(right - left, 3), height=LANE, rx=3),
+                    tag("rect", class_="edge", x=left, y=y, width=3, height=LANE),
+                    text_at(left + 7 if at_left else left - 5, y + 14, label, anchor="start" if at_left else "end"),
                     href=f"#{fault.name}",
                     class_="fault" if fault.effective else "fault idle",
                 )
@@ -122,7 +123,7 @@ class _Figure:
         if fault.in_sync is None or fault.end is None:
             return []
         width = max(self.x(min(fault.in_sync, self.timeline.end)) - left, 0)
-        return [_tag("rect", class_="recovery", x=left, y=y + LANE - 5, width=width, height=5)]
+        return [tag("rect", class_="recovery", x=left, y=y + LANE - 5, width=width, height=5)]
 
     def _assign_lanes(self, labels: Sequence[str]) -> list[int]:
         """The first lane in which the bar and its label are free, fault by fault."""
@@ -149,7 +150,7 @@ class _Figure:
     def _band(self, fault: Fault, top: float, bottom: float) -> Markup:
         left, right = self.x(fault.start), self._right(fault)
         css = "band" if fault.effective else "band idle"
-        return _tag("rect", class_=css, x=left, y=top, width=max(right - left, 1), height=bottom - top)
+        return tag("rect", class_=css, x=left, y=top, width=max(right - left, 1), height=bottom - top)
 
     # Panels; each returns its lower edge.
 
@@ -162,15 +163,15 @@ class _Figure:
             steps.append(f"{self.x(start)},{y} L{self.x(start + self.timeline.width)},{y}")
         outline = " L".join(steps)
         base = f"L{self.x(self.timeline.end)},{panel.bottom} L{LEFT},{panel.bottom}"
-        self.front.append(_tag("path", class_="ok area", d=f"M{outline} {base} Z"))
-        self.front.append(_tag("path", class_="ok line", d=f"M{outline}"))
+        self.front.append(tag("path", class_="ok area", d=f"M{outline} {base} Z"))
+        self.front.append(tag("path", class_="ok line", d=f"M{outline}"))
         return panel.bottom
 
     def _unacknowledged(self, top: float, failed: pd.Series, indeterminate: pd.Series) -> float:
         both = failed + indeterminate
         title = "Appends not acknowledged per second"
         if not both.any():
-            self.back.append(_text(LEFT, top + TITLE - 8, f"{title}: none", css="title"))
+            self.back.append(text_at(LEFT, top + TITLE - 8, f"{title}: none", css="title"))
             return top + TITLE
         panel = self._linear_panel(top, 80, both, title, {"fail": "failed", "info": "indeterminate"})
         self._bars(panel, "fail", 0 * failed, failed)
@@ -209,7 +210,7 @@ class _Figure:
             else:
                 runs[-1].append(f"{self.x(start + self.timeline.width / 2)},{panel.y(value)}")
         path = " ".join(f"M{' L'.join(run if len(run) > 1 else run * 2)}" for run in runs if run)
-        self.front.append(_tag("path", class_=f"{name} line", d=path))
+        self.front.append(tag("path", class_=f"{name} line", d=path))
 
     def _bars(self, panel: Panel, css: str, low: pd.Series, high: pd.Series) -> None:
         for start, bottom, top in zip(self.buckets["start"], low, high, strict=True):
@@ -219,7 +220,7 @@ class _Figure:
             base = panel.y(bottom)
             height = max(base - panel.y(top), 1)  # one failure among thousands must still be seen
             self.front.append(
-                _tag("rect", class_=f"{css} solid", x=left, y=base - height, width=right - left, height=height)
+                tag("rect", class_=f"{css} solid", x=left, y=base - height, width=right - left, height=height)
             )
 
     def _linear_panel(
@@ -236,33 +237,33 @@ class _Figure:
     def _frame(self, panel: Panel, title: str, legend: Mapping[str, str], lines: bool = False) -> None:
         """Title, base line and, right-aligned, the legend: {CSS class: text}."""
         y = panel.top - 8
-        self.back.append(_text(LEFT, y, title, css="title"))
-        self.back.append(_tag("line", class_="base", x1=LEFT, x2=WIDTH - RIGHT, y1=panel.bottom, y2=panel.bottom))
+        self.back.append(text_at(LEFT, y, title, css="title"))
+        self.back.append(tag("line", class_="base", x1=LEFT, x2=WIDTH - RIGHT, y1=panel.bottom, y2=panel.bottom))
         right = float(WIDTH - RIGHT)
         for css, text in reversed(list(legend.items())):
             left = right - len(text) * CHARACTER
-            self.back.append(_text(left, y, text))
+            self.back.append(text_at(left, y, text))
             if lines:
-                self.back.append(_tag("path", class_=f"{css} line", d=f"M{left - 28:.1f},{y - 4} h22"))
+                self.back.append(tag("path", class_=f"{css} line", d=f"M{left - 28:.1f},{y - 4} h22"))
             else:
-                self.back.append(_tag("rect", class_=f"{css} solid", x=left - 28, y=y - 9, width=22, height=9))
+                self.back.append(tag("rect", class_=f"{css} solid", x=left - 28, y=y - 9, width=22, height=9))
             right = left - 44
 
     def _tick(self, panel: Panel, value: float, label: str) -> None:
         y = panel.y(value)
-        self.back.append(_tag("line", class_="grid", x1=LEFT, x2=WIDTH - RIGHT, y1=y, y2=y))
-        self.back.append(_text(LEFT - 8, y + 4, label, css="tick", anchor="end"))
+        self.back.append(tag("line", class_="grid", x1=LEFT, x2=WIDTH - RIGHT, y1=y, y2=y))
+        self.back.append(text_at(LEFT - 8, y + 4, label, css="tick", anchor="end"))
 
     def _time_axis(self, top: float, bottom: float) -> None:
         end = self.timeline.end
         step = next((step for step in AXIS_STEPS_S if end / step <= 13), AXIS_STEPS_S[-1])
         for index in range(int(end / step + 1e-9) + 1):
             x = self.x(index * step)
-            self.back.append(_tag("line", class_="grid", x1=x, x2=x, y1=top, y2=bottom + 5))
-            self.back.append(_text(x, bottom + 19, _clock(index * step, end), css="tick", anchor="middle"))
+            self.back.append(tag("line", class_="grid", x1=x, x2=x, y1=top, y2=bottom + 5))
+            self.back.append(text_at(x, bottom + 19, _clock(index * step, end), css="tick", anchor="middle"))
         unit = "seconds" if end <= 300 else "minutes:seconds" if end <= 7200 else "hours:minutes"
         middle = (WIDTH + LEFT - RIGHT) / 2
-        self.back.append(_text(middle, bottom + 36, f"{unit} since the first operation", css="tick", anchor="middle"))
+        self.back.append(text_at(middle, bottom + 36, f"{unit} since the first operation", css="tick", anchor="middle"))
 
     def _hit(self, row: Mapping[Any, float], top: float, bottom: float) -> Markup:
         """The invisible area of one bucket, with its numbers."""
@@ -277,8 +278,8 @@ class _Figure:
         if row["lost"]:
             lines.append(f"later lost: {words.number(row['lost'])}")
         lines += [fault_label(fault) for fault in self.faults if fault.start < end and (fault.end or end) >= start]
-        title = _tag("title", "\n".join(lines))
-        return _tag("rect", title, class_="hit", x=left, y=top, width=right - left, height=bottom - top)
+        title = tag("title", "\n".join(lines))
+        return tag("rect", title, class_="hit", x=left, y=top, width=right - left, height=bottom - top)
 
 
 def fault_label(fault: Fault) -> str:
@@ -296,23 +297,6 @@ def _fault_title(fault: Fault) -> str:
     until = f"to {words.second(fault.end)}" if fault.end is not None else "and never healed"
     effect = "" if fault.effective else "\nno evidence that it took effect"
     return f"{fault.name} {fault.nemesis}\n{', '.join(fault.targets)}\nfrom {words.second(fault.start)} {until}{effect}"
-
-
-def _tag(name: str, *children: str, **attributes: object) -> Markup:
-    """An SVG element. All text is escaped; `class_` is class, `_` in other names is a hyphen, floats are rounded."""
-    written = Markup("").join(
-        Markup(' {}="{}"').format(
-            key.rstrip("_").replace("_", "-"), f"{value:.6g}" if isinstance(value, float) else value
-        )
-        for key, value in attributes.items()
-    )
-    inside = Markup("").join(escape(child) for child in children)
-    return Markup("<{0}{1}>{2}</{0}>").format(name, written, inside)
-
-
-def _text(x: float, y: float, text: str, *, css: str | None = None, anchor: str | None = None) -> Markup:
-    attributes = {"class_": css, "text_anchor": anchor}
-    return _tag("text", text, x=x, y=y, **{key: value for key, value in attributes.items() if value})
 
 
 def _nice_step(least: float) -> float:

@@ -22,11 +22,13 @@ from harness.report.aggregate import Fault, Summary, operations_by_id, summarise
 from harness.report.availability import heat_map
 from harness.report.charts import timeline_svg
 from harness.report.data import RunData, load
+from harness.report.witness import witness_svg
 
 TEMPLATES = Path(__file__).parent / "templates"
 REPORT_FILE = "report.html"
 LISTED_LOST = 5000  # records; a row costs some 100 bytes of HTML
 LISTED_WITNESSES = 40  # of one anomaly
+DRAWN_LOST = 3  # lost appends that are also shown as witnesses
 LISTED_OPERATIONS = 8  # of one witness
 
 GLYPHS = {"pass": "✓", "fail": "✕", "unknown": "?"}
@@ -271,7 +273,7 @@ def _violations(
     groups = []
     for (property_name, anomaly), rows in data.anomalies.groupby(["property", "anomaly"], observed=True, sort=False):
         listed_apart = "lost" in str(anomaly) and len(summary.lost) > 0
-        shown = rows.head(0 if listed_apart else LISTED_WITNESSES)
+        shown = rows.head(DRAWN_LOST if listed_apart else LISTED_WITNESSES)
         groups.append(
             {
                 "property": property_name,
@@ -286,14 +288,15 @@ def _violations(
     wanted = {int(op) for group in groups for ops in group["rows"]["ops"] for op in _ids(ops)[:LISTED_OPERATIONS]}
     operations = operations_by_id(data.operations, wanted, summary.faults, summary.origin or 0)
     for group in groups:
-        group["cards"] = [_card(row, operations) for row in group.pop("rows").itertuples()]
+        group["cards"] = [_card(row, operations, summary.origin or 0) for row in group.pop("rows").itertuples()]
     return sorted(groups, key=lambda group: str(group["weak"]))
 
 
-def _card(row: Any, operations: Mapping[int, dict[str, Any]]) -> dict[str, Any]:
+def _card(row: Any, operations: Mapping[int, dict[str, Any]], origin: int) -> dict[str, Any]:
     ids = _ids(row.ops)
     return {
         "message": row.message if isinstance(row.message, str) else "",
+        "drawing": witness_svg(row.witness if isinstance(row.witness, str) else None, origin),
         "where": f"{row.topic}-{row.partition}" if pd.notna(row.partition) else "",
         "offset": None if pd.isna(row.offset) else int(row.offset),
         "value": None if pd.isna(row.value) else int(row.value),
