@@ -11,6 +11,7 @@ from typing import Any
 import pyarrow as pa
 
 from spark_history.schema import CALLS
+from tests.random_histories import at_other_times, earlier_or_later
 
 
 @dataclass(frozen=True)
@@ -160,13 +161,7 @@ def random_history(rng: random.Random, workload: str, most: int = 8) -> list[Op]
 
 def mutate(rng: random.Random, history: list[Op]) -> list[Op]:
     """Broken in one or two ways, or not quite."""
-    history = list(history)
-    for _ in range(rng.choice([0, 0, 1, 2, 3])):  # what was done is right, and when it was done is not
-        i, j = rng.randrange(len(history)), rng.randrange(len(history))
-        one, other = history[i], history[j]
-        if one.outcome == other.outcome == "ok":
-            history[i] = replace(one, invoke=other.invoke, complete=other.complete)
-            history[j] = replace(other, invoke=one.invoke, complete=one.complete)
+    history = at_other_times(rng, history)
     for _ in range(rng.choice([0, 1, 2])):
         i = rng.randrange(len(history))
         op, other = history[i], rng.choice(history)
@@ -182,9 +177,7 @@ def mutate(rng: random.Random, history: list[Op]) -> list[Op]:
                 outcome = rng.choice(["fail", "info"]) if op.outcome == "ok" else op.outcome
                 op = replace(op, outcome=outcome)
             case 3:
-                delta = rng.choice([-9, -3, -1, 1, 3, 9])
-                complete = None if op.complete is None else op.complete + delta
-                op = replace(op, invoke=op.invoke + delta, complete=complete)
+                op = earlier_or_later(rng, op)
             case 4 if isinstance(op.result, list) and op.kind == "read" and op.result:
                 op = replace(op, result=rng.sample(op.result, rng.randrange(len(op.result))))
             case 4 if other.kind == op.kind and op.kind != "txn":

@@ -10,6 +10,7 @@ from typing import Any
 import pyarrow as pa
 
 from spark_history.schema import REGISTERS
+from tests.random_histories import at_other_times, earlier_or_later
 
 
 @dataclass(frozen=True)
@@ -126,13 +127,7 @@ def random_history(
 
 def mutate(rng: random.Random, history: list[Op]) -> list[Op]:
     """Broken in one or two ways, or not quite."""
-    history = list(history)
-    for _ in range(rng.choice([0, 0, 1, 2, 3])):  # what was done is right, and when it was done is not
-        i, j = rng.randrange(len(history)), rng.randrange(len(history))
-        one, other = history[i], history[j]
-        if one.outcome == other.outcome == "ok":
-            history[i] = replace(one, invoke=other.invoke, complete=other.complete)
-            history[j] = replace(other, invoke=one.invoke, complete=one.complete)
+    history = at_other_times(rng, history)
     for _ in range(rng.choice([0, 1, 2])):
         i = rng.randrange(len(history))
         op, other = history[i], rng.choice(history)
@@ -149,8 +144,7 @@ def mutate(rng: random.Random, history: list[Op]) -> list[Op]:
             case 2:
                 op = replace(op, outcome=rng.choice(["ok", "fail", "info"]))
             case 3:
-                delta = rng.choice([-9, -3, -1, 1, 3, 9])
-                op = replace(op, invoke=op.invoke + delta, complete=op.complete and op.complete + delta)
+                op = earlier_or_later(rng, op)
             case 4:
                 op = replace(op, kind=rng.choice(["read", "write"]))
             case 5:

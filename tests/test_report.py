@@ -23,8 +23,8 @@ from rich.console import Console
 
 from checkers import verdict
 from checkers.anomalies import ANOMALIES, LOST
-from checkers.witness import Step, encode
 from checkers.nodes import OfNodes
+from checkers.witness import Step, encode
 from harness.console import print_summary
 from harness.errors import BadArguments
 from harness.history import Recorder
@@ -417,8 +417,8 @@ def test_a_witness_is_drawn_with_the_faults_in_force(tmp_path: Path) -> None:
     first, second, band = ((float(bar["x"] or 0), float(bar["width"] or 0)) for bar in bars)
     assert first[0] + first[1] < second[0] and band[0] <= first[0] and sum(band) >= sum(second)
     assert re.search(r"[34]\.\d{3} s to \?", page.text)
-    for words in ("process 1, op 3: append 17 at offset 4", "pause of broker-2", HOSTILE):
-        assert words in page.text
+    for text in ("process 1, op 3: append 17 at offset 4", "pause of broker-2", HOSTILE):
+        assert text in page.text
     assert "alert" not in " ".join(name for tag, attributes in page.tags for name in (tag, *attributes))
 
 
