@@ -11,28 +11,37 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.parquet as pq
 
 from checkers import availability, log_linearizability, log_matching, log_quick, nodes, verdict
 from checkers.anomalies import LOST_APPEND, Anomalies, examples
 from checkers.invariants import Violation
-from checkers.log_segment import Scope, Segment
+from checkers.log_scope import Options, Scope
+from checkers.log_segment import Segment
 from checkers.witness import explain, named_operations, steps_of
-from spark_history.dataset import list_parts, read_whole
-from spark_history.files import HistoryError
+from spark_history.damage import Damage, unreadable
+from spark_history.dataset import RUNS, Part, list_parts, read_run, read_whole
+from spark_history.files import HistoryError, read_row_group
 from spark_history.ingest import read_faults
-from spark_history.lane import Log, lay_out_run, split_run
+from spark_history.lane import lay_out_run, split_run
+from spark_history.log import Log
+from spark_history.schema import TABLES
 from spark_history.tasks import Unit, run_tasks, shared
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+_NAMES: Final = pa.schema([RUNS.field("run")])
+
 
 def check_dataset(path: Path, spark: SparkSession) -> list[dict[str, Any]]:
-    """The verdict on every run of a dataset (see verdict.py), in the order of their names. Raises HistoryError."""
+    """The verdict on every run of a dataset (see verdict.py), in the order of their names. A run that cannot be judged,
+    or a part of which is damaged, is `unknown`, with the reason; the others are judged. Raises HistoryError if Spark
+    does not see the dataset."""
     (path,) = shared(spark, [path])
     parts = [{"dataset": str(path), "part": name} for name in list_parts(path)]
     rows = [row for result in run_tasks(spark, check_part, parts) for row in result["verdict"].to_pylist()]
@@ -40,23 +49,97 @@ def check_dataset(path: Path, spark: SparkSession) -> list[dict[str, Any]]:
 
 
 def check_part(unit: Unit) -> pa.Table:
-    """The runs of one file, a row of JSON each."""
-    verdicts = []
-    part = read_whole(Path(unit["dataset"]), unit["part"])
+    """The runs of the files of one name, a row of JSON each."""
+    directory, name = Path(unit["dataset"]), unit["part"]
+    try:
+        verdicts = _check_runs(read_whole(directory, name))
+    except HistoryError as error:
+        verdicts = _check_what_is_sound(directory, name, str(error))
+    return pa.table({"verdict": pa.array([json.dumps(each) for each in verdicts], pa.string())})
+
+
+def _check_runs(part: Part) -> list[dict[str, Any]]:
     runs = list(part.runs())
-    options = [_options(run.plan, read_faults(run.tables["faults"])) for run in runs]
+    options: list[Options] = []
+    bad: dict[int, str] = {}
+    for number, run in enumerate(runs):
+        try:
+            options.append(_options(run.plan, read_faults(run.tables["faults"])))
+        except HistoryError as error:
+            options.append(Options())
+            bad[number] = str(error)
     operations, reads = part.tables["operations"], part.tables["reads"]
     clean = log_quick.count_clean(operations, reads, (part.lengths["operations"], part.lengths["reads"]), options)
-    for run, counts in zip(runs, clean, strict=True):
+    verdicts = []
+    for number, (run, counts) in enumerate(zip(runs, clean, strict=True)):
         try:
-            verdicts.append(json.dumps(check_tables(run.plan, run.tables, run.doubts, run.violation, counts=counts)))
+            if number in bad:
+                raise HistoryError(bad[number])
+            verdicts.append(check_tables(run.plan, run.tables, run.doubts, run.violation, counts=counts))
         except HistoryError as error:
-            raise HistoryError(f"run {run.plan.get('run')} of {unit['dataset']}: {error}") from None
-    return pa.table({"verdict": pa.array(verdicts, pa.string())})
+            verdicts.append(_nothing(str(run.plan.get("run")), run.plan, run.violation, str(error)))
+    return verdicts
 
 
-def _options(plan: Mapping[str, Any], faults: Sequence[Mapping[str, Any]]) -> log_linearizability.Options:
-    return log_linearizability.Options.of(plan, verdict.first_effective(faults))
+def _check_what_is_sound(directory: Path, name: str, why: str) -> list[dict[str, Any]]:
+    """Of the files of that name, one of which is damaged: each run is a row group of its own in all of them."""
+    paths = [directory / table / name for table in (*TABLES, "runs")]
+    damaged = [
+        (f"{path.parent.name}/{name}", reason) for path in paths if path.exists() for _, reason in unreadable([path])
+    ]
+    verdicts = []
+    for number in range(max(_groups(directory / table / name) for table in ("runs", "operations"))):
+        try:
+            run = read_run(directory, name, number)
+        except HistoryError as error:
+            row = _row(directory, name, number)
+            violation = json.loads(row["violation"] or "null")
+            verdicts.append(_nothing(row["run"], json.loads(row["plan"]), violation, str(error), damaged))
+            continue
+        try:
+            verdicts.append(check_tables(run.plan, run.tables, run.doubts, run.violation))
+        except HistoryError as error:
+            verdicts.append(_nothing(str(run.plan.get("run")), run.plan, run.violation, str(error)))
+    return verdicts or [_nothing(f"the runs in {name}", {}, None, why, damaged)]
+
+
+def _groups(path: Path) -> int:
+    try:
+        return int(pq.read_metadata(path).num_row_groups)
+    except (OSError, pa.ArrowException):
+        return 0
+
+
+def _row(directory: Path, name: str, number: int) -> dict[str, Any]:
+    """RUNS of one run, or what another file tells of it."""
+    for table, schema in (("runs", RUNS), ("operations", _NAMES)):
+        try:
+            rows, _ = read_row_group(directory / table / name, schema, number)
+        except HistoryError:
+            continue
+        if rows.num_rows:
+            row: dict[str, Any] = rows.slice(0, 1).to_pylist()[0]
+            return {"plan": "{}", "violation": None} | row
+    return {"run": f"run {number} in {name}", "plan": "{}", "violation": None}
+
+
+def _nothing(
+    run: str,
+    plan: Mapping[str, Any],
+    violation: Mapping[str, Any] | None,
+    why: str,
+    damaged: Sequence[Damage] = (),
+) -> dict[str, Any]:
+    """The verdict on a run that cannot be judged: `fail` if an invariant was violated, else `unknown`."""
+    try:
+        violated = None if violation is None else Violation.of(violation)
+    except HistoryError as error:
+        violated, damaged = None, [*damaged, ("violation.json", str(error))]
+    return verdict.judge(verdict.nothing(run, plan, why, damaged=damaged, violation=violated))
+
+
+def _options(plan: Mapping[str, Any], faults: Sequence[Mapping[str, Any]]) -> Options:
+    return Options.of(plan, verdict.first_effective(faults))
 
 
 @dataclass
@@ -83,7 +166,7 @@ def _count_logs(run: str, tables: Mapping[str, pa.Table], counts: Mapping[str, i
 def _judge_logs(
     run: str,
     tables: Mapping[str, pa.Table],
-    options: log_linearizability.Options,
+    options: Options,
     origin: int,
     faults: Sequence[Mapping[str, Any]],
 ) -> _Logs:
@@ -94,20 +177,8 @@ def _judge_logs(
     logs = _Logs([], counts, {})
     for log, laid_out, replica_logs in lay_out_run(tables):
         scope = Scope(
-            run=run,
-            topic=log.topic,
-            partition=log.partition,
-            low=0,
-            high=None,
-            final_reads=laid_out.final_reads,
-            end=laid_out.end,
-            acks_all=options.acks_all,
-            origin=origin,
-            since=options.since,
-            compacted=options.compacted,
-            log_start=options.log_start,
-            retries=options.retries,
-        )
+            run, log.topic, log.partition, 0, None, laid_out.final_reads, laid_out.end, origin, options
+        )  # fmt: skip
         of_log, of_candidates, own = log_linearizability.judge_log(Segment(scope, laid_out.operations, laid_out.reads))
         if named := [op for anomalies in (of_log, of_candidates) for row in anomalies.rows for op in row["ops"]]:
             steps = steps_of(named_operations(laid_out.operations, named))
@@ -156,6 +227,7 @@ def check_tables(
     logs = _judge_logs(run, tables, options, origin, faults) if counts is None else _count_logs(run, tables, counts)
     found = logs.found
     witnessed = [row for anomalies in found for row in anomalies.rows]
+    unfinished = [*logs.missing, *verdict.absent(plan, logs.operations)]
     of_nodes = nodes.judge(run, tables["trace"], tables["metadata_log"], nodes.Options.of(plan), faults)
     if rows is not None:
         rows += [*witnessed, *of_nodes.rows]
@@ -166,8 +238,8 @@ def check_tables(
             tally=[*(entry for anomalies in found for entry in anomalies.tally), *of_nodes.tally],
             counts=logs.counts,
             faults=faults,
-            complete=bool(logs.operations) and not logs.missing,
-            missing=logs.missing,
+            complete=bool(logs.operations) and not unfinished,
+            missing=unfinished,
             origin=origin,
             until=until,
             replica_records=tables["replica_logs"].num_rows if logs.operations else 0,

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from checkers.anomalies import WEAK, examples
+from checkers.verdict import EXIT_CODES, by_property, name
 
 
 @dataclass
@@ -21,32 +22,23 @@ class Judged:
 
 
 def verdict(judged: Judged, plan: Mapping[str, Any]) -> dict[str, Any]:
-    """The content of verdict.json: `fail` if an anomaly was found, else `unknown` if something was not decided."""
-    from checkers.verdict import EXIT_CODES
-
+    """The content of verdict.json: `fail` if an anomaly was found, else `unknown` if something was not decided or
+    nothing was ok."""
     violations = [entry for entry in judged.tally if entry[0] not in WEAK]
+    allowed = [entry for entry in judged.tally if entry[0] in WEAK]
     operations = judged.counts.get("operations", 0)
     if violations:
-        word, reason = "fail", ", ".join(f"{anomaly} ({records:,})" for _, anomaly, _, records in violations)
+        word, reason = "fail", name(violations)
     elif judged.undecided:
         word, reason = "unknown", "; ".join(judged.undecided)
     elif not operations:
         word, reason = "unknown", "vacuous: the history holds no operation"
+    elif not any(count for of, count in judged.counts.items() if of.endswith(" ok")):
+        word, reason = "unknown", f"vacuous: none of the {operations:,} operations was ok"
     else:
-        word, reason = "pass", f"all {operations:,} operations fit: no anomaly of {', '.join(judged.properties)}"
-    shown = examples(judged.rows)
-    properties: dict[str, Any] = {
-        name: {"count": 0, "witnesses": 0, "weak": name in WEAK, "anomalies": {}, "example": None}
-        for name in judged.properties
-    }
-    for property_, anomaly, witnesses, records in judged.tally:
-        entry = properties.setdefault(
-            property_, {"count": 0, "witnesses": 0, "weak": property_ in WEAK, "anomalies": {}, "example": None}
-        )
-        entry["count"] += records
-        entry["witnesses"] += witnesses
-        entry["anomalies"][anomaly] = entry["anomalies"].get(anomaly, 0) + records
-        entry["example"] = shown.get(property_)
+        checked = ", ".join(property_ for property_ in judged.properties if property_ not in WEAK)
+        besides = f"; allowed here: {name(allowed)}" if allowed else ""
+        word, reason = "pass", f"all {operations:,} operations fit: no anomaly of {checked}{besides}"
     return {
         "verdict": word,
         "reason": reason,
@@ -54,6 +46,6 @@ def verdict(judged: Judged, plan: Mapping[str, Any]) -> dict[str, Any]:
         "run": judged.run,
         "workload": plan.get("workload"),
         "operations": dict(judged.counts),
-        "anomalies": properties,
+        "anomalies": by_property(judged.properties, judged.tally, examples(judged.rows)),
         "undecided_reasons": list(judged.undecided),
     }

@@ -1,12 +1,13 @@
-"""Verdicts are kept: judging an old run again with newer checkers does not throw away what older ones said.
+"""Verdicts are kept: judging a run again, with newer checkers or other options, does not throw away what was said.
 
     results/<run>/verdict.json                                 the newest
     results/<run>/verdicts/<number>-<checkers>-<time>.json     earlier ones, as they were, numbered from 0001
 
 verdict.json says by whom it was made: `checked_at` (UTC), `checkers` {version: of the distribution, source: the start
-of the SHA-256 of the source of checkers/ and spark_history/, so that nobody has to remember to count up}, and
-`history`, the digest of what was judged. Its `earlier` lists the others, oldest first: {file, verdict, reason,
-checked_at, checkers}. The same checkers on the same history replace their own verdict.
+of the SHA-256 of the source of checkers/ and spark_history/, so that nobody has to remember to count up}, `asked`, the
+entries of the plan that `chaos check` was told to judge by instead of the run's own, and `history`, the digest of all
+that was judged. Its `earlier` lists the others, oldest first: {file, verdict, reason, checked_at, checkers, asked}.
+Only the very same verdict takes the place of another: same checkers, same history, same options, same findings.
 
 A process that dies in between loses nothing: the old verdict is copied, and on disk, before the new one takes its
 place; a copy that was already made is found by its content.
@@ -16,9 +17,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from functools import cache
 from importlib import metadata
@@ -26,9 +26,10 @@ from pathlib import Path
 from typing import Any, Final
 
 import spark_history
+from spark_history.files import replacing
 
 FOLDER: Final = "verdicts"
-_STAMPS: Final = ("checked_at", "checkers", "history", "earlier")
+_STAMPS: Final = ("checked_at", "checkers", "asked", "history", "earlier")
 _KEPT: Final = re.compile(r"(\d{4,})-.*\.json")
 _SOURCES: Final = (Path(__file__).parent, Path(str(spark_history.__file__)).parent)
 
@@ -47,36 +48,60 @@ def checkers_version() -> dict[str, str]:
     return {"version": version, "source": digest.hexdigest()[:12]}
 
 
-def digest_of(run_directory: Path) -> str:
-    """Of what there is to be judged: the plan, and names and sizes of the journal, or else of the history."""
+def digest_of(run_directory: Path, asked: Mapping[str, Any] | None = None) -> str:
+    """Of what there is to be judged, and of what was asked otherwise than planned: the plan, and the journal, or else
+    the history, by the names and sizes of their files and the checksums on record (see spark_history/damage.py)."""
     digest = hashlib.sha256()
-    for name in ("plan.json", "violation.json", "journal", "history/manifest.json"):
-        path = run_directory / name
-        if path.is_dir():
-            for part in sorted(path.glob("[!.]*")):
-                digest.update(f"{part.name} {part.stat().st_size}\0".encode())
-        elif path.is_file() and not (name.startswith("history") and (run_directory / "journal").is_dir()):
-            digest.update(name.encode() + b"\0" + path.read_bytes())
+    for path in (run_directory / "plan.json", run_directory / "violation.json", *_contents(run_directory)):
+        if path.suffix == ".json" and path.is_file():
+            digest.update(path.name.encode() + b"\0" + path.read_bytes())
+        elif path.is_file():
+            digest.update(f"{path.relative_to(run_directory)} {path.stat().st_size}\0".encode())
+    if asked:
+        digest.update(b"asked\0" + json.dumps(dict(asked), sort_keys=True).encode())
     return digest.hexdigest()[:16]
 
 
-def keep(run_directory: Path, verdict: Mapping[str, Any]) -> dict[str, Any]:
-    """Write a verdict as verdict.json, its predecessor being kept; returns what was written. Raises OSError."""
+def _contents(run_directory: Path) -> Iterator[Path]:
+    """The files that are judged, and those with their checksums."""
+    if (run_directory / "journal").is_dir():
+        yield from sorted((run_directory / "journal").glob("[!.]*"))
+    else:
+        yield run_directory / "history" / "manifest.json"
+        for table in sorted((run_directory / "history").glob("[!.]*/")):
+            if table.name != "candidates":  # what checkers leave there for a while
+                yield from sorted(table.rglob("[!.]*.parquet"))
+
+
+def keep(run_directory: Path, verdict: Mapping[str, Any], asked: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    """Write a verdict as verdict.json, its predecessor being kept; returns what was written. asked: entries of the plan
+    that were to be judged by instead of plan.json's; those that are the same there do not count. Raises OSError."""
     path, folder = run_directory / "verdict.json", run_directory / FOLDER
-    stamps = {
+    asked = _otherwise(run_directory, asked or {})
+    result = {
+        **verdict,
         "checked_at": datetime.now(UTC).isoformat(timespec="seconds"),
         "checkers": checkers_version(),
-        "history": digest_of(run_directory),
+        "asked": asked,
+        "history": digest_of(run_directory, asked),
     }
     try:
         old = path.read_bytes()
     except FileNotFoundError:
         old = None
-    if old is not None and not _is_mine(old, stamps):
+    if old is not None and not _is_same(old, result):
         _put_aside(folder, path, old)
-    result = {**verdict, **stamps, "earlier": _earlier(folder)}
+    result["earlier"] = _earlier(folder)
     _write(path, (json.dumps(result, indent=2, ensure_ascii=False) + "\n").encode())
     return result
+
+
+def _otherwise(run_directory: Path, asked: Mapping[str, Any]) -> dict[str, Any]:
+    try:
+        plan = _parse((run_directory / "plan.json").read_bytes())
+    except OSError:
+        plan = {}
+    return {key: value for key, value in sorted(asked.items()) if key not in plan or plan[key] != value}
 
 
 def without_stamps(verdict: Mapping[str, Any]) -> dict[str, Any]:
@@ -85,7 +110,7 @@ def without_stamps(verdict: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def change(verdict: Mapping[str, Any]) -> str | None:
-    """A sentence if the verdict is not what the checkers before said; None: it is, or there was none."""
+    """A sentence if the verdict is not what was said before; None: it is, or nothing was."""
     earlier = verdict.get("earlier")
     if not isinstance(earlier, list) or not earlier or not isinstance(earlier[-1], Mapping):
         return None
@@ -93,15 +118,21 @@ def change(verdict: Mapping[str, Any]) -> str | None:
     if before.get("verdict") == verdict.get("verdict"):
         return None
     return (
-        f"was {before.get('verdict') or 'unreadable'} by {_name(before.get('checkers'))}"
-        f"{_on(before.get('checked_at'))}; now {verdict.get('verdict')} by {_name(verdict.get('checkers'))}"
+        f"was {before.get('verdict') or 'unreadable'} by {by(before)}{_on(before.get('checked_at'))}; "
+        f"now {verdict.get('verdict')} by {by(verdict)}"
     )
 
 
-def _name(checkers: Any) -> str:
+def by(verdict: Mapping[str, Any]) -> str:
+    """By which checkers a verdict, or an entry of `earlier`, was made, and with which options."""
+    checkers, asked = verdict.get("checkers"), verdict.get("asked")
     if not isinstance(checkers, Mapping):
         return "checkers of unknown version"
-    return f"checkers {checkers.get('version')} ({checkers.get('source')})"
+    name = f"checkers {checkers.get('version')} ({checkers.get('source')})"
+    if not isinstance(asked, Mapping) or not asked:
+        return name
+    options = (f"{key} {value if isinstance(value, str) else json.dumps(value)}" for key, value in asked.items())
+    return f"{name} asked for {', '.join(options)}"
 
 
 def _on(time: Any) -> str:
@@ -116,9 +147,13 @@ def _parse(content: bytes) -> dict[str, Any]:
     return fields if isinstance(fields, dict) else {}
 
 
-def _is_mine(old: bytes, stamps: Mapping[str, Any]) -> bool:
-    fields = _parse(old)
-    return all(fields.get(key) == stamps[key] for key in ("checkers", "history"))
+def _is_same(old: bytes, new: Mapping[str, Any]) -> bool:
+    """Do both say the same of the same, but for the time?"""
+    before, now = (
+        {key: value for key, value in fields.items() if key not in ("checked_at", "earlier")}
+        for fields in (_parse(old), json.loads(json.dumps(new)))
+    )
+    return bool(before == now)
 
 
 def _put_aside(folder: Path, path: Path, content: bytes) -> None:
@@ -127,8 +162,8 @@ def _put_aside(folder: Path, path: Path, content: bytes) -> None:
     if any(each.stat().st_size == len(content) and each.read_bytes() == content for each in kept.values()):
         return
     fields = _parse(content)
-    by = fields.get("checkers")
-    version = f"{by.get('version')}+{by.get('source')}" if isinstance(by, dict) else "unknown"
+    of = fields.get("checkers")
+    version = f"{of.get('version')}+{of.get('source')}" if isinstance(of, dict) else "unknown"
     when = fields.get("checked_at") or datetime.fromtimestamp(path.stat().st_mtime, UTC).isoformat(timespec="seconds")
     name = re.sub(r"[^A-Za-z0-9+.-]", "", f"{version}-{when}")[:80]
     _write(folder / f"{max(kept, default=0) + 1:04}-{name}.json", content)
@@ -139,21 +174,12 @@ def _earlier(folder: Path) -> list[dict[str, Any]]:
     for path in sorted(folder.glob("*.json")) if folder.is_dir() else ():
         if _KEPT.fullmatch(path.name):
             fields = _parse(path.read_bytes())
-            told = {key: fields.get(key) for key in ("verdict", "reason", "checked_at", "checkers")}
+            told = {key: fields.get(key) for key in ("verdict", "reason", "checked_at", "checkers", "asked")}
             entries.append({"file": f"{FOLDER}/{path.name}", **told})
     return entries
 
 
 def _write(path: Path, content: bytes) -> None:
     """Whole and on disk, or not at all."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    with temporary.open("wb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
-    temporary.replace(path)
-    descriptor = os.open(path.parent, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+    with replacing(path, sync=True) as temporary:
+        temporary.write_bytes(content)

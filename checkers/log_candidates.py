@@ -19,9 +19,10 @@ from checkers.anomalies import (
     seconds,
     stretches,
 )
-from checkers.log_segment import APPEND, CANDIDATES, FAIL, Scope, Segment
+from checkers.log_scope import Scope
+from checkers.log_segment import APPEND, CANDIDATES, FAIL, Segment
 from spark_history.files import Bools, Ints, integers, read_parquet
-from spark_history.lane import NEVER, NOWHERE
+from spark_history.log import NEVER, NOWHERE
 
 #: Offsets at which no append is known to stand, in ranges, and by when one must have been invoked to stand there.
 GAPS: Final = pa.schema([("offset", pa.int64()), ("count", pa.int64()), ("deadline", pa.int64())])
@@ -112,7 +113,7 @@ def _report_misplaced(scope: Scope, misplaced: pa.Table, evidence: _Whereabouts,
     row = np.searchsorted(evidence.values, value)
     phantom = evidence.op[row] == NOWHERE
     several = ~phantom & (evidence.offsets_read[row] > 1)
-    again = several & ~evidence.taken & ~evidence.failed[row] & scope.retries
+    again = several & ~evidence.taken & ~evidence.failed[row] & scope.options.retries
     for property_, anomaly, mask in (
         (LOG_LINEARIZABILITY, "phantom", phantom),
         (LOG_LINEARIZABILITY, "duplicate", several & ~again),
@@ -211,7 +212,7 @@ class _Torn:
             first, last = int(self._start[number]), int(self._last[number])
             low, high = np.searchsorted(standing, [first, last + 1])
             holes = low + np.flatnonzero(~np.isin(standing[low:high], mine))
-            anomaly = "torn prefix" if len(holes) and not scope.compacted else "skipped offset"
+            anomaly = "torn prefix" if len(holes) and not scope.options.compacted else "skipped offset"
             kind = "final read" if self._final[number] else "read"
             due, records = last - first + 1, int(self._records[number])
             message = (
@@ -222,7 +223,7 @@ class _Torn:
                 message += f"; {self._repeats[number]} of them did not stand above the one before"
             distinct = np.unique(mine)
             missing = np.flatnonzero(distinct != first + np.arange(len(distinct)))
-            ops, at = [op], first + (int(missing[0]) if len(missing) and not scope.compacted else 0)
+            ops, at = [op], first + (int(missing[0]) if len(missing) and not scope.options.compacted else 0)
             if anomaly == "torn prefix":
                 at, other = int(standing[holes[0]]), int(writer[holes[0]])
                 ops = [other, op]

@@ -94,50 +94,18 @@ import pyarrow as pa
 
 from checkers.anomalies import ANOMALIES, Anomalies, Found
 from checkers.log_candidates import ALL_CANDIDATES, GAPS, settle, settle_tables
-from checkers.log_segment import ANYWHERE, INFO, KINDS, OUTCOMES, Contents, Scope, Segment, check_contents
+from checkers.log_scope import Options, Scope
+from checkers.log_segment import INFO, KINDS, OUTCOMES, Contents, Segment, check_contents
 from checkers.real_time import NOTHING, Carry, Timeline, check_real_time, deadlines
 from checkers.witness import OF_STEPS, Step, explain, named_operations, steps_of
-from spark_history.files import HistoryError, Ints, read_parquet, write_parquet
+from spark_history.files import Ints, read_parquet, write_parquet
 from spark_history.ingest import History, LogHistory
-from spark_history.lane import NEVER, FinalReads
+from spark_history.log import NEVER
 from spark_history.prefix import scan_after
 from spark_history.tasks import Unit, run_tasks
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-
-@dataclass(frozen=True)
-class Options:
-    """What the check needs to know of a run, apart from its history."""
-
-    acks_all: bool = True
-    since: int = NEVER  # acknowledgements from here on are counted apart, monotonic ns
-    compacted: bool = False
-    retries: bool = False  # without idempotence: a value may stand at several offsets
-    log_start: int = 0  # below it records may be gone; ANYWHERE: below the lowest fetch offset of a final read
-
-    @staticmethod
-    def of(plan: Mapping[str, Any], struck: int | None) -> Options:
-        """plan: the content of plan.json; struck: when the first fault took effect, monotonic ns. Raises
-        HistoryError."""
-        settings = plan.get("settings") or {}
-        policy = plan.get("cleanup.policy", settings.get("log.cleanup.policy", "delete"))
-        start = plan.get("log_start", 0)
-        if start != "moves" and (not isinstance(start, int) or start < 0):
-            raise HistoryError(f'log_start of the plan is {start!r}; it must be an offset, or "moves"')
-        return Options(
-            acks_all=str(plan.get("acks", "all")) in ("all", "-1"),
-            since=NEVER if struck is None else struck,
-            compacted="compact" in str(policy),
-            retries=plan.get("idempotence", True) in (False, "false"),
-            log_start=ANYWHERE if start == "moves" else start,
-        )
-
-    def complete(self, final_reads: FinalReads) -> bool:
-        """Is the final log of a partition known from where it starts?"""
-        from_start = self.log_start == ANYWHERE or final_reads.start <= self.log_start
-        return from_start and final_reads.known(self.compacted)
 
 
 @dataclass(frozen=True)
@@ -184,18 +152,20 @@ def check(histories: Sequence[tuple[History, Options]], spark: SparkSession) -> 
 
 
 def _units(history: History, log: LogHistory, options: Options) -> list[Unit]:
-    common = {
-        "history": str(history.path),
-        "run": history.run,
-        "topic": log.topic,
-        "partition": log.partition,
-        "final_reads": asdict(log.final_reads),
-        "end": log.end,
-        "origin": history.origin,
-        "carry": None,
-        **asdict(options),
-    }
-    return [common | {"low": part.low, "high": part.high, "paths": dict(part.paths)} for part in log.segments]
+    return [
+        {
+            "history": str(history.path),
+            "scope": asdict(
+                Scope(
+                    history.run, log.topic, log.partition, part.low, part.high, log.final_reads, log.end,
+                    history.origin, options,
+                )
+            ),
+            "paths": dict(part.paths),
+            "carry": None,
+        }
+        for part in log.segments
+    ]  # fmt: skip
 
 
 def _judge_with_later(outcomes: Sequence[tuple[list[Unit], list[dict[str, Any]]]], spark: SparkSession) -> None:
@@ -226,7 +196,7 @@ def _witness(
         {"path": f"{unit['history']}/{unit['paths']['operations']}", "ops": sorted(named[log]), "log": log}
         for segments in logs
         for unit in segments
-        if (log := (unit["run"], unit["topic"], unit["partition"])) in named
+        if (log := (unit["scope"]["run"], unit["scope"]["topic"], unit["scope"]["partition"])) in named
     ]
     steps: dict[tuple[str, str, int], dict[int, Step]] = {}
     for unit, table in zip(units, run_tasks(spark, read_steps, units), strict=True):
@@ -251,7 +221,7 @@ def _facts(facts: Mapping[str, Any]) -> pa.Table:
 
 
 def _load(unit: Unit) -> tuple[Segment, Anomalies]:
-    scope = Scope.of(unit)
+    scope = Scope.of(unit["scope"])
     return Segment.load(scope, Path(unit["history"]), unit["paths"]), Anomalies(scope.run, scope.topic, scope.partition)
 
 
@@ -342,7 +312,7 @@ def count_operations(segment: Segment, contents: Contents) -> dict[str, int]:
     final = segment.read_column("offset")[segment.final]
     acknowledged = counts["append ok"]
     untold = acknowledged - (len(appends) - len(unsure)) - int(np.count_nonzero(lost < segment.placed))
-    since = segment.scope.since
+    since = segment.scope.options.since
     struck = segment.column("complete")[pairs == 0] >= since if since != NEVER else np.empty(0, bool)
     returned = segment.at("records", segment.readings)
     return counts | {
@@ -361,7 +331,7 @@ def _distinct(ordered: Ints) -> int:
 
 def settle_log(unit: Unit) -> pa.Table:
     """What takes the whole log to decide: the candidates of its segments."""
-    scope = Scope.of(unit)
+    scope = Scope.of(unit["scope"])
     anomalies = Anomalies(scope.run, scope.topic, scope.partition)
     segments = (Segment.load(scope, Path(unit["history"]), paths) for paths in unit["segments"])
     lost = settle(scope, segments, unit["candidates"], anomalies)

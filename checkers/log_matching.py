@@ -24,7 +24,7 @@ import pyarrow.compute as pc
 from checkers.anomalies import ANOMALIES, LOG_MATCHING, Anomalies, Found, stretches
 from spark_history.files import Ints, equals, integers, read_parquet
 from spark_history.ingest import History, LogHistory
-from spark_history.lane import NOWHERE
+from spark_history.log import NOWHERE
 from spark_history.schema import REPLICA_LOGS
 from spark_history.tasks import Unit, run_tasks
 

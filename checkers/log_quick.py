@@ -21,10 +21,10 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
-from checkers.log_linearizability import Options
+from checkers.log_scope import Options
 from checkers.log_segment import APPEND, FAIL, FINAL_READ, INFO, KINDS, LIST_OFFSETS, OK, OUTCOMES
 from spark_history.files import Ints, categories, codes, integers
-from spark_history.lane import NEVER, NOWHERE
+from spark_history.log import NEVER, NOWHERE
 
 _MOST: Final = 1 << 40  # of numbers that share 63 bits with that of a log
 

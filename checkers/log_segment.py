@@ -18,8 +18,9 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from checkers.anomalies import LOG_LINEARIZABILITY, LOST, MAX_WITNESSES, Anomalies, stretches
+from checkers.log_scope import ANYWHERE, Scope
 from spark_history.files import Bools, Ints, codes, integers, nullable, read_parquet
-from spark_history.lane import NEVER, NOWHERE, FinalReads
+from spark_history.log import NEVER, NOWHERE
 from spark_history.schema import LAID_OUT_OPERATIONS, LAID_OUT_READS
 
 KINDS: Final = ("append", "read", "list_offsets", "final_read")
@@ -50,55 +51,6 @@ DISPUTED: Final = pa.schema([("offset", pa.int64()), ("value", pa.int64()), ("op
 TORN: Final = pa.schema(
     [(name, pa.int64()) for name in ("op", "start", "last", "records", "repeats")] + [("final", pa.bool_())]
 )
-
-ANYWHERE: Final = -1  # a log start that may have moved
-
-
-@dataclass(frozen=True)
-class Scope:
-    """Which segment of which log, and what is known of the whole log. See log_linearizability.Options."""
-
-    run: str
-    topic: str
-    partition: int
-    low: int
-    high: int | None
-    final_reads: FinalReads
-    end: int  # how long the log once was, as far as any operation saw
-    acks_all: bool
-    origin: int  # monotonic ns at which the run began
-    since: int  # acknowledgements from here on are counted apart, monotonic ns
-    compacted: bool = False
-    log_start: int = 0
-    retries: bool = False
-
-    @property
-    def log(self) -> str:
-        return f"{self.topic}-{self.partition}"
-
-    @property
-    def whole(self) -> bool:
-        """Is it all of the log?"""
-        return self.low == 0 and self.high is None
-
-    @property
-    def final_known(self) -> bool:
-        """Is the final log known, from the lowest fetch offset of a final read?"""
-        return self.final_reads.known(self.compacted)
-
-    @property
-    def asked_from(self) -> int:
-        """From which offset on it matters what stands there."""
-        if self.log_start != ANYWHERE:
-            return self.log_start
-        final = self.final_reads
-        return 0 if final.start == NEVER else final.start if final.first == NEVER else final.first
-
-    @staticmethod
-    def of(unit: Mapping[str, Any]) -> Scope:
-        final = FinalReads.of(unit["final_reads"])
-        names = [name for name in Scope.__annotations__ if name != "final_reads" and name in unit]
-        return Scope(final_reads=final, **{name: unit[name] for name in names})
 
 
 @dataclass(frozen=True)
@@ -279,7 +231,7 @@ def _lost(segment: Segment, in_final: Bools) -> Ints:
         due = (position < final.end) | (done < final.time)
         due &= (done != NEVER) & (segment.outcome[missing] != FAIL)
         due &= position >= max(final.start, segment.scope.asked_from)
-        if scope.compacted:  # what something stands above may have been cleaned away
+        if scope.options.compacted:  # what something stands above may have been cleaned away
             due &= (position > final.last) | (_in_final_log(segment, position) != NOWHERE)
         missing = missing[due]
     return np.concatenate((_untold(segment), missing))
@@ -287,9 +239,9 @@ def _lost(segment: Segment, in_final: Bools) -> Ints:
 
 def _untold(segment: Segment) -> Ints:
     """Acknowledged without an offset (DUPLICATE_SEQUENCE_NUMBER has none), and found nowhere in a log that is known
-    from its very start."""
+    from its very start: where records may be gone from the start of the log, it may have been one of these."""
     scope, nowhere = segment.scope, slice(0, segment.placed)
-    if scope.final_reads.start > 0 or scope.compacted or not scope.acks_all:
+    if scope.final_reads.start > 0 or scope.asked_from > 0 or scope.options.compacted or not scope.options.acks_all:
         return np.empty(0, np.int64)
     late = segment.column("complete")[nowhere] < scope.final_reads.time
     rows: Ints = np.flatnonzero(late & (segment.kind[nowhere] == APPEND) & (segment.outcome[nowhere] == OK))
@@ -346,15 +298,15 @@ def _disputed(segment: Segment) -> pa.Table:
 
 
 def _torn(segment: Segment) -> pa.Table:
-    rows, scope = segment.readings, segment.scope
+    rows, options = segment.readings, segment.scope.options
     fetch, first, last, records, repeats = (
         segment.at(name, rows) for name in ("offset", "first", "last", "records", "repeats")
     )
     start = np.where(fetch == NOWHERE, first, np.minimum(fetch, first))
     # What lay below the log's start may have been deleted before the fetch.
-    start = first if scope.log_start == ANYWHERE else np.maximum(start, np.minimum(first, scope.log_start))
+    start = first if options.log_start == ANYWHERE else np.maximum(start, np.minimum(first, options.log_start))
     due = last - start + 1
-    torn = (records > 0) & ((repeats > 0) | (not scope.compacted) & (records != due))
+    torn = (records > 0) & ((repeats > 0) | (not options.compacted) & (records != due))
     if not torn.any():
         return CANDIDATES["torn"].empty_table()
     final = segment.kind[rows[torn]] == FINAL_READ

@@ -23,7 +23,8 @@ from checkers.anomalies import ANOMALIES, NODE_PROPERTIES, ROLES_MATCH_METADATA
 from checkers.candidate_trace import Fault
 from checkers.findings import Findings
 from checkers.memberships import Memberships, memberships
-from checkers.metadata_log import MetadataHistory, judge_copies, judge_history, split
+from checkers.metadata_copies import judge_copies, split
+from checkers.metadata_log import MetadataHistory, judge_history
 from checkers.metadata_replay import Change
 from checkers.quorum_trace import judge_quorum, node_ids, what_was_told
 from checkers.replica_trace import judge_replicas
@@ -86,12 +87,14 @@ class OfNodes:
         return pa.Table.from_pylist(self.rows, schema=ANOMALIES)
 
 
+_TABLES: Final = {"trace": TRACE, "metadata_log": METADATA_LOG}
+
+
 def check(history: History, options: Options, spark: SparkSession) -> OfNodes:
     """Raises HistoryError."""
     unit = {
         "run": history.run,
-        "trace": str(history.path / "trace" / "trace.parquet"),
-        "metadata_log": str(history.path / "metadata_log" / "metadata_log.parquet"),
+        **{name: None if (path := history.table(name)) is None else str(path) for name in _TABLES},
         "faults": [{name: fault[name] for name in _OF_FAULTS} for fault in history.faults()],
         **asdict(options),
     }
@@ -102,14 +105,15 @@ def check(history: History, options: Options, spark: SparkSession) -> OfNodes:
 
 def judge_files(unit: Unit) -> pa.Table:
     """One run, whose tables lie in files; OfNodes as JSON."""
-    trace, metadata_log = read_parquet(unit["trace"], TRACE), read_parquet(unit["metadata_log"], METADATA_LOG)
+    trace, metadata_log = (
+        schema.empty_table() if unit[name] is None else read_parquet(unit[name], schema)
+        for name, schema in _TABLES.items()
+    )
     options = Options(unit["min_insync_replicas"], unit["elr_enabled"])
     return pa.table({"found": [json.dumps(asdict(judge(unit["run"], trace, metadata_log, options, unit["faults"])))]})
 
 
-def judge(
-    run: str, trace: pa.Table, metadata_log: pa.Table, options: Options, faults: Sequence[Fault] = ()
-) -> OfNodes:
+def judge(run: str, trace: pa.Table, metadata_log: pa.Table, options: Options, faults: Sequence[Fault] = ()) -> OfNodes:
     """One run in memory. trace, metadata_log: rows of TRACE and METADATA_LOG; either may be empty. faults: rows of
     FAULTS, evidence parsed."""
     trace, metadata_log = trace.cast(compact(TRACE)), metadata_log.cast(compact(METADATA_LOG))

@@ -8,7 +8,7 @@ from typing import Final
 import numpy as np
 
 from checkers.findings import Findings
-from checkers.metadata_log import COMMITTED, Told
+from checkers.metadata_copies import COMMITTED, Told
 from checkers.trace_rows import CODE, NONE, TraceRows
 
 _LEADER: Final = "leader"

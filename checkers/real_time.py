@@ -12,7 +12,7 @@ import numpy as np
 from checkers.anomalies import LOG_LINEARIZABILITY, WATERMARK_FRESHNESS, Anomalies, seconds
 from checkers.log_segment import APPEND, FAIL, FINAL_READ, LIST_OFFSETS, READ, Codes, Contents, Segment
 from spark_history.files import Bools, Ints
-from spark_history.lane import NEVER, NOWHERE
+from spark_history.log import NEVER, NOWHERE
 
 
 class Evidence(NamedTuple):
@@ -159,7 +159,7 @@ def check_real_time(timeline: Timeline, carry: Carry, anomalies: Anomalies) -> N
     suspects, beyond = suspects[overtaken], beyond[overtaken]
     appends = _Suffix(np.where(is_append, timeline.complete, NEVER), carry.append)
     readings = _Suffix(np.where(is_append, NEVER, timeline.complete), carry.reading)
-    by_append = (invoke[suspects] > appends.time[beyond]) & scope.acks_all
+    by_append = (invoke[suspects] > appends.time[beyond]) & scope.options.acks_all
     by_reading = invoke[suspects] > readings.time[beyond]
     # No operation before a cut is invoked after one behind it completed: what two cuts enclose is one violation.
     latest = np.maximum.accumulate(np.where(timeline.exact, invoke, NOWHERE))
@@ -175,7 +175,7 @@ def check_real_time(timeline: Timeline, carry: Carry, anomalies: Anomalies) -> N
             _report(timeline, LOG_LINEARIZABILITY, anomaly, rows[group], after[group], evidence, anomalies)
     lagging = ~exact & (by_append | by_reading)
     if lagging.any():
-        evidence = (appends, readings) if scope.acks_all else (readings,)
+        evidence = (appends, readings) if scope.options.acks_all else (readings,)
         rows, after = suspects[lagging], beyond[lagging]
         _report(timeline, WATERMARK_FRESHNESS, "lagging watermark", rows, after, evidence, anomalies)
 

@@ -17,6 +17,8 @@ witnesses are on record, and nothing that is not on record could explain it:
 |                                | acks were 1: settings allow some others   | inside the cluster                   |
 | violation.json, run.json       | everything                                | what they said                       |
 
+Where histories are laid out by log and have no journal, the same goes for the logs only whose files are damaged.
+
 Real-time order stays sound because positions do: an acknowledgement gives one, and so does a read that is on record,
 and the bound of a read is never too high. The verdict is `fail` if anything that counts is left, else `unknown`: it is
 never `pass`.
@@ -24,11 +26,13 @@ never `pass`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Set
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from typing import Final, TypeVar
 
 from checkers.anomalies import LOG_LINEARIZABILITY, LOG_MATCHING
 
+#: Tables of which a log has parts of its own.
+OF_LOGS: Final = frozenset({"operations", "reads", "replica_logs"})
 #: Beside the names of tables: plan.json is missing.
 PLAN: Final = "plan"
 
@@ -70,6 +74,13 @@ def keep(entries: Iterable[_T], names: Callable[[_T], tuple[str, str]], missing:
     return [entry for entry in entries if counts(*names(entry), missing)]
 
 
-def not_judged(missing: Set[str]) -> list[str]:
-    """What was left out, a sentence a table."""
-    return [_SENTENCES[table] for table in sorted(missing)]
+def not_judged(missing: Set[str], partial: Sequence[str] = ()) -> list[str]:
+    """What was left out, a sentence a table. partial: logs parts of which are missing, where the others' are not."""
+    sentences = [_SENTENCES[table] for table in sorted(missing)]
+    if partial:
+        named = ", ".join(partial[:_NAMED]) + (" …" if len(partial) > _NAMED else "")
+        sentences.append(f"of {named} not all is on record: no lost append, phantom or hole was looked for there")
+    return sentences
+
+
+_NAMED: Final = 3

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.json as pj
 
-from spark_history.files import NO_CODE, Bools, HistoryError, Ints, categories, integers
+from spark_history.files import NO_CODE, Bools, HistoryError, Ints, categories, first_line, integers
 
 NONE: Final = -2  # of a number that an event does not have: -1 is a leader that is not known
 _NUMBERS: Final = (
@@ -105,5 +105,5 @@ def _fields(column: pa.ChunkedArray) -> pa.Table:
     try:
         fields = pj.read_json(io.BytesIO(lines), parse_options=options)
     except pa.ArrowException as error:
-        raise HistoryError(f"the fields of a trace cannot be read: {str(error).splitlines()[0]}") from None
+        raise HistoryError(f"the fields of a trace cannot be read: {first_line(error)}") from None
     return fields.select(_FIELDS.names).combine_chunks()

@@ -4,10 +4,11 @@
 | ------- | ------------------------------------------------------------------------------------------------ |
 | fail    | an invariant was violated, or a property other than the weak ones does not hold, whatever else   |
 |         | happened                                                                                         |
-| unknown | files of the run are damaged or missing (see salvage.py); or nothing was acknowledged; or the     |
-|         | faults asked for left no trace, or nothing was acknowledged once the first had struck (`vacuous`); |
-|         | or the history ends before the final reads; or no replica's log was collected; or the cluster did |
-|         | not recover, or the workload crashed                                                              |
+| unknown | files of the run are damaged or missing (see salvage.py), or its history contradicts itself as    |
+|         | only a faulty recorder can make it; or nothing was acknowledged; or the faults asked for left no |
+|         | trace, or nothing was acknowledged once the first had struck (`vacuous`); or the history ends    |
+|         | before the final reads; or no replica's log was collected; or the cluster did not recover, or    |
+|         | the workload crashed                                                                             |
 | pass    | otherwise                                                                                        |
 """
 
@@ -56,6 +57,25 @@ class Evidence:
     availability: Mapping[str, Any] | None = None  # see availability.py
 
 
+def nothing(
+    run: str,
+    plan: Mapping[str, Any],
+    why: str,
+    *,
+    damaged: Sequence[tuple[str, str]] = (),
+    violation: Violation | None = None,
+    doubts: Sequence[str] = (),
+    origin: int = 0,
+    until: int = 0,
+) -> Evidence:
+    """Of a run the history of which cannot be judged at all, as `why`, a sentence, says."""
+    return Evidence(
+        run=run, plan=plan, tally=[], counts={}, faults=[], complete=False, missing=[], origin=origin, until=until,
+        replica_records=0, doubts=doubts, violation=violation, damaged=damaged,
+        not_judged=[f"nothing could be judged: {why}"], faults_known=False,
+    )  # fmt: skip
+
+
 def judge(evidence: Evidence) -> dict[str, Any]:
     """The content of verdict.json, but for what keeping.py adds."""
     of_contract = _contract(evidence)
@@ -94,6 +114,18 @@ def _contract(evidence: Evidence) -> dict[str, Any]:
     return contract(evidence.plan, evidence.faults, held, evidence.origin)
 
 
+def absent(plan: Mapping[str, Any], logs: Iterable[str]) -> list[str]:
+    """The partitions that the plan has and of which nothing at all is on record. logs: e.g. chaos-0."""
+    topic, partitions = plan.get("topic"), plan.get("partitions")
+    if not isinstance(topic, str) or type(partitions) is not int:
+        return []
+    there = set(logs)
+    return [log for log in (f"{topic}-{number}" for number in range(min(partitions, _MOST_LOGS))) if log not in there]
+
+
+_MOST_LOGS: Final = 100_000
+
+
 def places_of(rows: Iterable[Mapping[str, Any]], anomaly: str) -> list[str]:
     """The partitions that these anomalies (ANOMALIES) are of, e.g. chaos-0."""
     return sorted({f"{row['topic']}-{row['partition']}" for row in rows if row["anomaly"] == anomaly})
@@ -130,14 +162,22 @@ def _decide(evidence: Evidence, of_contract: Mapping[str, Any]) -> tuple[str, st
     violations = [entry for entry in evidence.tally if entry[0] not in WEAK]
     weight = weigh_losses(of_contract, evidence.lost_in) if any(e[1] == LOST_APPEND for e in violations) else ""
     if evidence.violation is not None:
-        besides = f"; besides, {_name(violations)}{weight}" if violations else ""
+        besides = f"; besides, {name(violations)}{weight}" if violations else ""
         return "fail", evidence.violation.sentence(evidence.origin) + besides
     if violations:
-        return "fail", _name(violations) + weight
+        return "fail", name(violations) + weight
     if evidence.damaged:
         file, why = evidence.damaged[0]
-        more = f", and so are {len(evidence.damaged) - 1} more files" if len(evidence.damaged) > 1 else ""
+        others = len(evidence.damaged) - 1
+        more = f", and so {'is' if others == 1 else 'are'} {others} more file{'s' * (others > 1)}" if others else ""
         return "unknown", f"{file} is damaged ({why}){more}; what is left shows no violation"
+    if evidence.not_judged:
+        return "unknown", "; ".join(evidence.not_judged)
+    if evidence.orphans:
+        return (
+            "unknown",
+            f"{evidence.orphans:,} records were returned by reads that are not on record: some are missing",
+        )
     acknowledged = evidence.counts.get("acknowledged", 0)
     if not acknowledged:
         return "unknown", "vacuous: no append was acknowledged"
@@ -158,8 +198,8 @@ def _decide(evidence: Evidence, of_contract: Mapping[str, Any]) -> tuple[str, st
     return "pass", f"all {acknowledged:,} acknowledged appends are in the final log and every operation is in order"
 
 
-def _name(violations: Tally) -> str:
-    """In the order of weight: what was lost first."""
+def name(violations: Tally) -> str:
+    """Anomalies with how many records of each, in the order of weight: what was lost first."""
     totals: dict[str, int] = defaultdict(int)
     for _, anomaly, _, records in violations:
         totals[anomaly] += records
@@ -223,11 +263,16 @@ def _by_property(evidence: Evidence) -> dict[str, Any]:
         checked += tuple(name for name in evidence.nodes.checked if name not in checked)
     if evidence.violation is not None:  # the run was stopped before it was healed
         checked = tuple(name for name in checked if name != LIVENESS)
-    summary = {name: _property(name) for name in checked}
     tally, examples = list(evidence.tally), dict(evidence.examples)
     if evidence.violation is not None:
         tally.append((evidence.violation.property, VIOLATION, 1, 1))
         examples[evidence.violation.property] = evidence.violation.sentence(evidence.origin)
+    return by_property(checked, tally, examples)
+
+
+def by_property(checked: Iterable[str], tally: Tally, examples: Mapping[str, str]) -> dict[str, Any]:
+    """What was found of each property, also of those that hold. examples: see Evidence."""
+    summary = {property_: _property(property_) for property_ in checked}
     for property_, anomaly, witnesses, records in tally:
         entry = summary.setdefault(property_, _property(property_))
         entry["count"] += records

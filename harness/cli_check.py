@@ -16,7 +16,8 @@ from harness import results, witnesses
 from harness.cli_spark import LOCAL, SparkOption
 from harness.console import COLOURS, Progress, print_summary
 from harness.errors import BadArguments, ExitCode, HarnessFailure
-from harness.judging import Asked, Judge, Outcome, check_workload, find, worst
+from harness.judging import NOT_JUDGED, Asked, Judge, Outcome, check_choices, check_workload, worst
+from harness.subjects import find
 
 MAX_INITIAL = 1 << 62
 
@@ -67,10 +68,13 @@ def check(
     ] = None,
 ) -> int:
     """Judge runs again from their histories, also ones whose harness was killed; or histories that others made."""
-    subjects = find(paths, results_directory)
     check_workload(workload)
     check_port(spark_ui_port)
     plan = _plan(initial, nil_reads, failed_cas, consistency, memory_limit, time_limit)
+    if workload not in (None, "append"):  # which is what Jepsen calls list-append
+        check_choices(workload, plan)
+    left_out: list[str] = []
+    subjects = find(paths, results_directory, left_out.append)
     asked = Asked(workload, keyed, plan, spark_ui_port)
 
     from harness.parts import Parts
@@ -79,6 +83,8 @@ def check(
     console = Console(highlight=False, soft_wrap=True)
     outcomes: list[Outcome] = []
     with Progress() as progress:
+        for text in left_out:
+            progress.say(text)
 
         def judge_log(directory: Path) -> Mapping[str, Any]:
             return check_run(directory, Parts(), progress, spark_ui_port=spark_ui_port)
@@ -115,6 +121,7 @@ def _plan(
     if failed_cas is not None:
         plan["failed_cas"] = failed_cas
     if consistency is not None:
+        _check_model(consistency)
         plan["consistency"] = consistency
     if time_limit is not None and not 0 < time_limit < float("inf"):
         raise BadArguments(f"--time-limit is {time_limit}; it must be a number of seconds above 0")
@@ -122,6 +129,16 @@ def _plan(
     if given := {name: bound for name, bound in bounds.items() if bound is not None}:
         plan["bounds"] = given
     return plan
+
+
+def _check_model(consistency: str) -> None:
+    from checkers.transactions.consistency import model_named
+    from spark_history.files import HistoryError
+
+    try:
+        model_named(consistency)
+    except HistoryError as error:
+        raise BadArguments(f"--consistency: {error}") from None
 
 
 def _integer(text: str) -> int:
@@ -162,20 +179,31 @@ def conclude(directory: Path, verdict: Mapping[str, Any]) -> int:
 
 def _print_one(console: Console, outcome: Outcome) -> None:
     if outcome.error is not None:
-        raise HarnessFailure(outcome.error)
+        raise (BadArguments if outcome.refused else HarnessFailure)(outcome.error)
     if outcome.directory is not None:
         conclude(outcome.directory, outcome.verdict)
         return
     verdict = outcome.verdict
     console.print()
     console.print(_verdict(outcome, f": {verdict['reason']}"))
+    if changed := _changed(verdict):
+        console.print(Text(f"  verdict     {changed}"))
     counts = verdict.get("operations", {})
     told = ", ".join(f"{name} {count:,}" for name, count in counts.items() if count)
     console.print(Text(f"  history     {outcome.path} ({verdict.get('workload')})"))
     console.print(Text(f"  operations  {told}"))
+    if outcome.word == "fail":  # else it is the reason
+        for text in verdict.get("undecided_reasons", ()):
+            console.print(Text(f"  undecided   {text}"))
     for note in outcome.notes:
         console.print(Text(f"  note        {note}"))
     _print_witnesses(console, outcome.witnesses)
+
+
+def _changed(verdict: Mapping[str, Any]) -> str | None:
+    from checkers import keeping
+
+    return keeping.change(verdict)
 
 
 def _print_witnesses(console: Console, lines: Sequence[str]) -> None:
@@ -186,8 +214,7 @@ def _print_witnesses(console: Console, lines: Sequence[str]) -> None:
 
 
 def _verdict(outcome: Outcome, rest: str) -> Text:
-    word = "not judged" if outcome.error is not None else str(outcome.verdict["verdict"])
-    return Text.assemble((word, COLOURS.get(word, "bold")), rest)
+    return Text.assemble((outcome.word, COLOURS.get(outcome.word, "bold")), rest)
 
 
 def _print_many(console: Console, outcomes: Sequence[Outcome]) -> None:
@@ -198,13 +225,13 @@ def _print_many(console: Console, outcomes: Sequence[Outcome]) -> None:
     width = max(len(outcome.path) for outcome in outcomes)
     for outcome in outcomes:
         reason = outcome.error if outcome.error is not None else str(outcome.verdict["reason"])
-        word = "not judged" if outcome.error is not None else str(outcome.verdict["verdict"])
-        console.print(
-            Text(f"{outcome.path:<{width}}  ").append_text(_verdict(outcome, f"{'':{12 - len(word)}}{reason}"))
-        )
-    words = ["not judged" if each.error is not None else str(each.verdict["verdict"]) for each in outcomes]
+        if changed := _changed(outcome.verdict):
+            reason = f"{reason} ({changed})"
+        rest = f"{'':{12 - len(outcome.word)}}{reason}"
+        console.print(Text(f"{outcome.path:<{width}}  ").append_text(_verdict(outcome, rest)))
+    words = [outcome.word for outcome in outcomes]
     counts = ", ".join(
-        f"{words.count(word):,} {word}" for word in ("pass", "fail", "unknown", "not judged") if word in words
+        f"{words.count(word):,} {word}" for word in ("pass", "fail", "unknown", NOT_JUDGED) if word in words
     )
     console.print(Text(f"{len(outcomes):,} judged: {counts}"))
 

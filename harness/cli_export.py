@@ -11,7 +11,9 @@ from __future__ import annotations
 
 import json
 import shutil
+import tempfile
 from collections.abc import Iterator, Mapping
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -82,42 +84,44 @@ def _plan(directory: Path) -> dict[str, Any]:
 
 
 def _write_tables(directory: Path, target: Path) -> str:
-    """One file a table; what was written."""
+    """One file a table, all or none; what was written."""
     import pyarrow.parquet as pq
 
     from spark_history.files import encodings
 
-    target.mkdir(parents=True, exist_ok=True)
     counts: dict[str, int] = {}
-    writers: dict[str, pq.ParquetWriter] = {}
-    try:
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix="chaos-export-", dir=target.parent) as scratch, ExitStack() as stack:
+        writers: dict[str, pq.ParquetWriter] = {}
         for table, rows in _tables(directory):
             if table not in writers:
-                writers[table] = pq.ParquetWriter(target / f"{table}.parquet", rows.schema, **encodings(rows.schema))
+                path = Path(scratch) / f"{table}.parquet"
+                writers[table] = stack.enter_context(pq.ParquetWriter(path, rows.schema, **encodings(rows.schema)))
                 counts[table] = 0
             counts[table] += rows.num_rows
             writers[table].write_table(rows.cast(writers[table].schema))
-    finally:
-        for writer in writers.values():
-            writer.close()
-    if (directory / "plan.json").is_file():
-        shutil.copyfile(directory / "plan.json", target / "plan.json")
+        stack.close()
+        if (directory / "plan.json").is_file():
+            shutil.copyfile(directory / "plan.json", Path(scratch) / "plan.json")
+        target.mkdir(exist_ok=True)
+        for path in sorted(Path(scratch).iterdir()):
+            path.replace(target / path.name)
     return ", ".join(f"{table} {count:,}" for table, count in counts.items())
 
 
 def _tables(directory: Path) -> Iterator[tuple[str, Any]]:
     """Parts of tables, each in its schema with dictionaries; of every table of the run at least one. Raises
     HistoryError."""
-    from spark_history.files import compact, read_parquet
+    from spark_history.files import compact
     from spark_history.jepsen.export_log import read_parts
     from spark_history.jepsen.export_run import is_log
-    from spark_history.jepsen.export_tables import SCHEMAS, files
+    from spark_history.jepsen.export_tables import SCHEMAS, files, read_part
     from spark_history.schema import TABLES
 
     if not is_log(_plan(directory)):
         for table, schema in SCHEMAS.items():
             for path in files(directory, table):
-                yield table, read_parquet(path, schema)
+                yield table, read_part(path, schema)
         return
     empty: Mapping[str, Any] = {table: compact(schema).empty_table() for table, schema in TABLES.items()}
     for table, rows in empty.items():

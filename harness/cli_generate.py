@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import importlib
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Annotated, Any, Final
 
 import typer
@@ -16,8 +18,8 @@ from harness.errors import BadArguments, ExitCode, HarnessFailure
 
 @dataclass(frozen=True)
 class _Family:
-    """The module that makes histories of a workload (DEFECTS, generate() and perhaps generate_runs(); imported when one
-    is asked for), what it is told of the workload, and what it calls --partitions."""
+    """The module that makes histories of a workload (DEFECTS_OF, generate() and perhaps generate_runs(); imported when
+    one is asked for), what it is told of the workload, and what it calls --partitions."""
 
     module: str
     options: Mapping[str, Any] = field(default_factory=dict)
@@ -57,7 +59,7 @@ def generate(
     """Write a labelled history, right by construction or with a known defect, for `chaos check`."""
     if list_:
         return list_defects()
-    maker, family, defects = maker_of(workload), WORKLOADS[workload], defects_of(workload)
+    maker, family = maker_of(workload), WORKLOADS[workload]
     count = parse_count("--operations", operations, MAX_OPERATIONS)
     for flag, value, most in (
         ("--processes", processes, 1_000_000),
@@ -68,8 +70,6 @@ def generate(
             raise BadArguments(f"{flag} is {value}; valid is 1 to {most:,}")
     if seed < 0:
         raise BadArguments(f"--seed is {seed}; it must be 0 or more")
-    if defect is not None and defect not in defects:
-        raise BadArguments(f"--defect {defect} is none of workload {workload}; there are {', '.join(defects)}")
     if partitions is not None and family.partitions is None:
         raise BadArguments(f"--partitions is not for workload {workload}; leave it out")
     if journal and (workload != "append" or runs > 1):
@@ -83,18 +83,13 @@ def generate(
     if journal:
         options["journal"] = True
     directory = _new_directory(results, name or _name(workload, operations, seed, defect, runs))
-    try:
+    with _appearing(directory) as unfinished:
         if runs > 1:
-            labels = maker.generate_runs(directory, runs=runs, **options)
-            words = f"{labels['pass']:,} labelled pass, {labels['fail']:,} fail"
+            labels = maker.generate_runs(unfinished, runs=runs, **options)
+            words = ", ".join(f"{count:,} labelled {verdict}" for verdict, count in labels.items() if count)
         else:
-            label = maker.generate(directory, **options)
+            label = maker.generate(unfinished, **options)
             words = f"labelled {label['verdict']}" + (f": {label['anomaly']}" if label.get("anomaly") else "")
-    except OSError as error:
-        raise HarnessFailure(f"{directory} cannot be written: {error.strerror or error}") from None
-    except BadArguments:
-        _remove(directory)
-        raise
     typer.echo(f"{directory}: {words}")
     return ExitCode.PASS
 
@@ -125,10 +120,8 @@ def maker_of(workload: str) -> Any:
 
 
 def defects_of(workload: str) -> Mapping[str, str]:
-    """What is wrong and the anomaly that must be found, by name. A module of several workloads says of which."""
-    maker = maker_of(workload)
-    by_workload: Mapping[str, Mapping[str, str]] = getattr(maker, "DEFECTS_OF", {})
-    defects: Mapping[str, str] = by_workload.get(workload, maker.DEFECTS)
+    """What is wrong and the anomaly that must be found, by name."""
+    defects: Mapping[str, str] = maker_of(workload).DEFECTS_OF[workload]
     return defects
 
 
@@ -138,15 +131,23 @@ def _name(workload: str, operations: str, seed: int, defect: str | None, runs: i
 
 
 def _new_directory(results: Path, name: str) -> Path:
-    if "/" in name or name in ("", ".", "..", "latest") or len(name) > _NOT_A_WORD:
-        raise BadArguments(f"--name {name!r} is no name of a directory")
+    if "/" in name or name[:1] in ("", ".") or name == "latest" or len(name) > _NOT_A_WORD or not name.isprintable():
+        raise BadArguments(f"--name {name!r} is no name of a run")
     directory = results / name
     if directory.exists():
         raise BadArguments(f"{directory} is there already; remove it, or give another --name")
     return directory
 
 
-def _remove(directory: Path) -> None:
-    import shutil
-
-    shutil.rmtree(directory, ignore_errors=True)
+@contextmanager
+def _appearing(directory: Path) -> Iterator[Path]:
+    """Where to write what is to become the directory: whole at the end of the block, or nothing is left of it, be it
+    interrupted or not. A half one could be taken for a whole one. Raises HarnessFailure if it cannot be written."""
+    try:
+        directory.parent.mkdir(parents=True, exist_ok=True)
+        with TemporaryDirectory(prefix=".generating-", dir=directory.parent, ignore_cleanup_errors=True) as scratch:
+            unfinished = Path(scratch) / directory.name  # makers call the run by it
+            yield unfinished
+            unfinished.rename(directory)
+    except OSError as error:
+        raise HarnessFailure(f"{directory} cannot be written: {error.strerror or error}") from None

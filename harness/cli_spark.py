@@ -22,7 +22,8 @@ SparkOption = Annotated[
         "--spark",
         metavar="MASTER",
         callback=_choose,
-        help="Where to judge: local[N], a cluster at spark://HOST:PORT, or Spark Connect at sc://HOST:PORT.",
+        help="Where to judge: local[N], a cluster at spark://HOST:PORT, or Spark Connect at sc://HOST:PORT. "
+        "What fits in memory is judged without Spark.",
     ),
 ]
 LOCAL = master.LOCAL

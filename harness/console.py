@@ -127,12 +127,12 @@ def _summary_lines(
     faults: Sequence[Mapping[str, Any]],
     problems: Sequence[str],
 ) -> list[str]:
-    from checkers import availability, keeping
+    from checkers import keeping
 
     changed = keeping.change(verdict)
     lines = [f"  {'verdict':<10}  {changed}"] if changed else []
     lines.append(f"  operations  {_counts(verdict.get('operations', {}))}")
-    for number, text in enumerate(availability.lines(verdict.get("availability"))):
+    for number, text in enumerate(availability_lines(verdict.get("availability"))):
         lines.append(f"  {'' if number else 'latency':<10}  {text}")
     lines += [f"  {'damaged':<10}  {entry['file']}: {entry['why']}" for entry in verdict.get("damaged", ())]
     contract = verdict.get("contract", {})
@@ -145,6 +145,30 @@ def _summary_lines(
         lines.append(f"  report      {directory / 'report.html'}")
     lines.append(f"  judge again chaos check {directory}")
     return lines
+
+
+def availability_lines(availability: Mapping[str, Any] | None) -> list[str]:
+    """Two lines for people: latency, and what became of it in faults."""
+    if not availability or not availability.get("latency_ms"):
+        return []
+    latency, gaps = availability["latency_ms"], availability["gaps"]
+    told = [
+        f"latency p50 {latency['p50']:,.1f} ms, p99 {latency['p99']:,.1f} ms, p99.9 {latency['p99.9']:,.1f} ms, max "
+        f"{latency['max']:,.1f} ms; longest gap of all partitions {gaps['longest_ms']:,.0f} ms"
+    ]
+    windows = availability["windows"]
+    if windows:
+        worst = max(windows, key=lambda window: window["longest_gap_ms"])
+        known = [w["recovery"]["sustained_from_heal_ms"] for w in windows if w["until_s"] is not None]
+        slow = max((value for value in known if value is not None), default=None)
+        never = sum(value is None for value in known)
+        told.append(
+            f"in faults a partition acknowledged nothing for {worst['longest_gap_ms']:,.0f} ms at worst "
+            f"({worst['gap_on']}, fault {worst['fault']} {worst['nemesis']})"
+            + (f"; whole again {slow:,.0f} ms after the heal at the latest" if slow is not None else "")
+            + (f"; never again after {never} of them" if never else "")
+        )
+    return told
 
 
 def _possible_losses(verdict: Mapping[str, Any]) -> list[str]:

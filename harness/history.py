@@ -33,7 +33,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from harness.errors import HarnessFailure
-from spark_history.damage import checksum
+from spark_history.damage import CHECKS, MARK, checksum, notes_beside
 from spark_history.files import compact
 from spark_history.schema import FAULTS, OPERATIONS, READS, REPLICA_LOGS, TABLES
 
@@ -279,12 +279,18 @@ class Recorder(HistoryRecorder):
             with (self._directory / f".{name}.tmp").open("wb") as file:
                 repetitive = [name for name in table.column_names if name not in _MOSTLY_UNIQUE]
                 # Checksums: a damaged page may well decode, to other values.
-                pq.write_table(table, file, compression="zstd", use_dictionary=repetitive, write_page_checksum=True)
+                pq.write_table(
+                    table.replace_schema_metadata(MARK), file, compression="zstd", use_dictionary=repetitive,
+                    write_page_checksum=True,
+                )  # fmt: skip
                 file.flush()
                 os.fsync(file.fileno())
-        checks = f"checks-{number:06}.json"
+        checks = CHECKS.format(number)
+        sums: dict[str, Any] = {name: checksum(self._directory / f".{name}.tmp") for name in files}
+        if not number:
+            sums |= notes_beside(self._directory.parent)
         with (self._directory / f".{checks}.tmp").open("w") as text:
-            json.dump({name: checksum(self._directory / f".{name}.tmp") for name in files}, text)
+            json.dump(sums, text)
             text.flush()
             os.fsync(text.fileno())
         for name in (checks, *files):

@@ -5,19 +5,22 @@
 | a run of a log                                      | checkers.check, on Spark                                    |
 | a run of registers, of other objects, transactions  | its family: in memory, or on Spark if it is large           |
 | a directory with a dataset (an exploration)         | checkers.dataset.check_dataset, one Spark job for all runs  |
-| a history of Jepsen's, or a directory with one     | as a run of its workload, in memory or a scratch directory  |
-| any other directory                                 | all of these in it                                          |
+| a history of others                                 | as a run of its workload, in memory or a scratch directory  |
+| any other directory                                 | all of these in it: see subjects.py                         |
 | an address, such as hdfs://… or s3a://…             | what is there, brought here; verdicts are sent back         |
 
-What is there but cannot be judged at all is an Outcome with an `error`, so that it costs the others nothing.
+What is there but cannot be judged at all, even by a mistake of ours, is an Outcome with an `error`, so that it costs
+the others nothing; so is what an option was given for that its workload does not have. Of a run or dataset of which a
+part is damaged the rest is judged, whatever its size, and the verdict names what is not.
 """
 
 from __future__ import annotations
 
 import json
-import re
+import logging
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from importlib import import_module
 from pathlib import Path
@@ -25,19 +28,19 @@ from typing import TYPE_CHECKING, Any, Final
 
 from harness import results, witnesses
 from harness.errors import BadArguments, ExitCode, HarnessFailure, describe
+from harness.subjects import Subject, find
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import SparkSession
 
+    from checkers.judged import Judged
     from spark_history.jepsen import Imported
 
 #: Up to so many operations are judged in memory, in this process: Spark takes longer to start than these take.
 IN_MEMORY: Final = 200_000
 
-_HISTORY: Final = re.compile(r"\.(edn|jsonl?|ndjson|txt|log)(\.gz)?$")
-#: What Jepsen writes into a run's directory: the history, and what says the same once more or is no history.
-_OF_JEPSEN: Final = ("history.edn", "history.edn.gz", "history.jsonl", "history.json", "history.txt", "history.txt.gz")
+NOT_JUDGED: Final = "not judged"
 
 
 @dataclass(frozen=True)
@@ -52,7 +55,8 @@ class Asked:
 
 @dataclass(frozen=True)
 class Outcome:
-    """Of one run or history. error: why it could not be judged; else there is a verdict (verdict.json's content)."""
+    """Of one run or history. error: why it could not be judged; else there is a verdict (verdict.json's content).
+    refused: because of what was asked."""
 
     path: str
     verdict: Mapping[str, Any] = field(default_factory=dict)
@@ -60,74 +64,17 @@ class Outcome:
     witnesses: Sequence[str] = ()  # lines: sentences and drawings
     directory: Path | None = None  # of a run with a summary of its own: a log's
     error: str | None = None
+    refused: bool = False
 
     @property
     def exit_code(self) -> int:
-        return ExitCode.HARNESS_FAILURE if self.error is not None else int(self.verdict["exit_code"])
+        if self.error is not None:
+            return ExitCode.BAD_ARGUMENTS if self.refused else ExitCode.HARNESS_FAILURE
+        return int(self.verdict["exit_code"])
 
-
-@dataclass(frozen=True)
-class Subject:
-    path: Path
-    kind: str  # run, dataset, history or address
-    address: str = ""
-
-
-def find(paths: Sequence[str], results_directory: Path) -> list[Subject]:
-    """What is at the paths, each once. Raises BadArguments for the first that is nothing."""
-    found: dict[Path, Subject] = {}
-    for text in paths:
-        for subject in _find(text, results_directory):
-            found.setdefault(subject.path.resolve(), subject)
-    return list(found.values())
-
-
-def _find(text: str, results_directory: Path) -> list[Subject]:
-    path = Path(text)
-    if ":" in text:  # else Arrow and Spark need not be imported to know
-        from spark_history.files import HistoryError
-        from spark_history.locations import is_remote, local_path
-
-        if is_remote(text):
-            return [Subject(path, "address", text)]
-        try:
-            path = local_path(text)
-        except HistoryError as error:
-            raise BadArguments(str(error)) from None
-        text = str(path)
-    if text and path.is_file():
-        return [Subject(path, "history")]
-    places = [results_directory / text, path] if text and text != "latest" else []
-    for place in places:
-        if not results.is_run(place) and place.is_dir():
-            inside = list(_inside(place))
-            if inside:
-                return inside
-    return [Subject(results.find(text, results_directory), "run")]
-
-
-def _inside(directory: Path) -> Iterator[Subject]:
-    """What a directory that is no run holds."""
-    if (directory / "dataset" / "runs").is_dir():
-        yield Subject(directory / "dataset", "dataset")
-        return
-    if (directory / "runs").is_dir() and (directory / "operations").is_dir():
-        yield Subject(directory, "dataset")
-        return
-    for name in _OF_JEPSEN:
-        if (directory / name).is_file():
-            yield Subject(directory / name, "history")
-            return
-    for each in sorted(directory.iterdir()):
-        if each.is_dir():
-            if each.is_symlink():  # e.g. Jepsen's `latest`
-                continue
-            if results.is_run(each):
-                yield Subject(each, "run")
-            else:
-                yield from _inside(each)
-        elif _HISTORY.search(each.name):
-            yield Subject(each, "history")
+    @property
+    def word(self) -> str:
+        return NOT_JUDGED if self.error is not None else str(self.verdict["verdict"])
 
 
 class Judge:
@@ -143,7 +90,6 @@ class Judge:
 
     def judge(self, subject: Subject) -> list[Outcome]:
         """A dataset has many outcomes, anything else one. Raises only what is not of the subject."""
-        from spark_history.files import HistoryError
         from spark_history.session import SparkUnavailable
 
         if subject.kind == "address":
@@ -155,13 +101,11 @@ class Judge:
             return [self._history(subject.path) if subject.kind == "history" else self._run(subject.path)]
         except SparkUnavailable as error:
             raise HarnessFailure(str(error)) from error
-        except (HistoryError, HarnessFailure, OSError) as error:
-            text = str(error) if isinstance(error, HistoryError) else describe(error)
-            return [Outcome(str(subject.path), error=" ".join(text.split()))]
+        except Exception as error:
+            return [_not_judged(str(subject.path), error)]
 
     def _brought(self, address: str) -> list[Outcome]:
         """What lies at an address, under its own name, and what was written of it sent back there."""
-        from spark_history.files import HistoryError
         from spark_history.locations import brought_here
         from spark_history.session import SparkUnavailable
 
@@ -174,62 +118,52 @@ class Judge:
                     notes = copy.send_back()
             except SparkUnavailable as error:
                 raise HarnessFailure(str(error)) from error
-            except (HistoryError, BadArguments, OSError) as error:
-                text = str(error) if isinstance(error, HistoryError) else describe(error)
-                return [Outcome(address, error=" ".join(text.split()))]
+            except HarnessFailure:
+                raise
+            except Exception as error:
+                return [_not_judged(address, error)]
         here = str(copy.path)
+
+        def there(text: str) -> str:
+            return text.replace(here, address)
+
         return [
-            replace(each, path=each.path.replace(here, address), notes=[*each.notes, *notes], directory=None)
+            replace(
+                each,
+                path=there(each.path),
+                notes=[*each.notes, *notes],
+                directory=None,
+                error=each.error and there(each.error),
+            )
             for each in outcomes
         ]
 
     def _run(self, directory: Path) -> Outcome:
         plan = results.read_json(directory / "plan.json")
-        if family_of(plan.get("workload")) is None:
+        # Without a plan that can be read, the family says so.
+        manifest = results.read_json(directory / "history" / "manifest.json")
+        plan = {"workload": manifest.get("workload"), **plan}
+        check_choices(plan["workload"], self._asked.plan)
+        family = family_of(plan["workload"])
+        if family is None:
             return Outcome(str(directory), self._judge_log(directory), directory=directory)
-        from checkers import keeping
+        import pyarrow as pa
+
+        from checkers import judged, keeping
         from checkers.anomalies import ANOMALIES
         from spark_history.files import write_parquet
 
-        judged = self._family(directory, plan)
-        verdict = self._verdict(judged, {**plan, **self._asked.plan})
-        rows: list[dict[str, Any]] = judged.rows
-        import pyarrow as pa
-
-        write_parquet(directory / "anomalies.parquet", pa.Table.from_pylist(rows, schema=ANOMALIES))
-        verdict = keeping.keep(directory, verdict)
-        return Outcome(str(directory), verdict, witnesses=witnesses.lines_of(rows, judged.origin))
-
-    def _family(self, directory: Path, plan: Mapping[str, Any]) -> Any:
-        """What the family finds in a run on disk."""
-        import pyarrow.parquet as pq
-
-        from spark_history.jepsen.export_tables import files, load
-
-        family = family_of(plan["workload"])
-        assert family is not None
-        try:
-            tables = ("registers", "calls", "transactions", "micro_operations")
-            rows = sum(pq.read_metadata(path).num_rows for table in tables for path in files(directory, table))
-        except Exception:  # the family says what is damaged, and judges the rest
-            rows = IN_MEMORY + 1
-        asked = {**plan, **self._asked.plan}
-        if rows <= IN_MEMORY:
-            return family.check_tables(asked, load(directory))
-        if asked == plan:
-            (judged,) = family.check_directories([directory], self._spark(directory / "spark.log"))
-            return judged
-        with tempfile.TemporaryDirectory(prefix="chaos-check-") as scratch:
-            copy = Path(scratch) / directory.name
-            copy.mkdir()
-            (copy / "plan.json").write_text(json.dumps(asked))
-            (copy / "history").symlink_to((directory / "history").resolve(), target_is_directory=True)
-            (judged,) = family.check_directories([copy], self._spark(copy / "spark.log"))
-            return judged
+        spark = self._spark(directory / "spark.log") if _count(directory) > IN_MEMORY else None
+        (found,) = family.check_directories([directory], spark, self._asked.plan)
+        verdict = judged.verdict(found, {**plan, **self._asked.plan})
+        write_parquet(directory / "anomalies.parquet", pa.Table.from_pylist(found.rows, schema=ANOMALIES))
+        verdict = keeping.keep(directory, verdict, asked=self._asked.plan)
+        return Outcome(str(directory), verdict, witnesses=witnesses.lines_of(found.rows, found.origin))
 
     def _dataset(self, directory: Path) -> list[Outcome]:
         from checkers.dataset import check_dataset
 
+        check_choices(None, self._asked.plan)
         with tempfile.TemporaryDirectory(prefix="chaos-check-") as scratch:
             verdicts = check_dataset(directory.resolve(), self._spark(Path(scratch) / "spark.log"))
         return [Outcome(f"{directory}:{verdict['run']}", verdict, witnesses=_examples(verdict)) for verdict in verdicts]
@@ -239,27 +173,31 @@ class Judge:
 
         imported = read_history(path, workload=self._asked.workload, keyed=self._asked.keyed, given=self._asked.plan)
         count, workload = imported.operations, imported.plan["workload"]
+        check_choices(workload, self._asked.plan)
         self._say(f"checking {path}: {count:,} operations of {workload}, in {imported.notation}")
-        verdict, rows, origin = self._imported(imported)
+        family = family_of(workload)
+        if family is None:
+            verdict, rows, origin = self._imported_log(imported)
+        else:
+            from checkers import judged
+
+            found = self._imported(family, imported)
+            verdict, rows, origin = judged.verdict(found, imported.plan), found.rows, found.origin
         verdict = {**verdict, "workload": workload, "source": str(path)}
         return Outcome(str(path), verdict, imported.notes, witnesses.lines_of(rows, origin))
 
-    def _imported(self, imported: Imported) -> tuple[dict[str, Any], list[dict[str, Any]], int]:
-        """Verdict, anomalies and the first invocation."""
-        family = family_of(imported.plan["workload"])
-        if imported.operations <= IN_MEMORY and family is not None:
-            judged = family.check_tables(imported.plan, imported.tables)
-            return self._verdict(judged, imported.plan), judged.rows, judged.origin
-        if family is None:
-            return self._imported_log(imported)
+    def _imported(self, family: Any, imported: Imported) -> Judged:
+        if imported.operations <= IN_MEMORY:
+            judged: Judged = family.check_tables(imported.plan, imported.tables)
+            return judged
         with tempfile.TemporaryDirectory(prefix="chaos-check-") as scratch:
             directory = Path(scratch) / "run"
-            directory.mkdir()
             family.write_history(directory, imported.plan, imported.tables)
             (judged,) = family.check_directories([directory], self._spark(directory / "spark.log"))
-            return self._verdict(judged, imported.plan), judged.rows, judged.origin
+            return judged
 
     def _imported_log(self, imported: Imported) -> tuple[dict[str, Any], list[dict[str, Any]], int]:
+        """Verdict, anomalies and the first invocation."""
         import pyarrow.compute as pc
 
         origin = pc.min(imported.tables["operations"]["invoke"]).as_py() or 0
@@ -279,11 +217,6 @@ class Judge:
             verdict = check(directory, self._spark(directory / "spark.log"))
             return verdict, pq.read_table(directory / "anomalies.parquet").to_pylist(), origin
 
-    def _verdict(self, judged: Any, plan: Mapping[str, Any]) -> dict[str, Any]:
-        from checkers.judged import verdict
-
-        return verdict(judged, plan)
-
     def _spark(self, log: Path) -> SparkSession:
         from spark_history.session import start_in_background
 
@@ -292,16 +225,39 @@ class Judge:
 
 def family_of(workload: Any) -> Any:
     """What judges histories of the workload: check_tables, check_directories, write_history. None: it is a log's."""
-    from spark_history import jepsen
+    from spark_history.jepsen import FAMILY
 
-    modules = {
-        "checkers.registers": jepsen.REGISTERS, "checkers.models": jepsen.MODELS,
-        "checkers.transactions": jepsen.TRANSACTIONS,
-    }  # fmt: skip
-    for module, workloads in modules.items():
-        if workload in workloads:
-            return import_module(module)
-    return None
+    module = FAMILY.get(workload) if isinstance(workload, str) else None
+    return None if module is None else import_module(module)
+
+
+def _count(directory: Path) -> int:
+    """Rows of the history of a run that is no log's, as far as it can be read: the checkers say what cannot."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    from spark_history.files import HistoryError
+    from spark_history.jepsen.export_tables import SCHEMAS, files
+
+    rows = 0
+    for table in SCHEMAS:
+        with suppress(HistoryError):
+            for path in files(directory, table):
+                with suppress(OSError, ValueError, pa.ArrowException):
+                    rows += pq.read_metadata(path).num_rows
+    return rows
+
+
+def _not_judged(path: str, error: Exception) -> Outcome:
+    from spark_history.files import HistoryError
+
+    text = str(error) if isinstance(error, HistoryError) else describe(error)
+    if not isinstance(error, HistoryError | HarnessFailure | BadArguments | OSError):
+        logging.getLogger(__name__).debug("%s was not judged", path, exc_info=error)
+        text = f"internal error: {text}"
+    elif isinstance(error, HistoryError) and path not in text:  # it is of some operation
+        text = f"{path}: {text}"
+    return Outcome(path, error=" ".join(text.split()), refused=isinstance(error, BadArguments))
 
 
 def write_journal(directory: Path, imported: Imported) -> None:
@@ -330,8 +286,8 @@ def _examples(verdict: Mapping[str, Any]) -> list[str]:
 
 
 def worst(outcomes: Sequence[Outcome]) -> ExitCode:
-    """Not judged > fail > unknown > pass."""
-    order = (ExitCode.HARNESS_FAILURE, ExitCode.FAIL, ExitCode.UNKNOWN)
+    """Not judged > refused > fail > unknown > pass."""
+    order = (ExitCode.HARNESS_FAILURE, ExitCode.BAD_ARGUMENTS, ExitCode.FAIL, ExitCode.UNKNOWN)
     return next((code for code in order if any(each.exit_code == code for each in outcomes)), ExitCode.PASS)
 
 
@@ -341,3 +297,22 @@ def check_workload(workload: str | None) -> None:
 
     if workload is not None and workload not in WORKLOADS:
         raise BadArguments(f"--workload {workload!r} is none that a history can be of; valid: {', '.join(WORKLOADS)}")
+
+
+#: Entries of plans that only some workloads have.
+CHOICES: Final[Mapping[str, Sequence[str]]] = {
+    "consistency": ("list-append",),
+    "initial": ("register", "cas-register", "kv", "counter", "multi-register"),
+    "nil_reads": ("register", "cas-register"),
+    "failed_cas": ("register", "cas-register"),
+}
+
+
+def check_choices(workload: Any, asked: Mapping[str, Any]) -> None:
+    """asked: entries that override the plan's. Raises BadArguments for one that would change nothing."""
+    for name in asked:
+        if workload not in CHOICES.get(name, (workload,)):
+            raise BadArguments(
+                f"--{name.replace('_', '-')} is for {', '.join(CHOICES[name])}, and this is of {workload or 'logs'}; "
+                "leave it out"
+            )

@@ -65,12 +65,14 @@ def find(run: str, results: Path) -> Path:
             named = ", ".join(map(str, failing[:3])) + (" …" if len(failing) > 3 else "")
             raise BadArguments(f"{run} is an exploration, not a run; runs of it that failed: {named or 'none'}")
     if Path(run).is_dir():
-        raise BadArguments(f"{run or repr(run)} is not a run directory: it has no plan.json and no journal")
+        raise BadArguments(f"{run or repr(run)} is not a run directory: it has no plan.json, no journal and no history")
     raise BadArguments(f"there is no run {run!r} under {results}, nor such a directory; `chaos list runs` shows them")
 
 
 def is_run(directory: Path) -> bool:
-    return (directory / "plan.json").is_file() or (directory / "journal").is_dir()
+    """Also one that has lost a part."""
+    history = directory / "history" / "manifest.json"
+    return (directory / "plan.json").is_file() or (directory / "journal").is_dir() or history.is_file()
 
 
 def list_runs(results: Path) -> list[Path]:
@@ -158,11 +160,13 @@ class RunRecord:
         self.save()
 
     def save(self) -> None:
+        from spark_history.damage import seal  # which takes Arrow, and time that `chaos list` need not wait
+
         content = {
             "status": self.status, "phase": self.phase, "phases": self.phases, "problems": self.problems,
         }  # fmt: skip
         temporary = self.directory / "run.json.tmp"
-        temporary.write_text(json.dumps(content | self.facts, indent=2) + "\n")
+        temporary.write_text(json.dumps(seal(content | self.facts), indent=2) + "\n")
         os.replace(temporary, self.directory / "run.json")
 
 

@@ -21,7 +21,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from spark_history.files import HistoryError, Ints, compact, encodings, read_lengths
+from spark_history.files import HistoryError, Ints, compact, encodings, read_lengths, read_row_group
 from spark_history.schema import TABLES
 
 RUNS_PER_FILE: Final = 50  # a task's work: enough that starting it costs nothing, few enough to even out
@@ -140,6 +140,23 @@ class Part:
                 for table, rows in self.tables.items()
             }
             yield Run(json.loads(row["plan"]), tables, row["doubts"], violation)
+
+
+def read_run(directory: Path, name: str, number: int) -> Run:
+    """One of the runs in the files of that name, others of which may be damaged. Raises HistoryError."""
+    groups: dict[str, int] = {}
+    tables = {}
+    for table, schema in _TABLES.items():
+        path = directory / table / name
+        if table in _LATER and not path.exists():
+            tables[table] = compact(schema).empty_table()
+        else:
+            tables[table], groups[table] = read_row_group(path, schema, number)
+    if len(set(groups.values())) > 1:
+        raise HistoryError(f"the files {name} of {directory} do not hold as many runs each")
+    rows = tables.pop("runs").to_pylist()
+    lengths = {table: np.array([rows_.num_rows], np.int64) for table, rows_ in tables.items()}
+    return next(Part(tables, lengths, rows).runs())
 
 
 def read_whole(directory: Path, name: str) -> Part:

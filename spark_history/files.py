@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
@@ -44,7 +45,7 @@ def read_parquet(path: Path | str, schema: pa.Schema) -> pa.Table:
         ) as file:
             table = file.read(columns=schema.names, use_threads=False)
         return table.select(schema.names).cast(compact(schema))
-    except (OSError, pa.ArrowException) as error:
+    except (OSError, ValueError, pa.ArrowException) as error:
         raise HistoryError(_unreadable(path, error)) from None
 
 
@@ -55,7 +56,18 @@ def read_row_groups(path: Path | str, schema: pa.Schema) -> Iterator[pa.Table]:
         with pq.ParquetFile(path, read_dictionary=categories, page_checksum_verification=True) as file:
             for number in range(file.num_row_groups):
                 yield file.read_row_group(number, columns=schema.names, use_threads=False).cast(compact(schema))
-    except (OSError, pa.ArrowException) as error:
+    except (OSError, ValueError, pa.ArrowException) as error:
+        raise HistoryError(_unreadable(path, error)) from None
+
+
+def read_row_group(path: Path | str, schema: pa.Schema, number: int) -> tuple[pa.Table, int]:
+    """One row group, which may be sound where others are damaged; and how many there are. Raises HistoryError."""
+    try:
+        categories = [name for name in schema.names if name in CATEGORIES]
+        with pq.ParquetFile(path, read_dictionary=categories, page_checksum_verification=True) as file:
+            table = file.read_row_group(number, columns=schema.names, use_threads=False)
+            return table.select(schema.names).cast(compact(schema)), file.num_row_groups
+    except (OSError, ValueError, pa.ArrowException, IndexError, KeyError) as error:
         raise HistoryError(_unreadable(path, error)) from None
 
 
@@ -66,13 +78,36 @@ def read_lengths(path: Path | str, schema: pa.Schema) -> tuple[pa.Table, Ints]:
     return table, np.array([groups.row_group(number).num_rows for number in range(groups.num_row_groups)], np.int64)
 
 
+@contextmanager
+def replacing(path: Path, *, sync: bool = False) -> Iterator[Path]:
+    """Where to write what is to become `path`: it takes its place, whole, at the end of the block; if that fails,
+    nothing is left of it, and `path` is as it was. sync: and is on disk. The directory must exist. Raises OSError."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        yield temporary
+        if sync:
+            _sync(temporary)
+        temporary.replace(path)
+    finally:
+        temporary.unlink(missing_ok=True)
+    if sync:
+        _sync(path.parent)
+
+
+def _sync(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
 def write_parquet(path: Path | str, table: pa.Table) -> None:
     """All of the file or none of it: a task that runs twice, or dies, leaves no half file."""
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    pq.write_table(table, temporary, **encodings(table.schema))
-    temporary.replace(path)
+    with replacing(path) as temporary:
+        pq.write_table(table, temporary, **encodings(table.schema))
 
 
 def encodings(schema: pa.Schema) -> dict[str, Any]:
@@ -91,14 +126,18 @@ def encodings(schema: pa.Schema) -> dict[str, Any]:
 
 
 def _unreadable(path: Path | str, error: Exception) -> str:
-    reason = (str(error).splitlines() or [type(error).__name__])[0].rstrip(".")
-    return f"{path} is damaged or not a Parquet file ({reason})"
+    return f"{path} is damaged or not a Parquet file ({first_line(error)})"
+
+
+def first_line(error: BaseException) -> str:
+    """What an error says, to stand inside a sentence."""
+    return (str(error).splitlines() or [type(error).__name__])[0].rstrip(".")
 
 
 def integers(table: pa.Table, column: str, null: int) -> Ints:
     """A column as int64, with `null` in place of nulls."""
     column_ = table[column]
-    filled = pc.fill_null(column_, null) if column_.null_count else column_
+    filled = pc.fill_null(column_.cast(pa.int64()), null) if column_.null_count else column_  # null: too big for int32
     values: Ints = filled.to_numpy().astype(np.int64, copy=False)
     return values
 

@@ -6,7 +6,9 @@
     results/<run>/history/manifest.json                                       what is where
 
 A log longer than SEGMENT_OFFSETS is laid out as several segments, each the work of one task. The journal may be of a
-run that was killed: the newest pending file says up to which flush it is whole (see harness/history.py).
+run that was killed: the newest pending file says up to which flush it is whole (see harness/history.py). A history that
+has no journal, because it was generated or the journal is gone, is read as it is laid out: segments of which a file is
+damaged are left out.
 """
 
 from __future__ import annotations
@@ -25,8 +27,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from spark_history import damage
-from spark_history.files import HistoryError, compact, integers, read_parquet, write_parquet
-from spark_history.lane import NOWHERE, FinalReads, Log, lay_out_lane
+from spark_history.files import HistoryError, compact, first_line, integers, read_parquet, write_parquet
+from spark_history.lane import lay_out_lane
+from spark_history.log import NOWHERE, FinalReads, Log
 from spark_history.schema import FAULTS, OPERATIONS, TABLES
 from spark_history.tasks import parallelism, run_tasks
 
@@ -57,6 +60,11 @@ class LogHistory:
     segments: tuple[Segment, ...]
     final_reads: FinalReads
     end: int  # how long the log once was, as far as any operation saw
+    partial: bool = False  # segments are left out, because files of theirs are damaged
+
+    @property
+    def name(self) -> str:
+        return f"{self.topic}-{self.partition}"
 
 
 @dataclass(frozen=True)
@@ -69,15 +77,21 @@ class History:
     origin: int  # the first invocation; 0: nothing was invoked
     until: int  # the last thing on record
     orphans: int  # records left out because their read is not on record
-    damaged: tuple[damage.Damage, ...] = ()  # files of the journal that were left out, and why
+    damaged: tuple[damage.Damage, ...] = ()  # files (relative to `directory`) that were left out, and why
+    lost: frozenset[str] = frozenset()  # tables of the run as a whole that are among these
 
     @property
     def path(self) -> Path:
         return self.directory / "history"
 
+    def table(self, name: str) -> Path | None:
+        """The file of a table of the run as a whole; None: it is damaged."""
+        return None if name in self.lost else self.path / name / f"{name}.parquet"
+
     def faults(self) -> list[dict[str, Any]]:
-        """FAULTS rows in order, with `evidence` parsed. Raises HistoryError."""
-        return read_faults(read_parquet(self.path / "faults" / "faults.parquet", FAULTS))
+        """FAULTS rows in order, with `evidence` parsed; none if they are damaged. Raises HistoryError."""
+        path = self.table("faults")
+        return [] if path is None else read_faults(read_parquet(path, FAULTS))
 
 
 def read_faults(table: pa.Table) -> list[dict[str, Any]]:
@@ -110,7 +124,7 @@ class Journal:
     def without(self, damaged: Sequence[damage.Damage]) -> Journal:
         """Of trace and metadata log nothing is left where a part is damaged: what follows a gap may be misread."""
         names = {name for name, _ in damaged}
-        tables = {name.rpartition("-")[0] for name in names}
+        tables = damage.tables(damaged)
         files = {
             table: [] if table in tables and table in _OF_NODES else [path for path in paths if path.name not in names]
             for table, paths in self.files.items()
@@ -120,16 +134,63 @@ class Journal:
 
 
 def ingest(directory: Path, spark: SparkSession, *, segment_offsets: int = SEGMENT_OFFSETS) -> History:
-    """Lay out the journal of the run in `directory`, unless it is and has not changed since. A generated run has no
-    journal: it is laid out from the start (write_manifest). Raises HistoryError."""
-    if (manifest := _read_manifest(directory)).get("journal") is None and manifest.get("format") == _FORMAT:
-        return _history(directory, manifest)
+    """Lay out the journal of the run in `directory`, unless it is and has not changed since. Without a journal: see
+    open_laid_out(). Raises HistoryError."""
+    if (laid_out := open_laid_out(directory)) is not None:
+        return laid_out
+    manifest = _read_manifest(directory)
     journal = find_journal(directory)
     layout = {"format": _FORMAT, "segment_offsets": segment_offsets, "journal": journal.fingerprint}
-    known = {key: manifest.get(key) for key in layout} == layout
-    if not known or damage.changed(directory / "history", manifest.get("files", {})):
-        manifest = _lay_out_what_is_sound(directory, journal, layout, spark)
-    return _history(directory, manifest)
+    if {key: manifest.get(key) for key in layout} == layout:
+        try:
+            if not damage.changed(directory / "history", dict(manifest.get("files", {}))):
+                return _history(directory, manifest)
+        except (HistoryError, TypeError, ValueError):
+            pass  # it is laid out again
+    return _history(directory, _lay_out_what_is_sound(directory, journal, layout, spark))
+
+
+def open_laid_out(directory: Path) -> History | None:
+    """The history of a run without a journal: it was laid out from the start (write_manifest), or the journal is gone.
+    None: there is a journal, or nothing. Raises HistoryError."""
+    path = directory / "history" / "manifest.json"
+    manifest = _read_manifest(directory)
+    # The manifest of a history that was laid out from the start is believed whatever else lies there.
+    generated = bool(manifest) and manifest.get("journal") is None
+    if not generated and (_has_journal(directory) or not path.parent.is_dir()):
+        return None
+    if "tables" in manifest:  # as checkers/stored.py writes it
+        raise HistoryError(f"{path} is of a history of {manifest.get('workload')}, not of a log")
+    if not manifest:
+        why = "it is damaged" if path.exists() else "it is missing"
+        lost = frozenset({"operations", "reads", "replica_logs", "faults", *_OF_NODES})
+        return History("", directory, (), 0, 0, 0, ((str(path.relative_to(directory)), why),), lost)
+    if manifest.get("format") != _FORMAT:
+        raise HistoryError(f"{path} is of another version, and there is no journal to lay the history out from")
+    return _history(directory, manifest, _changed(directory, manifest))
+
+
+def _has_journal(directory: Path) -> bool:
+    return any(_PART.fullmatch(path.name) for path in (directory / "journal").glob("*.parquet"))
+
+
+def _changed(directory: Path, manifest: Mapping[str, Any]) -> list[damage.Damage]:
+    """Files of history/ that are not what was written."""
+    root = directory / "history"
+    try:
+        if "files" in manifest:
+            return damage.changed(root, manifest["files"])
+        paths = [root / path for segment in manifest["segments"] for path in segment["paths"].values()]
+    except (KeyError, TypeError, ValueError, AttributeError):
+        return []  # _history() says what is wrong
+    whole = [path for table in ("faults", *_OF_NODES) if (path := root / table / f"{table}.parquet").parent.is_dir()]
+    return damage.unreadable([*paths, *whole], root)
+
+
+def noted_beside(directory: Path) -> Mapping[str, Any]:
+    """What journal or history tell of plan.json and run.json: see damage.notes_beside()."""
+    beside = damage.noted_beside(directory / "journal") or _read_manifest(directory).get("beside")
+    return beside if isinstance(beside, dict) else {}
 
 
 def _lay_out_what_is_sound(
@@ -149,12 +210,15 @@ def write_manifest(
     directory: Path, run: str, segments: Sequence[Mapping[str, Any]], *, origin: int, until: int
 ) -> None:
     """Of a history that was laid out by others: its segments as lay_out_lane() describes them. What is of the run as a
-    whole (faults, trace, metadata log) is written empty, unless it is there."""
+    whole (faults, trace, metadata log) is written empty, unless it is there; plan.json should be."""
     for table in ("faults", *_OF_NODES):
         if not (path := directory / "history" / table / f"{table}.parquet").exists():
             write_parquet(path, TABLES[table].empty_table())
     manifest: dict[str, Any] = {"format": _FORMAT, "journal": None, "run": run, "origin": origin, "until": until}
     manifest["segments"] = sorted(segments, key=_log_and_offset)
+    manifest["beside"] = damage.notes_beside(directory)
+    root = directory / "history"
+    manifest = damage.seal({**manifest, "files": damage.checksums(root, root.rglob("*.parquet"))})
     (directory / "history" / "manifest.json").write_text(json.dumps(manifest) + "\n")
 
 
@@ -193,18 +257,31 @@ def _lay_out(directory: Path, journal: Journal, layout: Mapping[str, Any], spark
     lanes = _plan_lanes(surveyed["logs"], layout["segment_offsets"], parallelism(spark))
     results = run_tasks(spark, lay_out_lane, [base | lane for lane in lanes])
     facts = [json.loads(row) for result in results for row in result["facts"].to_pylist()]
+    damaged = (*journal.damaged, *_orphaned(journal, sum(fact["orphans"] for fact in facts)))
     _write_faults(journal.files["faults"], fresh)
     for table in _OF_NODES:
         rows = [read_parquet(path, TABLES[table]) for path in journal.files[table]]
         whole = pa.concat_tables([compact(TABLES[table]).empty_table(), *rows])
         write_parquet(fresh / table / f"{table}.parquet", whole)
     manifest = {**layout, **surveyed["run"], "segments": sorted(facts, key=_log_and_offset)}
-    manifest |= {"damaged": journal.damaged, "files": damage.checksums(fresh, fresh.rglob("*.parquet"))}
+    manifest |= {"damaged": damaged, "files": damage.checksums(fresh, fresh.rglob("*.parquet"))}
+    manifest["beside"] = damage.noted_beside(directory / "journal")
     manifest = damage.seal(manifest)
     (fresh / "manifest.json").write_text(json.dumps(manifest) + "\n")
     shutil.rmtree(history, ignore_errors=True)
     fresh.rename(history)
     return manifest
+
+
+def _orphaned(journal: Journal, orphans: int) -> list[damage.Damage]:
+    """Files of operations that are missing, as far as nothing says so yet: reads are recorded with what they return."""
+    if not orphans or "operations" in damage.tables(journal.damaged):
+        return []
+    numbers = [
+        {path.stem.rpartition("-")[2] for path in journal.files[table]} for table in ("reads", "operations")
+    ]  # fmt: skip
+    names = [f"operations-{number}.parquet" for number in sorted(numbers[0] - numbers[1])] or ["operations-?.parquet"]
+    return [(names[0], f"it is missing: {orphans:,} records are of reads that are not on record")]
 
 
 def _log_and_offset(fact: Mapping[str, Any]) -> tuple[str, int, int]:
@@ -282,25 +359,37 @@ def _plan_lanes(logs: Sequence[tuple[str, int, int, int]], segment_offsets: int,
     return lanes + [{"logs": mine, "low": 0, "high": None} for _, mine in shares]
 
 
+def last_of_each(paths: Sequence[Path]) -> list[dict[str, Any]]:
+    """FAULTS rows: of each fault what was recorded last, in order. Raises HistoryError."""
+    faults = {row["fault"]: row for path in paths for row in read_parquet(path, FAULTS).to_pylist()}
+    return [faults[number] for number in sorted(faults)]
+
+
 def _write_faults(paths: Sequence[Path], directory: Path) -> None:
-    """The last that was recorded of each fault, in order."""
-    faults: dict[int, dict[str, Any]] = {}
-    for path in paths:
-        faults |= {row["fault"]: row for row in read_parquet(path, FAULTS).to_pylist()}
-    rows = [faults[number] for number in sorted(faults)]
+    rows = last_of_each(paths)
     write_parquet(directory / "faults" / "faults.parquet", pa.Table.from_pylist(rows, schema=FAULTS))
 
 
 def _read_manifest(directory: Path) -> dict[str, Any]:
     try:
         manifest = json.loads((directory / "history" / "manifest.json").read_text())
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):
         return {}
     return manifest if isinstance(manifest, dict) and damage.is_sealed(manifest) else {}
 
 
-def _history(directory: Path, manifest: Mapping[str, Any]) -> History:
-    damaged = tuple((name, why) for name, why in manifest.get("damaged", ()))
+def _history(directory: Path, manifest: Mapping[str, Any], changed: Sequence[damage.Damage] = ()) -> History:
+    """changed: files of history/ that must not be read. Raises HistoryError."""
+    try:
+        return _described(directory, manifest, changed)
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        what = f"it lacks {error}" if isinstance(error, KeyError) else first_line(error)
+        raise HistoryError(f"{directory / 'history' / 'manifest.json'} describes no history: {what}") from None
+
+
+def _described(directory: Path, manifest: Mapping[str, Any], changed: Sequence[damage.Damage]) -> History:
+    damaged = tuple((f"journal/{name}", why) for name, why in manifest.get("damaged", ()))
+    bad = {name for name, _ in changed}
     # The last final read may be among what is missing, or the first.
     whole = not damage.tables(damaged) & {"operations", "reads"}
     by_log: dict[Log, list[Mapping[str, Any]]] = {}
@@ -309,15 +398,12 @@ def _history(directory: Path, manifest: Mapping[str, Any]) -> History:
     logs = []
     for log, facts in by_log.items():
         reads = [FinalReads.of(part["final_reads"]) for part in facts]
-        logs.append(
-            LogHistory(
-                log.topic,
-                log.partition,
-                tuple(Segment(part["low"], part["high"], part["paths"]) for part in facts),
-                FinalReads.merge(reads) if whole else FinalReads(),
-                max(part["end"] for part in facts),
-            )
-        )
+        segments = [Segment(part["low"], part["high"], dict(part["paths"])) for part in facts]
+        sound = tuple(segment for segment in segments if bad.isdisjoint(segment.paths.values()))
+        partial = len(sound) < len(segments)
+        final_reads = FinalReads.merge(reads) if whole and not partial else FinalReads()
+        end = max(part["end"] for part in facts)
+        logs.append(LogHistory(log.topic, log.partition, sound, final_reads, end, partial))
     return History(
         run=manifest["run"],
         directory=directory,
@@ -325,5 +411,6 @@ def _history(directory: Path, manifest: Mapping[str, Any]) -> History:
         origin=manifest["origin"],
         until=manifest["until"],
         orphans=sum(part["orphans"] for part in manifest["segments"]),
-        damaged=damaged,
+        damaged=(*damaged, *((f"history/{name}", why) for name, why in changed)),
+        lost=frozenset(table for table in ("faults", *_OF_NODES) if f"{table}/{table}.parquet" in bad),
     )

@@ -264,9 +264,7 @@ def _reach(master: Master) -> str:
         except FutureTimeout:
             reasons.append(f"{host}:{port} did not answer within {REACH_S:.0f} s")
         except OSError as error:
-            late = isinstance(error, TimeoutError)
-            said = f"did not answer within {REACH_S:.0f} s" if late else error.strerror or str(error)
-            reasons.append(f"{host}:{port}: {said}")
+            reasons.append(f"{host}:{port}: {error.strerror or error}")
     raise SparkUnavailable(f"Spark cannot be reached at {master.text} ({'; '.join(reasons)})")
 
 

@@ -22,10 +22,12 @@ import pyarrow.parquet as pq
 from checkers.anomalies import WEAK, Anomalies
 from checkers.log_candidates import ALL_CANDIDATES, settle_tables
 from checkers.log_linearizability import judge
-from checkers.log_segment import ANYWHERE, Scope, Segment
+from checkers.log_scope import ANYWHERE, Options, Scope
+from checkers.log_segment import Segment
 from checkers.real_time import NOTHING, Carry
 from spark_history.files import compact, integers
-from spark_history.lane import NEVER, FinalReads, Range, ReadIndex, lay_out
+from spark_history.layout import ReadIndex, lay_out
+from spark_history.log import FinalReads, Range
 from spark_history.prefix import scan_after
 from spark_history.schema import FAULTS, OPERATIONS, READS, REPLICA_LOGS
 
@@ -58,7 +60,7 @@ class Op:
 
 @dataclass(frozen=True)
 class Rules:
-    """What the plan says of a log: log_linearizability.Options."""
+    """What the plan says of a log: checkers.log_scope.Options."""
 
     compacted: bool = False
     log_start: int = 0
@@ -232,23 +234,10 @@ def check_log(
         laid_out.append(lay_out(operations, index, part))
     final = FinalReads.merge([part.final_reads for part in laid_out])
     end = max(part.end for part in laid_out)
+    options = Options(acks_all, compacted=rules.compacted, log_start=rules.log_start, retries=retries)
     segments = [
         Segment(
-            Scope(
-                "r",
-                TOPIC,
-                0,
-                part.low,
-                part.high,
-                final,
-                end,
-                acks_all,
-                0,
-                NEVER,
-                compacted=rules.compacted,
-                log_start=rules.log_start,
-                retries=retries,
-            ),
+            Scope("r", TOPIC, 0, part.low, part.high, final, end, 0, options),
             rows.operations,
             rows.reads,
         )

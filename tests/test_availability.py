@@ -11,7 +11,9 @@ import pyarrow as pa
 import pytest
 
 from checkers import availability
-from checkers.availability import MIN_GAP_NS, SUSTAINED_NS, Part, Windows, measure, summarise
+from checkers.availability import summarise
+from checkers.streams import ERROR, MIN_GAP_NS, SUSTAINED_NS, Part, Windows, measure
+from harness.console import availability_lines
 from spark_history.files import compact
 from spark_history.ingest import History, ingest
 from spark_history.schema import OPERATIONS
@@ -160,7 +162,7 @@ def test_random_histories_agree_with_the_definitions_one_append_at_a_time() -> N
             parts += [measure(name, table.filter(pa.array(mask)), windows, width) for mask in (half, ~half)]
         # Moments that both halves know are two there, so the mean interval may be shorter.
         if all(plain.threshold([r for r in plain.ok if r["partition"] == p]) == MIN_GAP_NS for p in range(3)):
-            expect(summarise(parts, windows, ORIGIN, width), plain, sorted(logs), availability.ERROR)
+            expect(summarise(parts, windows, ORIGIN, width), plain, sorted(logs), ERROR)
 
 
 def test_a_partition_that_is_never_acknowledged_again_is_silent_to_the_end() -> None:
@@ -178,7 +180,7 @@ def test_a_partition_that_is_never_acknowledged_again_is_silent_to_the_end() -> 
     (window,) = result["windows"]
     assert (window["gap_on"], window["recovery"]["sustained_from_heal_ms"]) == ("t-0", None)
     assert alive["windows"][0]["recovery"]["sustained_from_heal_ms"] < 110
-    first, second = availability.lines(result)
+    first, second = availability_lines(result)
     assert first.startswith("latency p50 1.0 ms") and "never again after 1 of them" in second
 
 
@@ -199,7 +201,7 @@ def test_the_result_stays_small_however_many_faults_and_partitions_there_are() -
 
 def test_nothing_appended_is_no_division_by_nothing() -> None:
     assert availability.of_tables([], [], 0)["latency_ms"] is None
-    assert availability.lines(availability.of_tables([], [], 0)) == [] == availability.lines(None)
+    assert availability_lines(availability.of_tables([], [], 0)) == [] == availability_lines(None)
 
 
 @pytest.mark.spark
@@ -210,6 +212,6 @@ def test_tasks_and_memory_tell_the_same(spark: Any, tmp_path: Any) -> None:
     exact = availability.of_history(history, [fault], 4_000, spark)
     rough = availability.of_history(history, [fault], availability.EXACT_APPENDS + 1, spark)
     assert exact["exact"] and not rough["exact"] and exact["acknowledged"] == rough["acknowledged"] == 4_000
-    assert rough["latency_ms"] == pytest.approx(exact["latency_ms"], rel=availability.ERROR)
+    assert rough["latency_ms"] == pytest.approx(exact["latency_ms"], rel=ERROR)
     for a, b in zip(exact["windows"], rough["windows"], strict=True):
         assert a["recovery"] == b["recovery"] and a["acknowledged"] == b["acknowledged"] > 0

@@ -17,6 +17,7 @@ import pytest
 import checkers
 from checkers import keeping, log_linearizability
 from checkers.keeping import without_stamps
+from checkers.log_scope import Options
 from harness import witnesses
 from spark_history.files import HistoryError
 from spark_history.ingest import History, ingest
@@ -127,7 +128,7 @@ def test_judging_again_gives_the_same_verdict(spark: Any, tmp_path: Path) -> Non
 def test_many_runs_are_judged_in_one_go_and_kept_apart(spark: Any, tmp_path: Path) -> None:
     """Random histories as runs of one dataset, against the brute-force search."""
     expected: dict[str, bool] = {}
-    runs: list[tuple[History, log_linearizability.Options]] = []
+    runs: list[tuple[History, Options]] = []
     for seed in range(12):
         random = Random(seed)
         history = random_history(random)
@@ -137,7 +138,7 @@ def test_many_runs_are_judged_in_one_go_and_kept_apart(spark: Any, tmp_path: Pat
         laid_out = ingest(journal(directory, sorted(history, key=lambda op: op.invoke)), spark)
         laid_out = History(**vars(laid_out) | {"run": f"run-{seed}"})
         expected[laid_out.run] = search(history)
-        runs.append((laid_out, log_linearizability.Options()))
+        runs.append((laid_out, Options()))
     found = log_linearizability.check(runs, spark).found
     broken = {run for run, property_, *_ in found.tally if property_ == "log linearizability"}
     assert {run: run not in broken for run in expected} == expected
@@ -153,7 +154,7 @@ def test_a_long_log_in_segments_is_judged_as_in_one(spark: Any, tmp_path: Path) 
     tallies = []
     for segment_offsets in (1 << 22, 250):
         laid_out = ingest(directory, spark, segment_offsets=segment_offsets)
-        result = log_linearizability.check([(laid_out, log_linearizability.Options())], spark)
+        result = log_linearizability.check([(laid_out, Options())], spark)
         tally: Counter[str] = Counter()
         for _, _, anomaly, _, records in result.found.tally:
             tally[anomaly] += records

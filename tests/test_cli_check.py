@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import pytest
 
 from checkers import registers
 from harness import cli
+from harness.generate import registers as generators
+from harness.generate import transactions
+from harness.judging import Judge
 from spark_history.jepsen import read_history
 
 GOOD = """{:process 0, :type :invoke, :f :write, :value 1}
@@ -98,9 +102,79 @@ def test_a_store_of_jepsen_is_judged_by_its_histories(here: Path, capfd: pytest.
     assert capfd.readouterr().out.splitlines()[-1] == "2 judged: 2 pass"
 
 
+def test_what_is_no_history_is_left_alone_in_a_directory(here: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    (here / "bad.edn").unlink()
+    for name, text in {"notes.txt": "nothing here", "broker.log": "[INFO] up", "some.json": '{"a": 1}'}.items():
+        (here / name).write_text(text)
+    (here / "log.txt").write_text("INFO  jepsen.util - 3\t:invoke\t:write\t4\nINFO  jepsen.util - 3\t:ok\t:write\t4\n")
+    (here / "good.json").write_text('{"type": "invoke", "process": 0, "f": "read", "value": null}\n'
+                                    '{"type": "ok", "process": 0, "f": "read", "value": null}\n')  # fmt: skip
+    assert chaos("check", here) == 1
+    output = capfd.readouterr().out
+    assert output.splitlines()[-1] == "4 judged: 3 pass, 1 fail" and "good.json" in output and "log.txt" in output
+
+
+def test_a_verdict_under_other_options_keeps_the_one_on_record(here: Path) -> None:
+    stored = here / "results" / "run"
+    transactions.generate(stored, operations=500, processes=4, seed=1, defect="g1c", workload="list-append")
+    assert chaos("check", "run") == 1
+    assert chaos("check", "run", "--consistency", "read-uncommitted") == 0
+    verdict = json.loads((stored / "verdict.json").read_text())
+    assert verdict["asked"] == {"consistency": "read-uncommitted"}
+    assert [(each["verdict"], each["asked"]) for each in verdict["earlier"]] == [("fail", {})]
+    assert chaos("check", "run") == 1
+    verdict = json.loads((stored / "verdict.json").read_text())
+    assert [each["verdict"] for each in verdict["earlier"]] == ["fail", "pass"]
+
+
+@pytest.mark.parametrize("in_memory", [0, 200_000])
+def test_damage_costs_no_more_than_the_operations_in_it(
+    here: Path, in_memory: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whether the run is small or large."""
+    monkeypatch.setattr("harness.judging.IN_MEMORY", in_memory)
+    monkeypatch.setattr(Judge, "_spark", lambda self, log: None)  # which is judged in this process too
+    run = here / "run"
+    label = generators.generate(run, operations=20_000, processes=9, seed=1, defect="stale-read", keys=50)
+    *_, last = sorted((run / "history" / "registers").iterdir())
+    damaged = bytearray(last.read_bytes())
+    damaged[len(damaged) // 3] ^= 0xFF
+    last.write_bytes(damaged)
+    assert chaos("check", "run") == 1, label
+    verdict = json.loads((run / "verdict.json").read_text())
+    assert verdict["reason"].startswith("stale read") and str(last.name) in verdict["undecided_reasons"][0]
+    assert 10_000 < verdict["operations"]["operations"] < 20_000
+
+
+def test_what_nobody_thought_of_costs_the_others_nothing(
+    here: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    real = registers.check_tables
+
+    def check_tables(plan: dict[str, object], tables: object) -> object:
+        if plan["run"] == "good":
+            raise TypeError("unhashable")
+        return real(plan, tables)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(registers, "check_tables", check_tables)
+    assert chaos("check", "--json", here / "good.edn", here / "stale.edn") == 255
+    good, stale = map(json.loads, capfd.readouterr().out.splitlines())
+    assert good["error"] == "internal error: TypeError: unhashable" and stale["verdict"] == "fail"
+
+
+@pytest.mark.parametrize("content", ['{"tables": 5}', '{"tables": {"registers": 5}}', '{"tables": {}}', "[]", ""])
+def test_a_manifest_that_cannot_be_makes_the_verdict_unknown(here: Path, content: str) -> None:
+    generators.generate(here / "run", operations=100, processes=2, seed=1, defect=None)
+    manifest = here / "run" / "history" / "manifest.json"
+    manifest.write_text(content)
+    assert chaos("check", "run") == 2
+    assert str(manifest.name) in json.loads((here / "run" / "verdict.json").read_text())["reason"]
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
+        ("good.edn --consistency strongest", "no consistency model is called 'strongest'"),
         ("good.edn nope", "there is no run 'nope'"),
         ("good.edn --workload banking", "--workload 'banking' is none .*list-append"),
         ("good.edn --time-limit 0", "--time-limit is 0"),
@@ -119,3 +193,113 @@ def test_bad_arguments(arguments: str, message: str, capfd: pytest.CaptureFixtur
 def test_a_large_history_is_judged_on_spark(here: Path, monkeypatch: pytest.MonkeyPatch, spark: object) -> None:
     monkeypatch.setattr("harness.judging.IN_MEMORY", 1)
     assert chaos("check", "good.edn", "stale.edn", "--spark", "local[2]") == 1
+
+
+OTHER = GOOD.replace(":value 1", ":value 7")
+
+
+def judged(output: str) -> list[str]:
+    return [line.split()[0] for line in output.splitlines()[:-1]]
+
+
+def test_every_history_in_a_directory_is_judged_and_the_same_one_once(
+    here: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    root = here / "d"
+    (root / "sub").mkdir(parents=True)
+    text = "".join(
+        f"0\t:{kind}\t:{f}\t{value}\n" for f in ("write", "read") for kind, value in (("invoke", 1), ("ok", 1))
+    )
+    as_text = text.replace(":invoke\t:read\t1", ":invoke\t:read\tnil").replace("0\t:invoke\t:read", "1\t:invoke\t:read")
+    as_text = as_text.replace("0\t:ok\t:read", "1\t:ok\t:read")
+    as_json = "".join(
+        json.dumps({"process": process, "type": kind, "f": f, "value": value}) + "\n"
+        for process, kind, f, value in (
+            (0, "invoke", "write", 1), (0, "ok", "write", 1), (1, "invoke", "read", None), (1, "ok", "read", 1),
+        )
+    )  # fmt: skip
+    same = {"history.edn": GOOD, "history.txt": as_text, "history.json": as_json}
+    same["jepsen.log"] = "INFO  [main] jepsen.cli - hello\n" + "".join(
+        f"INFO [w 0] jepsen.util - {line}\n" for line in as_text.splitlines()
+    )
+    others = {"other.edn": STALE, "UPPER.EDN": GOOD, "sub/s.edn": GOOD, "history.edn.gz": OTHER}
+    no_history = {"results.edn": "{:valid? true, :stats {:count 4}}", "x.json": "{}", ".hidden.edn": GOOD}
+    for name, content in (same | others | no_history).items():
+        (root / name).write_text(content)
+    os.mkfifo(root / "pipe.edn")
+    assert chaos("check", root) == 1
+    captured = capfd.readouterr()
+    found = sorted(str(Path(each).relative_to(root)) for each in judged(captured.out))
+    assert found == sorted(["history.edn", *others])
+    assert "results.edn is left out: it holds no operation" in captured.err
+    (root / "history.edn").unlink()  # then it is judged by the next of its notations
+    assert chaos("check", root) == 1
+    found = [str(Path(each).relative_to(root)) for each in judged(capfd.readouterr().out)]
+    assert "history.json" in found and "history.txt" not in found
+
+
+def test_a_file_called_a_history_that_is_empty_is_told(here: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    (here / "d").mkdir()
+    (here / "d" / "a.edn").write_text("")
+    (here / "d" / "b.edn").write_text(GOOD)
+    assert chaos("check", here / "d") == 255
+    assert "a.edn is empty" in capfd.readouterr().out
+
+
+def test_what_is_no_file_is_one_sentence(here: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    os.mkfifo(here / "pipe.edn")
+    assert chaos("check", "pipe.edn") == 254
+    assert "pipe.edn is no file" in capfd.readouterr().err
+    assert chaos("check", f"file://{here}/nothing") == 254
+    assert f"there is nothing at file://{here}/nothing" in capfd.readouterr().err
+
+
+def test_a_choice_that_a_workload_does_not_have_is_refused(here: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    assert chaos("check", "good.edn", "--consistency", "serializable") == 254
+    assert "--consistency is for list-append, and this is of register" in capfd.readouterr().err
+    assert chaos("check", "good.edn", "--workload", "register", "--consistency", "serializable") == 254
+    assert chaos("check", "good.edn", "--consistency", "bogus") == 254
+    transactions.generate(here / "results" / "txn", operations=100, processes=3, seed=1)
+    assert chaos("check", "txn", "--nil-reads", "anything") == 254
+    assert not (here / "results" / "txn" / "verdict.json").exists()
+    capfd.readouterr()
+    assert chaos("check", "txn", "good.edn", "--consistency", "serializable") == 254  # which costs others nothing
+    assert capfd.readouterr().out.splitlines()[-1] == "2 judged: 1 pass, 1 not judged"
+
+
+def test_a_summary_says_what_is_damaged_and_that_the_verdict_changed(
+    here: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    run = here / "results" / "run"
+    generators.generate(run, operations=20_000, processes=9, seed=1, defect="stale-read", keys=50)
+    assert chaos("check", "run") == 1
+    assert "undecided" not in capfd.readouterr().out
+    files = sorted((run / "history" / "registers").iterdir())
+    files[-1].write_bytes(b"")
+    assert chaos("check", "run") == 1
+    output = capfd.readouterr().out
+    assert f"  undecided   {files[-1].relative_to(here)} is damaged" in output and "was fail" not in output
+    for file in files:
+        file.unlink()
+    assert chaos("check", "run") == 2
+    assert "  verdict     was fail by" in capfd.readouterr().out
+    generators.generate(run, operations=20_000, processes=9, seed=1, defect=None, keys=50)
+    assert chaos("check", "run", "good.edn") == 0
+    assert "(was unknown by" in capfd.readouterr().out
+
+
+@pytest.mark.parametrize("damage", ["{", "[1]", None])
+def test_a_run_whose_plan_is_lost_names_it(here: Path, damage: str | None, capfd: pytest.CaptureFixture[str]) -> None:
+    run = here / "results" / "run"
+    generators.generate(run, operations=100, processes=3, seed=1, defect=None)
+    if damage is None:
+        (run / "plan.json").unlink()
+    else:
+        (run / "plan.json").write_text(damage)
+    assert chaos("check", "results") == 2
+    assert f"{run.relative_to(here)}/plan.json" in capfd.readouterr().out
+
+
+def test_an_operation_that_cannot_be_is_told_with_its_file(here: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    assert chaos("check", "good.edn", "--workload", "mutex") == 255
+    assert "chaos: good.edn: operation 0 is a 'write', which a mutex does not have" in capfd.readouterr().err

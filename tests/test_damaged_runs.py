@@ -12,19 +12,25 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 import checkers
-from checkers import keeping, log_linearizability, log_matching, nodes, salvage
+from checkers import availability, keeping, log_linearizability, log_matching, nodes, salvage
 from checkers.anomalies import WEAK
+from checkers.dataset import check_tables
 from checkers.log_linearizability import judge_log
-from checkers.log_segment import Scope, Segment
-from harness.history import Recorder
+from checkers.log_scope import Scope
+from checkers.log_segment import Segment
+from harness.generate import log
+from harness.history import Recorder, load_journal
 from harness.plan import Plan
+from harness.results import RunRecord
 from harness.simulate import simulate
 from spark_history import damage, ingest, tasks
-from spark_history.files import HistoryError, compact, integers
-from spark_history.lane import NEVER, WHOLE, FinalReads, ReadIndex, lay_out
+from spark_history.files import HistoryError, compact, integers, write_parquet
+from spark_history.layout import ReadIndex, lay_out
+from spark_history.log import WHOLE, FinalReads
 from spark_history.schema import OPERATIONS, TABLES
 from tests.histories import TOPIC, Op, mutate, random_history, tables
 from tests.random_histories import HISTORIES
@@ -55,7 +61,7 @@ def sound(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def recorded(directory: Path, plan: Plan, rows: dict[str, pa.Table] | Any) -> Path:
     directory.mkdir()
     plan.save(directory)
-    (directory / "run.json").write_text(json.dumps({"status": "done"}))
+    RunRecord(directory).finish("done")
     recorder = Recorder(directory, plan.run, flush_interval=None)
     operations = rows["operations"].cast(OPERATIONS)
     flush = integers(operations, "op", 0) * 3 // (int(integers(operations, "op", 0).max()) + 1) + 1
@@ -126,10 +132,13 @@ def test_without_checksums_a_file_that_cannot_be_read_is_still_named(
     no_spark: None, sound: Path, tmp_path: Path
 ) -> None:
     """Journals of before they were written."""
+    directory = unchecked(sound, tmp_path / "run")
+    shutil.copy(directory / "journal" / "reads-000002.parquet", directory / "journal" / "operations-000002.parquet")
+    assert judge(directory)["damaged"] == [
+        {"file": "journal/operations-000002.parquet", "why": "it lacks the column 'complete'"}
+    ]
     for name in FILES:
-        directory = copy(sound, tmp_path / "run")
-        for path in (directory / "journal").glob("checks-*.json"):
-            path.unlink()
+        directory = unchecked(sound, tmp_path / "run")
         path = directory / "journal" / f"{name}.parquet"
         content = path.read_bytes()
         broken = [content[:-9], b""]
@@ -140,6 +149,144 @@ def test_without_checksums_a_file_that_cannot_be_read_is_still_named(
             path.write_bytes(changed)
             verdict = judge(directory)
             assert verdict["verdict"] == "unknown" and verdict["damaged"][0]["file"] == f"journal/{name}.parquet", name
+
+
+def unchecked(run: Path, to: Path) -> Path:
+    """As a journal was before there were checksums."""
+    for path in (copy(run, to) / "journal").iterdir():
+        if path.suffix == ".json":
+            path.unlink()
+        else:
+            pq.write_table(pq.read_table(path).replace_schema_metadata(None), path, write_page_checksum=True)
+    return to
+
+
+def test_of_a_journal_that_had_checksums_none_may_be_missing(no_spark: None, sound: Path, tmp_path: Path) -> None:
+    """Neither all of them, nor those of a flush of which everything is gone."""
+    directory = copy(sound, tmp_path / "run")
+    for path in (directory / "journal").glob("checks-*"):
+        path.unlink()
+    verdict = judge(directory)
+    assert verdict["verdict"] == "unknown" and verdict["damaged"][0]["file"] == "journal/checks-000000.json"
+    directory = copy(sound, tmp_path / "run")
+    for path in (directory / "journal").glob("*-000002.*"):
+        path.unlink()
+    verdict = judge(directory)
+    assert (verdict["verdict"], [each["file"] for each in verdict["damaged"]]) == (
+        "unknown", ["journal/checks-000002.json"],
+    )  # fmt: skip
+
+
+def test_without_checksums_what_is_missing_is_seen_by_numbers_and_by_reads(
+    no_spark: None, sound: Path, tmp_path: Path
+) -> None:
+    assert judge(unchecked(sound, tmp_path / "run"))["verdict"] == "pass"
+    for gone, named in (
+        (["operations-000002", "reads-000002"], "operations-000002"),
+        (["operations-000002"], "operations-000002"),
+        (["operations-000001"], "operations-000001"),
+        (["operations-000003"], "operations-000003"),
+    ):
+        directory = unchecked(sound, tmp_path / "run")
+        for name in gone:
+            (directory / "journal" / f"{name}.parquet").unlink()
+        for _ in range(2):  # also from the history as it is laid out
+            verdict = judge(directory)
+            assert verdict["verdict"] == "unknown", gone
+            assert [each["file"] for each in verdict["damaged"]] == [f"journal/{named}.parquet"], gone
+    directory = unchecked(sound, tmp_path / "run")
+    for name in ("operations-000003", "reads-000003"):
+        (directory / "journal" / f"{name}.parquet").unlink()
+    verdict = judge(directory)
+    assert verdict["verdict"] == "unknown" and "its final reads are not on record" in verdict["reason"]
+
+
+def test_a_letter_of_a_column_that_is_no_letter_any_more(no_spark: None, sound: Path, tmp_path: Path) -> None:
+    path = unchecked(sound, tmp_path / "run") / "journal" / "operations-000002.parquet"
+    path.write_bytes(path.read_bytes().replace(b"complete", b"comp\xecete"))
+    assert judge(tmp_path / "run")["damaged"][0]["file"] == "journal/operations-000002.parquet"
+
+
+def test_a_partition_of_which_nothing_is_on_record_is_missing(no_spark: None, tmp_path: Path) -> None:
+    log.generate(tmp_path / "gen", operations=900, processes=4, seed=1, partitions=3, journal=True)
+    directory = unchecked(tmp_path / "gen", tmp_path / "run")
+    for table in ("operations", "reads"):
+        (directory / "journal" / f"{table}-000002.parquet").unlink()
+    verdict = judge(directory)
+    assert (verdict["verdict"], verdict["complete"]) == ("unknown", False) and "chaos-2" in verdict["reason"]
+    plan, rows = json.loads((directory / "plan.json").read_text()), load_journal(directory / "journal")
+    assert check_tables(plan, rows)["verdict"] == "unknown"
+
+
+def test_a_generated_journal_has_checksums(no_spark: None, tmp_path: Path) -> None:
+    log.generate(tmp_path / "gen", operations=900, processes=4, seed=1, partitions=3, journal=True)
+    assert judge(copy(tmp_path / "gen", tmp_path / "run"))["verdict"] == "pass"
+    for path in sorted((tmp_path / "gen").rglob("*.*")):
+        (copy(tmp_path / "gen", tmp_path / "run") / path.relative_to(tmp_path / "gen")).unlink()
+        verdict = judge(tmp_path / "run")
+        assert verdict["verdict"] == "unknown" and verdict["damaged"], path
+
+
+def test_of_a_history_without_a_journal_only_the_log_that_is_damaged_is_left_out(
+    no_spark: None, tmp_path: Path
+) -> None:
+    """The defect lies in other logs, and is found whatever becomes of this one."""
+    log.generate(tmp_path / "gen", operations=2_000, processes=4, seed=1, partitions=8, defect="lost-append")
+    expected = judge(copy(tmp_path / "gen", tmp_path / "run"))
+    lost = {each["partition"] for each in json.loads((tmp_path / "gen" / "plan.json").read_text())["label"]["places"]}
+    paths = sorted((tmp_path / "gen" / "history").rglob("*.parquet"))
+    assert expected["verdict"] == "fail" and len(lost) == 5 and len(paths) == 8 * 2 + 3
+    for number, path in enumerate(paths):
+        content = path.read_bytes()
+        flipped = content[:-9] + bytes([content[-9] ^ 4]) + content[-8:]
+        changed = [b"", content[: len(content) // 2], flipped, None][number % 4]
+        directory = copy(tmp_path / "gen", tmp_path / "run")
+        name = path.relative_to(tmp_path / "gen")
+        (directory / name).unlink() if changed is None else (directory / name).write_bytes(changed)
+        verdict = judge(directory)
+        of = {f"partition={partition}" for partition in lost}
+        assert [each["file"] for each in verdict["damaged"]] == [str(name)]
+        assert verdict["verdict"] == "fail"
+        assert (verdict["lost"] < expected["lost"]) == any(part in of for part in path.parts), name
+        if path.parent.parent.parent.name == "operations":
+            assert path.parent.name.partition("=")[2] in verdict["not_judged"][0]
+
+
+def test_a_history_without_a_journal_never_passes_when_it_is_damaged(
+    no_spark: None, sound: Path, tmp_path: Path
+) -> None:
+    """The journal is gone; the history that was laid out from it is judged, as long as it is whole."""
+    run = copy(sound, tmp_path / "sound")
+    expected = keeping.without_stamps(judge(run))
+    shutil.rmtree(run / "journal")
+    assert keeping.without_stamps(judge(copy(run, tmp_path / "run"))) == expected
+    paths = [path for path in sorted((run / "history").rglob("*.*")) if path.is_file()]
+    for path in (*paths, run / "plan.json", run / "run.json"):
+        content = path.read_bytes()
+        for changed in (b"", content[: len(content) // 2], content[:-5] + b"\1" + content[-4:], None):
+            directory = copy(run, tmp_path / "run")
+            name = path.relative_to(run)
+            (directory / name).unlink() if changed is None else (directory / name).write_bytes(changed)
+            verdict = judge(directory)
+            assert (verdict["verdict"], verdict["damaged"][0]["file"]) == ("unknown", str(name))
+
+
+def test_a_history_of_something_else_is_not_judged_as_a_log(no_spark: None, tmp_path: Path) -> None:
+    (tmp_path / "history").mkdir()
+    (tmp_path / "history" / "manifest.json").write_text('{"format": 1, "workload": "register", "tables": {}}')
+    with pytest.raises(HistoryError, match=r"plan\.json is damaged .it is missing.*of a history of register"):
+        judge(tmp_path)
+
+
+@pytest.mark.parametrize("name", ["plan.json", "run.json"])
+def test_what_is_told_of_a_run_must_be_what_was_written(no_spark: None, sound: Path, tmp_path: Path, name: str) -> None:
+    """A letter of a name decides whether the faults had to take effect, or what the harness doubts."""
+    text = (sound / name).read_text()
+    for changed in (text.replace('"nemesis"', '"nemesjs"').replace('"status"', '"statvs"'), None):
+        path = copy(sound, tmp_path / "run") / name
+        path.unlink() if changed is None else path.write_text(changed)
+        verdict = judge(tmp_path / "run")
+        assert (verdict["verdict"], verdict["damaged"][0]["file"]) == ("unknown", name)
 
 
 def test_damaged_checksums_vouch_for_nothing(no_spark: None, sound: Path, tmp_path: Path) -> None:
@@ -190,6 +337,19 @@ def test_what_a_killed_flush_leaves_is_no_damage(no_spark: None, sound: Path, tm
     assert keeping.without_stamps(judge(directory)) == expected
 
 
+def test_faults_of_a_flush_that_was_cut_off_are_not_missing(tmp_path: Path) -> None:
+    """Their file has the number 0 whichever flush is the first to write it."""
+    sums = []
+    for flush in range(2):
+        (tmp_path / f"pending-{flush:06}.parquet").write_bytes(b"pending")
+        sums.append({f"pending-{flush:06}.parquet": damage.checksum(tmp_path / f"pending-{flush:06}.parquet")})
+    (tmp_path / "checks-000000.json").write_text(json.dumps(sums[0]))
+    (tmp_path / "checks-000001.json").write_text(json.dumps({"faults-000000.parquet": [1, 2], **sums[1]}))
+    (cut_off, whole) = sorted(tmp_path.glob("pending-*"))
+    assert damage.find(tmp_path, [cut_off], newest=0) == []
+    assert damage.find(tmp_path, [whole], newest=1) == [("faults-000000.parquet", "it is missing")]
+
+
 def test_a_history_that_was_damaged_is_laid_out_again(no_spark: None, sound: Path, tmp_path: Path) -> None:
     directory = copy(sound, tmp_path / "run")
     expected = keeping.without_stamps(judge(directory))
@@ -210,6 +370,49 @@ def test_a_digit_of_the_manifest_is_not_believed(no_spark: None, sound: Path, tm
     assert '"end": ' in text
     path.write_text(text.replace('"end": ', '"end": 1'))
     assert keeping.without_stamps(judge(directory)) == expected
+
+
+@pytest.mark.parametrize(
+    "manifest", ['{"format": 3}', '{"format": 3, "segments": [5]}', '{"format": 3, "segments": 5}']
+)
+def test_a_manifest_that_describes_no_history_is_one_sentence(tmp_path: Path, manifest: str) -> None:
+    (tmp_path / "history").mkdir()
+    (tmp_path / "history" / "manifest.json").write_text(manifest)
+    with pytest.raises(HistoryError, match=r"manifest\.json describes no history: "):
+        ingest.ingest(tmp_path, None)  # type: ignore[arg-type]
+
+
+def test_a_manifest_that_describes_nothing_of_a_journal_is_made_again(
+    no_spark: None, sound: Path, tmp_path: Path
+) -> None:
+    directory = copy(sound, tmp_path / "run")
+    expected = keeping.without_stamps(judge(directory))
+    path = directory / "history" / "manifest.json"
+    known = json.loads(path.read_text())
+    for damaged in ({"segments": 5}, {"files": 5}, {"files": {"faults/faults.parquet": 5}}):
+        path.write_text(json.dumps({key: value for key, value in (known | damaged).items() if key != "crc"}))
+        assert keeping.without_stamps(judge(directory)) == expected
+
+
+def test_what_fails_leaves_no_temporary_files(
+    no_spark: None, sound: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "table.parquet").write_text("old")
+    with pytest.raises(pa.ArrowException):  # of a type that Parquet does not have
+        write_parquet(tmp_path / "table.parquet", pa.table({"a": pa.array([None], pa.month_day_nano_interval())}))
+    assert [path.name for path in tmp_path.iterdir()] == ["table.parquet"]
+    assert (tmp_path / "table.parquet").read_text() == "old"
+
+    directory = copy(sound, tmp_path / "run")
+
+    def failing(histories: Sequence[ingest.History], _: Any) -> None:
+        (histories[0].path / "candidates").mkdir()
+        raise HistoryError("contradicts itself")
+
+    monkeypatch.setattr(log_matching, "check", failing)
+    with pytest.raises(HistoryError):
+        judge(directory)
+    assert not (directory / "history" / "candidates").exists()
 
 
 def test_a_violation_in_the_rest_still_fails(no_spark: None, sound: Path, tmp_path: Path) -> None:
@@ -241,7 +444,7 @@ def found_without(history: list[Op], random: Random) -> set[tuple[str, str]]:
     index = ReadIndex(operations, WHOLE)
     index.add(*(integers(reads, name, -1) for name in ("op", "offset", "value")))
     laid_out = lay_out(operations, index, WHOLE)
-    scope = Scope("r", TOPIC, 0, 0, None, FinalReads(), laid_out.end, True, 0, NEVER)
+    scope = Scope("r", TOPIC, 0, 0, None, FinalReads(), laid_out.end, 0)
     of_log, settled, _ = judge_log(Segment(scope, laid_out.operations, laid_out.reads))
     tally = {entry[:2] for entry in (*of_log.tally, *settled.tally) if entry[0] not in WEAK}
     return set(salvage.keep(tally, lambda entry: entry, {"operations", "reads"}))
@@ -259,6 +462,17 @@ def test_much_of_what_is_wrong_is_still_found() -> None:
         random = Random(seed)
         found |= found_without(mutate(mutate(random_history(random), random), random), random)
     assert {anomaly for _, anomaly in found} >= {"real-time inversion", "stale end of log", "inconsistent offset"}
+
+
+def test_latencies_are_exact_up_to_so_many_operations(
+    no_spark: None, sound: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Operations, that is: the counts of a verdict name many other things."""
+    directory = copy(sound, tmp_path / "run")
+    counts = judge(directory)["operations"]
+    operations = sum(count for name, count in counts.items() if name.endswith((" ok", " fail", " info")))
+    monkeypatch.setattr(availability, "EXACT_APPENDS", operations)
+    assert judge(directory)["availability"]["exact"]
 
 
 # -- verdicts that are kept -----------------------------------------------------------------------------------------
@@ -284,6 +498,34 @@ def test_an_earlier_verdict_of_other_checkers_is_kept(
     monkeypatch.setattr(keeping, "checkers_version", lambda: {"version": "10", "source": "abd"})
     third = judge(directory)
     assert [entry["verdict"] for entry in third["earlier"]] == ["pass", "unknown"] and keeping.change(third) is None
+
+
+def test_a_verdict_by_other_options_is_kept_and_says_which(tmp_path: Path) -> None:
+    (tmp_path / "plan.json").write_text('{"workload": "register", "consistency": "serializable"}')
+    first = keeping.keep(tmp_path, {"verdict": "fail"}, asked={"consistency": "serializable"})
+    assert first["asked"] == {}, "as planned"
+    second = keeping.keep(tmp_path, {"verdict": "pass"}, asked={"consistency": "read-uncommitted"})
+    assert second["asked"] == {"consistency": "read-uncommitted"} and second["history"] != first["history"]
+    assert [(entry["verdict"], entry["asked"]) for entry in second["earlier"]] == [("fail", {})]
+    said = keeping.change(second)
+    assert said is not None and said.endswith("asked for consistency read-uncommitted")
+    third = keeping.keep(tmp_path, {"verdict": "fail"})
+    assert [entry["verdict"] for entry in third["earlier"]] == ["fail", "pass"]
+
+
+def test_another_verdict_on_what_looks_the_same_is_kept(tmp_path: Path) -> None:
+    """A byte flipped: neither size nor the checksum on record changes."""
+    (tmp_path / "plan.json").write_text("{}")
+    history = tmp_path / "history" / "registers"
+    history.mkdir(parents=True)
+    (history / "000.parquet").write_bytes(b"sound")
+    first = keeping.keep(tmp_path, {"verdict": "fail"})
+    (history / "000.parquet").write_bytes(b"wrong")
+    second = keeping.keep(tmp_path, {"verdict": "unknown"})
+    assert second["history"] == first["history"]
+    assert [entry["verdict"] for entry in second["earlier"]] == ["fail"]
+    (history / "000.parquet").write_bytes(b"longer")
+    assert keeping.keep(tmp_path, {"verdict": "unknown"})["history"] != first["history"]
 
 
 @pytest.mark.parametrize("old", [b"", b"{", b"[]", b'{"verdict": "fail"}'])

@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import checkers
-from checkers.dataset import check_dataset, check_tables
+from checkers.dataset import check_dataset, check_part, check_tables
 from checkers.keeping import without_stamps
 from harness.history import MemoryRecorder, load_journal
 from spark_history.dataset import DatasetWriter, list_parts, read_part
@@ -173,14 +173,49 @@ def test_a_dataset_gets_the_verdicts_of_its_runs(
     assert verdicts == [in_memory[run] for run in sorted(runs.given)]
 
 
-@pytest.mark.spark
-def test_a_run_that_cannot_be_judged_is_named(spark: Any, tmp_path: Path) -> None:
+def check_parts(dataset: Path) -> dict[str, dict[str, Any]]:
+    """What check_dataset() gives, by run, without Spark."""
+    parts = [check_part({"dataset": str(dataset), "part": name}) for name in list_parts(dataset)]
+    return {row["run"]: row for part in parts for row in map(json.loads, part["verdict"].to_pylist())}
+
+
+def test_a_run_that_cannot_be_judged_is_named_and_the_others_are_judged(runs: Runs, tmp_path: Path) -> None:
     recorder = MemoryRecorder("seed-3")
     recorder.complete(recorder.invoke_append(0, "chaos", 0, 1, 10), 5, "ok", offset=0)
+    plan, history, _, _ = runs.given["00-lose_the_end"]
     with DatasetWriter(tmp_path, 1) as writer:
+        writer.add(plan | {"run": "seed-1"}, history)
         writer.add({"run": "seed-3"}, recorder.tables())
-    with pytest.raises(HistoryError, match=r"run seed-3 of .*operation 0 of chaos-0 completed before it was invoked"):
-        check_dataset(tmp_path, spark)
+        writer.add({"run": "seed-4", "log_start": "x"}, history, violation=VIOLATION)
+    verdicts = check_parts(tmp_path)
+    assert {run: verdict["verdict"] for run, verdict in verdicts.items()} == {
+        "seed-1": "fail", "seed-3": "unknown", "seed-4": "fail",
+    }  # fmt: skip
+    assert verdicts["seed-3"]["reason"].startswith("nothing could be judged: operation 0 of chaos-0 completed before")
+    assert "LeaderCompleteness violated" in verdicts["seed-4"]["reason"]
+
+
+@pytest.mark.parametrize("table", ["reads", "runs"])
+def test_a_damaged_part_of_a_file_leaves_its_run_unknown(runs: Runs, tmp_path: Path, table: str) -> None:
+    plan, history, _, _ = runs.given["00-lose_the_end"]
+    with DatasetWriter(tmp_path, 1, runs_per_file=2) as writer:
+        for number in range(4):
+            writer.add(plan | {"run": f"seed-{number}"}, history, violation=VIOLATION if number == 1 else None)
+    path = tmp_path / table / "001-00000.parquet"
+    content = bytearray(path.read_bytes())
+    content[4:40] = bytes(36)  # the first page
+    path.write_bytes(content)
+    verdicts = check_parts(tmp_path)
+    damaged = "seed-0" if table == "reads" else "long"  # as operations say
+    words = {run: verdict["verdict"] for run, verdict in verdicts.items()}
+    assert words == {damaged: "unknown", "seed-1": "fail", "seed-2": "fail", "seed-3": "fail"}
+    assert verdicts[damaged]["reason"].startswith(f"{table}/001-00000.parquet is damaged (")
+    assert verdicts["seed-1"]["lost"] == verdicts["seed-2"]["lost"] > 0
+    path.write_bytes(b"nothing")
+    verdicts = check_parts(tmp_path)
+    words = {run: verdict["verdict"] for run, verdict in verdicts.items()}
+    rest = {"seed-2": "fail", "seed-3": "fail"}
+    assert words == rest | ({"seed-0": "unknown", "seed-1": "fail"} if table == "reads" else {"long": "unknown"})
 
 
 @pytest.mark.spark

@@ -190,6 +190,18 @@ def test_until_failure_and_without_spark(tmp_path: Path, monkeypatch: pytest.Mon
     assert found.exit_code == ExitCode.FAIL
 
 
+def test_runs_of_a_damaged_file_keep_the_verdicts_of_their_workers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(
+        exploration, "check_dataset", lambda *_: [{"run": "seed-3", "verdict": "unknown", "not_judged": ["damaged"]}]
+    )
+    monkeypatch.setattr(exploration, "_start_spark", lambda directory: SESSION)
+    found = explore(PLAN, range(3, 5), tmp_path, workers=1, simulate=violated_from_3)
+    assert [failure.seed for failure in found.failing] == [3, 4] and found.exit_code == ExitCode.FAIL
+    assert "2 runs of" in found.problems[0] and "judged alone" in found.problems[0]
+
+
 SESSION = type("Session", (), {"result": lambda self: None})()
 
 

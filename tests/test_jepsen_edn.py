@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from decimal import Decimal
 from fractions import Fraction
 from typing import Any
@@ -10,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from spark_history.jepsen import edn
+from spark_history.jepsen import edn, plain
 from spark_history.jepsen.edn import Char, EdnError, Incomplete, Keyword, Map, Symbol, Tagged
 
 names = st.from_regex(r"[a-z*!?<>=][a-z0-9.*+!?<>=-]{0,6}(/[a-z]{1,3})?", fullmatch=True).filter(
@@ -45,6 +46,16 @@ def test_what_is_written_is_read_again(forms: list[Any]) -> None:
     text = "\n".join(map(edn.write, forms))
     assert edn.read_all(text) == forms
     assert edn.read_all(f"; first [\n{text} ; last {{\n, #_ (1 #_ 2)") == forms
+
+
+@settings(max_examples=300, deadline=None)
+@given(
+    st.recursive(
+        atoms, lambda inner: st.lists(inner, max_size=3).map(tuple) | st.dictionaries(atoms, inner, max_size=3).map(Map)
+    )
+)
+def test_what_is_spelt_in_json_is_told_apart(value: Any) -> None:
+    assert plain.unspell(json.loads(json.dumps(plain.spell(value)))) == value
 
 
 @settings(max_examples=200, deadline=None)

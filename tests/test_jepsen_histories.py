@@ -98,7 +98,16 @@ def test_jepsens_log(tmp_path: Path) -> None:
 
 def test_history_txt_has_no_prefix(tmp_path: Path) -> None:
     lines = [line.partition(" - ")[2] for line in TEXT.splitlines()[1:]]
-    assert importing(tmp_path, "\n".join(lines)).operations == 5
+    assert importing(tmp_path, "\n".join(lines) + "\n").operations == 5
+
+
+@pytest.mark.parametrize("last", ["1\t:ok\t:read\t1", "1\t:ok\t:read\t[1 [2", "1\t:o"])
+def test_a_last_line_of_text_that_does_not_end_may_be_cut(tmp_path: Path, last: str) -> None:
+    """12 to 1, say."""
+    text = "0\t:invoke\t:write\t12\n0\t:ok\t:write\t12\n1\t:invoke\t:read\tnil\n" + last
+    imported = importing(tmp_path, text)
+    assert rows(imported, "registers", "value", "outcome") == [(12, "ok"), (None, "info")]
+    assert any("ends within line 4: that line is left out" in note for note in imported.notes)
 
 
 @pytest.mark.parametrize(
@@ -189,10 +198,10 @@ def test_kafka(tmp_path: Path, text: str) -> None:
     ("workload", "operation", "argument", "result"),
     [
         ("mutex", ":f :acquire", "null", "null"),
-        ("queue", ":f :enqueue, :value :a", '"a"', '"a"'),
+        ("queue", ":f :enqueue, :value :a", '":a"', '":a"'),
         ("set", ":f :add, :value [1 2]", "[1, 2]", "[1, 2]"),
         ("kv", ':f :put, :key "k", :value "x"', '"x"', '"x"'),
-        ("multi-register", ":f :txn, :value [[:w :x 1] [:r :y nil]]", '[["w", "x", 1], ["r", "y", null]]', None),
+        ("multi-register", ":f :txn, :value [[:w :x 1] [:r :y nil]]", '[["w", ":x", 1], ["r", ":y", null]]', None),
     ],
 )
 def test_other_objects(tmp_path: Path, workload: str, operation: str, argument: str, result: str | None) -> None:
@@ -240,6 +249,7 @@ def test_what_is_wrong_in_the_middle_is_named_by_its_line(tmp_path: Path, line: 
         (b"hello world\n", "is no history"),
         (b"\x1f\x8bnonsense", "gzip stream cannot be read"),
         (b'{"type": "invoke", "f": "transfer", "process": 0}\n', "no workload known here .*transfer.*--workload"),
+        (b'{"type": "invoke", "process": 0}\n', "its operations have no :f"),
         (b'{"type": "invoke"\n{"type": "invoke"}\n', "line 1"),
     ],
 )

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from random import Random
+from typing import Any
 
 import pytest
 
-from checkers.log_linearizability import Options
-from checkers.log_segment import ANYWHERE
-from spark_history.lane import FinalReads
+from checkers.log_scope import ANYWHERE, Options
+from spark_history.files import HistoryError
+from spark_history.log import FinalReads
 from tests.histories import Op, Rules, check_log, mutate, names, random_history, random_rules, search
 from tests.random_histories import HISTORIES
 
@@ -239,6 +240,24 @@ def test_what_lay_below_the_start_of_a_truncated_log_is_not_lost() -> None:
     from_zero = read({2: 12}, 3, 1000, "final_read", fetch=0)
     assert names(check_log([*WRITTEN, from_zero])) == {"lost append", "torn prefix"}
     assert check_log([*WRITTEN, from_zero], rules=Rules(log_start=2)).rows == []
+
+
+def test_an_append_of_unknown_offset_may_have_stood_below_the_start() -> None:
+    """Acknowledged with DUPLICATE_SEQUENCE_NUMBER, which tells no offset."""
+    untold = append(9, None, 0)
+    kept = read({2: 12}, 3, 1000, "final_read", fetch=0)
+    assert names(check_log([untold, append(12, 2, 20), kept])) >= {"lost append"}
+    for rules in (Rules(log_start=2), Rules(log_start=ANYWHERE)):
+        assert search([untold, append(12, 2, 20), kept], rules)
+        assert names(check_log([untold, append(12, 2, 20), kept], rules=rules)) == set()
+    from_zero = [untold, append(12, 0, 20), read({0: 12}, 1, 1000, "final_read", fetch=0)]
+    assert names(check_log(from_zero, rules=Rules(log_start=ANYWHERE))) == {"lost append"}
+
+
+@pytest.mark.parametrize("plan", [{"settings": [1]}, {"log_start": True}, {"log_start": "x"}])
+def test_a_plan_that_cannot_be_read_is_one_sentence(plan: dict[str, Any]) -> None:
+    with pytest.raises(HistoryError, match="of the plan"):
+        Options.of(plan, None)
 
 
 def test_a_log_that_began_before_the_history_did() -> None:

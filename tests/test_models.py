@@ -96,12 +96,30 @@ def test_kv_of_many_clients_is_judged_without_a_search() -> None:
     assert check("kv", broken).tally
 
 
+def test_a_queue_that_was_found_empty_is_judged_without_a_search() -> None:
+    history = []
+    for number in range(2000):  # two values that overlap, and then nothing
+        at = 100 * number
+        history += [ok("enqueue", 2 * number, None, at, at + 5), ok("enqueue", 2 * number + 1, None, at + 20, at + 25)]
+        history += [ok("dequeue", None, 2 * number, at + 40, at + 45), ok("dequeue", None, None, at + 80, at + 90)]
+        history += [ok("dequeue", None, 2 * number + 1, at + 60, at + 65)]
+    assert not check("queue", history, bounds={"seconds": 0}).undecided
+    assert not check("queue", history).tally
+    first, second, taken, _, after = history[:5]
+    while_full = ok("dequeue", None, None, 10, 50)
+    (row,) = check("queue", [first, second, taken, while_full, after]).rows
+    assert row["anomaly"] == "not linearizable" and len(row["ops"]) == 5, "neither value is in the queue all the time"
+    assert check("queue", [op for op in history if op is not after], bounds={"seconds": 0}).rows[0]["ops"] == [1, 3]
+    touching = [first, ok("dequeue", None, None, 5, 40), ok("dequeue", None, 0, 40, 45)]
+    assert not check("queue", touching).tally
+
+
 def test_values_of_any_kind() -> None:
     map_ = {"a": [1]}
-    history = [ok("write", map_, None, 0, 9), ok("read", None, map_, 10, 19), ok("cas", [map_, "b"], None, 20, 29)]
-    assert not check("cas-register", history).tally
-    assert check("cas-register", [*history, ok("read", None, map_, 30, 39)]).tally
-    assert check("register", [ok("write", True, None, 0, 9), ok("read", None, 1, 10, 19)]).tally
+    history = [ok("enqueue", map_, None, 0, 9), ok("enqueue", True, None, 0, 9), ok("dequeue", None, map_, 10, 19)]
+    assert not check("queue", history).tally
+    assert check("queue", [*history, ok("dequeue", None, map_, 30, 39)]).tally
+    assert check("queue", [*history, ok("dequeue", None, 1, 30, 39)]).tally, "1 is not true"
 
 
 def test_one_initial_value_for_all_of_several_registers() -> None:
@@ -117,13 +135,64 @@ def test_one_initial_value_for_all_of_several_registers() -> None:
     [
         ("frob", ok("add", 1, None, 0, 9), "no model of a 'frob'"),
         ("set", ok("enqueue", 1, None, 0, 9), "which a set does not have: it has add, read"),
-        ("counter", ok("add", "x", None, 0, 9), "operation 0 has a value that a add cannot have"),
         ("set", ok("add", 1, None, 10, 9), "completed before it was invoked"),
+        ("counter", ok("add", "x", None, 0, 9), "operation 0: the argument of a add of a counter must be an integer"),
+        ("counter", ok("add", True, None, 0, 9), "must be an integer, not true"),
+        ("set", ok("read", None, 5, 0, 9), "the result of a read of a set must be a list or nil, not 5"),
+        ("kv", ok("get", None, 5, 0, 9), "the result of a get of a kv must be a text or nil, not 5"),
+        ("kv", ok("put", 5, None, 0, 9), "the argument of a put of a kv must be a text, not 5"),
+        ("multi-register", ok("txn", [["w", 1]], None, 0, 9), r"must be a list of \[r key value\]"),
+        ("multi-register", ok("txn", 5, None, 0, 9), r"must be a list of \[r key value\]"),
+        ("multi-register", ok("write", 5, None, 0, 9), "must be a map of keys to values, not 5"),
     ],
 )
 def test_bad_history_is_named(workload: str, op: Op, message: str) -> None:
     with pytest.raises(HistoryError, match=message):
         check(workload, [op])
+
+
+@pytest.mark.parametrize(
+    ("workload", "plan", "message"),
+    [
+        ("kv", {"initial": 5}, "initial value of a kv must be a text, not 5"),
+        ("counter", {"initial": "5"}, "initial value of a counter must be an integer"),
+        ("kv", {"bounds": 5}, "bounds must be seconds and memory_mb, not 5"),
+        ("kv", {"bounds": {"seconds": "many"}}, "bound of seconds must be a number from 0, not 'many'"),
+        (["kv"], {}, "there is no model of"),
+    ],
+)
+def test_bad_plan_is_named(workload: Any, plan: dict[str, Any], message: str) -> None:
+    with pytest.raises(HistoryError, match=message):
+        check(workload, [], **plan)
+
+
+def test_the_keys_of_maps_are_those_of_micro_operations() -> None:
+    """JSON has none but texts for the keys of a map."""
+    read = ok("txn", [["r", 1, None]], [["r", 1, 5]], 10, 19)
+    assert not check("multi-register", [read], initial={"1": 5}).tally
+    assert check("multi-register", [read], initial={"1": 6}).tally
+    write = ok("write", {1: 5}, {1: 5}, 0, 9)
+    assert not check("multi-register", [write, read]).tally
+    assert check("multi-register", [write, ok("read", None, {1: 4}, 10, 19), read]).tally
+    text = ok("txn", [["r", "1", None]], [["r", "1", None]], 20, 29)
+    assert not check("multi-register", [ok("txn", [["w", 1, 5]], [["w", 1, 5]], 0, 9), read, text]).tally
+    with pytest.raises(HistoryError, match='the keys 1 and "1" are both in use'):
+        check("multi-register", [write, read, text])
+
+
+def test_a_run_that_cannot_be_read_is_undecided_and_the_others_are_judged(tmp_path: Path) -> None:
+    plan = {"run": "r", "workload": "set"}
+    histories = {"good": [ok("add", 1, None, 0, 9)], "odd": [ok("read", None, 5, 0, 9)]}
+    for name in ("a", "b", "c", "d", "e"):
+        models.write_history(tmp_path / name, plan, {"calls": table(histories["odd" if name == "e" else "good"])})
+    (tmp_path / "a" / "history" / "manifest.json").write_text('{"tables": 5}')
+    (tmp_path / "b" / "history" / "manifest.json").write_text('{"tables": {"calls": 5}}')
+    (tmp_path / "c" / "plan.json").write_text('["set"]')
+    a, b, c, d, e = models.check_directories(sorted(tmp_path.iterdir()))
+    assert "names no calls" in a.undecided[0] and "'calls' is no list of files" in b.undecided[0]
+    assert "plan.json is damaged: it does not hold a JSON object" in c.undecided[0]
+    assert d == models.check_tables(plan, {"calls": table(histories["good"])})
+    assert "must be a list or nil, not 5: its operations are not judged" in e.undecided[0]
 
 
 @pytest.mark.spark
@@ -136,4 +205,4 @@ def test_on_disk_as_in_memory(tmp_path: Path, spark: Any) -> None:
         expected.append(models.check_tables(plan, tables))
         runs.append(tmp_path / workload)
         models.write_history(runs[-1], plan, tables)
-    assert models.check_directories(runs, spark) == expected
+    assert models.check_directories(runs, spark) == expected == models.check_directories(runs)

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from checkers import registers
+from checkers import registers, stored
 from checkers.judged import Judged, verdict
 from harness.generate import registers as generator
 from spark_history.files import HistoryError
@@ -183,6 +183,12 @@ def test_empty_history_is_vacuous() -> None:
     assert verdict(check([]), {})["reason"].startswith("vacuous")
 
 
+def test_a_history_in_which_nothing_was_ok_is_vacuous() -> None:
+    nothing = [Op("write", 1, 0, None, "info"), Op("write", 2, 1, None, "info"), Op("read", None, 3, 5, "fail")]
+    said = verdict(check(nothing), {})
+    assert (said["verdict"], said["reason"]) == ("unknown", "vacuous: none of the 3 operations was ok")
+
+
 def test_times_of_many_keys_that_do_not_fit_side_by_side() -> None:
     year = 365 * 24 * 3600 * 10**9
     history = []
@@ -209,9 +215,56 @@ def test_on_disk_as_in_memory(tmp_path: Path, spark: Any) -> None:
         runs.append(tmp_path / f"run-{number}")
         registers.write_history(runs[-1], plan, {"registers": table(history)})
     found = registers.check_directories(runs, spark)
+    assert found == registers.check_directories(runs)
     assert [sorted(judged.tally) for judged in found] == [sorted(judged.tally) for judged in expected]
     assert [judged.counts for judged in found] == [judged.counts for judged in expected]
     assert [judged.origin for judged in found] == [judged.origin for judged in expected]
+
+
+@pytest.mark.parametrize(
+    ("plan", "message"),
+    [
+        ({"initial": "a"}, "initial value of a register must be an integer or nil, not 'a'"),
+        ({"initial": 1.5}, "must be an integer or nil, not 1.5"),
+        ({"initial": 1 << 80}, "must be an integer or nil"),
+        ({"names": 5}, "the plan's names must be a map of numbers to names"),
+        ({"bounds": [1]}, "bounds must be seconds and memory_mb"),
+    ],
+)
+def test_bad_plan_is_named(plan: dict[str, Any], message: str) -> None:
+    with pytest.raises(HistoryError, match=message):
+        check(WRITE_READ, **plan)
+
+
+def test_what_is_asked_otherwise_overrides_the_plan(tmp_path: Path) -> None:
+    registers.write_history(tmp_path / "run", {"run": "run"}, {"registers": table([ok("read", 0, 0, 9)])})
+    assert names(registers.check_directories([tmp_path / "run"])[0]) == ["phantom"]
+    (judged,) = registers.check_directories([tmp_path / "run"], asked={"initial": 0})
+    assert not judged.tally and judged.run == "run"
+    (judged,) = registers.check_directories([tmp_path / "run"], asked={"initial": "a"})
+    assert len(judged.undecided) == 1 and "not 'a'" in judged.undecided[0]
+
+
+def test_runs_are_given_to_executors_by_names_that_they_can_use(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    registers.write_history(tmp_path / "run", {"run": "run"}, {"registers": table(WRITE_READ)})
+    asked = []
+    monkeypatch.setattr(stored, "shared", lambda spark, runs: asked.append((spark, runs)) or [tmp_path / "run"])
+    monkeypatch.setattr(stored, "run_tasks", lambda spark, work, units: [work(unit) for unit in units])
+    spark: Any = object()
+    (judged,) = registers.check_directories([Path("run")], spark)
+    assert judged.counts["operations"] == 2 and asked == [(spark, [Path("run")])]
+
+
+def test_a_file_that_cannot_be_written_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: Any) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("pyarrow.parquet.ParquetWriter.write_table", fail)
+    with pytest.raises(OSError, match="No space left"):
+        generator.generate(tmp_path / "run", operations=100, processes=5, seed=1, defect=None)
+    assert not list((tmp_path / "run" / "history" / "registers").iterdir())
 
 
 @pytest.mark.spark

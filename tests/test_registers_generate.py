@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -10,17 +9,13 @@ import pyarrow.parquet as pq
 import pytest
 
 from checkers import registers
-from checkers.models.families import judged_of
 from harness.errors import BadArguments
-from harness.generate.registers import DEFECTS, generate
+from harness.generate.registers import DEFECTS_OF, generate
 
 
 def judge(directory: Path) -> Any:
-    plan = json.loads((directory / "plan.json").read_text())
-    manifest = json.loads((directory / "history" / "manifest.json").read_text())
-    paths = [directory / "history" / path for path in manifest["tables"]["registers"]]
-    parts = [registers.judge_file({"path": str(path), "plan": plan, "origin": manifest["origin"]}) for path in paths]
-    return judged_of(plan, [registers.REGISTER_LINEARIZABILITY], parts, manifest["origin"])
+    (judged,) = registers.check_directories([directory])
+    return judged
 
 
 SHAPES: list[dict[str, Any]] = [
@@ -33,7 +28,7 @@ SHAPES: list[dict[str, Any]] = [
 
 
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
-@pytest.mark.parametrize("defect", [None, *DEFECTS])
+@pytest.mark.parametrize("defect", [None, *DEFECTS_OF["cas-register"]])
 def test_label_is_true(tmp_path: Path, shape: dict[str, Any], defect: str | None) -> None:
     if defect == "lost-update" and "cas" not in shape:
         pytest.skip("needs cas")
@@ -78,8 +73,8 @@ def test_same_seed_same_history(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"defect": "frob"}, "no defect 'frob' of registers; there are stale-read, "),
-        ({"defect": "lost-update"}, "needs compare-and-set"),
+        ({"defect": "frob"}, "--defect frob is none of workload register; there are stale-read, "),
+        ({"defect": "lost-update"}, "--defect lost-update is none of workload register"),
         ({"keys": 11}, "10 operations cannot be divided among 11 keys"),
         ({"info": 2.0}, "the share of info must lie between 0 and 1, not 2"),
         ({"processes": 0}, "processes must be at least 1, not 0"),

@@ -554,14 +554,15 @@ def test_availability_damage_and_a_changed_verdict_are_on_the_page(tmp_path: Pat
     run.verdict = {
         "verdict": "fail", "reason": "lost", "checkers": {"version": "0.2.0", "source": "def"},
         "earlier": [
-            {"verdict": "pass", "reason": "all held", "checked_at": "2026-01-31T12:00:00+00:00", "checkers": by}
+            {"verdict": "pass", "reason": "all held", "checked_at": "2026-01-31T12:00:00+00:00", "checkers": by,
+             "asked": {"acks": "1"}}
         ],
         "damaged": [{"file": "journal/reads-000002.parquet", "why": "it is missing"}], "not_judged": ["faults unknown"],
         "contract": {"within": False, "limit": 1, "worst": 3, "partitions": partitions},
     }  # fmt: skip
     page = page_of(run.write(tmp_path / "run"))
-    assert "The verdict was pass by checkers 0.1.0 (abc) on 2026-01-31; now fail by checkers 0.2.0 (def)." in page.text
-    assert "pass by checkers 0.1.0 (abc), 2026-01-31T12:00:00+00:00: All held." in page.text
+    assert "The verdict was pass by checkers 0.1.0 (abc) asked for acks 1 on 2026-01-31; now fail by " in page.text
+    assert "pass by checkers 0.1.0 (abc) asked for acks 1, 2026-01-31T12:00:00+00:00: All held." in page.text
     assert "Journal/reads-000002.parquet is damaged: it is missing." in page.text and "Faults unknown." in page.text
     assert "chaos-0 3 1 broker-1 2.000 s the end ⚠ beyond" in page.text
     heats = [attributes for tag, attributes in page.tags if tag == "td" and "heat" in (attributes.get("class") or "")]

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import json
+import re
 from random import Random
 
 import pyarrow as pa
 import pytest
 
+from checkers.judged import verdict
 from checkers.transactions import check_tables, cycles, graph
 from checkers.transactions.consistency import forbidden, implied, model_named
 from checkers.witness import draw as draw_witness
 from spark_history.files import HistoryError
 from spark_history.schema import MICRO_OPERATIONS
 from tests.random_histories import HISTORIES
+from tests.test_transactions_kafka import ALLOWED, FORBIDDEN
 from tests.transaction_histories import Micro, Txn, check, draw, found, names, serializable, tables, word
 
 
@@ -57,6 +60,7 @@ def test_agrees_with_brute_force_where_versions_are_computed_in_topological_orde
         assert (word(txns) == "fail") == (not serializable(txns, strict=True)), (number, txns)
 
 
+IN_LOGS = {f"kafka {name}": txns for name, txns in (FORBIDDEN | ALLOWED).items()}
 CYCLES = {
     "G0": at_once([append(0, 1), append(1, 1)], [append(0, 2), append(1, 2)], [read(0, 1, 2), read(1, 2, 1)]),
     "G1c": at_once([append(0, 1), read(1, 1)], [append(1, 1), read(0, 1)]),
@@ -119,6 +123,30 @@ def test_names_what_is_wrong_without_a_cycle(name: str) -> None:
     assert all(json.loads(row["witness"])["operations"] for row in judged.rows)
 
 
+@pytest.mark.parametrize("name", [*CYCLES, *WITHOUT_CYCLE, *IN_LOGS])
+def test_keys_and_values_go_by_their_names(name: str) -> None:
+    """Imported histories have numbers from 2^62 on for what is no integer."""
+    workload = "kafka" if name in IN_LOGS else "list-append"
+    txns = (CYCLES | WITHOUT_CYCLE | IN_LOGS)[name]
+    keys = {str(number): f":key{number}" for number in range(9)}
+    values = {str(number): f'"v{number}"' for number in range(99)}
+    plain, judged = check(txns, workload), check(txns, workload, names=values, key_names=keys)
+    assert judged.tally == plain.tally and len(judged.rows) == len(plain.rows) > 0
+    for row, other in zip(judged.rows, plain.rows, strict=True):
+        witness = json.loads(row["witness"])
+        told = [row["message"], *(step["what"] for step in witness["operations"])]
+        told += [edge["why"] for edge in witness.get("edges", ())]
+        bare = re.compile(r"\b(key|partition|append|appended|appending|read|send|sent|poll|observed|up to|of) \[?\d")
+        assert not [text for text in told if bare.search(text)]
+        assert row["message"] != other["message"]
+
+
+def test_what_keeps_a_key_from_being_decided_goes_by_names() -> None:
+    keys, values = {"0": ":x"}, {"1": '"a"'}
+    twice = check(at_once([append(0, 1)], [append(0, 1)]), names=values, key_names=keys)
+    assert twice.undecided == ['value "a" was appended to key :x twice: only unique values make it decidable']
+
+
 def test_internal_in_all_its_ways() -> None:
     for micro in (
         [read(0), append(0, 1), read(0)],
@@ -137,6 +165,12 @@ def test_a_good_history_passes_and_one_without_any_transaction_is_undecided() ->
     assert check(good).counts["operations"] == 3
     assert word([]) == "unknown"
     assert word([Txn([append(0, 1)], outcome="fail")]) == "unknown"
+
+
+def test_a_pass_says_what_was_allowed() -> None:
+    judged = check(CYCLES["G1c"], consistency="read-uncommitted")
+    said = verdict(judged, {})
+    assert said["verdict"] == "pass" and said["reason"].endswith("no anomaly of transactions; allowed here: G1c (1)")
 
 
 def test_an_indeterminate_transaction_has_happened_if_it_was_read() -> None:
@@ -173,9 +207,9 @@ def test_a_value_appended_twice_is_undecided() -> None:
     ],
 )
 def test_a_consistency_model_says_what_is_forbidden(name: str, models: dict[str, str]) -> None:
-    for model, verdict in models.items():
-        assert word(CYCLES[name], consistency=model) == verdict, model
-        if verdict == "pass":
+    for model, expected in models.items():
+        assert word(CYCLES[name], consistency=model) == expected, model
+        if expected == "pass":
             assert names(check(CYCLES[name], consistency=model), "transactions, allowed") == {name}
 
 

@@ -9,23 +9,18 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from checkers import transactions
 from checkers.judged import Judged, verdict
 from checkers.transactions import check_directories, check_tables, history, write_history
 from harness.errors import BadArguments
-from harness.generate.transactions import DEFECTS, DEFECTS_OF, generate
+from harness.generate.transactions import DEFECTS_OF, generate
 from tests.transaction_histories import Txn, tables
 
 CASES = [(workload, defect) for workload, defects in DEFECTS_OF.items() for defect in (None, *defects)]
 
 
-def _run(unit: dict[str, Any]) -> Any:
-    return json.loads(transactions._run_unit(unit)["facts"][0].as_py())
-
-
 def _judge(directory: Path) -> Judged:
-    """What check_directories() does, without Spark."""
-    return transactions._gather(directory, [_run(unit) for unit in transactions._units(directory)])
+    (judged,) = check_directories([directory])
+    return judged
 
 
 def _agrees(judged: Judged, label: dict[str, Any]) -> bool:
@@ -111,14 +106,52 @@ def test_a_damaged_file_is_named_and_undecided(tmp_path: Path) -> None:
     assert "plan.json cannot be read" in _judge(tmp_path / "run").undecided[0]
 
 
+def test_what_the_other_parts_show_stands_though_one_is_damaged(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    directory = tmp_path / "run"
+    for parts, rows in ((False, 10**9), (True, 500)):
+        for defect in ("g1a", "g1c"):
+            monkeypatch.setattr(history, "PART_ROWS", 500)
+            generate(directory, operations=2000, processes=5, seed=1, defect=defect)
+            monkeypatch.setattr(history, "PART_ROWS", rows)
+            first, *others = sorted((directory / "history" / "micro_operations").iterdir())
+            first.write_bytes(first.read_bytes()[:-100])
+            assert len(others) > 1
+            judged = _judge(directory)
+            assert verdict(judged, {})["verdict"] == "fail", (parts, defect)
+            assert str(first) in judged.undecided[0]
+            assert not (directory / "candidates").exists()
+            for path in others:
+                path.write_bytes(b"")
+            judged = _judge(directory)
+            assert verdict(judged, {})["verdict"] == "unknown" and not (directory / "candidates").exists()
+
+
+def test_a_run_that_is_named_twice_is_judged_twice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(history, "PART_ROWS", 200)
+    generate(tmp_path / "run", operations=1000, processes=5, seed=1, defect="g1c")
+    one, other = check_directories([tmp_path / "run"] * 2)
+    assert one == other and one.tally
+
+
+def test_a_plan_that_cannot_be_is_undecided(tmp_path: Path) -> None:
+    generate(tmp_path / "run", operations=100, processes=5, seed=1)
+    (judged,) = check_directories([tmp_path / "run"], asked={"consistency": 5})
+    assert "consistency must be the name of a model, or a list of these, not 5" in judged.undecided[0]
+    (tmp_path / "run" / "history" / "manifest.json").write_text(
+        '{"tables": {"transactions": [], "micro_operations": 5}}'
+    )
+    assert "'micro_operations' is no list of files" in _judge(tmp_path / "run").undecided[0]
+
+
 def test_bad_arguments_are_named(tmp_path: Path) -> None:
-    with pytest.raises(BadArguments, match="list-append has no defect called 'stale'"):
+    with pytest.raises(BadArguments, match="--defect stale is none of workload list-append; there are"):
         generate(tmp_path, operations=10, processes=1, seed=0, defect="stale")
-    with pytest.raises(BadArguments, match="no workload of transactions is called 'bank'"):
+    with pytest.raises(BadArguments, match="--workload bank is none of list-append, kafka"):
         generate(tmp_path, operations=10, processes=1, seed=0, workload="bank")
     with pytest.raises(BadArguments, match="at least one operation"):
         generate(tmp_path, operations=0, processes=1, seed=0)
-    assert set(DEFECTS) == {name for defects in DEFECTS_OF.values() for name in defects}
 
 
 @pytest.mark.spark

@@ -59,6 +59,13 @@ def test_what_was_not_looked_at_is_not_passed() -> None:
     assert verdict(tally=tally, replica_records=0, doubts=["crashed"])["verdict"] == "fail"
 
 
+def test_damaged_files_are_counted() -> None:
+    files = [(f"journal/reads-{number:06}.parquet", "it is missing") for number in range(3)]
+    for count, also in ((1, ""), (2, ", and so is 1 more file"), (3, ", and so are 2 more files")):
+        reason = verdict(damaged=files[:count])["reason"]
+        assert reason == f"{files[0][0]} is damaged (it is missing){also}; what is left shows no violation"
+
+
 def test_a_violation_fails_also_a_run_that_was_cut_short() -> None:
     tally = [(LOG_LINEARIZABILITY, "stale end of log", 1, 2), (LOG_LINEARIZABILITY, "lost append", 7, 7)]
     result = verdict(tally=tally, complete=False, faults=[])

@@ -14,11 +14,10 @@ when it was invoked. Times are compared strictly: operations that touch are conc
 | kv             | get -> text, put text, append text; each key by itself                      | ""        |
 | counter        | add n, read -> n                                                            | 0         |
 | multi-register | txn [[f k v] ...] with f of r, read, w, write; read {k v}; write {k v}      | nil       |
-| register, cas-register | write v, read -> v, cas [u v]; with values of any kind              | nil       |
 
-The plan's `initial` replaces the initial value of a kv, counter or register (of several, a map, or one value for
-all). Objects have a `key` (linearizability is local). Histories of sets, queues and kv whose values are distinct are
-judged directly (direct.py, keyed.py), whatever their size, where that can be done exactly. The others are searched
+The plan's `initial` replaces the initial value of a kv, a counter or several registers (a map, or one value for all).
+Objects have a `key` (linearizability is local). Histories of sets, queues and kv whose values are distinct are
+judged directly (direct.py, kv.py), whatever their size, where that can be done exactly. The others are searched
 (search.py), each object within the plan's `bounds`: {"seconds": 60, "memory_mb": 1024}. What is not decided within
 these is `unknown`.
 
@@ -30,10 +29,9 @@ On disk: `history/calls/<number>.parquet` (CALLS), in the order of key and invoc
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -43,12 +41,13 @@ import pyarrow as pa
 from checkers import witness
 from checkers.anomalies import Anomalies, seconds
 from checkers.judged import Judged
+from checkers.models.actions import calls_of, model_of, short
 from checkers.models.core import find_core
 from checkers.models.direct import DIRECT
-from checkers.models.families import check_files, judged_of, write_files
-from checkers.models.keyed import judge_kv
-from checkers.models.objects import MODELS, UNKNOWN, UNWRITTEN, Model, freeze
+from checkers.models.kv import judge_kv
+from checkers.models.objects import Model
 from checkers.models.search import Bounds, Call, search
+from checkers.stored import check_files, judged_of, write_files
 from spark_history.files import HistoryError, read_parquet
 from spark_history.schema import CALLS
 from spark_history.tasks import Unit
@@ -56,7 +55,6 @@ from spark_history.tasks import Unit
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-WORKLOADS: Final = tuple(MODELS)
 OUTCOMES: Final = ("ok", "fail", "info")
 PHANTOM: Final = "phantom"
 DUPLICATE: Final = "duplicate"
@@ -70,9 +68,12 @@ def check_tables(plan: Mapping[str, Any], tables: Mapping[str, pa.Table]) -> Jud
     return judged_of(plan, _properties(plan), [judge(plan, rows, origin)], origin)
 
 
-def check_directories(runs: Sequence[Path], spark: SparkSession) -> list[Judged]:
-    """Runs whose history write_history() laid out, all of them in one Spark job. Raises HistoryError."""
-    return check_files(runs, "calls", _properties, judge_file, spark)
+def check_directories(
+    runs: Sequence[Path], spark: SparkSession | None = None, asked: Mapping[str, Any] | None = None
+) -> list[Judged]:
+    """Runs whose history write_history() laid out, all of them in one Spark job, or in this process. asked: entries
+    that override those of plans. Raises HistoryError if Spark's executors do not see the runs."""
+    return check_files(runs, "calls", _properties, judge_file, spark, asked)
 
 
 def judge_file(unit: Unit) -> dict[str, Any]:
@@ -85,24 +86,11 @@ def write_history(directory: Path, plan: Mapping[str, Any], tables: Mapping[str,
     table = table.sort_by([("key", "ascending"), ("invoke", "ascending")])
     keys = table["key"].to_pylist()
     ends = [end for end in range(1, len(keys) + 1) if end == len(keys) or keys[end] != keys[end - 1]]
-    write_files(directory, plan, "calls", table, np.array(ends, np.int64))
+    write_files(directory, plan, "calls", table, CALLS, np.array(ends, np.int64))
 
 
 def _properties(plan: Mapping[str, Any]) -> list[str]:
     return [f"{plan.get('workload')} linearizability"]
-
-
-def _model(plan: Mapping[str, Any]) -> tuple[str, Model]:
-    name = str(plan.get("workload"))
-    if name not in MODELS:
-        raise HistoryError(f"there is no model of a {name!r}; there are {', '.join(MODELS)}")
-    model = MODELS[name]
-    if plan.get("initial") is not None and name in ("kv", "counter", "register", "cas-register", "multi-register"):
-        initial = freeze(plan["initial"])
-        if name == "multi-register" and not isinstance(initial, frozenset):
-            initial = frozenset({(UNWRITTEN, initial)})
-        model = replace(model, initial=initial)
-    return name, model
 
 
 def _rows(table: pa.Table) -> list[dict[str, Any]]:
@@ -112,6 +100,9 @@ def _rows(table: pa.Table) -> list[dict[str, Any]]:
     seen: set[int] = set()
     for row in rows:
         op, complete = row["op"], row["complete"]
+        for name in ("op", "kind", "invoke"):
+            if row[name] is None:
+                raise HistoryError(f"an operation lacks its {name!r}")
         if row["outcome"] not in OUTCOMES:
             raise HistoryError(f"operation {op} has the outcome {row['outcome']!r}: there are {', '.join(OUTCOMES)}")
         if complete is None and row["outcome"] == "ok":
@@ -128,8 +119,9 @@ def _rows(table: pa.Table) -> list[dict[str, Any]]:
 
 
 def judge(plan: Mapping[str, Any], rows: Sequence[Mapping[str, Any]], origin: int) -> dict[str, Any]:
-    """What is found of some objects, as facts that JSON can hold: see families.judged_of()."""
-    name, model = _model(plan)
+    """What is found of some objects, as facts that JSON can hold: see stored.judged_of()."""
+    name, model = model_of(plan)
+    bounds = Bounds.of(plan)
     anomalies = Anomalies(str(plan.get("run", "")), None, None)
     objects: dict[str | None, list[Mapping[str, Any]]] = {}
     for row in rows:
@@ -137,7 +129,7 @@ def judge(plan: Mapping[str, Any], rows: Sequence[Mapping[str, Any]], origin: in
     undecided = []
     for key, own in objects.items():
         judge_object = _Object(name, model, key, own, anomalies, origin)
-        doubt = judge_object.judge(Bounds.of(plan))
+        doubt = judge_object.judge(bounds)
         if doubt is not None:
             undecided.append(doubt)
     counts = Counter(f"{row['kind']} {row['outcome']}" for row in rows)
@@ -162,9 +154,9 @@ class _Object:
 
     def judge(self, bounds: Bounds) -> str | None:
         """Anomalies are added; returns why the object is undecided, if it is."""
-        calls = [self._call(number, row) for number, row in enumerate(self.rows) if row["outcome"] != "fail"]
+        calls, model = calls_of(self.name, self.model, self.rows)
         if self.name == "kv":
-            wrong = judge_kv(calls, self.model.initial)
+            wrong = judge_kv(calls, model.initial)
         else:
             direct = DIRECT.get(self.name)
             wrong = None if direct is None else direct(calls)
@@ -172,43 +164,12 @@ class _Object:
             if wrong:
                 self._tell(wrong)
             return None
-        answer = search(calls, self.model, bounds)
+        answer = search(calls, model, bounds)
         if answer.linearizable is None:
             return f"{self._name()}: {answer.doubt()}"
         if not answer.linearizable:
-            self._tell(find_core(calls, self.model, answer), answer.done)
+            self._tell(find_core(calls, model, answer), answer.done)
         return None
-
-    def _call(self, number: int, row: Mapping[str, Any]) -> Call:
-        if row["kind"] not in self.model.operations:
-            raise HistoryError(
-                f"operation {row['op']} is a {row['kind']!r}, which a {self.name} does not have: "
-                f"it has {', '.join(sorted(self.model.operations))}"
-            )
-        try:
-            argument = _decoded(row["argument"])
-            result = UNKNOWN if row["outcome"] != "ok" else _decoded(row["result"])
-            action = self._action(row["kind"], argument, result, row)
-            hash(action)
-        except (ValueError, TypeError):
-            raise HistoryError(f"operation {row['op']} has a value that a {row['kind']} cannot have") from None
-        return Call(number, action, row["invoke"], row["complete"] if row["outcome"] == "ok" else None)
-
-    def _action(self, f: str, argument: Any, result: Any, row: Mapping[str, Any]) -> tuple[str, Any, Any]:
-        """Only what the model looks at, so that operations that do the same are found equal."""
-        if self.name in ("mutex", "owned-mutex"):
-            client = row["process"] if argument is None else argument
-            return (f, client if self.name == "owned-mutex" else None, None)
-        if self.name == "multi-register":
-            return (f, argument, UNKNOWN if result is UNKNOWN else result if result is not None else argument)
-        if f in ("read", "get", "dequeue"):
-            return (f, None, result)
-        expected = {("kv", "put"): str, ("kv", "append"): str, ("counter", "add"): int}.get((self.name, f), object)
-        if not isinstance(argument, expected):
-            raise ValueError(argument)
-        if f == "cas" and (not isinstance(argument, tuple) or len(argument) != 2):
-            raise ValueError(argument)
-        return (f, argument, None)
 
     def _name(self) -> str:
         return self.name if self.key is None else f"{self.name} {self.key}"
@@ -246,22 +207,11 @@ class _Object:
     def _what(self, row: Mapping[str, Any]) -> str:
         text = str(row["kind"])
         if row["argument"] not in (None, "null"):
-            text += f" {_short(row['argument'])}"
+            text += f" {short(row['argument'])}"
         if row["outcome"] == "ok" and row["kind"] in ("read", "get", "dequeue", "txn"):
-            text += f" -> {_short(row['result'] or 'nil')}"
+            text += f" -> {short(row['result'] or 'nil')}"
         return text
 
     def _say(self, row: Mapping[str, Any]) -> str:
         end = "?" if row["complete"] is None else seconds(row["complete"], self.origin)
         return f"{self._what(row)} (operation {row['op']}, {seconds(row['invoke'], self.origin)} to {end})"
-
-
-def _decoded(text: str | None) -> Any:
-    return None if text is None else freeze(json.loads(text))
-
-
-_SHOWN: Final = 60
-
-
-def _short(text: str) -> str:
-    return text if len(text) <= _SHOWN else f"{text[: _SHOWN // 2]}…{text[-_SHOWN // 2 :]}"

@@ -1,7 +1,7 @@
 """Values that are written once each, some of them only in place of a certain other: exact, in O(n log n).
 
 This is a register with distinct writes and compare-and-set, and also a key-value store whose texts tell in which order
-they were put together (keyed.py). Each write has a value of its own; some say which write's value they replaced.
+they were put together (kv.py). Each write has a value of its own; some say which write's value they replaced.
 Writes that replaced each other are a chain: nothing else was written between them. Zones (checkers/registers/zones.py)
 carry over from values to chains: with
 
@@ -31,7 +31,7 @@ from itertools import pairwise
 from typing import Final
 
 from checkers.models.search import Call
-from spark_history.lane import NEVER
+from spark_history.log import NEVER
 
 Name = Hashable  # of a write
 #: The write before all others.
@@ -87,21 +87,21 @@ def judge_chains(writes: Mapping[Name, Write], reads: Sequence[tuple[Call, Name]
         while at is not None:
             placed += 1
             calls = on[at]
-            soonest = min(calls, key=_end, default=None)
+            soonest = min(calls, key=lambda call: call.end, default=None)
             latest = max(calls, key=lambda call: call.invoke, default=None)
             if at != INITIAL:
                 written = calls[0]
-                if soonest is not None and _end(soonest) < written.invoke:
+                if soonest is not None and soonest.end < written.invoke:
                     return [soonest, written]
-            if soonest is not None and last is not None and _end(soonest) < last.invoke:
+            if soonest is not None and last is not None and soonest.end < last.invoke:
                 return [soonest, last]
-            if soonest is not None and (first is None or _end(soonest) < _end(first)):
+            if soonest is not None and (first is None or soonest.end < first.end):
                 first = soonest
             if latest is not None and (last is None or latest.invoke > last.invoke):
                 last = latest
             at = replaced.get(at)
         if first is not None and last is not None:
-            zones.append((-NEVER if head == INITIAL else _end(first), last.invoke, first, last))
+            zones.append((-NEVER if head == INITIAL else first.end, last.invoke, first, last))
     if placed < len(on):
         inside = next(name for name in effective if _bites(effective, name))
         return [effective[inside].call]
@@ -116,10 +116,6 @@ def _bites(effective: Mapping[Name, Write], name: Name) -> bool:
         seen.add(at)
         at = effective[at].after
     return at is not None and at != INITIAL
-
-
-def _end(call: Call) -> int:
-    return NEVER if call.complete is None else call.complete
 
 
 _Zone = tuple[int, int, Call, Call]  # f, s, and the calls that set them

@@ -9,18 +9,18 @@ from typing import Final
 
 from checkers.models.search import Answer, Bounds, Call, Object, search
 
-_SECONDS: Final = 3.0
-_MEMORY_MB: Final = 128.0
+SECONDS: Final = 3.0
+MEMORY_MB: Final = 128.0
 
 
-def find_core(calls: Sequence[Call], object_: Object, answer: Answer, seconds: float = _SECONDS) -> list[Call]:
+def find_core(calls: Sequence[Call], object_: Object, answer: Answer) -> list[Call]:
     """calls: a history that is not linearizable, by `answer`. Returns a few, in the order of invocation, that cannot
     all take effect in time though all the others may do so at any time after their invocation, or never.
 
     To relax an operation that way can only make a history linearizable, so what is left contradicts itself. No one of
-    the calls returned can be left out, unless `seconds` were not enough to try.
+    the calls returned can be left out, unless SECONDS were not enough to try.
     """
-    deadline = time.monotonic() + seconds
+    deadline = time.monotonic() + SECONDS
     blocked = next(call for call in calls if call.number == answer.blocked)
     assert blocked.complete is not None
     end = blocked.complete
@@ -34,7 +34,7 @@ def find_core(calls: Sequence[Call], object_: Object, answer: Answer, seconds: f
             return False
         numbers = {call.number for call in chosen}
         relaxed = [call if call.number in numbers else replace(call, complete=None) for call in concerned]
-        return search(relaxed, object_, Bounds(left / 2, _MEMORY_MB)).linearizable is False
+        return search(relaxed, object_, Bounds(left / 2, MEMORY_MB)).linearizable is False
 
     # The last few that completed are often enough.
     core, length = required, 1

@@ -7,8 +7,10 @@ contradict each other, none if the history is linearizable.
 the order: an add comes before the first read that has its element and after the last that has not, and the history is
 linearizable if and only if no call completed before one that comes earlier was invoked.
 
-**Queue** without order, each value enqueued once and no dequeue that found nothing: values have nothing to do with each
-other. Each must be enqueued before the end of its dequeue, and dequeued once.
+**Queue** without order, each value enqueued once: values have nothing to do with each other. Each must be enqueued
+before the end of its dequeue, and dequeued once. It certainly is in the queue between the end of its enqueue and the
+start of its dequeue; these spans, of all values, must leave a moment free in each dequeue that found nothing, and where
+all dequeues said what they took, such moments suffice.
 
 **First-in-first-out queue**, the same, and every dequeue said what it took: linearizable if and only if also no value
 was certainly enqueued before another and, if at all, certainly dequeued after it (Henzinger, Sezgin and Vafeiadis,
@@ -22,13 +24,9 @@ from typing import Final
 
 from checkers.models.objects import UNKNOWN
 from checkers.models.search import Call
-from spark_history.lane import NEVER
+from spark_history.log import NEVER
 
 Contradiction = Sequence[Call]
-
-
-def _end(call: Call) -> int:
-    return NEVER if call.complete is None else call.complete
 
 
 def judge_set(calls: Sequence[Call]) -> Contradiction | None:
@@ -75,7 +73,7 @@ def _in_order(place: list[tuple[int, Call]]) -> Contradiction:
                 if latest is None or each.invoke > latest.invoke:
                     latest = each
             pending, level = [], number
-        if latest is not None and _end(call) < latest.invoke:
+        if latest is not None and call.end < latest.invoke:
             return [call, latest]
         pending.append(call)
     return []
@@ -107,14 +105,49 @@ def _pair(calls: Sequence[Call]) -> tuple[dict[object, Call], dict[object, Call]
         source = enqueued.get(value)
         if source is None:
             return enqueued, dequeued, blind, [call]
-        if _end(call) < source.invoke:
+        if call.end < source.invoke:
             return enqueued, dequeued, blind, [call, source]
     return enqueued, dequeued, blind, []
 
 
 def judge_queue(calls: Sequence[Call]) -> Contradiction | None:
-    pairs = _pair(calls)
-    return None if pairs is None else pairs[3]
+    empty = [call for call in calls if call.action[0] == "dequeue" and call.action[2] is None]
+    pairs = _pair([call for call in calls if call.action[0] == "enqueue" or call.action[2] is not None])
+    if pairs is None:
+        return None
+    enqueued, dequeued, blind, wrong = pairs
+    if wrong or not empty:
+        return wrong
+    return None if blind else _never_empty(empty, enqueued, dequeued)
+
+
+def _never_empty(
+    empty: Sequence[Call], enqueued: Mapping[object, Call], dequeued: Mapping[object, Call]
+) -> Contradiction:
+    """A dequeue that found nothing though at every moment something was in the queue, and what was; or none."""
+    spans = []
+    for value, call in enqueued.items():
+        taken = dequeued.get(value)
+        end = NEVER if taken is None else taken.invoke
+        if call.end < end:
+            spans.append((call.end, end, call, [] if taken is None else [taken]))
+    spans.sort(key=lambda span: span[0])
+    position, furthest = 0, -1  # of those that begin before the dequeue, the one that ends last
+    for call in sorted(empty, key=lambda each: each.invoke):
+        while position < len(spans) and spans[position][0] < call.invoke:
+            if furthest < 0 or spans[position][1] > spans[furthest][1]:
+                furthest = position
+            position += 1
+        found, reached, best, at = [call], call.invoke, furthest, position
+        while best >= 0 and spans[best][1] > reached:
+            reached = spans[best][1]
+            found += [spans[best][2], *spans[best][3]]
+            if reached > call.end:
+                return found
+            while at < len(spans) and spans[at][0] < reached:
+                best = at if spans[at][1] > spans[best][1] else best
+                at += 1
+    return []
 
 
 def judge_fifo_queue(calls: Sequence[Call]) -> Contradiction | None:
@@ -127,12 +160,12 @@ def judge_fifo_queue(calls: Sequence[Call]) -> Contradiction | None:
     if blind:
         return None
     # Those enqueued first to last, and of those certainly enqueued before: the one dequeued last, or never.
-    by_end = sorted((call for call in enqueued.values() if call.complete is not None), key=_end)
+    by_end = sorted((call for call in enqueued.values() if call.complete is not None), key=lambda call: call.end)
     late: tuple[int, Call] | None = None
     position = 0
     for call in sorted(enqueued.values(), key=lambda each: each.invoke):
         value = call.action[1]
-        while position < len(by_end) and _end(by_end[position]) < call.invoke:
+        while position < len(by_end) and by_end[position].end < call.invoke:
             other = by_end[position]
             taken = dequeued.get(other.action[1])
             since = NEVER if taken is None else taken.invoke
@@ -140,7 +173,7 @@ def judge_fifo_queue(calls: Sequence[Call]) -> Contradiction | None:
                 late = (since, other)
             position += 1
         mine = dequeued.get(value)
-        if mine is not None and late is not None and _end(mine) < late[0]:
+        if mine is not None and late is not None and mine.end < late[0]:
             taken = dequeued.get(late[1].action[1])
             return [late[1], call, mine, *([] if taken is None else [taken])]
     return []

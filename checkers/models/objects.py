@@ -1,6 +1,7 @@
 """The objects that can be searched: what each of their operations does, asks for, and got.
 
 An action is (f, argument, result), with hashable values (see freeze()); the result of an info operation is UNKNOWN.
+actions.py makes them, so that here values have the shapes that the operations have.
 """
 
 from __future__ import annotations
@@ -34,42 +35,27 @@ def freeze(value: Any) -> Any:
     return value
 
 
+def _all(info: Sequence[Call], _: Sequence[Call]) -> Sequence[Call]:
+    return info
+
+
 @dataclass(frozen=True)
 class Model:
-    """An object. step: from a state and an action to the states that may follow, none if it cannot take place.
-
-    operations: the names (Jepsen's :f) that it has; readers: those that change nothing. seen: whether one of the other
-    calls could tell that this one took effect; None: any could.
-    """
+    """An object, as search.Object has it. operations: the names (Jepsen's :f) that it has; readers: those that change
+    nothing."""
 
     initial: Any
     operations: frozenset[str]
     readers: frozenset[str]
-    stepper: Callable[[Any, Action], Iterable[Any]]
-    seen: Callable[[Call, Sequence[Call]], bool] | None = None
-
-    def step(self, state: Any, action: Action) -> Iterable[Any]:
-        return self.stepper(state, action)
+    step: Callable[[Any, Action], Iterable[Any]]
+    useful: Callable[[Sequence[Call], Sequence[Call]], Sequence[Call]] = _all
 
     def reads(self, action: Action) -> bool:
         return action[0] in self.readers
 
-    def useful(self, info: Sequence[Call], other: Sequence[Call]) -> Sequence[Call]:
-        return info if self.seen is None else [call for call in info if self.seen(call, other)]
-
 
 def _fits(result: Any, truth: Any) -> bool:
     return result is UNKNOWN or bool(result == truth)
-
-
-def _register(state: Any, action: Action) -> Iterable[Any]:
-    f, argument, result = action
-    if f == "write":
-        return (argument,)
-    if f == "cas":
-        expected, value = argument
-        return (value,) if state == expected else ()
-    return (state,) if _fits(result, state) else ()
 
 
 #: In place of a key, in the state of several registers: what those hold that nobody has written.
@@ -77,13 +63,13 @@ UNWRITTEN: Final = object()
 
 
 def _multi_register(state: Any, action: Action) -> Iterable[Any]:
-    """State: (key, value) pairs. An action holds micro-operations (f, key, value), in order."""
+    """State: (key, value) pairs. A txn holds micro-operations (f, key, value), in order; else these are of one f."""
     f, argument, result = action
     values = dict(state)
     steps = argument if result is UNKNOWN or f == "write" else result
     if f != "txn":  # a map of keys to values
         steps = tuple((f, key, value) for key, value in steps or ())
-    for name, key, value in steps or ():
+    for name, key, value in steps:
         if name in ("w", "write"):
             values[key] = value
         elif result is not UNKNOWN and values.get(key, values.get(UNWRITTEN)) != value:
@@ -152,15 +138,19 @@ def _kv(state: Any, action: Action) -> Iterable[Any]:
     return (state,) if _fits(result if result is not None else "", state) else ()
 
 
-def _seen_of_kv(info: Call, other: Sequence[Call]) -> bool:
-    """What was put or appended is in all later states, until the next put."""
-    f, text, _ = info.action
-    return any(
-        call.action[0] == "get"
-        and (call.complete is None or call.complete >= info.invoke)
-        and ((call.action[2] or "").startswith(text) if f == "put" else text in (call.action[2] or ""))
-        for call in other
-    )
+def _useful_of_kv(info: Sequence[Call], other: Sequence[Call]) -> Sequence[Call]:
+    """What was put or appended is in all later states, until the next put: so somebody has to get it."""
+    gets = [call for call in other if call.action[0] == "get"]
+
+    def seen(call: Call) -> bool:
+        f, text, _ = call.action
+        return any(
+            get.end >= call.invoke
+            and ((get.action[2] or "").startswith(text) if f == "put" else text in (get.action[2] or ""))
+            for get in gets
+        )
+
+    return [call for call in info if seen(call)]
 
 
 def _counter(state: Any, action: Action) -> Iterable[Any]:
@@ -175,14 +165,12 @@ def _names(*names: str) -> frozenset[str]:
 
 
 MODELS: Final[Mapping[str, Model]] = {
-    "register": Model(None, _names("read", "write"), _names("read"), _register),
-    "cas-register": Model(None, _names("read", "write", "cas"), _names("read"), _register),
     "multi-register": Model(frozenset(), _names("txn", "read", "write"), _names("read"), _multi_register),
     "mutex": Model(False, _names("acquire", "release"), _names(), _mutex),
     "owned-mutex": Model(None, _names("acquire", "release"), _names(), _owned_mutex),
     "fifo-queue": Model((), _names("enqueue", "dequeue"), _names(), _fifo_queue),
     "queue": Model(frozenset(), _names("enqueue", "dequeue"), _names(), _queue),
     "set": Model(frozenset(), _names("add", "read"), _names("read"), _set),
-    "kv": Model("", _names("get", "put", "append"), _names("get"), _kv, _seen_of_kv),
+    "kv": Model("", _names("get", "put", "append"), _names("get"), _kv, _useful_of_kv),
     "counter": Model(0, _names("add", "read"), _names("read"), _counter),
 }

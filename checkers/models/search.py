@@ -18,7 +18,7 @@ What keeps the search small, none of which changes its answer:
 - Info operations that do the same are interchangeable, so that a count stands for which of them took effect. They
   need never take effect, so that a configuration is left out if one with the same progress and state used fewer.
   They are tried last, and only right before an operation to which they make a difference.
-- Info operations that change nothing are dropped, and those whose effect nobody could see (Model.useful).
+- Info operations that change nothing are dropped, and those whose effect nobody could see (Object.useful).
 
 Bounds: seconds of wall time, and the memory that the configurations, states and what is left to explore take, as
 sys.getsizeof() has it. When one is hit the answer is None.
@@ -32,6 +32,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
+from spark_history.files import HistoryError
+from spark_history.log import NEVER
+
 State = Any  # hashable
 Action = Any  # hashable: what an operation asks for and got: operations with equal actions are interchangeable
 
@@ -42,13 +45,13 @@ class Object(Protocol):
     @property
     def initial(self) -> State: ...
 
-    def step(self, state: State, action: Action) -> Iterable[State]:
+    def step(self, state: State, action: Action, /) -> Iterable[State]:
         """The states in which `action` may leave the object; none if it cannot take place in `state`."""
 
-    def reads(self, action: Action) -> bool:
+    def reads(self, action: Action, /) -> bool:
         """Whether it changes no state, ever."""
 
-    def useful(self, info: Sequence[Call], other: Sequence[Call]) -> Sequence[Call]:
+    def useful(self, info: Sequence[Call], other: Sequence[Call], /) -> Sequence[Call]:
         """Those info calls whose effects could help to explain the other calls."""
 
 
@@ -61,6 +64,11 @@ class Call:
     invoke: int
     complete: int | None
 
+    @property
+    def end(self) -> int:
+        """By when it has taken effect."""
+        return NEVER if self.complete is None else self.complete
+
 
 @dataclass(frozen=True)
 class Bounds:
@@ -69,12 +77,15 @@ class Bounds:
 
     @staticmethod
     def of(plan: Mapping[str, Any]) -> Bounds:
-        """From `bounds` of a plan: seconds and memory_mb, of each key."""
+        """From `bounds` of a plan: seconds and memory_mb, of each key. Raises HistoryError."""
         given = plan.get("bounds") or {}
-        return Bounds(
-            float(given.get("seconds", Bounds.seconds)),
-            float(given.get("memory_mb", Bounds.memory_mb)),
-        )
+        if not isinstance(given, Mapping):
+            raise HistoryError(f"the plan's bounds must be seconds and memory_mb, not {given!r}")
+        bounds = Bounds(given.get("seconds", Bounds.seconds), given.get("memory_mb", Bounds.memory_mb))
+        for name, bound in vars(bounds).items():
+            if type(bound) not in (int, float) or not bound >= 0:
+                raise HistoryError(f"the plan's bound of {name} must be a number from 0, not {bound!r}")
+        return bounds
 
 
 @dataclass(frozen=True)

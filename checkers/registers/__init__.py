@@ -39,28 +39,27 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 
 from checkers.anomalies import Anomalies
 from checkers.judged import Judged
-from checkers.models.families import check_files, judged_of, write_files
 from checkers.models.search import Bounds
+from checkers.naming import NIL
 from checkers.registers import findings
-from checkers.registers.columns import COLUMNS, NIL, OK, READ, Columns, Naming
+from checkers.registers.columns import COLUMNS, OK, READ, Columns, RegisterNaming
 from checkers.registers.findings import REGISTER_LINEARIZABILITY
 from checkers.registers.searched import judge_key
 from checkers.registers.zones import find_simple, windows
-from spark_history.files import integers, read_parquet
+from checkers.stored import check_files, judged_of, write_files
+from spark_history.files import HistoryError, integers, read_parquet
 from spark_history.schema import REGISTERS
 from spark_history.tasks import Unit
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-WORKLOADS: Final = ("register", "cas-register")
 
 
 def check_tables(plan: Mapping[str, Any], tables: Mapping[str, pa.Table]) -> Judged:
@@ -70,9 +69,12 @@ def check_tables(plan: Mapping[str, Any], tables: Mapping[str, pa.Table]) -> Jud
     return judged_of(plan, [REGISTER_LINEARIZABILITY], [judge(plan, columns, origin)], origin)
 
 
-def check_directories(runs: Sequence[Path], spark: SparkSession) -> list[Judged]:
-    """Runs whose history write_history() or a generator laid out, all of them in one Spark job. Raises HistoryError."""
-    return check_files(runs, "registers", lambda _: [REGISTER_LINEARIZABILITY], judge_file, spark)
+def check_directories(
+    runs: Sequence[Path], spark: SparkSession | None = None, asked: Mapping[str, Any] | None = None
+) -> list[Judged]:
+    """Runs whose history write_history() or a generator laid out, all of them in one Spark job, or in this process.
+    asked: entries that override those of plans. Raises HistoryError if Spark's executors do not see the runs."""
+    return check_files(runs, "registers", lambda _: [REGISTER_LINEARIZABILITY], judge_file, spark, asked)
 
 
 def judge_file(unit: Unit) -> dict[str, Any]:
@@ -82,25 +84,22 @@ def judge_file(unit: Unit) -> dict[str, Any]:
 
 def write_history(directory: Path, plan: Mapping[str, Any], tables: Mapping[str, pa.Table]) -> None:
     """The run in `directory`: plan.json, and its history as described above. Raises HistoryError."""
-    table = tables["registers"].select(REGISTERS.names).cast(REGISTERS)
-    table = table.sort_by([("key", "ascending"), ("invoke", "ascending")])
+    table = tables["registers"].sort_by([("key", "ascending"), ("invoke", "ascending")])
     key = integers(table, "key", 0)
     ends = np.append(np.flatnonzero(key[1:] != key[:-1]) + 1, len(key))
-    write_files(directory, plan, "registers", table, ends)
+    write_files(directory, plan, "registers", table, REGISTERS, ends)
 
 
 def judge(plan: Mapping[str, Any], columns: Columns, origin: int) -> dict[str, Any]:
-    """What is found of some keys, as facts that JSON can hold: see families.judged_of()."""
-    initial = plan.get("initial")
-    first = NIL if initial is None else int(initial)
+    """What is found of some keys, as facts that JSON can hold: see stored.judged_of()."""
+    first, naming, bounds = _initial(plan), RegisterNaming.of(plan), Bounds.of(plan)
     anomalies = Anomalies(str(plan.get("run", "")), None, None)
     undecided: list[str] = []
     evidence = _as_the_plan_reads_them(plan, columns)
     for part in windows(evidence):
-        report = findings.Report(part, Naming.of(plan), anomalies, origin)
+        report = findings.Report(part, naming, anomalies, origin)
         simple, writer = find_simple(part, first)
         findings.judge(report, simple, writer)
-        bounds = Bounds.of(plan)
         ends = np.append(simple.starts[1:], len(part))
         for number in np.flatnonzero(~simple.decidable).tolist():
             doubt = judge_key(report, int(simple.starts[number]), int(ends[number]), first, bounds)
@@ -112,6 +111,15 @@ def judge(plan: Mapping[str, Any], columns: Columns, origin: int) -> dict[str, A
         "counts": columns.counts(),
         "undecided": undecided,
     }
+
+
+def _initial(plan: Mapping[str, Any]) -> int:
+    initial = plan.get("initial")
+    if initial is None:
+        return NIL
+    if type(initial) is not int or not NIL < initial < -NIL:
+        raise HistoryError(f"the plan's initial value of a register must be an integer or nil, not {initial!r}")
+    return initial
 
 
 def _as_the_plan_reads_them(plan: Mapping[str, Any], columns: Columns) -> Columns:

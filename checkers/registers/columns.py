@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from checkers.naming import NIL, Naming
 from checkers.witness import Step
-from spark_history.files import Bools, HistoryError, Ints, categories, compact, integers
-from spark_history.lane import NEVER
+from spark_history.files import NO_CODE, Bools, HistoryError, Ints, codes, compact, integers
+from spark_history.log import NEVER
 from spark_history.schema import REGISTERS
 
 KINDS: Final = ("read", "write", "cas")
@@ -20,8 +20,6 @@ READ, WRITE, CAS = range(3)
 REFUSED: Final = 3  # a cas that failed, and is evidence that the value was another one
 OUTCOMES: Final = ("ok", "fail", "info")
 OK, FAIL, INFO = range(3)
-#: Stands for nil in int64 columns of values.
-NIL: Final = int(np.iinfo(np.int64).min)
 #: What of REGISTERS is needed.
 COLUMNS: Final = pa.schema([field for field in REGISTERS if field.name not in ("run", "error")])
 
@@ -108,34 +106,15 @@ class Columns:
 
 
 def _codes(table: pa.Table, column: str, names: tuple[str, ...]) -> Codes:
-    """Which of `names` each row holds."""
-    parts: list[Codes] = [np.empty(0, np.int8)]
-    for chunk in table[column].chunks:
-        texts, codes = categories(chunk)
-        numbers = np.array([names.index(text) if text in names else -1 for text in texts] or [-1], np.int8)
-        parts.append(numbers[codes])
-        if len(parts[-1]) and parts[-1].min() < 0:
-            strange = texts[codes[int(np.argmin(parts[-1]))]]
-            raise HistoryError(f"an operation on a register has the {column} {strange!r}: there are {', '.join(names)}")
-    return parts[-1] if len(parts) == 2 else np.concatenate(parts)
+    found = codes(table, column, names)
+    if len(found) and found.min() == NO_CODE:
+        strange = table[column][int(np.argmin(found))].as_py()
+        raise HistoryError(f"an operation on a register has the {column} {strange!r}: there are {', '.join(names)}")
+    return found
 
 
-@dataclass(frozen=True)
-class Naming:
-    """How keys and values are called in sentences: `names` of the plan, where a history holds other than integers."""
-
-    values: Mapping[str, Any]
-    keys: Mapping[str, Any]
-
-    @staticmethod
-    def of(plan: Mapping[str, Any]) -> Naming:
-        return Naming(_mapping(plan.get("names")), _mapping(plan.get("key_names")))
-
-    def value(self, value: int) -> str:
-        return "nil" if value == NIL else str(self.values.get(str(value), value))
-
-    def key(self, key: int) -> str:
-        return str(self.keys.get(str(key), key))
+class RegisterNaming(Naming):
+    """And how sentences tell of operations."""
 
     def what(self, columns: Columns, row: int) -> str:
         """An operation as a person would say it."""
@@ -157,9 +136,3 @@ class Naming:
             complete=None if ended == NEVER else ended,
             outcome=OUTCOMES[columns.outcome[row]],
         )
-
-
-def _mapping(names: Any) -> Mapping[str, Any]:
-    if isinstance(names, Mapping):
-        return names
-    return {str(number): name for number, name in enumerate(names or ())}

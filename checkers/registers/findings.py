@@ -8,11 +8,12 @@ from typing import Final
 import numpy as np
 
 from checkers import witness
-from checkers.anomalies import MAX_WITNESSES, Anomalies, seconds
-from checkers.registers.columns import FAIL, NIL, OK, READ, WRITE, Columns, Naming
+from checkers.anomalies import Anomalies, seconds
+from checkers.naming import NIL
+from checkers.registers.columns import FAIL, OK, READ, WRITE, Columns, RegisterNaming
 from checkers.registers.zones import Simple, Zones
 from spark_history.files import Ints
-from spark_history.lane import NEVER
+from spark_history.log import NEVER
 
 REGISTER_LINEARIZABILITY: Final = "register linearizability"
 STALE_READ: Final = "stale read"
@@ -30,7 +31,7 @@ class Report:
     """Where findings go, and how they name things."""
 
     columns: Columns
-    naming: Naming
+    naming: RegisterNaming
     anomalies: Anomalies
     origin: int  # ns, the beginning of the run
 
@@ -48,9 +49,12 @@ class Report:
             witness=witness.encode(steps),
         )
 
-    def unlisted(self, anomaly: str, count: int) -> None:
-        if count > 0:
-            self.anomalies.add_unlisted(REGISTER_LINEARIZABILITY, anomaly, count)
+    def listed(self, anomaly: str, count: int = 1) -> bool:
+        """Whether one more, of so many records, is to have a row of its own; if not, it is counted."""
+        if self.anomalies.wanted(REGISTER_LINEARIZABILITY, anomaly):
+            return True
+        self.anomalies.add_unlisted(REGISTER_LINEARIZABILITY, anomaly, 1, records=count)
+        return False
 
     def who(self, row: int) -> str:
         process = int(self.columns.process[row])
@@ -83,9 +87,9 @@ def judge(report: Report, simple: Simple, writer: Ints) -> None:
     strange = unwritten | early
     if strange.any():
         tell_unwritten(report, reads[unwritten], columns.value[reads[unwritten]])
-        for row in reads[early][:MAX_WITNESSES].tolist():
-            _future(report, row, int(writer[row]))
-        report.unlisted(FUTURE_READ, int(np.count_nonzero(early)) - MAX_WITNESSES)
+        for row in reads[early].tolist():
+            if report.listed(FUTURE_READ):
+                _future(report, row, int(writer[row]))
         reads = reads[~strange]
     if len(columns):
         zones = Zones.of(columns, simple, writer, reads)
@@ -102,20 +106,16 @@ def tell_unwritten(report: Report, rows: Ints, values: Ints) -> None:
     failed = np.flatnonzero((columns.kind != READ) & (columns.outcome == FAIL))
     failed = failed[np.isin(columns.value[failed], values)]
     by_value = {(int(columns.key[row]), int(columns.value[row])): row for row in failed[::-1].tolist()}
-    listed = {PHANTOM: 0, FAILED_BUT_VISIBLE: 0}
     for row, value in zip(rows.tolist(), values.tolist(), strict=True):
         write = by_value.get((int(columns.key[row]), value))
         name = PHANTOM if write is None else FAILED_BUT_VISIBLE
-        listed[name] += 1
-        if listed[name] > MAX_WITNESSES:
+        if not report.listed(name):
             continue
         message = f"{report.what(row)} had found {report.naming.value(value)} by {report.completed(row)}, "
         if write is None:
             report.add(name, message + "which nothing ever wrote", [row])
         else:
             report.add(name, message + f"though {report.what(write)} failed and nothing else wrote it", [write, row])
-    for name, count in listed.items():
-        report.unlisted(name, count - MAX_WITNESSES)
 
 
 def _future(report: Report, read: int, write: int) -> None:
@@ -164,19 +164,15 @@ class _Clashes:
         readers = np.bincount(zones.cluster, minlength=len(zones.f))[b]
         lost = ~split & (readers == 0) & (stale >= 2)
 
-        listed = {STALE_READ: 0, LOST_WRITE: 0, SPLIT_BRAIN: 0}
-        counts = np.maximum(stale, 1).tolist()
+        counts = np.where(split, 1, np.maximum(stale, 1)).tolist()
         for i, (is_split, is_lost) in enumerate(zip(split.tolist(), lost.tolist(), strict=True)):
             name = SPLIT_BRAIN if is_split else LOST_WRITE if is_lost else STALE_READ
-            listed[name] += 1
-            if listed[name] > MAX_WITNESSES:
+            if not self.report.listed(name, counts[i]):
                 continue
             if is_split:
                 self._split(int(a[i]), int(b[i]))
             else:
                 self._stale(name, int(a[i]), int(between[i]), counts[i])
-        for name, count in listed.items():
-            self.report.unlisted(name, count - MAX_WITNESSES)
 
     def _between(self, a: Ints, b: Ints) -> Ints:
         """Rows of operations of b that began after one of a had completed, and completed before another of a began:

@@ -16,7 +16,7 @@ from checkers.registers import findings
 from checkers.registers.columns import CAS, FAIL, OK, READ, REFUSED, WRITE
 from checkers.registers.findings import Report
 from spark_history.files import Ints
-from spark_history.lane import NEVER
+from spark_history.log import NEVER
 
 Action = tuple[int, int, int]  # kind, value, expected
 

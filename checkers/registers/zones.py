@@ -28,9 +28,10 @@ from typing import Final
 
 import numpy as np
 
-from checkers.registers.columns import FAIL, NIL, OK, READ, WRITE, Columns
+from checkers.naming import NIL
+from checkers.registers.columns import FAIL, OK, READ, WRITE, Columns
 from spark_history.files import Bools, Ints
-from spark_history.lane import NEVER
+from spark_history.log import NEVER
 
 #: Sum of the keys' durations that one pass can hold, ns.
 _HORIZON: Final = 1 << 62

@@ -26,7 +26,6 @@ few times 9 bytes for each micro-operation, are then searched in this process.
 
 from __future__ import annotations
 
-import json
 import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
@@ -38,23 +37,32 @@ import pyarrow as pa
 
 from checkers.anomalies import ALLOWED_TRANSACTIONS, LOG_LINEARIZABILITY, TRANSACTIONS
 from checkers.judged import Judged
+from checkers.naming import Naming
+from checkers.stored import Stored, run_units, visible
 from checkers.transactions import history, list_anomalies, log_anomalies
 from checkers.transactions.consistency import DEFAULT, forbidden, model_named
 from checkers.transactions.cycles import Cycle, find
 from checkers.transactions.explanation import KAFKA, LIST_APPEND, Details, explain, rows_of
 from checkers.transactions.graph import WR, WW, Edges, Graph
-from checkers.transactions.history import OK, Micro, Stored, Transactions, load_part, micro_of, transactions_of
+from checkers.transactions.history import (
+    OK,
+    Micro,
+    Transactions,
+    load_part,
+    load_transactions,
+    micro_of,
+    transactions_of,
+)
 from checkers.transactions.history import write_history as write_history
 from checkers.transactions.lists import Dependencies, Lists
 from checkers.transactions.logs import Logs
 from checkers.transactions.report import Report
 from spark_history.files import HistoryError, Ints, read_parquet, write_parquet
-from spark_history.tasks import Unit, run_tasks, shared
+from spark_history.tasks import Unit
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-WORKLOADS: Final = (LIST_APPEND, KAFKA)
 _EDGES: Final = pa.schema([("source", pa.int32()), ("target", pa.int32()), ("relation", pa.int8())])
 _DETAILS: Final = pa.schema([(name, pa.int64()) for name in ("key", "value", "before")])
 
@@ -68,9 +76,9 @@ def check_tables(plan: Mapping[str, Any], tables: Mapping[str, pa.Table]) -> Jud
 
 
 def _judge_whole(workload: str, plan: Mapping[str, Any], txns: Transactions, micro: Micro) -> Judged:
-    report = Report(txns, _forbidden(workload, plan))
+    report = Report(txns, _forbidden(workload, plan), Naming.of(plan))
     judged = _judged(workload, txns)
-    found, undecided = _judge_part(workload, txns, micro, report)
+    found, undecided = _judge_part(workload, plan, txns, micro, report)
     judged.undecided += undecided
     judged.counts["records"] = len(micro)
     edges = Edges(found.source, found.target, found.kind.astype(np.int8), np.arange(len(found.source)))
@@ -83,9 +91,9 @@ def _judge_whole(workload: str, plan: Mapping[str, Any], txns: Transactions, mic
 
 
 def _workload(plan: Mapping[str, Any]) -> str:
-    name = {"append": LIST_APPEND}.get(str(plan.get("workload")), plan.get("workload"))
-    if name not in WORKLOADS:
-        raise HistoryError(f"{name!r} is no workload of transactions; there are {', '.join(WORKLOADS)}")
+    name = LIST_APPEND if plan.get("workload") == "append" else plan.get("workload")
+    if name not in (LIST_APPEND, KAFKA):
+        raise HistoryError(f"{name!r} is no workload of transactions; there are {LIST_APPEND}, {KAFKA}")
     return str(name)
 
 
@@ -93,27 +101,31 @@ def _forbidden(workload: str, plan: Mapping[str, Any]) -> frozenset[str]:
     if workload == KAFKA:
         return log_anomalies.FORBIDDEN
     asked = plan.get("consistency") or DEFAULT
-    models = [asked] if isinstance(asked, str) else list(asked)
+    models = [asked] if isinstance(asked, str) else asked
+    if not isinstance(models, list | tuple) or not all(isinstance(model, str) for model in models):
+        raise HistoryError(f"the plan's consistency must be the name of a model, or a list of these, not {asked!r}")
     return frozenset().union(*(forbidden(model_named(model)) for model in models))
 
 
 def _judged(workload: str, txns: Transactions) -> Judged:
     properties = [TRANSACTIONS, *([LOG_LINEARIZABILITY] if workload == KAFKA else ())]
-    judged = Judged(txns.run, properties, counts=txns.counts(), origin=txns.origin)
-    if len(txns) and not (txns.outcome == OK).any():
-        judged.undecided.append("vacuous: no transaction was acknowledged")
-    return judged
+    return Judged(txns.run, properties, counts=txns.counts(), origin=txns.origin)
 
 
-def _judge_part(workload: str, txns: Transactions, micro: Micro, report: Report) -> tuple[Dependencies, list[str]]:
+def _judge_part(
+    workload: str, plan: Mapping[str, Any], txns: Transactions, micro: Micro, report: Report
+) -> tuple[Dependencies, list[str]]:
     """All of some keys: what is wrong without a cycle goes to `report`; their dependencies, and what is undecided."""
     if workload == KAFKA:
-        logs = Logs(txns, micro)
+        logs = Logs(txns, micro, report.naming)
         if logs.twice:
             return _NO_DEPENDENCIES, [logs.twice]
-        undecided = log_anomalies.check(logs, report)
+        rebalanced = plan.get("rebalanced") or {}
+        if not isinstance(rebalanced, dict):
+            raise HistoryError("the plan's `rebalanced` must be an object: lists of partitions by transaction")
+        undecided = log_anomalies.check(logs, report, rebalanced)
         return logs.dependencies(), undecided
-    lists = Lists(txns, micro)
+    lists = Lists(txns, micro, report.naming)
     if lists.twice:
         return _NO_DEPENDENCIES, [lists.twice]
     list_anomalies.check(lists, report)
@@ -180,61 +192,72 @@ def _finish(judged: Judged, report: Report) -> Judged:
     return judged
 
 
-def check_directories(runs: Sequence[Path], spark: SparkSession) -> list[Judged]:
-    """Runs on disk, in one Spark job: a small run is a unit of it, of a large one each part is.
+def check_directories(
+    runs: Sequence[Path], spark: SparkSession | None = None, asked: Mapping[str, Any] | None = None
+) -> list[Judged]:
+    """Runs on disk, in one Spark job, or in this process: a small run is a unit of it, of a large one each part is.
 
-    A run that cannot be read is judged as undecided, and the reason names the file.
+    asked: entries that override those of plans. What cannot be read is undecided, and the reason names the file.
+    Raises HistoryError if Spark's executors do not see the runs.
     """
-    runs = shared(spark, list(runs))
-    units = [unit for directory in runs for unit in _units(directory)]
-    results = iter([json.loads(table["facts"][0].as_py()) for table in run_tasks(spark, _run_unit, units)])
-    judged = []
-    for directory in runs:
-        mine = [next(results) for unit in units if unit["directory"] == str(directory)]
-        judged.append(_gather(directory, mine))
-    return judged
+    runs = visible(spark, runs)
+    units = {directory: _units(directory, dict(asked or {})) for directory in runs}  # each once
+    results = iter(run_units(spark, _run_unit, [unit for of_run in units.values() for unit in of_run]))
+    judged = {
+        directory: _gather(directory, asked, [next(results) for _ in of_run]) for directory, of_run in units.items()
+    }
+    return [judged[directory] for directory in runs]
 
 
-def _units(directory: Path) -> list[Unit]:
-    common = {"directory": str(directory), "part": None}
+def _units(directory: Path, asked: Mapping[str, Any]) -> list[Unit]:
+    common = {"directory": str(directory), "part": None, "asked": asked}
     try:
-        stored = Stored.of(directory)
+        run = history.stored(directory)
     except HistoryError:
         return [common]  # the task finds the same
-    parts = len(stored.paths("micro_operations"))
-    small = stored.manifest.get("rows", {}).get("micro_operations", history.PART_ROWS + 1) <= history.PART_ROWS
+    parts = len(run.paths("micro_operations"))
+    small = run.rows.get("micro_operations", history.PART_ROWS + 1) <= history.PART_ROWS
     return [common] if parts <= 1 or small else [common | {"part": part} for part in range(parts)]
 
 
-def _run_unit(unit: Unit) -> pa.Table:
-    try:
-        facts = _run_part(unit) if unit["part"] is not None else asdict(_run_whole(Path(unit["directory"])))
-    except HistoryError as error:
-        facts = {"error": str(error)}
-    return pa.table({"facts": [json.dumps(facts)]})
+def _run_unit(unit: Unit) -> dict[str, Any]:
+    run = history.stored(Path(unit["directory"]), unit["asked"])
+    return asdict(_run_whole(run)) if unit["part"] is None else _run_part(run, int(unit["part"]))
 
 
-def _run_whole(directory: Path) -> Judged:
-    stored = Stored.of(directory)
-    txns = stored.transactions()
-    micro = Micro.join([load_part(txns, path) for path in stored.paths("micro_operations")])
-    return _judge_whole(_workload(stored.plan), stored.plan, txns, micro)
+def _run_whole(run: Stored) -> Judged:
+    txns = load_transactions(run)
+    parts: list[Micro] = []
+    damaged: list[str] = []
+    for path in run.paths("micro_operations"):
+        try:
+            parts.append(load_part(txns, path))
+        except HistoryError as error:
+            damaged.append(str(error))
+    if damaged and not parts:
+        raise HistoryError(damaged[0])
+    judged = _judge_whole(_workload(run.plan), run.plan, txns, Micro.join(parts))
+    judged.undecided += map(_not_judged, damaged)
+    return judged
+
+
+def _not_judged(error: str) -> str:
+    return f"{error}: its operations are not judged"
 
 
 def _edge_paths(directory: Path, part: int) -> tuple[Path, Path]:
-    return tuple(directory / "candidates" / name / f"{part:06}.parquet" for name in ("edges", "details"))  # type: ignore[return-value]
+    folder, name = directory / "candidates", f"{part:06}.parquet"
+    return folder / "edges" / name, folder / "details" / name
 
 
-def _run_part(unit: Unit) -> dict[str, Any]:
-    directory, part = Path(unit["directory"]), int(unit["part"])
-    stored = Stored.of(directory)
-    txns = stored.transactions()
-    workload = _workload(stored.plan)
-    micro = load_part(txns, stored.paths("micro_operations")[part])
-    report = Report(txns, _forbidden(workload, stored.plan))
-    found, undecided = _judge_part(workload, txns, micro, report)
+def _run_part(run: Stored, part: int) -> dict[str, Any]:
+    txns = load_transactions(run)
+    workload = _workload(run.plan)
+    micro = load_part(txns, run.paths("micro_operations")[part])
+    report = Report(txns, _forbidden(workload, run.plan), Naming.of(run.plan))
+    found, undecided = _judge_part(workload, run.plan, txns, micro, report)
     known = vars(found) | {"relation": found.kind}
-    for path, schema in zip(_edge_paths(directory, part), (_EDGES, _DETAILS), strict=True):
+    for path, schema in zip(_edge_paths(run.directory, part), (_EDGES, _DETAILS), strict=True):
         columns = [pa.array(known[field.name]).cast(field.type) for field in schema]
         write_parquet(path, pa.table(columns, schema=schema))
     return {
@@ -242,37 +265,48 @@ def _run_part(unit: Unit) -> dict[str, Any]:
         "tally": report.anomalies.tally,
         "undecided": undecided,
         "records": len(micro),
+        "part": part,
     }
 
 
-def _gather(directory: Path, results: Sequence[dict[str, Any]]) -> Judged:
-    """What the units of one run found, and the cycles of a run of several parts."""
-    errors = [result["error"] for result in results if "error" in result]
-    if errors:
-        return Judged(directory.name, [TRANSACTIONS], undecided=errors[:1])
-    if "run" in results[0]:
-        facts = results[0]
-        return Judged(**{**facts, "tally": [tuple(entry) for entry in facts["tally"]]})
-    stored = Stored.of(directory)
-    txns = stored.transactions()
-    workload = _workload(stored.plan)
-    report = Report(txns, _forbidden(workload, stored.plan))
-    judged = _judged(workload, txns)
-    judged.counts["records"] = sum(result["records"] for result in results)
-    for result in results:
-        report.merge(result["rows"], result["tally"])
-        judged.undecided += result["undecided"]
+def _gather(directory: Path, asked: Mapping[str, Any] | None, results: Sequence[dict[str, Any]]) -> Judged:
+    """What the units of one run found, and the cycles of a run of several parts. A part that could not be judged takes
+    its dependencies out, no more: what the others show is wrong whatever it holds."""
+    sound = [result for result in results if "error" not in result]
+    errors = list(dict.fromkeys(result["error"] for result in results if "error" in result))
     try:
-        edges, firsts = _load_edges(directory, len(results))
-        _judge_cycles(workload, txns, edges, lambda rows: _load_details(directory, firsts, rows), report, judged)
+        if not sound:
+            return Judged(directory.name, [TRANSACTIONS], undecided=errors[:1])
+        if "part" not in sound[0]:
+            facts = sound[0]
+            return Judged(**{**facts, "tally": [tuple(entry) for entry in facts["tally"]]})
+        run = history.stored(directory, asked)
+        txns = load_transactions(run)
+        workload = _workload(run.plan)
+        report = Report(txns, _forbidden(workload, run.plan), Naming.of(run.plan))
+        judged = _judged(workload, txns)
+        judged.undecided += map(_not_judged, errors)
+        judged.counts["records"] = sum(result["records"] for result in sound)
+        for result in sound:
+            report.merge(result["rows"], result["tally"])
+            judged.undecided += result["undecided"]
+        parts = [int(result["part"]) for result in sound]
+        edges, firsts = _load_edges(directory, parts)
+
+        def details(rows: Sequence[int]) -> Details:
+            return _load_details(directory, parts, firsts, rows)
+
+        _judge_cycles(workload, txns, edges, details, report, judged)
+        return _finish(judged, report)
+    except HistoryError as error:
+        return Judged(directory.name, [TRANSACTIONS], undecided=[str(error)])
     finally:
         shutil.rmtree(directory / "candidates", ignore_errors=True)
-    return _finish(judged, report)
 
 
-def _load_edges(directory: Path, parts: int) -> tuple[Edges, Ints]:
-    """The dependencies of all parts, and the number of the first of each part."""
-    tables = [read_parquet(_edge_paths(directory, part)[0], _EDGES) for part in range(parts)]
+def _load_edges(directory: Path, parts: Sequence[int]) -> tuple[Edges, Ints]:
+    """The dependencies of these parts, and the number of the first of each."""
+    tables = [read_parquet(_edge_paths(directory, part)[0], _EDGES) for part in parts]
     firsts = np.concatenate(([0], np.cumsum([table.num_rows for table in tables])))
     table = pa.concat_tables(tables)
     # Vertices in 4 bytes: these arrays are the largest in memory.
@@ -280,13 +314,13 @@ def _load_edges(directory: Path, parts: int) -> tuple[Edges, Ints]:
     return Edges(source, target, kind, np.arange(len(source), dtype=np.int64)), firsts
 
 
-def _load_details(directory: Path, firsts: Ints, rows: Sequence[int]) -> Details:
+def _load_details(directory: Path, parts: Sequence[int], firsts: Ints, rows: Sequence[int]) -> Details:
     found: dict[int, tuple[int, int, int]] = {}
-    part_of = np.searchsorted(firsts, np.array(rows, np.int64), "right") - 1
-    for part in np.unique(part_of).tolist():
-        table = read_parquet(_edge_paths(directory, part)[1], _DETAILS)
-        mine = np.array(rows)[part_of == part]
-        wanted = table.take(pa.array(mine - firsts[part])).to_pydict()
+    place = np.searchsorted(firsts, np.array(rows, np.int64), "right") - 1
+    for each in np.unique(place).tolist():
+        table = read_parquet(_edge_paths(directory, parts[each])[1], _DETAILS)
+        mine = np.array(rows)[place == each]
+        wanted = table.take(pa.array(mine - firsts[each])).to_pydict()
         for row, *values in zip(mine.tolist(), *(wanted[name] for name in _DETAILS.names), strict=True):
             found[row] = (values[0], values[1], values[2])
     return found

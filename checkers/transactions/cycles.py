@@ -80,7 +80,6 @@ class Cycle:
 
     name: str
     edges: Edges
-    size: int  # transactions in its component; of a real-time cycle: that are late
 
 
 @dataclass
@@ -116,12 +115,12 @@ class Layered:
         return Layered(size, of, *(np.concatenate([part[i] for part in parts]) for i in range(3)))
 
 
-def find(graph: Graph, *, realtime: bool = True) -> Found:
-    """All components. realtime: also those that only process and real-time edges close."""
+def find(graph: Graph) -> Found:
+    """All components, also those that only process and real-time edges close."""
     found = Found()
     implied_at: dict[int, set[str]] = {}  # by transaction: what need not be looked for any more
     _search_components(graph.components(), graph.edges, NO_EDGES, "", implied_at, found)
-    if realtime and (violations := graph.violations()):
+    if violations := graph.violations():
         process = graph.process_edges(NOTHING)
         _search_components(graph.process_components(process), graph.edges, process, "-process", implied_at, found)
         _search_real_time(graph, violations, implied_at, found)
@@ -177,14 +176,14 @@ def _search_component(vertices: Ints, edges: Edges, variant: str, known: set[str
         cycle, complete = _cycle(len(vertices), local, CLASSES[name], bool(variant))
         if cycle is not None:
             names.append(title)
-            found.cycles.append(Cycle(title, edges.take(cycle), len(vertices)))
+            found.cycles.append(Cycle(title, edges.take(cycle)))
         elif not complete:
             given_up.add(title)
     if not names and not variant:
         cycle = _any_cycle(len(vertices), local)
         name = _classify(local.take(cycle))
         names.append(name)
-        found.cycles.append(Cycle(name, edges.take(cycle), len(vertices)))
+        found.cycles.append(Cycle(name, edges.take(cycle)))
     found.given_up |= {title for title in given_up if not any(title in implied(other) for other in names)}
     return names
 
@@ -306,10 +305,10 @@ def _search_real_time(
         edges = graph.edges.take(rows[cuts[i] : cuts[i + 1]])
         mine = tardy[tardy_cuts[i] : tardy_cuts[i + 1]]
         known = set().union(*(implied_at.get(int(vertex), ()) for vertex in mine))
-        _search_interval(graph, edges, len(mine), known, found)
+        _search_interval(graph, edges, known, found)
 
 
-def _search_interval(graph: Graph, edges: Edges, late: int, known: set[str], found: Found) -> None:
+def _search_interval(graph: Graph, edges: Edges, known: set[str], found: Found) -> None:
     """One independent violation of real time: the edges among the transactions whose e lies within it."""
     vertices, ends = np.unique(np.concatenate([edges.source, edges.target]), return_inverse=True)
     local = Edges(ends[: len(edges)], ends[len(edges) :], edges.kind, edges.row)
@@ -325,7 +324,7 @@ def _search_interval(graph: Graph, edges: Edges, late: int, known: set[str], fou
         path = edges.take(way)
         back = Edges(path.target[-1:], path.source[:1], np.full(1, REALTIME, np.int8), np.full(1, NOWHERE))
         names.append(title)
-        found.cycles.append(Cycle(title, path.plus(back), late))
+        found.cycles.append(Cycle(title, path.plus(back)))
 
 
 def _late_path(edges: Edges, invoke: Ints, done: Ints, of: Class) -> Ints | None:

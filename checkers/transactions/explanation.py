@@ -7,7 +7,7 @@ from typing import Final
 
 from checkers.transactions.cycles import Cycle
 from checkers.transactions.graph import PROCESS, REALTIME, RW, WR, WW
-from checkers.transactions.history import NOTHING, Transactions
+from checkers.transactions.history import NOTHING
 from checkers.transactions.report import Report
 from spark_history.files import Ints
 
@@ -28,7 +28,7 @@ def explain(cycle: Cycle, details: Details, workload: str, report: Report, prope
     reasons: list[tuple[int, int, str]] = []
     ends = (edges.source.tolist(), edges.target.tolist(), edges.kind.tolist(), edges.row.tolist())
     for source, target, kind, row in zip(*ends, strict=True):
-        did, then, why = _edge(report.txns, workload, (source, target, kind), details.get(row), names)
+        did, then, why = _edge(report, workload, (source, target, kind), details.get(row), names)
         steps += [(txn, what) for txn, what in ((source, did), (target, then)) if what]
         reasons.append((source, target, why))
     said = [f"{names[source]} < {names[target]}, because {why}" for source, target, why in reasons]
@@ -44,13 +44,14 @@ def explain(cycle: Cycle, details: Details, workload: str, report: Report, prope
 
 
 def _edge(
-    txns: Transactions,
+    report: Report,
     workload: str,
     edge: tuple[int, int, int],
     details: tuple[int, int, int] | None,
     names: Mapping[int, str],
 ) -> _Why:
     source, target, kind = edge
+    txns = report.txns
     a, b = names[source], names[target]
     if kind == PROCESS:
         return "", "", f"process {txns.process[source]} executed {a} before {b}"
@@ -58,38 +59,42 @@ def _edge(
         gap = (int(txns.invoke[target]) - int(txns.complete[source])) / 1e9
         return "", "", f"{a} completed {gap:.6f} s before the invocation of {b}"
     assert details is not None, "what orders these transactions is on record"
-    return _SENTENCES[workload, kind](a, b, *details)
+    key, value, before = details
+    naming = report.naming
+    return _SENTENCES[workload, kind](
+        a, b, naming.key(key), naming.value(value), None if before == NOTHING else naming.value(before)
+    )
 
 
-def _list_ww(a: str, b: str, key: int, value: int, before: int) -> _Why:
+def _list_ww(a: str, b: str, key: str, value: str, before: str | None) -> _Why:
     why = f"{b} appended {value} after {a} appended {before} to key {key}"
     return f"append {before} to key {key}", f"append {value} to key {key}", why
 
 
-def _list_wr(a: str, b: str, key: int, value: int, before: int) -> _Why:
+def _list_wr(a: str, b: str, key: str, value: str, before: str | None) -> _Why:
     why = f"{b} observed {a}'s append of {value} to key {key}"
     return f"append {value} to key {key}", f"read key {key} up to {value}", why
 
 
-def _list_rw(a: str, b: str, key: int, value: int, before: int) -> _Why:
+def _list_rw(a: str, b: str, key: str, value: str, before: str | None) -> _Why:
     then = f"append {value} to key {key}"
-    if before == NOTHING:
+    if before is None:
         why = f"{a} observed the initial (empty) state of key {key}, which {b} ended by appending {value}"
         return f"read key {key}: []", then, why
     return f"read key {key} up to {before}", then, f"{a} did not observe {b}'s append of {value} to key {key}"
 
 
-def _log_ww(a: str, b: str, key: int, value: int, before: int) -> _Why:
+def _log_ww(a: str, b: str, key: str, value: str, before: str | None) -> _Why:
     why = f"{a} sent {before} to partition {key} before {b} sent {value}"
     return f"send {before} to partition {key}", f"send {value} to partition {key}", why
 
 
-def _log_wr(a: str, b: str, key: int, value: int, before: int) -> _Why:
+def _log_wr(a: str, b: str, key: str, value: str, before: str | None) -> _Why:
     why = f"{a} sent {value} to partition {key}, which was polled by {b}"
     return f"send {value} to partition {key}", f"poll {value} of partition {key}", why
 
 
-_SENTENCES: Final[Mapping[tuple[str, int], Callable[[str, str, int, int, int], _Why]]] = {
+_SENTENCES: Final[Mapping[tuple[str, int], Callable[[str, str, str, str, str | None], _Why]]] = {
     (LIST_APPEND, WW): _list_ww,
     (LIST_APPEND, WR): _list_wr,
     (LIST_APPEND, RW): _list_rw,

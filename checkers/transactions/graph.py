@@ -94,11 +94,6 @@ class Adjacency:
         starts = np.repeat(low - (np.cumsum(number) - number), number)
         return np.repeat(vertices, number), self.target[starts + np.arange(int(number.sum()))]
 
-    def edges_of(self, vertex: int) -> Ints:
-        """Numbers of the edges out of it."""
-        found: Ints = self.order[self.first[vertex] : self.first[vertex + 1]]
-        return found
-
 
 def earliest(size: int, source: Ints, target: Ints, invoke: Ints) -> Ints:
     """e of every vertex, see above."""

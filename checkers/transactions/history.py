@@ -1,4 +1,4 @@
-"""The transactions of one run as arrays, and how they lie on disk.
+"""The transactions of one run as arrays, and how they lie on disk (see also checkers/stored.py).
 
     history/transactions/<number>.parquet      TRANSACTIONS, in the order of their invocations
     history/micro_operations/<number>.parquet  MICRO_OPERATIONS by key, transaction and position; of one key all in one
@@ -10,7 +10,6 @@ in which they were recorded.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -21,8 +20,9 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from spark_history.files import Bools, HistoryError, Ints, compact, equals, integers, read_parquet, write_parquet
-from spark_history.lane import NEVER
+from checkers.stored import Stored, Writer
+from spark_history.files import Bools, HistoryError, Ints, compact, equals, integers, read_parquet
+from spark_history.log import NEVER
 from spark_history.schema import MICRO_OPERATIONS, TRANSACTIONS
 
 OK: Final = 0
@@ -35,6 +35,7 @@ _WRITES: Final = ("append", "send")
 _READS: Final = ("read", "poll")
 _TRANSACTIONS: Final = pa.schema([field for field in TRANSACTIONS if field.name != "error"])
 _MICRO: Final = pa.schema([field for field in MICRO_OPERATIONS if field.name != "run"])
+TABLES: Final = {"transactions": TRANSACTIONS, "micro_operations": MICRO_OPERATIONS}
 
 Codes = npt.NDArray[np.int8]
 
@@ -156,43 +157,19 @@ def _in_order(micro: Micro) -> bool:
     return rises is None or bool(rises.all())
 
 
-@dataclass(frozen=True)
-class Stored:
-    """A run on disk."""
+def stored(directory: Path, asked: Mapping[str, Any] | None = None) -> Stored:
+    """A run on disk. asked: entries that override those of its plan. Raises HistoryError."""
+    return Stored.of(directory, tuple(TABLES), asked)
 
-    directory: Path
-    plan: Mapping[str, Any]
-    manifest: Mapping[str, Any]
 
-    @staticmethod
-    def of(directory: Path) -> Stored:
-        """Raises HistoryError if there is no history of transactions."""
-        documents = []
-        for path in (directory / "plan.json", directory / "history" / "manifest.json"):
-            try:
-                documents.append(json.loads(path.read_text()))
-            except (OSError, ValueError) as error:
-                raise HistoryError(f"{path} cannot be read ({type(error).__name__})") from None
-        plan, manifest = documents
-        tables = manifest.get("tables", {}) if isinstance(manifest, dict) else {}
-        if not isinstance(plan, dict) or any(name not in tables for name in ("transactions", "micro_operations")):
-            raise HistoryError(f"{directory} holds no history of transactions")
-        return Stored(directory, plan, manifest)
-
-    @property
-    def run(self) -> str:
-        return str(self.plan.get("run") or self.directory.name)
-
-    def paths(self, table: str) -> list[Path]:
-        return [self.directory / "history" / path for path in self.manifest["tables"][table]]
-
-    def transactions(self) -> Transactions:
-        paths = self.paths("transactions")
-        try:
-            written = tuple((stat.st_mtime_ns, stat.st_size) for stat in (path.stat() for path in paths))
-        except OSError as error:
-            raise HistoryError(f"{error.filename} cannot be read ({error.strerror})") from None
-        return _load(self.run, tuple(str(path) for path in paths), written)
+def load_transactions(run: Stored) -> Transactions:
+    """Raises HistoryError."""
+    paths = run.paths("transactions")
+    try:
+        written = tuple((stat.st_mtime_ns, stat.st_size) for stat in (path.stat() for path in paths))
+    except OSError as error:
+        raise HistoryError(f"{error.filename} cannot be read ({error.strerror})") from None
+    return _load(run.run, tuple(str(path) for path in paths), written)
 
 
 @lru_cache(maxsize=1)  # the tasks of one run follow each other in a worker
@@ -206,56 +183,20 @@ def load_part(txns: Transactions, path: Path) -> Micro:
     return micro_of(txns, read_parquet(path, _MICRO))
 
 
-class Writer:
-    """Writes the layout above, a file at a time: for histories that are larger than memory."""
-
-    def __init__(self, directory: Path, plan: Mapping[str, Any]) -> None:
-        self.directory, self.plan = directory, plan
-        self._tables: dict[str, list[str]] = {"transactions": [], "micro_operations": []}
-        self._rows = dict.fromkeys(self._tables, 0)
-        self._origin = 0
-
-    def transactions(self, table: pa.Table) -> None:
-        """The next, in the order of invocation."""
-        if not self._rows["transactions"] and table.num_rows:
-            self._origin = int(table["invoke"][0].as_py())
-        self._write("transactions", table.select(TRANSACTIONS.names).cast(TRANSACTIONS))
-
-    def micro_operations(self, table: pa.Table) -> None:
-        """All of some keys, sorted by key, op and position."""
-        self._write("micro_operations", table.select(MICRO_OPERATIONS.names).cast(MICRO_OPERATIONS))
-
-    def _write(self, name: str, table: pa.Table) -> None:
-        paths = self._tables[name]
-        paths.append(f"{name}/{len(paths):06}.parquet")
-        self._rows[name] += table.num_rows
-        write_parquet(self.directory / "history" / paths[-1], table)
-
-    def close(self) -> None:
-        """Write what makes it a history: only now will a checker take it."""
-        manifest = {
-            "format": 1,
-            "workload": self.plan.get("workload"),
-            "tables": self._tables,
-            "rows": self._rows,
-            "origin": self._origin,
-        }
-        (self.directory / "history").mkdir(parents=True, exist_ok=True)
-        for path, content in (
-            (self.directory / "plan.json", dict(self.plan)),
-            (self.directory / "history" / "manifest.json", manifest),
-        ):
-            path.write_text(json.dumps(content, indent=2) + "\n")
+def writer_of(directory: Path, plan: Mapping[str, Any]) -> Writer:
+    """Writes the layout above: transactions in the order of their invocations, and of micro-operations all of some
+    keys a file, sorted by key, op and position."""
+    return Writer(directory, plan, TABLES)
 
 
 def write_history(directory: Path, plan: Mapping[str, Any], tables: Mapping[str, pa.Table]) -> None:
     """Tables in memory (TRANSACTIONS, MICRO_OPERATIONS) in the layout that check_directories() reads."""
-    writer = Writer(directory, plan)
+    writer = writer_of(directory, plan)
     transactions = tables["transactions"]
     order = np.lexsort((integers(transactions, "op", NOTHING), integers(transactions, "invoke", 0)))
-    writer.transactions(transactions.take(pa.array(order)))
+    writer.add("transactions", transactions.take(pa.array(order)))
     for part in _parts(tables["micro_operations"]):
-        writer.micro_operations(part)
+        writer.add("micro_operations", part)
     writer.close()
 
 

@@ -42,19 +42,27 @@ def _list(lists: Lists, operation: int) -> list[int]:
     return [int(value) for value in lists.micro.value[low : low + lists.lengths[operation]]]
 
 
-def _key(lists: Lists, operation: int) -> int:
-    return int(lists.keys[lists.key_of[operation]])
+def _elements(lists: Lists, values: Sequence[int]) -> str:
+    return shorten([*map(lists.naming.value, values)])
+
+
+def _key(lists: Lists, operation: int) -> str:
+    return lists.naming.key(lists.keys[lists.key_of[operation]])
+
+
+def _value(lists: Lists, append: int) -> str:
+    return lists.naming.value(lists.value[append])
 
 
 def _read(lists: Lists, operation: int) -> tuple[int, str]:
     """The transaction, and what it did."""
-    elements = shorten(_list(lists, operation))
+    elements = _elements(lists, _list(lists, operation))
     return int(lists.txn_of[operation]), f"read key {_key(lists, operation)}: {elements}"
 
 
 def _append(lists: Lists, append: int) -> tuple[int, str]:
     operation = int(lists.appends[append])
-    return int(lists.writer[append]), f"append {lists.value[append]} to key {_key(lists, operation)}"
+    return int(lists.writer[append]), f"append {_value(lists, append)} to key {_key(lists, operation)}"
 
 
 def _observed(lists: Lists) -> tuple[Ints, Ints, Ints, Ints]:
@@ -75,8 +83,8 @@ def _observed(lists: Lists) -> tuple[Ints, Ints, Ints, Ints]:
     )
 
 
-def _returned(lists: Lists, wanted: Callable[[Ints], Ints]) -> list[tuple[int, int, int, int, int]]:
-    """(key, value, append or NOWHERE, an operation that returned it, how many) of the elements whose append `wanted`
+def _returned(lists: Lists, wanted: Callable[[Ints], Ints]) -> list[tuple[int, int, int, int]]:
+    """(value, append or NOWHERE, an operation that returned it, how many) of the elements whose append `wanted`
     picks out, each once."""
     keys, values, operations, counts = _observed(lists)
     appends = lists.append_of(keys, values)
@@ -84,16 +92,17 @@ def _returned(lists: Lists, wanted: Callable[[Ints], Ints]) -> list[tuple[int, i
     for i in wanted(appends).tolist():
         entry = found.setdefault((int(keys[i]), int(values[i])), [int(appends[i]), int(operations[i]), 0])
         entry[2] += int(counts[i])
-    return [(key, value, *entry) for (key, value), entry in found.items()]  # type: ignore[misc]
+    return [(value, *entry) for (_, value), entry in found.items()]  # type: ignore[misc]
 
 
 def _garbage(lists: Lists, report: Report) -> None:
-    for key, value, _, operation, count in _returned(lists, lambda appends: np.flatnonzero(appends == NOWHERE)):
+    for value, _, operation, count in _returned(lists, lambda appends: np.flatnonzero(appends == NOWHERE)):
         reader = _read(lists, operation)
         report.add(
             "garbage-read",
-            f"{report.name(reader[0])} read {value} in key {lists.keys[key]}, which no transaction ever appended: "
-            f"{shorten(_list(lists, operation))}",
+            f"{report.name(reader[0])} read {lists.naming.value(value)} in key {_key(lists, operation)}, which no "
+            "transaction ever appended: "
+            f"{_elements(lists, _list(lists, operation))}",
             [reader],
             value=value,
             count=count,
@@ -110,12 +119,12 @@ def _aborted(lists: Lists, report: Report) -> None:
         found: Ints = known[failed[appends[known]]]
         return found
 
-    for key, value, append, operation, count in _returned(lists, of_failed):
+    for value, append, operation, count in _returned(lists, of_failed):
         reader, writer = _read(lists, operation), _append(lists, append)
         report.add(
             "G1a",
-            f"{report.name(reader[0])} read {value} in key {lists.keys[key]}, which {report.name(writer[0])} appended, "
-            "and that transaction failed",
+            f"{report.name(reader[0])} read {lists.naming.value(value)} in key {_key(lists, operation)}, which "
+            f"{report.name(writer[0])} appended, and that transaction failed",
             [writer, reader],
             value=value,
             count=count,
@@ -133,8 +142,8 @@ def _intermediate(lists: Lists, report: Report) -> None:
         reader, writer = _read(lists, operation), _append(lists, append)
         report.add(
             "G1b",
-            f"{report.name(reader[0])} read key {_key(lists, operation)} up to {lists.value[append]}, an intermediate "
-            f"state: {report.name(writer[0])} appended {lists.value[append + 1]} after it",
+            f"{report.name(reader[0])} read key {_key(lists, operation)} up to {_value(lists, append)}, an "
+            f"intermediate state: {report.name(writer[0])} appended {_value(lists, append + 1)} after it",
             [writer, reader],
             value=int(lists.value[append]),
         )
@@ -195,9 +204,9 @@ def _within(lists: Lists, report: Report) -> None:
             elements = _list(lists, operation)
             if lists.reads[operation]:
                 if state is not None and elements != state:
-                    internal = internal or (elements, shorten(state))
+                    internal = internal or (elements, _elements(lists, state))
                 elif state is None and appended and elements[-len(appended) :] != appended:
-                    internal = internal or (elements, f"a list that ends with {shorten(appended)}")
+                    internal = internal or (elements, f"a list that ends with {_elements(lists, appended)}")
                 state, appended = elements, []
                 earlier_reads.update(elements)
             else:
@@ -208,18 +217,19 @@ def _within(lists: Lists, report: Report) -> None:
                 else:
                     appended.append(elements[0])
             operation += 1
-        steps = [(txn, f"{operation - first} operations on key {lists.keys[key]}")]
+        steps = [(txn, f"{operation - first} operations on key {_key(lists, first)}")]
         if internal is not None:
             report.add(
                 "internal",
-                f"{report.name(txn)} read key {lists.keys[key]} as {shorten(internal[0])}, but from what it had read "
-                f"and appended before, {internal[1]} was due",
+                f"{report.name(txn)} read key {_key(lists, first)} as {_elements(lists, internal[0])}, but from what "
+                f"it had read and appended before, {internal[1]} was due",
                 steps,
             )
         if future is not None:
             report.add(
                 "future-read",
-                f"{report.name(txn)} read {future} in key {lists.keys[key]} and appended it only afterwards",
+                f"{report.name(txn)} read {lists.naming.value(future)} in key {_key(lists, first)} and appended it "
+                "only afterwards",
                 steps,
                 value=future,
             )
@@ -234,8 +244,8 @@ def _own_order(lists: Lists, report: Report) -> None:
         reader = _read(lists, int(lists.longest[lists.key_of[appends[append]]]))
         report.add(
             "internal",
-            f"{report.name(first[0])} appended {lists.value[append]} before {lists.value[append + 1]} to one key, but "
-            f"{report.name(reader[0])} {reader[1]}",
+            f"{report.name(first[0])} appended {_value(lists, append)} before {_value(lists, append + 1)} to one "
+            f"key, but {report.name(reader[0])} {reader[1]}",
             [first, then, reader],
             value=int(lists.value[append + 1]),
         )
@@ -259,8 +269,8 @@ def _duplicate(lists: Lists, report: Report, operation: int, value: int, place: 
     first = _list(lists, operation).index(value)
     report.add(
         "duplicate-elements",
-        f"{report.name(reader[0])} read {value} in key {_key(lists, operation)} twice, at positions {first} and "
-        f"{place}: {shorten(_list(lists, operation))}",
+        f"{report.name(reader[0])} read {lists.naming.value(value)} in key {_key(lists, operation)} twice, at "
+        f"positions {first} and {place}: {_elements(lists, _list(lists, operation))}",
         [reader],
         value=value,
     )
@@ -276,8 +286,9 @@ def _incompatible(lists: Lists, report: Report) -> None:
         place, (mine, other) = next((i, values) for i, values in pair if values[0] != values[1])
         report.add(
             "incompatible-order",
-            f"{report.name(readers[0][0])} read {mine} at position {place} of key {lists.keys[key]}, where "
-            f"{report.name(readers[1][0])} read {other}: neither list is a prefix of the other",
+            f"{report.name(readers[0][0])} read {lists.naming.value(mine)} at position {place} of key "
+            f"{_key(lists, operation)}, where {report.name(readers[1][0])} read {lists.naming.value(other)}: "
+            "neither list is a prefix of the other",
             readers,
             count=number,
         )
@@ -300,9 +311,9 @@ def _dirty_updates(lists: Lists, report: Report) -> None:
                 writers = [_append(lists, dirty), _append(lists, append)]
                 report.add(
                     "dirty-update",
-                    f"{report.name(writers[1][0])} committed its append of {lists.value[append]} to key "
-                    f"{lists.keys[key]} on top of {lists.value[dirty]}, which {report.name(writers[0][0])} appended, "
-                    "and that transaction failed",
+                    f"{report.name(writers[1][0])} committed its append of {_value(lists, append)} to key "
+                    f"{lists.naming.key(lists.keys[key])} on top of {_value(lists, dirty)}, which "
+                    f"{report.name(writers[0][0])} appended, and that transaction failed",
                     writers,
                     value=int(lists.value[append]),
                 )
@@ -342,8 +353,8 @@ def _lost_update(lists: Lists, report: Report, operations: Sequence[int]) -> Non
     more = f" (and {len(operations) - 2} more)" if len(operations) > 2 else ""
     report.add(
         "lost-update",
-        f"{names}{more} read key {_key(lists, operations[0])} as {shorten(_list(lists, operations[0]))}, and then each "
-        "appended to it: one of them did not see what the other had appended",
+        f"{names}{more} read key {_key(lists, operations[0])} as {_elements(lists, _list(lists, operations[0]))}, and "
+        "then each appended to it: one of them did not see what the other had appended",
         readers,
         count=len(operations) - 1,
     )

@@ -21,6 +21,7 @@ from typing import Final
 
 import numpy as np
 
+from checkers.naming import Naming
 from checkers.transactions.graph import RW, WR, WW
 from checkers.transactions.history import FAIL, NOTHING, OK, Micro, Transactions
 from spark_history.files import Bools, HistoryError, Ints
@@ -45,9 +46,9 @@ class Dependencies:
 class Lists:
     """The micro-operations of some keys, all of them. Arrays by operation have a name in the plural."""
 
-    def __init__(self, txns: Transactions, micro: Micro) -> None:
+    def __init__(self, txns: Transactions, micro: Micro, naming: Naming) -> None:
         """Raises HistoryError if a read has elements twice or left out at a position."""
-        self.txns, self.micro = txns, micro
+        self.txns, self.micro, self.naming = txns, micro, naming
         key, txn, position = micro.key, micro.txn, micro.position
         new = np.ones(len(key), bool)
         new[1:] = (key[1:] != key[:-1]) | (txn[1:] != txn[:-1]) | (position[1:] != position[:-1])
@@ -74,9 +75,10 @@ class Lists:
         wrong = np.flatnonzero(believed & (self.micro.offset != place))
         if len(wrong):
             row = wrong[0]
-            op, key = self.txns.op[self.micro.txn[row]], self.micro.key[row]
+            op, key = self.txns.op[self.micro.txn[row]], self.naming.key(self.micro.key[row])
+            value = self.naming.value(self.micro.value[row])
             raise HistoryError(
-                f"run {self.txns.run!r}: the read of key {key} by transaction {op} has element {self.micro.value[row]} "
+                f"run {self.txns.run!r}: the read of key {key} by transaction {op} has element {value} "
                 f"at position {self.micro.offset[row]}, where {place[row]} was due"
             )
         self.place = place
@@ -149,8 +151,9 @@ class Lists:
         if not len(again):
             return None
         append = self._append_order[again[0]]
-        key = self.keys[self.key_of[self.appends[append]]]
-        return f"value {self.value[append]} was appended to key {key} twice: only unique values make it decidable"
+        key = self.naming.key(self.keys[self.key_of[self.appends[append]]])
+        value = self.naming.value(self.value[append])
+        return f"value {value} was appended to key {key} twice: only unique values make it decidable"
 
     @cached_property
     def last_append(self) -> Ints:

@@ -17,7 +17,9 @@
 | nonmonotonic-poll     | allowed: a process' poll begins at or before where it left off                      |
 
 Jepsen takes the last two for errors where consumers never subscribe, and forgives them after a re-assignment; the
-tables do not tell of assignments, so here they never make a history fail. Cycles: G1c of wr edges alone is an error
+tables do not tell of assignments, so here they never make a history fail. Where a partition was re-assigned during a
+transaction (`rebalanced` of the plan: partitions by transaction) Jepsen and we expect nothing of how that transaction
+polled it, so there is neither int-poll-skip nor int-nonmonotonic-poll. Cycles: G1c of wr edges alone is an error
 (with process and realtime variants too); transactions that write are not isolated from each other in Kafka, so G0, and
 G1c with ww edges, are allowed, as in Jepsen.
 
@@ -30,7 +32,8 @@ at a higher offset completed before one at a lower offset was invoked (`real-tim
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Mapping
+from typing import Any, Final
 
 import numpy as np
 
@@ -39,7 +42,7 @@ from checkers.transactions.history import FAIL, NOTHING, OK
 from checkers.transactions.logs import NOWHERE, Logs
 from checkers.transactions.report import Report
 from spark_history.files import Ints
-from spark_history.lane import NEVER
+from spark_history.log import NEVER
 
 FORBIDDEN: Final = frozenset(
     {
@@ -62,12 +65,12 @@ FORBIDDEN: Final = frozenset(
 Line = tuple[int, str]  # a transaction, and what it did
 
 
-def check(logs: Logs, report: Report) -> list[str]:
-    """Reports what it finds; returns why something is undecided."""
+def check(logs: Logs, report: Report, rebalanced: Mapping[str, Any]) -> list[str]:
+    """Reports what it finds; returns why something is undecided. rebalanced: lists of partitions by transaction."""
     _offsets(logs, report)
     lost = _lost_writes(logs, report)
     _polled(logs, report)
-    _contiguity(logs, report)
+    _contiguity(logs, report, rebalanced)
     _across_transactions(logs, report)
     _inversions(logs, report)
     return _unseen(logs, lost)
@@ -77,7 +80,15 @@ def _line(logs: Logs, row: int) -> Line:
     micro = logs.micro
     at = "" if logs.offset[row] == NOWHERE else f" at offset {logs.offset[row]}"
     verb, where = ("poll", "of") if micro.read[row] else ("send", "to")
-    return int(micro.txn[row]), f"{verb} {micro.value[row]} {where} partition {micro.key[row]}{at}"
+    return int(micro.txn[row]), f"{verb} {_value(logs, row)} {where} partition {_key(logs, row)}{at}"
+
+
+def _value(logs: Logs, row: int) -> str:
+    return logs.naming.value(logs.micro.value[row])
+
+
+def _key(logs: Logs, row: int) -> str:
+    return logs.naming.key(logs.micro.key[row])
 
 
 def _said(report: Report, line: Line) -> str:
@@ -90,7 +101,7 @@ def _offsets(logs: Logs, report: Report) -> None:
         lines = [_line(logs, int(rows[i])), _line(logs, int(rows[i + 1]))]
         report.add(
             "inconsistent-offsets",
-            f"offset {logs.offset[rows[i]]} of partition {logs.micro.key[rows[i]]} has two values: "
+            f"offset {logs.offset[rows[i]]} of partition {_key(logs, rows[i])} has two values: "
             f"{' and '.join(_said(report, line) for line in lines)}",
             lines,
             offset=int(logs.offset[rows[i]]),
@@ -101,7 +112,7 @@ def _offsets(logs: Logs, report: Report) -> None:
         lines = [_line(logs, int(ordered[i])), _line(logs, int(ordered[i + 1]))]
         report.add(
             "duplicate",
-            f"value {logs.micro.value[ordered[i]]} stands twice in partition {logs.micro.key[ordered[i]]}: "
+            f"value {_value(logs, ordered[i])} stands twice in partition {_key(logs, ordered[i])}: "
             f"{' and '.join(_said(report, line) for line in lines)}",
             lines,
             value=int(logs.micro.value[ordered[i]]),
@@ -186,10 +197,14 @@ def _known(logs: Logs, before: Ints, after: Ints) -> tuple[Ints, Ints, Ints]:
     return before[known], after[known], (places[1] - places[0])[known]
 
 
-def _contiguity(logs: Logs, report: Report) -> None:
+def _contiguity(logs: Logs, report: Report, rebalanced: Mapping[str, Any]) -> None:
     """Within a transaction."""
+    op, key = logs.txns.op[logs.micro.txn], logs.micro.key
     for what, rows in (("poll", logs.polls), ("send", logs.sends)):
         before, after, delta = _steps(logs, rows)
+        if what == "poll" and rebalanced:
+            told = [int(key[row]) not in rebalanced.get(str(op[row]), ()) for row in before.tolist()]
+            before, after, delta = (column[np.array(told, bool)] for column in (before, after, delta))
         _name_steps(logs, report, (f"int-{what}-skip", f"int-nonmonotonic-{what}"), before, after, delta)
 
 

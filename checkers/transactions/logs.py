@@ -16,6 +16,7 @@ from typing import Final
 
 import numpy as np
 
+from checkers.naming import Naming
 from checkers.transactions.graph import WR, WW
 from checkers.transactions.history import FAIL, INFO, NOTHING, OK, Micro, Transactions
 from checkers.transactions.lists import Dependencies
@@ -27,8 +28,8 @@ NOWHERE: Final = -1
 class Logs:
     """The sends and polls of some partitions, all of them."""
 
-    def __init__(self, txns: Transactions, micro: Micro) -> None:
-        self.txns = txns
+    def __init__(self, txns: Transactions, micro: Micro, naming: Naming) -> None:
+        self.txns, self.naming = txns, naming
         self.micro = micro = micro.take(~(micro.read & (micro.value == NOTHING) & (micro.offset == NOTHING)))
         self.keys, self.key_of = np.unique(micro.key, return_inverse=True)
         self.outcome = txns.outcome[micro.txn]
@@ -57,7 +58,7 @@ class Logs:
         if not len(again):
             return None
         row = self.sent[messages[again[0]]]
-        value, key = self.micro.value[row], self.micro.key[row]
+        value, key = self.naming.value(self.micro.value[row]), self.naming.key(self.micro.key[row])
         return f"value {value} was sent to partition {key} twice: only unique values make it decidable"
 
     @cached_property

@@ -8,9 +8,10 @@ from typing import Any, Final
 
 from checkers.anomalies import ALLOWED_TRANSACTIONS as ALLOWED
 from checkers.anomalies import MAX_WITNESSES, TRANSACTIONS, Anomalies
+from checkers.naming import Naming
 from checkers.transactions.history import FAIL, NOTHING, OK, Transactions
 from checkers.witness import Edge, Step, encode
-from spark_history.lane import NEVER
+from spark_history.log import NEVER
 
 _OUTCOMES: Final = {OK: "ok", FAIL: "fail"}
 
@@ -19,6 +20,7 @@ _OUTCOMES: Final = {OK: "ok", FAIL: "fail"}
 class Report:
     txns: Transactions
     forbidden: frozenset[str]
+    naming: Naming
     anomalies: Anomalies = field(init=False)
 
     def __post_init__(self) -> None:
@@ -43,9 +45,8 @@ class Report:
         """steps: transactions (by index) and what they did; edges: of a cycle, from, to and why."""
         txns = self.txns
         named = property_ or (TRANSACTIONS if anomaly in self.forbidden else ALLOWED)
-        if self.anomalies.witnesses[named, anomaly] >= MAX_WITNESSES:
-            self.anomalies.witnesses[named, anomaly] += 1
-            self.anomalies.records[named, anomaly] += count
+        if not self.anomalies.wanted(named, anomaly):
+            self.anomalies.add_unlisted(named, anomaly, 1, records=count)
             return
         merged: dict[int, list[str]] = {}
         for txn, what in steps:
@@ -91,7 +92,7 @@ class Report:
             self.anomalies.records[key] += records
 
 
-def shorten(elements: Sequence[int], most: int = 12) -> str:
+def shorten(elements: Sequence[object], most: int = 12) -> str:
     """A list as people read it: its beginning and its end."""
     if len(elements) <= most:
         return "[" + " ".join(map(str, elements)) + "]"

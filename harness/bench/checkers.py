@@ -56,6 +56,7 @@ def _logs(directory: Path, spark: SparkSession) -> Iterator[Figure]:
     import shutil
 
     from checkers import log_linearizability
+    from checkers.log_scope import Options
     from spark_history.ingest import ingest
     from spark_history.tasks import run_tasks
 
@@ -72,7 +73,7 @@ def _logs(directory: Path, spark: SparkSession) -> Iterator[Figure]:
         _forget_peaks()
 
         def judge(history: Any = history) -> None:
-            found = log_linearizability.check([(history, log_linearizability.Options())], spark).found
+            found = log_linearizability.check([(history, Options())], spark).found
             if found.tally:
                 raise SystemExit(f"the bench's own history is not right: {found.tally}")
 

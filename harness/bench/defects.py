@@ -18,7 +18,8 @@ from typing import Any, Final
 from harness.bench import Figure
 from harness.bench.checkers import QUICK
 from harness.cli_generate import WORKLOADS, defects_of, maker_of
-from harness.judging import Asked, Judge, Subject
+from harness.judging import Asked, Judge
+from harness.subjects import Subject
 
 OPERATIONS: Final = (1_000, 100_000) if QUICK else (1_000, 100_000, 10_000_000)
 PROCESSES: Final = 30

@@ -11,7 +11,7 @@ from concurrent.futures import Future
 from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from checkers.dataset import check_dataset
 from harness import results
@@ -210,9 +210,18 @@ def _judge(
     dataset, session = directory / "dataset", spark or _start_spark(directory)
     try:
         verdicts = {verdict["run"]: verdict for verdict in check_dataset(dataset.resolve(), session.result())}
-        return [replace(o, verdict=verdicts[o.plan.run]) if o.verdict is not None else o for o in done], ()
     except Exception as error:  # whatever it is: the workers have judged each run by itself, by the same checkers
         return done, (f"Spark could not judge {dataset}: {describe(error)}; so each run was judged alone",)
+    alone = [o.plan.run for o in done if o.verdict is not None and verdicts.get(o.plan.run, _LACKING)["not_judged"]]
+    problems: tuple[str, ...] = ()
+    if alone:
+        why = "; ".join(verdicts.get(alone[0], _LACKING)["not_judged"])
+        problems = (f"{len(alone)} runs of {dataset} were judged alone, by the workers, such as {alone[0]}: {why}",)
+    kept = {*alone, *(o.plan.run for o in done if o.verdict is None)}
+    return [o if o.plan.run in kept else replace(o, verdict=verdicts[o.plan.run]) for o in done], problems
+
+
+_LACKING: Final = {"not_judged": ["the dataset does not hold it"]}  # the verdict on a run that is not there
 
 
 def _sum_up(

@@ -17,6 +17,7 @@ from harness import schedule as schedules
 from harness.explore.workers import Outcome
 from harness.history import PENDING
 from harness.results import RunRecord
+from spark_history import damage
 from spark_history.files import write_parquet
 from spark_history.schema import OPERATIONS, TABLES
 
@@ -96,12 +97,13 @@ def save(outcome: Outcome, directory: Path) -> None:
     _save_journal(simulated.tables, directory / "journal")
     if simulated.halt is not None:
         simulated.halt.save(directory)
-    if outcome.verdict is not None:
-        keeping.keep(directory, outcome.verdict)
     facts |= simulated.facts
     record = RunRecord(directory, problems=list(simulated.problems), facts=facts)
     record.facts["doubts"] = list(doubts(outcome))
     record.finish("done" if outcome.result == "judged" else "failed")
+    damage.write_checks(directory, 0)
+    if outcome.verdict is not None:
+        keeping.keep(directory, outcome.verdict)
 
 
 def doubts(outcome: Outcome) -> tuple[str, ...]:
@@ -117,4 +119,5 @@ def _save_journal(tables: Mapping[str, pa.Table], directory: Path) -> None:
     """As history.Recorder leaves it: the pending file, which comes last, commits the others."""
     for name, table in tables.items():
         write_parquet(directory / f"{name}-000000.parquet", table.cast(TABLES[name]))
-    write_parquet(directory / f"{PENDING}-000000.parquet", OPERATIONS.empty_table())
+    pending = OPERATIONS.empty_table().replace_schema_metadata(damage.MARK)
+    write_parquet(directory / f"{PENDING}-000000.parquet", pending)

@@ -4,14 +4,15 @@ Written as `chaos check` reads it (spark_history/ingest.py), without a journal; 
 runs as one dataset (spark_history/dataset.py). No replica's log is part of it, which plan.json says. Memory is bounded
 by a chunk of one partition. The label is in plan.json:
 
-    {"verdict": "pass" or "fail", "anomaly": what must be found, or null, "defect": name or null,
+    {"verdict": "pass", "fail" or, where no append is acknowledged, "unknown",
+     "anomaly": what must be found, or null, "defect": name or null,
      "at": the first place, "places": [{"topic", "partition", "offset", "value"}, …]}
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from itertools import count
 from pathlib import Path
@@ -21,7 +22,7 @@ import numpy as np
 import pyarrow as pa
 
 from harness.errors import BadArguments
-from harness.generate import log_defects
+from harness.generate import check_defect, log_defects
 from harness.generate.log_model import (
     APPEND,
     FINAL_READ,
@@ -35,14 +36,16 @@ from harness.generate.log_model import (
     Shape,
     concatenate,
 )
+from spark_history import damage
 from spark_history.dataset import DatasetWriter
 from spark_history.files import compact, nullable, write_parquet
 from spark_history.ingest import write_manifest
-from spark_history.lane import NEVER, FinalReads, Log, lay_out_reads
+from spark_history.layout import lay_out_reads
+from spark_history.log import NEVER, FinalReads, Log
 from spark_history.schema import LAID_OUT_OPERATIONS, OPERATIONS, READS, TABLES
 
-DEFECTS: Final[Mapping[str, str]] = {
-    name: f"{defect.what}: {defect.anomaly}" for name, defect in log_defects.DEFECTS.items()
+DEFECTS_OF: Final[Mapping[str, Mapping[str, str]]] = {
+    "append": {name: f"{defect.what}: {defect.anomaly}" for name, defect in log_defects.DEFECTS.items()}
 }
 TOPIC: Final = "chaos"
 MAX_PLACES: Final = 5
@@ -62,12 +65,10 @@ def generate(
     """Write one run and return its label. journal: as it is recorded, not laid out. Raises BadArguments."""
     history = _History(directory.name, operations, processes, partitions, seed, defect)
     directory.mkdir(parents=True, exist_ok=True)
-    if journal:
-        _write_journal(directory, history)
-    else:
-        _write_laid_out(directory, history)
+    finish = _write_journal(directory, history) if journal else _write_laid_out(directory, history)
     plan = history.plan()
     (directory / "plan.json").write_text(json.dumps(plan, indent=2) + "\n")
+    finish()
     label: dict[str, Any] = plan["label"]
     return label
 
@@ -95,7 +96,8 @@ def generate_runs(
             tables["reads"] = pa.concat_tables([part[1] for part in parts])
             plan = history.plan()
             writer.add(plan, tables)
-            labels[plan["label"]["verdict"]] += 1
+            verdict = plan["label"]["verdict"]
+            labels[verdict] = labels.get(verdict, 0) + 1
     return labels
 
 
@@ -110,12 +112,10 @@ class _History:
     seed: Any
     defect: str | None
     places: list[dict[str, Any]] = field(default_factory=list)
+    acknowledged: int = 0  # appends
 
     def __post_init__(self) -> None:
-        if self.defect is not None and self.defect not in log_defects.DEFECTS:
-            raise BadArguments(
-                f"--defect {self.defect} is none of workload append; there are {', '.join(log_defects.DEFECTS)}"
-            )
+        check_defect("append", self.defect, DEFECTS_OF)
         self.partitions = min(self.partitions, max(self.operations // OPERATIONS_A_LOG, 1))
         share, rest = divmod(self.operations, self.partitions)
         self.shares = [share + (partition < rest) for partition in range(self.partitions)]
@@ -144,6 +144,8 @@ class _History:
             first_op += self.shares[partition]
             for chunk in model.chunks():
                 self._plant(chunk, model)
+                appended = (chunk.rows["kind"] == APPEND) & (chunk.rows["outcome"] == OK)
+                self.acknowledged += int(np.count_nonzero(appended))
                 if chunk.last:
                     chunk.rows = concatenate([chunk.rows, model.final_reads()], NULLS)
                 yield chunk, model
@@ -168,8 +170,9 @@ class _History:
     def plan(self) -> dict[str, Any]:
         """Of a history whose chunks have all been made."""
         defect = log_defects.DEFECTS[self.defect] if self.defect else None
+        verdict = "pass" if self.acknowledged else "unknown"
         label = {
-            "verdict": "fail" if defect is not None and not defect.weak else "pass",
+            "verdict": "fail" if defect is not None and not defect.weak else verdict,
             "anomaly": defect.anomaly if defect is not None else None,
             "defect": self.defect,
             "at": self.places[0] if self.places else None,
@@ -227,7 +230,8 @@ def _named(codes: Any, names: tuple[str, ...]) -> pa.Array:
 _LAID_OUT: Final = pa.schema([each for each in LAID_OUT_OPERATIONS if each.name not in ("topic", "partition")])
 
 
-def _write_laid_out(directory: Path, history: _History) -> None:
+def _write_laid_out(directory: Path, history: _History) -> Callable[[], None]:
+    """What is to be called once plan.json is there: it writes the checksums."""
     path = directory / "history"
     segments, until = [], 0
     for chunk, model in history.chunks():
@@ -257,14 +261,17 @@ def _write_laid_out(directory: Path, history: _History) -> None:
                 "end": int((rows["position"] + (rows["kind"] == APPEND))[sure].max(initial=0)), "orphans": 0,
             }
         )  # fmt: skip
-    write_manifest(directory, history.run, segments, origin=ORIGIN, until=until)
+    return lambda: write_manifest(directory, history.run, segments, origin=ORIGIN, until=until)
 
 
-def _write_journal(directory: Path, history: _History) -> None:
+def _write_journal(directory: Path, history: _History) -> Callable[[], None]:
+    """As _write_laid_out()."""
     journal, number = directory / "journal", 0
     for number, (_, operations, reads) in enumerate(history.tables()):
-        write_parquet(journal / f"operations-{number:06}.parquet", operations.cast(OPERATIONS))
-        write_parquet(journal / f"reads-{number:06}.parquet", reads.cast(READS))
+        for name, table in (("operations", operations.cast(OPERATIONS)), ("reads", reads.cast(READS))):
+            write_parquet(journal / f"{name}-{number:06}.parquet", table.replace_schema_metadata(damage.MARK))
     for table in ("faults", "replica_logs"):
         write_parquet(journal / f"{table}-000000.parquet", TABLES[table].empty_table())
-    write_parquet(journal / f"pending-{number:06}.parquet", OPERATIONS.empty_table())
+    pending = OPERATIONS.empty_table().replace_schema_metadata(damage.MARK)
+    write_parquet(journal / f"pending-{number:06}.parquet", pending)
+    return lambda: damage.write_checks(directory, number)

@@ -19,7 +19,7 @@ from harness.generate.log_model import (
     LogModel,
 )
 from spark_history.files import Ints
-from spark_history.lane import NEVER, NOWHERE
+from spark_history.log import NEVER, NOWHERE
 
 MAX_LOST: Final = 10  # records at the end of a log
 

@@ -18,7 +18,7 @@ from typing import Any, Final
 import numpy as np
 
 from spark_history.files import Bools, Ints
-from spark_history.lane import NEVER, NOWHERE
+from spark_history.log import NEVER, NOWHERE
 
 APPEND, READ, LIST_OFFSETS, FINAL_READ = range(4)
 KINDS: Final = ("append", "read", "list_offsets", "final_read")

@@ -5,8 +5,8 @@ takes effect at an instant drawn between its invocation and its completion: in t
 register holds what was written last, and a read returns that. Operations of unknown outcome took effect or did not;
 a process that had one goes on under a new number, as in Jepsen.
 
-A defect is a short script of operations with values of their own, run while no other operation is in progress: at
-such a place nothing else can explain it.
+A defect is a short script of operations (register_defects.py) with values of their own, run while no other operation is
+in progress: at such a place nothing else can explain it.
 
 Written as checkers/registers lays histories out: in the order of keys, and of invocations, which is the same here. Many
 keys share a file; a key of millions of operations has a file of its own, of several row groups. Memory is bounded by
@@ -15,9 +15,9 @@ ROWS, whatever the number of operations.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import Path
 from typing import Any, Final
 
@@ -25,83 +25,15 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from checkers.models.families import write_manifest
+from checkers.stored import FILE_ROWS, FILES, Writer
 from harness.errors import BadArguments
-from spark_history.files import CATEGORIES
+from harness.generate import check_defect
+from harness.generate.register_defects import DEFECTS, DEFECTS_OF
+from spark_history.files import CATEGORIES, replacing
 from spark_history.schema import REGISTERS
 
-#: Name -> what it is, and the anomaly that must be found: with distinct writes alone, and with cas or repeated values.
-DEFECTS: Final[Mapping[str, str]] = {
-    "stale-read": "a read returns a value that was overwritten, and seen so, before it began: stale read",
-    "lost-write": "an acknowledged write is never seen, and reads go on returning the value before: lost write",
-    "split-brain": "two pairs of reads see two writes in opposite orders: split brain",
-    "future-read": "a read returns a value before the write of it begins: future read",
-    "phantom": "a read returns a value that nobody wrote: phantom",
-    "failed-write-visible": "a read returns what only a failed write would have written: failed but visible",
-    "lost-update": "two compare-and-set from the same value succeed: lost update",
-}
-#: By workload.
-DEFECTS_OF: Final[Mapping[str, Mapping[str, str]]] = {
-    "register": {name: what for name, what in DEFECTS.items() if name != "lost-update"},
-    "cas-register": DEFECTS,
-}
-_ANOMALIES: Final = {
-    "stale-read": ("stale read", "stale read"),
-    "lost-write": ("lost write", "stale read"),
-    "split-brain": ("split brain", "stale read"),
-    "future-read": ("future read", "future read"),
-    "phantom": ("phantom", "phantom"),
-    "failed-write-visible": ("failed but visible", "failed but visible"),
-    "lost-update": ("lost update", "lost update"),
-}
-#: Operations of a script: (process, kind, which value, which is expected, start, end, outcome); times in units.
-_Line = tuple[int, str, int, int | None, int, int, str]
-_SCRIPTS: Final[Mapping[str, tuple[_Line, ...]]] = {
-    "stale-read": (
-        (0, "write", 0, None, 0, 1, "ok"),
-        (1, "write", 1, None, 2, 3, "ok"),
-        (0, "read", 1, None, 4, 5, "ok"),
-        (1, "read", 0, None, 6, 7, "ok"),
-    ),
-    "lost-write": (
-        (0, "write", 0, None, 0, 1, "ok"),
-        (1, "read", 0, None, 2, 3, "ok"),
-        (0, "write", 1, None, 4, 5, "ok"),
-        (0, "read", 0, None, 6, 7, "ok"),
-        (1, "read", 0, None, 8, 9, "ok"),
-    ),
-    "split-brain": (
-        (0, "write", 0, None, 0, 9, "ok"),
-        (1, "write", 1, None, 1, 10, "ok"),
-        (2, "read", 0, None, 2, 4, "ok"),
-        (3, "read", 1, None, 3, 5, "ok"),
-        (2, "read", 1, None, 6, 8, "ok"),
-        (3, "read", 0, None, 6, 8, "ok"),
-        (0, "write", 2, None, 11, 12, "ok"),
-    ),
-    "future-read": ((0, "read", 0, None, 0, 1, "ok"), (1, "write", 0, None, 2, 3, "ok")),
-    "phantom": ((0, "read", 0, None, 0, 1, "ok"),),
-    "failed-write-visible": ((0, "write", 0, None, 0, 1, "fail"), (1, "read", 0, None, 2, 3, "ok")),
-    "lost-update": (
-        (0, "write", 0, None, 0, 1, "ok"),
-        (1, "cas", 1, 0, 2, 3, "ok"),
-        (0, "cas", 2, 0, 4, 5, "ok"),
-    ),
-}
-#: Which value of the script the register holds after it; None: what it held before.
-_AFTER: Final[Mapping[str, int | None]] = {
-    "stale-read": 1,
-    "lost-write": 0,
-    "split-brain": 2,
-    "future-read": 0,
-    "phantom": None,
-    "failed-write-visible": None,
-    "lost-update": 2,
-}
 PLACES: Final = 5  # where a defect is planted
 ROWS: Final = 500_000  # of a row group
-FILES: Final = 16
-FEWEST_ROWS: Final = 2_000  # of a file, if there are as many
 UNIT_NS: Final = 1_000_000  # of a script's times
 MEAN_NS: Final = 2_000_000  # of an operation's duration
 PAUSE_NS: Final = 1_000_000  # mean, between two operations of a process
@@ -134,81 +66,44 @@ def generate(
     all writes are distinct). places: where a defect is planted, each on a key and at a time drawn at random.
     Raises BadArguments.
     """
-    _check(operations, processes, defect, keys, cas, info, fail, values, writes, places)
-    made = _Made(np.random.default_rng(seed), processes, keys, cas, info, fail, values, writes)
-    planted = _planted(made.rng, operations, keys, places) if defect else {}
-    anomaly = None if defect is None else _ANOMALIES[defect][bool(cas or values)]
+    workload = "cas-register" if cas else "register"
+    check_defect(workload, defect, DEFECTS_OF)
+    shape = _Shape(operations, processes, keys, cas, info, fail, values, writes)
+    shape.check(places)
+    made = _Made(np.random.default_rng(seed), shape)
+    planted = _planted(made.rng, shape, places) if defect else {}
     at: list[dict[str, Any]] = []
-    paths = _write(directory / "history", _pieces(made, operations, keys, defect, planted, at), operations)
     label = {
         "verdict": "pass" if defect is None else "fail",
-        "anomaly": anomaly,
+        "anomaly": None if defect is None else DEFECTS[defect].anomalies[bool(cas or values)],
         "at": {"places": at},
     }
-    plan = {
+    plan: dict[str, Any] = {
         "run": directory.name,
-        "workload": "cas-register" if cas else "register",
+        "workload": workload,
         "source": "generated",
         "initial": None,
-        "operations": made.operations,
+        "operations": operations,
         "processes": processes,
         "keys": keys,
         "seed": seed,
         "defect": defect,
         "label": label,
     }
-    write_manifest(directory, plan, "registers", paths, START_NS)
+    writer = Writer(directory, plan, {"registers": REGISTERS})
+    _write(writer, _pieces(made, defect, planted, at), shape.file_rows)
+    plan["operations"] = made.operations
+    if defect is None and not made.acknowledged:
+        label["verdict"] = "unknown"  # it proves nothing
+    writer.close()
     return label
 
 
-def _check(
-    operations: int,
-    processes: int,
-    defect: str | None,
-    keys: int,
-    cas: float,
-    info: float,
-    fail: float,
-    values: int | None,
-    writes: float,
-    places: int,
-) -> None:
-    if defect is not None and defect not in DEFECTS:
-        raise BadArguments(f"there is no defect {defect!r} of registers; there are {', '.join(DEFECTS)}")
-    if defect == "lost-update" and not cas:
-        raise BadArguments("a lost update needs compare-and-set: give them a share, e.g. cas 0.3")
-    for name, number in (("operations", operations), ("processes", processes), ("keys", keys), ("places", places)):
-        if number < 1:
-            raise BadArguments(f"{name} must be at least 1, not {number}")
-    if keys > operations:
-        raise BadArguments(f"{operations:,} operations cannot be divided among {keys:,} keys")
-    if values is not None and values < 1:
-        raise BadArguments(f"values must be at least 1, not {values}")
-    for name, share in (("cas", cas), ("info", info), ("fail", fail), ("writes", writes)):
-        if not 0 <= share <= 1:
-            raise BadArguments(f"the share of {name} must lie between 0 and 1, not {share:g}")
-    if info + fail > 1:
-        raise BadArguments("the shares of info and fail are more than 1 together")
+@dataclass(frozen=True)
+class _Shape:
+    """What is asked for: see generate()."""
 
-
-def _planted(rng: np.random.Generator, operations: int, keys: int, places: int) -> dict[int, list[int]]:
-    """By key, after how many of its operations the script runs."""
-    planted: dict[int, list[int]] = {}
-    for _ in range(places):
-        key = int(rng.integers(keys))
-        planted.setdefault(key, []).append(int(rng.integers(_share(operations, keys, key) + 1)))
-    return {key: sorted(spots) for key, spots in planted.items()}
-
-
-def _share(operations: int, keys: int, key: int) -> int:
-    return operations // keys + (key < operations % keys)
-
-
-@dataclass
-class _Made:
-    """What the history has come to."""
-
-    rng: np.random.Generator
+    operations: int
     processes: int
     keys: int
     cas: float
@@ -216,15 +111,59 @@ class _Made:
     fail: float
     values: int | None
     writes: float
+
+    def check(self, places: int) -> None:
+        """Raises BadArguments."""
+        for name in ("operations", "processes", "keys"):
+            if getattr(self, name) < 1:
+                raise BadArguments(f"{name} must be at least 1, not {getattr(self, name)}")
+        if places < 1:
+            raise BadArguments(f"places must be at least 1, not {places}")
+        if self.keys > self.operations:
+            raise BadArguments(f"{self.operations:,} operations cannot be divided among {self.keys:,} keys")
+        if self.values is not None and self.values < 1:
+            raise BadArguments(f"values must be at least 1, not {self.values}")
+        for name in ("cas", "info", "fail", "writes"):
+            if not 0 <= getattr(self, name) <= 1:
+                raise BadArguments(f"the share of {name} must lie between 0 and 1, not {getattr(self, name):g}")
+        if self.info + self.fail > 1:
+            raise BadArguments("the shares of info and fail are more than 1 together")
+
+    def share(self, key: int) -> int:
+        """Operations of one key."""
+        return self.operations // self.keys + (key < self.operations % self.keys)
+
+    @property
+    def file_rows(self) -> int:
+        """At least so many rows are in a file."""
+        return max(min(ROWS, self.operations // FILES), FILE_ROWS)
+
+
+def _planted(rng: np.random.Generator, shape: _Shape, places: int) -> dict[int, list[int]]:
+    """By key, after how many of its operations the script runs."""
+    planted: dict[int, list[int]] = {}
+    for _ in range(places):
+        key = int(rng.integers(shape.keys))
+        planted.setdefault(key, []).append(int(rng.integers(shape.share(key) + 1)))
+    return {key: sorted(spots) for key, spots in planted.items()}
+
+
+@dataclass
+class _Made:
+    """What the history has come to."""
+
+    rng: np.random.Generator
+    shape: _Shape
     now: int = START_NS
     operations: int = 0
+    acknowledged: int = 0
     next_value: int = 0
     crashed: np.ndarray = field(init=False)  # by thread: how often a process of it had an unknown outcome
 
     def __post_init__(self) -> None:
-        self.crashed = np.zeros(self.processes, np.int64)
-        if self.values is not None:
-            self.next_value = self.values
+        self.crashed = np.zeros(self.shape.processes, np.int64)
+        if self.shape.values is not None:
+            self.next_value = self.shape.values
 
     def fresh(self, number: int) -> int:
         """The first of as many values that nothing else writes."""
@@ -238,22 +177,24 @@ class _Made:
         index = np.repeat(np.arange(len(counts)), counts)
         starts = np.cumsum(counts) - counts
         place = np.arange(total) - starts[index]
-        thread, turn = place % self.processes, place // self.processes
+        thread, turn = place % self.shape.processes, place // self.shape.processes
         invoke, complete = self._times(index, thread, turn, total)
         point = invoke + ((complete - invoke) * rng.random(total)).astype(np.int64)
 
         drawn = rng.random(total)
-        outcome = np.where(drawn < self.info, 2, np.where(drawn < self.info + self.fail, 1, 0)).astype(np.int8)
-        changes = rng.random(total) < self.writes
-        swaps = changes & (rng.random(total) < self.cas)
+        outcome = np.where(
+            drawn < self.shape.info, 2, np.where(drawn < self.shape.info + self.shape.fail, 1, 0)
+        ).astype(np.int8)
+        changes = rng.random(total) < self.shape.writes
+        swaps = changes & (rng.random(total) < self.shape.cas)
         kind = np.where(swaps, 2, np.where(changes, 1, 0)).astype(np.int8)
         outcome[swaps & (outcome == 0) & (rng.random(total) < 0.5)] = 1
         effective = changes & ((outcome == 0) | ((outcome == 2) & (rng.random(total) < 0.5)))
-        if self.values is None:
+        if self.shape.values is None:
             first = self.fresh(total)
             value = first + place + starts[index]
         else:
-            value = rng.integers(self.values, size=total)
+            value = rng.integers(self.shape.values, size=total)
 
         # What the register holds just before each operation: the last value written before, of the same key.
         order = np.lexsort((point, index))
@@ -311,28 +252,31 @@ class _Made:
         own = before - np.repeat(before[first], np.diff(np.append(first, len(order))))
         number = np.empty(len(order), np.int64)
         number[order] = own
-        process = thread + self.processes * (self.crashed[thread] + number)
-        self.crashed += np.bincount(thread[outcome == 2], minlength=self.processes)
+        process = thread + self.shape.processes * (self.crashed[thread] + number)
+        self.crashed += np.bincount(thread[outcome == 2], minlength=self.shape.processes)
         return process
 
     def _numbered(self, columns: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
         count = len(columns["key"])
         columns["op"] = np.arange(self.operations, self.operations + count)
         self.operations += count
+        self.acknowledged += int(np.count_nonzero(columns["outcome"] == 0))
         return columns
 
     def script(self, defect: str, key: int, held: int) -> tuple[dict[str, np.ndarray], int]:
-        lines = sorted(_SCRIPTS[defect], key=lambda line: line[4])
+        lines = sorted(DEFECTS[defect].script, key=lambda line: line[4])
         first = self.fresh(3)
         start = self.now + UNIT_NS
         self.now = start + UNIT_NS * (max(line[5] for line in lines) + 1)
         threads = np.array([line[0] for line in lines])
         # A script may need more processes than there are: these come only for it.
         numbers = [
-            int(thread + self.processes * self.crashed[thread]) if thread < self.processes else -2 - int(thread)
+            int(thread + self.shape.processes * self.crashed[thread])
+            if thread < self.shape.processes
+            else -2 - int(thread)
             for thread in threads
         ]
-        spare = int(self.processes * (self.crashed.max(initial=0) + 2))
+        spare = int(self.shape.processes * (self.crashed.max(initial=0) + 2))
         columns = {
             "process": np.array([number if number >= 0 else spare - number for number in numbers]),
             "kind": np.array([_KINDS.index(line[1]) for line in lines], np.int8),
@@ -343,7 +287,7 @@ class _Made:
             "complete": np.array([start + UNIT_NS * line[5] for line in lines]),
             "outcome": np.array([_OUTCOMES.index(line[6]) for line in lines], np.int8),
         }
-        after = _AFTER[defect]
+        after = DEFECTS[defect].after
         return self._numbered(columns), held if after is None else first + after
 
 
@@ -351,32 +295,25 @@ _Piece = tuple[pa.Table, bool]  # and whether its last key ends with it
 
 
 def _pieces(
-    made: _Made,
-    operations: int,
-    keys: int,
-    defect: str | None,
-    planted: Mapping[int, list[int]],
-    at: list[dict[str, Any]],
+    made: _Made, defect: str | None, planted: Mapping[int, list[int]], at: list[dict[str, Any]]
 ) -> Iterator[_Piece]:
-    size = max(min(ROWS, operations // FILES), FEWEST_ROWS)
+    shape, size = made.shape, made.shape.file_rows
     key = 0
-    while key < keys:
-        share = _share(operations, keys, key)
+    while key < shape.keys:
+        share = shape.share(key)
         if key in planted or share > size:
-            yield from _one_key(made, key, share, size, defect, planted.get(key, []), at)
+            yield from _one_key(made, key, defect, planted.get(key, []), at)
             key += 1
             continue
-        until = min(keys, key + max(size // share, 1))
-        until = min([until, *(other for other in planted if other > key)])
-        counts = np.array([_share(operations, keys, each) for each in range(key, until)])
+        until = min([shape.keys, key + max(size // share, 1), *(other for other in planted if other > key)])
+        counts = np.array([shape.share(each) for each in range(key, until)])
         yield _table(made.piece(key, counts, _NIL)[0]), True
         key = until
 
 
-def _one_key(
-    made: _Made, key: int, share: int, size: int, defect: str | None, spots: list[int], at: list[dict[str, Any]]
-) -> Iterator[_Piece]:
+def _one_key(made: _Made, key: int, defect: str | None, spots: list[int], at: list[dict[str, Any]]) -> Iterator[_Piece]:
     """In pieces between which nothing is in progress."""
+    share, size = made.shape.share(key), made.shape.file_rows
     done, held = 0, _NIL
     for spot in [*spots, share]:
         while done < spot:
@@ -405,40 +342,28 @@ def _table(columns: Mapping[str, np.ndarray]) -> pa.Table:
     return pa.table({name: arrays[name] for name in REGISTERS.names if name != "run"})
 
 
-def _write(history: Path, pieces: Iterator[_Piece], operations: int) -> list[str]:
-    """In files that end where keys end. Returns their paths below `history`."""
-    size = max(min(ROWS, operations // FILES), FEWEST_ROWS)
-    paths: list[str] = []
-    writer: pq.ParquetWriter | None = None
-    rows = 0
-    gathered: list[pa.Table] = []
-    for table, ends in pieces:
-        if writer is None:
-            paths.append(f"registers/{len(paths):05}.parquet")
-            path = history / paths[-1]
-            path.parent.mkdir(parents=True, exist_ok=True)
-            temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-            writer = pq.ParquetWriter(
-                temporary,
-                table.schema,
-                compression="zstd",
-                compression_level=1,
-                use_dictionary=[name for name in table.column_names if name in CATEGORIES],
-                write_page_checksum=True,
-            )
+def _write(writer: Writer, pieces: Iterator[_Piece], size: int) -> None:
+    """In files of at least `size` rows that end where keys end, row group by row group."""
+    for first in pieces:
+        options = {
+            "compression": "zstd",
+            "compression_level": 1,
+            "use_dictionary": [name for name in first[0].column_names if name in CATEGORIES],
+            "write_page_checksum": True,
+        }
+        path = writer.next_path("registers")
+        with replacing(path) as temporary, pq.ParquetWriter(temporary, first[0].schema, **options) as file:
             rows = 0
-        gathered.append(table)
-        rows += table.num_rows
-        if sum(each.num_rows for each in gathered) >= ROWS or (ends and rows >= size):
-            writer.write_table(pa.concat_tables(gathered).combine_chunks())
-            gathered = []
-        if ends and rows >= size:
-            writer.close()
-            temporary.replace(path)
-            writer = None
-    if writer is not None:
-        if gathered:
-            writer.write_table(pa.concat_tables(gathered).combine_chunks())
-        writer.close()
-        temporary.replace(path)
-    return paths
+            gathered: list[pa.Table] = []
+            for table, ends in chain([first], pieces):
+                writer.count("registers", table)
+                gathered.append(table)
+                rows += table.num_rows
+                full = ends and rows >= size
+                if full or sum(each.num_rows for each in gathered) >= ROWS:
+                    file.write_table(pa.concat_tables(gathered).combine_chunks())
+                    gathered = []
+                if full:
+                    break
+            if gathered:
+                file.write_table(pa.concat_tables(gathered).combine_chunks())

@@ -26,12 +26,11 @@ import pyarrow as pa
 
 from checkers.transactions import history
 from checkers.transactions.explanation import KAFKA, LIST_APPEND
-from checkers.transactions.history import Writer
 from harness.errors import BadArguments
-from harness.generate import transaction_defects
+from harness.generate import check_defect, transaction_defects
 from harness.generate.transaction_defects import Defect, Micro
 from spark_history.files import Bools, Ints, nullable
-from spark_history.lane import NEVER
+from spark_history.log import NEVER
 from spark_history.schema import MICRO_OPERATIONS, TRANSACTIONS
 
 _DEFECTS: Final[Mapping[str, Mapping[str, Defect]]] = {
@@ -43,7 +42,6 @@ DEFECTS_OF: Final[Mapping[str, Mapping[str, str]]] = {
     workload: {name: f"{defect.what}: {defect.anomaly}" for name, defect in defects.items()}
     for workload, defects in _DEFECTS.items()
 }
-DEFECTS: Final[Mapping[str, str]] = {**DEFECTS_OF[KAFKA], **DEFECTS_OF[LIST_APPEND]}
 
 SLOTS: Final = 10  # lists that are appended to at the same time
 APPENDS_PER_KEY: Final = 32
@@ -74,7 +72,9 @@ def generate(
 
     places: how many times the defect is planted, up to MAX_PLACES unless said.
     """
-    _check_arguments(operations, processes, defect, workload)
+    check_defect(workload, defect, DEFECTS_OF)
+    if operations < 1 or processes < 1:
+        raise BadArguments("a history needs at least one operation and one process")
     random = np.random.default_rng(seed)
     model = (_lists if workload == LIST_APPEND else _logs)(random, operations, processes)
     planted = _plant(random, model, _DEFECTS[workload][defect], places) if defect else []
@@ -95,25 +95,15 @@ def generate(
         "seed": seed,
         "label": label,
     }
-    writer = Writer(directory, plan)
+    writer = history.writer_of(directory, plan)
     for part in _transactions(directory.name, model, planted, op):
-        writer.transactions(part)
+        writer.add("transactions", part)
     for part in model.micro.parts(directory.name, op):
-        writer.micro_operations(part)
+        writer.add("micro_operations", part)
     if planted:
-        writer.micro_operations(_planted_rows(directory.name, planted, op))
+        writer.add("micro_operations", _planted_rows(directory.name, planted, op))
     writer.close()
     return label
-
-
-def _check_arguments(operations: int, processes: int, defect: str | None, workload: str) -> None:
-    if workload not in _DEFECTS:
-        raise BadArguments(f"no workload of transactions is called {workload!r}; there are {', '.join(_DEFECTS)}")
-    if operations < 1 or processes < 1:
-        raise BadArguments("a history needs at least one operation and one process")
-    if defect is not None and defect not in _DEFECTS[workload]:
-        known = ", ".join(_DEFECTS[workload])
-        raise BadArguments(f"{workload} has no defect called {defect!r}; there are {known}")
 
 
 @dataclass

@@ -18,8 +18,9 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from checkers import availability
+from checkers.streams import PERCENTILES, Windows, of_times, percentiles
 from harness.report.data import RunData
-from spark_history.lane import NEVER
+from spark_history.log import NEVER
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -29,7 +30,7 @@ Strings = NDArray[np.object_]
 NICE_BUCKETS_S = (0.05, 0.1, 0.25, 0.5, 1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 1800, 3600, 7200, 21600, 86400)
 MOST_BUCKETS = 160
 OUTCOMES = ("ok", "fail", "info")
-#: Columns here, by the names of checkers.availability.PERCENTILES.
+#: Columns here, by the names of checkers.streams.PERCENTILES.
 QUANTILES: Final = {"p50": "p50", "p99": "p99", "p99.9": "p999", "max": "max"}
 
 
@@ -104,9 +105,7 @@ def summarise(data: RunData) -> Summary:
     measured = _measure(data.faults, names, invoke, complete, (outcome == 0) & (complete != NEVER), origin or 0)
 
     lost = data.lost.sort_values(["topic", "partition", "offset"], ignore_index=True)
-    lost = lost.assign(
-        second=seconds(lost["complete"].fillna(lost["observed"])), partition_name=partition_names(lost)
-    )
+    lost = lost.assign(second=seconds(lost["complete"].fillna(lost["observed"])), partition_name=partition_names(lost))
     planned = _faults(data.faults, seconds)
     struck = [fault for fault in planned if not fault.skipped]
     faults = [_with_effects(fault, measured) for fault in struck]
@@ -203,7 +202,7 @@ def _measure(
 ) -> dict[str, Any]:
     """Of the appends, whose columns these are."""
     known = faults.dropna(subset=["start", "fault"])
-    windows = availability.Windows.of(
+    windows = Windows.of(
         {
             "fault": int(row.fault), "nemesis": str(row.nemesis), "start": int(row.start),
             "targets": [] if row.targets is None else [str(target) for target in row.targets],
@@ -217,7 +216,7 @@ def _measure(
     for code, name in enumerate(labels):
         mine = codes == code
         invoked, answered = invoke[mine], ok[mine]
-        part = availability.of_times(
+        part = of_times(
             str(name), invoked[answered], complete[mine][answered], windows,
             first=int(invoked.min()), last=int(invoked.max()),
         )  # fmt: skip
@@ -252,8 +251,8 @@ def _timeline(done: Floats, latency: Ints, outcome: Codes, lost: Floats, faults:
     answered = np.flatnonzero(outcome == 0)
     answered = answered[np.argsort(index[answered], kind="stable")]
     bounds = np.searchsorted(index[answered], np.arange(number + 1))
-    found = [availability.percentiles(latency[answered[low:high]]) for low, high in pairwise(bounds.tolist())]
-    for at, name in enumerate(availability.PERCENTILES):
+    found = [percentiles(latency[answered[low:high]]) for low, high in pairwise(bounds.tolist())]
+    for at, name in enumerate(PERCENTILES):
         if name in QUANTILES:
             buckets[QUANTILES[name]] = [np.nan if row is None else row[at] / 1e9 for row in found]
     lost = lost[~np.isnan(lost)]
@@ -272,9 +271,7 @@ def _errors(appends: pd.DataFrame) -> list[tuple[str, str, int]]:
     return [(error, outcome, int(count)) for (error, outcome), count in counts.items()]
 
 
-def _conditions(
-    done: Floats, outcome: Codes, faults: list[Fault], measured: Mapping[str, Any]
-) -> list[dict[str, Any]]:
+def _conditions(done: Floats, outcome: Codes, faults: list[Fault], measured: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Rate and latency: the whole run, and, if there were faults, with and without one in force."""
     if not len(done):
         return []

@@ -21,6 +21,7 @@ from checkers.anomalies import ANOMALIES, LOST
 from harness.errors import BadArguments, HarnessFailure
 from harness.history import load_journal
 from harness.plan import Plan
+from spark_history.files import first_line
 from spark_history.schema import FAULTS, OPERATIONS, READS, REPLICA_LOGS
 
 # Few distinct values over many rows: read as dictionaries, which keeps memory and group-bys small.
@@ -92,7 +93,7 @@ def _read_json(path: Path, problems: list[str]) -> dict[str, Any]:
     except FileNotFoundError:
         return {}
     except (OSError, ValueError) as error:
-        problems.append(f"{path.name} cannot be read: {_first_line(error)}")
+        problems.append(f"{path.name} cannot be read: {first_line(error)}")
         return {}
     if not isinstance(content, dict):
         problems.append(f"{path.name} does not hold an object")
@@ -154,7 +155,7 @@ def _read_parquet(path: Path, schema: pa.Schema, columns: list[str], problems: l
                 read = read.append_column(name, pa.array([text] * read.num_rows, pa.string()))
         return read.select(columns).cast(_schema(schema, columns))
     except (OSError, pa.ArrowException) as error:
-        problems.append(f"{path.name} cannot be read and is left out: {_first_line(error)}")
+        problems.append(f"{path.name} cannot be read and is left out: {first_line(error)}")
         return None
 
 
@@ -190,7 +191,3 @@ def _read_result(path: Path, schema: pa.Schema, problems: list[str]) -> pd.DataF
     files = sorted(path.rglob("*.parquet")) if path.is_dir() else [path] if path.exists() else []
     tables = [_read_parquet(file, schema, schema.names, problems) for file in files]
     return _frame(_concatenate(tables, schema, schema.names))
-
-
-def _first_line(error: Exception) -> str:
-    return (str(error).splitlines() or [type(error).__name__])[0]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -23,6 +22,7 @@ from harness.report.availability import heat_map
 from harness.report.charts import timeline_svg
 from harness.report.data import RunData, load
 from harness.report.witness import witness_svg
+from spark_history.files import replacing
 
 TEMPLATES = Path(__file__).parent / "templates"
 REPORT_FILE = "report.html"
@@ -63,9 +63,8 @@ def build(run_directory: Path) -> Path:
     html = _environment().get_template("report.html.j2").render(context, script=Markup(script), script_hash=digest)
     path = run_directory / REPORT_FILE
     # Renamed into place: whoever has the page open never reloads half of one.
-    unfinished = path.with_suffix(".html.tmp")
-    unfinished.write_text(html, encoding="utf-8")
-    os.replace(unfinished, path)
+    with replacing(path) as unfinished:
+        unfinished.write_text(html, encoding="utf-8")
     return path
 
 
@@ -148,12 +147,11 @@ def _earlier(data: RunData) -> list[dict[str, str]]:
     told = []
     for entry in reversed(entries if isinstance(entries, list) else []):
         if isinstance(entry, Mapping):
-            by = _mapping(entry.get("checkers"))
             told.append({
                 "verdict": str(entry.get("verdict") or "unreadable"),
                 "reason": words.sentence(str(entry.get("reason") or "")),
                 "when": str(entry.get("checked_at") or "at an unknown time"),
-                "by": f"checkers {by.get('version')} ({by.get('source')})" if by else "checkers of unknown version",
+                "by": keeping.by(entry),
             })  # fmt: skip
     return told
 
@@ -266,9 +264,7 @@ def _properties(data: RunData) -> dict[str, dict[str, Any]]:
     return properties
 
 
-def _violations(
-    data: RunData, summary: Summary, properties: Mapping[str, Mapping[str, Any]]
-) -> list[dict[str, Any]]:
+def _violations(data: RunData, summary: Summary, properties: Mapping[str, Mapping[str, Any]]) -> list[dict[str, Any]]:
     """Witnesses by property and anomaly, with the operations they name. Lost appends are listed apart, in full."""
     groups = []
     for (property_name, anomaly), rows in data.anomalies.groupby(["property", "anomaly"], observed=True, sort=False):
@@ -418,4 +414,3 @@ def _mapping(value: Any) -> Mapping[str, Any]:
 
 def _strings(value: Any) -> list[str]:
     return [str(entry) for entry in value] if isinstance(value, list) else []
-

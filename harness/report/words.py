@@ -92,8 +92,9 @@ def exit_status(status: Any) -> str:
 # What a runtime or nemesis observes (harness/cluster.py) and how it reads, in order; None: said elsewhere or noise.
 _EVIDENCE: dict[str, Callable[[Any], str] | None] = {
     "unsynced_records": lambda count: f"lost {plural(count, 'unsynced record')}",
-    "lost_by_partition": lambda lost: "by partition "
-    + (", ".join(f"{name}: {records:,}" for name, records in lost.items() if records) or "none"),
+    "lost_by_partition": lambda lost: (
+        "by partition " + (", ".join(f"{name}: {records:,}" for name, records in lost.items() if records) or "none")
+    ),
     "unsynced_metadata_records": lambda count: f"{plural(count, 'metadata record')}" if count else "",
     "unsynced_bytes": lambda count: f"{size(count)} never synced are gone",
     "unsynced_files": lambda count: f"{plural(count, 'file')} cut short or gone",
@@ -118,10 +119,11 @@ _EVIDENCE: dict[str, Callable[[Any], str] | None] = {
     "refused_writes": lambda count: f"disk full: {plural(count, 'write')} refused",
     "failed_operations": lambda count: f"{plural(count, 'disk operation')} failed",
     "packets_dropped": lambda count: f"dropped {plural(count, 'packet')}",
-    "packets_dropped_by_node": lambda nodes: "of which "
-    + ", ".join(f"{name} {packets:,}" for name, packets in nodes.items() if packets)
-    if any(nodes.values())
-    else "",
+    "packets_dropped_by_node": lambda nodes: (
+        "of which " + ", ".join(f"{name} {packets:,}" for name, packets in nodes.items() if packets)
+        if any(nodes.values())
+        else ""
+    ),
 }
 
 
@@ -186,9 +188,7 @@ def contract(verdict: Mapping[str, Any], acks: str, limit: int | None) -> dict[s
     elif within:
         state, title = "within", "The faults stayed within the contract"
         consequence = {
-            "pass": "The promise was put to the test, and it held."
-            if worst
-            else "It was not put to the test here.",
+            "pass": "The promise was put to the test, and it held." if worst else "It was not put to the test here.",
             "fail": "So the violations below break a promise: they are a bug, not bad luck."
             if acks == "all"
             else f"This run wrote with acks={acks}, which it does not cover: a leader may lose what it alone holds.",

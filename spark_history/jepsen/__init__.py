@@ -16,6 +16,7 @@ Which workload a history is of is guessed from its first operations where nobody
 | values of micro-operations [:append k v], [:r k [v …]]    | list-append                              |
 | values of [:send k v], [:poll …]; or assign, subscribe    | kafka                                    |
 | values of [:w k v] or [:write k v], [:r k v]              | multi-register                           |
+| read of {k nil …}, write                                  | multi-register                           |
 | append, read, list-offsets, final-read of ["topic" p …]   | append, our own                          |
 | read, write; cas                                          | register; cas-register                   |
 | acquire, release                                          | mutex                                    |
@@ -30,6 +31,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain, islice
+from numbers import Number
 from pathlib import Path
 from typing import Any, Final
 
@@ -41,12 +43,18 @@ from spark_history.jepsen.events import open_history
 from spark_history.jepsen.operations import PLAN, Numbers, Operations, Pair, faults
 from spark_history.jepsen.plain import to_json, untag
 
-REGISTERS: Final = ("register", "cas-register")
-TRANSACTIONS: Final = ("list-append", "kafka")
-MODELS: Final = (
-    "mutex", "owned-mutex", "queue", "fifo-queue", "set", "kv", "counter", "multi-register",
-)  # fmt: skip
-WORKLOADS: Final = (*REGISTERS, "append", *TRANSACTIONS, *MODELS)
+#: Who judges histories, by module.
+REGISTERS: Final = "checkers.registers"
+TRANSACTIONS: Final = "checkers.transactions"
+MODELS: Final = "checkers.models"
+#: What a history can be of, and who judges it; None: checkers.check, as it does our own runs of logs.
+FAMILY: Final[Mapping[str, str | None]] = {
+    "register": REGISTERS, "cas-register": REGISTERS, "append": None,
+    "list-append": TRANSACTIONS, "kafka": TRANSACTIONS,
+    "mutex": MODELS, "owned-mutex": MODELS, "queue": MODELS, "fifo-queue": MODELS, "set": MODELS, "kv": MODELS,
+    "counter": MODELS, "multi-register": MODELS,
+}  # fmt: skip
+WORKLOADS: Final = tuple(FAMILY)
 
 #: Fields of plan.json that checkers look at, and that an export therefore tells.
 PLAN_FIELDS: Final = (
@@ -82,6 +90,13 @@ def read_history(
     if the first operations all look so. given: entries of the plan (initial, consistency, bounds …) that override what
     the history says of them.
     """
+    try:
+        return _read_history(path, workload, keyed, given or {})
+    except RecursionError:  # of JSON: EDN has edn.MOST_LEVELS
+        raise HistoryError(f"{path} holds values within values, too deep to be read") from None
+
+
+def _read_history(path: Path, workload: str | None, keyed: bool | None, given: Mapping[str, Any]) -> Imported:
     foreign = open_history(path)
     operations = Operations(foreign)
     pairs = operations.pairs()
@@ -92,7 +107,7 @@ def read_history(
     doubts, violation = (told.pop(name, None) for name in BESIDE_THE_PLAN)
     notes: list[str] = []
     workload = _workload(path, first, workload, told.get("workload"), notes)
-    plan: dict[str, Any] = {"run": _run_name(path), "nemesis": [], **told, **(given or {})}
+    plan: dict[str, Any] = {"run": _run_name(path), "nemesis": [], **told, **given}
     plan |= {"workload": workload, "source": "imported", "replica_logs": False}
     run, every = str(plan["run"]), chain(first, pairs)
     if workload == "append":
@@ -100,10 +115,10 @@ def read_history(
         count = tables["operations"].num_rows
     else:
         keyed = registers.is_keyed(first) if keyed is None else keyed
-        if workload in TRANSACTIONS:
-            tables, values, keys = transactions.transactions(operations, every, run, workload)
-            plan |= _names(values, keys)
-        elif workload in REGISTERS:
+        if FAMILY[workload] == TRANSACTIONS:
+            tables, values, keys, rebalanced = transactions.transactions(operations, every, run, workload)
+            plan |= _names(values, keys) | ({"rebalanced": rebalanced} if rebalanced else {})
+        elif FAMILY[workload] == REGISTERS:
             table, values, keys = registers.registers(operations, every, run, keyed=keyed)
             tables = {"registers": table}
             plan |= _names(values, keys)
@@ -125,10 +140,11 @@ def _workload(path: Path, first: Sequence[Pair], asked: str | None, told: Any, n
     if told in WORKLOADS:
         return str(told)
     if not first:
-        return REGISTERS[0]  # of nothing, any
+        return "register"  # of nothing, any
     if guessed is None:
-        named = ", ".join(sorted({str(pair.invoke.f) for pair in first})[:8])
-        raise HistoryError(f"{path} is of no workload known here (its operations: {named}); say which by --workload")
+        named = ", ".join(sorted({pair.invoke.f for pair in first if pair.invoke.f is not None})[:8])
+        told = f"its operations: {named}" if named else "its operations have no :f"
+        raise HistoryError(f"{path} is of no workload known here ({told}); say which by --workload")
     notes.append(f"taken for a history of {guessed}, after its operations; --workload says otherwise")
     return guessed
 
@@ -164,6 +180,8 @@ def _guess(pairs: Sequence[Pair]) -> str | None:
     heads = set[str | None]()
     for pair in pairs:
         value = untag(pair.invoke.value)
+        if value is None and pair.complete is not None:
+            value = untag(pair.complete.value)
         if _is_list(value) and value and _is_list(value[0]):
             heads.update(transactions.head(each) for each in value)
     heads &= {"append", "r", "read", "w", "write", "send", "poll"}
@@ -181,9 +199,15 @@ def _guess(pairs: Sequence[Pair]) -> str | None:
     if fs <= logs.FS and all(_of_a_log(pair) for pair in pairs):
         return "append"
     workload = next((workload for names, workload in _BY_F if fs <= names), None)
-    if workload == "set" and any(pair.complete and type(pair.complete.value) is int for pair in pairs if _reads(pair)):
+    if workload == "register" and any(isinstance(untag(pair.invoke.value), Mapping) for pair in pairs if _reads(pair)):
+        return "multi-register"
+    if workload == "set" and any(pair.complete and _is_number(pair.complete.value) for pair in pairs if _reads(pair)):
         return "counter"
     return workload
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, Number) and not isinstance(value, bool)
 
 
 def _reads(pair: Pair) -> bool:

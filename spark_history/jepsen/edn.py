@@ -10,7 +10,8 @@
 | [1 2], (1 2)                     | tuple: Clojure, too, calls a vector and a list of the same equal |
 | #{1 2}                           | frozenset                                                    |
 | {1 2}                            | Map, a dict that can be an element or a key                  |
-| #tag value, #:ns{:a 1}           | Tagged                                                       |
+| #tag value                       | Tagged                                                       |
+| #:ns{:a 1}                       | Map, of {:ns/a 1}                                            |
 | #_ value, ; comment, ^meta value | left out                                                     |
 | #object[…], #<…>, #'var          | what Clojure prints of objects without a notation: as Tagged or Symbol |
 
@@ -116,6 +117,8 @@ _ESCAPE: Final = re.compile(r"\\(u[0-9a-fA-F]{4}|[0-7]{1,3}|.)", re.DOTALL)
 _INTEGER: Final = re.compile(r"([-+]?)(?:0[xX]([0-9a-fA-F]+)|(\d{1,4000}))N?")
 _FLOAT: Final = re.compile(r"[-+]?\d+(?:\.\d*)?(?:[eE][-+]?\d+)?")
 _RATIO: Final = re.compile(r"([-+]?\d+)/(\d+)")
+#: Of forms within forms: values are gone through recursively.
+MOST_LEVELS: Final = 100
 CLOSES: Final = {"(": ")", "[": "]", "{": "}", "#{": "}"}
 _SPECIAL: Final = {"Inf": float("inf"), "-Inf": float("-inf"), "NaN": float("nan")}
 
@@ -161,6 +164,8 @@ def read_forms(words: Sequence[str]) -> tuple[list[Any], str | None]:
     prefixes: list[tuple[str, int]] = []  # tags and what drops a form, each waiting for its form at a depth
     for number, word in enumerate(words):
         if word in closes:
+            if len(stack) == MOST_LEVELS:
+                raise EdnError(f"there are forms within forms, more than {MOST_LEVELS} deep")
             stack.append((opened, values))
             opened, values = word, []
             continue
@@ -187,7 +192,7 @@ def read_forms(words: Sequence[str]) -> tuple[list[Any], str | None]:
             if what in _DROPS:
                 value = _NOTHING
                 break
-            value = Tagged(what[1:], value)
+            value = _of_namespace(what[2:], value) if what[:2] == "#:" else Tagged(what[1:], value)
         if value is not _NOTHING:
             values.append(value)
         if not stack and not prefixes:
@@ -201,8 +206,28 @@ def _collection(opened: str, values: list[Any]) -> Any:
     if opened == "{":
         if len(values) % 2:
             raise EdnError("a map has a key without a value")
-        return Map(zip(values[::2], values[1::2], strict=True))
-    return frozenset(values) if opened == "#{" else tuple(values)
+        return _whole(Map(zip(values[::2], values[1::2], strict=True)), len(values) // 2)
+    return _whole(frozenset(values), len(values)) if opened == "#{" else tuple(values)
+
+
+def _whole(collection: Any, size: int) -> Any:
+    """In Python 1, 1.0 and true are equal, in Clojure they are not."""
+    if len(collection) != size:
+        raise EdnError("a set or a map has an element twice, or two of 1, 1.0 and true (0, 0.0 and false)")
+    return collection
+
+
+def _of_namespace(namespace: str, value: Any) -> Map:
+    """The map that `#:namespace{…}` is. Raises EdnError."""
+    if not isinstance(value, Map):
+        raise EdnError(f"after #:{namespace} there must be a map")
+    return Map({_qualified(namespace, key): each for key, each in value.items()})
+
+
+def _qualified(namespace: str, key: Any) -> Any:
+    if not isinstance(key, Named) or (key.name != "/" and "/" in key.name and not key.name.startswith("_/")):
+        return key
+    return type(key)(key.name[2:] if key.name.startswith("_/") else f"{namespace}/{key.name}")
 
 
 def _atom(word: str) -> Any:
@@ -288,8 +313,9 @@ def _unescape(match: re.Match[str]) -> str:
     raise EdnError(f"a string has an escape \\{name}")
 
 
-def write(value: Any) -> str:
-    """The value as EDN. Raises EdnError for what has no notation."""
+def write(value: Any, *, canonical: bool = False) -> str:
+    """The value as EDN; canonical: maps sorted, as sets are, so that equal values give equal texts. Raises EdnError for
+    what has no notation."""
     if value is None:
         return "nil"
     if value is True or value is False:
@@ -303,13 +329,16 @@ def write(value: Any) -> str:
     if isinstance(value, Symbol):
         return value.name
     if isinstance(value, (tuple, list)):
-        return f"[{' '.join(map(write, value))}]"
+        return f"[{' '.join([write(each, canonical=canonical) for each in value])}]"
     if isinstance(value, dict):
-        return f"{{{', '.join(f'{write(key)} {write(each)}' for key, each in value.items())}}}"
+        entries = [
+            f"{write(key, canonical=canonical)} {write(each, canonical=canonical)}" for key, each in value.items()
+        ]
+        return f"{{{', '.join(sorted(entries) if canonical else entries)}}}"
     if isinstance(value, (set, frozenset)):
-        return f"#{{{' '.join(sorted(map(write, value)))}}}"
+        return f"#{{{' '.join(sorted([write(each, canonical=canonical) for each in value]))}}}"
     if isinstance(value, Tagged):
-        return f"#{value.tag} {write(value.value)}"
+        return f"#{value.tag} {write(value.value, canonical=canonical)}"
     return _write_other(value)
 
 

@@ -87,7 +87,7 @@ def edn_events(file: TextFile) -> Iterator[Event]:
                         time = texts[template.time]
                         yield Event(
                             line_number, texts[template.type], process, texts[template.f], value,
-                            None if time is None else int(time), more,
+                            None if time is None else int(time), more, template.value >= 0,
                         )  # fmt: skip
                         continue
             maps = slow.add(line_number, line)

@@ -7,9 +7,13 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from spark_history.files import HistoryError
+from spark_history.jepsen import edn
 from spark_history.jepsen.edn import Named
 
 TYPES: Final = ("invoke", "ok", "fail", "info")
+
+
+MOST_TIME: Final = 1 << 62  # ns; what is no such number is no time
 
 
 class Event(NamedTuple):
@@ -20,6 +24,7 @@ class Event(NamedTuple):
     value: Any  # as edn.py or json gives it
     time: int | None
     more: Mapping[str, Any]  # the other fields, by name
+    has_value: bool = True  # False: there is no :value, which says less than a nil does; `value` is None
 
 
 NOTHING_MORE: Final[Mapping[str, Any]] = {}
@@ -41,10 +46,13 @@ def make_event(path: Path, line: int, fields: Mapping[Any, Any]) -> Event:
         raise HistoryError(f"{path} line {line}: {short(str(process))} is no :process")
     f = named.pop("f", None)
     time = named.pop("time", None)
+    if not isinstance(time, int) or not -MOST_TIME < time < MOST_TIME:
+        time = None
     named.pop("index", None)
+    has_value = "value" in named
     return Event(
         line, kind, process, None if f is None else str(plain_name(f)), named.pop("value", None),
-        time if isinstance(time, int) else None, named or NOTHING_MORE,
+        time, named or NOTHING_MORE, has_value,
     )  # fmt: skip
 
 
@@ -55,3 +63,15 @@ def plain_name(key: Any) -> Any:
 
 def short(text: str) -> str:
     return text if len(text) <= 60 else f"{text[:57]}…"
+
+
+def says_nothing(path: Path, event: Event) -> HistoryError:
+    """Of an ok completion without the value that it would have to have."""
+    what = event.f or "operation"
+    told = "its :value is nil" if event.has_value else "it has no :value"
+    return HistoryError(f"{path} line {event.line}: this {what} is ok, but does not say what it found: {told}")
+
+
+def shown(value: Any) -> str:
+    """A value as messages name it."""
+    return short(edn.write(value))

@@ -30,7 +30,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from spark_history.files import Ints, read_parquet, read_row_groups, write_parquet
+from spark_history.files import Ints, read_parquet, read_row_groups, replacing, write_parquet
 from spark_history.jepsen import edn
 from spark_history.jepsen.edn import Keyword
 from spark_history.jepsen.plain import to_json
@@ -56,6 +56,7 @@ class Notation(Protocol):
     """How an event is written."""
 
     nothing: str  # nil
+    has_keywords: bool  # and all that EDN has
 
     def vector(self, items: Iterable[str]) -> str: ...
 
@@ -71,6 +72,7 @@ class Notation(Protocol):
 
 class Edn:
     nothing = "nil"
+    has_keywords = True
 
     def vector(self, items: Iterable[str]) -> str:
         return f"[{' '.join(items)}]"
@@ -92,6 +94,7 @@ class Edn:
 
 class JsonLines:
     nothing = "null"
+    has_keywords = False
 
     def vector(self, items: Iterable[str]) -> str:
         return f"[{', '.join(items)}]"
@@ -149,11 +152,10 @@ def write_events(path: Path, operations: Iterator[pa.Table], notation: Notation,
     path: its name ends in .gz: gzipped. processes: one more than the highest number. Raises OSError.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.tmp")
     processes_ = _Processes(max(processes, 1))
     count = 0
     with tempfile.TemporaryDirectory(prefix="chaos-export-", dir=path.parent) as scratch, ExitStack() as stack:
-        stack.callback(temporary.unlink, missing_ok=True)
+        temporary = stack.enter_context(replacing(path))
         out: TextIO = stack.enter_context(_open(temporary, gzipped=path.suffix == ".gz"))
         for part in _in_order(operations, Path(scratch)):
             time, is_end, row = _events(part)
@@ -166,8 +168,6 @@ def write_events(path: Path, operations: Iterator[pa.Table], notation: Notation,
                 lines.append(notation.line(count, at, process, after if end else before))
                 count += 1
             out.writelines(lines)
-        out.close()
-        temporary.replace(path)
     return count
 
 

@@ -12,8 +12,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from spark_history.files import Ints, categories, compact, integers, read_parquet
-from spark_history.ingest import History, Journal, LogHistory, find_journal, ingest
+from spark_history.files import HistoryError, Ints, categories, compact, integers, read_parquet
+from spark_history.ingest import History, Journal, LogHistory, find_journal, last_of_each, open_laid_out
 from spark_history.jepsen.export import Notation, Rendered, survey_files
 from spark_history.schema import FAULTS, LAID_OUT_OPERATIONS, LAID_OUT_READS, OPERATIONS, READS, TABLES
 
@@ -64,8 +64,7 @@ def read_faults(directory: Path) -> list[dict[str, Any]]:
         paths = list(find_journal(directory).files["faults"])
     else:
         paths = [directory / "history" / "faults" / "faults.parquet"]
-    faults = {row["fault"]: row for path in paths for row in read_parquet(path, FAULTS).to_pylist()}
-    return [faults[number] for number in sorted(faults)]
+    return last_of_each(paths)
 
 
 def survey(directory: Path) -> tuple[int, int]:
@@ -80,7 +79,12 @@ def survey(directory: Path) -> tuple[int, int]:
 
 
 def _history(directory: Path) -> History:
-    return ingest(directory, None)  # type: ignore[arg-type]  # laid out already: that takes no Spark
+    history = open_laid_out(directory)
+    if history is None:
+        raise HistoryError(f"{directory} holds no history: it has no journal, and was not laid out without one")
+    for name, why in history.damaged[:1]:
+        raise HistoryError(f"{directory / name} is damaged: {why}")
+    return history
 
 
 def _pending(journal: Journal) -> pa.Table:

@@ -33,14 +33,15 @@ def write_run(
     else:
         processes, origin = export_tables.survey(directory)
         faults = []
-        if plan["workload"] in jepsen.REGISTERS:
+        family = jepsen.FAMILY[plan["workload"]]
+        if family == jepsen.REGISTERS:
             operations = export_tables.render_registers(directory, plan, notation)
-        elif plan["workload"] in jepsen.TRANSACTIONS:
+        elif family == jepsen.TRANSACTIONS:
             operations = export_tables.render_transactions(directory, plan, notation)
         else:
-            operations = export_tables.render_calls(directory, notation)
+            operations = export_tables.render_calls(directory, plan, notation)
     return write_events(path, chain([render_plan(told, faults, origin, notation)], operations), notation, processes)
 
 
 def is_log(plan: Mapping[str, Any]) -> bool:
-    return plan.get("workload") not in (*jepsen.REGISTERS, *jepsen.TRANSACTIONS, *jepsen.MODELS)
+    return jepsen.FAMILY.get(str(plan.get("workload"))) is None

@@ -16,6 +16,8 @@ from spark_history.jepsen import edn
 from spark_history.jepsen.edn import Keyword
 from spark_history.jepsen.export import Notation, Rendered, survey_files
 from spark_history.jepsen.operations import NULL
+from spark_history.jepsen.plain import unspell
+from spark_history.jepsen.transactions import REBALANCE_LOG
 from spark_history.schema import CALLS, MICRO_OPERATIONS, REGISTERS, TRANSACTIONS
 
 SCHEMAS: Final = {
@@ -43,12 +45,13 @@ def load(directory: Path) -> dict[str, pa.Table]:
     tables = {}
     for name, schema in SCHEMAS.items():
         if parts := files(directory, name):
-            tables[name] = pa.concat_tables([_read(part, schema) for part in parts])
+            tables[name] = pa.concat_tables([read_part(part, schema) for part in parts])
     return tables
 
 
-def _read(part: Path, schema: pa.Schema) -> pa.Table:
-    """The columns of `schema`, nulls for those that say nothing of one run and that a layout may leave out."""
+def read_part(part: Path, schema: pa.Schema) -> pa.Table:
+    """The columns of `schema`, nulls for those that say nothing of one run and that a layout may leave out. Raises
+    HistoryError."""
     try:
         absent = _MAY_LACK.difference(pq.read_schema(part).names).intersection(schema.names)
     except (OSError, pa.ArrowException):
@@ -70,7 +73,7 @@ def render_registers(directory: Path, plan: Mapping[str, Any], notation: Notatio
     value, key = _names(plan.get("names"), notation), _names(plan.get("key_names"), notation)
     for part in parts:
         rendered = Rendered()
-        for row in _read(part, REGISTERS).to_pylist():
+        for row in read_part(part, REGISTERS).to_pylist():
 
             def of(text: str, row: Mapping[str, Any] = row) -> str:
                 return notation.vector((key(row["key"]), text)) if keyed else text
@@ -88,20 +91,25 @@ def render_registers(directory: Path, plan: Mapping[str, Any], notation: Notatio
 _KEY: Final = pa.schema([REGISTERS.field("key")])
 
 
-def render_calls(directory: Path, notation: Notation) -> Iterator[pa.Table]:
+def render_calls(directory: Path, plan: Mapping[str, Any], notation: Notation) -> Iterator[pa.Table]:
     """OPERATION rows, a table a file."""
+    spelt = plan.get("workload") != "kv"  # its values are texts as they stand
     for part in files(directory, "calls"):
         rendered = Rendered()
-        for row in _read(part, CALLS).to_pylist():
-            argument, result = (_of_json(row[name], notation) for name in ("argument", "result"))
+        for row in read_part(part, CALLS).to_pylist():
+            argument, result = (_of_json(row[name], notation, spelt=spelt) for name in ("argument", "result"))
             more = {} if row["key"] is None else {"key": _of_json(row["key"], notation)}
             done = row["outcome"] == "ok" and row["result"] is not None
             _add(rendered, row, notation, row["kind"], argument, result if done else argument, more)
         yield rendered.table()
 
 
-def _of_json(text: str | None, notation: Notation) -> str:
-    return notation.nothing if text is None else notation.value(json.loads(text))
+def _of_json(text: str | None, notation: Notation, *, spelt: bool = True) -> str:
+    """A value of CALLS. Where there are no keywords (JSON), :a remains ":a", which "a" is not."""
+    if text is None:
+        return notation.nothing
+    value = json.loads(text)
+    return notation.value(unspell(value) if spelt and notation.has_keywords else value)
 
 
 def _add(
@@ -123,7 +131,7 @@ def _add(
 
 def render_transactions(directory: Path, plan: Mapping[str, Any], notation: Notation) -> Iterator[pa.Table]:
     """OPERATION rows, a table a file. The micro-operations of a run, which lie by key, are held in memory."""
-    parts = [_read(part, MICRO_OPERATIONS) for part in files(directory, "micro_operations")]
+    parts = [read_part(part, MICRO_OPERATIONS) for part in files(directory, "micro_operations")]
     micro = pa.concat_tables(parts) if parts else None
     columns: dict[str, Any] = {}
     if micro is not None:
@@ -132,15 +140,22 @@ def render_transactions(directory: Path, plan: Mapping[str, Any], notation: Nota
         columns = {name: column[order] for name, column in columns.items()}
         columns["kind"] = micro["kind"].take(pa.array(order)).to_pylist()
     value, key = _names(plan.get("names"), notation), _names(plan.get("key_names"), notation)
-    kafka = plan.get("workload") == "kafka"
+    kafka, rebalanced = plan.get("workload") == "kafka", plan.get("rebalanced") or {}
     for part in files(directory, "transactions"):
         rendered = Rendered()
-        for row in _read(part, TRANSACTIONS).to_pylist():
+        for row in read_part(part, TRANSACTIONS).to_pylist():
             low, high = np.searchsorted(columns["op"], [row["op"], row["op"] + 1]) if columns else (0, 0)
             mine = [{name: column[at] for name, column in columns.items()} for at in range(low, high)]
             asked, done, kinds = _micro_operations(mine, value, key, notation)
             f = "txn" if not kafka or len(kinds) != 1 else kinds.pop()
-            _add(rendered, row, notation, f, asked, done if row["outcome"] == "ok" else asked, {})
+            more = {}
+            if keys := rebalanced.get(str(row["op"])):
+                of = {notation.value(Keyword("keys")): notation.vector(map(key, keys))}
+                more[REBALANCE_LOG] = notation.vector([notation.map(of)])
+            # What is not ok may have been given an offset all the same, and that is evidence, which needs a completion.
+            if row["complete"] is None and any(each["kind"] == "send" and each["offset"] != NULL for each in mine):
+                row["complete"] = row["invoke"]
+            _add(rendered, row, notation, f, asked, done if kafka or row["outcome"] == "ok" else asked, more)
         yield rendered.table()
 
 
@@ -185,7 +200,10 @@ def _micro_operations(
 
 def _names(names: Any, notation: Notation) -> Callable[[Any], str]:
     """What a number stands for, as text; null: nil."""
-    known = {int(number): notation.value(edn.read(text)) for number, text in (names or {}).items()}
+    texts = {int(number): text for number, text in (names or {}).items()}
+    known = {number: notation.value(edn.read(text)) for number, text in texts.items()}
+    if len(set(known.values())) < len(known):  # in JSON :a and "a" are the same: as EDN they are not
+        known = {number: notation.value(text) for number, text in texts.items()}
 
     def name(number: Ints | int | None) -> str:
         return notation.nothing if number is None else known.get(int(number)) or str(number)

@@ -12,6 +12,11 @@ from spark_history.jepsen.forms import Forms, Garbage
 from spark_history.jepsen.text import TextFile
 
 _SKIP: Final = re.compile(r"[\s,]*")
+_SURROGATE: Final = re.compile(r"\\u[dD][89a-fA-F]")
+#: Group 1: half a character, which no text in UTF-8 can hold. Java cuts long messages anywhere.
+_ESCAPE: Final = re.compile(
+    r"\\(?:u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|(u[dD][89a-fA-F][0-9a-fA-F]{2})|.)", re.DOTALL
+)
 _decode = json.JSONDecoder().raw_decode
 
 
@@ -30,6 +35,8 @@ def json_events(file: TextFile) -> Iterator[Event]:
 
 class _JsonForms(Forms[dict[str, Any]]):
     def parse(self, text: str) -> tuple[list[dict[str, Any]], str]:
+        if _SURROGATE.search(text):
+            text = _ESCAPE.sub(lambda match: match[0] if match[1] is None else "\\ufffd", text)
         at = _skip(text, 0)
         if not self.begun and text[at : at + 1] == "[":
             self.opened = "["

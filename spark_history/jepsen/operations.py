@@ -73,6 +73,8 @@ class Operations:
             if event.type == "invoke":
                 if completed:
                     self.timed = False
+                if process is not None and not -_MOST_PROCESSES <= process < _MOST_PROCESSES:
+                    raise HistoryError(f"{path} line {event.line}: {process} is too large a number for a process")
                 if process in open_:
                     before = open_[process][0].line
                     raise HistoryError(
@@ -120,8 +122,6 @@ class Rows:
         invoke, at, complete, until = pair
         process = invoke.process or 0
         assert isinstance(process, int)
-        if not -_MOST_PROCESSES <= process < _MOST_PROCESSES:
-            raise HistoryError(f"line {invoke.line}: {process} is too large a number for a process")
         outcome, until_time = "info", NULL
         if complete is not None:
             outcome = complete.type
@@ -204,7 +204,7 @@ class Numbers:
     def of(self, value: Any) -> int:
         if type(value) is int and -self.FIRST < value < self.FIRST:
             return value
-        text = edn.write(value)
+        text = edn.write(value, canonical=True)
         return self._numbers.setdefault(text, self.FIRST + len(self._numbers))
 
     @property
@@ -218,9 +218,11 @@ def faults(operations: Operations, run: str) -> pa.Table:
     for position, event in operations.nemesis:
         told = event.value if isinstance(event.value, Mapping) else {}
         fields = {str(getattr(key, "name", key)): value for key, value in told.items()}
-        number = fields.get("fault")
-        if not isinstance(number, int) or event.f is None:
+        number, targets = fields.get("fault"), fields.get("targets") or ()
+        if type(number) is not int or not 0 <= number < 1 << 31 or event.f is None:
             continue
+        if not isinstance(targets, (tuple, list, frozenset)):
+            continue  # no fault of ours
         usable = operations.timed and event.time is not None
         time = event.time if usable else position * SECOND
         if event.f.startswith("stop-"):
@@ -229,7 +231,7 @@ def faults(operations: Operations, run: str) -> pa.Table:
             continue
         rows[number] = {
             "run": run, "fault": number, "nemesis": event.f.removeprefix("start-"),
-            "targets": [str(each) for each in fields.get("targets") or ()], "start": time, "end": None,
+            "targets": [str(each) for each in targets], "start": time, "end": None,
             "effective": bool(fields.get("effective", True)), "evidence": str(fields.get("evidence") or "{}"),
         }  # fmt: skip
     if rows:

@@ -4,70 +4,90 @@ Registers (`register`, `cas-register`): REGISTERS from read, write and cas. Whic
 `[key value]` where the history is keyed as jepsen.independent does it: the value of every operation is such a pair, a
 read being invoked with [key nil] and a cas with [key [old new]].
 
-Other objects (mutex, queue, set, kv …): CALLS, `:f` as it stands, values as JSON: keywords and symbols as their names,
-sets as sorted arrays, what JSON has no notation for as a string of EDN.
+Other objects (mutex, queue, set, kv …): CALLS, `:f` as it stands, values as JSON: see plain.spell(). The texts of a kv
+are put together, so they stand as they are, and nothing else may be in their place; the keys of several registers that
+are no texts stand in maps as JSON has them. A queue's `drain` becomes dequeues (_Drains).
+
+An ok operation that asks for something must have a value, be it nil. That of one that does not, is the invocation's.
 """
 
 from __future__ import annotations
 
+import json
 from array import array
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
 
 from spark_history.files import HistoryError, nullable
-from spark_history.jepsen import edn
+from spark_history.jepsen.event import says_nothing, shown
 from spark_history.jepsen.operations import NULL, Numbers, Operations, Pair, Rows, category, ints, table
-from spark_history.jepsen.plain import to_json, untag
+from spark_history.jepsen.plain import spell, spell_map, untag
+from spark_history.jepsen.transactions import head
 from spark_history.schema import CALLS, REGISTERS
 
 KINDS: Final = ("read", "write", "cas")
+#: Operations whose completion says what they found.
+_ASKING: Final = frozenset({"read", "r", "get", "dequeue", "drain"})
+#: Such a read finds a collection, perhaps a set.
+_COLLECTING: Final = frozenset({"read", "drain"})
 _KIND: Final = {"read": 0, "write": 1, "cas": 2, "r": 0, "w": 1, "compare-and-set": 2}
 
 
 def is_keyed(pairs: Sequence[Pair]) -> bool:
-    """Is the value of each of these operations a [key value]? Where there is no read, a value may just be a vector."""
-    if not pairs or any("key" in pair.invoke.more for pair in pairs):
+    """Is the value of each of these operations a [key value]? Where there is no [key nil], of a read or an acquire say,
+    and no cas of [key [old new]], a value may just be a vector."""
+    if any("key" in pair.invoke.more for pair in pairs) or not all(_is_keyed(pair) for pair in pairs):
         return False
-    return any(pair.invoke.f in ("read", "r") for pair in pairs) and all(_is_keyed(pair) for pair in pairs)
+    return any(untag(pair.invoke.value)[1] is None or _is_keyed_cas(pair) for pair in pairs)
+
+
+def _is_keyed_cas(pair: Pair) -> bool:
+    """And not one of a scalar to a vector, where all that is written are vectors."""
+    key = untag(pair.invoke.value)[0]
+    return _KIND.get(pair.invoke.f or "") == 2 and key is not None and not isinstance(key, (tuple, list))
 
 
 def _is_keyed(pair: Pair) -> bool:
     value = untag(pair.invoke.value)
     if not isinstance(value, (tuple, list)) or len(value) != 2:
         return False
-    if _KIND.get(pair.invoke.f or "") == 0:
-        done = None if pair.complete is None or pair.complete.type != "ok" else untag(pair.complete.value)
-        return value[1] is None and (done is None or (_is_two(done) and done[0] == value[0]))
-    return _KIND.get(pair.invoke.f or "") != 2 or _is_two(value[1])
+    if pair.invoke.f in _ASKING:
+        return value[1] is None
+    return _KIND.get(pair.invoke.f or "") != 2 or _is_two(untag(value[1]))
 
 
 def _is_two(value: Any) -> bool:
     return isinstance(value, (tuple, list)) and len(value) == 2
 
 
-class Keys:
-    """Takes the key off a value."""
-
-    def __init__(self, path: Any, keyed: bool) -> None:
-        self._path = path
-        self._keyed = keyed
-
-    def split(self, pair: Pair) -> tuple[Any, Any, Any]:
-        """Key (None: there is one object), value of the invocation, value of the completion."""
-        invoke, complete = pair.invoke, pair.complete
-        done = complete.value if complete is not None else None
-        if not self._keyed:
-            return invoke.more.get("key"), invoke.value, done
-        value = untag(invoke.value)
-        if not _is_two(value):
-            raise HistoryError(
-                f"{self._path} line {invoke.line}: the value of this operation is no [key value], as those before were"
-            )
-        done = untag(done)
-        return value[0], value[1], done[1] if _is_two(done) else None
+def _split(path: Path, pair: Pair, keyed: bool) -> tuple[Any, Any, Any]:
+    """Key (None: there is one object), value of the invocation, value of an ok completion (None: it says none). Raises
+    HistoryError."""
+    invoke, complete = pair.invoke, pair.complete
+    done = complete.value if complete is not None and complete.type == "ok" else None
+    if complete is not None and complete.type == "ok" and not complete.has_value and invoke.f in _ASKING:
+        raise says_nothing(path, complete)
+    if not keyed:
+        return invoke.more.get("key"), invoke.value, done
+    value, done = untag(invoke.value), untag(done)
+    if not _is_two(value):
+        raise HistoryError(
+            f"{path} line {invoke.line}: the value of this operation is {shown(value)}, no [key value], though this "
+            "history is keyed"
+        )
+    if complete is None or complete.type != "ok" or (done is None and invoke.f not in _ASKING):
+        return value[0], value[1], None
+    if not _is_two(done) or done[0] != value[0]:
+        raise HistoryError(
+            f"{path} line {complete.line}: this completes {shown(done)}, but what was invoked on line {invoke.line} is "
+            f"of the key {shown(value[0])}, so its value must be [{shown(value[0])} …]"
+        )
+    return value[0], value[1], done[1]
 
 
 def registers(
@@ -77,7 +97,6 @@ def registers(
     path = operations.foreign.path
     rows, values, keys = Rows(), Numbers(), Numbers()
     kind, key, value, expected = array("b"), array("q"), array("q"), array("q")
-    split = Keys(path, keyed).split
     for pair in pairs:
         code = _KIND.get(pair.invoke.f or "")
         if code is None:
@@ -85,28 +104,33 @@ def registers(
                 f"{path} line {pair.invoke.line}: {pair.invoke.f or 'an operation without :f'} is nothing that a "
                 "register does (read, write, cas)"
             )
-        of, argument, done = split(pair)
-        outcome = rows.add(pair)
+        of, argument, done = _split(path, pair, keyed)
+        rows.add(pair)
         if code == 0:
-            result, asked = (done if outcome == "ok" else None), None
+            result, asked = done, None
         else:
-            result, asked = (done if outcome == "ok" and done is not None else argument), None
+            result, asked = (argument if done is None else done), None
+            if result is None and not pair.invoke.has_value:
+                line = pair.invoke.line
+                raise HistoryError(f"{path} line {line}: this {pair.invoke.f} does not say what: it has no :value")
             if code == 2:
                 result = untag(result)
                 if not _is_two(result):
-                    raise HistoryError(
-                        f"{path} line {pair.invoke.line}: the value of a cas is [old new], not {_short(argument)}"
-                    )
+                    of_line = pair.invoke.line if done is None or pair.complete is None else pair.complete.line
+                    raise HistoryError(f"{path} line {of_line}: the value of a cas is [old new], not {shown(result)}")
                 asked, result = result
         kind.append(code)
-        key.append(0 if of is None else keys.of(of))
+        key.append(NULL if of is None else keys.of(of))
         value.append(NULL if result is None else values.of(result))
         expected.append(NULL if asked is None else values.of(asked))
+    number = ints(key)
+    if np.any(number == NULL):  # a key that is nil is none, and not the key 0 of others
+        number = np.where(number == NULL, 0 if np.all(number == NULL) else keys.of(None), number)
     order = rows.order()
     columns = rows.columns(run, operations.timed, order, open_info=True)
     columns |= {
         "kind": category(KINDS, np.frombuffer(kind, np.int8)[order].astype(np.int32)),
-        "key": pa.array(ints(key)[order]),
+        "key": pa.array(number[order]),
         "value": nullable(ints(value)[order], NULL),
         "expected": nullable(ints(expected)[order], NULL),
     }
@@ -114,22 +138,34 @@ def registers(
 
 
 def calls(operations: Operations, pairs: Iterable[Pair], run: str, workload: str, *, keyed: bool) -> pa.Table:
-    """CALLS. Of multi-register any list of micro-operations is a txn. Raises HistoryError."""
-    rows, split = Rows(), Keys(operations.foreign.path, keyed).split
-    kinds: list[str] = []
+    """CALLS. Of multi-register any list of micro-operations is a txn; of a queue drains are dequeues. Raises
+    HistoryError."""
+    rows = Rows()
+    drains = _Drains()
+    kinds: list[str | None] = []
     texts: tuple[list[str | None], ...] = ([], [], [])
+
+    def add(pair: Pair, *of_pair: str | None) -> None:
+        rows.add(pair)
+        for column, text in zip((texts[0], kinds, texts[1], texts[2]), of_pair, strict=True):
+            column.append(text)
+
     for pair in pairs:
-        key, argument, result = split(pair)
+        key, argument, result = _split(operations.foreign.path, pair, keyed)
         f = pair.invoke.f
         if workload == "multi-register" and isinstance(argument, (tuple, list)):
             f = "txn"
         if f is None:
             raise HistoryError(f"{operations.foreign.path} line {pair.invoke.line}: the operation has no :f")
-        outcome = rows.add(pair)
-        kinds.append(f)
-        texts[0].append(None if key is None else to_json(key))
-        texts[1].append(to_json(argument))
-        texts[2].append(to_json(result) if outcome == "ok" else None)
+        of = None if key is None else _json(spell(key))
+        asked, done = _texts(operations.foreign.path, pair, workload, f, argument, result)
+        if workload == "queue":
+            drains.see(operations.foreign.path, pair, of, f, result)
+            if f == "drain":
+                continue
+        add(pair, of, f, asked, done)
+    for pair, of, found in drains.dequeues():
+        add(pair, of, "dequeue", "null", found)
     order = rows.order()
     columns = rows.columns(run, operations.timed, order, open_info=True)
     columns["kind"] = pa.array(kinds, pa.string()).dictionary_encode()
@@ -140,6 +176,95 @@ def calls(operations: Operations, pairs: Iterable[Pair], run: str, workload: str
     return table(CALLS, columns)
 
 
-def _short(value: Any) -> str:
-    text = edn.write(value)
-    return text if len(text) <= 60 else f"{text[:57]}…"
+def _texts(path: Path, pair: Pair, workload: str, f: str, argument: Any, result: Any) -> tuple[str, str | None]:
+    """Argument, and result if the operation is ok, as JSON. Raises HistoryError."""
+    ok = pair.complete is not None and pair.complete.type == "ok"
+    if workload == "multi-register" and ok and result is None and pair.complete is not None and _reads(f, argument):
+        raise says_nothing(path, pair.complete)
+    if workload == "kv":
+        event, held = (pair.complete, result) if f == "get" else (pair.invoke, argument)
+        if event is not None and not (held is None or isinstance(held, str)):
+            raise HistoryError(f"{path} line {event.line}: what a kv holds must be text, which {shown(held)} is not")
+        asked, found = (value if isinstance(value, str) else spell(value) for value in (argument, result))
+        return _json(asked), _json(found) if ok else None
+    of_registers = workload == "multi-register"
+    try:
+        asked = _of_registers(argument) if of_registers else spell(argument)
+        found = untag(result)
+        if of_registers:
+            found = _of_registers(found)
+        elif f in _COLLECTING and isinstance(found, frozenset):
+            found = sorted(map(spell, found), key=_json)
+        else:
+            found = spell(found)
+    except ValueError as error:
+        alike = shown(error.args[0])
+        raise HistoryError(f"{path} line {pair.invoke.line}: two keys of {alike} look alike in JSON") from None
+    return _json(asked), _json(found) if ok else None
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False)
+
+
+def _reads(f: str, argument: Any) -> bool:
+    """Does an operation of several registers ask for what they hold?"""
+    if f == "txn" and isinstance(argument, (tuple, list)):
+        return any(head(micro) in ("r", "read") for micro in argument)
+    return f == "read"
+
+
+def _of_registers(value: Any) -> Any:
+    """A map of keys to values, or micro-operations."""
+    value = untag(value)
+    if isinstance(value, dict):
+        return spell_map(value, lambda key: _json(spell(key)))
+    if not isinstance(value, (tuple, list)):
+        return spell(value)
+    return [[head(each) or spell(each[0]), *map(spell, each[1:])] if head(each) else spell(each) for each in value]
+
+
+class _Drains:
+    """Jepsen's `drain`, which takes all that is left in a queue, as dequeues: see dequeues()."""
+
+    def __init__(self) -> None:
+        self._taken: list[tuple[Pair, str | None, str]] = []  # by ok drains: the drain, the queue, the value
+        self._last: dict[str | None, Pair] = {}  # the ok drain of each queue that completed last
+        self._end: dict[str | None, Pair] = {}  # and the last ok operation that takes something
+        self._crashed: list[tuple[Pair, str | None]] = []
+        self._left: Counter[str | None] = Counter()  # how many values nobody is known to have dequeued
+
+    def see(self, path: Path, pair: Pair, key: str | None, f: str, result: Any) -> None:
+        """An operation; in the order of completions. Raises HistoryError."""
+        outcome = "info" if pair.complete is None else pair.complete.type
+        if f == "enqueue":
+            self._left[key] += outcome != "fail"
+        elif f == "drain" and outcome == "info":
+            self._crashed.append((pair, key))
+        elif outcome == "ok" and f in ("dequeue", "drain") and pair.complete is not None:
+            values = [result] if f == "dequeue" else untag(result) or ()
+            if not isinstance(values, (tuple, list, frozenset)):
+                raise HistoryError(
+                    f"{path} line {pair.complete.line}: an ok drain lists what it took, which {shown(result)} is not"
+                )
+            self._left[key] -= sum(value is not None for value in values)
+            self._end[key] = pair
+            if f == "drain":
+                self._last[key] = pair
+                self._taken += [(pair, key, _json(spell(value))) for value in values]
+
+    def dequeues(self) -> Iterator[tuple[Pair, str | None, str | None]]:
+        """Operation, queue and what was found.
+
+        What an ok drain lists was dequeued by it. What nobody has dequeued by the end is lost, as jepsen.checker's
+        total-queue has it: from the last drain to the last dequeue the queue was empty once, that is, one more dequeue
+        found nothing. (Not at the end of each drain: a client may see nothing while others hold what they were sent.)
+        A drain that crashed may have taken everything there was; total-queue refuses histories with such drains.
+        """
+        yield from self._taken
+        for key, drain in self._last.items():
+            if all(key != of for _, of in self._crashed):
+                end = self._end[key]
+                yield Pair(drain.invoke, drain.at, end.complete, end.until), key, "null"
+        for pair, key in self._crashed:
+            yield from ((pair, key, None) for _ in range(self._left[key]))

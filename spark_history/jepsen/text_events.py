@@ -23,11 +23,16 @@ TEXT_LINE: Final = re.compile(
 
 
 def text_events(file: TextFile) -> Iterator[Event]:
+    """The last line is left out if it does not end: `12` may have been cut to `1`. Raises HistoryError."""
     kept: dict[str, tuple[Any, Mapping[str, Any]]] = {"": (None, NOTHING_MORE)}
     number = 0
     for lines in file.lines():
         for line in lines:
             number += 1
+            if not file.ends_with_newline:
+                if line.strip("\0 \t\r"):
+                    file.notes.append(f"{file.path} ends within line {number}: that line is left out")
+                return
             found = TEXT_LINE.search(line)
             if found is None:
                 continue
@@ -38,7 +43,8 @@ def text_events(file: TextFile) -> Iterator[Event]:
                 value, more = _value_and_error(file.path, number, kind, process, text)
                 if len(kept) < _MOST_KEPT and len(text) <= _LONGEST_KEPT:
                     kept[text] = value, more
-            yield Event(number, kind, process[1:] if process[0] == ":" else int(process), f, value, None, more)
+            who = process[1:] if process[0] == ":" else int(process)
+            yield Event(number, kind, who, f, value, None, more, text != "")
 
 
 def _value_and_error(path: Path, line: int, kind: str, process: str, text: str) -> tuple[Any, Mapping[str, Any]]:

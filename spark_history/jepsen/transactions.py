@@ -1,18 +1,22 @@
 """Foreign histories of transactions: TRANSACTIONS and MICRO_OPERATIONS from Elle's list-append and Jepsen's kafka.
 
 list-append: `[[:append k v] [:r k [v …]] …]`. A read that found nothing is nil or [].
-kafka: `[[:send k v] …]`, completed as `[:send k [offset v]]`, and `[:poll]`, completed as `[:poll {k [[offset v] …]}]`.
+kafka: `[[:send k v] …]`, completed as `[:send k [offset v]]`, and `[:poll]`, completed as `[:poll {k [[offset v] …]}]`,
+beside which `:rebalance-log [{:keys [k …]} …]` says which partitions the consumer lost or was given meanwhile.
 What clients do besides (assign, subscribe, crash, debug-topic-partitions …) is no transaction, and left out.
 
-Of a transaction that is ok its completion says what it did. Of any other the invocation says what it may have done,
-and its reads prove nothing; an offset that was acknowledged before it failed is kept.
+Of a transaction that is ok its completion says what it did, and must be of the same micro-operations as the invocation
+(unless one of the two says nothing): what it leaves out may have happened all the same. Of any other the invocation
+says what it may have done, and its reads prove nothing; an offset that was acknowledged before it failed is kept.
 """
 
 from __future__ import annotations
 
+import re
 from array import array
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
@@ -21,11 +25,16 @@ import pyarrow as pa
 from spark_history.files import HistoryError, Ints, nullable
 from spark_history.jepsen import edn
 from spark_history.jepsen.edn import Named
+from spark_history.jepsen.event import plain_name, says_nothing, shown
+from spark_history.jepsen.events import Foreign
 from spark_history.jepsen.operations import NULL, Numbers, Operations, Pair, Rows, category, ints, table
+from spark_history.jepsen.plain import untag
 from spark_history.schema import MICRO_OPERATIONS, TRANSACTIONS
 
 KINDS: Final = ("append", "read", "send", "poll")
 _APPEND, _READ, _SEND, _POLL = range(4)
+#: With an ok transaction: when the consumer was given other partitions during it, and which.
+REBALANCE_LOG: Final = "rebalance-log"
 #: What clients of Jepsen's kafka workload do that is no transaction.
 NO_TRANSACTIONS: Final = frozenset({"assign", "subscribe", "crash", "debug-topic-partitions", "unsubscribe", "close"})
 
@@ -56,7 +65,7 @@ class _Micro:
         self.position.append(position)
         self.kind.append(kind)
         self.key.append(self.keys.of(key))
-        self.offset.append(NULL if offset is None else offset)
+        self.offset.append(NULL if offset is None else _offset(offset))
         self.value.append(value)
 
     def add_list(self, row: int, position: int, key: Any, values: Any) -> None:
@@ -71,6 +80,26 @@ class _Micro:
         self.key.extend(array("q", [self.keys.of(key)]) * count)
         self.offset.extend(range(count))
         self.value.extend(map(self.values.of, values))
+
+    def spell_keys(self, foreign: Foreign) -> dict[int, int]:
+        """In JSON the keys of a poll are texts, be they numbers where something is sent to them. So a text of digits to
+        which nothing is sent is that number. What was changed, by number. Raises HistoryError if it cannot be told."""
+        texts = {each: edn.read(name) for each, name in self.keys.names.items() if name[0] == '"'}
+        numbers = {int(each): int(text) for each, text in texts.items() if _INTEGER.fullmatch(text)}
+        if not numbers:
+            return {}
+        key, kind = np.array(self.key, np.int64), np.array(self.kind, np.int8)
+        sent = set(np.unique(key[kind == _SEND]).tolist())
+        for each, number in numbers.items():
+            if foreign.notation == "JSON" and each in sent and number in sent:
+                raise HistoryError(
+                    f'{foreign.path} has the keys {number} and "{number}": of which a poll is cannot be told in JSON'
+                )
+        changed = {each: number for each, number in numbers.items() if each not in sent}
+        distinct, which = np.unique(key, return_inverse=True)
+        spelt = np.array([changed.get(each, each) for each in distinct.tolist()], np.int64)
+        self.key = array("q", spelt[which].tobytes())
+        return changed
 
     def table(self, run: str, order: Ints) -> pa.Table:
         number = np.empty(len(order), np.int64)  # of the transaction of each row
@@ -92,10 +121,12 @@ class _Micro:
 
 def transactions(
     operations: Operations, pairs: Iterable[Pair], run: str, workload: str
-) -> tuple[dict[str, pa.Table], Numbers, Numbers]:
-    """`transactions` and `micro_operations`, with what the numbers of values and of keys stand for. workload:
-    list-append or kafka. Raises HistoryError."""
+) -> tuple[dict[str, pa.Table], Numbers, Numbers, dict[str, list[int]]]:
+    """`transactions` and `micro_operations`, with what the numbers of values and of keys stand for, and which
+    partitions were re-assigned during a transaction (by its number). workload: list-append or kafka. Raises
+    HistoryError."""
     rows, micro = Rows(), _Micro()
+    rebalanced: dict[int, list[int]] = {}
     read = _read_lists if workload == "list-append" else _read_logs
     for pair in pairs:
         if pair.invoke.f in NO_TRANSACTIONS:
@@ -103,23 +134,73 @@ def transactions(
         row = len(rows.at)
         outcome = rows.add(pair)
         try:
-            read(micro, row, outcome, pair)
+            _check_same(operations.foreign.path, pair, outcome)
+            read(operations.foreign.path, micro, row, outcome, pair)
+            if outcome == "ok" and pair.complete is not None and pair.complete.more.get(REBALANCE_LOG):
+                rebalanced[row] = _rebalanced(micro.keys, pair.complete.more[REBALANCE_LOG])
         except (TypeError, ValueError, LookupError, AttributeError, OverflowError):
             of = pair.complete if outcome == "ok" and pair.complete is not None else pair.invoke
             raise HistoryError(
-                f"{operations.foreign.path} line {of.line}: {_short(of.value)} is no transaction of {workload}"
+                f"{operations.foreign.path} line {of.line}: {shown(of.value)} is no transaction of {workload}"
             ) from None
+    if workload == "kafka" and (spelt := micro.spell_keys(operations.foreign)):
+        rebalanced = {row: sorted({spelt.get(key, key) for key in keys}) for row, keys in rebalanced.items()}
     order = rows.order()
     columns = rows.columns(run, operations.timed, order, open_info=True)
     tables = {"transactions": table(TRANSACTIONS, columns), "micro_operations": micro.table(run, order)}
-    return tables, micro.values, micro.keys
+    number = np.argsort(order)  # of the transaction of each row
+    by_op = {str(number[row]): keys for row, keys in rebalanced.items() if keys}
+    return tables, micro.values, micro.keys, by_op
 
 
-def _read_lists(micro: _Micro, row: int, outcome: str, pair: Pair) -> None:
-    """Raises ValueError and its like if the value has another form."""
+def _rebalanced(numbers: Numbers, log: Any) -> list[int]:
+    """The partitions in a `:rebalance-log [{:keys [0 1], …} …]`. Raises TypeError if it is another thing."""
+    keys: set[int] = set()
+    for entry in map(untag, log):
+        of = {plain_name(name): value for name, value in entry.items()}.get("keys")
+        keys.update(numbers.of(key) for key in of or ())
+    return sorted(keys)
+
+
+def _check_same(path: Path, pair: Pair, outcome: str) -> None:
+    """Raises HistoryError if an ok transaction did other things than it was invoked for, ValueError and its like if a
+    value is no transaction."""
+    if outcome != "ok" or pair.complete is None or pair.complete.value is None or pair.invoke.value is None:
+        return
+    asked, done = pair.invoke.value, pair.complete.value
+    if len(asked) == len(done):
+        for one, other in zip(asked, done, strict=True):
+            if not (one[0] == other[0] and one[1:2] == other[1:2] and one[2:3] == other[2:3]) and not _same(one, other):
+                break
+        else:
+            return
+    raise HistoryError(
+        f"{path} line {pair.complete.line}: the transaction did {shown(done)}, but what was invoked on line "
+        f"{pair.invoke.line} is {shown(asked)}"
+    )
+
+
+def _same(asked: Any, done: Any) -> bool:
+    """Are these one micro-operation, but for what it found?"""
+    what = head(asked)
+    if what != head(done):
+        return False
+    if what == "poll":
+        return True
+    value = done[2]
+    if what == "send" and isinstance(value, (tuple, list)):
+        value = value[1]
+    return bool(asked[1] == done[1] and (what in ("r", "read") or asked[2] in (value, done[2])))
+
+
+def _read_lists(path: Path, micro: _Micro, row: int, outcome: str, pair: Pair) -> None:
+    """Raises ValueError and its like if the value has another form, HistoryError if an ok read says nothing."""
     value = pair.invoke.value
-    if outcome == "ok" and pair.complete is not None and pair.complete.value is not None:
-        value = pair.complete.value
+    done = pair.complete if outcome == "ok" else None
+    if done is not None and done.value is not None:
+        value = done.value
+    elif done is not None and any(head(each) in ("r", "read") for each in value):
+        raise says_nothing(path, done)
     for position, each in enumerate(value):
         what, key, argument = each
         name = what if isinstance(what, str) else what.name
@@ -128,12 +209,12 @@ def _read_lists(micro: _Micro, row: int, outcome: str, pair: Pair) -> None:
         elif name not in ("r", ":r", "read"):
             raise ValueError(name)
         elif outcome == "ok":
-            if isinstance(argument, str) or not (argument is None or hasattr(argument, "__len__")):
+            if not (argument is None or isinstance(argument, (tuple, list))):  # the order of a set says nothing
                 raise ValueError(argument)
             micro.add_list(row, position, key, argument)
 
 
-def _read_logs(micro: _Micro, row: int, outcome: str, pair: Pair) -> None:
+def _read_logs(path: Path, micro: _Micro, row: int, outcome: str, pair: Pair) -> None:
     """Raises ValueError and its like if the value has another form."""
     asked, done = pair.invoke.value, None if pair.complete is None else pair.complete.value
     if outcome != "ok" and not _same_form(asked, done):
@@ -149,12 +230,22 @@ def _read_logs(micro: _Micro, row: int, outcome: str, pair: Pair) -> None:
             raise ValueError(what)
         elif outcome == "ok":
             for key, records in (each[1] if len(each) > 1 and each[1] is not None else {}).items():
-                # A key of JSON is a string, the same key of a send a number.
-                number = int(key) if isinstance(key, str) and key.lstrip("-").isdigit() else key
+                if not isinstance(records, (tuple, list)):
+                    raise ValueError(records)
                 for offset, value in records:
-                    micro.add(row, position, _POLL, number, offset, micro.values.of(value))
+                    micro.add(row, position, _POLL, key, offset, micro.values.of(value))
                 if not records:
-                    micro.add(row, position, _POLL, number, None, NULL)
+                    micro.add(row, position, _POLL, key, None, NULL)
+
+
+#: As JSON has them as keys of a map.
+_INTEGER: Final = re.compile(r"0|-?[1-9][0-9]{0,17}")
+
+
+def _offset(value: Any) -> int:
+    if type(value) is not int or not -Numbers.FIRST < value < Numbers.FIRST:
+        raise ValueError(value)
+    return value
 
 
 def _same_form(asked: Any, done: Any) -> bool:
@@ -164,8 +255,3 @@ def _same_form(asked: Any, done: Any) -> bool:
         and isinstance(asked, (tuple, list))
         and [head(each) for each in done] == [head(each) for each in asked]
     )
-
-
-def _short(value: Any) -> str:
-    text = edn.write(value)
-    return text if len(text) <= 80 else f"{text[:77]}…"

@@ -1,0 +1,90 @@
+"""Which part of which log is judged, and what its plan says of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from spark_history.files import HistoryError
+from spark_history.log import NEVER, FinalReads
+
+ANYWHERE: Final = -1  # a log start that may have moved
+
+
+@dataclass(frozen=True)
+class Options:
+    """What the check needs to know of a run, apart from its history."""
+
+    acks_all: bool = True
+    since: int = NEVER  # acknowledgements from here on are counted apart, monotonic ns
+    compacted: bool = False
+    retries: bool = False  # without idempotence: a value may stand at several offsets
+    log_start: int = 0  # below it records may be gone; ANYWHERE: below the lowest fetch offset of a final read
+
+    @staticmethod
+    def of(plan: Mapping[str, Any], struck: int | None) -> Options:
+        """plan: the content of plan.json; struck: when the first fault took effect, monotonic ns. Raises
+        HistoryError."""
+        settings = plan.get("settings") or {}
+        if not isinstance(settings, Mapping):
+            raise HistoryError(f"settings of the plan is {settings!r}; it must be an object of names and values")
+        policy = plan.get("cleanup.policy", settings.get("log.cleanup.policy", "delete"))
+        start = plan.get("log_start", 0)
+        if start != "moves" and (not isinstance(start, int) or isinstance(start, bool) or start < 0):
+            raise HistoryError(f'log_start of the plan is {start!r}; it must be an offset, or "moves"')
+        return Options(
+            acks_all=str(plan.get("acks", "all")) in ("all", "-1"),
+            since=NEVER if struck is None else struck,
+            compacted="compact" in str(policy),
+            retries=plan.get("idempotence", True) in (False, "false"),
+            log_start=ANYWHERE if start == "moves" else start,
+        )
+
+    def complete(self, final_reads: FinalReads) -> bool:
+        """Is the final log of a partition known from where it starts?"""
+        from_start = self.log_start == ANYWHERE or final_reads.start <= self.log_start
+        return from_start and final_reads.known(self.compacted)
+
+
+@dataclass(frozen=True)
+class Scope:
+    """Which segment of which log, and what is known of the whole log."""
+
+    run: str
+    topic: str
+    partition: int
+    low: int
+    high: int | None
+    final_reads: FinalReads
+    end: int  # how long the log once was, as far as any operation saw
+    origin: int  # monotonic ns at which the run began
+    options: Options = Options()
+
+    @property
+    def log(self) -> str:
+        return f"{self.topic}-{self.partition}"
+
+    @property
+    def whole(self) -> bool:
+        """Is it all of the log?"""
+        return self.low == 0 and self.high is None
+
+    @property
+    def final_known(self) -> bool:
+        """Is the final log known, from the lowest fetch offset of a final read?"""
+        return self.final_reads.known(self.options.compacted)
+
+    @property
+    def asked_from(self) -> int:
+        """From which offset on it matters what stands there."""
+        if self.options.log_start != ANYWHERE:
+            return self.options.log_start
+        final = self.final_reads
+        return 0 if final.start == NEVER else final.start if final.first == NEVER else final.first
+
+    @staticmethod
+    def of(fields: Mapping[str, Any]) -> Scope:
+        """The inverse of dataclasses.asdict(), also after a journey as JSON."""
+        final_reads, options = FinalReads.of(fields["final_reads"]), Options(**fields["options"])
+        return Scope(**{**fields, "final_reads": final_reads, "options": options})
