@@ -17,6 +17,9 @@ from harness.halt import Halt
 T = TypeVar("T")
 Evidence = dict[str, Any]
 Role = Literal["controller", "broker"]
+Link = tuple[str, str]
+#: In a link: everybody who is no node.
+CLIENTS = "clients"
 
 
 class Node(Protocol):
@@ -104,14 +107,16 @@ class Cluster(Protocol):
     @property
     def controllers(self) -> Sequence[Node]: ...
 
-    async def partition(self, groups: Sequence[Sequence[Node]], *, one_way: bool = False) -> None:
-        """Let packets pass only within each group; replaces the partition in force, if any.
+    async def block(self, key: str, links: Sequence[Link]) -> None:
+        """From now on let nothing pass these links, (from whom, to whom) each, by name. Adds to what other keys block;
+        the same key again replaces what it blocked. Stays in force on a node that is killed or loses its power."""
 
-        one_way: only what the first group sends to the others is dropped; all else passes.
-        A node in no group talks to everyone. Clients (the harness) still reach every node."""
+    async def unblock(self, key: str) -> Evidence:
+        """What this key blocked passes again. Safe to repeat. Evidence, by the rules' own counters: packets_dropped,
+        and packets_dropped_by_link {"broker-1 > broker-2": packets}."""
 
-    async def heal(self) -> Evidence:
-        """Remove every partition. Evidence: packets_dropped, by the rules' own counters, and by node."""
+    async def heal(self) -> None:
+        """Whatever may still be blocked passes again."""
 
     def unsettled(self) -> str | None:
         """What those who know the nodes from within still see amiss after all faults were healed, as a clause."""

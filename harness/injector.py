@@ -1,7 +1,7 @@
 """Carries out a fault schedule against a live cluster, and records what each fault did.
 
 Every nemesis works through its own faults in order, side by side with the others. Two rules bind them together:
-a node is held by one fault at a time, and a nemesis that may lose data (`waits_for_isr`) strikes only once the brokers
+a node is held by one fault at a time (but for faults that hold none, Nemesis.exclusive), and a nemesis that may lose data (`waits_for_isr`) strikes only once the brokers
 of the last such fault are back in every ISR. A fault that may not strike yet waits
 (`deferred_s` in its evidence); one that cannot strike and heal before the time limit is skipped, and says so.
 """
@@ -131,7 +131,7 @@ class Injector:
             view = await self._observer.view()
             situation = Situation(
                 self._cluster,
-                free=frozenset(node.name for node in self._cluster.nodes if node.name not in self._held),
+                free=self._free_for(nemesis),
                 targets=self._targets,
                 leaders=view.leaders,
                 active_controller=view.active_controller,
@@ -209,9 +209,13 @@ class Injector:
         self.injected.append(InjectedFault(fault.fault, fault.nemesis, [], now, now, False, evidence))
         self._record(self.injected[-1])
 
+    def _free_for(self, nemesis: Nemesis) -> frozenset[str]:
+        everybody = frozenset(node.name for node in self._cluster.nodes)
+        return everybody - self._held.keys() if _is_exclusive(nemesis) else everybody
+
     def _hold(self, nemesis: Nemesis, fault: Fault, nodes: Sequence[Node]) -> None:
-        for node in nodes:
-            self._held[node.name] = fault.fault
+        if _is_exclusive(nemesis):
+            self._held |= {node.name: fault.fault for node in nodes}
         if nemesis.waits_for_isr:
             self._unsynced[fault.fault] = nodes
 
@@ -245,3 +249,7 @@ class Injector:
                     await self._stop.wait()
             except TimeoutError:
                 pass
+
+
+def _is_exclusive(nemesis: Nemesis) -> bool:
+    return getattr(nemesis, "exclusive", True)  # a user's own may be older

@@ -17,7 +17,7 @@ from harness.schedule import Fault
 from nemesis import Nemesis
 from nemesis.clock import ClockJump
 from nemesis.disk import DiskError, DiskFull
-from nemesis.network import Partition
+from nemesis.partition import Partition
 from nemesis.power import PowerOutage, PowerOutageCluster
 from nemesis.process import Kill, Pause
 from tests.fakes import FakeCluster, FakeObserver, FaultLog
@@ -139,7 +139,7 @@ def test_all_nemeses_together_never_fight_over_a_node_and_leave_the_cluster_whol
         assert row["end"] is not None
         assert row["effective"] or "skipped" in row["evidence"]
     assert {row["nemesis"] for row in bench.rows if row["effective"]} >= {"kill", "pause", "partition"}
-    assert all(node.state == "running" for node in bench.cluster.nodes) and bench.cluster.partitioned is None
+    assert all(node.state == "running" for node in bench.cluster.nodes) and not bench.cluster.blocked
     assert max(row["end"] for row in bench.rows if row["targets"]) <= 58.3e9
 
 
@@ -168,7 +168,7 @@ def test_what_is_left_of_a_schedule_can_be_carried_out_in_any_order(seed: int) -
     for rows in by_nemesis.values():
         in_order = sorted(rows, key=lambda row: row["at"])
         assert all(earlier["end"] <= later["start"] for earlier, later in pairwise(in_order))
-    assert all(node.state == "running" for node in bench.cluster.nodes) and bench.cluster.partitioned is None
+    assert all(node.state == "running" for node in bench.cluster.nodes) and not bench.cluster.blocked
 
 
 def test_a_fault_moved_to_where_it_cannot_be_healed_in_time_is_skipped_and_says_so() -> None:

@@ -17,13 +17,13 @@ from typing import Any
 import pytest
 
 from harness import registry
-from harness.cluster import NotOffered
+from harness.cluster import CLIENTS, NotOffered
 from harness.errors import BadArguments
 from harness.runtimes.docker.node import DockerNode
 from nemesis import Nemesis, Situation, merge
 from nemesis.clock import ClockJump
 from nemesis.disk import DiskError, DiskFull
-from nemesis.network import Partition
+from nemesis.partition import Partition
 from nemesis.power import PowerOutage, PowerOutageCluster
 from nemesis.process import Kill, Pause
 from tests.fakes import FakeCluster, FakeNode
@@ -194,18 +194,76 @@ def test_a_cut_in_a_write_is_passed_on_to_every_node(make: type[Any]) -> None:
     assert cluster.torn == [5, 5, 5]
 
 
-@pytest.mark.parametrize(
-    ("direction", "first", "one_way"), [("both", 1, False), ("outgoing", 1, True), ("incoming", 5, True)]
-)
-def test_a_partition_silences_the_group_that_its_direction_says(direction: str, first: int, one_way: bool) -> None:
+@pytest.mark.parametrize("direction", ["both", "outgoing", "incoming"])
+def test_a_partition_silences_the_group_that_its_direction_says(direction: str) -> None:
     cluster = FakeCluster()
     choice = {"variant": "one", "node": 0.0, "direction": direction}
     evidence = done(Partition().inject(cluster, cluster.brokers[:1], choice))
-    assert cluster.partitioned is not None and cluster.one_way == [one_way]
-    assert [len(group) for group in cluster.partitioned] == [first, 6 - first], "the first is not heard"
+    (links,) = cluster.blocked.values()
+    sent = [target for source, target in links if source == "broker-1"]
+    heard = [source for source, target in links if target == "broker-1"]
+    others = names(cluster.nodes[1:])
+    assert (sent, heard) == ([] if direction == "incoming" else others, [] if direction == "outgoing" else others)
     assert evidence["direction"] == direction and evidence["groups"][0] == ["broker-1"]
     healed = done(Partition().heal(cluster, cluster.brokers[:1]))
-    assert cluster.partitioned is None and Partition().effective(merge(evidence, healed))
+    assert not cluster.blocked and Partition().effective(merge(evidence, healed))
+
+
+def links_of(nemesis: Any, choice: dict[str, Any]) -> tuple[list[str], set[tuple[str, str]]]:
+    """Who is struck, and what is cut then."""
+    cluster = FakeCluster()
+    nodes = nemesis.choose(choice, situation(cluster))
+    done(nemesis.inject(cluster, nodes, choice))
+    (links,) = cluster.blocked.values()
+    assert len(links) == len(set(links)) and all(a != b for a, b in links)
+    return names(nodes), set(links)
+
+
+@pytest.mark.parametrize("name", Partition.variants)
+def test_a_variant_of_partitions_strikes_nobody_twice_and_is_what_its_seed_says(name: str) -> None:
+    nemesis = Partition.variants[name]()
+    assert nemesis.name == f"partition:{name}"
+    for choice in choices(nemesis, 20):
+        struck, links = links_of(nemesis, choice)
+        assert struck and links and links_of(nemesis, choice) == (struck, links)
+
+
+def test_two_groups_neither_of_which_hears_the_other() -> None:
+    for name in ("one", "halves", "random-halves", "minority", "leader", "controller"):
+        for choice in choices(Partition.variants[name](), 10):
+            struck, links = links_of(Partition.variants[name](), choice)
+            rest = [node for node in names(FakeCluster().nodes) if node not in struck]
+            assert len(struck) <= len(rest)
+            assert links == {link for a in struck for b in rest for link in ((a, b), (b, a))}
+    assert links_of(Partition.variants["leader"](), {"node": 0.0})[0] == ["broker-2"]
+    assert links_of(Partition.variants["controller"](), {"node": 0.0})[0] == ["controller-2"]
+
+
+def test_in_a_ring_each_node_hears_a_majority_and_no_two_the_same() -> None:
+    for choice in choices(Partition.variants["majorities-ring"](), 10):
+        struck, links = links_of(Partition.variants["majorities-ring"](), choice)
+        heard = [frozenset(other for other in struck if (other, node) not in links) for node in struck]
+        assert all(len(each) == 4 for each in heard) and len(set(heard)) == 6
+        assert all(node in each for node, each in zip(struck, heard, strict=True))
+
+
+def test_a_bridge_sees_both_halves_and_they_not_each_other() -> None:
+    (bridge,), links = links_of(Partition.variants["bridge"](), {"node": 0.3})
+    assert not any(bridge in link for link in links) and len(links) == 2 * (2 * 3)
+    assert {(b, a) for a, b in links} == links
+
+
+def test_clients_are_kept_from_a_broker_that_all_nodes_reach() -> None:
+    (broker,), links = links_of(Partition.variants["clients"](), {"node": 0.9})
+    assert broker == "broker-3" and links == {(CLIENTS, broker), (broker, CLIENTS)}
+
+
+def test_between_a_leader_and_another_broker() -> None:
+    cluster = FakeCluster()
+    between = Partition.variants["between"]()
+    struck = names(between.choose({"node": 0.9}, situation(cluster, targets="leaders")))
+    assert struck == ["broker-2", "broker-3"]
+    assert links_of(between, {"node": 0.9})[1] <= {(a, b) for a in names(cluster.nodes) for b in names(cluster.nodes)}
 
 
 def test_who_may_lose_data_waits_for_the_isr() -> None:
@@ -307,13 +365,18 @@ def test_one_way_partition_in_docker_drops_one_direction_only(tmp_path: Path) ->
         cluster = await DockerRuntime(STAND_IN).start(wanted, tmp_path, quiet)
         try:
             (one, other), controller = cluster.brokers, cluster.controllers[0]
-            await cluster.partition([[one], [other, controller]], one_way=True)
+            await cluster.block("cut", [(one.name, other.name), (one.name, controller.name)])
             assert not await hears(one, other)
             assert await hears(other, one)
             assert await hears(controller, other), "the others are not parted from each other"
-            evidence = await cluster.heal()
-            assert evidence["packets_dropped_by_node"]["broker-2"] >= 15
-            assert evidence["packets_dropped_by_node"]["broker-1"] == 0
+            await cluster.block("overlapping", [(other.name, controller.name)])
+            assert not await hears(other, controller)
+            evidence = await cluster.unblock("cut")
+            assert evidence["packets_dropped_by_link"]["broker-1 > broker-2"] >= 15
+            assert evidence["packets_dropped"] == sum(evidence["packets_dropped_by_link"].values())
+            assert not await hears(other, controller), "the other key still blocks it"
+            assert list((await cluster.unblock("overlapping"))["packets_dropped_by_link"]) == ["broker-2 > controller-1"]
+            assert (await cluster.unblock("overlapping"))["packets_dropped"] == 0
             assert await hears(one, other)
         finally:
             await cluster.stop()

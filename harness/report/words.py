@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 DASH = "—"
+MOST_LINKS = 6  # of a network, named in a sentence
 
 #: What is checked inside the cluster; from the nodes' traces and metadata logs, in simulation also after every step.
 PROPERTIES = {
@@ -114,15 +115,22 @@ _EVIDENCE: dict[str, Callable[[Any], str] | None] = {
     "direction": lambda way: {"outgoing": "only what the first sent", "incoming": "only what the first was sent"}.get(
         way, ""
     ),
+    "links": lambda links: f"cut {', '.join(links[:MOST_LINKS])}"
+    + (f" and {plural(len(links) - MOST_LINKS, 'more link')}" if len(links) > MOST_LINKS else ""),
     "clock_offset_ms": lambda ms: f"clock {duration(abs(ms) / 1e3)} {'ahead' if ms > 0 else 'behind'}",
     "refused_writes": lambda count: f"disk full: {plural(count, 'write')} refused",
     "failed_operations": lambda count: f"{plural(count, 'disk operation')} failed",
     "packets_dropped": lambda count: f"dropped {plural(count, 'packet')}",
-    "packets_dropped_by_node": lambda nodes: "of which "
-    + ", ".join(f"{name} {packets:,}" for name, packets in nodes.items() if packets)
-    if any(nodes.values())
-    else "",
+    "packets_dropped_by_link": lambda links: _most(links),
+    "packets_dropped_by_node": lambda nodes: _most(nodes),  # of older versions
 }
+
+
+def _most(packets: Mapping[str, int]) -> str:
+    """Where most packets were dropped, most first."""
+    named = sorted(((count, where) for where, count in packets.items() if count), reverse=True)
+    told = ", ".join(f"{where} {count:,}" for count, where in named[:MOST_LINKS])
+    return f"of which {told}" if told else ""
 
 
 def evidence(observed: Mapping[str, Any]) -> str:

@@ -31,7 +31,6 @@ class DockerNode(Node):
         self.address = address
         self.network = ""
         self.process = ""
-        self.blocked: list[str] = []  # addresses from which nothing arrives
         self._api = api
         self._call = calls
         self._agent = agent
@@ -46,13 +45,21 @@ class DockerNode(Node):
         await self._call(self._api.start, self.network)
 
     async def boot(self) -> None:
-        """Plug in the network, with the partition that is in force, and start the process."""
-        await self._agent.ask(self.name, "plug_in", pid=await self._pid(self.network), blocked=self.blocked)
+        """Plug in the network, with the partitions that are in force, and start the process."""
+        await self._agent.ask(self.name, "plug_in", pid=await self._pid(self.network))
         await self._start()
 
-    async def block(self, addresses: list[str]) -> int:
-        """Let nothing arrive from `addresses`, and anything from elsewhere. Packets dropped by the rules before."""
-        return await self._one_at_a_time(self._block(addresses))
+    async def block(self, key: str, incoming: list[str], outgoing: list[str]) -> None:
+        """Let nothing arrive from, and nothing go to, these addresses. See Cluster.block."""
+        asked = self._agent.ask(self.name, "block", key=key, incoming=incoming, outgoing=outgoing)
+        await self._one_at_a_time(asked)
+
+    async def unblock(self, key: str) -> dict[str, int]:
+        """Packets dropped: `saddr <address>` for what would have come from there, `daddr <address>` gone there."""
+        return dict(await self._one_at_a_time(self._agent.ask(self.name, "unblock", key=key)))
+
+    async def unblock_all(self) -> None:
+        await self._one_at_a_time(self._agent.ask(self.name, "unblock_all"))
 
     async def kill(self) -> Evidence:
         return await self._one_at_a_time(self._kill())
@@ -83,10 +90,6 @@ class DockerNode(Node):
                 return await work
 
         return await self._call.finish(in_turn())
-
-    async def _block(self, addresses: list[str]) -> int:
-        self.blocked = addresses
-        return int(await self._agent.ask(self.name, "block", addresses=addresses))
 
     async def _kill(self) -> Evidence:
         evidence: Evidence = await self._agent.ask(self.name, "kill")

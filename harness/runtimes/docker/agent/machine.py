@@ -9,6 +9,7 @@ import shutil
 import signal
 import subprocess
 import time
+from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -82,32 +83,41 @@ class Machine:
         self.name = name
         self.volume = volume
         self._network: Network | None = None
-        self._blocked: list[str] = []
+        self._blocked: dict[str, tuple[list[str], list[str]]] = {}  # by key: addresses from and to which nothing goes
+        self._dropped: dict[str, Counter[str]] = {}  # by key: packets, by rules that went with their network
         self._network_holder = _Process()
         self._node = _Process()
-        self._dropped = 0  # packets, by rules since replaced
 
-    def plug_in(self, pid: int, blocked: list[str]) -> None:
+    def plug_in(self, pid: int) -> None:
         """`pid` holds the network namespace of a machine that was just switched on."""
         self._network_holder.watch(pid)
         if self._network:
             self._network.close()
         self._network = Network(pid)
-        self._blocked = blocked
-        if blocked:
-            self._network.drop_from(blocked)
+        for key, (incoming, outgoing) in self._blocked.items():
+            self._network.block(key, incoming, outgoing)
 
     def started(self, pid: int) -> None:
         """`pid` is the node's process."""
         self._node.watch(pid)
 
-    def block(self, addresses: list[str]) -> int:
-        """Drop what arrives from `addresses` and from nowhere else. Packets dropped so far, which start anew."""
-        dropped = self._take_packets_dropped()
-        self._blocked = addresses
+    def block(self, key: str, incoming: list[str], outgoing: list[str]) -> None:
+        """See Network.block. Stays in force when the power goes and comes back."""
+        self._blocked[key] = incoming, outgoing
         if self._network:
-            self._network.drop_from(addresses)
-        return dropped
+            self._network.block(key, incoming, outgoing)
+
+    def unblock(self, key: str) -> dict[str, int]:
+        """Packets dropped for this key, as Network.packets_dropped."""
+        self._count_dropped(key)
+        self._blocked.pop(key, None)
+        if self._network:
+            self._network.block(key, (), ())
+        return dict(self._dropped.pop(key, {}))
+
+    def unblock_all(self) -> None:
+        for key in list(self._blocked):
+            self.unblock(key)
 
     def kill(self) -> dict[str, Any]:
         return {"pid": self._node.pid, "killed_at": self._node.kill()}
@@ -118,7 +128,8 @@ class Machine:
     def cut_power(self) -> dict[str, Any]:
         """Times in ns of CLOCK_MONOTONIC. The survey, before and after, is not part of the cut."""
         before = loss.Survey(self.volume.directory)
-        self._dropped = self._take_packets_dropped()
+        for key in self._blocked:
+            self._count_dropped(key)
         start = time.monotonic_ns()
         if self._network:
             self._network.unplug()
@@ -158,11 +169,9 @@ class Machine:
                     shutil.copyfile(Path(folder, name), copy / name)
                     os.chown(copy / name, owner, group)
 
-    def _take_packets_dropped(self) -> int:
-        dropped, self._dropped = self._dropped, 0
-        if self._network and self._blocked:
-            dropped += self._network.packets_dropped()
-        return dropped
+    def _count_dropped(self, key: str) -> None:
+        if self._network and key in self._blocked:
+            self._dropped.setdefault(key, Counter()).update(self._network.packets_dropped(key))
 
 
 class _Process:
