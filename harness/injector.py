@@ -1,9 +1,10 @@
 """Carries out a fault schedule against a live cluster, and records what each fault did.
 
 Every nemesis works through its own faults in order, side by side with the others. Two rules bind them together:
-a node is held by one fault at a time (but for faults that hold none, Nemesis.exclusive), and a nemesis that may lose data (`waits_for_isr`) strikes only once the brokers
-of the last such fault are back in every ISR. A fault that may not strike yet waits
-(`deferred_s` in its evidence); one that cannot strike and heal before the time limit is skipped, and says so.
+a node is held by one fault at a time (but for faults that hold none, Nemesis.exclusive), and a nemesis that may lose
+data (`waits_for_isr`) strikes only once the brokers of the last such fault are back in every ISR. A fault that may not
+strike yet waits (`deferred_s` in its evidence); one that cannot strike and heal before the time limit is skipped, and
+says so.
 """
 
 from __future__ import annotations

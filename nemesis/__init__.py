@@ -69,7 +69,7 @@ class Nemesis(Protocol):
     runtimes: frozenset[str]  # where it works: EVERYWHERE or SIMULATION
     #: Do its faults hold the nodes that they strike, so that no other fault strikes them meanwhile?
     exclusive: bool
-    variants: Mapping[str, type[Nemesis]]  # by name, more special kinds of this fault
+    variants: ClassVar[Mapping[str, type[Nemesis]]]  # by name, more special kinds of this fault
 
     def draw(self, random: Random) -> Draw:
         """The next fault of this nemesis. `random` is this fault's own stream."""
@@ -126,7 +126,7 @@ def knobs(nemesis: Nemesis | type[Nemesis]) -> dict[str, Knob]:
     if not hasattr(nemesis, "__dataclass_fields__"):
         return {}
     return {
-        each.name: Knob(each.name, each.default, each.metadata["valid"], each.metadata["help"])
+        each.name: Knob(each.name, getattr(nemesis, each.name), each.metadata["valid"], each.metadata["help"])
         for each in fields(nemesis)  # type: ignore[arg-type]
         if "valid" in each.metadata
     }

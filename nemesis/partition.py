@@ -21,6 +21,7 @@ class _Links(Common):
     """A fault of some links: who is struck is chosen first, and which links follows from that."""
 
     name: str
+    summary: str
     exclusive = False
 
     def draw(self, random: Random) -> Draw:
@@ -237,10 +238,9 @@ class Partition(_CutOff):
     summary = "parts the network, both ways or one: one node off, halves, or the leader of partitions or of the quorum"
     exclusive = True
     variants: ClassVar[Mapping[str, type[Nemesis]]] = {
-        each.name.partition(":")[2]: each
-        for each in (
-            One, Halves, RandomHalves, Minority, Leader, Controller, OneWay, Between, Bridge, MajoritiesRing, Clients,
-        )
+        "one": One, "halves": Halves, "random-halves": RandomHalves, "minority": Minority, "leader": Leader,
+        "controller": Controller, "one-way": OneWay, "between": Between, "bridge": Bridge,
+        "majorities-ring": MajoritiesRing, "clients": Clients,
     }  # fmt: skip
 
     def draw(self, random: Random) -> Draw:
@@ -257,7 +257,7 @@ class Partition(_CutOff):
 
     def struck(self, choice: Mapping[str, Any], situation: Situation) -> Sequence[Node]:
         """The smaller group, which is cut off from all other nodes."""
-        nodes, free = situation.cluster.nodes, situation.free_among(situation.cluster.nodes)
+        free = situation.free_among(situation.cluster.nodes)
         variant = choice["variant"]
         if variant == "active-controller":
             return Controller().struck(choice, situation)

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from harness import schedule
+from harness import schedule, schedule_file
 from harness.injector import Injector
 from harness.schedule import Fault
 from nemesis import Nemesis
@@ -263,6 +263,6 @@ def test_the_schedule_follows_from_the_seed_alone_and_streams_do_not_touch(tmp_p
     ]
     longer = schedule.build({"pause": Pause()}, 7, 600.0)
     assert longer[: len(alone)] == alone
-    schedule.save(both, tmp_path)
-    assert schedule.load(tmp_path) == both
+    schedule_file.save(both, tmp_path)
+    assert schedule_file.load(tmp_path) == both
     assert all(isinstance(fault, Fault) for fault in both)

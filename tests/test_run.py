@@ -16,6 +16,7 @@ import pytest
 from rich.console import Console
 
 import harness.run
+from harness import schedule_file
 from harness.cluster import RuntimeUnavailable
 from harness.console import Progress
 from harness.errors import HarnessFailure, Stopped
@@ -79,7 +80,7 @@ def test_a_whole_run(tmp_path: Path) -> None:
     assert parts.workload.calls == ["set_up", "run", "final_read", "close"]
     assert parts.cluster.stopped == 1
     assert Plan.load(tmp_path) == case.plan
-    assert json.loads((tmp_path / "schedule.json").read_text())
+    assert schedule_file.load(tmp_path)
     assert parts.recorder.rows and all(row["effective"] for row in parts.recorder.rows.values())
     record = case.record
     assert record["status"] == "done" and record["problems"] == []
