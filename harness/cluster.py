@@ -17,6 +17,9 @@ from harness.halt import Halt
 T = TypeVar("T")
 Evidence = dict[str, Any]
 Role = Literal["controller", "broker"]
+Pausing = Literal["freezer", "sigstop"]
+#: For a controlled shutdown: the controller must have moved all leaderships away.
+TERMINATE_PATIENCE_S = 20.0
 Link = tuple[str, str]
 #: In a link: everybody who is no node.
 CLIENTS = "clients"
@@ -36,14 +39,19 @@ class Node(Protocol):
     async def kill(self) -> Evidence:
         """SIGKILL the process; the page cache survives. Evidence: exit_status, pid."""
 
+    async def terminate(self) -> Evidence:
+        """SIGTERM, and wait until the process has ended; SIGKILL if it has not within TERMINATE_PATIENCE_S.
+        Evidence: exit_status (None: it did not run), pid, stopping_ns."""
+
     async def start(self) -> None:
         """Start the process again after kill(), or after it ended by itself."""
 
-    async def pause(self) -> Evidence:
-        """Freeze every thread of the node (cgroup freezer). Evidence: frozen_state."""
+    async def pause(self, how: Pausing = "freezer") -> Evidence:
+        """Freeze every thread of the node. Evidence: frozen_state."""
 
     async def resume(self) -> Evidence:
-        """Thaw. Evidence: frozen_ns, how long the node stood still."""
+        """Thaw. Evidence: frozen_ns, how long the node stood still; cpu_ns_while_frozen, what its threads ran in that
+        time."""
 
     async def cut_power(self, *, in_write: int = 0, late_s: float = 0.0) -> Evidence:
         """Network off, SIGKILL, file system shut down without flushing its journal, in that order, then

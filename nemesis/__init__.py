@@ -185,8 +185,8 @@ def by_node(nodes: Sequence[Node], evidence: Sequence[Evidence]) -> Evidence:
 
 
 _ADDED = (
-    "unsynced_bytes", "unsynced_files", "unsynced_records", "frozen_ns", "packets_dropped", "refused_writes",
-    "failed_operations",
+    "unsynced_bytes", "unsynced_files", "unsynced_records", "frozen_ns", "cpu_ns_while_frozen", "packets_dropped",
+    "refused_writes", "failed_operations",
 )  # fmt: skip
 
 

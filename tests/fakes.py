@@ -43,10 +43,13 @@ class FakeNode:
         self._enter("killed")
         return {"exit_status": 137, "pid": 1}
 
+    async def terminate(self) -> Evidence:
+        return {**await self.kill(), "exit_status": 0}
+
     async def start(self) -> None:
         self._leave("exited" if self.state == "exited" else "killed")
 
-    async def pause(self) -> Evidence:
+    async def pause(self, how: str = "freezer") -> Evidence:
         self._enter("paused")
         return {"frozen_state": "frozen"}
 

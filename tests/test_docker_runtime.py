@@ -11,6 +11,7 @@ import time
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -231,6 +232,50 @@ def test_partition_divides_nodes_but_not_from_clients(runner: asyncio.Runner, cl
         assert dropped["broker-1 > broker-2"] >= 3
         assert await reachable(one, other)
         assert (await cluster.unblock("cut"))["packets_dropped"] == 0
+
+    runner.run(scenario())
+
+
+def cpu_ns(node: DockerNode) -> int:
+    """As the host's kernel counts it, thread by thread."""
+    pid = engine.connect().inspect_container(node.process)["State"]["Pid"]
+    tasks = Path(f"/proc/{pid}/task").iterdir()
+    return sum(int((task / "schedstat").read_text().split()[0]) for task in tasks)
+
+
+@pytest.mark.parametrize("how", ["freezer", "sigstop"])
+def test_a_paused_process_does_not_advance(runner: asyncio.Runner, cluster: DockerCluster, how: Any) -> None:
+    async def scenario() -> None:
+        node = cluster.brokers[0]
+        await ask(node, "spin")
+        before = cpu_ns(node)
+        await asyncio.sleep(0.2)
+        assert cpu_ns(node) > before
+        assert (await node.pause(how))["frozen_state"] in ("FROZEN", "STOPPED")
+        frozen = cpu_ns(node)
+        await asyncio.sleep(0.5)
+        assert cpu_ns(node) == frozen
+        evidence = await node.resume()
+        assert evidence["frozen_ns"] > 5e8 and evidence["cpu_ns_while_frozen"] == 0
+        assert await ask(node, "uid") == "10001" and cpu_ns(node) > frozen
+        assert (await node.resume())["frozen_ns"] == 0
+        await node.pause(how)
+        assert (await node.kill())["exit_status"] == 128 + signal.SIGKILL, "a paused process can be killed"
+        await node.start()
+        assert await ask(node, "uid") == "10001"
+
+    runner.run(scenario())
+
+
+def test_a_process_that_is_asked_to_stop_ends_by_itself(runner: asyncio.Runner, cluster: DockerCluster) -> None:
+    async def scenario() -> None:
+        node = cluster.brokers[0]
+        await ask(node, "uid")
+        evidence = await node.terminate()
+        assert (evidence["exit_status"], evidence["stopped"]) == (0, True) and not await node.is_running()
+        assert (await node.terminate())["exit_status"] is None, "nothing runs"
+        await node.start()
+        assert await ask(node, "uid") == "10001"
 
     runner.run(scenario())
 

@@ -17,9 +17,10 @@ from harness.schedule import Fault
 from nemesis import Nemesis
 from nemesis.clock import ClockJump
 from nemesis.disk import DiskError, DiskFull
+from nemesis.kill import Kill
 from nemesis.partition import Partition
+from nemesis.pause import Pause
 from nemesis.power import PowerOutage, PowerOutageCluster
-from nemesis.process import Kill, Pause
 from tests.fakes import FakeCluster, FakeObserver, FaultLog
 
 ALL = (PowerOutage, PowerOutageCluster, Kill, Pause, Partition, ClockJump, DiskFull, DiskError)

@@ -23,9 +23,10 @@ from harness.runtimes.docker.node import DockerNode
 from nemesis import Nemesis, Situation, merge
 from nemesis.clock import ClockJump
 from nemesis.disk import DiskError, DiskFull
+from nemesis.kill import Kill
 from nemesis.partition import Partition
+from nemesis.pause import Pause
 from nemesis.power import PowerOutage, PowerOutageCluster
-from nemesis.process import Kill, Pause
 from tests.fakes import FakeCluster, FakeNode
 from tests.test_injector import ALL, Bench
 
@@ -264,6 +265,35 @@ def test_between_a_leader_and_another_broker() -> None:
     struck = names(between.choose({"node": 0.9}, situation(cluster, targets="leaders")))
     assert struck == ["broker-2", "broker-3"]
     assert links_of(between, {"node": 0.9})[1] <= {(a, b) for a in names(cluster.nodes) for b in names(cluster.nodes)}
+
+
+@pytest.mark.parametrize("make", [Kill, Pause])
+def test_groups_are_struck_whole_or_not_at_all(make: type[Any]) -> None:
+    cluster = FakeCluster()
+    sizes = {"one": 1, "leader": 1, "controller": 1, "minority": 2, "majority": 4, "all": 6}
+    for group, size in sizes.items():
+        nemesis = make.variants[group]()
+        for choice in choices(nemesis, 10):
+            struck = nemesis.choose(choice, situation(cluster))
+            assert len(struck) == size and {node.rack for node in struck} <= {f"rack-{n}" for n in (1, 2, 3)}
+        if size > 1:
+            busy = names(struck)[:1]
+            assert not nemesis.choose(choice, situation(cluster, *busy))
+    assert names(make.variants["leader"]().choose(choice, situation(cluster))) == ["broker-2"]
+    assert names(make.variants["controller"]().choose(choice, situation(cluster))) == ["controller-2"]
+
+
+def test_a_storm_kills_as_often_as_its_knob_says() -> None:
+    cluster = FakeCluster()
+    storm = registry.make_nemeses(["kill:storm:times=4:up_s=0"])["kill:storm:times=4:up_s=0"]
+    evidence = done(storm.inject(cluster, cluster.brokers[:1], choices(storm, 1)[0]))
+    assert [state for _, state in cluster.log] == ["killed", "running"] * 3 + ["killed"]
+    assert evidence["kills"] == 4 and storm.effective(evidence)
+
+
+def test_a_paused_process_that_went_on_is_no_evidence() -> None:
+    assert Pause().effective({"frozen_ns": 5, "cpu_ns_while_frozen": 0})
+    assert not Pause().effective({"frozen_ns": 5, "cpu_ns_while_frozen": 900_000_000})
 
 
 def test_who_may_lose_data_waits_for_the_isr() -> None:

@@ -21,8 +21,9 @@ from harness.cluster import RuntimeUnavailable
 from harness.console import Progress
 from harness.errors import HarnessFailure, Stopped
 from harness.plan import Plan
+from nemesis.kill import Kill
+from nemesis.pause import Pause
 from nemesis.power import PowerOutage
-from nemesis.process import Kill, Pause
 from tests.fakes import FakeCluster, FakeParts, FakeRuntime, FakeWorkload
 
 FAIL = {"verdict": "fail", "reason": "2 lost appends", "exit_code": 1}

@@ -4,13 +4,16 @@ append PATH BATCHES RECORDS sync|unsynced    record batches to a segment under /
 write PATH TEXT sync|unsynced                a whole file
 reach HOST PORT                              whether a connection opens within half a second
 uid                                          whom this runs as
+spin                                         be busy from now on
 """
 
 import os
+import signal
 import socket
 import socketserver
 import struct
 import sys
+import threading
 from pathlib import Path
 
 
@@ -40,6 +43,15 @@ def reach(host: str, port: str) -> str:
     return "yes"
 
 
+def spin() -> str:
+    def forever() -> None:
+        while True:
+            pass
+
+    threading.Thread(target=forever, daemon=True).start()
+    return "spinning"
+
+
 def uid() -> str:
     return str(os.getuid())
 
@@ -48,10 +60,11 @@ class Commands(socketserver.StreamRequestHandler):
     def handle(self) -> None:
         for line in self.rfile:
             name, *arguments = line.decode().split()
-            answer = {"append": append, "write": write, "reach": reach, "uid": uid}[name](*arguments)
+            answer = {"append": append, "write": write, "reach": reach, "uid": uid, "spin": spin}[name](*arguments)
             self.wfile.write(answer.encode() + b"\n")
 
 
+signal.signal(signal.SIGTERM, lambda *_: os._exit(0))
 properties = dict(line.strip().split("=", 1) for line in Path(sys.argv[1]).read_text().splitlines())
 host, port = properties["listeners"].split(":")
 print(f"stand-in {properties['node.id']} listens", flush=True)

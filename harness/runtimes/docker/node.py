@@ -5,16 +5,22 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Coroutine
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import docker
 
-from harness.cluster import Evidence, Node, Role
+from harness.cluster import TERMINATE_PATIENCE_S, Evidence, Node, Pausing, Role
 
 from .agent_client import AgentClient
 from .engine import Calls
 
 T = TypeVar("T")
+
+
+class _Frozen(NamedTuple):
+    how: Pausing
+    since: int  # monotonic ns
+    cpu_ns: int  # that the process had run by then
 
 
 class DockerNode(Node):
@@ -35,7 +41,7 @@ class DockerNode(Node):
         self._call = calls
         self._agent = agent
         self._lock = asyncio.Lock()
-        self._frozen_since: int | None = None
+        self._frozen: _Frozen | None = None
 
     def __repr__(self) -> str:
         return self.name
@@ -64,11 +70,14 @@ class DockerNode(Node):
     async def kill(self) -> Evidence:
         return await self._one_at_a_time(self._kill())
 
+    async def terminate(self) -> Evidence:
+        return await self._one_at_a_time(self._terminate())
+
     async def start(self) -> None:
         await self._one_at_a_time(self._start())
 
-    async def pause(self) -> Evidence:
-        return await self._one_at_a_time(self._pause())
+    async def pause(self, how: Pausing = "freezer") -> Evidence:
+        return await self._one_at_a_time(self._pause(how))
 
     async def resume(self) -> Evidence:
         return await self._one_at_a_time(self._resume())
@@ -93,29 +102,39 @@ class DockerNode(Node):
 
     async def _kill(self) -> Evidence:
         evidence: Evidence = await self._agent.ask(self.name, "kill")
-        self._frozen_since = None
+        self._frozen = None
         return evidence | {"exit_status": await self._exit_status(evidence)}
 
     async def _start(self) -> None:
         await self._call(self._api.start, self.process)
         await self._agent.ask(self.name, "started", pid=await self._pid(self.process))
 
-    async def _pause(self) -> Evidence:
-        await self._call(self._api.pause, self.process)
-        self._frozen_since = time.monotonic_ns()
-        return {"frozen_state": await self._agent.ask(self.name, "frozen_state")}
+    async def _terminate(self) -> Evidence:
+        evidence: Evidence = await self._agent.ask(self.name, "terminate", patience=TERMINATE_PATIENCE_S)
+        self._frozen = None
+        status = (await self._call(self._api.wait, self.process))["StatusCode"]
+        return evidence | {"exit_status": None if evidence["stopped"] is None else int(status)}
+
+    async def _pause(self, how: Pausing) -> Evidence:
+        if how == "freezer":
+            await self._call(self._api.pause, self.process)
+        seen = await self._agent.ask(self.name, "frozen", how=how)
+        self._frozen = _Frozen(how, time.monotonic_ns(), seen["cpu_ns"])
+        return {"frozen_state": seen["frozen_state"]}
 
     async def _resume(self) -> Evidence:
-        if self._frozen_since is None:
+        if self._frozen is None:
             return {"frozen_ns": 0}
-        frozen_ns = time.monotonic_ns() - self._frozen_since
-        await self._call(self._api.unpause, self.process)
-        self._frozen_since = None
-        return {"frozen_ns": frozen_ns}
+        frozen, frozen_ns = self._frozen, time.monotonic_ns() - self._frozen.since
+        cpu_ns = await self._agent.ask(self.name, "resumed", how=frozen.how)
+        if frozen.how == "freezer":
+            await self._call(self._api.unpause, self.process)
+        self._frozen = None
+        return {"frozen_ns": frozen_ns, "cpu_ns_while_frozen": cpu_ns - frozen.cpu_ns}
 
     async def _cut_power(self) -> Evidence:
         evidence: Evidence = await self._agent.ask(self.name, "cut_power")
-        self._frozen_since = None
+        self._frozen = None
         await self._call(self._api.wait, self.network)
         return evidence | {"exit_status": await self._exit_status(evidence)}
 

@@ -41,7 +41,6 @@ class SimulatedCluster(Cluster):
         self.network = SimulatedNetwork(loop, plan.seed, latency=plan.latency_ms / 1000, encode=plan.encode_messages)
         self.halted: asyncio.Future[Halt] = loop.create_future()
         self._logs = logs
-        self.never = asyncio.Event()  # nobody stops a simulated node in an orderly way
         elr_enabled = plan.settings.get("eligible.leader.replicas.version", "1") != "0"
         self.invariants = Invariants(
             plan.min_insync_replicas, elr_enabled, plan.settings.get("unclean.recovery.strategy", BALANCED)

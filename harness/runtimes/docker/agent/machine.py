@@ -20,6 +20,7 @@ from .network import Network
 
 _RELEASE_TIMEOUT = 5.0  # seconds
 _DEATH_TIMEOUT = 10.0
+_STOP_TIMEOUT = 2.0
 _MAKE_FILE_SYSTEM = {
     "ext4": ["mkfs.ext4", "-q", "-F", "-m", "0", "-E", "lazy_itable_init=1,lazy_journal_init=1"],
     "xfs": ["mkfs.xfs", "-q", "-f"],
@@ -122,8 +123,27 @@ class Machine:
     def kill(self) -> dict[str, Any]:
         return {"pid": self._node.pid, "killed_at": self._node.kill()}
 
-    def frozen_state(self) -> str:
-        return kernel.frozen_state(self._node.pid)
+    def terminate(self, patience: float) -> dict[str, Any]:
+        """SIGTERM; SIGKILL after `patience` seconds. stopped: whether the process ended by itself; None: none ran."""
+        asked_at = time.monotonic_ns()
+        stopped = self._node.terminate(patience)
+        return {"pid": self._node.pid, "stopped": stopped, "stopping_ns": time.monotonic_ns() - asked_at}
+
+    def frozen(self, how: str) -> dict[str, Any]:
+        """The node is to stand still: by signal, or by the engine, which has frozen it already. cpu_ns: see resumed."""
+        if how == "sigstop":
+            self._node.signal(signal.SIGSTOP)
+            state = kernel.wait_until_stopped(self._node.pid, _STOP_TIMEOUT)
+        else:
+            state = kernel.frozen_state(self._node.pid)
+        return {"frozen_state": state, "cpu_ns": kernel.cpu_ns(self._node.pid)}
+
+    def resumed(self, how: str) -> int:
+        """CPU time of all its threads, in ns, up to now: when it goes on."""
+        cpu_ns = kernel.cpu_ns(self._node.pid)
+        if how == "sigstop":
+            self._node.signal(signal.SIGCONT)
+        return cpu_ns
 
     def cut_power(self) -> dict[str, Any]:
         """Times in ns of CLOCK_MONOTONIC. The survey, before and after, is not part of the cut."""
@@ -203,6 +223,22 @@ class _Process:
         if not self._exited(timeout=_DEATH_TIMEOUT):
             raise OSError(errno.ETIMEDOUT, f"process {self.pid} survived SIGKILL for {_DEATH_TIMEOUT:g} s")
         return time.monotonic_ns()
+
+    def terminate(self, patience: float) -> bool | None:
+        """SIGTERM, and SIGKILL after so many seconds. Did it end by itself? None: there was nothing to end."""
+        if not self.alive:
+            return None
+        self.signal(signal.SIGTERM)
+        if self._exited(timeout=patience):
+            return True
+        self.kill()
+        return False
+
+    def signal(self, number: int) -> None:
+        """Nothing if it is gone."""
+        if self._descriptor >= 0:
+            with suppress(ProcessLookupError):
+                signal.pidfd_send_signal(self._descriptor, number)
 
     def _exited(self, timeout: float) -> bool:
         poll = select.poll()
