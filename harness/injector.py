@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
@@ -136,6 +136,8 @@ class Injector:
                 targets=self._targets,
                 leaders=view.leaders,
                 active_controller=view.active_controller,
+                isrs=view.isrs,
+                struck=Counter(name for each in self.injected if each.nemesis == nemesis.name for name in each.targets),
             )
             nodes = nemesis.choose(fault.choice, situation)
             waited = round(self._elapsed() - fault.at, 3)

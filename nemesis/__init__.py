@@ -42,6 +42,8 @@ class Situation:
     targets: Targets = "random"
     leaders: Mapping[int, int] = field(default_factory=dict)  # broker id: partitions that it leads
     active_controller: int | None = None  # node id; None: not known
+    isrs: Mapping[int, frozenset[int]] = field(default_factory=dict)  # partition: broker ids
+    struck: Mapping[str, int] = field(default_factory=dict)  # node name: how often this nemesis has struck it so far
 
     def free_among(self, nodes: Sequence[Node]) -> list[Node]:
         return [node for node in nodes if node.name in self.free]

@@ -8,6 +8,7 @@ import json
 import os
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Coroutine
 from itertools import pairwise
 from pathlib import Path
@@ -26,7 +27,7 @@ from nemesis.disk import DiskError, DiskFull
 from nemesis.kill import Kill
 from nemesis.partition import Partition
 from nemesis.pause import Pause
-from nemesis.power import PowerOutage, PowerOutageCluster
+from nemesis.power import Power, PowerOutage, PowerOutageCluster
 from tests.fakes import FakeCluster, FakeNode
 from tests.test_injector import ALL, Bench
 
@@ -289,6 +290,41 @@ def test_a_storm_kills_as_often_as_its_knob_says() -> None:
     evidence = done(storm.inject(cluster, cluster.brokers[:1], choices(storm, 1)[0]))
     assert [state for _, state in cluster.log] == ["killed", "running"] * 3 + ["killed"]
     assert evidence["kills"] == 4 and storm.effective(evidence)
+
+
+@pytest.mark.parametrize(
+    ("variant", "known", "struck"),
+    [
+        ("rack", {}, ["broker-2", "controller-2"]),
+        ("leader", {}, ["broker-2"]),
+        ("last-in-isr", {"isrs": {0: frozenset({1, 2}), 1: frozenset({3})}}, ["broker-3"]),
+        ("last-in-isr", {"isrs": {0: frozenset({1, 2}), 1: frozenset({1, 3})}}, []),
+        ("cluster", {}, ["broker-1", "broker-2", "broker-3"]),
+        ("rolling", {"struck": {"broker-1": 2, "broker-2": 1, "broker-3": 2}}, ["broker-2"]),
+        ("during-recovery", {}, ["broker-2"]),
+    ],
+)
+def test_whose_power_is_cut(variant: str, known: dict[str, Any], struck: list[str]) -> None:
+    nemesis = Power.variants[variant]()
+    choice = {"rack": 0.5, "in_write": 0, "late_s": 0.0}
+    assert names(nemesis.choose(choice, situation(FakeCluster(), **known))) == struck
+    assert nemesis.waits_for_isr
+
+
+def test_power_in_turn_strikes_every_broker_once_before_any_again() -> None:
+    rolling, cluster, struck = Power.variants["rolling"](), FakeCluster(), Counter[str]()
+    for turn in range(1, 7):
+        choice = {"rack": 0.9, "in_write": 0, "late_s": 0.0}
+        struck.update(names(rolling.choose(choice, situation(cluster, struck=struck))))
+        assert set(struck.values()) <= {turn // 3, -(-turn // 3)} and sum(struck.values()) == turn
+
+
+def test_a_second_cut_during_recovery_adds_to_the_evidence_of_the_first() -> None:
+    (nemesis,) = registry.make_nemeses(["power:during-recovery:up_s=0"]).values()
+    cluster = FakeCluster()
+    evidence = done(nemesis.inject(cluster, cluster.brokers[:1], {"in_write": 0, "late_s": 3.0}))
+    assert evidence["cuts"] == 2 and evidence["unsynced_bytes"] == 200 and nemesis.effective(evidence)
+    assert [state for _, state in cluster.log] == ["dark", "running", "dark"]
 
 
 def test_a_paused_process_that_went_on_is_no_evidence() -> None:

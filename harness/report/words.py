@@ -108,6 +108,7 @@ _EVIDENCE: dict[str, Callable[[Any], str] | None] = {
     "pid": None,
     "stopping_ns": lambda ns: f"after {duration(ns / 1e9)}",
     "stopped": lambda by_itself: "killed, for it would not stop" if by_itself is False else "",
+    "cuts": lambda count: f"cut {count} times",
     "kills": lambda count: f"killed {count} times",
     "cpu_ns_while_frozen": lambda ns: f"ran {duration(ns / 1e9)} meanwhile" if ns else "",
     "frozen_ns": lambda ns: f"frozen for {duration(ns / 1e9)}",
