@@ -140,20 +140,20 @@ def test_power_cut_loses_what_was_not_synced_and_nothing_else(
 def test_machine_without_power_says_nothing(runner: asyncio.Runner, cluster: DockerCluster) -> None:
     """A killed process' connections end; those of a machine without power fall silent, even when it is back."""
 
-    async def silence_after(node: DockerNode, broken: str) -> str:
+    async def silence_after(node: DockerNode, broken: str, patience: float) -> str:
         reader, _ = await asyncio.open_connection(*node.address)
         await getattr(node, broken)()
         try:
-            return "ended" if await asyncio.wait_for(reader.read(), 0.5) == b"" else "spoke"
+            return "ended" if await asyncio.wait_for(reader.read(), patience) == b"" else "spoke"
         except TimeoutError:
             return "silent"
 
     async def scenario() -> None:
         node = cluster.brokers[0]
-        assert await silence_after(node, "kill") == "ended"
+        assert await silence_after(node, "kill", 5.0) == "ended"
         await node.start()
         await ask(node, "uid")
-        assert await silence_after(node, "cut_power") == "silent"
+        assert await silence_after(node, "cut_power", 0.5) == "silent"
         await node.restore_power()
         await ask(node, "uid")
 
@@ -276,6 +276,46 @@ def test_a_process_that_is_asked_to_stop_ends_by_itself(runner: asyncio.Runner, 
         assert (await node.terminate())["exit_status"] is None, "nothing runs"
         await node.start()
         assert await ask(node, "uid") == "10001"
+
+    runner.run(scenario())
+
+
+def test_a_full_disk_refuses_writes_until_it_is_freed(runner: asyncio.Runner, cluster: DockerCluster) -> None:
+    async def scenario() -> None:
+        node = cluster.brokers[0]
+        await ask(node, "write", "before", "kept", "sync")
+        evidence = await node.fill_disk()
+        assert evidence["free_bytes"] == 0 < evidence["taken_bytes"]
+        assert await ask(node, "try_to_write", "new", 8192) == "ENOSPC"
+        assert (await node.free_disk())["refused_writes"] == 0, "the stand-in outlives it"
+        assert await ask(node, "try_to_write", "new", 8192) == "written"
+        assert (await node.free_disk())["free_bytes"] > 1 << 30, "safe to repeat"
+        await node.fill_disk()
+        await ask(node, "exit", 1)
+        evidence = await node.free_disk()
+        assert (evidence["refused_writes"], evidence["exit_status"]) == (1, 1)
+        await node.start()
+        assert await ask(node, "write", "before", "x", "sync") == "5"
+
+    runner.run(scenario())
+
+
+def test_a_failing_disk_fails_everything_and_keeps_what_was_synced(
+    runner: asyncio.Runner, cluster: DockerCluster
+) -> None:
+    async def scenario() -> None:
+        node = cluster.brokers[0]
+        await ask(node, "append", "eio-0/0.log", 2, 5, "sync")
+        await ask(node, "append", "eio-0/0.log", 3, 5, "unsynced")
+        await node.fail_disk()
+        assert await ask(node, "try_to_write", "new", 1) == "EIO"
+        await ask(node, "exit", 1)
+        evidence = await node.repair_disk()
+        assert (evidence["failed_operations"], evidence["exit_status"]) == (1, 1)
+        assert evidence["lost_by_partition"] == {"eio-0": 15} and evidence["unsynced_bytes"] >= 3 * BATCH
+        assert (await node.repair_disk())["failed_operations"] == 0, "safe to repeat"
+        await node.start()
+        assert int(await ask(node, "append", "eio-0/0.log", 0, 0, "sync")) == 2 * BATCH
 
     runner.run(scenario())
 

@@ -123,6 +123,8 @@ _EVIDENCE: dict[str, Callable[[Any], str] | None] = {
     "links": lambda links: f"cut {', '.join(links[:MOST_LINKS])}"
     + (f" and {plural(len(links) - MOST_LINKS, 'more link')}" if len(links) > MOST_LINKS else ""),
     "clock_offset_ms": lambda ms: f"clock {duration(abs(ms) / 1e3)} {'ahead' if ms > 0 else 'behind'}",
+    "taken_bytes": lambda count: f"took {size(count)}",
+    "free_bytes": lambda count: f"{size(count)} left",
     "refused_writes": lambda count: f"disk full: {plural(count, 'write')} refused",
     "failed_operations": lambda count: f"{plural(count, 'disk operation')} failed",
     "packets_dropped": lambda count: f"dropped {plural(count, 'packet')}",

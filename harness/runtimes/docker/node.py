@@ -17,6 +17,10 @@ from .engine import Calls
 T = TypeVar("T")
 
 
+_OWN_END_S = 0.3  # of a process that its disk has let down
+_FAILURE_PATIENCE_S = 5.0  # until a process must have used its disk
+
+
 class _Frozen(NamedTuple):
     how: Pausing
     since: int  # monotonic ns
@@ -24,7 +28,7 @@ class _Frozen(NamedTuple):
 
 
 class DockerNode(Node):
-    """`network` and `process` are its containers' ids. Clock and disk cannot be broken: see Node."""
+    """`network` and `process` are its containers' ids. Its clock cannot be broken: see Node."""
 
     def __init__(
         self, api: docker.APIClient, calls: Calls, agent: AgentClient,
@@ -88,6 +92,19 @@ class DockerNode(Node):
     async def restore_power(self) -> None:
         await self._one_at_a_time(self._restore_power())
 
+    async def fill_disk(self) -> Evidence:
+        return await self._one_at_a_time(self._agent.ask(self.name, "fill_disk"))
+
+    async def free_disk(self) -> Evidence:
+        return await self._one_at_a_time(self._free_disk())
+
+    async def fail_disk(self) -> Evidence:
+        await self._one_at_a_time(self._agent.ask(self.name, "fail_disk"))
+        return {}
+
+    async def repair_disk(self) -> Evidence:
+        return await self._one_at_a_time(self._repair_disk())
+
     async def is_running(self) -> bool:
         return bool((await self._state(self.process))["Running"])
 
@@ -137,6 +154,23 @@ class DockerNode(Node):
         self._frozen = None
         await self._call(self._api.wait, self.network)
         return evidence | {"exit_status": await self._exit_status(evidence)}
+
+    async def _free_disk(self) -> Evidence:
+        left: int = await self._agent.ask(self.name, "free_disk")
+        await asyncio.sleep(_OWN_END_S)  # a process that was refused a write just now is on its way out
+        if await self.is_running():
+            return {"refused_writes": 0, "free_bytes": left}
+        # One is known of: the process did not outlive it.
+        status = int((await self._call(self._api.wait, self.process))["StatusCode"])
+        return {"refused_writes": 1, "free_bytes": left, "exit_status": status}
+
+    async def _repair_disk(self) -> Evidence:
+        evidence: Evidence = await self._agent.ask(self.name, "repair_disk", patience=_FAILURE_PATIENCE_S)
+        if not evidence:
+            return {"failed_operations": 0}
+        status = int((await self._call(self._api.wait, self.process))["StatusCode"])
+        # As above: one that had to be killed met no error.
+        return {**evidence, "failed_operations": int(evidence.pop("ended")), "exit_status": status}
 
     async def _restore_power(self) -> None:
         await self.switch_on()

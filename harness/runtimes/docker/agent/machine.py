@@ -15,7 +15,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from . import kernel, loss
+from . import disk, kernel, loss
 from .network import Network
 
 _RELEASE_TIMEOUT = 5.0  # seconds
@@ -88,6 +88,7 @@ class Machine:
         self._dropped: dict[str, Counter[str]] = {}  # by key: packets, by rules that went with their network
         self._network_holder = _Process()
         self._node = _Process()
+        self._before_failure: loss.Survey | None = None  # of the disk
 
     def plug_in(self, pid: int) -> None:
         """`pid` holds the network namespace of a machine that was just switched on."""
@@ -176,6 +177,29 @@ class Machine:
         evidence["remounted_at"] = remounted
         return evidence
 
+    def fill_disk(self) -> dict[str, Any]:
+        return disk.fill(self.volume.directory)
+
+    def free_disk(self) -> int:
+        return disk.free(self.volume.directory)
+
+    def fail_disk(self) -> None:
+        if self._before_failure is None:
+            self._before_failure = disk.fail(self.volume.directory)
+
+    def repair_disk(self, patience: float) -> dict[str, Any]:
+        """Waits so many seconds for the process to end by itself, as one does that needs its disk; then ends it.
+        ended: whether it did. With what the failure has cost; nothing if the disk is whole."""
+        before = self._before_failure
+        if before is None:
+            return {}
+        ended = self._node.ended_within(patience)
+        self._node.kill()
+        self.volume.unmount()
+        self.volume.mount()
+        self._before_failure = None
+        return {"ended": ended, **loss.lost(before, loss.final(self.volume.directory))}
+
     def copy_disk(self, directory: str, owner: int, group: int) -> None:
         """Every file of the volume to `directory`, given to the harness' user."""
         target = Path(directory)
@@ -233,6 +257,10 @@ class _Process:
             return True
         self.kill()
         return False
+
+    def ended_within(self, seconds: float) -> bool:
+        """Has it ended, or does it so soon?"""
+        return self._descriptor < 0 or self._exited(timeout=seconds)
 
     def signal(self, number: int) -> None:
         """Nothing if it is gone."""
