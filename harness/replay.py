@@ -89,8 +89,7 @@ def shrink_run(
         ) from None
     directory = directory.resolve()
     smaller = _free_name(directory)
-    used = {fault.nemesis for fault in shrunk.schedule}
-    nemesis = tuple(name for name in shrunk.plan.nemesis if name in used)
+    nemesis = tuple(dict.fromkeys(fault.nemesis for fault in shrunk.schedule))
     plan = shrunk.plan.model_copy(update={"run": smaller.name, "nemesis": nemesis})
     replayed = _repeat(plan, shrunk.schedule, "")
     try:

@@ -12,8 +12,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from harness import registry, schedule_file
 from harness import schedule as schedules
-from harness import schedule_file
 from harness.case import Case
 from harness.cluster import Cluster
 from harness.console import Progress
@@ -53,6 +53,8 @@ async def run(
     if schedule is None:
         schedule = schedules.build(nemeses, plan.seed, plan.time_limit, plan.pace)
     schedule_file.save(schedule, directory)
+    struck_by = {fault.nemesis for fault in schedule}
+    nemeses = {**registry.make_nemeses(struck_by - nemeses.keys()), **nemeses}  # and the parts of composites
     progress.say(f"run {plan.run}: {len(schedule)} fault{'s' * (len(schedule) != 1)} planned")
 
     cluster: Cluster | None = None

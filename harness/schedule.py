@@ -15,6 +15,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict
 
 from nemesis import Nemesis
+from nemesis.composites import Composite
 
 FIRST_FAULT_S = 5.0  # calm before the first fault, in a run long enough
 CALM_AT_END_S = 2.0  # between the last fault healed and the time limit
@@ -69,9 +70,7 @@ class Pace:
 def build(nemeses: Mapping[str, Nemesis], seed: int, time_limit: float, pace: Pace = Pace()) -> Schedule:
     """The schedule of a run, in order of time. All faults are healed CALM_AT_END_S before `time_limit` (seconds)."""
     drawn = [
-        (at, name, duration, choice)
-        for name, nemesis in nemeses.items()
-        for at, duration, choice in _faults_of(nemesis, f"{seed}/{name}", time_limit, pace)
+        fault for name, nemesis in nemeses.items() for fault in _faults_of(nemesis, name, seed, time_limit, pace)
     ]
     drawn.sort(key=lambda fault: fault[:2])
     return tuple(
@@ -81,9 +80,10 @@ def build(nemeses: Mapping[str, Nemesis], seed: int, time_limit: float, pace: Pa
 
 
 def _faults_of(
-    nemesis: Nemesis, stream: str, time_limit: float, pace: Pace
-) -> Iterator[tuple[float, float, dict[str, Any]]]:
-    """(at, duration, choice) of each fault of one nemesis."""
+    nemesis: Nemesis, name: str, seed: int, time_limit: float, pace: Pace
+) -> Iterator[tuple[float, str, float, dict[str, Any]]]:
+    """(at, name, duration, choice) of each fault of one nemesis; of a composite, of the parts of each."""
+    stream = f"{seed}/{name}"
     # Streams start a little apart; a short run has less calm before its first fault, but some.
     healed_at = min(FIRST_FAULT_S, time_limit / 4) * Random(stream).uniform(0.9, 1.2)
     gap = 0.0
@@ -98,6 +98,11 @@ def _faults_of(
         healed_at = at + duration
         if healed_at > time_limit - CALM_AT_END_S:
             return
-        yield at, duration, dict(draw.choice)
+        if isinstance(nemesis, Composite):
+            for part in nemesis.parts(Random(f"{stream}/{number}")):
+                choice = part.nemesis.draw(Random(f"{stream}/{number}/{part.nemesis.name}/{part.after:g}")).choice
+                yield round(at + part.after, 3), part.nemesis.name, round(part.duration, 3), dict(choice)
+        else:
+            yield at, name, duration, dict(draw.choice)
         gap = following
         number += 1

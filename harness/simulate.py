@@ -97,6 +97,7 @@ def simulate(
     nemeses = registry.make_nemeses(plan.nemesis)
     if schedule is None:
         schedule = schedules.build(nemeses, plan.seed, plan.time_limit, plan.pace)
+    nemeses = registry.make_nemeses(fault.nemesis for fault in schedule)
     parts, record, progress = _MemoryParts(plan.run, traced), _Unsaved(), _Silent()
 
     async def make_history() -> Halt | None:

@@ -45,6 +45,12 @@ def choose_group(group: str, choice: Mapping[str, Any], situation: Situation) ->
     raise ValueError(f"there is no group {group!r}")
 
 
+def next_in_turn(situation: Situation) -> Sequence[Node]:
+    """Of the brokers in their order, the first that was struck least often; none while it is not free."""
+    turn = min(situation.cluster.brokers, key=lambda node: situation.struck.get(node.name, 0), default=None)
+    return [turn] if turn and turn.name in situation.free else []
+
+
 def all_or_none(nodes: Sequence[Node], situation: Situation) -> Sequence[Node]:
     return nodes if len(situation.free_among(nodes)) == len(nodes) else ()
 

@@ -13,8 +13,8 @@ from random import Random
 from typing import Any
 
 from harness.cluster import Cluster, Evidence, Node
-from nemesis import Common, Draw, Nemesis, Situation, Targets, by_node, choose_node, draw_node, each, knob
-from nemesis.groups import choose_group, variants_by_group
+from nemesis import Common, Draw, Situation, Targets, by_node, choose_node, draw_node, each, knob, pinned
+from nemesis.groups import choose_group, next_in_turn, variants_by_group
 
 
 class Kill(Common):
@@ -54,6 +54,17 @@ class Term(Kill):
         return by_node(nodes, await asyncio.gather(*(node.terminate() for node in nodes)))
 
 
+class RollingTerm(Term):
+    name = "kill:rolling"
+    summary = "asks one broker after the other to stop and starts it again, each when the one before is in every ISR"
+    waits_for_isr = True
+
+    def choose(self, choice: Mapping[str, Any], situation: Situation) -> Sequence[Node]:
+        if (named := pinned(choice, situation)) is not None:
+            return named
+        return next_in_turn(situation)
+
+
 @dataclass
 class Storm(Kill):
     """Killed again as soon as it is up: it never gets as far as to be of use."""
@@ -71,5 +82,4 @@ class Storm(Kill):
         return {**await super().inject(cluster, nodes, choice), "kills": round(self.times)}
 
 
-variants: dict[str, type[Nemesis]] = {"term": Term, "storm": Storm, **variants_by_group(Kill, "kills")}
-Kill.variants = variants
+Kill.variants = {"term": Term, "storm": Storm, "rolling": RollingTerm, **variants_by_group(Kill, "kills")}

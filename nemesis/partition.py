@@ -177,6 +177,16 @@ class Between(_Links):
         return _between(nodes[:1], nodes[1:])
 
 
+class Followers(Leader):
+    """Unlike a leader that is cut off, it goes on leading."""
+
+    name = "partition:followers"
+    summary = "the broker that leads most partitions, away from all other brokers: controllers and clients reach it"
+
+    def links(self, cluster: Cluster, nodes: Sequence[Node], choice: Mapping[str, Any]) -> Iterable[Link]:
+        return _between(nodes, [node for node in cluster.brokers if node not in nodes])
+
+
 class Bridge(_Links):
     name = "partition:bridge"
     summary = "two halves that do not see each other, and one node between that sees both"
@@ -239,7 +249,7 @@ class Partition(_CutOff):
     exclusive = True
     variants: ClassVar[Mapping[str, type[Nemesis]]] = {
         "one": One, "halves": Halves, "random-halves": RandomHalves, "minority": Minority, "leader": Leader,
-        "controller": Controller, "one-way": OneWay, "between": Between, "bridge": Bridge,
+        "controller": Controller, "one-way": OneWay, "followers": Followers, "between": Between, "bridge": Bridge,
         "majorities-ring": MajoritiesRing, "clients": Clients,
     }  # fmt: skip
 

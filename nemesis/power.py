@@ -16,7 +16,7 @@ from typing import Any, ClassVar
 
 from harness.cluster import Cluster, Evidence, Node
 from nemesis import Common, Draw, Nemesis, Situation, by_node, knob, merge, pick, pinned
-from nemesis.groups import all_or_none
+from nemesis.groups import all_or_none, next_in_turn
 
 LOST = ("unsynced_bytes", "unsynced_files", "unsynced_records")
 
@@ -122,9 +122,7 @@ class Rolling(PowerOutage):
     summary = "cuts the power of one broker after the other, in turn, each when the one before is back in every ISR"
 
     def struck(self, choice: Mapping[str, Any], situation: Situation) -> Sequence[Node]:
-        """The one that was struck least often: with them in their order, the next in turn."""
-        turn = min(situation.cluster.brokers, key=lambda node: situation.struck.get(node.name, 0), default=None)
-        return [turn] if turn and turn.name in situation.free else []
+        return next_in_turn(situation)
 
 
 @dataclass

@@ -17,10 +17,12 @@ from typing import Any
 
 import pytest
 
-from harness import registry
+from harness import registry, schedule
 from harness.cluster import CLIENTS, NotOffered
 from harness.errors import BadArguments
+from harness.plan import Plan
 from harness.runtimes.docker.node import DockerNode
+from harness.simulate import simulate
 from nemesis import Nemesis, Situation, merge
 from nemesis.clock import ClockJump
 from nemesis.disk import DiskError, DiskFull
@@ -330,6 +332,38 @@ def test_a_second_cut_during_recovery_adds_to_the_evidence_of_the_first() -> Non
 def test_a_paused_process_that_went_on_is_no_evidence() -> None:
     assert Pause().effective({"frozen_ns": 5, "cpu_ns_while_frozen": 0})
     assert not Pause().effective({"frozen_ns": 5, "cpu_ns_while_frozen": 900_000_000})
+
+
+COMPOSITES = ("last-replica-standing", "rolling-restart", "flapping-leader", "majority-down", "all")
+
+
+@pytest.mark.parametrize("name", COMPOSITES)
+def test_a_composite_is_planned_as_its_parts(name: str) -> None:
+    nemeses = registry.make_nemeses([name])
+    faults = schedule.build(nemeses, 3, 120.0)
+    assert faults == schedule.build(nemeses, 3, 120.0) and name not in {fault.nemesis for fault in faults}
+    registry.make_nemeses(fault.nemesis for fault in faults)  # each is one that can be asked for by itself
+    assert all(fault.at + fault.duration <= 120.0 - schedule.CALM_AT_END_S for fault in faults)
+    shorter = schedule.build(nemeses, 3, 60.0)
+    assert faults[: len(shorter)] == shorter, "a longer run begins as a shorter one"
+
+
+def test_the_mix_has_every_family() -> None:
+    faults = schedule.build(registry.make_nemeses(["all"]), 1, 3600.0)
+    assert {fault.nemesis.partition(":")[0] for fault in faults} == {"partition", "pause", "kill", "power", "disk"}
+    assert len({fault.nemesis for fault in faults}) >= 20
+
+
+@pytest.mark.parametrize("name", COMPOSITES)
+def test_a_composite_strikes_through_its_parts(name: str) -> None:
+    plan = Plan(run="r", on="simulation", nemesis=(name,), seed=2, time_limit=40.0, rate=40.0, partitions=2)
+    simulated = simulate(plan)
+    assert not simulated.crash and simulated.halt is None
+    rows = simulated.tables["faults"].to_pylist()
+    assert {row["nemesis"] for row in rows if row["effective"]} and not any(
+        "failed" in key for row in rows for key in json.loads(row["evidence"])
+        if key in ("inject_failed", "heal_failed")
+    )  # fmt: skip
 
 
 def test_who_may_lose_data_waits_for_the_isr() -> None:
