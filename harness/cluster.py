@@ -66,6 +66,11 @@ class Node(Protocol):
         Evidence: unsynced_bytes, unsynced_files, unsynced_records (lost, by comparing before and after),
         lost_by_partition {"topic-0": records}, cut_ns (request to remounted), exit_status."""
 
+    async def lose_page_cache(self) -> Evidence:
+        """SIGKILL, and what the page cache held of the node's files and had not been written is gone; the machine lives
+        on: its network tells others that the connections have ended. start() mends it. Evidence: as of cut_power(), but
+        for cut_ns."""
+
     async def restore_power(self) -> None:
         """Network on and process started: the node boots from what its disk kept."""
 

@@ -14,6 +14,7 @@ from harness.cluster import Cluster, Evidence, Node
 from nemesis import Common, Draw, Nemesis, Situation
 from nemesis.disk import Disk
 from nemesis.kill import Kill, RollingTerm, Term
+from nemesis.page_cache import PageCache
 from nemesis.partition import Partition
 from nemesis.pause import Pause
 from nemesis.power import Power
@@ -98,7 +99,7 @@ _MIX: Final[Sequence[type[Nemesis]]] = (
     Pause, Pause.variants["minority"], Pause.variants["leader"], Pause.variants["controller"],
     Kill, Term, Kill.variants["storm"], Kill.variants["controller"], Kill.variants["minority"],
     Power.variants["rack"], Power.variants["node"], Power.variants["leader"], Power.variants["during-recovery"],
-    Disk.variants["full"], Disk.variants["error"],
+    PageCache, Disk.variants["full"], Disk.variants["error"],
 )  # fmt: skip
 
 

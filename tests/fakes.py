@@ -67,6 +67,10 @@ class FakeNode:
             self.cluster.missing.add(self.name)
         return {"unsynced_bytes": 100, "unsynced_records": 3, "unsynced_files": 1, "exit_status": 137}
 
+    async def lose_page_cache(self) -> Evidence:
+        self._enter("killed")
+        return {"unsynced_bytes": 100, "unsynced_records": 3, "unsynced_files": 1, "exit_status": 137}
+
     async def restore_power(self) -> None:
         self._leave("dark")
         if self.role == "broker":

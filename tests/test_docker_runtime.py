@@ -280,6 +280,24 @@ def test_a_process_that_is_asked_to_stop_ends_by_itself(runner: asyncio.Runner, 
     runner.run(scenario())
 
 
+def test_a_lost_page_cache_takes_the_process_and_leaves_the_machine(
+    runner: asyncio.Runner, cluster: DockerCluster
+) -> None:
+    async def scenario() -> None:
+        node = cluster.brokers[0]
+        await ask(node, "append", "cache-0/0.log", 2, 5, "sync")
+        await ask(node, "append", "cache-0/0.log", 3, 5, "unsynced")
+        reader, _ = await asyncio.open_connection(*node.address)
+        evidence = await node.lose_page_cache()
+        assert await asyncio.wait_for(reader.read(), 5.0) == b"", "its host ends the connections"
+        assert evidence["lost_by_partition"] == {"cache-0": 15}
+        assert evidence["exit_status"] == 128 + signal.SIGKILL
+        await node.start()
+        assert int(await ask(node, "append", "cache-0/0.log", 0, 0, "sync")) == 2 * BATCH
+
+    runner.run(scenario())
+
+
 def test_a_full_disk_refuses_writes_until_it_is_freed(runner: asyncio.Runner, cluster: DockerCluster) -> None:
     async def scenario() -> None:
         node = cluster.brokers[0]

@@ -27,6 +27,7 @@ from nemesis import Nemesis, Situation, merge
 from nemesis.clock import ClockJump
 from nemesis.disk import DiskError, DiskFull
 from nemesis.kill import Kill
+from nemesis.page_cache import PageCache
 from nemesis.partition import Partition
 from nemesis.pause import Pause
 from nemesis.power import Power, PowerOutage, PowerOutageCluster
@@ -39,6 +40,7 @@ STRUCK = {
     PowerOutage: ("dark", {"unsynced_bytes": 200}),
     PowerOutageCluster: ("dark", {"unsynced_bytes": 300}),
     Kill: ("killed", {}),
+    PageCache: ("killed", {"unsynced_bytes": 100}),
     Pause: ("paused", {"frozen_ns": 5}),
     ClockJump: ("at another time", {}),
     DiskFull: ("full", {"refused_writes": 1}),
@@ -350,7 +352,9 @@ def test_a_composite_is_planned_as_its_parts(name: str) -> None:
 
 def test_the_mix_has_every_family() -> None:
     faults = schedule.build(registry.make_nemeses(["all"]), 1, 3600.0)
-    assert {fault.nemesis.partition(":")[0] for fault in faults} == {"partition", "pause", "kill", "power", "disk"}
+    assert {fault.nemesis.partition(":")[0] for fault in faults} == {
+        "partition", "pause", "kill", "power", "page-cache", "disk",
+    }  # fmt: skip
     assert len({fault.nemesis for fault in faults}) >= 20
 
 

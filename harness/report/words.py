@@ -107,6 +107,7 @@ _EVIDENCE: dict[str, Callable[[Any], str] | None] = {
     "exit_status": exit_status,
     "pid": None,
     "stopping_ns": lambda ns: f"after {duration(ns / 1e9)}",
+    "ended": None,
     "stopped": lambda by_itself: "killed, for it would not stop" if by_itself is False else "",
     "cuts": lambda count: f"cut {count} times",
     "kills": lambda count: f"killed {count} times",

@@ -92,6 +92,9 @@ class DockerNode(Node):
     async def restore_power(self) -> None:
         await self._one_at_a_time(self._restore_power())
 
+    async def lose_page_cache(self) -> Evidence:
+        return await self._one_at_a_time(self._lose_page_cache())
+
     async def fill_disk(self) -> Evidence:
         return await self._one_at_a_time(self._agent.ask(self.name, "fill_disk"))
 
@@ -153,6 +156,11 @@ class DockerNode(Node):
         evidence: Evidence = await self._agent.ask(self.name, "cut_power")
         self._frozen = None
         await self._call(self._api.wait, self.network)
+        return evidence | {"exit_status": await self._exit_status(evidence)}
+
+    async def _lose_page_cache(self) -> Evidence:
+        evidence: Evidence = await self._agent.ask(self.name, "lose_page_cache")
+        self._frozen = None
         return evidence | {"exit_status": await self._exit_status(evidence)}
 
     async def _free_disk(self) -> Evidence:

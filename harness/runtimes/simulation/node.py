@@ -203,11 +203,18 @@ class SimulatedNode(Node):
         running = self._process is not None
         self._end(SIGKILLED, power=True)
         self._cluster.network.power_off(self.name)
+        return self._lose_unsynced() | {"exit_status": SIGKILLED if running else None}
+
+    async def lose_page_cache(self) -> Evidence:
+        running = self._process is not None
+        self._end(SIGKILLED)
+        return self._lose_unsynced() | {"exit_status": SIGKILLED if running else None}
+
+    def _lose_unsynced(self) -> Evidence:
         loss = self.disk.lose_power()
-        evidence = loss.evidence()
         self._cluster.gone(self.name, lossy=_directories(loss))
         self._cluster.note(self.name, "lost", loss.unsynced_bytes, loss.unsynced_files)
-        return evidence | {"exit_status": SIGKILLED if running else None}
+        return loss.evidence()
 
     async def restore_power(self) -> None:
         self._cluster.network.power_on(self.name)

@@ -177,6 +177,17 @@ class Machine:
         evidence["remounted_at"] = remounted
         return evidence
 
+    def lose_page_cache(self) -> dict[str, Any]:
+        """The process is killed, and with it goes what its file system had not written. The machine itself lives on."""
+        before = loss.Survey(self.volume.directory)
+        killed = self._node.kill()
+        before.complete()
+        kernel.shut_down_file_system(self.volume.directory)
+        self.volume.unmount()
+        self.volume.mount()
+        evidence = loss.lost(before, loss.final(self.volume.directory))
+        return {"pid": self._node.pid, "killed_at": killed, **evidence}
+
     def fill_disk(self) -> dict[str, Any]:
         return disk.fill(self.volume.directory)
 
