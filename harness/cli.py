@@ -14,11 +14,12 @@ from rich.console import Console
 from rich.table import Table
 from typer.exceptions import TyperException
 
-from harness import registry, results
+from harness import cli_nemesis, registry, results, schedule_file
 from harness.cli_check import check, check_port, conclude
 from harness.cli_explore import explore
 from harness.cli_export import export
 from harness.cli_generate import generate, list_defects
+from harness.cli_nemesis import IntervalOption, NemesisOption, RecoveryOption, pace
 from harness.cli_replay import replay, shrink
 from harness.cli_spark import LOCAL, SparkOption
 from harness.cluster import RuntimeUnavailable
@@ -28,6 +29,7 @@ from harness.runtimes import choose_runtime
 from nemesis import SIMULATION
 
 DEFAULT_RESULTS = Path("results")
+DEFAULT_NEMESIS = "power-outage"
 
 app = typer.Typer(
     name="chaos",
@@ -79,9 +81,13 @@ def _say(message: str, code: ExitCode) -> ExitCode:
 
 @app.command()
 def run(
-    nemesis: Annotated[
-        str, typer.Option(metavar="NAME,…", help="What to break the cluster with; none: nothing.")
-    ] = "power-outage",
+    nemesis: NemesisOption = DEFAULT_NEMESIS,
+    schedule: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Faults from a file instead, e.g. a run's schedule.toml, edited by hand."),
+    ] = None,
+    interval: IntervalOption = None,
+    recovery: RecoveryOption = None,
     on: Annotated[
         Literal["auto", "docker", "simulation"],
         typer.Option(help="Containers, or one process with virtual time; auto: containers where Docker answers."),
@@ -125,7 +131,9 @@ def run(
     keep: Annotated[bool, typer.Option("--keep", help="Leave the cluster up afterwards.")] = False,
 ) -> int:
     """Start a cluster, work on it, break it, and judge what it did."""
-    wanted = registry.parse_names(nemesis)
+    if schedule is not None and (nemesis != DEFAULT_NEMESIS or interval or recovery):
+        raise BadArguments("--schedule says which faults there are and when; leave out what else would say it")
+    wanted = registry.parse_names(nemesis) if schedule is None else schedule_file.names_in(schedule)
     nemeses = registry.make_nemeses(wanted)
     registry.load(registry.WORKLOADS, workload)
     check_port(spark_ui_port)
@@ -146,9 +154,14 @@ def run(
         "concurrency": concurrency, "acks": acks, "partitions": partitions, "replication_factor": replication_factor,
         "min_insync_replicas": min_insync_replicas, "file_system": file_system or "ext4", "brokers": brokers,
         "controllers": controllers, "combined": combined, "bug": bug, "encode_messages": encode_messages,
+        "schedule": None if schedule is None else str(schedule), **pace(interval, recovery),
         "settings": parse_settings(settings or ()), **({} if latency_ms is None else {"latency_ms": latency_ms}),
     }  # fmt: skip
-    make_plan(run="not-yet-named", **fields)  # before there is a directory that would have to go again
+    # Before there is a directory that would have to go again.
+    tried = make_plan(run="not-yet-named", **fields)
+    faults = None
+    if schedule is not None:
+        faults = schedule_file.read(schedule, nemeses, tried.seed, time_limit, tried.node_names)
     directory = results.create(results_directory, wanted, fields["seed"])
     plan = make_plan(run=directory.name, **fields)
 
@@ -161,7 +174,7 @@ def run(
         if why:
             progress.say(why)
         verdict = parts.runtime.run(
-            run_plan(plan, nemeses, directory, parts, progress, keep=keep, spark_ui_port=spark_ui_port)
+            run_plan(plan, nemeses, directory, parts, progress, schedule=faults, keep=keep, spark_ui_port=spark_ui_port)
         )
     return conclude(directory, verdict)
 
@@ -183,8 +196,7 @@ def list_(
     if what == "runs":
         _print_runs(results_directory)
     elif what == "nemeses":
-        rows = [(each.name, ", ".join(sorted(each.runtimes)), each.summary) for each in _all_nemeses()]
-        _print_table(("nemesis", "works in", "what it does"), rows)
+        _print_table(("nemesis", "knobs", "works in", "what it does"), list(cli_nemesis.rows()))
     elif what == "workloads":
         workloads = [(name, registry.load(registry.WORKLOADS, name)) for name in registry.names(registry.WORKLOADS)]
         _print_table(("workload", "what it does"), [(name, _first_line(each)) for name, each in workloads])
@@ -224,10 +236,6 @@ def clean() -> int:
     removed = asyncio.run(Parts().runtime.clean())
     print("\n".join(removed) if removed else "nothing was left")
     return ExitCode.PASS
-
-
-def _all_nemeses() -> list[Any]:
-    return list(registry.make_nemeses(registry.names(registry.NEMESES)).values())
 
 
 def _first_line(thing: object) -> str:

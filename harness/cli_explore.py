@@ -17,6 +17,7 @@ from rich.console import Console
 from rich.text import Text
 
 from harness import registry, swarm
+from harness.cli_nemesis import IntervalOption, NemesisOption, RecoveryOption, pace
 from harness.cli_spark import LOCAL, SparkOption
 from harness.errors import BadArguments, HarnessFailure
 from harness.interrupt import SIGNALS
@@ -38,9 +39,9 @@ def explore(
     seeds: Annotated[
         str, typer.Option(metavar="A..B,C,…", help="Seeds to simulate; both ends are included.")
     ] = "0..99",
-    nemesis: Annotated[
-        str, typer.Option(metavar="NAME,…", help="What to break the cluster with; none: nothing.")
-    ] = "power-outage",
+    nemesis: NemesisOption = "power-outage",
+    interval: IntervalOption = None,
+    recovery: RecoveryOption = None,
     bug: Annotated[
         str | None, typer.Option(metavar="ID", help="Give every node a historical bug; see chaos list bugs.")
     ] = None,
@@ -100,7 +101,7 @@ def explore(
         workload=workload, time_limit=time_limit, rate=rate, seed=numbers[0], concurrency=concurrency, acks=acks,
         partitions=partitions, replication_factor=replication_factor, min_insync_replicas=min_insync_replicas,
         brokers=brokers, controllers=controllers, combined=combined, bug=bug,
-        encode_messages=encode_messages,
+        encode_messages=encode_messages, **pace(interval, recovery),
         settings=parse_settings(settings or ()), **({} if latency_ms is None else {"latency_ms": latency_ms}),
     )  # fmt: skip
     plan_of = partial(swarm.plan_of, draw_settings=vary, draw_latency=vary and latency_ms is None)

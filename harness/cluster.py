@@ -17,6 +17,12 @@ from harness.halt import Halt
 T = TypeVar("T")
 Evidence = dict[str, Any]
 Role = Literal["controller", "broker"]
+Pausing = Literal["freezer", "sigstop"]
+#: For a controlled shutdown: the controller must have moved all leaderships away.
+TERMINATE_PATIENCE_S = 20.0
+Link = tuple[str, str]
+#: In a link: everybody who is no node.
+CLIENTS = "clients"
 
 
 class Node(Protocol):
@@ -33,14 +39,19 @@ class Node(Protocol):
     async def kill(self) -> Evidence:
         """SIGKILL the process; the page cache survives. Evidence: exit_status, pid."""
 
+    async def terminate(self) -> Evidence:
+        """SIGTERM, and wait until the process has ended; SIGKILL if it has not within TERMINATE_PATIENCE_S.
+        Evidence: exit_status (None: it did not run), pid, stopping_ns."""
+
     async def start(self) -> None:
         """Start the process again after kill(), or after it ended by itself."""
 
-    async def pause(self) -> Evidence:
-        """Freeze every thread of the node (cgroup freezer). Evidence: frozen_state."""
+    async def pause(self, how: Pausing = "freezer") -> Evidence:
+        """Freeze every thread of the node. Evidence: frozen_state."""
 
     async def resume(self) -> Evidence:
-        """Thaw. Evidence: frozen_ns, how long the node stood still."""
+        """Thaw. Evidence: frozen_ns, how long the node stood still; cpu_ns_while_frozen, what its threads ran in that
+        time."""
 
     async def cut_power(self, *, in_write: int = 0, late_s: float = 0.0) -> Evidence:
         """Network off, SIGKILL, file system shut down without flushing its journal, in that order, then
@@ -54,6 +65,11 @@ class Node(Protocol):
 
         Evidence: unsynced_bytes, unsynced_files, unsynced_records (lost, by comparing before and after),
         lost_by_partition {"topic-0": records}, cut_ns (request to remounted), exit_status."""
+
+    async def lose_page_cache(self) -> Evidence:
+        """SIGKILL, and what the page cache held of the node's files and had not been written is gone; the machine lives
+        on: its network tells others that the connections have ended. start() mends it. Evidence: as of cut_power(), but
+        for cut_ns."""
 
     async def restore_power(self) -> None:
         """Network on and process started: the node boots from what its disk kept."""
@@ -104,14 +120,16 @@ class Cluster(Protocol):
     @property
     def controllers(self) -> Sequence[Node]: ...
 
-    async def partition(self, groups: Sequence[Sequence[Node]], *, one_way: bool = False) -> None:
-        """Let packets pass only within each group; replaces the partition in force, if any.
+    async def block(self, key: str, links: Sequence[Link]) -> None:
+        """From now on let nothing pass these links, (from whom, to whom) each, by name. Adds to what other keys block;
+        the same key again replaces what it blocked. Stays in force on a node that is killed or loses its power."""
 
-        one_way: only what the first group sends to the others is dropped; all else passes.
-        A node in no group talks to everyone. Clients (the harness) still reach every node."""
+    async def unblock(self, key: str) -> Evidence:
+        """What this key blocked passes again. Safe to repeat. Evidence, by the rules' own counters: packets_dropped,
+        and packets_dropped_by_link {"broker-1 > broker-2": packets}."""
 
-    async def heal(self) -> Evidence:
-        """Remove every partition. Evidence: packets_dropped, by the rules' own counters, and by node."""
+    async def heal(self) -> None:
+        """Whatever may still be blocked passes again."""
 
     def unsettled(self) -> str | None:
         """What those who know the nodes from within still see amiss after all faults were healed, as a clause."""

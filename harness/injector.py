@@ -1,9 +1,10 @@
 """Carries out a fault schedule against a live cluster, and records what each fault did.
 
 Every nemesis works through its own faults in order, side by side with the others. Two rules bind them together:
-a node is held by one fault at a time, and a nemesis that may lose data (`waits_for_isr`) strikes only once the brokers
-of the last such fault are back in every ISR. A fault that may not strike yet waits
-(`deferred_s` in its evidence); one that cannot strike and heal before the time limit is skipped, and says so.
+a node is held by one fault at a time (but for faults that hold none, Nemesis.exclusive), and a nemesis that may lose
+data (`waits_for_isr`) strikes only once the brokers of the last such fault are back in every ISR. A fault that may not
+strike yet waits (`deferred_s` in its evidence); one that cannot strike and heal before the time limit is skipped, and
+says so.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
@@ -131,10 +132,12 @@ class Injector:
             view = await self._observer.view()
             situation = Situation(
                 self._cluster,
-                free=frozenset(node.name for node in self._cluster.nodes if node.name not in self._held),
+                free=self._free_for(nemesis),
                 targets=self._targets,
                 leaders=view.leaders,
                 active_controller=view.active_controller,
+                isrs=view.isrs,
+                struck=Counter(name for each in self.injected if each.nemesis == nemesis.name for name in each.targets),
             )
             nodes = nemesis.choose(fault.choice, situation)
             waited = round(self._elapsed() - fault.at, 3)
@@ -209,9 +212,13 @@ class Injector:
         self.injected.append(InjectedFault(fault.fault, fault.nemesis, [], now, now, False, evidence))
         self._record(self.injected[-1])
 
+    def _free_for(self, nemesis: Nemesis) -> frozenset[str]:
+        everybody = frozenset(node.name for node in self._cluster.nodes)
+        return everybody - self._held.keys() if _is_exclusive(nemesis) else everybody
+
     def _hold(self, nemesis: Nemesis, fault: Fault, nodes: Sequence[Node]) -> None:
-        for node in nodes:
-            self._held[node.name] = fault.fault
+        if _is_exclusive(nemesis):
+            self._held |= {node.name: fault.fault for node in nodes}
         if nemesis.waits_for_isr:
             self._unsynced[fault.fault] = nodes
 
@@ -245,3 +252,7 @@ class Injector:
                     await self._stop.wait()
             except TimeoutError:
                 pass
+
+
+def _is_exclusive(nemesis: Nemesis) -> bool:
+    return getattr(nemesis, "exclusive", True)  # a user's own may be older

@@ -41,12 +41,21 @@ class ClusterView:
     @property
     def leaders(self) -> Mapping[int, int]:
         """Broker id: number of partitions it leads, by the newest leader epoch that any broker knows."""
+        return Counter(state.leader for state in self._newest().values())
+
+    @property
+    def isrs(self) -> Mapping[int, frozenset[int]]:
+        """By partition, as of the newest leader epoch; of equal ones the smallest."""
+        return {partition: state.isr for partition, state in self._newest().items()}
+
+    def _newest(self) -> dict[int, PartitionState]:
         newest: dict[int, PartitionState] = {}
         for partitions in self.partitions.values():
             for partition, state in partitions.items():
-                if partition not in newest or state.leader_epoch > newest[partition].leader_epoch:
+                known = newest.get(partition)
+                if known is None or (state.leader_epoch, -len(state.isr)) > (known.leader_epoch, -len(known.isr)):
                     newest[partition] = state
-        return Counter(state.leader for state in newest.values())
+        return newest
 
     def not_back(self, nodes: Sequence[Node]) -> str | None:
         """Why not each of these brokers is again in the ISR of all that it replicates, as a clause; None: they are.

@@ -13,6 +13,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
 from cluster_image import bugs
 from cluster_image.config import IDENTITY, ConfigError, check_together, read_setting
 from harness.errors import BadArguments
+from harness.schedule import Pace
 
 Targets = Literal["random", "leaders"]
 
@@ -40,6 +41,9 @@ class Plan(BaseModel):
 
     run: str  # run id, e.g. 20260131T120102-power-outage-s1; also names containers and results/<run>
     nemesis: tuple[str, ...] = ("power-outage",)  # () is none
+    schedule: str | None = None  # the file that the faults were read from, if one was given
+    interval: float | None = None  # seconds from fault to fault of a nemesis; None: as it draws them
+    recovery: float | None = None  # seconds of calm after each, at least
     targets: Targets = "random"  # whom faults of one node strike
     workload: str = "append"
     on: Literal["docker", "simulation"] = "docker"
@@ -106,8 +110,20 @@ class Plan(BaseModel):
                 yield f"--set: metrics.port={port} is where nodes listen; all but 9092 and 9093 are valid"
         except ConfigError as error:
             yield f"--set: {error}"
+        yield from self.pace.problems()
         if len(set(self.nemesis)) < len(self.nemesis):
             yield f"--nemesis {','.join(self.nemesis)} names a nemesis twice; name each once"
+
+    @property
+    def pace(self) -> Pace:
+        return Pace(self.interval, self.recovery)
+
+    @property
+    def node_names(self) -> list[str]:
+        """In a cluster of this plan."""
+        apart = 0 if self.combined else self.controllers
+        named = (("broker", self.brokers), ("controller", apart))
+        return [f"{role}-{number}" for role, count in named for number in range(1, count + 1)]
 
     def save(self, directory: Path) -> None:
         (directory / _PLAN_FILE).write_text(self.model_dump_json(indent=2) + "\n")
@@ -128,7 +144,9 @@ class Plan(BaseModel):
         words = ["chaos", "run"]
         for name in _FLAGS:
             value = getattr(self, name)
-            if name == "nemesis":
+            if name == "nemesis" and self.schedule is not None:
+                words += ["--schedule", self.schedule]
+            elif name == "nemesis":
                 words += ["--nemesis", ",".join(value) or "none"]
             elif value is True:
                 words.append(flag(name))
@@ -146,8 +164,8 @@ _AMOUNTS = (
 )
 _COUNTS = ("concurrency", "partitions", "replication_factor", "min_insync_replicas", "controllers", "brokers")
 _FLAGS = (
-    "on", "nemesis", "targets", "workload", "time_limit", "seed", "rate", "concurrency", "acks", "partitions",
-    "replication_factor", "min_insync_replicas", "file_system", "brokers", "controllers", "combined",
+    "on", "nemesis", "interval", "recovery", "targets", "workload", "time_limit", "seed", "rate", "concurrency", "acks",
+    "partitions", "replication_factor", "min_insync_replicas", "file_system", "brokers", "controllers", "combined",
     "bug", "latency_ms", "encode_messages",
 )  # fmt: skip
 _ALWAYS_SHOWN = {"on", "targets", "time_limit", "seed"}

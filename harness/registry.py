@@ -1,17 +1,19 @@
 """Finds nemeses and workloads by name, through entry points, so that a package of the user's own can add some.
 
 A package adds a nemesis by an entry point in the group `chaos.nemeses` that names a class implementing
-nemesis.Nemesis, made without arguments; a workload likewise in `chaos.workloads`.
+nemesis.Nemesis, made without arguments but for its knobs; a workload likewise in `chaos.workloads`.
+
+A nemesis is asked for as `family`, `family:variant`, and with knobs as `family:variant:knob=value:knob=value`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any
 
 from harness.errors import BadArguments, HarnessFailure
-from nemesis import EVERYWHERE, Nemesis, Targets
+from nemesis import EVERYWHERE, Knob, Nemesis, Targets, knobs
 
 NEMESES = "chaos.nemeses"
 WORKLOADS = "chaos.workloads"
@@ -37,8 +39,40 @@ def load(group: str, name: str) -> Any:
 
 
 def make_nemeses(wanted: Iterable[str]) -> dict[str, Nemesis]:
-    """One new nemesis for each name."""
-    return {name: load(NEMESES, name)() for name in wanted}
+    """One new nemesis for each name, which may name a variant and set knobs. Raises BadArguments."""
+    return {name: _make(name) for name in wanted}
+
+
+def _make(wanted: str) -> Nemesis:
+    family, *rest = wanted.split(":")
+    kind = load(NEMESES, family)
+    if rest and "=" not in rest[0]:
+        variant, *rest = rest
+        variants = getattr(kind, "variants", {})
+        if variant not in variants:
+            valid = f"valid: {', '.join(variants)}" if variants else "it has none"
+            raise BadArguments(f"there is no variant {variant!r} of nemesis {family}; {valid}")
+        kind = variants[variant]
+    nemesis: Nemesis = kind(**_settings(wanted, rest, knobs(kind)))
+    nemesis.name = wanted
+    return nemesis
+
+
+def _settings(wanted: str, assignments: Sequence[str], there_are: Mapping[str, Knob]) -> dict[str, float | str]:
+    """From `knob=value` each."""
+    settings: dict[str, float | str] = {}
+    for assignment in assignments:
+        name, equals, value = assignment.partition("=")
+        if not equals or name not in there_are:
+            valid = f"valid: {', '.join(there_are)}" if there_are else "it has none"
+            raise BadArguments(f"nemesis {wanted} sets {name!r}, which is no knob of it; {valid}")
+        if name in settings:
+            raise BadArguments(f"nemesis {wanted} sets {name} twice; set it once")
+        try:
+            settings[name] = there_are[name].read(value)
+        except ValueError as error:
+            raise BadArguments(f"nemesis {wanted}: {name} cannot be {value!r}; {error}") from None
+    return settings
 
 
 def check_runtime(nemeses: Mapping[str, Nemesis], on: str) -> None:

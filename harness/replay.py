@@ -9,8 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from harness import results
-from harness import schedule as schedules
+from harness import results, schedule_file
 from harness.errors import BadArguments, HarnessFailure
 from harness.explore.failures import save
 from harness.explore.workers import Outcome
@@ -57,11 +56,15 @@ def load(directory: Path) -> tuple[Plan, Schedule]:
             "with the same faults again"
         )
     try:
-        return plan, schedules.load(directory)
+        return plan, schedule_file.load(directory)
     except OSError as error:
-        raise BadArguments(f"{directory} has no schedule.json to take its faults from: {error.strerror}") from None
+        raise BadArguments(
+            f"{directory} has no {schedule_file.SCHEDULE_FILE} to take its faults from: {error.strerror}"
+        ) from None
     except ValueError:
-        raise BadArguments(f"{directory / 'schedule.json'} is damaged: it does not hold a list of faults") from None
+        raise BadArguments(
+            f"{directory / schedule_file.SCHEDULE_FILE} is damaged: it does not hold a list of faults"
+        ) from None
 
 
 def replay(directory: Path) -> Replayed:
@@ -86,8 +89,7 @@ def shrink_run(
         ) from None
     directory = directory.resolve()
     smaller = _free_name(directory)
-    used = {fault.nemesis for fault in shrunk.schedule}
-    nemesis = tuple(name for name in shrunk.plan.nemesis if name in used)
+    nemesis = tuple(dict.fromkeys(fault.nemesis for fault in shrunk.schedule))
     plan = shrunk.plan.model_copy(update={"run": smaller.name, "nemesis": nemesis})
     replayed = _repeat(plan, shrunk.schedule, "")
     try:

@@ -2,7 +2,7 @@
 
 | in a run directory | what it is |
 | --- | --- |
-| plan.json, schedule.json | what was asked for, and the faults as drawn |
+| plan.json, schedule.toml | what was asked for, and the faults as drawn |
 | run.json | status, problems, seconds that each phase took |
 | journal/, history/ | the history as it was recorded, and the same laid out for the checkers |
 | logs/, trace/, disks/ | what the nodes said, and told of their state changes; what lay on their disks |
@@ -14,6 +14,7 @@ from __future__ import annotations
 import json
 import logging
 import os
+import re
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -32,7 +33,8 @@ def create(results: Path, nemesis: tuple[str, ...], seed: int, now: datetime | N
     stamp = (now or datetime.now(UTC)).strftime("%Y%m%dT%H%M%S")
     # Also the name of containers and a network, which allow few characters, and of the folder of the agent's socket,
     # whose whole path may have 107.
-    name = f"{stamp}-{'-'.join(nemesis)[:32] or 'none'}-s{str(seed)[:20]}"
+    what = re.sub(r"[^a-z0-9.-]+", "-", "-".join(nemesis).lower())
+    name = f"{stamp}-{what[:32] or 'none'}-s{str(seed)[:20]}"
     try:
         results.mkdir(parents=True, exist_ok=True)
         for attempt in range(1, 1000):

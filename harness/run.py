@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from harness import registry, schedule_file
 from harness import schedule as schedules
 from harness.case import Case
 from harness.cluster import Cluster
@@ -21,6 +22,7 @@ from harness.interrupt import Interrupt
 from harness.parts import Analysis, Parts
 from harness.plan import Plan
 from harness.results import RunRecord, utc_now
+from harness.schedule import Schedule
 from harness.threads import in_thread
 from nemesis import Nemesis
 
@@ -34,20 +36,25 @@ async def run(
     parts: Parts,
     progress: Progress,
     *,
+    schedule: Schedule | None = None,
     keep: bool = False,
     spark_ui_port: int | None = None,
 ) -> Mapping[str, Any]:
     """Carry out `plan` and return the verdict, which is also in directory/verdict.json.
 
-    keep: leave the cluster up. Raises HarnessFailure or RuntimeUnavailable when there can be no verdict.
+    schedule: None: as the plan's seed draws it. keep: leave the cluster up. Raises HarnessFailure or RuntimeUnavailable
+    when there can be no verdict.
     """
     interrupt = Interrupt(progress.say)
     interrupt.watch()
     record = RunRecord(directory, facts={"command": plan.command(), "started_at": utc_now()})
     record.save()
     plan.save(directory)
-    schedule = schedules.build(nemeses, plan.seed, plan.time_limit)
-    schedules.save(schedule, directory)
+    if schedule is None:
+        schedule = schedules.build(nemeses, plan.seed, plan.time_limit, plan.pace)
+    schedule_file.save(schedule, directory)
+    struck_by = {fault.nemesis for fault in schedule}
+    nemeses = {**registry.make_nemeses(struck_by - nemeses.keys()), **nemeses}  # and the parts of composites
     progress.say(f"run {plan.run}: {len(schedule)} fault{'s' * (len(schedule) != 1)} planned")
 
     cluster: Cluster | None = None

@@ -1,4 +1,4 @@
-"""Fault schedules as data: drawn from the seed alone, saved with the run, and fit to be replayed or shrunk.
+"""Fault schedules as data: drawn from the seed alone, or read from a file (schedule_file.py).
 
 Every fault has a random stream of its own, named by seed, nemesis and number. So what one fault draws never shifts
 another, and taking a fault or a whole nemesis away leaves the rest as it was.
@@ -6,18 +6,19 @@ another, and taking a fault or a whole nemesis away leaves the rest as it was.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
-from pathlib import Path
+from dataclasses import dataclass
 from random import Random
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, TypeAdapter
+from pydantic import BaseModel, ConfigDict
 
 from nemesis import Nemesis
+from nemesis.composites import Composite
 
 FIRST_FAULT_S = 5.0  # calm before the first fault, in a run long enough
 CALM_AT_END_S = 2.0  # between the last fault healed and the time limit
-_SCHEDULE_FILE = "schedule.json"
 
 
 class Fault(BaseModel):
@@ -33,15 +34,43 @@ class Fault(BaseModel):
 
 
 Schedule = tuple[Fault, ...]
-_SCHEDULE = TypeAdapter(Schedule)
 
 
-def build(nemeses: Mapping[str, Nemesis], seed: int, time_limit: float) -> Schedule:
+@dataclass(frozen=True)
+class Pace:
+    """How often faults strike, in seconds. None: as each nemesis draws it.
+
+    interval: from the beginning of a fault to the beginning of the next one of its nemesis.
+    recovery: at least so long from a fault healed to the next one of its nemesis. A fault is made shorter rather than
+    that it leaves less of its interval.
+    """
+
+    interval: float | None = None
+    recovery: float | None = None
+
+    def apply(self, gap: float, duration: float) -> tuple[float, float]:
+        """Seconds from healed to the next fault, and how long this one lasts."""
+        calm = self.recovery or 0.0
+        if self.interval is None:
+            return max(gap, calm), duration
+        duration = min(duration, self.interval - calm)
+        return self.interval - duration, duration
+
+    def problems(self) -> Iterator[str]:
+        for name, value in (("--interval", self.interval), ("--recovery", self.recovery)):
+            if value is not None and not 0 < value < math.inf:
+                yield f"{name} is {value:g}; it must be a time above 0"
+        if self.interval is not None and self.interval <= (self.recovery or 0.0):
+            yield (
+                f"--recovery {self.recovery:g}s leaves nothing of --interval {self.interval:g}s for the fault itself; "
+                "give a shorter one"
+            )
+
+
+def build(nemeses: Mapping[str, Nemesis], seed: int, time_limit: float, pace: Pace = Pace()) -> Schedule:
     """The schedule of a run, in order of time. All faults are healed CALM_AT_END_S before `time_limit` (seconds)."""
     drawn = [
-        (at, name, duration, choice)
-        for name, nemesis in nemeses.items()
-        for at, duration, choice in _faults_of(nemesis, f"{seed}/{name}", time_limit)
+        fault for name, nemesis in nemeses.items() for fault in _faults_of(nemesis, name, seed, time_limit, pace)
     ]
     drawn.sort(key=lambda fault: fault[:2])
     return tuple(
@@ -50,26 +79,30 @@ def build(nemeses: Mapping[str, Nemesis], seed: int, time_limit: float) -> Sched
     )
 
 
-def _faults_of(nemesis: Nemesis, stream: str, time_limit: float) -> Iterator[tuple[float, float, dict[str, Any]]]:
-    """(at, duration, choice) of each fault of one nemesis."""
+def _faults_of(
+    nemesis: Nemesis, name: str, seed: int, time_limit: float, pace: Pace
+) -> Iterator[tuple[float, str, float, dict[str, Any]]]:
+    """(at, name, duration, choice) of each fault of one nemesis; of a composite, of the parts of each."""
+    stream = f"{seed}/{name}"
     # Streams start a little apart; a short run has less calm before its first fault, but some.
     healed_at = min(FIRST_FAULT_S, time_limit / 4) * Random(stream).uniform(0.9, 1.2)
+    gap = 0.0
     number = 0
     while True:
         draw = nemesis.draw(Random(f"{stream}/{number}"))
-        at = round(healed_at + (draw.gap if number else 0.0), 3)
-        duration = round(draw.duration, 3)
+        following, duration = pace.apply(draw.gap, round(draw.duration, 3))
+        if pace.interval is None:
+            gap = following if number else 0.0
+        at = round(healed_at + gap, 3)
+        duration = round(duration, 3)
         healed_at = at + duration
         if healed_at > time_limit - CALM_AT_END_S:
             return
-        yield at, duration, dict(draw.choice)
+        if isinstance(nemesis, Composite):
+            for part in nemesis.parts(Random(f"{stream}/{number}")):
+                choice = part.nemesis.draw(Random(f"{stream}/{number}/{part.nemesis.name}/{part.after:g}")).choice
+                yield round(at + part.after, 3), part.nemesis.name, round(part.duration, 3), dict(choice)
+        else:
+            yield at, name, duration, dict(draw.choice)
+        gap = following
         number += 1
-
-
-def save(schedule: Schedule, directory: Path) -> None:
-    (directory / _SCHEDULE_FILE).write_bytes(_SCHEDULE.dump_json(schedule, indent=2) + b"\n")
-
-
-def load(directory: Path) -> Schedule:
-    """The schedule of a saved run. Raises OSError, or ValueError if it is damaged."""
-    return _SCHEDULE.validate_json((directory / _SCHEDULE_FILE).read_bytes())

@@ -96,7 +96,8 @@ def simulate(
     `trace` and `metadata_log`, which are empty otherwise: the invariants have seen all of it already."""
     nemeses = registry.make_nemeses(plan.nemesis)
     if schedule is None:
-        schedule = schedules.build(nemeses, plan.seed, plan.time_limit)
+        schedule = schedules.build(nemeses, plan.seed, plan.time_limit, plan.pace)
+    nemeses = registry.make_nemeses(fault.nemesis for fault in schedule)
     parts, record, progress = _MemoryParts(plan.run, traced), _Unsaved(), _Silent()
 
     async def make_history() -> Halt | None:

@@ -3,14 +3,17 @@
 A nemesis draws its faults from a seed before the run (`draw`), says against the live cluster whom each one strikes
 (`choose`), and then does it and undoes it (`inject`, `heal`). It keeps no state: who is struck when is the business
 of harness/injector.py, which also sees to it that no two faults fight over a node.
+
+A family has variants, each a class of its own: `partition` draws of all that is common, `partition:bridge` does that
+alone. The knobs of a nemesis are fields of its class, made with knob(): `partition:one-way:direction=incoming`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from random import Random
-from typing import Any, Literal, Protocol, TypeVar
+from typing import Any, ClassVar, Literal, Protocol, TypeVar
 
 from harness.cluster import Cluster, Evidence, Node
 
@@ -39,6 +42,8 @@ class Situation:
     targets: Targets = "random"
     leaders: Mapping[int, int] = field(default_factory=dict)  # broker id: partitions that it leads
     active_controller: int | None = None  # node id; None: not known
+    isrs: Mapping[int, frozenset[int]] = field(default_factory=dict)  # partition: broker ids
+    struck: Mapping[str, int] = field(default_factory=dict)  # node name: how often this nemesis has struck it so far
 
     def free_among(self, nodes: Sequence[Node]) -> list[Node]:
         return [node for node in nodes if node.name in self.free]
@@ -47,6 +52,11 @@ class Situation:
         """The free broker that leads most partitions, the first of equals; None if no free one leads any."""
         leading = [node for node in self.free_among(self.cluster.brokers) if self.leaders.get(node.id)]
         return max(leading, key=lambda node: self.leaders[node.id], default=None)
+
+    def controller(self) -> Node | None:
+        """The active controller, if it is known and free."""
+        free = self.free_among(self.cluster.nodes)
+        return next((node for node in free if node.id == self.active_controller), None)
 
 
 class Nemesis(Protocol):
@@ -59,6 +69,9 @@ class Nemesis(Protocol):
     #: lossy shutdowns at a time are not exceeded.
     waits_for_isr: bool
     runtimes: frozenset[str]  # where it works: EVERYWHERE or SIMULATION
+    #: Do its faults hold the nodes that they strike, so that no other fault strikes them meanwhile?
+    exclusive: bool
+    variants: ClassVar[Mapping[str, type[Nemesis]]]  # by name, more special kinds of this fault
 
     def draw(self, random: Random) -> Draw:
         """The next fault of this nemesis. `random` is this fault's own stream."""
@@ -74,6 +87,61 @@ class Nemesis(Protocol):
 
     def effective(self, evidence: Evidence) -> bool:
         """Does the evidence of inject() and heal(), merged, show that the fault took effect?"""
+
+
+@dataclass(frozen=True)
+class Knob:
+    """What can be set about a nemesis. valid: the words it can be, or the lowest and the highest number."""
+
+    name: str
+    default: float | str
+    valid: tuple[str, ...] | tuple[float, float]
+    help: str
+
+    @property
+    def is_number(self) -> bool:
+        return not isinstance(self.default, str)
+
+    def read(self, text: str) -> float | str:
+        """Raises ValueError with the end of a sentence."""
+        if not self.is_number:
+            if text not in self.valid:
+                raise ValueError(f"valid: {', '.join(map(str, self.valid))}")
+            return text
+        low, high = self.valid
+        try:
+            value = float(text)
+        except ValueError:
+            value = float("nan")
+        if not float(low) <= value <= float(high):
+            raise ValueError(f"valid: a number from {low:g} to {high:g}")
+        return value
+
+
+def knob(default: float | str, *valid: float | str, help: str) -> Any:
+    """A field of a nemesis (a dataclass) that its user can set. valid: words, or the lowest and the highest number."""
+    return field(default=default, metadata={"valid": valid, "help": help})
+
+
+def knobs(nemesis: Nemesis | type[Nemesis]) -> dict[str, Knob]:
+    """By name. A user's own nemesis need not be a dataclass, and has none then."""
+    if not hasattr(nemesis, "__dataclass_fields__"):
+        return {}
+    return {
+        each.name: Knob(each.name, getattr(nemesis, each.name), each.metadata["valid"], each.metadata["help"])
+        for each in fields(nemesis)  # type: ignore[arg-type]
+        if "valid" in each.metadata
+    }
+
+
+class Common:
+    """What most nemeses have in common: one that derives from it says only what is different."""
+
+    preferred_targets: Targets = "random"
+    waits_for_isr = False
+    runtimes = EVERYWHERE
+    exclusive = True
+    variants: ClassVar[Mapping[str, type[Nemesis]]] = {}
 
 
 def pick(candidates: Sequence[T], draw: float) -> T | None:
@@ -119,8 +187,8 @@ def by_node(nodes: Sequence[Node], evidence: Sequence[Evidence]) -> Evidence:
 
 
 _ADDED = (
-    "unsynced_bytes", "unsynced_files", "unsynced_records", "frozen_ns", "packets_dropped", "refused_writes",
-    "failed_operations",
+    "unsynced_bytes", "unsynced_files", "unsynced_records", "frozen_ns", "cpu_ns_while_frozen", "packets_dropped",
+    "refused_writes", "failed_operations",
 )  # fmt: skip
 
 

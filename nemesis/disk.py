@@ -9,20 +9,17 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping, Sequence
 from random import Random
-from typing import Any
+from typing import Any, ClassVar
 
 from harness.cluster import Cluster, Evidence, Node
-from nemesis import SIMULATION, Draw, Situation, Targets, by_node, choose_node, draw_node
+from nemesis import Common, Draw, Nemesis, Situation, by_node, choose_node, draw_node
 
 
-class DiskFull:
+class DiskFull(Common):
     """No room is left on the disk of one node."""
 
     name = "disk-full"
     summary = "fills the disk of one node, which ends at its next write, and starts it again when there is room"
-    preferred_targets: Targets = "random"
-    waits_for_isr = False
-    runtimes = SIMULATION
 
     def draw(self, random: Random) -> Draw:
         return Draw(gap=random.uniform(3.0, 6.0), duration=random.uniform(1.0, 4.0), choice=draw_node(random))
@@ -42,14 +39,12 @@ class DiskFull:
         return bool(evidence.get("refused_writes", 0) > 0)
 
 
-class DiskError:
+class DiskError(Common):
     """Every operation on the disk of one node fails."""
 
     name = "disk-error"
     summary = "fails every operation on the disk of one node, which ends at the first; otherwise as power-outage"
-    preferred_targets: Targets = "random"
     waits_for_isr = True
-    runtimes = SIMULATION
 
     def draw(self, random: Random) -> Draw:
         return Draw(gap=random.uniform(5.0, 8.0), duration=random.uniform(1.0, 3.0), choice=draw_node(random))
@@ -67,6 +62,19 @@ class DiskError:
 
     def effective(self, evidence: Evidence) -> bool:
         return bool(evidence.get("failed_operations", 0) > 0)
+
+
+class Full(DiskFull):
+    name = "disk:full"
+
+
+class Error(DiskError):
+    name = "disk:error"
+
+
+class Disk(DiskFull):
+    name = "disk"
+    variants: ClassVar[Mapping[str, type[Nemesis]]] = {"full": Full, "error": Error}
 
 
 async def _start_the_dead(nodes: Sequence[Node]) -> None:

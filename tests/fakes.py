@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from harness.cluster import Cluster, Evidence
+from harness.cluster import Cluster, Evidence, Link
 from harness.console import Counts
 from harness.observer import ClusterView, PartitionState, why_out_of_sync
 from harness.parts import Parts
@@ -43,10 +43,13 @@ class FakeNode:
         self._enter("killed")
         return {"exit_status": 137, "pid": 1}
 
+    async def terminate(self) -> Evidence:
+        return {**await self.kill(), "exit_status": 0}
+
     async def start(self) -> None:
         self._leave("exited" if self.state == "exited" else "killed")
 
-    async def pause(self) -> Evidence:
+    async def pause(self, how: str = "freezer") -> Evidence:
         self._enter("paused")
         return {"frozen_state": "frozen"}
 
@@ -62,6 +65,10 @@ class FakeNode:
         self.cluster.lossy_cuts.append(set(self.cluster.missing) | {self.name})
         if self.role == "broker":
             self.cluster.missing.add(self.name)
+        return {"unsynced_bytes": 100, "unsynced_records": 3, "unsynced_files": 1, "exit_status": 137}
+
+    async def lose_page_cache(self) -> Evidence:
+        self._enter("killed")
         return {"unsynced_bytes": 100, "unsynced_records": 3, "unsynced_files": 1, "exit_status": 137}
 
     async def restore_power(self) -> None:
@@ -112,8 +119,7 @@ class FakeCluster(Cluster):
         self.lossy_cuts: list[set[str]] = []  # at each cut, the nodes lost and not yet back in sync
         self.torn: list[int] = []  # in_write of each cut
         self.operations = 1  # that a node asks of its disk while it is broken
-        self.partitioned: list[list[str]] | None = None
-        self.one_way: list[bool] = []  # of each partition
+        self.blocked: dict[str, list[Link]] = {}  # by key
         self.fail_cuts = False
         self.stopped = 0
         self.nodes = [FakeNode(self, "broker", n) for n in (1, 2, 3)] + [
@@ -128,16 +134,16 @@ class FakeCluster(Cluster):
     def controllers(self) -> Sequence[FakeNode]:
         return self.nodes[3:]
 
-    async def partition(self, groups: Sequence[Sequence[FakeNode]], *, one_way: bool = False) -> None:
-        assert self.partitioned is None, "parted twice"
-        self.one_way.append(one_way)
-        self.partitioned = [[node.name for node in group] for group in groups]
-        self.log.append((",".join(self.partitioned[0]), "parted"))
+    async def block(self, key: str, links: Sequence[Link]) -> None:
+        self.blocked[key] = list(links)
+        self.log.append((key, "blocked"))
 
-    async def heal(self) -> Evidence:
-        dropped = 0 if self.partitioned is None else 9
-        self.partitioned = None
-        return {"packets_dropped": dropped, "nodes": {"broker-1": {"packets_dropped": dropped}}}
+    async def unblock(self, key: str) -> Evidence:
+        dropped = {" > ".join(link): 3 for link in self.blocked.pop(key, ())}
+        return {"packets_dropped": sum(dropped.values()), "packets_dropped_by_link": dropped}
+
+    async def heal(self) -> None:
+        self.blocked.clear()
 
     async def collect(self, directory: Path) -> None:
         (directory / "logs").mkdir(exist_ok=True)

@@ -11,6 +11,7 @@ import time
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -139,20 +140,20 @@ def test_power_cut_loses_what_was_not_synced_and_nothing_else(
 def test_machine_without_power_says_nothing(runner: asyncio.Runner, cluster: DockerCluster) -> None:
     """A killed process' connections end; those of a machine without power fall silent, even when it is back."""
 
-    async def silence_after(node: DockerNode, broken: str) -> str:
+    async def silence_after(node: DockerNode, broken: str, patience: float) -> str:
         reader, _ = await asyncio.open_connection(*node.address)
         await getattr(node, broken)()
         try:
-            return "ended" if await asyncio.wait_for(reader.read(), 0.5) == b"" else "spoke"
+            return "ended" if await asyncio.wait_for(reader.read(), patience) == b"" else "spoke"
         except TimeoutError:
             return "silent"
 
     async def scenario() -> None:
         node = cluster.brokers[0]
-        assert await silence_after(node, "kill") == "ended"
+        assert await silence_after(node, "kill", 5.0) == "ended"
         await node.start()
         await ask(node, "uid")
-        assert await silence_after(node, "cut_power") == "silent"
+        assert await silence_after(node, "cut_power", 0.5) == "silent"
         await node.restore_power()
         await ask(node, "uid")
 
@@ -215,7 +216,7 @@ def test_partition_divides_nodes_but_not_from_clients(runner: asyncio.Runner, cl
             assert await reachable(other, controller)
 
         assert await reachable(one, other)
-        await cluster.partition([[one], [other]])
+        await cluster.block("cut", [(one.name, other.name), (other.name, one.name)])
         await assert_divided()
         await one.kill()
         await one.start()
@@ -223,14 +224,116 @@ def test_partition_divides_nodes_but_not_from_clients(runner: asyncio.Runner, cl
         await one.cut_power()
         await one.restore_power()
         await assert_divided()
-        evidence = await cluster.heal()
-        assert evidence["packets_dropped"] == sum(evidence["packets_dropped_by_node"].values())
-        dropped = evidence["packets_dropped_by_node"]
-        assert dropped["broker-1"] >= 3, "those before the power cut count, too"
-        assert dropped["broker-2"] >= 3
-        assert dropped["controller-1"] == 0
+        evidence = await cluster.unblock("cut")
+        dropped = evidence["packets_dropped_by_link"]
+        assert evidence["packets_dropped"] == sum(dropped.values())
+        assert set(dropped) == {"broker-1 > broker-2", "broker-2 > broker-1"}
+        assert dropped["broker-2 > broker-1"] >= 3, "those before the power cut count, too"
+        assert dropped["broker-1 > broker-2"] >= 3
         assert await reachable(one, other)
-        assert (await cluster.heal())["packets_dropped"] == 0
+        assert (await cluster.unblock("cut"))["packets_dropped"] == 0
+
+    runner.run(scenario())
+
+
+def cpu_ns(node: DockerNode) -> int:
+    """As the host's kernel counts it, thread by thread."""
+    pid = engine.connect().inspect_container(node.process)["State"]["Pid"]
+    tasks = Path(f"/proc/{pid}/task").iterdir()
+    return sum(int((task / "schedstat").read_text().split()[0]) for task in tasks)
+
+
+@pytest.mark.parametrize("how", ["freezer", "sigstop"])
+def test_a_paused_process_does_not_advance(runner: asyncio.Runner, cluster: DockerCluster, how: Any) -> None:
+    async def scenario() -> None:
+        node = cluster.brokers[0]
+        await ask(node, "spin")
+        before = cpu_ns(node)
+        await asyncio.sleep(0.2)
+        assert cpu_ns(node) > before
+        assert (await node.pause(how))["frozen_state"] in ("FROZEN", "STOPPED")
+        frozen = cpu_ns(node)
+        await asyncio.sleep(0.5)
+        assert cpu_ns(node) == frozen
+        evidence = await node.resume()
+        assert evidence["frozen_ns"] > 5e8 and evidence["cpu_ns_while_frozen"] == 0
+        assert await ask(node, "uid") == "10001" and cpu_ns(node) > frozen
+        assert (await node.resume())["frozen_ns"] == 0
+        await node.pause(how)
+        assert (await node.kill())["exit_status"] == 128 + signal.SIGKILL, "a paused process can be killed"
+        await node.start()
+        assert await ask(node, "uid") == "10001"
+
+    runner.run(scenario())
+
+
+def test_a_process_that_is_asked_to_stop_ends_by_itself(runner: asyncio.Runner, cluster: DockerCluster) -> None:
+    async def scenario() -> None:
+        node = cluster.brokers[0]
+        await ask(node, "uid")
+        evidence = await node.terminate()
+        assert (evidence["exit_status"], evidence["stopped"]) == (0, True) and not await node.is_running()
+        assert (await node.terminate())["exit_status"] is None, "nothing runs"
+        await node.start()
+        assert await ask(node, "uid") == "10001"
+
+    runner.run(scenario())
+
+
+def test_a_lost_page_cache_takes_the_process_and_leaves_the_machine(
+    runner: asyncio.Runner, cluster: DockerCluster
+) -> None:
+    async def scenario() -> None:
+        node = cluster.brokers[0]
+        await ask(node, "append", "cache-0/0.log", 2, 5, "sync")
+        await ask(node, "append", "cache-0/0.log", 3, 5, "unsynced")
+        reader, _ = await asyncio.open_connection(*node.address)
+        evidence = await node.lose_page_cache()
+        assert await asyncio.wait_for(reader.read(), 5.0) == b"", "its host ends the connections"
+        assert evidence["lost_by_partition"] == {"cache-0": 15}
+        assert evidence["exit_status"] == 128 + signal.SIGKILL
+        await node.start()
+        assert int(await ask(node, "append", "cache-0/0.log", 0, 0, "sync")) == 2 * BATCH
+
+    runner.run(scenario())
+
+
+def test_a_full_disk_refuses_writes_until_it_is_freed(runner: asyncio.Runner, cluster: DockerCluster) -> None:
+    async def scenario() -> None:
+        node = cluster.brokers[0]
+        await ask(node, "write", "before", "kept", "sync")
+        evidence = await node.fill_disk()
+        assert evidence["free_bytes"] == 0 < evidence["taken_bytes"]
+        assert await ask(node, "try_to_write", "new", 8192) == "ENOSPC"
+        assert (await node.free_disk())["refused_writes"] == 0, "the stand-in outlives it"
+        assert await ask(node, "try_to_write", "new", 8192) == "written"
+        assert (await node.free_disk())["free_bytes"] > 1 << 30, "safe to repeat"
+        await node.fill_disk()
+        await ask(node, "exit", 1)
+        evidence = await node.free_disk()
+        assert (evidence["refused_writes"], evidence["exit_status"]) == (1, 1)
+        await node.start()
+        assert await ask(node, "write", "before", "x", "sync") == "5"
+
+    runner.run(scenario())
+
+
+def test_a_failing_disk_fails_everything_and_keeps_what_was_synced(
+    runner: asyncio.Runner, cluster: DockerCluster
+) -> None:
+    async def scenario() -> None:
+        node = cluster.brokers[0]
+        await ask(node, "append", "eio-0/0.log", 2, 5, "sync")
+        await ask(node, "append", "eio-0/0.log", 3, 5, "unsynced")
+        await node.fail_disk()
+        assert await ask(node, "try_to_write", "new", 1) == "EIO"
+        await ask(node, "exit", 1)
+        evidence = await node.repair_disk()
+        assert (evidence["failed_operations"], evidence["exit_status"]) == (1, 1)
+        assert evidence["lost_by_partition"] == {"eio-0": 15} and evidence["unsynced_bytes"] >= 3 * BATCH
+        assert (await node.repair_disk())["failed_operations"] == 0, "safe to repeat"
+        await node.start()
+        assert int(await ask(node, "append", "eio-0/0.log", 0, 0, "sync")) == 2 * BATCH
 
     runner.run(scenario())
 

@@ -11,15 +11,16 @@ from typing import Any
 
 import pytest
 
-from harness import schedule
+from harness import schedule, schedule_file
 from harness.injector import Injector
 from harness.schedule import Fault
 from nemesis import Nemesis
 from nemesis.clock import ClockJump
 from nemesis.disk import DiskError, DiskFull
-from nemesis.network import Partition
+from nemesis.kill import Kill
+from nemesis.partition import Partition
+from nemesis.pause import Pause
 from nemesis.power import PowerOutage, PowerOutageCluster
-from nemesis.process import Kill, Pause
 from tests.fakes import FakeCluster, FakeObserver, FaultLog
 
 ALL = (PowerOutage, PowerOutageCluster, Kill, Pause, Partition, ClockJump, DiskFull, DiskError)
@@ -139,7 +140,7 @@ def test_all_nemeses_together_never_fight_over_a_node_and_leave_the_cluster_whol
         assert row["end"] is not None
         assert row["effective"] or "skipped" in row["evidence"]
     assert {row["nemesis"] for row in bench.rows if row["effective"]} >= {"kill", "pause", "partition"}
-    assert all(node.state == "running" for node in bench.cluster.nodes) and bench.cluster.partitioned is None
+    assert all(node.state == "running" for node in bench.cluster.nodes) and not bench.cluster.blocked
     assert max(row["end"] for row in bench.rows if row["targets"]) <= 58.3e9
 
 
@@ -168,7 +169,7 @@ def test_what_is_left_of_a_schedule_can_be_carried_out_in_any_order(seed: int) -
     for rows in by_nemesis.values():
         in_order = sorted(rows, key=lambda row: row["at"])
         assert all(earlier["end"] <= later["start"] for earlier, later in pairwise(in_order))
-    assert all(node.state == "running" for node in bench.cluster.nodes) and bench.cluster.partitioned is None
+    assert all(node.state == "running" for node in bench.cluster.nodes) and not bench.cluster.blocked
 
 
 def test_a_fault_moved_to_where_it_cannot_be_healed_in_time_is_skipped_and_says_so() -> None:
@@ -263,6 +264,6 @@ def test_the_schedule_follows_from_the_seed_alone_and_streams_do_not_touch(tmp_p
     ]
     longer = schedule.build({"pause": Pause()}, 7, 600.0)
     assert longer[: len(alone)] == alone
-    schedule.save(both, tmp_path)
-    assert schedule.load(tmp_path) == both
+    schedule_file.save(both, tmp_path)
+    assert schedule_file.load(tmp_path) == both
     assert all(isinstance(fault, Fault) for fault in both)

@@ -8,6 +8,7 @@ import json
 import os
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Coroutine
 from itertools import pairwise
 from pathlib import Path
@@ -16,16 +17,20 @@ from typing import Any
 
 import pytest
 
-from harness import registry
-from harness.cluster import NotOffered
+from harness import registry, schedule
+from harness.cluster import CLIENTS, NotOffered
 from harness.errors import BadArguments
+from harness.plan import Plan
 from harness.runtimes.docker.node import DockerNode
+from harness.simulate import simulate
 from nemesis import Nemesis, Situation, merge
 from nemesis.clock import ClockJump
 from nemesis.disk import DiskError, DiskFull
-from nemesis.network import Partition
-from nemesis.power import PowerOutage, PowerOutageCluster
-from nemesis.process import Kill, Pause
+from nemesis.kill import Kill
+from nemesis.page_cache import PageCache
+from nemesis.partition import Partition
+from nemesis.pause import Pause
+from nemesis.power import Power, PowerOutage, PowerOutageCluster
 from tests.fakes import FakeCluster, FakeNode
 from tests.test_injector import ALL, Bench
 
@@ -35,6 +40,7 @@ STRUCK = {
     PowerOutage: ("dark", {"unsynced_bytes": 200}),
     PowerOutageCluster: ("dark", {"unsynced_bytes": 300}),
     Kill: ("killed", {}),
+    PageCache: ("killed", {"unsynced_bytes": 100}),
     Pause: ("paused", {"frozen_ns": 5}),
     ClockJump: ("at another time", {}),
     DiskFull: ("full", {"refused_writes": 1}),
@@ -194,18 +200,174 @@ def test_a_cut_in_a_write_is_passed_on_to_every_node(make: type[Any]) -> None:
     assert cluster.torn == [5, 5, 5]
 
 
-@pytest.mark.parametrize(
-    ("direction", "first", "one_way"), [("both", 1, False), ("outgoing", 1, True), ("incoming", 5, True)]
-)
-def test_a_partition_silences_the_group_that_its_direction_says(direction: str, first: int, one_way: bool) -> None:
+@pytest.mark.parametrize("direction", ["both", "outgoing", "incoming"])
+def test_a_partition_silences_the_group_that_its_direction_says(direction: str) -> None:
     cluster = FakeCluster()
     choice = {"variant": "one", "node": 0.0, "direction": direction}
     evidence = done(Partition().inject(cluster, cluster.brokers[:1], choice))
-    assert cluster.partitioned is not None and cluster.one_way == [one_way]
-    assert [len(group) for group in cluster.partitioned] == [first, 6 - first], "the first is not heard"
+    (links,) = cluster.blocked.values()
+    sent = [target for source, target in links if source == "broker-1"]
+    heard = [source for source, target in links if target == "broker-1"]
+    others = names(cluster.nodes[1:])
+    assert (sent, heard) == ([] if direction == "incoming" else others, [] if direction == "outgoing" else others)
     assert evidence["direction"] == direction and evidence["groups"][0] == ["broker-1"]
     healed = done(Partition().heal(cluster, cluster.brokers[:1]))
-    assert cluster.partitioned is None and Partition().effective(merge(evidence, healed))
+    assert not cluster.blocked and Partition().effective(merge(evidence, healed))
+
+
+def links_of(nemesis: Any, choice: dict[str, Any]) -> tuple[list[str], set[tuple[str, str]]]:
+    """Who is struck, and what is cut then."""
+    cluster = FakeCluster()
+    nodes = nemesis.choose(choice, situation(cluster))
+    done(nemesis.inject(cluster, nodes, choice))
+    (links,) = cluster.blocked.values()
+    assert len(links) == len(set(links)) and all(a != b for a, b in links)
+    return names(nodes), set(links)
+
+
+@pytest.mark.parametrize("name", Partition.variants)
+def test_a_variant_of_partitions_strikes_nobody_twice_and_is_what_its_seed_says(name: str) -> None:
+    nemesis = Partition.variants[name]()
+    assert nemesis.name == f"partition:{name}"
+    for choice in choices(nemesis, 20):
+        struck, links = links_of(nemesis, choice)
+        assert struck and links and links_of(nemesis, choice) == (struck, links)
+
+
+def test_two_groups_neither_of_which_hears_the_other() -> None:
+    for name in ("one", "halves", "random-halves", "minority", "leader", "controller"):
+        for choice in choices(Partition.variants[name](), 10):
+            struck, links = links_of(Partition.variants[name](), choice)
+            rest = [node for node in names(FakeCluster().nodes) if node not in struck]
+            assert len(struck) <= len(rest)
+            assert links == {link for a in struck for b in rest for link in ((a, b), (b, a))}
+    assert links_of(Partition.variants["leader"](), {"node": 0.0})[0] == ["broker-2"]
+    assert links_of(Partition.variants["controller"](), {"node": 0.0})[0] == ["controller-2"]
+
+
+def test_in_a_ring_each_node_hears_a_majority_and_no_two_the_same() -> None:
+    for choice in choices(Partition.variants["majorities-ring"](), 10):
+        struck, links = links_of(Partition.variants["majorities-ring"](), choice)
+        heard = [frozenset(other for other in struck if (other, node) not in links) for node in struck]
+        assert all(len(each) == 4 for each in heard) and len(set(heard)) == 6
+        assert all(node in each for node, each in zip(struck, heard, strict=True))
+
+
+def test_a_bridge_sees_both_halves_and_they_not_each_other() -> None:
+    (bridge,), links = links_of(Partition.variants["bridge"](), {"node": 0.3})
+    assert not any(bridge in link for link in links) and len(links) == 2 * (2 * 3)
+    assert {(b, a) for a, b in links} == links
+
+
+def test_clients_are_kept_from_a_broker_that_all_nodes_reach() -> None:
+    (broker,), links = links_of(Partition.variants["clients"](), {"node": 0.9})
+    assert broker == "broker-3" and links == {(CLIENTS, broker), (broker, CLIENTS)}
+
+
+def test_between_a_leader_and_another_broker() -> None:
+    cluster = FakeCluster()
+    between = Partition.variants["between"]()
+    struck = names(between.choose({"node": 0.9}, situation(cluster, targets="leaders")))
+    assert struck == ["broker-2", "broker-3"]
+    assert links_of(between, {"node": 0.9})[1] <= {(a, b) for a in names(cluster.nodes) for b in names(cluster.nodes)}
+
+
+@pytest.mark.parametrize("make", [Kill, Pause])
+def test_groups_are_struck_whole_or_not_at_all(make: type[Any]) -> None:
+    cluster = FakeCluster()
+    sizes = {"one": 1, "leader": 1, "controller": 1, "minority": 2, "majority": 4, "all": 6}
+    for group, size in sizes.items():
+        nemesis = make.variants[group]()
+        for choice in choices(nemesis, 10):
+            struck = nemesis.choose(choice, situation(cluster))
+            assert len(struck) == size and {node.rack for node in struck} <= {f"rack-{n}" for n in (1, 2, 3)}
+        if size > 1:
+            busy = names(struck)[:1]
+            assert not nemesis.choose(choice, situation(cluster, *busy))
+    assert names(make.variants["leader"]().choose(choice, situation(cluster))) == ["broker-2"]
+    assert names(make.variants["controller"]().choose(choice, situation(cluster))) == ["controller-2"]
+
+
+def test_a_storm_kills_as_often_as_its_knob_says() -> None:
+    cluster = FakeCluster()
+    storm = registry.make_nemeses(["kill:storm:times=4:up_s=0"])["kill:storm:times=4:up_s=0"]
+    evidence = done(storm.inject(cluster, cluster.brokers[:1], choices(storm, 1)[0]))
+    assert [state for _, state in cluster.log] == ["killed", "running"] * 3 + ["killed"]
+    assert evidence["kills"] == 4 and storm.effective(evidence)
+
+
+@pytest.mark.parametrize(
+    ("variant", "known", "struck"),
+    [
+        ("rack", {}, ["broker-2", "controller-2"]),
+        ("leader", {}, ["broker-2"]),
+        ("last-in-isr", {"isrs": {0: frozenset({1, 2}), 1: frozenset({3})}}, ["broker-3"]),
+        ("last-in-isr", {"isrs": {0: frozenset({1, 2}), 1: frozenset({1, 3})}}, []),
+        ("cluster", {}, ["broker-1", "broker-2", "broker-3"]),
+        ("rolling", {"struck": {"broker-1": 2, "broker-2": 1, "broker-3": 2}}, ["broker-2"]),
+        ("during-recovery", {}, ["broker-2"]),
+    ],
+)
+def test_whose_power_is_cut(variant: str, known: dict[str, Any], struck: list[str]) -> None:
+    nemesis = Power.variants[variant]()
+    choice = {"rack": 0.5, "in_write": 0, "late_s": 0.0}
+    assert names(nemesis.choose(choice, situation(FakeCluster(), **known))) == struck
+    assert nemesis.waits_for_isr
+
+
+def test_power_in_turn_strikes_every_broker_once_before_any_again() -> None:
+    rolling, cluster, struck = Power.variants["rolling"](), FakeCluster(), Counter[str]()
+    for turn in range(1, 7):
+        choice = {"rack": 0.9, "in_write": 0, "late_s": 0.0}
+        struck.update(names(rolling.choose(choice, situation(cluster, struck=struck))))
+        assert set(struck.values()) <= {turn // 3, -(-turn // 3)} and sum(struck.values()) == turn
+
+
+def test_a_second_cut_during_recovery_adds_to_the_evidence_of_the_first() -> None:
+    (nemesis,) = registry.make_nemeses(["power:during-recovery:up_s=0"]).values()
+    cluster = FakeCluster()
+    evidence = done(nemesis.inject(cluster, cluster.brokers[:1], {"in_write": 0, "late_s": 3.0}))
+    assert evidence["cuts"] == 2 and evidence["unsynced_bytes"] == 200 and nemesis.effective(evidence)
+    assert [state for _, state in cluster.log] == ["dark", "running", "dark"]
+
+
+def test_a_paused_process_that_went_on_is_no_evidence() -> None:
+    assert Pause().effective({"frozen_ns": 5, "cpu_ns_while_frozen": 0})
+    assert not Pause().effective({"frozen_ns": 5, "cpu_ns_while_frozen": 900_000_000})
+
+
+COMPOSITES = ("last-replica-standing", "rolling-restart", "flapping-leader", "majority-down", "all")
+
+
+@pytest.mark.parametrize("name", COMPOSITES)
+def test_a_composite_is_planned_as_its_parts(name: str) -> None:
+    nemeses = registry.make_nemeses([name])
+    faults = schedule.build(nemeses, 3, 120.0)
+    assert faults == schedule.build(nemeses, 3, 120.0) and name not in {fault.nemesis for fault in faults}
+    registry.make_nemeses(fault.nemesis for fault in faults)  # each is one that can be asked for by itself
+    assert all(fault.at + fault.duration <= 120.0 - schedule.CALM_AT_END_S for fault in faults)
+    shorter = schedule.build(nemeses, 3, 60.0)
+    assert faults[: len(shorter)] == shorter, "a longer run begins as a shorter one"
+
+
+def test_the_mix_has_every_family() -> None:
+    faults = schedule.build(registry.make_nemeses(["all"]), 1, 3600.0)
+    assert {fault.nemesis.partition(":")[0] for fault in faults} == {
+        "partition", "pause", "kill", "power", "page-cache", "disk",
+    }  # fmt: skip
+    assert len({fault.nemesis for fault in faults}) >= 20
+
+
+@pytest.mark.parametrize("name", COMPOSITES)
+def test_a_composite_strikes_through_its_parts(name: str) -> None:
+    plan = Plan(run="r", on="simulation", nemesis=(name,), seed=2, time_limit=40.0, rate=40.0, partitions=2)
+    simulated = simulate(plan)
+    assert not simulated.crash and simulated.halt is None
+    rows = simulated.tables["faults"].to_pylist()
+    assert {row["nemesis"] for row in rows if row["effective"]} and not any(
+        "failed" in key for row in rows for key in json.loads(row["evidence"])
+        if key in ("inject_failed", "heal_failed")
+    )  # fmt: skip
 
 
 def test_who_may_lose_data_waits_for_the_isr() -> None:
@@ -230,12 +392,10 @@ def test_every_nemesis_is_installed_and_says_where_it_works() -> None:
     installed = registry.make_nemeses(registry.names(registry.NEMESES))
     assert {type(nemesis) for nemesis in installed.values()} >= set(ALL)
     assert all(name == nemesis.name for name, nemesis in installed.items())
-    assert {name for name, nemesis in installed.items() if "docker" not in nemesis.runtimes} == {
-        "clock-jump", "disk-error", "disk-full",
-    }  # fmt: skip
+    assert {name for name, nemesis in installed.items() if "docker" not in nemesis.runtimes} == {"clock-jump"}
     registry.check_runtime(installed, "simulation")
-    with pytest.raises(BadArguments, match=r"^nemesis disk-full works only in simulation; add --on simulation$"):
-        registry.check_runtime({"kill": Kill(), "disk-full": DiskFull()}, "docker")
+    with pytest.raises(BadArguments, match=r"^nemesis clock-jump works only in simulation; add --on simulation$"):
+        registry.check_runtime({"kill": Kill(), "clock-jump": ClockJump()}, "docker")
 
 
 def test_one_nemesis_that_prefers_leaders_decides_for_all() -> None:
@@ -246,9 +406,8 @@ def test_one_nemesis_that_prefers_leaders_decides_for_all() -> None:
 
 def test_a_docker_node_refuses_what_it_cannot_do() -> None:
     node: Any = object.__new__(DockerNode)
-    for ask in (node.set_clock(1.0), node.fill_disk(), node.free_disk(), node.fail_disk(), node.repair_disk()):
-        with pytest.raises(NotOffered):
-            done(ask)
+    with pytest.raises(NotOffered):
+        done(node.set_clock(1.0))
 
 
 # -- the same under any hash seed ---------------------------------------------------------------------------------
@@ -307,13 +466,19 @@ def test_one_way_partition_in_docker_drops_one_direction_only(tmp_path: Path) ->
         cluster = await DockerRuntime(STAND_IN).start(wanted, tmp_path, quiet)
         try:
             (one, other), controller = cluster.brokers, cluster.controllers[0]
-            await cluster.partition([[one], [other, controller]], one_way=True)
+            await cluster.block("cut", [(one.name, other.name), (one.name, controller.name)])
             assert not await hears(one, other)
             assert await hears(other, one)
             assert await hears(controller, other), "the others are not parted from each other"
-            evidence = await cluster.heal()
-            assert evidence["packets_dropped_by_node"]["broker-2"] >= 15
-            assert evidence["packets_dropped_by_node"]["broker-1"] == 0
+            await cluster.block("overlapping", [(other.name, controller.name)])
+            assert not await hears(other, controller)
+            evidence = await cluster.unblock("cut")
+            assert evidence["packets_dropped_by_link"]["broker-1 > broker-2"] >= 15
+            assert evidence["packets_dropped"] == sum(evidence["packets_dropped_by_link"].values())
+            assert not await hears(other, controller), "the other key still blocks it"
+            links = (await cluster.unblock("overlapping"))["packets_dropped_by_link"]
+            assert list(links) == ["broker-2 > controller-1"]
+            assert (await cluster.unblock("overlapping"))["packets_dropped"] == 0
             assert await hears(one, other)
         finally:
             await cluster.stop()

@@ -60,7 +60,7 @@ def test_a_replay_that_differs_shows_both_hashes(
     results: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "held").mkdir()
-    for name in ("plan.json", "schedule.json"):
+    for name in ("plan.json", "schedule.toml"):
         (tmp_path / "held" / name).write_text((results / "held" / name).read_text())
     (tmp_path / "held" / "run.json").write_text('{"trace_hash": "abc"}')
     assert chaos(tmp_path, "replay", "held") == ExitCode.HARNESS_FAILURE
@@ -94,7 +94,7 @@ def test_a_run_without_its_faults_cannot_be_replayed(tmp_path: Path, capsys: pyt
     (tmp_path / "half").mkdir()
     plan("half").save(tmp_path / "half")
     assert chaos(tmp_path, "replay", "half") == ExitCode.BAD_ARGUMENTS
-    assert "schedule.json" in capsys.readouterr().err
+    assert "schedule.toml" in capsys.readouterr().err
 
 
 def test_a_run_that_holds_cannot_be_shrunk(results: Path, capsys: pytest.CaptureFixture[str]) -> None:

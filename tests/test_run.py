@@ -16,12 +16,14 @@ import pytest
 from rich.console import Console
 
 import harness.run
+from harness import schedule_file
 from harness.cluster import RuntimeUnavailable
 from harness.console import Progress
 from harness.errors import HarnessFailure, Stopped
 from harness.plan import Plan
+from nemesis.kill import Kill
+from nemesis.pause import Pause
 from nemesis.power import PowerOutage
-from nemesis.process import Kill, Pause
 from tests.fakes import FakeCluster, FakeParts, FakeRuntime, FakeWorkload
 
 FAIL = {"verdict": "fail", "reason": "2 lost appends", "exit_code": 1}
@@ -79,7 +81,7 @@ def test_a_whole_run(tmp_path: Path) -> None:
     assert parts.workload.calls == ["set_up", "run", "final_read", "close"]
     assert parts.cluster.stopped == 1
     assert Plan.load(tmp_path) == case.plan
-    assert json.loads((tmp_path / "schedule.json").read_text())
+    assert schedule_file.load(tmp_path)
     assert parts.recorder.rows and all(row["effective"] for row in parts.recorder.rows.values())
     record = case.record
     assert record["status"] == "done" and record["problems"] == []

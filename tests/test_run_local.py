@@ -50,14 +50,17 @@ class _LoopbackCluster(Cluster):
     def controllers(self) -> list[_Node]:  # type: ignore[override]
         return self.nodes[3:]
 
-    async def partition(self, groups: Any, *, one_way: bool = False) -> None:
+    async def block(self, key: str, links: Any) -> None:
+        raise NotImplementedError
+
+    async def unblock(self, key: str) -> Evidence:
         raise NotImplementedError
 
     async def start(self) -> None:
         await self._cluster.start()
 
-    async def heal(self) -> Evidence:
-        return {}
+    async def heal(self) -> None:
+        """Nothing is ever blocked."""
 
     async def collect(self, directory: Path) -> None:
         for node in self.brokers:

@@ -20,9 +20,9 @@ from harness.schedule import Fault, Schedule
 from harness.shrink import Broken, Candidate, Strike, Witness, shrink, witness_of
 from harness.simulate import simulate
 from nemesis import Situation
-from nemesis.network import Partition
+from nemesis.kill import Kill
+from nemesis.partition import Partition
 from nemesis.power import PowerOutage, PowerOutageCluster
-from nemesis.process import Kill
 from tests.fakes import FakeCluster
 
 BROKEN = Broken("LeaderCompleteness", "violation", within=True)

@@ -237,17 +237,17 @@ async def test_what_a_cut_link_holds_arrives_in_order_once_it_is_mended(world: W
     echo = Echo()
     await world.serve(echo)
     connection = await world.connect()
-    world.network.cut([THERE])
+    world.network.cut("a", [THERE])
     answers = world.asking(connection, "a", "b")
     await asyncio.sleep(3.0)
     assert echo.handled == [] and not connection.closed  # whoever sent them learns nothing
     answers += world.asking(connection, "c")
-    world.network.cut([])
+    dropped = world.network.mend("a")
     answers += world.asking(connection, "d")
     assert [await answer for answer in answers] == ["a", "b", "c", "d"]
     assert 3.0 < world.loop.time() < 3.5
     assert [each for each in echo.handled if "begins" not in each] == ["a", "b", "c", "d"]
-    assert world.network.dropped == {"server": 2}
+    assert dropped == {THERE: 2}
 
 
 @simulated()
@@ -255,14 +255,14 @@ async def test_a_link_cut_again_before_anything_has_got_through_goes_on_holding(
     echo = Echo()
     await world.serve(echo)
     connection = await world.connect()
-    world.network.cut([THERE])
+    world.network.cut("a", [THERE])
     (answer,) = world.asking(connection, "a")
     await asyncio.sleep(1.0)
-    world.network.cut([])
-    world.network.cut([THERE])
+    world.network.mend("a")
+    world.network.cut("a", [THERE])
     await asyncio.sleep(1.0)
     assert echo.handled == []
-    world.network.cut([])
+    world.network.mend("a")
     assert await answer == "a"
 
 
@@ -276,12 +276,11 @@ async def test_what_arrives_on_a_mended_link_waits_for_what_was_dropped_before_i
     await asyncio.sleep(0.9)
     (second,) = world.asking(connection, "second")
     await asyncio.sleep(0.05)
-    world.network.cut([THERE])
+    world.network.cut("a", [THERE])
     await asyncio.sleep(0.9)
-    assert world.network.dropped == {"server": 1}
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(connections, "RETRANSMIT_S", (2.0, 2.0))
-        world.network.cut([])
+        assert world.network.mend("a") == {THERE: 1}
     await asyncio.sleep(0.2)
     assert echo.handled == []
     assert (await first, await second) == ("first", "second")
@@ -292,10 +291,10 @@ async def test_what_arrives_on_a_mended_link_waits_for_what_was_dropped_before_i
 async def test_what_is_to_be_sent_again_on_a_mended_link_is_not_once_the_power_is_gone(world: World) -> None:
     process = await world.serve(Echo())
     connection = await world.connect()
-    world.network.cut([BACK])
+    world.network.cut("a", [BACK])
     (answer,) = world.asking(connection, "a")
     await asyncio.sleep(0.5)
-    world.network.cut([])
+    world.network.mend("a")
     world.cut_power(process)
     await asyncio.sleep(2.0)
     assert not answer.done()
@@ -306,13 +305,13 @@ async def test_a_link_cut_one_way_lets_pass_what_goes_the_other_way(world: World
     echo = Echo()
     await world.serve(echo)
     connection = await world.connect()
-    world.network.cut([BACK])
+    world.network.cut("a", [BACK])
     (answer,) = world.asking(connection, "a")
     await asyncio.sleep(1.0)
     assert echo.handled[-1] == "a" and not answer.done()
     with pytest.raises(TimeoutError):  # a connection needs both ways
         await world.connect(timeout=0.5)
-    world.network.cut([("client", "elsewhere")])  # exactly these links: the other is mended
+    world.network.cut("a", [("client", "elsewhere")])  # exactly these links: the other is mended
     assert await answer == "a"
 
 
@@ -328,22 +327,38 @@ async def test_a_slow_link_takes_longer_until_it_does_not(world: World) -> None:
     assert world.loop.time() < 2.02
 
 
+@simulated()
+async def test_cuts_overlap_and_each_key_counts_its_own(world: World) -> None:
+    echo = Echo()
+    await world.serve(echo)
+    connection = await world.connect()
+    world.network.cut("a", [THERE])
+    world.network.cut("b", [THERE, BACK])
+    (answer,) = world.asking(connection, "x")
+    await asyncio.sleep(0.1)
+    world.network.cut("b", [BACK])
+    assert world.network.mend("a") == {THERE: 1}
+    await asyncio.sleep(1.0)
+    assert echo.handled and not answer.done(), "the other key holds the answer"
+    assert world.network.mend("b") == {BACK: 1} and world.network.mend("b") == {}
+    assert await answer == "x"
+
+
 # -- connecting -----------------------------------------------------------------------------------------------
 
 
 @simulated()
 async def test_to_connect_over_a_cut_link_times_out_and_a_later_attempt_of_tcp_gets_through(world: World) -> None:
     await world.serve(Echo())
-    world.network.cut([THERE])
+    world.network.cut("a", [THERE])
     with pytest.raises(TimeoutError):
         await world.connect(timeout=0.7)
     assert world.loop.time() == 0.7
     connecting = asyncio.create_task(world.connect(timeout=5))
     await asyncio.sleep(1.5)  # two attempts have failed
-    world.network.cut([])
+    assert world.network.mend("a") == {THERE: 3}
     await connecting
     assert 3.7 < world.loop.time() < 3.8
-    assert world.network.dropped["server"] == 3
 
 
 @simulated()
@@ -453,7 +468,7 @@ async def test_a_host_without_power_says_nothing_and_back_again_resets_who_still
     await world.serve(Echo())
     assert "connection lost" in await outcome(world.asking(silent, "c")[0])
     assert await world.ask(await world.connect(), "again") == "again"
-    assert world.network.dropped == {}  # no link was cut
+    assert world.network.mend("a") == {}  # no link was cut
 
 
 @simulated()
@@ -467,10 +482,10 @@ async def test_what_a_host_had_sent_is_lost_with_its_power_if_it_has_not_got_thr
     (follows,) = world.asking(connection, "follows")
     (on_its_way,) = world.asking(other, "on its way")
     await asyncio.sleep(0.1)
-    world.network.cut([BACK])
+    world.network.cut("a", [BACK])
     await asyncio.sleep(0.2)  # the first has been dropped, the others are on their way
     world.cut_power(process)
-    world.network.cut([])
+    world.network.mend("a")
     assert await on_its_way == "on its way"
     world.network.power_on("server")
     await asyncio.sleep(5.0)
@@ -484,11 +499,11 @@ async def test_what_a_cut_link_drops_after_the_power_went_is_lost_for_good(world
     world.network.slow([BACK], 1.0)
     (answer,) = world.asking(connection, "a")
     await asyncio.sleep(0.1)
-    world.network.cut([BACK])
+    world.network.cut("a", [BACK])
     world.cut_power(process)
     world.network.power_on("server")
     await asyncio.sleep(2.0)
-    world.network.cut([])
+    world.network.mend("a")
     await asyncio.sleep(2.0)
     assert not (answer.done() or connection.closed)
 

@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from checkers import keeping
 from checkers.anomalies import VIOLATION
-from harness import registry
+from harness import registry, schedule_file
 from harness import schedule as schedules
 from harness.explore.workers import Outcome
 from harness.history import PENDING
@@ -90,10 +90,11 @@ def save(outcome: Outcome, directory: Path) -> None:
     plan.save(directory)
     facts: dict[str, Any] = {"command": plan.command()}
     if simulated is None:
-        schedules.save(schedules.build(registry.make_nemeses(plan.nemesis), plan.seed, plan.time_limit), directory)
+        nemeses = registry.make_nemeses(plan.nemesis)
+        schedule_file.save(schedules.build(nemeses, plan.seed, plan.time_limit, plan.pace), directory)
         RunRecord(directory, problems=[outcome.reason], facts=facts).finish("failed")
         return
-    schedules.save(simulated.schedule, directory)
+    schedule_file.save(simulated.schedule, directory)
     _save_journal(simulated.tables, directory / "journal")
     if simulated.halt is not None:
         simulated.halt.save(directory)

@@ -38,7 +38,7 @@ FILES = {
     "verdict.json": "the verdict, for programs",
     "plan.json": "everything that defines the run",
     "violation.json": "why the simulation was stopped",
-    "schedule.json": "the faults that the seed drew",
+    "schedule.toml": "the faults as planned, fit to be edited and repeated",
     "run.json": "how the run itself went",
     "anomalies.parquet": "every anomaly found",
     "lost.parquet": "every lost record",

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 DASH = "—"
+MOST_LINKS = 6  # of a network, named in a sentence
 
 #: What is checked inside the cluster; from the nodes' traces and metadata logs, in simulation also after every step.
 PROPERTIES = {
@@ -106,6 +107,12 @@ _EVIDENCE: dict[str, Callable[[Any], str] | None] = {
     "remounted_at": None,
     "exit_status": exit_status,
     "pid": None,
+    "stopping_ns": lambda ns: f"after {duration(ns / 1e9)}",
+    "ended": None,
+    "stopped": lambda by_itself: "killed, for it would not stop" if by_itself is False else "",
+    "cuts": lambda count: f"cut {count} times",
+    "kills": lambda count: f"killed {count} times",
+    "cpu_ns_while_frozen": lambda ns: f"ran {duration(ns / 1e9)} meanwhile" if ns else "",
     "frozen_ns": lambda ns: f"frozen for {duration(ns / 1e9)}",
     "frozen_state": None,
     "in_sync_at": None,
@@ -115,16 +122,24 @@ _EVIDENCE: dict[str, Callable[[Any], str] | None] = {
     "direction": lambda way: {"outgoing": "only what the first sent", "incoming": "only what the first was sent"}.get(
         way, ""
     ),
+    "links": lambda links: f"cut {', '.join(links[:MOST_LINKS])}"
+    + (f" and {plural(len(links) - MOST_LINKS, 'more link')}" if len(links) > MOST_LINKS else ""),
     "clock_offset_ms": lambda ms: f"clock {duration(abs(ms) / 1e3)} {'ahead' if ms > 0 else 'behind'}",
+    "taken_bytes": lambda count: f"took {size(count)}",
+    "free_bytes": lambda count: f"{size(count)} left",
     "refused_writes": lambda count: f"disk full: {plural(count, 'write')} refused",
     "failed_operations": lambda count: f"{plural(count, 'disk operation')} failed",
     "packets_dropped": lambda count: f"dropped {plural(count, 'packet')}",
-    "packets_dropped_by_node": lambda nodes: (
-        "of which " + ", ".join(f"{name} {packets:,}" for name, packets in nodes.items() if packets)
-        if any(nodes.values())
-        else ""
-    ),
+    "packets_dropped_by_link": lambda links: _most(links),
+    "packets_dropped_by_node": lambda nodes: _most(nodes),  # of older versions
 }
+
+
+def _most(packets: Mapping[str, int]) -> str:
+    """Where most packets were dropped, most first."""
+    named = sorted(((count, where) for where, count in packets.items() if count), reverse=True)
+    told = ", ".join(f"{where} {count:,}" for count, where in named[:MOST_LINKS])
+    return f"of which {told}" if told else ""
 
 
 def evidence(observed: Mapping[str, Any]) -> str:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Coroutine
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import docker
 
-from harness.cluster import Evidence, Node, Role
+from harness.cluster import TERMINATE_PATIENCE_S, Evidence, Node, Pausing, Role
 
 from .agent_client import AgentClient
 from .engine import Calls
@@ -17,8 +17,18 @@ from .engine import Calls
 T = TypeVar("T")
 
 
+_OWN_END_S = 0.3  # of a process that its disk has let down
+_FAILURE_PATIENCE_S = 5.0  # until a process must have used its disk
+
+
+class _Frozen(NamedTuple):
+    how: Pausing
+    since: int  # monotonic ns
+    cpu_ns: int  # that the process had run by then
+
+
 class DockerNode(Node):
-    """`network` and `process` are its containers' ids. Clock and disk cannot be broken: see Node."""
+    """`network` and `process` are its containers' ids. Its clock cannot be broken: see Node."""
 
     def __init__(
         self, api: docker.APIClient, calls: Calls, agent: AgentClient,
@@ -31,12 +41,11 @@ class DockerNode(Node):
         self.address = address
         self.network = ""
         self.process = ""
-        self.blocked: list[str] = []  # addresses from which nothing arrives
         self._api = api
         self._call = calls
         self._agent = agent
         self._lock = asyncio.Lock()
-        self._frozen_since: int | None = None
+        self._frozen: _Frozen | None = None
 
     def __repr__(self) -> str:
         return self.name
@@ -46,22 +55,33 @@ class DockerNode(Node):
         await self._call(self._api.start, self.network)
 
     async def boot(self) -> None:
-        """Plug in the network, with the partition that is in force, and start the process."""
-        await self._agent.ask(self.name, "plug_in", pid=await self._pid(self.network), blocked=self.blocked)
+        """Plug in the network, with the partitions that are in force, and start the process."""
+        await self._agent.ask(self.name, "plug_in", pid=await self._pid(self.network))
         await self._start()
 
-    async def block(self, addresses: list[str]) -> int:
-        """Let nothing arrive from `addresses`, and anything from elsewhere. Packets dropped by the rules before."""
-        return await self._one_at_a_time(self._block(addresses))
+    async def block(self, key: str, incoming: list[str], outgoing: list[str]) -> None:
+        """Let nothing arrive from, and nothing go to, these addresses. See Cluster.block."""
+        asked = self._agent.ask(self.name, "block", key=key, incoming=incoming, outgoing=outgoing)
+        await self._one_at_a_time(asked)
+
+    async def unblock(self, key: str) -> dict[str, int]:
+        """Packets dropped: `saddr <address>` for what would have come from there, `daddr <address>` gone there."""
+        return dict(await self._one_at_a_time(self._agent.ask(self.name, "unblock", key=key)))
+
+    async def unblock_all(self) -> None:
+        await self._one_at_a_time(self._agent.ask(self.name, "unblock_all"))
 
     async def kill(self) -> Evidence:
         return await self._one_at_a_time(self._kill())
 
+    async def terminate(self) -> Evidence:
+        return await self._one_at_a_time(self._terminate())
+
     async def start(self) -> None:
         await self._one_at_a_time(self._start())
 
-    async def pause(self) -> Evidence:
-        return await self._one_at_a_time(self._pause())
+    async def pause(self, how: Pausing = "freezer") -> Evidence:
+        return await self._one_at_a_time(self._pause(how))
 
     async def resume(self) -> Evidence:
         return await self._one_at_a_time(self._resume())
@@ -71,6 +91,22 @@ class DockerNode(Node):
 
     async def restore_power(self) -> None:
         await self._one_at_a_time(self._restore_power())
+
+    async def lose_page_cache(self) -> Evidence:
+        return await self._one_at_a_time(self._lose_page_cache())
+
+    async def fill_disk(self) -> Evidence:
+        return await self._one_at_a_time(self._agent.ask(self.name, "fill_disk"))
+
+    async def free_disk(self) -> Evidence:
+        return await self._one_at_a_time(self._free_disk())
+
+    async def fail_disk(self) -> Evidence:
+        await self._one_at_a_time(self._agent.ask(self.name, "fail_disk"))
+        return {}
+
+    async def repair_disk(self) -> Evidence:
+        return await self._one_at_a_time(self._repair_disk())
 
     async def is_running(self) -> bool:
         return bool((await self._state(self.process))["Running"])
@@ -84,37 +120,65 @@ class DockerNode(Node):
 
         return await self._call.finish(in_turn())
 
-    async def _block(self, addresses: list[str]) -> int:
-        self.blocked = addresses
-        return int(await self._agent.ask(self.name, "block", addresses=addresses))
-
     async def _kill(self) -> Evidence:
         evidence: Evidence = await self._agent.ask(self.name, "kill")
-        self._frozen_since = None
+        self._frozen = None
         return evidence | {"exit_status": await self._exit_status(evidence)}
 
     async def _start(self) -> None:
         await self._call(self._api.start, self.process)
         await self._agent.ask(self.name, "started", pid=await self._pid(self.process))
 
-    async def _pause(self) -> Evidence:
-        await self._call(self._api.pause, self.process)
-        self._frozen_since = time.monotonic_ns()
-        return {"frozen_state": await self._agent.ask(self.name, "frozen_state")}
+    async def _terminate(self) -> Evidence:
+        evidence: Evidence = await self._agent.ask(self.name, "terminate", patience=TERMINATE_PATIENCE_S)
+        self._frozen = None
+        status = (await self._call(self._api.wait, self.process))["StatusCode"]
+        return evidence | {"exit_status": None if evidence["stopped"] is None else int(status)}
+
+    async def _pause(self, how: Pausing) -> Evidence:
+        if how == "freezer":
+            await self._call(self._api.pause, self.process)
+        seen = await self._agent.ask(self.name, "frozen", how=how)
+        self._frozen = _Frozen(how, time.monotonic_ns(), seen["cpu_ns"])
+        return {"frozen_state": seen["frozen_state"]}
 
     async def _resume(self) -> Evidence:
-        if self._frozen_since is None:
+        if self._frozen is None:
             return {"frozen_ns": 0}
-        frozen_ns = time.monotonic_ns() - self._frozen_since
-        await self._call(self._api.unpause, self.process)
-        self._frozen_since = None
-        return {"frozen_ns": frozen_ns}
+        frozen, frozen_ns = self._frozen, time.monotonic_ns() - self._frozen.since
+        cpu_ns = await self._agent.ask(self.name, "resumed", how=frozen.how)
+        if frozen.how == "freezer":
+            await self._call(self._api.unpause, self.process)
+        self._frozen = None
+        return {"frozen_ns": frozen_ns, "cpu_ns_while_frozen": cpu_ns - frozen.cpu_ns}
 
     async def _cut_power(self) -> Evidence:
         evidence: Evidence = await self._agent.ask(self.name, "cut_power")
-        self._frozen_since = None
+        self._frozen = None
         await self._call(self._api.wait, self.network)
         return evidence | {"exit_status": await self._exit_status(evidence)}
+
+    async def _lose_page_cache(self) -> Evidence:
+        evidence: Evidence = await self._agent.ask(self.name, "lose_page_cache")
+        self._frozen = None
+        return evidence | {"exit_status": await self._exit_status(evidence)}
+
+    async def _free_disk(self) -> Evidence:
+        left: int = await self._agent.ask(self.name, "free_disk")
+        await asyncio.sleep(_OWN_END_S)  # a process that was refused a write just now is on its way out
+        if await self.is_running():
+            return {"refused_writes": 0, "free_bytes": left}
+        # One is known of: the process did not outlive it.
+        status = int((await self._call(self._api.wait, self.process))["StatusCode"])
+        return {"refused_writes": 1, "free_bytes": left, "exit_status": status}
+
+    async def _repair_disk(self) -> Evidence:
+        evidence: Evidence = await self._agent.ask(self.name, "repair_disk", patience=_FAILURE_PATIENCE_S)
+        if not evidence:
+            return {"failed_operations": 0}
+        status = int((await self._call(self._api.wait, self.process))["StatusCode"])
+        # As above: one that had to be killed met no error.
+        return {**evidence, "failed_operations": int(evidence.pop("ended")), "exit_status": status}
 
     async def _restore_power(self) -> None:
         await self.switch_on()

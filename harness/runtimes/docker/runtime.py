@@ -12,6 +12,7 @@ import base64
 import json
 import os
 import uuid
+from collections import defaultdict
 from collections.abc import Callable, Coroutine, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
@@ -20,7 +21,7 @@ import docker
 import uvloop
 from docker.errors import APIError
 
-from harness.cluster import Cluster, Evidence, Role, RuntimeUnavailable
+from harness.cluster import CLIENTS, Cluster, Evidence, Link, Role, RuntimeUnavailable
 from harness.node_properties import FIRST_CONTROLLER_ID, as_file, node_properties, quorum_address
 from harness.plan import NODE_PORTS, Plan
 from harness.traces import SUFFIX
@@ -97,7 +98,7 @@ class DockerCluster(Cluster):
         self._plan = plan
         self._folder = VOLUMES / plan.run
         self._agent = AgentClient(self._folder / "agent.sock")
-        self._packets_dropped: dict[str, int] = {}
+        self._gateway = ""  # where clients, and the harness, seem to be
 
     @property
     def brokers(self) -> Sequence[DockerNode]:
@@ -138,24 +139,38 @@ class DockerCluster(Cluster):
         ]
         for node in self.nodes[: plan.controllers if plan.combined else 0]:
             node.controller_address = (node.address[0], CONTROLLER_PORT)
-        self._packets_dropped = {node.name: 0 for node in self.nodes}
+        self._gateway = str(subnet[1])
         return self.nodes
 
-    async def partition(self, groups: Sequence[Sequence[Any]], *, one_way: bool = False) -> None:
-        blocked: dict[str, list[str]] = {node.name: [] for node in self.nodes}
-        silenced = groups[:1] if one_way else groups  # those whom the other groups do not hear
-        for group in groups:
-            strangers = [node.address[0] for other in silenced if other is not group for node in other]
-            for node in group:
-                blocked[node.name] = strangers
-        dropped = await asyncio.gather(*(node.block(blocked[node.name]) for node in self.nodes))
-        for node, packets in zip(self.nodes, dropped, strict=True):
-            self._packets_dropped[node.name] += packets
+    async def block(self, key: str, links: Sequence[Link]) -> None:
+        """At the receiver; what goes to clients is dropped where it sets out, for their host is not ours to change."""
+        addresses = {node.name: node.address[0] for node in self.nodes} | {CLIENTS: self._gateway}
+        asked = {node.name: node for node in self.nodes}
+        incoming: dict[str, list[str]] = defaultdict(list)
+        outgoing: dict[str, list[str]] = defaultdict(list)
+        for source, target in links:
+            if target == CLIENTS:
+                outgoing[source].append(addresses[target])
+            else:
+                incoming[target].append(addresses[source])
+        rules = _rules_of(key)
+        await asyncio.gather(
+            *(asked[name].block(rules, incoming[name], outgoing[name]) for name in {*incoming, *outgoing})
+        )
 
-    async def heal(self) -> Evidence:
-        await self.partition([])
-        by_node, self._packets_dropped = self._packets_dropped, {node.name: 0 for node in self.nodes}
-        return {"packets_dropped": sum(by_node.values()), "packets_dropped_by_node": by_node}
+    async def unblock(self, key: str) -> Evidence:
+        names = {node.address[0]: node.name for node in self.nodes} | {self._gateway: CLIENTS}
+        dropped = await asyncio.gather(*(node.unblock(_rules_of(key)) for node in self.nodes))
+        by_link = {}
+        for node, packets in zip(self.nodes, dropped, strict=True):
+            for end, count in packets.items():
+                field, other = end.split()
+                link = (names[other], node.name) if field == "saddr" else (node.name, names[other])
+                by_link[" > ".join(link)] = count
+        return {"packets_dropped": sum(by_link.values()), "packets_dropped_by_link": by_link}
+
+    async def heal(self) -> None:
+        await asyncio.gather(*(node.unblock_all() for node in self.nodes))
 
     async def collect(self, directory: Path) -> None:
         logs = directory / "logs"
@@ -263,3 +278,8 @@ def make_traces(nodes: Sequence[DockerNode], directory: Path) -> dict[str, Path]
         path.chmod(0o666)  # the node's user writes it, and the harness' user owns it
         made[node.name] = path
     return made
+
+
+def _rules_of(key: str) -> str:
+    """A name for the rules of a key, of letters, digits and hyphens, and none for two."""
+    return "k" + key.encode().hex()

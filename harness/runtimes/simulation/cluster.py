@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from cluster_image.node import Node
-from harness.cluster import Cluster, Evidence
+from harness.cluster import CLIENTS, Cluster, Evidence, Link
 from harness.halt import Halt
 from harness.node_properties import FIRST_CONTROLLER_ID, node_properties, quorum_address
 from harness.plan import NODE_PORTS, Plan
@@ -22,6 +22,8 @@ from harness.runtimes.simulation.node import SimulatedNode
 from harness.runtimes.simulation.traces import NodeTraces
 
 BROKER_PORT, CONTROLLER_PORT = NODE_PORTS
+#: Hosts that are no nodes: where clients run, and where the harness looks on.
+OUTSIDE = ("clients", "harness")
 #: Seconds of virtual time between two checks that trust nothing they were told.
 CHECK_ALL_EVERY_S = 1.0
 #: Hears what nodes trace (cluster_image.trace): virtual seconds, node, event, where, fields.
@@ -39,7 +41,6 @@ class SimulatedCluster(Cluster):
         self.network = SimulatedNetwork(loop, plan.seed, latency=plan.latency_ms / 1000, encode=plan.encode_messages)
         self.halted: asyncio.Future[Halt] = loop.create_future()
         self._logs = logs
-        self.never = asyncio.Event()  # nobody stops a simulated node in an orderly way
         elr_enabled = plan.settings.get("eligible.leader.replicas.version", "1") != "0"
         self.invariants = Invariants(
             plan.min_insync_replicas, elr_enabled, plan.settings.get("unclean.recovery.strategy", BALANCED)
@@ -172,20 +173,19 @@ class SimulatedCluster(Cluster):
 
     # -- faults of the network --------------------------------------------------------------------------------
 
-    async def partition(self, groups: Sequence[Sequence[Any]], *, one_way: bool = False) -> None:
-        cut: dict[tuple[str, str], None] = {}
-        for number, group in enumerate(groups):
-            for other in [each for each in groups if each is not group]:
-                if one_way and number:
-                    continue
-                cut.update({(a.name, b.name): None for a in group for b in other})
-        self.network.cut(cut)
+    async def block(self, key: str, links: Sequence[Link]) -> None:
+        hosts = {CLIENTS: OUTSIDE}
+        self.network.cut(key, [(a, b) for s, t in links for a in hosts.get(s, (s,)) for b in hosts.get(t, (t,))])
 
-    async def heal(self) -> Evidence:
-        self.network.cut(())
-        dropped, self.network.dropped = self.network.dropped, {}
-        by_node = {node.name: dropped.get(node.name, 0) for node in self.nodes}
-        return {"packets_dropped": sum(by_node.values()), "packets_dropped_by_node": by_node}
+    async def unblock(self, key: str) -> Evidence:
+        by_link: dict[str, int] = {}
+        for ends, packets in self.network.mend(key).items():
+            link = " > ".join(CLIENTS if end in OUTSIDE else end for end in ends)
+            by_link[link] = by_link.get(link, 0) + packets
+        return {"packets_dropped": sum(by_link.values()), "packets_dropped_by_link": by_link}
+
+    async def heal(self) -> None:
+        self.network.mend_all()
 
     # -- the end ----------------------------------------------------------------------------------------------
 

@@ -31,6 +31,9 @@ LATENESS_S: Final = (0.005, 0.2)
 _SYN_RETRIES_S: Final = (0.0, 1.0, 3.0, 7.0)
 
 
+Link = tuple[str, str]  # from host, to host
+
+
 class Host:
     """A machine on the network."""
 
@@ -49,13 +52,14 @@ class SimulatedNetwork:
         self._latency = latency
         self.encode = encode
         self.hosts: dict[str, Host] = {}
-        #: Packets that a cut link has dropped, by the host that would have received them.
-        self.dropped: dict[str, int] = {}
+        #: Packets that each key's cut has dropped, by link.
+        self._dropped: dict[str, dict[Link, int]] = {}
         self._seed = seed
-        self._cut: dict[tuple[str, str], None] = {}  # (from, to)
-        self._slow: dict[tuple[str, str], float] = {}  # seconds added to the latency
-        self._links: dict[tuple[str, str], Random] = {}
-        self._bases: dict[tuple[str, str], float] = {}  # latency of each link
+        self._cuts: dict[str, frozenset[Link]] = {}  # by key
+        self._cut: frozenset[Link] = frozenset()  # of all keys
+        self._slow: dict[Link, float] = {}  # seconds added to the latency
+        self._links: dict[Link, Random] = {}
+        self._bases: dict[Link, float] = {}  # latency of each link
         self._endpoints: dict[Endpoint, None] = {}  # a dict, for its order
         self._holding: dict[Pipe, None] = {}  # those with something that has not got through
 
@@ -67,12 +71,27 @@ class SimulatedNetwork:
 
     # -- faults -----------------------------------------------------------------------------------------------
 
-    def cut(self, links: Iterable[tuple[str, str]]) -> None:
-        """From now on exactly these links, (from host, to host) each, let nothing pass."""
-        self._cut = dict.fromkeys(links)
+    def cut(self, key: str, links: Iterable[Link]) -> None:
+        """From now on exactly these links, of those that this key has cut, let nothing pass."""
+        self._cuts[key] = frozenset(links)
+        self._dropped.setdefault(key, {})
+        self._changed()
+
+    def mend(self, key: str) -> dict[Link, int]:
+        """What this key has cut passes again. Packets that it dropped, by link."""
+        self._cuts.pop(key, None)
+        self._changed()
+        return self._dropped.pop(key, {})
+
+    def _changed(self) -> None:
+        self._cut = frozenset().union(*self._cuts.values())
         self._try_again()
 
-    def slow(self, links: Iterable[tuple[str, str]], seconds: float) -> None:
+    def mend_all(self) -> None:
+        for key in list(self._cuts):
+            self.mend(key)
+
+    def slow(self, links: Iterable[Link], seconds: float) -> None:
         """From now on what passes these links takes so much longer; 0: no longer."""
         for link in links:
             if seconds:
@@ -127,9 +146,12 @@ class SimulatedNetwork:
         return not self.is_cut(source, target) and self.hosts[target].up
 
     def drop(self, source: str, target: str) -> None:
-        """Counts what does not pass, if that is a cut link's doing."""
-        if self.is_cut(source, target):
-            self.dropped[target] = self.dropped.get(target, 0) + 1
+        """Counts what does not pass, with the first whose doing that is."""
+        link = (source, target)
+        for key, links in self._cuts.items():
+            if link in links:
+                self._dropped[key][link] = self._dropped[key].get(link, 0) + 1
+                return
 
     def latency(self, source: str, target: str) -> float:
         random = self.random(source, target)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from cluster_image import node as cluster_node
 from cluster_image.config import parse
-from harness.cluster import Evidence, Node, Role
+from harness.cluster import TERMINATE_PATIENCE_S, Evidence, Node, Pausing, Role
 from harness.node_properties import as_file
 from harness.runtimes.simulation.disk import SimulatedDisk
 from harness.runtimes.simulation.loop import Process, ProcessDied
@@ -52,6 +52,7 @@ class SimulatedNode(Node):
         self._loop = cluster.loop
         self._process: Process | None = None
         self._exit_status: int | None = None
+        self._stop = asyncio.Event()
         self._boots = 0
         self._clock_offset = 0.0
         self._paused_at: float | None = None
@@ -73,6 +74,7 @@ class SimulatedNode(Node):
         loop, cluster = self._loop, self._cluster
         self._boots += 1
         process = self._process = loop.new_process(self.name)
+        stop = self._stop = asyncio.Event()
         self.running = cluster_node.Node(
             parse(as_file(self.properties)),
             self.disk.mount(lambda: process.alive, self._before, lambda seconds: loop.stall(process, seconds)),
@@ -84,13 +86,15 @@ class SimulatedNode(Node):
         )
         cluster.note(self.name, "boot", self._boots)
         cluster.started(self.name, self.running)
-        loop.spawn(process, self._run(process, self.running))
+        loop.spawn(process, self._run(process, self.running, stop))
 
-    async def _run(self, process: Process, node: cluster_node.Node) -> None:
+    async def _run(self, process: Process, node: cluster_node.Node, stop: asyncio.Event) -> None:
         try:
-            await cluster_node.run(node, self._cluster.never)
+            await cluster_node.run(node, stop)
         except Exception as error:  # it cannot start
             self._failed(process, error)
+        self._end(exit_status=0)
+        raise ProcessDied
 
     def _failed(self, process: Process, error: BaseException) -> None:
         """As a real process does (cluster_image.__main__): exit at once."""
@@ -132,10 +136,22 @@ class SimulatedNode(Node):
         self._end(SIGKILLED)
         return {"exit_status": SIGKILLED, "pid": process.number}
 
+    async def terminate(self) -> Evidence:
+        process, asked_at = self._process, self._loop.time()
+        if process is None:
+            return {"exit_status": None, "pid": 0}
+        self._stop.set()
+        while self._process is process:
+            if self._loop.time() > asked_at + TERMINATE_PATIENCE_S:
+                await self.kill()
+            await asyncio.sleep(0.01)
+        stopping_ns = round((self._loop.time() - asked_at) * 1e9)
+        return {"exit_status": self._exit_status, "pid": process.number, "stopping_ns": stopping_ns}
+
     async def start(self) -> None:
         self.boot()
 
-    async def pause(self) -> Evidence:
+    async def pause(self, how: Pausing = "freezer") -> Evidence:
         if self._process is None:
             return {"frozen_state": "no process"}
         self._loop.pause(self._process)
@@ -148,7 +164,7 @@ class SimulatedNode(Node):
         frozen_ns = round((self._loop.time() - self._paused_at) * 1e9)
         self._paused_at = None
         self._loop.resume(self._process)
-        return {"frozen_ns": frozen_ns}
+        return {"frozen_ns": frozen_ns, "cpu_ns_while_frozen": 0}
 
     async def is_running(self) -> bool:
         return self._process is not None
@@ -187,11 +203,18 @@ class SimulatedNode(Node):
         running = self._process is not None
         self._end(SIGKILLED, power=True)
         self._cluster.network.power_off(self.name)
+        return self._lose_unsynced() | {"exit_status": SIGKILLED if running else None}
+
+    async def lose_page_cache(self) -> Evidence:
+        running = self._process is not None
+        self._end(SIGKILLED)
+        return self._lose_unsynced() | {"exit_status": SIGKILLED if running else None}
+
+    def _lose_unsynced(self) -> Evidence:
         loss = self.disk.lose_power()
-        evidence = loss.evidence()
         self._cluster.gone(self.name, lossy=_directories(loss))
         self._cluster.note(self.name, "lost", loss.unsynced_bytes, loss.unsynced_files)
-        return evidence | {"exit_status": SIGKILLED if running else None}
+        return loss.evidence()
 
     async def restore_power(self) -> None:
         self._cluster.network.power_on(self.name)

@@ -9,6 +9,7 @@ import os
 import socket
 import struct
 import time
+from contextlib import suppress
 from pathlib import Path
 
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -144,3 +145,33 @@ def frozen_state(pid: int) -> str:
             events = Path(f"/sys/fs/cgroup{path}/cgroup.events").read_text()
             return "FROZEN" if "frozen 1" in events else "THAWED"
     raise OSError(errno.ENOSYS, "no cgroup freezer")
+
+
+def wait_until_stopped(pid: int, timeout: float) -> str:
+    """STOPPED once every thread of the process has taken its SIGSTOP, RUNNING if one has not in time, GONE."""
+    deadline = time.monotonic() + timeout
+    while True:
+        try:
+            states = {_stat(task)[0] for task in Path(f"/proc/{pid}/task").iterdir()}
+        except OSError:
+            return "GONE"
+        if states <= {"T", "t"}:
+            return "STOPPED"
+        if time.monotonic() > deadline:
+            return "RUNNING"
+        time.sleep(0.0005)
+
+
+def cpu_ns(pid: int) -> int:
+    """What all threads of the process have run so far; 0 if it is gone. From the scheduler, exact to the nanosecond."""
+    total = 0
+    with suppress(OSError):
+        for task in Path(f"/proc/{pid}/task").iterdir():
+            with suppress(FileNotFoundError, ProcessLookupError):
+                total += int((task / "schedstat").read_text().split()[0])
+    return total
+
+
+def _stat(task: Path) -> list[str]:
+    """Fields of /proc/…/stat from the state on: the name before it may hold anything."""
+    return (task / "stat").read_text().rpartition(")")[2].split()

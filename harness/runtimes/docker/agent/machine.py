@@ -9,16 +9,18 @@ import shutil
 import signal
 import subprocess
 import time
+from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from . import kernel, loss
+from . import disk, kernel, loss
 from .network import Network
 
 _RELEASE_TIMEOUT = 5.0  # seconds
 _DEATH_TIMEOUT = 10.0
+_STOP_TIMEOUT = 2.0
 _MAKE_FILE_SYSTEM = {
     "ext4": ["mkfs.ext4", "-q", "-F", "-m", "0", "-E", "lazy_itable_init=1,lazy_journal_init=1"],
     "xfs": ["mkfs.xfs", "-q", "-f"],
@@ -82,43 +84,73 @@ class Machine:
         self.name = name
         self.volume = volume
         self._network: Network | None = None
-        self._blocked: list[str] = []
+        self._blocked: dict[str, tuple[list[str], list[str]]] = {}  # by key: addresses from and to which nothing goes
+        self._dropped: dict[str, Counter[str]] = {}  # by key: packets, by rules that went with their network
         self._network_holder = _Process()
         self._node = _Process()
-        self._dropped = 0  # packets, by rules since replaced
+        self._before_failure: loss.Survey | None = None  # of the disk
 
-    def plug_in(self, pid: int, blocked: list[str]) -> None:
+    def plug_in(self, pid: int) -> None:
         """`pid` holds the network namespace of a machine that was just switched on."""
         self._network_holder.watch(pid)
         if self._network:
             self._network.close()
         self._network = Network(pid)
-        self._blocked = blocked
-        if blocked:
-            self._network.drop_from(blocked)
+        for key, (incoming, outgoing) in self._blocked.items():
+            self._network.block(key, incoming, outgoing)
 
     def started(self, pid: int) -> None:
         """`pid` is the node's process."""
         self._node.watch(pid)
 
-    def block(self, addresses: list[str]) -> int:
-        """Drop what arrives from `addresses` and from nowhere else. Packets dropped so far, which start anew."""
-        dropped = self._take_packets_dropped()
-        self._blocked = addresses
+    def block(self, key: str, incoming: list[str], outgoing: list[str]) -> None:
+        """See Network.block. Stays in force when the power goes and comes back."""
+        self._blocked[key] = incoming, outgoing
         if self._network:
-            self._network.drop_from(addresses)
-        return dropped
+            self._network.block(key, incoming, outgoing)
+
+    def unblock(self, key: str) -> dict[str, int]:
+        """Packets dropped for this key, as Network.packets_dropped."""
+        self._count_dropped(key)
+        self._blocked.pop(key, None)
+        if self._network:
+            self._network.block(key, (), ())
+        return dict(self._dropped.pop(key, {}))
+
+    def unblock_all(self) -> None:
+        for key in list(self._blocked):
+            self.unblock(key)
 
     def kill(self) -> dict[str, Any]:
         return {"pid": self._node.pid, "killed_at": self._node.kill()}
 
-    def frozen_state(self) -> str:
-        return kernel.frozen_state(self._node.pid)
+    def terminate(self, patience: float) -> dict[str, Any]:
+        """SIGTERM; SIGKILL after `patience` seconds. stopped: whether the process ended by itself; None: none ran."""
+        asked_at = time.monotonic_ns()
+        stopped = self._node.terminate(patience)
+        return {"pid": self._node.pid, "stopped": stopped, "stopping_ns": time.monotonic_ns() - asked_at}
+
+    def frozen(self, how: str) -> dict[str, Any]:
+        """The node is to stand still: by signal, or by the engine, which has frozen it already. cpu_ns: see resumed."""
+        if how == "sigstop":
+            self._node.signal(signal.SIGSTOP)
+            state = kernel.wait_until_stopped(self._node.pid, _STOP_TIMEOUT)
+        else:
+            state = kernel.frozen_state(self._node.pid)
+        return {"frozen_state": state, "cpu_ns": kernel.cpu_ns(self._node.pid)}
+
+    def resumed(self, how: str) -> int:
+        """CPU time of all its threads, in ns, up to now: when it goes on."""
+        cpu_ns = kernel.cpu_ns(self._node.pid)
+        if how == "sigstop":
+            self._node.signal(signal.SIGCONT)
+        return cpu_ns
 
     def cut_power(self) -> dict[str, Any]:
         """Times in ns of CLOCK_MONOTONIC. The survey, before and after, is not part of the cut."""
         before = loss.Survey(self.volume.directory)
-        self._dropped = self._take_packets_dropped()
+        for key in self._blocked:
+            self._count_dropped(key)
         start = time.monotonic_ns()
         if self._network:
             self._network.unplug()
@@ -145,6 +177,40 @@ class Machine:
         evidence["remounted_at"] = remounted
         return evidence
 
+    def lose_page_cache(self) -> dict[str, Any]:
+        """The process is killed, and with it goes what its file system had not written. The machine itself lives on."""
+        before = loss.Survey(self.volume.directory)
+        killed = self._node.kill()
+        before.complete()
+        kernel.shut_down_file_system(self.volume.directory)
+        self.volume.unmount()
+        self.volume.mount()
+        evidence = loss.lost(before, loss.final(self.volume.directory))
+        return {"pid": self._node.pid, "killed_at": killed, **evidence}
+
+    def fill_disk(self) -> dict[str, Any]:
+        return disk.fill(self.volume.directory)
+
+    def free_disk(self) -> int:
+        return disk.free(self.volume.directory)
+
+    def fail_disk(self) -> None:
+        if self._before_failure is None:
+            self._before_failure = disk.fail(self.volume.directory)
+
+    def repair_disk(self, patience: float) -> dict[str, Any]:
+        """Waits so many seconds for the process to end by itself, as one does that needs its disk; then ends it.
+        ended: whether it did. With what the failure has cost; nothing if the disk is whole."""
+        before = self._before_failure
+        if before is None:
+            return {}
+        ended = self._node.ended_within(patience)
+        self._node.kill()
+        self.volume.unmount()
+        self.volume.mount()
+        self._before_failure = None
+        return {"ended": ended, **loss.lost(before, loss.final(self.volume.directory))}
+
     def copy_disk(self, directory: str, owner: int, group: int) -> None:
         """Every file of the volume to `directory`, given to the harness' user."""
         target = Path(directory)
@@ -158,11 +224,9 @@ class Machine:
                     shutil.copyfile(Path(folder, name), copy / name)
                     os.chown(copy / name, owner, group)
 
-    def _take_packets_dropped(self) -> int:
-        dropped, self._dropped = self._dropped, 0
-        if self._network and self._blocked:
-            dropped += self._network.packets_dropped()
-        return dropped
+    def _count_dropped(self, key: str) -> None:
+        if self._network and key in self._blocked:
+            self._dropped.setdefault(key, Counter()).update(self._network.packets_dropped(key))
 
 
 class _Process:
@@ -194,6 +258,26 @@ class _Process:
         if not self._exited(timeout=_DEATH_TIMEOUT):
             raise OSError(errno.ETIMEDOUT, f"process {self.pid} survived SIGKILL for {_DEATH_TIMEOUT:g} s")
         return time.monotonic_ns()
+
+    def terminate(self, patience: float) -> bool | None:
+        """SIGTERM, and SIGKILL after so many seconds. Did it end by itself? None: there was nothing to end."""
+        if not self.alive:
+            return None
+        self.signal(signal.SIGTERM)
+        if self._exited(timeout=patience):
+            return True
+        self.kill()
+        return False
+
+    def ended_within(self, seconds: float) -> bool:
+        """Has it ended, or does it so soon?"""
+        return self._descriptor < 0 or self._exited(timeout=seconds)
+
+    def signal(self, number: int) -> None:
+        """Nothing if it is gone."""
+        if self._descriptor >= 0:
+            with suppress(ProcessLookupError):
+                signal.pidfd_send_signal(self._descriptor, number)
 
     def _exited(self, timeout: float) -> bool:
         poll = select.poll()

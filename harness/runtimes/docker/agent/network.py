@@ -17,11 +17,22 @@ from collections.abc import Collection
 from . import kernel
 
 _OUTPUT_JSON = 1 << 4
-_PARTITION = """
-table inet chaos
-delete table inet chaos
+#: A chain for each key and direction, so that partitions may overlap and each has counters of its own. Declared before
+#: it is deleted, because a chain that is not there cannot be deleted.
+_BLOCK = """
 table inet chaos {{
-  chain input {{ type filter hook input priority 0; policy accept; {rules} }}
+  chain {key}-in {{ type filter hook input priority 0; policy accept; }}
+  chain {key}-out {{ type filter hook output priority 0; policy accept; }}
+}}
+flush chain inet chaos {key}-in
+flush chain inet chaos {key}-out
+delete chain inet chaos {key}-in
+delete chain inet chaos {key}-out
+"""
+_RULES = """
+table inet chaos {{
+  chain {key}-in {{ type filter hook input priority 0; policy accept; {incoming} }}
+  chain {key}-out {{ type filter hook output priority 0; policy accept; {outgoing} }}
 }}
 """
 _ONE_AT_A_TIME = threading.Lock()  # libnftables is not documented to be thread-safe
@@ -50,25 +61,30 @@ class Network:
     def close(self) -> None:
         os.close(self._namespace)
 
-    def drop_from(self, addresses: Collection[str]) -> None:
-        """Replaces every rule; counters start at 0. No addresses: everything passes."""
-        rules = "".join(f"ip saddr {ipaddress.IPv4Address(address)} counter drop; " for address in sorted(addresses))
-        self._run(_PARTITION.format(rules=rules))
+    def block(self, key: str, incoming: Collection[str], outgoing: Collection[str]) -> None:
+        """Drop what comes from some addresses and what goes to others, in place of what this key dropped before;
+        counters start at 0. No addresses: nothing is left of the key. key: letters, digits and hyphens."""
+        commands = _BLOCK.format(key=key)
+        if incoming or outgoing:
+            commands += _RULES.format(
+                key=key, incoming=_drop("saddr", incoming), outgoing=_drop("daddr", outgoing)
+            )
+        self._run(commands)
 
     def unplug(self) -> None:
         """Nothing comes or goes any more, the farewells of a killed process included."""
         kernel.enter_network_namespace(self._namespace)
         kernel.take_interfaces_down()
 
-    def packets_dropped(self) -> int:
-        """By the rules of drop_from() since it was called."""
-        listing = json.loads(self._run("list ruleset") or '{"nftables": []}')
-        return sum(
-            statement["counter"]["packets"]
-            for item in listing["nftables"]
-            for statement in item.get("rule", {}).get("expr", ())
-            if "counter" in statement
-        )
+    def packets_dropped(self, key: str) -> dict[str, int]:
+        """By the rules of block() since it was called for this key: `saddr 10.0.0.1` and `daddr 10.0.0.1`, packets."""
+        found = {}
+        for item in json.loads(self._run("list ruleset") or '{"nftables": []}')["nftables"]:
+            rule = item.get("rule", {})
+            if rule.get("chain") in (f"{key}-in", f"{key}-out"):
+                match, counter = rule["expr"][0]["match"], rule["expr"][1]["counter"]
+                found[f"{match['left']['payload']['field']} {match['right']}"] = int(counter["packets"])
+        return found
 
     def _run(self, commands: str) -> str:
         nft = _library()
@@ -85,3 +101,7 @@ class Network:
                 return (nft.nft_ctx_get_output_buffer(context) or b"").decode()
             finally:
                 nft.nft_ctx_free(context)
+
+
+def _drop(field: str, addresses: Collection[str]) -> str:
+    return "".join(f"ip {field} {ipaddress.IPv4Address(address)} counter drop; " for address in sorted(addresses))

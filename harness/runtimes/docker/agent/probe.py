@@ -48,8 +48,10 @@ def _netem() -> None:
 
 def _filter_packets() -> None:
     network = Network(os.getpid())
-    network.drop_from(["192.0.2.1"])
-    network.packets_dropped()
+    network.block("probe", ["192.0.2.1"], ["192.0.2.2"])
+    if len(network.packets_dropped("probe")) != 2:
+        raise OSError("nftables does not count what it drops")
+    network.block("probe", (), ())
     network.close()
 
 

@@ -1,0 +1,56 @@
+"""Faults of a volume under a live process: no room left, and every operation failing."""
+
+from __future__ import annotations
+
+import errno
+import os
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from . import kernel, loss
+
+FILLER = ".chaos-filler"
+_SMALLEST = 1 << 12  # bytes: a block
+
+
+def fill(directory: Path) -> dict[str, Any]:
+    """Takes all the room there is, without writing it."""
+    taken = 0
+    descriptor = os.open(directory / FILLER, os.O_CREAT | os.O_WRONLY, 0o600)
+    try:
+        size = _free(directory)
+        while size >= _SMALLEST:
+            try:
+                os.posix_fallocate(descriptor, taken, size)
+                taken += size
+                size = _free(directory)
+            except OSError as error:
+                if error.errno != errno.ENOSPC:
+                    raise
+                size //= 2
+    finally:
+        os.close(descriptor)
+    return {"taken_bytes": taken, "free_bytes": _free(directory)}
+
+
+def free(directory: Path) -> int:
+    """Gives the room back. Bytes that were left before. Safe to repeat."""
+    left = _free(directory)
+    with suppress(FileNotFoundError):
+        (directory / FILLER).unlink()
+    return left
+
+
+def fail(directory: Path) -> loss.Survey:
+    """The file system is shut down where it stands: each operation on it fails with EIO from now on. What it held, a
+    moment before, as its process saw it."""
+    before = loss.Survey(directory)
+    before.complete()
+    kernel.shut_down_file_system(directory)
+    return before
+
+
+def _free(directory: Path) -> int:
+    found = os.statvfs(directory)
+    return found.f_bavail * found.f_frsize

@@ -1,0 +1,159 @@
+"""Schedules as files that people read, edit and give to `chaos run --schedule`: TOML, a table a fault, in any order.
+
+[[fault]]
+nemesis = "partition:one-way"  # as for --nemesis
+at = 5.5                       # seconds since clients began, or "5.5s"
+duration = "4s"                # from injected to healed
+targets = ["broker-1"]         # whom to strike; left out: whom the nemesis chooses when the time comes
+choice = {direction = "incoming"}  # what else there is to choose; left out: drawn from the seed
+"""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from random import Random
+from typing import Annotated, Any, Final
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, TypeAdapter, ValidationError
+
+from harness.errors import BadArguments
+from harness.schedule import Fault, Schedule
+from nemesis import Nemesis
+
+SCHEDULE_FILE: Final = "schedule.toml"
+#: Of versions before schedules could be edited by hand.
+_OLD_FILE: Final = "schedule.json"
+_UNITS_S: Final = {"": 1.0, "ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
+
+
+def seconds(value: Any) -> float:
+    """5, 5.5, "5.5s", "500ms", "2m" or "1h" as seconds. Raises ValueError."""
+    match = re.fullmatch(r"\s*([0-9]*\.?[0-9]+)\s*([a-z]*)\s*", str(value))
+    if isinstance(value, bool) or match is None or match[2] not in _UNITS_S:
+        raise ValueError(f"{value!r} is no time; valid: seconds, or a number with a unit, e.g. 500ms, 10s, 2m")
+    return round(float(match[1]) * _UNITS_S[match[2]], 6)
+
+
+Seconds = Annotated[float, BeforeValidator(seconds)]
+
+_SCHEDULE = TypeAdapter(Schedule)
+
+
+class _Written(BaseModel):
+    """A fault as a person writes it."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    nemesis: str
+    at: Annotated[Seconds, Field(ge=0)]
+    duration: Annotated[Seconds, Field(gt=0)]
+    fault: int | None = None
+    targets: list[str] | None = None
+    choice: dict[str, Any] = {}
+
+
+class _File(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+    fault: list[_Written] = []
+
+
+def save(schedule: Schedule, directory: Path) -> None:
+    """As a file that can be edited by hand and given to --schedule."""
+    import tomlkit
+
+    document = tomlkit.document()
+    document.add(tomlkit.comment("Faults of this run, in seconds since clients began. To repeat them, changed or not:"))
+    document.add(tomlkit.comment(f"chaos run --schedule {SCHEDULE_FILE}"))
+    faults = tomlkit.aot()
+    for fault in schedule:
+        table = tomlkit.table()
+        choice = dict(fault.choice)
+        targets = choice.pop("targets", None)
+        for name in ("fault", "nemesis", "at", "duration"):
+            table.add(name, getattr(fault, name))
+        if targets is not None:
+            table.add("targets", targets)
+        if choice:
+            inline = tomlkit.inline_table()
+            inline.update(choice)
+            table.add("choice", inline)
+        faults.append(table)
+    if schedule:
+        document.add("fault", faults)
+    (directory / SCHEDULE_FILE).write_text(tomlkit.dumps(document))
+
+
+def load(directory: Path) -> Schedule:
+    """The schedule of a saved run. Raises OSError, or ValueError if it is damaged."""
+    path = directory / SCHEDULE_FILE
+    if not path.exists() and (directory / _OLD_FILE).exists():
+        return _SCHEDULE.validate_json((directory / _OLD_FILE).read_bytes())
+    faults = _read(path)
+    return tuple(_planned(each, number, {}) for number, each in enumerate(faults))
+
+
+def names_in(path: Path) -> tuple[str, ...]:
+    """The nemeses that a schedule file written by hand names, each once. Raises BadArguments."""
+    return tuple(dict.fromkeys(each.nemesis for each in _by_hand(path)))
+
+
+def read(path: Path, nemeses: Mapping[str, Nemesis], seed: int, time_limit: float, nodes: Iterable[str]) -> Schedule:
+    """A schedule file written by hand, in order of time. What its faults leave open is drawn from the seed.
+
+    nodes: names that targets may have. Raises BadArguments.
+    """
+    known = list(nodes)
+    written = sorted(_by_hand(path), key=lambda each: each.at)
+    numbers = [each.fault for each in written if each.fault is not None]
+    if len(set(numbers)) < len(numbers):
+        raise BadArguments(f"{path} gives a number to two faults; leave numbers out")
+    free = (number for number in range(len(written)) if number not in numbers)
+    faults = []
+    for each in written:
+        where = f"{path}: the fault {each.nemesis} at {each.at:g} s"
+        for name in each.targets or ():
+            if name not in known:
+                raise BadArguments(f"{where} is to strike {name!r}, which is no node; there are {', '.join(known)}")
+        if each.at + each.duration > time_limit:
+            raise BadArguments(f"{where} lasts beyond the time limit of {time_limit:g} s; give a longer --time-limit")
+        number = next(free) if each.fault is None else each.fault
+        drawn = nemeses[each.nemesis].draw(Random(f"{seed}/{each.nemesis}/{number}")).choice
+        if unknown := sorted(each.choice.keys() - drawn.keys()):
+            raise BadArguments(f"{where} has a choice {unknown[0]!r}; there are {', '.join(drawn)}")
+        faults.append(_planned(each, number, drawn))
+    return tuple(faults)
+
+
+def _planned(written: _Written, number: int, drawn: Mapping[str, Any]) -> Fault:
+    targets = {} if written.targets is None else {"targets": written.targets}
+    return Fault(
+        fault=number if written.fault is None else written.fault, nemesis=written.nemesis,
+        at=written.at, duration=written.duration, choice={**drawn, **written.choice, **targets},
+    )  # fmt: skip
+
+
+def _by_hand(path: Path) -> list[_Written]:
+    try:
+        return _read(path)
+    except OSError as error:
+        raise BadArguments(f"{path} cannot be read: {error.strerror or error}") from None
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        place = [part for part in first["loc"] if part != "fault"]
+        which = f"fault {place[0] + 1}" if place and isinstance(place[0], int) else "the file"
+        what = ".".join(str(part) for part in place[1:]) if which != "the file" else ".".join(map(str, first["loc"]))
+        problem = str(first.get("ctx", {}).get("error", first["msg"]))
+        raise BadArguments(
+            f"{path}: {which}{f', {what}' if what else ''}: {problem[:1].lower()}{problem[1:]}"
+        ) from None
+    except ValueError as error:
+        raise BadArguments(f"{path} is not TOML: {error}") from None
+
+
+def _read(path: Path) -> list[_Written]:
+    """Raises OSError or ValueError."""
+    return _File.model_validate(tomllib.loads(path.read_text())).fault

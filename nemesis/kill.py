@@ -1,0 +1,85 @@
+"""Ends processes, and starts them again. The page cache survives, but for what only the process knew.
+
+A killed leader loses the records that no follower had fetched. One that is asked to stop (SIGTERM) hands its
+leaderships over first, and what it leaves is a clean shutdown.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from random import Random
+from typing import Any
+
+from harness.cluster import Cluster, Evidence, Node
+from nemesis import Common, Draw, Situation, Targets, by_node, choose_node, draw_node, each, knob, pinned
+from nemesis.groups import choose_group, next_in_turn, variants_by_group
+
+
+class Kill(Common):
+    """SIGKILL, and a start a little later."""
+
+    name = "kill"
+    summary = "kills one process with SIGKILL and starts it again"
+    preferred_targets: Targets = "leaders"
+    group = ""  # of nemesis.groups; none: one node, as --targets says
+
+    def draw(self, random: Random) -> Draw:
+        return Draw(gap=random.uniform(2.0, 4.0), duration=random.uniform(1.0, 3.0), choice=draw_node(random))
+
+    def choose(self, choice: Mapping[str, Any], situation: Situation) -> Sequence[Node]:
+        if self.group:
+            return choose_group(self.group, choice, situation)
+        return choose_node(choice, situation)
+
+    async def inject(self, cluster: Cluster, nodes: Sequence[Node], choice: Mapping[str, Any]) -> Evidence:
+        return by_node(nodes, await asyncio.gather(*(node.kill() for node in nodes)))
+
+    async def heal(self, cluster: Cluster, nodes: Sequence[Node]) -> Evidence:
+        await asyncio.gather(*(node.start() for node in nodes))
+        return {}
+
+    def effective(self, evidence: Evidence) -> bool:
+        return any(seen.get("exit_status") is not None for seen in each(evidence))
+
+
+class Term(Kill):
+    """A controlled shutdown: only a broker that leads nothing any more ends at once, see protocol 002."""
+
+    name = "kill:term"
+    summary = "asks one process to stop (SIGTERM), a controlled shutdown, and starts it again"
+
+    async def inject(self, cluster: Cluster, nodes: Sequence[Node], choice: Mapping[str, Any]) -> Evidence:
+        return by_node(nodes, await asyncio.gather(*(node.terminate() for node in nodes)))
+
+
+class RollingTerm(Term):
+    name = "kill:rolling"
+    summary = "asks one broker after the other to stop and starts it again, each when the one before is in every ISR"
+    waits_for_isr = True
+
+    def choose(self, choice: Mapping[str, Any], situation: Situation) -> Sequence[Node]:
+        if (named := pinned(choice, situation)) is not None:
+            return named
+        return next_in_turn(situation)
+
+
+@dataclass
+class Storm(Kill):
+    """Killed again as soon as it is up: it never gets as far as to be of use."""
+
+    name = "kill:storm"
+    summary = "kills one process again and again, each time soon after it was started"
+    times: float = knob(5, 2, 50, help="how often it is killed")
+    up_s: float = knob(0.5, 0.0, 30.0, help="seconds it runs in between")
+
+    async def inject(self, cluster: Cluster, nodes: Sequence[Node], choice: Mapping[str, Any]) -> Evidence:
+        for _ in range(round(self.times) - 1):
+            await super().inject(cluster, nodes, choice)
+            await asyncio.gather(*(node.start() for node in nodes))
+            await asyncio.sleep(self.up_s)
+        return {**await super().inject(cluster, nodes, choice), "kills": round(self.times)}
+
+
+Kill.variants = {"term": Term, "storm": Storm, "rolling": RollingTerm, **variants_by_group(Kill, "kills")}
