@@ -20,7 +20,7 @@ run: $(INSTALLED)
 	@$(BIN)/chaos run --nemesis power-outage $(ARGS)
 
 test: $(INSTALLED)
-	@$(BIN)/pytest $(ARGS)
+	@$(BIN)/pytest --numprocesses 2 --dist loadfile $(ARGS)
 
 lint: $(INSTALLED)
 	@$(BIN)/ruff check .

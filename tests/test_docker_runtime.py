@@ -145,6 +145,8 @@ def test_machine_without_power_says_nothing(runner: asyncio.Runner, cluster: Doc
         await getattr(node, broken)()
         try:
             return "ended" if await asyncio.wait_for(reader.read(), patience) == b"" else "spoke"
+        except ConnectionResetError:  # it had not come to accept it
+            return "ended"
         except TimeoutError:
             return "silent"
 
@@ -289,7 +291,8 @@ def test_a_lost_page_cache_takes_the_process_and_leaves_the_machine(
         await ask(node, "append", "cache-0/0.log", 3, 5, "unsynced")
         reader, _ = await asyncio.open_connection(*node.address)
         evidence = await node.lose_page_cache()
-        assert await asyncio.wait_for(reader.read(), 5.0) == b"", "its host ends the connections"
+        with suppress(ConnectionResetError):  # or so: either way its host ends the connections
+            assert await asyncio.wait_for(reader.read(), 5.0) == b""
         assert evidence["lost_by_partition"] == {"cache-0": 15}
         assert evidence["exit_status"] == 128 + signal.SIGKILL
         await node.start()

@@ -101,6 +101,7 @@ class DockerScript:
         self._network = TcpNetwork()
         self._seen = _States()
         self._told = 0
+        self._cut: set[tuple[str, str]] = set()
         voters = {
             FIRST_CONTROLLER_ID + i: Address(node.address[0], CONTROLLER_PORT)
             for i, node in enumerate(cluster.controllers)
@@ -178,17 +179,13 @@ class DockerScript:
 
     async def cut(self, *links: tuple[int, int]) -> None:
         """These links too, from broker to broker, let nothing pass from now on."""
-        for sender, receiver in links:
-            node = self._node(receiver)
-            await node.block([*node.blocked, self._node(sender).address[0]])
+        self._cut |= {(self._node(a).name, self._node(b).name) for a, b in links}
+        await self._cluster.block("story", sorted(self._cut))
 
     async def mend(self, *links: tuple[int, int]) -> None:
         """All links, if none is named."""
-        if not links:
-            await asyncio.gather(*(node.block([]) for node in self._cluster.nodes))
-        for sender, receiver in links:
-            node = self._node(receiver)
-            await node.block([a for a in node.blocked if a != self._node(sender).address[0]])
+        self._cut -= {(self._node(a).name, self._node(b).name) for a, b in links} if links else self._cut
+        await self._cluster.block("story", sorted(self._cut))
 
     async def cut_power(self, node: int | str) -> Evidence:
         return await self._node(node).cut_power()

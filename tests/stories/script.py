@@ -235,7 +235,7 @@ class Script:
     def cut(self, *links: tuple[int | str, int | str]) -> None:
         """These links too, from one broker (or node, by its name) to another, let nothing pass from now on."""
         self._cut |= {(self._node(a).name, self._node(b).name): None for a, b in links}
-        self._cluster.network.cut(self._cut)
+        self._cluster.network.cut("story", self._cut)
 
     def mend(self, *links: tuple[int | str, int | str]) -> None:
         """All links, if none is named."""
@@ -243,7 +243,7 @@ class Script:
             del self._cut[self._node(a).name, self._node(b).name]
         if not links:
             self._cut.clear()
-        self._cluster.network.cut(self._cut)
+        self._cluster.network.cut("story", self._cut)
 
     # -- what is seen -----------------------------------------------------------------------------------------
 

@@ -145,7 +145,6 @@ class DockerCluster(Cluster):
     async def block(self, key: str, links: Sequence[Link]) -> None:
         """At the receiver; what goes to clients is dropped where it sets out, for their host is not ours to change."""
         addresses = {node.name: node.address[0] for node in self.nodes} | {CLIENTS: self._gateway}
-        asked = {node.name: node for node in self.nodes}
         incoming: dict[str, list[str]] = defaultdict(list)
         outgoing: dict[str, list[str]] = defaultdict(list)
         for source, target in links:
@@ -154,9 +153,7 @@ class DockerCluster(Cluster):
             else:
                 incoming[target].append(addresses[source])
         rules = _rules_of(key)
-        await asyncio.gather(
-            *(asked[name].block(rules, incoming[name], outgoing[name]) for name in {*incoming, *outgoing})
-        )
+        await asyncio.gather(*(node.block(rules, incoming[node.name], outgoing[node.name]) for node in self.nodes))
 
     async def unblock(self, key: str) -> Evidence:
         names = {node.address[0]: node.name for node in self.nodes} | {self._gateway: CLIENTS}

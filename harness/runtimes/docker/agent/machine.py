@@ -105,6 +105,7 @@ class Machine:
 
     def block(self, key: str, incoming: list[str], outgoing: list[str]) -> None:
         """See Network.block. Stays in force when the power goes and comes back."""
+        self._count_dropped(key)
         self._blocked[key] = incoming, outgoing
         if self._network:
             self._network.block(key, incoming, outgoing)
