@@ -79,23 +79,29 @@ def summarise(parts: Sequence[Part], windows: Windows, origin: int, width: int =
     until = max([end, *(int(part.times[-1]) for part in parts if len(part.times))])
     spent = sum(max(min(high, until) - max(low, begin), 0) for low, high in windows.in_force)
     calm = _calm(windows, begin, until)
+    outside = windows.outside
+    gaps = {name: stream.gaps(origin) for name, stream in streams.items()}
+    calmest = {name: _longest(stream, calm) for name, stream in streams.items()}
     of_partition = []
-    worst = sorted(streams, key=lambda name: -streams[name].gaps(origin)["longest_ms"])[:MOST_PARTITIONS]
+    worst = sorted(streams, key=lambda name: -gaps[name]["longest_ms"])[:MOST_PARTITIONS]
     for name in sorted(worst, key=_natural):
         stream = streams[name]
         cells = [_window(stream, window, windows) for window in windows.listed]
+        cell = stream.cell(everything)
         of_partition.append(
-            {"partition": name, **stream.cell(everything), "gaps": stream.gaps(origin),
-             "outside": {**stream.cell(windows.outside), "longest_gap_ms": _longest(stream, calm)}, "windows": cells}
+            {"partition": name, **cell, "gaps": gaps[name],
+             "outside": {**(stream.cell(outside) if windows.in_force else cell), "longest_gap_ms": calmest[name]},
+             "windows": cells}
         )  # fmt: skip
+    cell = whole.cell(everything)
     return {
         "exact": not width,
         "error": ERROR if width else 0.0,
-        **whole.cell(everything),
+        **cell,
         "gaps": whole.gaps(origin),
         "outside": {
-            "seconds": round((until - begin - spent) / 1e9, 3), **whole.cell(windows.outside),
-            "longest_gap_ms": max((_longest(stream, calm) for stream in streams.values()), default=0.0),
+            "seconds": round((until - begin - spent) / 1e9, 3), **(whole.cell(outside) if windows.in_force else cell),
+            "longest_gap_ms": max(calmest.values(), default=0.0),
         },
         "in_force": {
             "seconds": round(spent / 1e9, 3),

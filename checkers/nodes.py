@@ -116,21 +116,20 @@ def judge_files(unit: Unit) -> pa.Table:
 def judge(run: str, trace: pa.Table, metadata_log: pa.Table, options: Options, faults: Sequence[Fault] = ()) -> OfNodes:
     """One run in memory. trace, metadata_log: rows of TRACE and METADATA_LOG; either may be empty. faults: rows of
     FAULTS, evidence parsed."""
+    not_checked = ["no node's metadata log was collected"] * (not metadata_log.num_rows)
+    not_checked += ["the nodes left no trace"] * (not trace.num_rows)
+    if not metadata_log.num_rows and not trace.num_rows:  # as in most of the runs of a large dataset
+        return OfNodes([], [], 0, 0, [], not_checked, [])
     trace, metadata_log = trace.cast(compact(TRACE)), metadata_log.cast(compact(METADATA_LOG))
     found = Findings(run)
     checked: list[str] = []
-    not_checked: list[str] = []
     history: MetadataHistory | None = None
     rows = read_rows(trace) if trace.num_rows else None
     logs = split(metadata_log) if metadata_log.num_rows else {}
     if logs:
         judge_copies(logs, found)
         checked += _OF_METADATA
-    else:
-        not_checked.append("no node's metadata log was collected")
-    if rows is None:
-        not_checked.append("the nodes left no trace")
-    else:
+    if rows is not None:
         checked += _OF_TRACE
         judge_quorum(rows, found)
         if logs:

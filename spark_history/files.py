@@ -73,8 +73,14 @@ def read_row_group(path: Path | str, schema: pa.Schema, number: int) -> tuple[pa
 
 def read_lengths(path: Path | str, schema: pa.Schema) -> tuple[pa.Table, Ints]:
     """As read_parquet(), and how many rows each row group has. Raises HistoryError."""
-    table = read_parquet(path, schema)
-    groups = pq.read_metadata(path)
+    try:
+        groups = pq.read_metadata(path)
+    except (OSError, pa.ArrowException):
+        groups = None
+    # A table of many runs that have nothing in it costs as much as one that is full.
+    empty = groups is not None and groups.num_rows == 0
+    table = compact(schema).empty_table() if empty else read_parquet(path, schema)
+    groups = groups or pq.read_metadata(path)
     return table, np.array([groups.row_group(number).num_rows for number in range(groups.num_row_groups)], np.int64)
 
 
