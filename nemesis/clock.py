@@ -12,16 +12,14 @@ from random import Random
 from typing import Any
 
 from harness.cluster import Cluster, Evidence, Node
-from nemesis import SIMULATION, Draw, Situation, Targets, by_node, choose_node, draw_node, each
+from nemesis import SIMULATION, Common, Draw, Situation, by_node, choose_node, draw_node, each
 
 
-class ClockJump:
+class ClockJump(Common):
     """The clock of one node jumps, by a tenth of a second up to a day, and later back."""
 
     name = "clock-jump"
     summary = "makes one node's wall clock jump ahead or back by 0.1 s up to a day, and later back to the true time"
-    preferred_targets: Targets = "random"
-    waits_for_isr = False
     runtimes = SIMULATION
 
     def draw(self, random: Random) -> Draw:
