@@ -19,8 +19,14 @@ INSTALLED := $(VENV)/.installed
 run: $(INSTALLED)
 	@$(BIN)/chaos run --nemesis power-outage $(ARGS)
 
+# Containers by themselves: Docker now and then loses count of a network's endpoints when several are made at a time.
 test: $(INSTALLED)
-	@$(BIN)/pytest --numprocesses 2 --dist loadfile $(ARGS)
+ifeq ($(ARGS),)
+	@$(BIN)/pytest -m docker
+	@$(BIN)/pytest -m "not docker" --numprocesses 2 --dist loadfile
+else
+	@$(BIN)/pytest $(ARGS)
+endif
 
 lint: $(INSTALLED)
 	@$(BIN)/ruff check .

@@ -10,6 +10,7 @@ from typing import Any
 
 import docker
 from docker.errors import APIError, NotFound
+from tenacity import Retrying, retry_if_exception, stop_after_delay, wait_fixed
 
 from .agent_container import run_agent
 from .engine import KIND_LABEL, OWNER_LABEL, RUN_LABEL, VOLUMES, is_alive
@@ -38,9 +39,19 @@ def remove_run(api: docker.APIClient, run: str) -> list[str]:
         run_agent(api, ensure_images(api, lambda _: None).agent, run, "remove")
     for network in api.networks(filters=_of(run)):
         with contextlib.suppress(NotFound):
-            api.remove_network(network["Id"])
+            for attempt in _while_endpoints_go():
+                with attempt:
+                    api.remove_network(network["Id"])
             removed.append(network["Name"])
     return removed
+
+
+def _while_endpoints_go() -> Retrying:
+    """The engine may count a container's endpoint for a moment after it has removed the container."""
+    return Retrying(
+        retry=retry_if_exception(lambda error: isinstance(error, APIError) and "active endpoints" in str(error)),
+        wait=wait_fixed(0.2), stop=stop_after_delay(5), reraise=True,
+    )  # fmt: skip
 
 
 def runs(api: docker.APIClient) -> dict[str, bool]:
