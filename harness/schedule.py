@@ -90,7 +90,10 @@ def _faults_of(
     number = 0
     while True:
         draw = nemesis.draw(Random(f"{stream}/{number}"))
-        following, duration = pace.apply(draw.gap, round(draw.duration, 3))
+        whole = round(draw.duration, 3)
+        following, duration = pace.apply(draw.gap, whole)
+        if isinstance(nemesis, Composite):  # its parts are as long as they are: the next one comes later
+            following, duration = max(following - (whole - duration), pace.recovery or 0.0), whole
         if pace.interval is None:
             gap = following if number else 0.0
         at = round(healed_at + gap, 3)

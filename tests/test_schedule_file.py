@@ -110,6 +110,16 @@ def test_interval_and_recovery_set_the_pace_of_each_nemesis() -> None:
     assert all(b.at - (a.at + a.duration) >= 5.99 for a, b in pairwise(calm))
 
 
+def test_a_composite_is_never_cut_short_and_ends_in_time() -> None:
+    nemeses = registry.make_nemeses(["rolling-restart"])
+    faults = schedule.build(nemeses, 5, 60.0, Pace(interval=5.0, recovery=2.0))
+    as_drawn = schedule.build(nemeses, 5, 60.0)
+    assert [f.duration for f in faults[:3]] == [f.duration for f in as_drawn[:3]] and len(faults) % 3 == 0
+    assert max(fault.at + fault.duration for fault in faults) <= 60.0 - schedule.CALM_AT_END_S
+    for one, other in pairwise(faults):
+        assert other.at - (one.at + one.duration) >= 1.99
+
+
 def test_the_pace_is_part_of_the_command(tmp_path: Path) -> None:
     plan = Plan(run="r", nemesis=("pause",), interval=10.0, recovery=5.0)
     assert "--nemesis pause --interval 10 --recovery 5" in plan.command()
