@@ -8,9 +8,9 @@ that leaves no trace does not count.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine, Sequence
+from collections.abc import Collection, Coroutine, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal, Protocol, TypeVar
+from typing import Any, Final, Literal, Protocol, TypeVar
 
 from harness.halt import Halt
 
@@ -23,6 +23,12 @@ TERMINATE_PATIENCE_S = 20.0
 Link = tuple[str, str]
 #: In a link: everybody who is no node.
 CLIENTS = "clients"
+#: What a nemesis may need (Nemesis.needs) that not every machine has, and why one wants it.
+NEEDS: Final[Mapping[str, str]] = {
+    "netem": "delays, duplicates and reorders packets",
+    "faketime": "a clock for each node",
+    "io-limit": "limits what a node reads and writes",
+}
 
 
 class Node(Protocol):
@@ -113,6 +119,8 @@ class Cluster(Protocol):
     #: Done once the cluster is stopped for good because a property of the protocol does not hold. Only simulation does
     #: that, which knows all nodes from within; None elsewhere.
     halted: asyncio.Future[Halt] | None = None
+    #: Of NEEDS what there is not, each with the reason, as a clause: "this kernel has no netem".
+    lacks: Mapping[str, str] = {}
 
     @property
     def brokers(self) -> Sequence[Node]: ...
@@ -130,6 +138,11 @@ class Cluster(Protocol):
 
     async def heal(self) -> None:
         """Whatever may still be blocked passes again."""
+
+    async def leftovers(self) -> Sequence[str]:
+        """What is still broken, looked up where it would show (rules, queues, mounts, frozen processes, clocks) and not
+        in what was noted: a clause each, "broker-1 has rules that drop packets". Raises if it cannot be looked up."""
+        return ()
 
     def unsettled(self) -> str | None:
         """What those who know the nodes from within still see amiss after all faults were healed, as a clause."""
@@ -151,13 +164,20 @@ class Runtime(Protocol):
     def run(self, main: Coroutine[Any, Any, T]) -> T:
         """Run `main` to its end, on this runtime's kind of event loop."""
 
-    async def start(self, plan: Any, run_directory: Path, progress: Any) -> Cluster:
+    async def start(
+        self, plan: Any, run_directory: Path, progress: Any, *, needs: Collection[str] = ()
+    ) -> Cluster:
         """Bring up plan's cluster. Returns as soon as the containers run; the caller waits for readiness.
-        progress: Callable[[str], None], one line about a slow step. Raises RuntimeUnavailable."""
+        progress: Callable[[str], None], one line about a slow step. needs: of NEEDS what some fault will ask for; what
+        there is not is in Cluster.lacks. Raises RuntimeUnavailable."""
 
 
 class NotOffered(Exception):
     """This runtime cannot do that to a node. Nobody should have asked: a nemesis names its runtimes."""
+
+
+class NotAvailable(Exception):
+    """This machine lacks what that needs (Cluster.lacks). The message is "not available here: " and the reason."""
 
 
 class RuntimeUnavailable(Exception):

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any
 
+from harness.cluster import RuntimeUnavailable
 from harness.errors import BadArguments, HarnessFailure
 from nemesis import EVERYWHERE, Knob, Nemesis, Targets, knobs
 
@@ -81,6 +82,19 @@ def check_runtime(nemeses: Mapping[str, Nemesis], on: str) -> None:
         if on not in getattr(nemesis, "runtimes", EVERYWHERE):  # a user's own may be older
             valid = sorted(nemesis.runtimes)
             raise BadArguments(f"nemesis {name} works only in {' and '.join(valid)}; add --on {valid[0]}")
+
+
+def needs(nemesis: Nemesis) -> frozenset[str]:
+    """Of harness.cluster.NEEDS."""
+    return getattr(nemesis, "needs", frozenset())  # a user's own may be older
+
+
+def check_lacks(nemeses: Mapping[str, Nemesis], lacks: Mapping[str, str]) -> None:
+    """Raises RuntimeUnavailable naming the first nemesis that this machine cannot do. Parts of a composite are not
+    asked: one of many without effect is no reason not to run."""
+    for name, nemesis in nemeses.items():
+        for need in sorted(needs(nemesis) & lacks.keys()):
+            raise RuntimeUnavailable(f"nemesis {name} is not available here: {lacks[need]}")
 
 
 def preferred_targets(nemeses: Mapping[str, Nemesis]) -> Targets:

@@ -63,7 +63,10 @@ async def run(
             progress.update("starting the cluster")
             warm = asyncio.create_task(in_thread(parts.warm_up))
             began = asyncio.get_running_loop().time()
-            cluster = await interrupt.cut_short(parts.runtime.start(plan, directory, progress.update))
+            needs = frozenset[str]().union(*(registry.needs(nemesis) for nemesis in nemeses.values()))
+            starting = parts.runtime.start(plan, directory, progress.update, needs=needs)
+            cluster = await interrupt.cut_short(starting)
+            registry.check_lacks({name: nemeses[name] for name in plan.nemesis if name in nemeses}, cluster.lacks)
             await warm
         case = Case(plan, nemeses, schedule, directory, parts, cluster, record, progress)
         judgement = Judgement(directory, parts, record, progress, spark_ui_port)

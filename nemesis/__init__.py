@@ -22,6 +22,7 @@ T = TypeVar("T")
 
 EVERYWHERE = frozenset({"docker", "simulation"})
 SIMULATION = frozenset({"simulation"})
+DOCKER = frozenset({"docker"})
 
 
 @dataclass(frozen=True)
@@ -68,7 +69,9 @@ class Nemesis(Protocol):
     #: May lose data: strikes only once the brokers of the last such fault are back in every ISR, so that MinISR - 1
     #: lossy shutdowns at a time are not exceeded.
     waits_for_isr: bool
-    runtimes: frozenset[str]  # where it works: EVERYWHERE or SIMULATION
+    runtimes: frozenset[str]  # where it works: EVERYWHERE, SIMULATION or DOCKER
+    #: What not every machine has, or a runtime must prepare (harness.cluster.NEEDS).
+    needs: frozenset[str]
     #: Do its faults hold the nodes that they strike, so that no other fault strikes them meanwhile?
     exclusive: bool
     variants: ClassVar[Mapping[str, type[Nemesis]]]  # by name, more special kinds of this fault
@@ -140,6 +143,7 @@ class Common:
     preferred_targets: Targets = "random"
     waits_for_isr = False
     runtimes = EVERYWHERE
+    needs: frozenset[str] = frozenset()
     exclusive = True
     variants: ClassVar[Mapping[str, type[Nemesis]]] = {}
 

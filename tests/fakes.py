@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -244,7 +244,9 @@ class FakeRuntime:
     def run(self, main: Any) -> Any:
         return asyncio.run(main)
 
-    async def start(self, plan: Any, run_directory: Path, progress: Any) -> FakeCluster:
+    async def start(
+        self, plan: Any, run_directory: Path, progress: Any, *, needs: Collection[str] = ()
+    ) -> FakeCluster:
         try:
             await asyncio.sleep(self.start_s)
             if self.start_error is not None:

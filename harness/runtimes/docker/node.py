@@ -108,6 +108,12 @@ class DockerNode(Node):
     async def repair_disk(self) -> Evidence:
         return await self._one_at_a_time(self._repair_disk())
 
+    async def leftovers(self) -> list[str]:
+        """What is still broken of it, a clause each after its name. See Cluster.leftovers."""
+        state = await self._state(self.process)
+        found: list[str] = await self._one_at_a_time(self._agent.ask(self.name, "leftovers"))
+        return [*(["is frozen"] if state["Paused"] else []), *found]
+
     async def is_running(self) -> bool:
         return bool((await self._state(self.process))["Running"])
 

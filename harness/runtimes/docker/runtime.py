@@ -13,7 +13,7 @@ import json
 import os
 import uuid
 from collections import defaultdict
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Collection, Coroutine, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -55,7 +55,9 @@ class DockerRuntime:
     def run(self, main: Coroutine[Any, Any, T]) -> T:
         return uvloop.run(main)
 
-    async def start(self, plan: Plan, run_directory: Path, progress: Callable[[str], None]) -> DockerCluster:
+    async def start(
+        self, plan: Plan, run_directory: Path, progress: Callable[[str], None], *, needs: Collection[str] = ()
+    ) -> DockerCluster:
         """Returns when every node's process runs. Raises RuntimeUnavailable, with nothing left behind."""
         if plan.brokers > MAX_BROKERS or plan.controllers > MAX_BROKERS:
             raise RuntimeUnavailable(f"The Docker runtime has room for {MAX_BROKERS} brokers and as many controllers.")
@@ -63,7 +65,7 @@ class DockerRuntime:
         images = await asyncio.to_thread(ensure_images, api, progress, self._node_source)
         cluster = DockerCluster(api, plan)
         try:
-            await cluster.start(images, run_directory)
+            await cluster.start(images, run_directory, needs)
         except BaseException as error:
             await asyncio.shield(cluster.stop())
             if isinstance(error, APIError):
@@ -108,7 +110,7 @@ class DockerCluster(Cluster):
     def controllers(self) -> Sequence[DockerNode]:
         return [node for node in self.nodes if quorum_address(node)]
 
-    async def start(self, images: Images, run_directory: Path) -> None:
+    async def start(self, images: Images, run_directory: Path, needs: Collection[str] = ()) -> None:
         network = f"chaos-{self._plan.run}"
         subnet = await self._call(create_network, self._api, network, self._labels("network"))
         configurations = write_configurations(self._plan, self.add_nodes(subnet), run_directory / "config")
@@ -128,6 +130,8 @@ class DockerCluster(Cluster):
                     group.create_task(create_and_boot(node))
         except BaseExceptionGroup as errors:
             raise errors.exceptions[0] from None
+        if needs:
+            self.lacks = await self._agent.ask(self.nodes[0].name, "lacks", needs=sorted(needs))
 
     def add_nodes(self, subnet: Subnet) -> Sequence[DockerNode]:
         """Name them and give them addresses; nothing exists of them yet."""
@@ -168,6 +172,10 @@ class DockerCluster(Cluster):
 
     async def heal(self) -> None:
         await asyncio.gather(*(node.unblock_all() for node in self.nodes))
+
+    async def leftovers(self) -> Sequence[str]:
+        found = await asyncio.gather(*(node.leftovers() for node in self.nodes))
+        return [f"{node.name} {what}" for node, left in zip(self.nodes, found, strict=True) for what in left]
 
     async def collect(self, directory: Path) -> None:
         logs = directory / "logs"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
 from contextlib import ExitStack
 from functools import cached_property
 from pathlib import Path
@@ -56,7 +56,9 @@ class SimulationRuntime:
         finally:
             self.loop.bury()
 
-    async def start(self, plan: Plan, run_directory: Path, progress: Callable[[str], None]) -> Cluster:
+    async def start(
+        self, plan: Plan, run_directory: Path, progress: Callable[[str], None], *, needs: Collection[str] = ()
+    ) -> Cluster:
         self._bug.enter_context(bugs.switched_on(plan.bug))
         self.cluster = SimulatedCluster(self.loop, plan, self._logs)
         if self._traced:

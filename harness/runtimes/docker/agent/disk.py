@@ -51,6 +51,17 @@ def fail(directory: Path) -> loss.Survey:
     return before
 
 
+def leftovers(directory: Path) -> list[str]:
+    """What is still broken of this volume, as a clause each."""
+    if not directory.is_mount():
+        return ["has no volume mounted"]
+    try:
+        found = os.listdir(directory)
+    except OSError as error:
+        return [f"cannot read its disk ({error.strerror})"]
+    return ["has a disk that is full on purpose"] if FILLER in found else []
+
+
 def _free(directory: Path) -> int:
     found = os.statvfs(directory)
     return found.f_bavail * found.f_frsize

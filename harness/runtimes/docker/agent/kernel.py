@@ -162,6 +162,14 @@ def wait_until_stopped(pid: int, timeout: float) -> str:
         time.sleep(0.0005)
 
 
+def is_stopped(pid: int) -> bool:
+    """By a signal, any thread of it."""
+    try:
+        return any(_stat(task)[0] in ("T", "t") for task in Path(f"/proc/{pid}/task").iterdir())
+    except OSError:
+        return False
+
+
 def cpu_ns(pid: int) -> int:
     """What all threads of the process have run so far; 0 if it is gone. From the scheduler, exact to the nanosecond."""
     total = 0

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from . import disk, kernel, loss
+from .lacks import lacks
 from .network import Network
 
 _RELEASE_TIMEOUT = 5.0  # seconds
@@ -121,6 +122,20 @@ class Machine:
     def unblock_all(self) -> None:
         for key in list(self._blocked):
             self.unblock(key)
+
+    def lacks(self, needs: list[str]) -> dict[str, str]:
+        """See harness.cluster.Cluster.lacks."""
+        return lacks(needs)
+
+    def leftovers(self) -> list[str]:
+        """Traces of faults on this machine, looked up in the kernel. See harness.cluster.Cluster.leftovers."""
+        found = []
+        if self._network and self._network.has_rules():
+            found.append("has rules that drop packets")
+        if self._node.stopped:
+            found.append("is stopped")
+        found += disk.leftovers(self.volume.directory)
+        return found
 
     def kill(self) -> dict[str, Any]:
         return {"pid": self._node.pid, "killed_at": self._node.kill()}
@@ -248,6 +263,11 @@ class _Process:
     @property
     def alive(self) -> bool:
         return self._descriptor >= 0 and not self._exited(timeout=0)
+
+    @property
+    def stopped(self) -> bool:
+        """By SIGSTOP."""
+        return self.alive and kernel.is_stopped(self.pid)
 
     def kill(self) -> int:
         """SIGKILL, and wait until it is gone with everything it held. When it was, in ns; 0 if it was not running."""

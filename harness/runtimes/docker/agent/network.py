@@ -86,6 +86,11 @@ class Network:
                 found[f"{match['left']['payload']['field']} {match['right']}"] = int(counter["packets"])
         return found
 
+    def has_rules(self) -> bool:
+        """Of any key."""
+        ruleset = json.loads(self._run("list ruleset") or '{"nftables": []}')["nftables"]
+        return any(item.get("rule", {}).get("table") == "chaos" for item in ruleset)
+
     def _run(self, commands: str) -> str:
         nft = _library()
         kernel.enter_network_namespace(self._namespace)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 import shutil
-import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
 from . import kernel
+from .lacks import lacks
 from .machine import Volume
 from .network import Network
 
@@ -17,7 +17,7 @@ _SIZE = 512 << 20
 
 def probe(folder: Path, join_engine: Callable[[], None]) -> dict[str, str | None]:
     """By capability: None if it works here, else what went wrong. Leaves nothing behind."""
-    found: dict[str, str | None] = {"netem": _outcome(_netem)}
+    found: dict[str, str | None] = {"netem": lacks(["netem"]).get("netem")}
     found["nftables"] = _outcome(_filter_packets)
     volumes = {name: Volume(folder / f"{name}.img", folder / name, name) for name in ("ext4", "xfs")}
     made = {name: _outcome(lambda volume: volume.make(_SIZE)(), volume) for name, volume in volumes.items()}
@@ -35,15 +35,6 @@ def _outcome(action: Callable[..., None], *arguments: object) -> str | None:
     except OSError as error:
         return str(error)
     return None
-
-
-def _netem() -> None:
-    added = subprocess.run(
-        ["tc", "qdisc", "add", "dev", "lo", "root", "netem", "delay", "1ms"],
-        capture_output=True, text=True, check=False,
-    )  # fmt: skip
-    if added.returncode != 0:
-        raise OSError(added.stderr.strip().splitlines()[0])
 
 
 def _filter_packets() -> None:
