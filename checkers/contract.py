@@ -198,7 +198,8 @@ def _back(memberships: Memberships | None, place: Place, broker: str, cut: int) 
 
 
 def _lossy(fault: Fault) -> list[tuple[str, Mapping[str, int] | None]]:
-    """Brokers that a fault made lose what was not synced, and what of each partition, if that is known."""
+    """Brokers that a fault made lose what was not synced, and what of each partition, if that is known; or whose copy
+    of a partition it damaged."""
     evidence: Mapping[str, Any] = fault["evidence"]
     nodes = evidence.get("nodes")
     if not isinstance(nodes, Mapping):
@@ -210,6 +211,8 @@ def _lossy(fault: Fault) -> list[tuple[str, Mapping[str, int] | None]]:
         if any((own.get(key) or 0) > 0 for key in _LOSSES):
             lost = own.get("lost_by_partition")
             found.append((name, lost if isinstance(lost, Mapping) else None))
+        elif isinstance(damaged := own.get("damaged_by_partition"), Mapping):
+            found.append((name, damaged))
     return found
 
 

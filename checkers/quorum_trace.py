@@ -15,10 +15,17 @@ _LEADER: Final = "leader"
 
 
 def node_ids(trace: TraceRows) -> dict[str, int]:
-    """The ids of the nodes that have told theirs."""
+    """The ids of the nodes that have told theirs. Of one in whose place another ran for a while, that of the last."""
     starts = np.flatnonzero(trace.is_event("start"))
     ids = trace.number("node_id")
     return {trace.nodes[trace.node[row]]: int(ids[row]) for row in starts}
+
+
+def life_ids(trace: TraceRows) -> dict[int, int]:
+    """The ids of processes, by life."""
+    starts = np.flatnonzero(trace.is_event("start"))
+    ids = trace.number("node_id")
+    return {int(trace.life[row]): int(ids[row]) for row in starts}
 
 
 def what_was_told(trace: TraceRows) -> Told:

@@ -32,6 +32,7 @@ from checkers.candidate_trace import Candidates, Fault, Role
 from checkers.findings import Findings
 from checkers.metadata_log import MetadataHistory
 from checkers.metadata_replay import NO_LEADER, Change, PartitionState, Place
+from checkers.quorum_trace import life_ids
 from checkers.trace_rows import CODE, NONE, TraceRows
 from spark_history.files import NO_CODE, Ints
 
@@ -112,13 +113,14 @@ def _terms(trace: TraceRows, ids: Mapping[str, int]) -> Iterator[Term]:
     # Rows are in the order in which each node told them, which a stable sort keeps.
     rows = rows[np.lexsort((trace.life[rows], trace.partition[rows], trace.topic[rows]))]
     keys = np.stack((trace.topic[rows], trace.partition[rows], trace.life[rows]))
+    of_life = life_ids(trace)
     begins = np.any(np.diff(keys, axis=1, prepend=NONE) != 0, axis=0) | np.isin(trace.event[rows], _BOUNDARIES)
     for own in np.split(rows, np.flatnonzero(begins)[1:]) if len(rows) else ():
         first = own[0]
         node = trace.nodes[trace.node[first]]
         yield Term(
-            (trace.topics[trace.topic[first]], int(trace.partition[first])), node, ids.get(node, NONE), own,
-            bool(trace.event[first] == CODE["role"]),
+            (trace.topics[trace.topic[first]], int(trace.partition[first])), node,
+            of_life.get(int(trace.life[first]), ids.get(node, NONE)), own, bool(trace.event[first] == CODE["role"]),
         )  # fmt: skip
 
 

@@ -9,10 +9,15 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Collection, Coroutine, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, Literal, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, TypeVar
 
+from harness.errors import HarnessFailure
 from harness.halt import Halt
+
+if TYPE_CHECKING:
+    from harness.admin import Admin
 
 T = TypeVar("T")
 Evidence = dict[str, Any]
@@ -23,9 +28,27 @@ TERMINATE_PATIENCE_S = 20.0
 Link = tuple[str, str]
 #: In a link: everybody who is no node.
 CLIENTS = "clients"
+
+
+@dataclass(frozen=True)
+class Shape:
+    """What packets meet with on a link, one way. 0: not."""
+
+    delay_ms: float = 0.0
+    jitter_ms: float = 0.0  # a packet's delay is up to so much longer or shorter than delay_ms
+    loss: float = 0.0  # share of the packets, as the next two
+    duplicate: float = 0.0
+    reorder: float = 0.0  # of those that are not delayed, and so overtake others
+    rate_kbit: float = 0.0  # 1000 bits/s; each link has a rate of its own
+
+    @property
+    def needs_netem(self) -> bool:
+        return bool(self.delay_ms or self.jitter_ms or self.reorder)
+
+
 #: What a nemesis may need (Nemesis.needs) that not every machine has, and why one wants it.
 NEEDS: Final[Mapping[str, str]] = {
-    "netem": "delays, duplicates and reorders packets",
+    "netem": "delays and reorders packets",
     "faketime": "a clock for each node",
     "io-limit": "limits what a node reads and writes",
 }
@@ -35,7 +58,8 @@ class Node(Protocol):
     """One machine of the cluster under test."""
 
     name: str  # "broker-1", "controller-3": Docker container and host name are made from it
-    id: int  # Kafka's node.id: brokers 1.., controllers 101..
+    id: int  # Kafka's node.id at present: brokers 1.., controllers 101..
+    own_id: int  # the same, but for a node that is replaced by another
     role: Role
     rack: str  # "rack-1"; a rack is one failure domain
     address: tuple[str, int]  # host and port reachable from the harness
@@ -84,9 +108,23 @@ class Node(Protocol):
 
     # What not every runtime offers (Nemesis.runtimes): one that does not derives its nodes from this class.
 
-    async def set_clock(self, offset_s: float) -> Evidence:
-        """The wall clock jumps to `offset_s` seconds ahead of the true time (behind it, if negative); 0 sets it right.
-        Monotonic time goes on as if nothing were. Evidence: clock_offset_ms, as measured on the node."""
+    async def replace(self, node_id: int) -> None:
+        """Of a broker whose process does not run: another takes its place, at its address, with this node.id and an
+        empty disk, once it is started. The disk that it had is put aside, as it is."""
+        raise NotOffered("replace")
+
+    async def put_back(self) -> None:
+        """The broker itself again, on its own disk, once it is started; the other's disk is thrown away. No process may
+        run of the other one. Safe to repeat."""
+        raise NotOffered("put_back")
+
+    async def set_clock(self, offset_s: float, drift: float = 0.0) -> Evidence:
+        """The wall clock jumps to `offset_s` seconds ahead of the true time (behind it, if negative) and gains `drift`
+        seconds a second from now on; 0 sets it right. It is the machine's: it goes on like that whatever becomes of its
+        process and its power. Monotonic time goes on as if nothing were. Safe to repeat. Needs "faketime".
+
+        Evidence, as measured on the node, if its process runs: clock_offset_ms, from now on; clock_drifted_ms, what a
+        clock has gained that drifted until now."""
         raise NotOffered("set_clock")
 
     async def fill_disk(self) -> Evidence:
@@ -110,6 +148,48 @@ class Node(Protocol):
         unsynced_files and unsynced_records as of cut_power(), only if something was lost."""
         raise NotOffered("repair_disk")
 
+    async def drop_clean_pages(self) -> Evidence:
+        """What the page cache holds of the node's files and has been written is dropped, under a live process: the next
+        read of it goes to the disk. Nothing is lost. Evidence, in bytes: resident_before, resident_after,
+        dropped_bytes."""
+        raise NotOffered("drop_clean_pages")
+
+    async def slow_disk(self, bytes_per_s: int, operations_per_s: int) -> Evidence:
+        """Reads and writes of the node's process take their time, each at most so much, until hasten_disk(): also those
+        of a process that is started meanwhile. Needs "io-limit". Evidence: write_ms_before and write_ms_while, of a
+        small synced write under the same conditions, where that can be tried."""
+        raise NotOffered("slow_disk")
+
+    async def hasten_disk(self) -> Evidence:
+        """As fast as ever. Safe to repeat. Evidence: slowed_syncs and slowed_ms, where they can be counted."""
+        raise NotOffered("hasten_disk")
+
+    async def make_disk_read_only(self) -> Evidence:
+        """What was written is synced; from then on writes are refused (EROFS), as when Linux remounts a file system
+        on which it found an error. Under a live process if the file system can, else the process is killed and started
+        again. Nothing is lost. Evidence: write_error, the name of the error that a write gets."""
+        raise NotOffered("make_disk_read_only")
+
+    async def make_disk_writable(self) -> Evidence:
+        """Mounted anew, to be written. If a write was refused, returns once the process has ended. Safe to repeat.
+        Evidence: refused_writes, since make_disk_read_only(); exit_status, if that ended the process."""
+        raise NotOffered("make_disk_writable")
+
+    async def damage_file(self, choice: Mapping[str, Any]) -> Evidence:
+        """The process is killed, a file damaged that it does not append to any more, and the process started on it.
+        choice: what (a list, the first of which there is a file: "segment", a closed one; "index", of a closed segment;
+        "checkpoint"), how ("flip": one bit, "truncate"), and which, where and bit in [0, 1).
+
+        Evidence: file, position, before and after (hex), damaged_bytes; truncated_bytes; damaged_by_partition
+        {"topic-0": bytes}, of a segment; exit_status. Without such a file nothing
+        is done, and the evidence is nothing_to_damage, a clause."""
+        raise NotOffered("damage_file")
+
+    async def restore_file(self) -> Evidence:
+        """What damage_file() took is put back, if the file is as it left it. Safe to repeat. Evidence: restored_bytes;
+        mended_by_node, whether the file was not as it left it."""
+        raise NotOffered("restore_file")
+
 
 class Cluster(Protocol):
     """A started cluster. `nodes` is in id order, controllers last. With combined nodes the first brokers are the
@@ -121,6 +201,11 @@ class Cluster(Protocol):
     halted: asyncio.Future[Halt] | None = None
     #: Of NEEDS what there is not, each with the reason, as a clause: "this kernel has no netem".
     lacks: Mapping[str, str] = {}
+
+    @property
+    def admin(self) -> Admin:
+        """An operator's word to it, the same for the whole run."""
+        raise NotOffered("admin")
 
     @property
     def brokers(self) -> Sequence[Node]: ...
@@ -136,8 +221,21 @@ class Cluster(Protocol):
         """What this key blocked passes again. Safe to repeat. Evidence, by the rules' own counters: packets_dropped,
         and packets_dropped_by_link {"broker-1 > broker-2": packets}."""
 
+    async def shape(self, key: str, links: Sequence[Link], shape: Shape) -> Evidence:
+        """From now on these links do that to what passes them. Adds to what other keys do, and stays in force, as
+        block(). Raises NotAvailable. Evidence: round_trip_ms {"before", "while"}, the median over the links;
+        packets_reordered, those seen to overtake others."""
+        ...
+
+    async def unshape(self, key: str) -> Evidence:
+        """These links are again as they were before this key. Safe to repeat. Evidence, of what there was:
+        packets_dropped and packets_dropped_by_link, as of unblock(); packets_delayed, packets_duplicated and
+        packets_reordered; throttled, how often packets had to wait for their turn at the rate, and shaped_bytes, what
+        passed at it; round_trip_ms {"while"}, a moment before."""
+        ...
+
     async def heal(self) -> None:
-        """Whatever may still be blocked passes again."""
+        """Whatever may still be blocked passes again, and every link is as it was."""
 
     async def leftovers(self) -> Sequence[str]:
         """What is still broken, looked up where it would show (rules, queues, mounts, frozen processes, clocks) and not
@@ -174,6 +272,11 @@ class Runtime(Protocol):
 
 class NotOffered(Exception):
     """This runtime cannot do that to a node. Nobody should have asked: a nemesis names its runtimes."""
+
+
+class ClusterLost(HarnessFailure):
+    """What breaks the nodes and mends them is gone: nothing more can be injected or healed. A sentence that says what
+    to do."""
 
 
 class NotAvailable(Exception):

@@ -30,7 +30,10 @@ _CAPABILITIES = (
     ("ext4", "power cut on ext4", "use a kernel with ext4 and FS_IOC_SHUTDOWN (Linux 4.13 or newer)"),
     ("xfs", "power cut on XFS", "load the kernel module with `sudo modprobe xfs`, or stay with ext4"),
     ("nftables", "network partitions (nftables)", "load the kernel module with `sudo modprobe nf_tables`"),
+    ("faketime", "clock faults (libfaketime)", ""),
+    ("shaping", "slow and lossy networks", "load kernel modules: `sudo modprobe -a sch_htb sch_tbf cls_u32 ifb`"),
     ("netem", "network delays (netem)", ""),
+    ("io-limit", "slow disks (I/O limits of cgroups)", ""),
 )
 
 
@@ -112,6 +115,11 @@ def _capabilities(api: docker.APIClient) -> Iterator[Check]:
     for key, name, remedy in _CAPABILITIES:
         problem = found[key]
         if problem is None:
-            yield Check(name, "ok", "tried, works", "")
+            yield Check(name, "ok", _how_shaped(found["netem"]) if key == "shaping" else "tried, works", "")
         else:
             yield Check(name, "missing" if remedy else "not available here", problem, remedy)
+
+
+def _how_shaped(no_netem: str | None) -> str:
+    delays = "and netem" if no_netem is None else "(no netem: delay and reorder are not available here)"
+    return f"token bucket, statistic rules {delays}"

@@ -9,6 +9,8 @@ from harness.cluster import Node
 from harness.plan import Plan
 
 FIRST_CONTROLLER_ID = 101
+#: Where a node's volume is, as its process sees it.
+DATA = "/data"
 
 
 def node_properties(plan: Plan, nodes: Sequence[Node], cluster_id: str) -> Mapping[str, Mapping[str, str]]:
@@ -34,7 +36,7 @@ def _properties(plan: Plan, node: Node, voters: str, cluster_id: str) -> Mapping
         "controller.quorum.voters": voters,
         "listeners": _listeners(node),
         "broker.rack": node.rack,
-        "log.dirs": "/data",
+        "log.dirs": DATA,
         "default.replication.factor": plan.replication_factor,
         "min.insync.replicas": plan.min_insync_replicas,
         **({"chaos.bug": plan.bug} if plan.bug else {}),

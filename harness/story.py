@@ -105,6 +105,9 @@ _WORDS: Final[Mapping[str, tuple[str, str]]] = {
     "kill": ("{nodes} {is} killed", "{nodes} {is} started again"),
     "pause": ("{nodes} {is} frozen", "{nodes} {goes} on"),
     "partition": ("{nodes} {is} cut off from the other nodes", "the network is whole again"),
+    "clock": ("the clock of {nodes} jumps or drifts", "the clock of {nodes} is right again"),
+    "clock:jump": ("the clock of {nodes} jumps", "the clock of {nodes} is right again"),
+    "clock:drift": ("the clock of {nodes} drifts", "the clock of {nodes} is right again"),
     "clock-jump": ("the clock of {nodes} jumps", "the clock of {nodes} is right again"),
     "disk-full": ("the disk of {nodes} is full", "{nodes} {has} room again and {starts}, if it had ended"),
     "disk-error": (
@@ -137,8 +140,10 @@ def _effects(evidence: Mapping[str, Any], where: str) -> Iterator[str]:
     if evidence.get("direction") in _DIRECTIONS:
         yield _DIRECTIONS[evidence["direction"]]
     for name, own in evidence.get("nodes", {}).items():
-        if (offset_ms := own.get("clock_offset_ms")) is not None:
+        if offset_ms := own.get("clock_offset_ms"):
             yield f"{words.duration(abs(offset_ms) / 1e3)} {'ahead' if offset_ms > 0 else 'back'}"
+        if drifted_ms := own.get("clock_drifted_ms"):
+            yield f"by {words.duration(abs(drifted_ms) / 1e3)} {'ahead' if drifted_ms > 0 else 'back'} in the end"
         if lost := own.get("lost_by_partition", {}).get(where):
             yield f"{name} loses {words.plural(lost, 'record')} of {where} that were never synced"
 

@@ -74,6 +74,8 @@ class Nemesis(Protocol):
     needs: frozenset[str]
     #: Do its faults hold the nodes that they strike, so that no other fault strikes them meanwhile?
     exclusive: bool
+    #: Does healing them ask the cluster for something, so that all other faults must be healed before?
+    heals_last: bool
     variants: ClassVar[Mapping[str, type[Nemesis]]]  # by name, more special kinds of this fault
 
     def draw(self, random: Random) -> Draw:
@@ -145,6 +147,7 @@ class Common:
     runtimes = EVERYWHERE
     needs: frozenset[str] = frozenset()
     exclusive = True
+    heals_last = False
     variants: ClassVar[Mapping[str, type[Nemesis]]] = {}
 
 
@@ -192,7 +195,7 @@ def by_node(nodes: Sequence[Node], evidence: Sequence[Evidence]) -> Evidence:
 
 _ADDED = (
     "unsynced_bytes", "unsynced_files", "unsynced_records", "frozen_ns", "cpu_ns_while_frozen", "packets_dropped",
-    "refused_writes", "failed_operations",
+    "refused_writes", "failed_operations", "dropped_bytes", "slowed_syncs", "damaged_bytes", "restored_bytes",
 )  # fmt: skip
 
 

@@ -8,7 +8,7 @@ from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Any
 
-from harness.cluster import Cluster, Evidence, Link
+from harness.cluster import Cluster, Evidence, Link, Shape
 from harness.console import Counts
 from harness.observer import ClusterView, PartitionState, why_out_of_sync
 from harness.parts import Parts
@@ -20,7 +20,7 @@ class FakeNode:
     def __init__(self, cluster: FakeCluster, role: str, number: int) -> None:
         self.cluster = cluster
         self.role = role
-        self.id = number if role == "broker" else 100 + number
+        self.id = self.own_id = number if role == "broker" else 100 + number
         self.name = f"{role}-{number}"
         self.rack = f"rack-{(number - 1) % 3 + 1}"
         self.address = ("127.0.0.1", 9092)
@@ -76,8 +76,8 @@ class FakeNode:
         if self.role == "broker":
             asyncio.get_running_loop().call_later(self.cluster.recovery_s, self.cluster.missing.discard, self.name)
 
-    async def set_clock(self, offset_s: float) -> Evidence:
-        if offset_s:
+    async def set_clock(self, offset_s: float, drift: float = 0.0) -> Evidence:
+        if offset_s or drift:
             self._enter("at another time")
         else:
             self._leave("at another time")
@@ -120,6 +120,7 @@ class FakeCluster(Cluster):
         self.torn: list[int] = []  # in_write of each cut
         self.operations = 1  # that a node asks of its disk while it is broken
         self.blocked: dict[str, list[Link]] = {}  # by key
+        self.shaped: dict[str, tuple[list[Link], Shape]] = {}
         self.fail_cuts = False
         self.stopped = 0
         self.nodes = [FakeNode(self, "broker", n) for n in (1, 2, 3)] + [
@@ -142,8 +143,18 @@ class FakeCluster(Cluster):
         dropped = {" > ".join(link): 3 for link in self.blocked.pop(key, ())}
         return {"packets_dropped": sum(dropped.values()), "packets_dropped_by_link": dropped}
 
+    async def shape(self, key: str, links: Sequence[Link], shape: Shape) -> Evidence:
+        self.shaped[key] = list(links), shape
+        self.log.append((key, "shaped"))
+        return {"round_trip_ms": {"before": 1.0, "while": 1.0 + shape.delay_ms}}
+
+    async def unshape(self, key: str) -> Evidence:
+        counted = ("packets_dropped", "packets_delayed", "packets_duplicated", "packets_reordered", "throttled")
+        return dict.fromkeys(counted, 3) if self.shaped.pop(key, None) else {"packets_dropped": 0}
+
     async def heal(self) -> None:
         self.blocked.clear()
+        self.shaped.clear()
 
     async def collect(self, directory: Path) -> None:
         (directory / "logs").mkdir(exist_ok=True)

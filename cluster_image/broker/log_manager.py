@@ -64,12 +64,21 @@ class LogManager:
                 self._remove_directory(name)
             elif key is not None and key[0] != "__cluster_metadata":
                 self._load_one(name, key, clean)
+        if clean and any(self._is_short(key) for key in self._logs):
+            # It ended cleanly, and then the disk lost something: the controller must not count on what was there.
+            clean, self.previous_epoch = False, -1
         checkpointed = [*self.high_watermarks, *self._recovery_points]
         if any(key not in self._logs for key in checkpointed):
             # A deletion got no further. Another log of that name must not be taken for what they tell of.
             self._forget([key for key in checkpointed if key not in self._logs])
             self.checkpoint(self.high_watermarks)
         log.info("logs loaded", extra={"clean": clean, "previous_epoch": self.previous_epoch, "logs": len(self._logs)})
+
+    def _is_short(self, key: TopicPartition) -> bool:
+        """Has this log less than was once durable?"""
+        opened = self._logs[key]
+        repaired = opened.recovery.truncated_bytes or opened.recovery.removed_segments
+        return bool(repaired) or opened.end_offset < self._recovery_points.get(key, 0)
 
     def _load_one(self, name: str, key: TopicPartition, clean: bool) -> None:
         topic_id = PartitionMetadataFile(self._disk, name).read()

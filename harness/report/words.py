@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
+
+from harness.report.metadata_words import metadata
 
 DASH = "—"
 MOST_LINKS = 6  # of a network, named in a sentence
@@ -122,17 +124,70 @@ _EVIDENCE: dict[str, Callable[[Any], str] | None] = {
     "direction": lambda way: {"outgoing": "only what the first sent", "incoming": "only what the first was sent"}.get(
         way, ""
     ),
-    "links": lambda links: f"cut {', '.join(links[:MOST_LINKS])}"
-    + (f" and {plural(len(links) - MOST_LINKS, 'more link')}" if len(links) > MOST_LINKS else ""),
-    "clock_offset_ms": lambda ms: f"clock {duration(abs(ms) / 1e3)} {'ahead' if ms > 0 else 'behind'}",
+    "links": lambda links: f"cut {_first(links)}",
+    "clock_offset_ms": lambda ms: f"clock {duration(abs(ms) / 1e3)} {'ahead' if ms > 0 else 'behind'}" if ms else "",
+    "clock_drifted_ms": lambda ms: (
+        f"clock {'gained' if ms > 0 else 'lost'} {duration(abs(ms) / 1e3)} in all while it drifted"
+    ),
     "taken_bytes": lambda count: f"took {size(count)}",
     "free_bytes": lambda count: f"{size(count)} left",
-    "refused_writes": lambda count: f"disk full: {plural(count, 'write')} refused",
+    "refused_writes": lambda count: f"{plural(count, 'write')} refused",
+    "write_error": lambda name: f"writes get {name}" if name else "",
+    "bytes_per_s": lambda count: f"at most {size(count)} a second" if count else "",
+    "operations_per_s": lambda count: f"at most {plural(count, 'operation')} a second" if count else "",
+    "write_ms_before": lambda ms: f"a small synced write took {duration(ms / 1e3)} before",
+    "write_ms_while": lambda ms: f"and {duration(ms / 1e3)} while it was slow",
+    "slowed_syncs": lambda count: f"{plural(count, 'sync')} slowed" if count else "",
+    "slowed_ms": lambda ms: f"by {duration(ms / 1e3)} together" if ms else "",
+    "dropped_bytes": lambda count: f"dropped {size(count)} of clean page cache",
+    "resident_before": lambda count: f"of {size(count)} that were cached",
+    "resident_after": None,
+    "file": lambda path: f"damaged {path}",
+    "position": lambda at: f"at byte {at:,}",
+    "before": lambda found: f"where there was {found}",
+    "after": lambda found: f"there is {found}",
+    "truncated_bytes": lambda count: f"{plural(count, 'byte')} cut off",
+    "damaged_bytes": None,
+    "damaged_by_partition": None,
+    "restored_bytes": lambda count: f"{plural(count, 'byte')} put back" if count else "",
+    "mended_by_node": lambda by_itself: "the node had replaced or dropped what was damaged" if by_itself else "",
+    "nothing_to_damage": lambda reason: f"nothing to damage: {reason}",
     "failed_operations": lambda count: f"{plural(count, 'disk operation')} failed",
+    "shape": lambda shape: ", ".join(_SHAPES[what](value) for what, value in shape.items()),
+    "shaped_links": lambda links: f"on {_first(links)}",
+    "round_trip_ms": lambda trip: "round trip "
+    + " before, ".join(duration(trip[when] / 1e3) for when in ("before", "while") if when in trip),
+    "packets_delayed": lambda count: f"delayed {plural(count, 'packet')}",
+    "packets_duplicated": lambda count: f"doubled {plural(count, 'packet')}",
+    "packets_reordered": lambda count: f"{plural(count, 'packet')} seen to overtake others",
+    "throttled": lambda count: f"packets waited for their turn {count:,} times",
+    "shaped_bytes": lambda count: f"{size(count)} passed at the rate",
+    "new_id": lambda broker: f"came back as broker {broker}, with an empty disk",
+    "moved_ns": lambda ns: f"leaderships were seen to have moved after {duration(ns / 1e9)}",
+    "leaders_moved": lambda count: f"leaders of {plural(count, 'partition')} changed" if count else "",
+    "replicas_moved": lambda count: f"replicas of {plural(count, 'partition')} changed" if count else "",
+    "metadata": metadata,
+    "refused": lambda reasons: f"the controller refused: {'; '.join(reasons)}",
     "packets_dropped": lambda count: f"dropped {plural(count, 'packet')}",
     "packets_dropped_by_link": lambda links: _most(links),
     "packets_dropped_by_node": lambda nodes: _most(nodes),  # of older versions
 }
+
+
+#: What a link does to packets (harness.cluster.Shape).
+_SHAPES: dict[str, Callable[[Any], str]] = {
+    "delay_ms": lambda ms: f"{duration(ms / 1e3)} late",
+    "jitter_ms": lambda ms: f"± {duration(ms / 1e3)}",
+    "loss": lambda share: f"{100 * share:.3g} % lost",
+    "duplicate": lambda share: f"{100 * share:.3g} % twice",
+    "reorder": lambda share: f"{100 * share:.3g} % overtaking",
+    "rate_kbit": lambda rate: f"{rate:g} kbit/s",
+}
+
+
+def _first(links: Sequence[str]) -> str:
+    more = len(links) - MOST_LINKS
+    return ", ".join(links[:MOST_LINKS]) + (f" and {plural(more, 'more link')}" if more > 0 else "")
 
 
 def _most(packets: Mapping[str, int]) -> str:

@@ -7,9 +7,23 @@ uid                                          whom this runs as
 spin                                         be busy from now on
 try_to_write PATH BYTES                      a file of that size, removed again: `written`, or the error's name
 exit STATUS                                  end, a moment after the answer
+peek PATH POSITION SIZE                      size of a file, and bytes of it in hex (`-`: none)
+resident PATH                                pages of a file that are in the page cache
+write_s BYTES                                how many seconds it takes to append so much to a file and sync it
+hear                                         listen on port 9999 (UDP) and take what is poured into port 9998
+heard                                        datagrams heard since it was last asked
+say HOST NUMBER                              so many datagrams
+pour HOST BYTES                              how many seconds so many bytes took, until the other end had them all
+connect_s HOST PORT                          how many seconds opening a connection takes
+clocks SECONDS                               wall clock less monotonic time, and how long a sleep of so many seconds and
+                                             a wait for a lock of as many took by monotonic time
+preload                                      LD_PRELOAD of this process, or `none`
+modified PATH                                when a file was last modified
 """
 
+import ctypes
 import errno
+import mmap
 import os
 import signal
 import socket
@@ -17,6 +31,7 @@ import socketserver
 import struct
 import sys
 import threading
+import time
 from pathlib import Path
 
 
@@ -67,6 +82,82 @@ def try_to_write(path: str, size: str) -> str:
     return "written"
 
 
+ears: "list[socket.socket]" = []
+
+
+def hear() -> str:
+    def drink(sink: socket.socket) -> None:
+        while True:
+            connection, _ = sink.accept()
+            while connection.recv(1 << 16):
+                pass
+            connection.close()
+
+    ear = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    ear.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 20)
+    ear.bind(("", 9999))
+    ear.setblocking(False)
+    ears.append(ear)
+    threading.Thread(target=drink, args=(socket.create_server(("", 9998)),), daemon=True).start()
+    return "listening"
+
+
+def heard() -> str:
+    count = 0
+    try:
+        while True:
+            ears[0].recv(1 << 11)
+            count += 1
+    except BlockingIOError:
+        return str(count)
+
+
+def say(host: str, number: str) -> str:
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as mouth:
+        for _ in range(int(number)):
+            mouth.sendto(b"x", (host, 9999))
+            time.sleep(0.0002)  # a socket's buffer holds few small datagrams
+    return "said"
+
+
+def pour(host: str, size: str) -> str:
+    began = time.monotonic()
+    with socket.create_connection((host, 9998)) as spout:
+        spout.sendall(b"x" * int(size))
+        spout.shutdown(socket.SHUT_WR)
+        spout.recv(1)
+    return str(time.monotonic() - began)
+
+
+def connect_s(host: str, port: str) -> str:
+    began = time.monotonic()
+    socket.create_connection((host, int(port)), timeout=10).close()
+    return str(time.monotonic() - began)
+
+
+def peek(path: str, position: str, size: str) -> str:
+    content = Path("/data", path).read_bytes()
+    return f"{len(content)} {content[int(position):][:int(size)].hex() or '-'}"
+
+
+def resident(path: str) -> str:
+    with open(Path("/data", path), "r+b") as file, mmap.mmap(file.fileno(), 0) as mapped:
+        view = ctypes.c_char.from_buffer(mapped)
+        pages = (ctypes.c_ubyte * -(-len(mapped) // mmap.PAGESIZE))()
+        failed = ctypes.CDLL(None).mincore(ctypes.c_void_p(ctypes.addressof(view)), ctypes.c_size_t(len(mapped)), pages)
+        del view
+        return "error" if failed else str(sum(page & 1 for page in pages))
+
+
+def write_s(size: str) -> str:
+    with open("/data/slow", "ab") as file:
+        began = time.monotonic()
+        file.write(bytes(int(size)))
+        file.flush()
+        os.fsync(file.fileno())
+        return str(time.monotonic() - began)
+
+
 def exit_(status: str) -> str:
     threading.Timer(0.05, os._exit, [int(status)]).start()
     return "soon"
@@ -76,9 +167,30 @@ def uid() -> str:
     return str(os.getuid())
 
 
+def clocks(seconds: str) -> str:
+    lock = threading.Lock()
+    lock.acquire()
+    began = time.monotonic()
+    time.sleep(float(seconds))
+    slept = time.monotonic()
+    lock.acquire(timeout=float(seconds))
+    waited = time.monotonic()
+    return f"{time.time() - time.monotonic()} {slept - began} {waited - slept}"
+
+
+def preload() -> str:
+    return os.environ.get("LD_PRELOAD", "none")
+
+
+def modified(path: str) -> str:
+    return str(Path("/data", path).stat().st_mtime)
+
+
 COMMANDS = {
     "append": append, "write": write, "reach": reach, "uid": uid, "spin": spin, "try_to_write": try_to_write,
-    "exit": exit_,
+    "exit": exit_, "peek": peek, "resident": resident, "write_s": write_s,
+    "clocks": clocks, "preload": preload, "modified": modified,
+    "hear": hear, "heard": heard, "say": say, "pour": pour, "connect_s": connect_s,
 }  # fmt: skip
 
 

@@ -7,9 +7,21 @@ import json
 from pathlib import Path
 from typing import Any
 
+from harness.cluster import ClusterLost
+
 
 class AgentError(Exception):
-    """The agent could not do what it was asked, or is gone."""
+    """The agent could not do what it was asked."""
+
+
+class AgentGone(AgentError, ClusterLost):
+    """The agent does not answer, and never will."""
+
+    def __init__(self, what: str, why: str) -> None:
+        super().__init__(
+            f"{what}: the agent {why}; its container was removed or has died: look for the reason in the engine's log, "
+            "leave a run's containers alone, and run it again"
+        )
 
 
 class AgentClient:
@@ -35,11 +47,11 @@ class AgentClient:
                 if connection := self._connections.pop(node, None):
                     connection[1].close()
                 if isinstance(error, OSError):
-                    raise AgentError(f"{do} on {node}: the agent does not answer ({error})") from error
+                    raise AgentGone(f"{do} on {node}", f"does not answer ({error.strerror or error})") from error
                 raise
         if not line:
             self._connections.pop(node)[1].close()
-            raise AgentError(f"{do} on {node}: the agent is gone")
+            raise AgentGone(f"{do} on {node}", "is gone")
         answer = json.loads(line)
         if "error" in answer:
             raise AgentError(f"{do} on {node}: {answer['error']}")

@@ -13,7 +13,7 @@ fi
 
 work=$(mktemp --directory --tmpdir=/var/tmp)
 trap 'rm -rf --one-file-system "$work"' EXIT
-debootstrap --variant=minbase --include=python3,e2fsprogs,xfsprogs,nftables,iproute2 bookworm "$work/root" \
+debootstrap --variant=minbase --include=python3,e2fsprogs,xfsprogs,nftables,iproute2,libfaketime bookworm "$work/root" \
     >"$work/log" 2>&1 || { tail -n 3 "$work/log" >&2; exit 1; }
 cd "$work/root"
 rm -rf var/cache/apt/* var/lib/apt/lists/* var/log/* usr/share/{doc,man,locale,info}

@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import importlib.util
 import io
+import shutil
 import subprocess
 import sys
 import tarfile
@@ -34,6 +35,7 @@ _PYTHON = "3.11"  # of both bases
 _OFFICIAL = f"python:{_PYTHON}-slim-bookworm"
 _BOOTSTRAP = _HERE / "bootstrap_base.sh"
 _BASE_DOCKERFILE = _HERE / "base.Dockerfile"
+_CLOCK_LIBRARY = _HERE / "clock_library.py"
 
 
 @dataclass(frozen=True)
@@ -78,7 +80,7 @@ def ensure_images(api: docker.APIClient, progress: Progress, node_source: Path =
 
 
 def base_tag() -> str:
-    return f"chaos-base:{_digest([_REQUIREMENTS, _BOOTSTRAP, _BASE_DOCKERFILE])}"
+    return f"chaos-base:{_digest([_REQUIREMENTS, _BOOTSTRAP, _BASE_DOCKERFILE, _CLOCK_LIBRARY])}"
 
 
 def has_image(api: docker.APIClient, tag: str) -> bool:
@@ -105,6 +107,7 @@ def _build_base(api: docker.APIClient, tag: str, progress: Progress) -> None:
         context = Path(temporary)
         progress("Building the base image (once; a minute or two): fetching the node's dependencies")
         _fetch_requirements(context / "site-packages")
+        shutil.copy(_CLOCK_LIBRARY, context)
         progress(f"Building the base image (once; a minute or two): asking a registry for {_OFFICIAL}")
         origin = _pull_official(api)
         if origin is None:

@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Mapping, Sequence
+from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 import docker
+from docker.errors import APIError
 
-from harness.cluster import TERMINATE_PATIENCE_S, Evidence, Node, Pausing, Role
+from harness.cluster import TERMINATE_PATIENCE_S, Evidence, Node, NotAvailable, NotOffered, Pausing, Role
+from harness.node_properties import DATA, as_file
 
+from .agent.damage import nothing_to_damage
 from .agent_client import AgentClient
+from .clock import ASK_IT, NodeClock, wall_minus_monotonic, wrong_clock
 from .engine import Calls
 
 T = TypeVar("T")
@@ -28,19 +33,23 @@ class _Frozen(NamedTuple):
 
 
 class DockerNode(Node):
-    """`network` and `process` are its containers' ids. Its clock cannot be broken: see Node."""
+    """`network` and `process` are its containers' ids, `configuration` its properties file, which its container sees.
+    clock: None unless the run needs to set it."""
+
+    clock: NodeClock | None = None
 
     def __init__(
         self, api: docker.APIClient, calls: Calls, agent: AgentClient,
         *, name: str, node_id: int, role: Role, rack: str, address: tuple[str, int],
     ) -> None:  # fmt: skip
         self.name = name
-        self.id = node_id
+        self.id = self.own_id = node_id
         self.role = role
         self.rack = rack
         self.address = address
         self.network = ""
         self.process = ""
+        self.configuration = Path()
         self._api = api
         self._call = calls
         self._agent = agent
@@ -70,6 +79,27 @@ class DockerNode(Node):
 
     async def unblock_all(self) -> None:
         await self._one_at_a_time(self._agent.ask(self.name, "unblock_all"))
+
+    async def shape(self, key: str, wanted: Mapping[str, Any]) -> None:
+        """wanted: an agent.shaping.Wanted. See Cluster.shape."""
+        await self._one_at_a_time(self._agent.ask(self.name, "shape", key=key, wanted=dict(wanted)))
+
+    async def unshape(self, key: str) -> dict[str, dict[str, int]]:
+        """What was counted, by end: `saddr <address>` for what came from there, `daddr <address>` gone there."""
+        return dict(await self._one_at_a_time(self._agent.ask(self.name, "unshape", key=key)))
+
+    async def unshape_all(self) -> None:
+        await self._one_at_a_time(self._agent.ask(self.name, "unshape_all"))
+
+    async def round_trips(self, addresses: Sequence[str], patience: float) -> dict[str, dict[str, Any]]:
+        """See agent.echo.round_trips."""
+        asked = self._agent.ask(self.name, "round_trips", addresses=list(addresses), patience=patience)
+        return dict(await self._one_at_a_time(asked))
+
+    async def lacks(self, need: str) -> str | None:
+        """Why its machine has none of that (harness.cluster.NEEDS), as a clause."""
+        answer: dict[str, str] = await self._agent.ask(self.name, "lacks", needs=[need])
+        return answer.get(need)
 
     async def kill(self) -> Evidence:
         return await self._one_at_a_time(self._kill())
@@ -108,10 +138,47 @@ class DockerNode(Node):
     async def repair_disk(self) -> Evidence:
         return await self._one_at_a_time(self._repair_disk())
 
+    async def replace(self, node_id: int) -> None:
+        await self._one_at_a_time(self._replace(node_id))
+
+    async def put_back(self) -> None:
+        await self._one_at_a_time(self._put_back())
+
+    async def set_clock(self, offset_s: float, drift: float = 0.0) -> Evidence:
+        if (offset_s or drift) and (reason := await self.lacks("faketime")) is not None:
+            raise NotAvailable(f"not available here: {reason}")
+        return await self._one_at_a_time(self._set_clock(offset_s, drift))
+
+    async def drop_clean_pages(self) -> Evidence:
+        return await self._one_at_a_time(self._agent.ask(self.name, "drop_clean_pages"))
+
+    async def slow_disk(self, bytes_per_s: int, operations_per_s: int) -> Evidence:
+        return await self._one_at_a_time(self._slow_disk(bytes_per_s, operations_per_s))
+
+    async def hasten_disk(self) -> Evidence:
+        await self._one_at_a_time(self._agent.ask(self.name, "hasten_disk"))
+        return {}
+
+    async def make_disk_read_only(self) -> Evidence:
+        return await self._one_at_a_time(self._make_disk_read_only())
+
+    async def make_disk_writable(self) -> Evidence:
+        return await self._one_at_a_time(self._make_disk_writable())
+
+    async def damage_file(self, choice: Mapping[str, Any]) -> Evidence:
+        return await self._one_at_a_time(self._damage_file(choice))
+
+    async def restore_file(self) -> Evidence:
+        return await self._one_at_a_time(self._agent.ask(self.name, "restore_file"))
+
     async def leftovers(self) -> list[str]:
         """What is still broken of it, a clause each after its name. See Cluster.leftovers."""
         state = await self._state(self.process)
         found: list[str] = await self._one_at_a_time(self._agent.ask(self.name, "leftovers"))
+        if f"node.id={self.own_id}" not in self.configuration.read_text().splitlines():
+            found.append("is replaced by another broker")
+        if self.clock and (wrong := wrong_clock(self.clock, await self._clock_offset_s())):
+            found.append(wrong)
         return [*(["is frozen"] if state["Paused"] else []), *found]
 
     async def is_running(self) -> bool:
@@ -186,9 +253,73 @@ class DockerNode(Node):
         # As above: one that had to be killed met no error.
         return {**evidence, "failed_operations": int(evidence.pop("ended")), "exit_status": status}
 
+    async def _set_clock(self, offset_s: float, drift: float) -> Evidence:
+        clock = self.clock
+        if clock is None:
+            raise NotOffered("set_clock, where the run was not started for it")
+        evidence: Evidence = {}
+        if clock.drift and (seen_s := await self._clock_offset_s()) is not None:
+            evidence["clock_drifted_ms"] = round((seen_s - clock.was_set_to_s) * 1000)
+        clock.set(offset_s, drift)
+        if (seen_s := await self._clock_offset_s()) is not None:
+            evidence["clock_offset_ms"] = round(seen_s * 1000)
+        return evidence
+
+    async def _clock_offset_s(self) -> float | None:
+        """As a process in the node's container sees it; None if its container does not run."""
+        try:
+            asked = await self._call(self._api.exec_create, self.process, ["python3", "-c", ASK_IT])
+            answer = await self._call(self._api.exec_start, asked["Id"])
+            return float(answer) - wall_minus_monotonic()
+        except (APIError, ValueError):  # stopped, frozen, or stopped just now
+            return None
+
+    async def _slow_disk(self, bytes_per_s: int, operations_per_s: int) -> Evidence:
+        limits = {"bytes_per_s": bytes_per_s, "operations_per_s": operations_per_s}
+        lacking: dict[str, str] = await self._agent.ask(self.name, "lacks", needs=["io-limit"])
+        if lacking:
+            raise NotAvailable(f"not available here: {lacking['io-limit']}")
+        return dict(await self._agent.ask(self.name, "slow_disk", **limits)) | limits
+
+    async def _make_disk_read_only(self) -> Evidence:
+        evidence: Evidence = await self._agent.ask(self.name, "make_disk_read_only")
+        if evidence.pop("killed"):
+            await self._call(self._api.wait, self.process)
+            await self._start()
+        return evidence
+
+    async def _make_disk_writable(self) -> Evidence:
+        evidence: Evidence = await self._agent.ask(self.name, "make_disk_writable", patience=_FAILURE_PATIENCE_S)
+        if not evidence:
+            return {"refused_writes": 0}
+        status = int((await self._call(self._api.wait, self.process))["StatusCode"])
+        return {"refused_writes": int(evidence["ended"]), "exit_status": status}
+
+    async def _damage_file(self, choice: Mapping[str, Any]) -> Evidence:
+        evidence: Evidence = await self._agent.ask(self.name, "damage_file", choice=dict(choice))
+        if evidence["killed_at"]:
+            evidence["exit_status"] = await self._exit_status(evidence)
+            await self._start()
+        return evidence if "file" in evidence else {**evidence, "nothing_to_damage": nothing_to_damage(choice)}
+
     async def _restore_power(self) -> None:
         await self.switch_on()
         await self.boot()
+
+    async def _replace(self, node_id: int) -> None:
+        directory = await self._agent.ask(self.name, "put_disk_aside")
+        self._configure(node_id, directory)
+
+    async def _put_back(self) -> None:
+        self._configure(self.own_id, "")
+        await self._agent.ask(self.name, "take_disk_back")
+
+    def _configure(self, node_id: int, directory: str) -> None:
+        """directory: on the volume. In place, for the container has the file itself mounted."""
+        changed = {"node.id": str(node_id), "log.dirs": str(Path(DATA, directory))}
+        lines = [line.partition("=") for line in self.configuration.read_text().splitlines()]
+        self.configuration.write_text(as_file({name: changed.get(name, value) for name, _, value in lines}))
+        self.id = node_id
 
     async def _exit_status(self, evidence: Evidence) -> int | None:
         """Of a process just killed; None if there was none to kill. Waits until Docker has noticed: only then can

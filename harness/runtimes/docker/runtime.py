@@ -14,6 +14,7 @@ import os
 import uuid
 from collections import defaultdict
 from collections.abc import Callable, Collection, Coroutine, Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -21,17 +22,22 @@ import docker
 import uvloop
 from docker.errors import APIError
 
-from harness.cluster import CLIENTS, Cluster, Evidence, Link, Role, RuntimeUnavailable
+from cluster_image.tcp import TcpNetwork
+from harness.admin import Admin
+from harness.cluster import CLIENTS, Cluster, Evidence, Link, Role, RuntimeUnavailable, Shape
 from harness.node_properties import FIRST_CONTROLLER_ID, as_file, node_properties, quorum_address
 from harness.plan import NODE_PORTS, Plan
 from harness.traces import SUFFIX
 
 from . import cleanup, engine
+from .agent.clock import ENVIRONMENT, FOLDER
 from .agent_client import AgentClient, AgentError
 from .agent_container import create_agent
+from .clock import NodeClock
 from .engine import KIND_LABEL, OWNER_LABEL, RUN_LABEL, VOLUMES
 from .images import CLUSTER_IMAGE, Images, ensure_images
 from .node import DockerNode
+from .shaping import Links
 from .subnet import Subnet, create_network
 
 T = TypeVar("T")
@@ -110,13 +116,21 @@ class DockerCluster(Cluster):
     def controllers(self) -> Sequence[DockerNode]:
         return [node for node in self.nodes if quorum_address(node)]
 
+    @cached_property
+    def admin(self) -> Admin:  # type: ignore[override]
+        return Admin(lambda: self.brokers, TcpNetwork())
+
     async def start(self, images: Images, run_directory: Path, needs: Collection[str] = ()) -> None:
         network = f"chaos-{self._plan.run}"
         subnet = await self._call(create_network, self._api, network, self._labels("network"))
         configurations = write_configurations(self._plan, self.add_nodes(subnet), run_directory / "config")
         traces = make_traces(self.nodes, run_directory / "trace")
+        if "faketime" in needs:
+            for node in self.nodes:
+                node.clock = NodeClock((run_directory / "clock" / node.name).absolute())
 
         async def create_and_boot(node: DockerNode) -> None:
+            node.configuration = configurations[node.name]
             mounts = [f"{configurations[node.name]}:/config/node.properties:ro", f"{traces[node.name]}:{_TRACE}"]
             await self._call(self._create_containers, node, images, network, mounts)
             await node.switch_on()
@@ -170,8 +184,19 @@ class DockerCluster(Cluster):
                 by_link[" > ".join(link)] = count
         return {"packets_dropped": sum(by_link.values()), "packets_dropped_by_link": by_link}
 
+    @cached_property
+    def _links(self) -> Links:
+        return Links(self.nodes, self._gateway)
+
+    async def shape(self, key: str, links: Sequence[Link], shape: Shape) -> Evidence:
+        return await self._links.shape(key, links, shape)
+
+    async def unshape(self, key: str) -> Evidence:
+        return await self._links.unshape(key)
+
     async def heal(self) -> None:
         await asyncio.gather(*(node.unblock_all() for node in self.nodes))
+        await self._links.unshape_all()
 
     async def leftovers(self) -> Sequence[str]:
         found = await asyncio.gather(*(node.leftovers() for node in self.nodes))
@@ -246,10 +271,13 @@ class DockerCluster(Cluster):
             host_config=self._api.create_host_config(**no_privileges),
         )["Id"]  # fmt: skip
         node.process = self._api.create_container(
-            images.node, name=name, labels=self._labels("node"),
+            images.node, name=name, labels=self._labels("node"), environment=ENVIRONMENT if node.clock else None,
             host_config=self._api.create_host_config(
                 **no_privileges, network_mode=f"container:{node.network}", mem_limit=_NODE_MEMORY,
-                binds=[f"{self._folder / node.name}:/data", *mounts],
+                binds=[
+                    f"{self._folder / node.name}:/data", *mounts,
+                    *([f"{node.clock.folder}:{FOLDER}"] if node.clock else []),
+                ],
             ),
         )["Id"]  # fmt: skip
 

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import statistics
 from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import cached_property
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
 from cluster_image.node import Node
-from harness.cluster import CLIENTS, Cluster, Evidence, Link
+from harness.admin import Admin
+from harness.cluster import CLIENTS, Cluster, Evidence, Link, Shape
 from harness.halt import Halt
 from harness.node_properties import FIRST_CONTROLLER_ID, node_properties, quorum_address
 from harness.plan import NODE_PORTS, Plan
+from harness.runtimes.simulation import shaping
 from harness.runtimes.simulation.invariants import BALANCED, Invariants, Violation, unmet
 from harness.runtimes.simulation.logs import NodeLogs
 from harness.runtimes.simulation.loop import Hang, VirtualLoop
@@ -45,6 +49,7 @@ class SimulatedCluster(Cluster):
         self.invariants = Invariants(
             plan.min_insync_replicas, elr_enabled, plan.settings.get("unclean.recovery.strategy", BALANCED)
         )
+        self._shaped: dict[str, Sequence[Link]] = {}  # by key, links of hosts
         self._violation: Violation | None = None  # found in the middle of a step
         self._check_all_at = CHECK_ALL_EVERY_S
         self.observe: Observe | None = None
@@ -74,6 +79,10 @@ class SimulatedCluster(Cluster):
     @property
     def controllers(self) -> Sequence[SimulatedNode]:
         return [node for node in self.nodes if quorum_address(node)]
+
+    @cached_property
+    def admin(self) -> Admin:  # type: ignore[override]
+        return Admin(lambda: self.brokers, self.network.endpoint(self.loop.new_process("operator"), "harness"))
 
     def node(self, name: str) -> SimulatedNode:
         return next(node for node in self.nodes if node.name == name)
@@ -174,8 +183,7 @@ class SimulatedCluster(Cluster):
     # -- faults of the network --------------------------------------------------------------------------------
 
     async def block(self, key: str, links: Sequence[Link]) -> None:
-        hosts = {CLIENTS: OUTSIDE}
-        self.network.cut(key, [(a, b) for s, t in links for a in hosts.get(s, (s,)) for b in hosts.get(t, (t,))])
+        self.network.cut(key, _between_hosts(links))
 
     async def unblock(self, key: str) -> Evidence:
         by_link: dict[str, int] = {}
@@ -184,8 +192,29 @@ class SimulatedCluster(Cluster):
             by_link[link] = by_link.get(link, 0) + packets
         return {"packets_dropped": sum(by_link.values()), "packets_dropped_by_link": by_link}
 
+    async def shape(self, key: str, links: Sequence[Link], shape: Shape) -> Evidence:
+        hosts = _between_hosts(links)
+        before = self._round_trip_ms(hosts)
+        self.network.shape(key, hosts, shape)
+        self._shaped[key] = hosts
+        return {"round_trip_ms": {"before": before, "while": self._round_trip_ms(hosts)}} if hosts else {}
+
+    async def unshape(self, key: str) -> Evidence:
+        hosts = self._shaped.pop(key, ())
+        during = {"round_trip_ms": {"while": self._round_trip_ms(hosts)}} if hosts else {}
+        counted = self.network.unshape(key)
+        return shaping.evidence(counted, lambda host: CLIENTS if host in OUTSIDE else host) | during
+
+    def _round_trip_ms(self, links: Sequence[Link]) -> float:
+        return round(statistics.median(self.network.round_trip(*link) for link in links) * 1e3, 3)
+
     async def heal(self) -> None:
         self.network.mend_all()
+        self._shaped.clear()
+
+    async def leftovers(self) -> Sequence[str]:
+        network = [f"the network is shaped for {key}" for key in self.network.shaping.keys]
+        return [*network, *(f"{node.name} {what}" for node in self.nodes for what in node.leftovers())]
 
     # -- the end ----------------------------------------------------------------------------------------------
 
@@ -196,3 +225,8 @@ class SimulatedCluster(Cluster):
 
     async def stop(self) -> None:
         self._stop_all()
+
+
+def _between_hosts(links: Sequence[Link]) -> list[Link]:
+    hosts = {CLIENTS: OUTSIDE}
+    return [(a, b) for s, t in links for a in hosts.get(s, (s,)) for b in hosts.get(t, (t,))]

@@ -23,6 +23,8 @@ log = logging.getLogger("cluster_image.simulated_network")
 
 #: After a cut is mended, TCP's next attempt to deliver comes within this time.
 RETRANSMIT_S: Final = (0.0, 0.4)
+#: Of what carries no message, in bytes: a packet's headers.
+_NO_MESSAGE: Final = 40
 
 
 class _Close:
@@ -47,6 +49,7 @@ class Pipe:
         self._network = network
         self._last_arrival = 0.0
         self._retransmitting = False
+        self._waiting: deque[tuple[asyncio.TimerHandle, Any]] = deque()  # for their turn at the link's rate
 
     def send(self, message: Any) -> None:
         network = self._network
@@ -54,12 +57,43 @@ class Pipe:
             network.hold(self, message)
             return
         loop = network.loop
-        arrival = max(loop.local_time() + network.latency(self.source, self.target), self._last_arrival)
+        now = loop.local_time()
+        latency = network.latency(self.source, self.target)
+        held_up = network.shaping.hold_up((self.source, self.target), now, lambda: self._size(message))
+        arrival = max(now + latency + held_up.seconds, self._last_arrival)
         self._last_arrival = arrival
-        loop.call_in_world(arrival, self._arrive, message)
+        timer = loop.call_in_world(arrival, self._arrive, message)
+        if held_up.waits or self._waiting:
+            self._waiting.append((timer, message))
+            network.waiting[self] = None
+
+    def wait_no_longer(self) -> None:
+        """The link has no rate any more: TCP soon delivers what was waiting for its turn."""
+        waiting, self._waiting = self._waiting, deque()
+        self._network.waiting.pop(self, None)
+        loop = self._network.loop
+        soon = loop.time() + self._network.random(self.source, self.target).uniform(*RETRANSMIT_S)
+        for timer, message in waiting:
+            if timer.when() > soon:
+                timer.cancel()
+                loop.call_in_world(soon, self._arrive, message)
+                self._last_arrival = soon
+
+    def _size(self, message: Any) -> int:
+        """In bytes, on the wire."""
+        if isinstance(message, _Close):
+            return _NO_MESSAGE
+        if not isinstance(message, bytes):
+            to_server = isinstance(self.receiver, ServerEnd)
+            message = wire.encode_request(message, 0, None) if to_server else wire.encode_response(message, 0)
+        return len(message) + _NO_MESSAGE
 
     def _arrive(self, message: Any) -> None:
         network = self._network
+        if self._waiting and self._waiting[0][1] is message:
+            self._waiting.popleft()
+            if not self._waiting:
+                network.waiting.pop(self, None)
         if self.torn and message is not RESET:
             return
         if self.held or not network.passes(self.source, self.target):

@@ -29,6 +29,8 @@ SECTOR = 512
 SYNC_TIME = (0.0003, 0.002)
 SLOW_SYNC_TIME = (0.020, 0.060)
 SLOW_SYNCS = 0.02  # share of all
+#: For a limit a sync takes no longer than this: who waits in one cannot hear that the limit was lifted.
+LONGEST_DELAY = 2.0
 
 #: Chances that a thing not synced was written back before a power cut; one is drawn for each cut. Mostly nothing was:
 #: a kernel leaves a dirty page alone for many seconds.
@@ -62,7 +64,7 @@ class Mount(Disk):
         directory, name = self._locate(path)
         entry = directory.entries.get(name)
         if entry is None:
-            self.before("create", path)
+            self._change("create", path)
             self._disk.needs_room(path)
             entry = Inode(bytearray())
             directory.change({name: entry})
@@ -86,7 +88,7 @@ class Mount(Disk):
         directory = self._disk.root
         for name in filter(None, path.split("/")):
             if name not in directory.entries:
-                self.before("make_directory", path)
+                self._change("make_directory", path)
                 self._disk.needs_room(path)
                 directory.change({name: Directory({})})
             self._sync(directory, "sync_directory", path)
@@ -99,7 +101,7 @@ class Mount(Disk):
         directory, name = self._locate(path)
         if isinstance(_entry(directory, name, path), Directory):
             raise _error(errno.EISDIR, path)
-        self.before("remove", path)
+        self._change("remove", path)
         directory.change({name: None})
 
     def remove_directory(self, path: str) -> None:
@@ -109,7 +111,7 @@ class Mount(Disk):
             raise _error(errno.ENOTDIR, path)
         if entry.entries:
             raise _error(errno.ENOTEMPTY, path)
-        self.before("remove_directory", path)
+        self._change("remove_directory", path)
         directory.change({name: None})
 
     def rename(self, source: str, target: str) -> None:
@@ -119,7 +121,7 @@ class Mount(Disk):
         entry = _entry(directory, old, source)
         if isinstance(directory.entries.get(new), Directory):
             raise _error(errno.EISDIR, target)
-        self.before("rename", target)
+        self._change("rename", target)
         if new not in directory.entries:
             self._disk.needs_room(target)
         directory.change({old: None, new: entry})
@@ -145,9 +147,14 @@ class Mount(Disk):
         if not self._alive():
             raise ProcessDied
 
-    def _sync(self, what: Inode | Directory, operation: str, path: str) -> None:
+    def _change(self, operation: str, path: str) -> None:
+        """Is about to happen, unless it may not."""
         self.before(operation, path)
-        self._spent(self._disk.sync_time())
+        self._disk.must_be_writable(path)
+
+    def _sync(self, what: Inode | Directory, operation: str, path: str) -> None:
+        self._change(operation, path)
+        self._spent(self._disk.sync_time() + self._disk.delay(what))
         self._disk.sync(what, path)
 
 
@@ -161,7 +168,7 @@ class _SimulatedFile(File):
 
     def append(self, data: bytes) -> None:
         inode, mount = self._use(), self._mount
-        mount.before("append", self._path)
+        mount._change("append", self._path)
         mount._disk.may_write(inode, data, self._path)
         # In two halves, since a process or the power can go in the middle of a write.
         half = len(data) // 2
@@ -179,7 +186,7 @@ class _SimulatedFile(File):
 
     def truncate(self, size: int) -> None:
         inode = self._use()
-        self._mount.before("truncate", self._path)
+        self._mount._change("truncate", self._path)
         inode.truncate(size)
 
     def sync(self) -> None:
@@ -203,14 +210,19 @@ class SimulatedDisk(Mount):
     sector: in bytes; small ones let small tests tear a write in the middle.
     full: nothing can be written that needs room (ENOSPC); `refused` counts the attempts.
     failing: the device answers reads, writes and syncs with errors (EIO); `failed` counts them.
+    read_only: nothing can be changed or synced (EROFS); `refused` counts the attempts.
+    limit: bytes and operations a second, at most; `slowed` has how many seconds each sync took longer for it.
     """
 
     def __init__(self, random: Random, *, sector: int = SECTOR) -> None:
         super().__init__(self, lambda: True, lambda operation, path: None, lambda seconds: None)
         self.full = False
         self.failing = False
+        self.read_only = False
+        self.limit: tuple[int, int] | None = None
         self.refused = 0
         self.failed = 0
+        self.slowed: list[float] = []
         self.root = Directory({})
         self._sector = sector
         self._random = Random(random.getrandbits(64))
@@ -263,6 +275,21 @@ class SimulatedDisk(Mount):
         if self.full:
             self.refused += 1
             raise _error(errno.ENOSPC, path)
+
+    def must_be_writable(self, path: str) -> None:
+        if self.read_only:
+            self.refused += 1
+            raise _error(errno.EROFS, path)
+
+    def delay(self, what: Inode | Directory) -> float:
+        """How much longer a sync of it takes, in seconds, for the limit."""
+        if self.limit is None:
+            return 0.0
+        bytes_per_s, operations_per_s = self.limit
+        size = what.unsynced() if isinstance(what, Inode) else SECTOR
+        delay = min(max(size / bytes_per_s, 1 / operations_per_s), LONGEST_DELAY)
+        self.slowed.append(delay)
+        return delay
 
     def must_work(self, path: str) -> None:
         """The device itself."""

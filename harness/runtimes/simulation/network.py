@@ -12,14 +12,16 @@ Messages are kio entities, passed on as they are. With `encode` each is encoded 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from random import Random
 from typing import Any, Final
 
 from cluster_image import wire
 from cluster_image.network import Address, Connection, Handler, Listening, Versions
+from harness.cluster import Shape
 from harness.runtimes.simulation.connections import CLOSE, ClientEnd, End, Pipe, ServerEnd
 from harness.runtimes.simulation.loop import Process, VirtualLoop
+from harness.runtimes.simulation.shaping import Shaping
 
 #: A link's own latency is this much of the network's, drawn once; and each message's this much of its link's.
 LINK: Final = (0.5, 1.5)
@@ -62,6 +64,8 @@ class SimulatedNetwork:
         self._bases: dict[Link, float] = {}  # latency of each link
         self._endpoints: dict[Endpoint, None] = {}  # a dict, for its order
         self._holding: dict[Pipe, None] = {}  # those with something that has not got through
+        self.shaping = Shaping(seed)
+        self.waiting: dict[Pipe, None] = {}  # those with something that waits for its turn at a rate
 
     def endpoint(self, process: Process, host: str, role: wire.Listener = "broker") -> Endpoint:
         """The seam of a process on that host. role: whose API versions its listeners serve."""
@@ -90,9 +94,28 @@ class SimulatedNetwork:
     def mend_all(self) -> None:
         for key in list(self._cuts):
             self.mend(key)
+        for key in self.shaping.keys:
+            self.unshape(key)
+
+    def shape(self, key: str, links: Iterable[Link], shape: Shape) -> None:
+        """From now on exactly these links, of those that this key shapes, are shaped so. Adds to what others do."""
+        self.shaping.shape(key, links, shape)
+        self._let_pass()
+
+    def unshape(self, key: str) -> Mapping[Link, Mapping[str, int]]:
+        """What was counted for this key, by link."""
+        counted = self.shaping.unshape(key)
+        self._let_pass()
+        return counted
+
+    def _let_pass(self) -> None:
+        for pipe in list(self.waiting):
+            if not self.shaping.limits((pipe.source, pipe.target)):
+                pipe.wait_no_longer()
 
     def slow(self, links: Iterable[Link], seconds: float) -> None:
-        """From now on what passes these links takes so much longer; 0: no longer."""
+        """What sets out on these links from now on arrives so much later; 0: no longer. For last words, which nobody
+        counts."""
         for link in links:
             if seconds:
                 self._slow[link] = seconds
@@ -158,7 +181,15 @@ class SimulatedNetwork:
         delay = self._bases[source, target] * random.uniform(*JITTER) + self._slow.get((source, target), 0.0)
         if random.random() < LATE:
             delay += random.uniform(*LATENESS_S)
-        return delay
+        return delay + self.shaping.delay((source, target))
+
+    def round_trip(self, source: str, target: str) -> float:
+        """Seconds, typically, as the links are at the moment."""
+        seconds = 0.0
+        for link in ((source, target), (target, source)):
+            self.random(*link)
+            seconds += self._bases[link] * sum(JITTER) / 2 + self.shaping.typical(link, self.loop.time())
+        return seconds
 
     def random(self, source: str, target: str) -> Random:
         """Each link's own stream: what passes one does not shift another."""
@@ -213,6 +244,9 @@ class Endpoint:
                 return
             if network.is_cut(address.host, self.host):
                 network.drop(address.host, self.host)
+                return
+            shaping = network.shaping
+            if shaping.loses((self.host, address.host)) or shaping.loses((address.host, self.host)):
                 return
             back = loop.time() + network.latency(address.host, self.host)
             listener = there.listeners.get(address.port)

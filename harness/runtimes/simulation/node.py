@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Mapping
 from random import Random
 from typing import TYPE_CHECKING, Any, Final
 
@@ -11,6 +12,9 @@ from cluster_image import node as cluster_node
 from cluster_image.config import parse
 from harness.cluster import TERMINATE_PATIENCE_S, Evidence, Node, Pausing, Role
 from harness.node_properties import as_file
+from harness.runtimes.docker.agent.damage import nothing_to_damage
+from harness.runtimes.simulation.clock import WallClock
+from harness.runtimes.simulation.damage import FileDamage, chosen
 from harness.runtimes.simulation.disk import SimulatedDisk
 from harness.runtimes.simulation.loop import Process, ProcessDied
 from harness.runtimes.simulation.loss import Loss
@@ -20,8 +24,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("cluster_image")
 
-#: The wall clock of a machine whose clock is right, when the simulation begins: 2026-01-01T00:00:00Z.
-WALL_CLOCK_ORIGIN: Final = 1_767_225_600.0
 SIGKILLED: Final = 137
 #: A power cut that waits for a write comes at the latest after so many seconds.
 IN_WRITE_PATIENCE_S: Final = 0.2
@@ -41,12 +43,13 @@ class SimulatedNode(Node):
         self, cluster: SimulatedCluster, *, name: str, node_id: int, role: Role, rack: str, address: tuple[str, int]
     ) -> None:
         self.name = name
-        self.id = node_id
+        self.id = self.own_id = node_id
         self.role = role
         self.rack = rack
         self.address = address
         self.properties: dict[str, str] = {}
-        self.disk = SimulatedDisk(Random(f"{cluster.seed}/disk/{name}"))
+        self.disk = self._own_disk = SimulatedDisk(Random(f"{cluster.seed}/disk/{name}"))
+        self._replaced = 0  # times
         self.running: cluster_node.Node | None = None  # the cluster's own code, while its process lives
         self._cluster = cluster
         self._loop = cluster.loop
@@ -54,10 +57,11 @@ class SimulatedNode(Node):
         self._exit_status: int | None = None
         self._stop = asyncio.Event()
         self._boots = 0
-        self._clock_offset = 0.0
+        self._wall_clock = WallClock(self._loop.time)
         self._paused_at: float | None = None
         self._cut: asyncio.Future[Evidence] | None = None  # a power cut that waits for a write
         self._operations_left = 0
+        self._damage: FileDamage | None = None
         self._stalls = Random(f"{cluster.seed}/scheduling/{name}")
         self._loop.call_in_world(self._stalls.expovariate(1 / STALL_EVERY_S), self._stall)
 
@@ -118,9 +122,6 @@ class SimulatedNode(Node):
         if not power:
             self._cluster.gone(self.name, lossy=False)
 
-    def _wall_clock(self) -> float:
-        return WALL_CLOCK_ORIGIN + self._loop.time() + self._clock_offset
-
     def _stall(self) -> None:
         seconds = min(self._stalls.expovariate(20.0), STALL_S)
         if self._process is not None:
@@ -168,6 +169,30 @@ class SimulatedNode(Node):
 
     async def is_running(self) -> bool:
         return self._process is not None
+
+    def leftovers(self) -> list[str]:
+        """What is still broken of it, a clause each after its name."""
+        replaced = ["is replaced by another broker"] if self.id != self.own_id else []
+        return [*replaced, *self._wall_clock.leftovers()]
+
+    # -- another in its place -----------------------------------------------------------------------------------
+
+    async def replace(self, node_id: int) -> None:
+        assert self._process is None, f"{self.name} runs"
+        self._replaced += 1
+        self.disk = SimulatedDisk(Random(f"{self._cluster.seed}/disk/{self.name}/{self._replaced}"))
+        self._become(node_id)
+
+    async def put_back(self) -> None:
+        if self.id != self.own_id:
+            assert self._process is None, f"{self.name} runs"
+            self.disk = self._own_disk
+            self._become(self.own_id)
+
+    def _become(self, node_id: int) -> None:
+        self.id = node_id
+        self.properties["node.id"] = str(node_id)
+        self._cluster.note(self.name, "node id", node_id)
 
     # -- power ------------------------------------------------------------------------------------------------
 
@@ -222,10 +247,8 @@ class SimulatedNode(Node):
 
     # -- clock and disk ---------------------------------------------------------------------------------------
 
-    async def set_clock(self, offset_s: float) -> Evidence:
-        self._clock_offset = offset_s
-        true = WALL_CLOCK_ORIGIN + self._loop.time()
-        return {"clock_offset_ms": round((self._wall_clock() - true) * 1000)}
+    async def set_clock(self, offset_s: float, drift: float = 0.0) -> Evidence:
+        return self._wall_clock.set(offset_s, drift)
 
     async def fill_disk(self) -> Evidence:
         self.disk.full = True
@@ -251,6 +274,44 @@ class SimulatedNode(Node):
             return evidence
         self._cluster.gone(self.name, lossy=_directories(loss))
         return evidence | loss.evidence()
+
+    async def slow_disk(self, bytes_per_s: int, operations_per_s: int) -> Evidence:
+        self.disk.limit = bytes_per_s, operations_per_s
+        return {"bytes_per_s": bytes_per_s, "operations_per_s": operations_per_s}
+
+    async def hasten_disk(self) -> Evidence:
+        self.disk.limit = None
+        slowed, self.disk.slowed = self.disk.slowed, []
+        return {"slowed_syncs": len(slowed), "slowed_ms": round(sum(slowed) * 1000, 1)}
+
+    async def make_disk_read_only(self) -> Evidence:
+        self.disk.read_only = True
+        return {"write_error": "EROFS"}
+
+    async def make_disk_writable(self) -> Evidence:
+        self.disk.read_only = False
+        refused, self.disk.refused = self.disk.refused, 0
+        return {"refused_writes": refused, **await self._own_end(refused)}
+
+    async def damage_file(self, choice: Mapping[str, Any]) -> Evidence:
+        path = chosen(self.disk, choice)
+        if path is None:
+            return {"nothing_to_damage": nothing_to_damage(choice)}
+        killed = await self.kill()
+        self._damage = FileDamage.do(self.disk, path, choice)
+        done = self._damage.done
+        if done.is_of_records:
+            self._cluster.gone(self.name, lossy=[done.path.partition("/")[0]])
+        self._cluster.note(self.name, "damaged", done.path, done.position)
+        self.boot()
+        return killed | done.evidence()
+
+    async def restore_file(self) -> Evidence:
+        damage, self._damage = self._damage, None
+        if damage is None:
+            return {}
+        restored = damage.undo(self.disk)
+        return {"restored_bytes": len(damage.done.before) if restored else 0, "mended_by_node": not restored}
 
     async def _own_end(self, errors: int) -> dict[str, Any]:
         """How the process ended that its disk has let down. It may be stalled on its way there."""

@@ -16,11 +16,11 @@ from harness.errors import HarnessFailure
 from harness.observer import KafkaObserver, Observer
 from harness.parts import Parts, Recorder, Workload
 from harness.plan import Plan
+from harness.runtimes.simulation.clock import WALL_CLOCK_ORIGIN
 from harness.runtimes.simulation.cluster import SimulatedCluster
 from harness.runtimes.simulation.invariants import Violation
 from harness.runtimes.simulation.logs import NodeLogs
 from harness.runtimes.simulation.loop import Hang, Process, VirtualLoop
-from harness.runtimes.simulation.node import WALL_CLOCK_ORIGIN
 from harness.runtimes.simulation.traces import NodeTraces
 from harness.runtimes.simulation.tripwire import OutsideSimulation, Tripwire
 

@@ -17,7 +17,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from . import kernel, network
+from . import kernel, network, tools
 from .machine import Machine, Volume
 from .probe import probe
 
@@ -52,6 +52,7 @@ def serve(configuration: dict[str, Any]) -> None:
         for name in configuration["nodes"]
     }
     network.load_library()
+    tools.keep_own_namespaces()
     for made in [volume.make(configuration["size"]) for volume in volumes.values()]:
         made()
     _join_engine()

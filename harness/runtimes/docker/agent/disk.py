@@ -1,4 +1,4 @@
-"""Faults of a volume under a live process: no room left, and every operation failing."""
+"""Faults of a volume under a live process: no room left, every operation failing, writes refused."""
 
 from __future__ import annotations
 
@@ -51,6 +51,15 @@ def fail(directory: Path) -> loss.Survey:
     return before
 
 
+def write_error(directory: Path) -> str | None:
+    """The name of the error that a write gets, by trying with a file that has no name; None: it works."""
+    try:
+        os.close(os.open(directory, os.O_TMPFILE | os.O_WRONLY, 0o600))
+    except OSError as error:
+        return errno.errorcode.get(error.errno or 0, str(error))
+    return None
+
+
 def leftovers(directory: Path) -> list[str]:
     """What is still broken of this volume, as a clause each."""
     if not directory.is_mount():
@@ -59,7 +68,8 @@ def leftovers(directory: Path) -> list[str]:
         found = os.listdir(directory)
     except OSError as error:
         return [f"cannot read its disk ({error.strerror})"]
-    return ["has a disk that is full on purpose"] if FILLER in found else []
+    full = ["has a disk that is full on purpose"] if FILLER in found else []
+    return [*full, *(["has a read-only disk"] if write_error(directory) == "EROFS" else [])]
 
 
 def _free(directory: Path) -> int:

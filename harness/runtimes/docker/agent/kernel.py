@@ -17,6 +17,8 @@ _libc = ctypes.CDLL(None, use_errno=True)
 _CLONE_NEWNS = 0x00020000
 _CLONE_NEWNET = 0x40000000
 
+_MS_RDONLY = 1
+_MS_REMOUNT = 1 << 5
 _MS_NOATIME = 1 << 10
 _MS_BIND = 1 << 12
 _MS_SHARED = 1 << 20
@@ -44,7 +46,12 @@ def _call(name: str, *arguments: object, about: object = None) -> None:
 def enter_mount_namespace_of(pid: int) -> None:
     """Only while the process has a single thread."""
     with open(f"/proc/{pid}/ns/mnt", "rb") as namespace:
-        _call("setns", namespace.fileno(), _CLONE_NEWNS, about=namespace.name)
+        enter_mount_namespace(namespace.fileno())
+
+
+def enter_mount_namespace(namespace: int) -> None:
+    """The same, by a descriptor of /proc/PID/ns/mnt."""
+    _call("setns", namespace, _CLONE_NEWNS, about="mount namespace")
 
 
 def enter_network_namespace(namespace: int) -> None:
@@ -60,11 +67,27 @@ def take_interfaces_down() -> None:
                 fcntl.ioctl(any_socket, _SIOCSIFFLAGS, struct.pack("=16sh14x", name.encode(), 0))
 
 
-def mount(device: Path, target: Path, file_system: str, options: str) -> None:
+def mount(device: Path, target: Path, file_system: str, options: str, *, read_only: bool = False) -> None:
+    flags = _MS_NOATIME | (_MS_RDONLY if read_only else 0)
     _call(
-        "mount", os.fsencode(device), os.fsencode(target), file_system.encode(), ctypes.c_ulong(_MS_NOATIME),
+        "mount", os.fsencode(device), os.fsencode(target), file_system.encode(), ctypes.c_ulong(flags),
         options.encode(), about=target,
     )  # fmt: skip
+
+
+def remount(target: Path, options: str) -> None:
+    _call(
+        "mount", None, os.fsencode(target), None, ctypes.c_ulong(_MS_REMOUNT | _MS_NOATIME), options.encode(),
+        about=target,
+    )  # fmt: skip
+
+
+def sync_file_system(directory: Path) -> None:
+    descriptor = os.open(directory, os.O_RDONLY)
+    try:
+        _call("syncfs", descriptor, about=directory)
+    finally:
+        os.close(descriptor)
 
 
 def bind_shared(target: Path) -> None:

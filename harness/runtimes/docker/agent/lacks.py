@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import subprocess
 from collections.abc import Callable, Collection, Mapping
 from typing import Final
+
+from . import clock, slow, tools
 
 
 def lacks(needs: Collection[str]) -> dict[str, str]:
@@ -17,11 +18,14 @@ def lacks(needs: Collection[str]) -> dict[str, str]:
 
 
 def _netem() -> str | None:
-    added = subprocess.run(
-        ["tc", "qdisc", "add", "dev", "lo", "root", "netem", "delay", "1ms"],
-        capture_output=True, text=True, check=False,
-    )  # fmt: skip
-    return None if added.returncode == 0 else f"this kernel has no netem ({added.stderr.strip().splitlines()[0]})"
+    try:
+        tools.run(["tc", "qdisc", "replace", "dev", "lo", "root", "netem", "delay", "1ms"])
+        tools.run(["tc", "qdisc", "del", "dev", "lo", "root"])
+    except OSError as error:
+        return f"this kernel has no netem ({error})"
+    return None
 
 
-_TRIALS: Final[Mapping[str, Callable[[], str | None]]] = {"netem": _netem}
+_TRIALS: Final[Mapping[str, Callable[[], str | None]]] = {
+    "netem": _netem, "faketime": clock.lacking, "io-limit": slow.lacking,
+}  # fmt: skip

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import os
-import select
 import shutil
 import signal
 import subprocess
@@ -15,13 +14,16 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from . import disk, kernel, loss
+from . import damage, disk, echo, kernel, loss, other, pages, slow
 from .lacks import lacks
 from .network import Network
+from .process import Process
+from .queues import Queues
+from .shaping import Shaping, Wanted
 
 _RELEASE_TIMEOUT = 5.0  # seconds
-_DEATH_TIMEOUT = 10.0
 _STOP_TIMEOUT = 2.0
+_PROBED_S = 0.25  # of what a limit lets through, to see that it does no more
 _MAKE_FILE_SYSTEM = {
     "ext4": ["mkfs.ext4", "-q", "-F", "-m", "0", "-E", "lazy_itable_init=1,lazy_journal_init=1"],
     "xfs": ["mkfs.xfs", "-q", "-f"],
@@ -69,9 +71,16 @@ class Volume:
         finally:
             os.close(root)
 
-    def mount(self) -> None:
+    def mount(self, *, read_only: bool = False) -> None:
         assert self._device is not None
-        kernel.mount(self._device, self.directory, self.file_system, _MOUNT_OPTIONS[self.file_system])
+        options = _MOUNT_OPTIONS[self.file_system]
+        kernel.mount(self._device, self.directory, self.file_system, options, read_only=read_only)
+
+    @property
+    def device_number(self) -> str:
+        """As the kernel writes it, "7:0"."""
+        assert self._device is not None
+        return Path(f"/sys/block/{self._device.name}/dev").read_text().strip()
 
     def unmount(self) -> None:
         """Returns when the kernel has let go of the file system; mounting earlier would bring the old one back."""
@@ -87,9 +96,12 @@ class Machine:
         self._network: Network | None = None
         self._blocked: dict[str, tuple[list[str], list[str]]] = {}  # by key: addresses from and to which nothing goes
         self._dropped: dict[str, Counter[str]] = {}  # by key: packets, by rules that went with their network
-        self._network_holder = _Process()
-        self._node = _Process()
+        self._shaping = Shaping()
+        self._network_holder = Process()
+        self._node = Process()
         self._before_failure: loss.Survey | None = None  # of the disk
+        self._limit: slow.Limit | None = None  # of what the node's process reads and writes
+        self._damage: damage.Damage | None = None
 
     def plug_in(self, pid: int) -> None:
         """`pid` holds the network namespace of a machine that was just switched on."""
@@ -99,10 +111,13 @@ class Machine:
         self._network = Network(pid)
         for key, (incoming, outgoing) in self._blocked.items():
             self._network.block(key, incoming, outgoing)
+        self._shaping.plug_in(self._network)
 
     def started(self, pid: int) -> None:
         """`pid` is the node's process."""
         self._node.watch(pid)
+        if self._limit is not None:
+            self._set_limit(self._limit)  # its cgroup is new
 
     def block(self, key: str, incoming: list[str], outgoing: list[str]) -> None:
         """See Network.block. Stays in force when the power goes and comes back."""
@@ -123,6 +138,21 @@ class Machine:
         for key in list(self._blocked):
             self.unblock(key)
 
+    def shape(self, key: str, wanted: dict[str, Any]) -> None:
+        """wanted: a shaping.Wanted. Stays in force when the power goes and comes back."""
+        self._shaping.shape(key, Wanted(**wanted))
+
+    def unshape(self, key: str) -> dict[str, dict[str, int]]:
+        """See Shaping.unshape."""
+        return self._shaping.unshape(key)
+
+    def unshape_all(self) -> None:
+        self._shaping.unshape_all()
+
+    def round_trips(self, addresses: list[str], patience: float) -> dict[str, dict[str, Any]]:
+        """See echo.round_trips. Nothing without power."""
+        return echo.round_trips(self._network.namespace, addresses, patience) if self._network else {}
+
     def lacks(self, needs: list[str]) -> dict[str, str]:
         """See harness.cluster.Cluster.lacks."""
         return lacks(needs)
@@ -132,13 +162,18 @@ class Machine:
         found = []
         if self._network and self._network.has_rules():
             found.append("has rules that drop packets")
+        if self._network and Queues(self._network.namespace).there_are():
+            found.append("has queues that shape its network")
         if self._node.stopped:
             found.append("is stopped")
         found += disk.leftovers(self.volume.directory)
+        found += other.leftovers(self.volume.directory)
+        if slow.is_limited(self._node.pid, self.volume.device_number):
+            found.append("has a slow disk")
         return found
 
     def kill(self) -> dict[str, Any]:
-        return {"pid": self._node.pid, "killed_at": self._node.kill()}
+        return {"pid": self._node.pid, "killed_at": self._kill()}
 
     def terminate(self, patience: float) -> dict[str, Any]:
         """SIGTERM; SIGKILL after `patience` seconds. stopped: whether the process ended by itself; None: none ran."""
@@ -167,11 +202,12 @@ class Machine:
         before = loss.Survey(self.volume.directory)
         for key in self._blocked:
             self._count_dropped(key)
+        self._shaping.unplug()
         start = time.monotonic_ns()
         if self._network:
             self._network.unplug()
         network_off = time.monotonic_ns()
-        killed = self._node.kill()
+        killed = self._kill()
         before.complete()
         kernel.shut_down_file_system(self.volume.directory)
         shut_down = time.monotonic_ns()
@@ -196,7 +232,7 @@ class Machine:
     def lose_page_cache(self) -> dict[str, Any]:
         """The process is killed, and with it goes what its file system had not written. The machine itself lives on."""
         before = loss.Survey(self.volume.directory)
-        killed = self._node.kill()
+        killed = self._kill()
         before.complete()
         kernel.shut_down_file_system(self.volume.directory)
         self.volume.unmount()
@@ -221,11 +257,79 @@ class Machine:
         if before is None:
             return {}
         ended = self._node.ended_within(patience)
-        self._node.kill()
+        self._kill()
         self.volume.unmount()
         self.volume.mount()
         self._before_failure = None
         return {"ended": ended, **loss.lost(before, loss.final(self.volume.directory))}
+
+    def drop_clean_pages(self) -> dict[str, Any]:
+        return pages.drop_clean(self.volume.directory)
+
+    def slow_disk(self, bytes_per_s: int, operations_per_s: int) -> dict[str, Any]:
+        """Nothing is measured while no process is there to be slow."""
+        self._limit = slow.Limit(bytes_per_s, operations_per_s)
+        if not self._node.alive:
+            return {}
+        size = int(bytes_per_s * _PROBED_S)
+        before = slow.write_ms(self._node.pid, self.volume.directory, size)
+        self._set_limit(self._limit)
+        while_slow = slow.write_ms(self._node.pid, self.volume.directory, size)
+        return {"write_ms_before": before, "write_ms_while": while_slow}
+
+    def hasten_disk(self) -> None:
+        self._limit = None
+        self._set_limit(None)
+
+    def make_disk_read_only(self) -> dict[str, Any]:
+        """killed: whether the process had to go, for a file system that is open for writing cannot be remounted. ext4
+        can refuse writes at once, as after an error; everything is synced before, and the process stands still from
+        then until they are refused, so that this costs no data."""
+        killed = False
+        if self.volume.file_system == "ext4":
+            self._node.signal(signal.SIGSTOP)
+            try:
+                kernel.wait_until_stopped(self._node.pid, _STOP_TIMEOUT)
+                kernel.sync_file_system(self.volume.directory)
+                kernel.remount(self.volume.directory, "abort")
+            finally:
+                self._node.signal(signal.SIGCONT)
+        else:
+            killed = self._kill() > 0
+            self.volume.unmount()
+            self.volume.mount(read_only=True)
+        return {"killed": killed, "write_error": disk.write_error(self.volume.directory)}
+
+    def make_disk_writable(self, patience: float) -> dict[str, Any]:
+        """As repair_disk(), at no cost."""
+        if disk.write_error(self.volume.directory) != "EROFS":
+            return {}
+        ended = self._node.ended_within(patience)
+        self._kill()
+        self.volume.unmount()
+        self.volume.mount()
+        return {"ended": ended}
+
+    def damage_file(self, choice: dict[str, Any]) -> dict[str, Any]:
+        """killed_at, only if there was something to damage; then that."""
+        done, killed_at = damage.damage(self.volume.directory, choice, self._kill)
+        self._damage = done or self._damage
+        return {"killed_at": killed_at, **(done.evidence() if done else {})}
+
+    def restore_file(self) -> dict[str, Any]:
+        done = self._damage
+        if done is None:
+            return {}
+        restored = damage.restore(self.volume.directory, done)
+        self._damage = None
+        return {"restored_bytes": len(done.before) if restored else 0, "mended_by_node": not restored}
+
+    def put_disk_aside(self) -> str:
+        """An empty directory on the volume, for another node to run on. Its name."""
+        return other.make(self.volume.directory)
+
+    def take_disk_back(self) -> None:
+        other.discard(self.volume.directory)
 
     def copy_disk(self, directory: str, owner: int, group: int) -> None:
         """Every file of the volume to `directory`, given to the harness' user."""
@@ -240,70 +344,20 @@ class Machine:
                     shutil.copyfile(Path(folder, name), copy / name)
                     os.chown(copy / name, owner, group)
 
+    def _kill(self) -> int:
+        """When it was gone, in ns; 0 if it was not running. What waits for a slow disk dies only once it is let go."""
+        self._set_limit(None)
+        return self._node.kill()
+
+    def _set_limit(self, limit: slow.Limit | None) -> None:
+        """Of the process that there is, if there is one."""
+        if self._node.alive and (limit or slow.is_limited(self._node.pid, self.volume.device_number)):
+            with suppress(FileNotFoundError, ProcessLookupError):  # it has just died
+                slow.limit(self._node.pid, self.volume.device_number, limit)
+
     def _count_dropped(self, key: str) -> None:
         if self._network and key in self._blocked:
             self._dropped.setdefault(key, Counter()).update(self._network.packets_dropped(key))
-
-
-class _Process:
-    """A process that is not our child, held by pidfd so that a reused pid is never struck."""
-
-    def __init__(self) -> None:
-        self.pid = 0
-        self._descriptor = -1
-
-    def watch(self, pid: int) -> None:
-        if self._descriptor >= 0:
-            os.close(self._descriptor)
-        self.pid, self._descriptor = pid, -1
-        with suppress(ProcessLookupError):  # it may have died at once
-            if pid:
-                self._descriptor = os.pidfd_open(pid)
-
-    @property
-    def alive(self) -> bool:
-        return self._descriptor >= 0 and not self._exited(timeout=0)
-
-    @property
-    def stopped(self) -> bool:
-        """By SIGSTOP."""
-        return self.alive and kernel.is_stopped(self.pid)
-
-    def kill(self) -> int:
-        """SIGKILL, and wait until it is gone with everything it held. When it was, in ns; 0 if it was not running."""
-        if not self.alive:
-            return 0
-        signal.pidfd_send_signal(self._descriptor, signal.SIGKILL)
-        with suppress(OSError):
-            kernel.thaw(self.pid)
-        if not self._exited(timeout=_DEATH_TIMEOUT):
-            raise OSError(errno.ETIMEDOUT, f"process {self.pid} survived SIGKILL for {_DEATH_TIMEOUT:g} s")
-        return time.monotonic_ns()
-
-    def terminate(self, patience: float) -> bool | None:
-        """SIGTERM, and SIGKILL after so many seconds. Did it end by itself? None: there was nothing to end."""
-        if not self.alive:
-            return None
-        self.signal(signal.SIGTERM)
-        if self._exited(timeout=patience):
-            return True
-        self.kill()
-        return False
-
-    def ended_within(self, seconds: float) -> bool:
-        """Has it ended, or does it so soon?"""
-        return self._descriptor < 0 or self._exited(timeout=seconds)
-
-    def signal(self, number: int) -> None:
-        """Nothing if it is gone."""
-        if self._descriptor >= 0:
-            with suppress(ProcessLookupError):
-                signal.pidfd_send_signal(self._descriptor, number)
-
-    def _exited(self, timeout: float) -> bool:
-        poll = select.poll()
-        poll.register(self._descriptor, select.POLLIN)
-        return bool(poll.poll(timeout * 1000))
 
 
 def _retry_while_busy(action: Callable[[], None]) -> None:

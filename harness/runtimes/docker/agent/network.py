@@ -13,6 +13,7 @@ import json
 import os
 import threading
 from collections.abc import Collection
+from typing import Any
 
 from . import kernel
 
@@ -53,13 +54,13 @@ def _library() -> ctypes.CDLL:
 
 
 class Network:
-    """The network namespace of a process."""
+    """The network namespace of a process; `namespace` is a descriptor of it."""
 
     def __init__(self, pid: int) -> None:
-        self._namespace = os.open(f"/proc/{pid}/ns/net", os.O_RDONLY)
+        self.namespace = os.open(f"/proc/{pid}/ns/net", os.O_RDONLY)
 
     def close(self) -> None:
-        os.close(self._namespace)
+        os.close(self.namespace)
 
     def block(self, key: str, incoming: Collection[str], outgoing: Collection[str]) -> None:
         """Drop what comes from some addresses and what goes to others, in place of what this key dropped before;
@@ -69,31 +70,39 @@ class Network:
             commands += _RULES.format(
                 key=key, incoming=_drop("saddr", incoming), outgoing=_drop("daddr", outgoing)
             )
-        self._run(commands)
+        self.run(commands)
 
     def unplug(self) -> None:
         """Nothing comes or goes any more, the farewells of a killed process included."""
-        kernel.enter_network_namespace(self._namespace)
+        kernel.enter_network_namespace(self.namespace)
         kernel.take_interfaces_down()
 
     def packets_dropped(self, key: str) -> dict[str, int]:
         """By the rules of block() since it was called for this key: `saddr 10.0.0.1` and `daddr 10.0.0.1`, packets."""
+        return self.packets("inet", (f"{key}-in", f"{key}-out"))
+
+    def packets(self, family: str, chains: Collection[str]) -> dict[str, int]:
+        """By the counters of our rules in these chains, each of which names one address: `saddr 10.0.0.1`, packets."""
         found = {}
-        for item in json.loads(self._run("list ruleset") or '{"nftables": []}')["nftables"]:
-            rule = item.get("rule", {})
-            if rule.get("chain") in (f"{key}-in", f"{key}-out"):
-                match, counter = rule["expr"][0]["match"], rule["expr"][1]["counter"]
-                found[f"{match['left']['payload']['field']} {match['right']}"] = int(counter["packets"])
+        for rule in self._rules():
+            if rule["family"] == family and rule["chain"] in chains:
+                ends = [each["match"] for each in rule["expr"] if "payload" in each.get("match", {}).get("left", {})]
+                counters = [each["counter"] for each in rule["expr"] if "counter" in each]
+                found[f"{ends[0]['left']['payload']['field']} {ends[0]['right']}"] = int(counters[0]["packets"])
         return found
 
     def has_rules(self) -> bool:
         """Of any key."""
-        ruleset = json.loads(self._run("list ruleset") or '{"nftables": []}')["nftables"]
-        return any(item.get("rule", {}).get("table") == "chaos" for item in ruleset)
+        return bool(self._rules())
 
-    def _run(self, commands: str) -> str:
+    def _rules(self) -> list[dict[str, Any]]:
+        ruleset = json.loads(self.run("list ruleset") or '{"nftables": []}')["nftables"]
+        return [item["rule"] for item in ruleset if item.get("rule", {}).get("table") == "chaos"]
+
+    def run(self, commands: str) -> str:
+        """nftables' own language; the answer is JSON."""
         nft = _library()
-        kernel.enter_network_namespace(self._namespace)
+        kernel.enter_network_namespace(self.namespace)
         with _ONE_AT_A_TIME:
             context = ctypes.c_void_p(nft.nft_ctx_new(0))
             try:

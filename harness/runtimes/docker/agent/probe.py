@@ -7,21 +7,26 @@ import shutil
 from collections.abc import Callable
 from pathlib import Path
 
-from . import kernel
+from . import kernel, tools
 from .lacks import lacks
 from .machine import Volume
 from .network import Network
+from .shaping import Shaping, Wanted
 
 _SIZE = 512 << 20
 
 
 def probe(folder: Path, join_engine: Callable[[], None]) -> dict[str, str | None]:
     """By capability: None if it works here, else what went wrong. Leaves nothing behind."""
+    tools.keep_own_namespaces()
     found: dict[str, str | None] = {"netem": lacks(["netem"]).get("netem")}
     found["nftables"] = _outcome(_filter_packets)
+    found["faketime"] = lacks(["faketime"]).get("faketime")
+    found["shaping"] = _outcome(_shape_links)
     volumes = {name: Volume(folder / f"{name}.img", folder / name, name) for name in ("ext4", "xfs")}
     made = {name: _outcome(lambda volume: volume.make(_SIZE)(), volume) for name, volume in volumes.items()}
     join_engine()
+    found["io-limit"] = lacks(["io-limit"]).get("io-limit")
     found["loop devices"] = _outcome(_attach_and_detach, volumes["ext4"].image)
     for name, volume in volumes.items():
         found[name] = made[name] or _outcome(_lose_unsynced_data, volume)
@@ -43,6 +48,16 @@ def _filter_packets() -> None:
     if len(network.packets_dropped("probe")) != 2:
         raise OSError("nftables does not count what it drops")
     network.block("probe", (), ())
+    network.close()
+
+
+def _shape_links() -> None:
+    """All that needs no netem, for what goes out and what comes in from outside."""
+    network, shaping, address = Network(os.getpid()), Shaping(), "192.0.2.1"
+    shaping.plug_in(network)
+    shape = {"delay_ms": 0.0, "jitter_ms": 0.0, "reorder": 0.0, "loss": 0.1, "duplicate": 0.1, "rate_kbit": 100.0}
+    shaping.shape("probe", Wanted([address], [address], address, shape))
+    shaping.unshape("probe")
     network.close()
 
 

@@ -1,0 +1,59 @@
+"""A node's wall clock, as every process in its container sees it. See agent/clock.py for what that rests on."""
+
+from __future__ import annotations
+
+import inspect
+import time
+from pathlib import Path
+
+from .agent.clock import make, read, write
+
+LEAST_S = 0.01  # of an offset that is taken for one
+
+
+class NodeClock:
+    """`folder` is the node's own, on the harness' machine: it outlives its containers. A clock gains `drift` seconds a
+    second, and has gained so since it was set."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.was_set_to_s = 0.0
+        self._start = int(time.time())
+        make(folder, self._start)
+
+    def set(self, offset_s: float, drift: float = 0.0) -> None:
+        """Ahead of the true time by `offset_s` now."""
+        self.was_set_to_s = offset_s
+        write(self.folder, offset_s - drift * (time.time() - self._start), drift)
+
+    @property
+    def drift(self) -> float:
+        return read(self.folder)[1]
+
+    @property
+    def offset_s(self) -> float:
+        """By what the node's processes are told."""
+        offset_s, drift = read(self.folder)
+        return offset_s + drift * (time.time() - self._start)
+
+
+def wrong_clock(clock: NodeClock, seen_s: float | None) -> str:
+    """What is wrong with it, as a clause after the node's name. seen_s: its offset as it was measured, if it was."""
+    offset_s = clock.offset_s if seen_s is None else seen_s
+    if abs(offset_s) >= LEAST_S:
+        return f"has a clock that is {abs(offset_s):.3g} s {'ahead' if offset_s > 0 else 'behind'}"
+    return f"has a clock that gains {drift:g} s a second" if (drift := clock.drift) else ""
+
+
+def wall_minus_monotonic(tries: int = 5) -> float:
+    """In seconds. Of the two clocks at one moment, as near as several tries come to it."""
+    found = []
+    for _ in range(tries):
+        before, wall, after = time.monotonic(), time.time(), time.monotonic()
+        found.append((after - before, wall - (before + after) / 2))
+    return min(found)[1]
+
+
+#: Prints the same in a container. Monotonic time is the whole machine's, so that the difference of what two processes
+#: print is that of their wall clocks, however long it takes to ask.
+ASK_IT = f"import time\n{inspect.getsource(wall_minus_monotonic)}\nprint(wall_minus_monotonic())"
