@@ -216,7 +216,8 @@ def _vacuous(evidence: Evidence) -> str:
     effective = [fault for fault in evidence.faults if fault["effective"]]
     if not effective:
         return f"no fault of {asked} left a trace of having taken effect"
-    cuts = [fault for fault in evidence.faults if _is_power(fault)]
+    # Who asks for power cuts wants to know of those; in a mix any fault will do.
+    cuts = [fault for fault in evidence.faults if _is_power(fault) and fault["nemesis"] in evidence.plan["nemesis"]]
     if cuts and not any(_lost_anything(fault["evidence"]) for fault in cuts):
         return "no power cut lost anything that had not been synced"
     if not evidence.counts.get("acknowledged since", 0):

@@ -1,4 +1,4 @@
-"""Faults of a node's wall clock.
+"""Faults of a node's wall clock: it jumps, or runs fast or slow. Monotonic time goes on as if nothing were.
 
 Replication may not depend on what time it is: leases, sessions and timeouts count monotonic time. What a wall clock may
 reach is only what it stamps on records, and what is told from those stamps.
@@ -7,39 +7,93 @@ reach is only what it stamps on records, and what is told from those stamps.
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from random import Random
-from typing import Any
+from typing import Any, ClassVar
 
 from harness.cluster import Cluster, Evidence, Node
-from nemesis import SIMULATION, Common, Draw, Situation, by_node, choose_node, draw_node, each
+from nemesis import Common, Draw, Nemesis, Situation, by_node, choose_node, draw_node, each, knob
 
 
-class ClockJump(Common):
-    """The clock of one node jumps, by a tenth of a second up to a day, and later back."""
+class _OneClock(Common):
+    needs = frozenset({"faketime"})
 
-    name = "clock-jump"
-    summary = "makes one node's wall clock jump ahead or back by 0.1 s up to a day, and later back to the true time"
-    runtimes = SIMULATION
+    def choose(self, choice: Mapping[str, Any], situation: Situation) -> Sequence[Node]:
+        return choose_node(choice, situation)
+
+    async def inject(self, cluster: Cluster, nodes: Sequence[Node], choice: Mapping[str, Any]) -> Evidence:
+        offset_s, drift = choice.get("offset_s", 0.0), choice.get("drift", 0.0)
+        return by_node(nodes, await asyncio.gather(*(node.set_clock(offset_s, drift) for node in nodes)))
+
+    async def heal(self, cluster: Cluster, nodes: Sequence[Node]) -> Evidence:
+        evidence = await asyncio.gather(*(node.set_clock(0.0) for node in nodes))
+        for seen in evidence:
+            seen.pop("clock_offset_ms", None)  # it would stand in the place of the one that was in force
+        return by_node(nodes, evidence)
+
+    def effective(self, evidence: Evidence) -> bool:
+        return any(seen.get(key, 0) != 0 for seen in each(evidence) for key in ("clock_offset_ms", "clock_drifted_ms"))
+
+
+@dataclass
+class Jump(_OneClock):
+    """The clock of one node jumps, and later back."""
+
+    name = "clock:jump"
+    summary = "makes one node's wall clock jump ahead or back, and later back to the true time"
+    min_offset_s: float = knob(0.1, 0.001, 1e9, help="seconds that it jumps at least")
+    max_offset_s: float = knob(86_400.0, 0.001, 1e9, help="seconds that it jumps at most")
 
     def draw(self, random: Random) -> Draw:
         # As many jumps between 0.1 s and 1 s as between an hour and ten: what they break lies at any scale.
-        offset_s = random.choice([-1, 1]) * 10 ** random.uniform(-1, 4.93)
+        offset_s = _either_way(random, self.min_offset_s, self.max_offset_s)
         return Draw(
             gap=random.uniform(2.0, 5.0),
             duration=random.uniform(2.0, 8.0),
             choice={**draw_node(random), "offset_s": round(offset_s, 3)},
         )
 
-    def choose(self, choice: Mapping[str, Any], situation: Situation) -> Sequence[Node]:
-        return choose_node(choice, situation)
 
-    async def inject(self, cluster: Cluster, nodes: Sequence[Node], choice: Mapping[str, Any]) -> Evidence:
-        return by_node(nodes, await asyncio.gather(*(node.set_clock(choice["offset_s"]) for node in nodes)))
+@dataclass
+class Drift(_OneClock):
+    """The clock of one node runs fast or slow, and is set right later."""
 
-    async def heal(self, cluster: Cluster, nodes: Sequence[Node]) -> Evidence:
-        await asyncio.gather(*(node.set_clock(0.0) for node in nodes))
-        return {}  # the offset measured now would stand in the place of the one that was in force
+    name = "clock:drift"
+    summary = "makes one node's wall clock run fast or slow, and later sets it right"
+    min_rate: float = knob(0.001, 0.0001, 0.9, help="seconds that it gains or loses a second at least")
+    max_rate: float = knob(0.2, 0.0001, 0.9, help="seconds that it gains or loses a second at most")
 
-    def effective(self, evidence: Evidence) -> bool:
-        return any(seen.get("clock_offset_ms", 0) != 0 for seen in each(evidence))
+    def draw(self, random: Random) -> Draw:
+        drift = _either_way(random, self.min_rate, self.max_rate)
+        # Never so short that the slowest drift shows no millisecond.
+        return Draw(
+            gap=random.uniform(2.0, 5.0),
+            duration=random.uniform(4.0, 12.0),
+            choice={**draw_node(random), "drift": round(drift, 6)},
+        )
+
+
+class ClockJump(Jump):
+    """Of older versions, by its old name."""
+
+    name = "clock-jump"
+
+
+class Clock(_OneClock):
+    """Either."""
+
+    name = "clock"
+    summary = "makes one node's wall clock jump, or run fast or slow, and later sets it right"
+    variants: ClassVar[Mapping[str, type[Nemesis]]] = {"jump": Jump, "drift": Drift}
+
+    def draw(self, random: Random) -> Draw:
+        drawn = random.choice((Jump(), Drift())).draw(random)
+        # All of it, whichever it is: a schedule may set what a choice has.
+        return replace(drawn, choice={"offset_s": 0.0, "drift": 0.0, **drawn.choice})
+
+
+def _either_way(random: Random, least: float, most: float) -> float:
+    """Between these, on a logarithmic scale; negative as often as not."""
+    return random.choice([-1, 1]) * math.exp(random.uniform(math.log(least), math.log(most)))

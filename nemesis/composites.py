@@ -12,8 +12,11 @@ from typing import Any, Final, NamedTuple
 
 from harness.cluster import Cluster, Evidence, Node
 from nemesis import Common, Draw, Nemesis, Situation
+from nemesis.clock import Clock
 from nemesis.disk import Disk
 from nemesis.kill import Kill, RollingTerm, Term
+from nemesis.membership import Membership
+from nemesis.network import Network
 from nemesis.page_cache import PageCache
 from nemesis.partition import Partition
 from nemesis.pause import Pause
@@ -99,7 +102,9 @@ _MIX: Final[Sequence[type[Nemesis]]] = (
     Pause, Pause.variants["minority"], Pause.variants["leader"], Pause.variants["controller"],
     Kill, Term, Kill.variants["storm"], Kill.variants["controller"], Kill.variants["minority"],
     Power.variants["rack"], Power.variants["node"], Power.variants["leader"], Power.variants["during-recovery"],
-    PageCache, Disk.variants["full"], Disk.variants["error"],
+    PageCache, *(each for name, each in Disk.variants.items() if name != "corrupt"),
+    Network, Network.variants["loss"], Network.variants["duplicate"], Clock.variants["jump"], Clock.variants["drift"],
+    *Membership.variants.values(),
 )  # fmt: skip
 
 

@@ -18,12 +18,12 @@ from typing import Any
 import pytest
 
 from harness import registry, schedule
-from harness.cluster import CLIENTS, NotOffered
+from harness.cluster import CLIENTS
 from harness.errors import BadArguments
 from harness.plan import Plan
 from harness.runtimes.docker.node import DockerNode
 from harness.simulate import simulate
-from nemesis import Nemesis, Situation, merge
+from nemesis import SIMULATION, Nemesis, Situation, merge
 from nemesis.clock import ClockJump
 from nemesis.disk import DiskError, DiskFull
 from nemesis.kill import Kill
@@ -353,7 +353,7 @@ def test_a_composite_is_planned_as_its_parts(name: str) -> None:
 def test_the_mix_has_every_family() -> None:
     faults = schedule.build(registry.make_nemeses(["all"]), 1, 3600.0)
     assert {fault.nemesis.partition(":")[0] for fault in faults} == {
-        "partition", "pause", "kill", "power", "page-cache", "disk",
+        "partition", "pause", "kill", "power", "page-cache", "disk", "network", "clock", "membership",
     }  # fmt: skip
     assert len({fault.nemesis for fault in faults}) >= 20
 
@@ -392,22 +392,17 @@ def test_every_nemesis_is_installed_and_says_where_it_works() -> None:
     installed = registry.make_nemeses(registry.names(registry.NEMESES))
     assert {type(nemesis) for nemesis in installed.values()} >= set(ALL)
     assert all(name == nemesis.name for name, nemesis in installed.items())
-    assert {name for name, nemesis in installed.items() if "docker" not in nemesis.runtimes} == {"clock-jump"}
+    registry.check_runtime(installed, "docker")
     registry.check_runtime(installed, "simulation")
-    with pytest.raises(BadArguments, match=r"^nemesis clock-jump works only in simulation; add --on simulation$"):
-        registry.check_runtime({"kill": Kill(), "clock-jump": ClockJump()}, "docker")
+    only_simulated: Any = type("OnlySimulated", (Kill,), {"name": "torn", "runtimes": SIMULATION})
+    with pytest.raises(BadArguments, match=r"^nemesis torn works only in simulation; add --on simulation$"):
+        registry.check_runtime({"kill": Kill(), "torn": only_simulated()}, "docker")
 
 
 def test_one_nemesis_that_prefers_leaders_decides_for_all() -> None:
     assert registry.preferred_targets({"pause": Pause(), "kill": Kill()}) == "leaders"
     assert registry.preferred_targets({"pause": Pause(), "disk-full": DiskFull()}) == "random"
     assert registry.preferred_targets({}) == "random"
-
-
-def test_a_docker_node_refuses_what_it_cannot_do() -> None:
-    node: Any = object.__new__(DockerNode)
-    with pytest.raises(NotOffered):
-        done(node.set_clock(1.0))
 
 
 # -- the same under any hash seed ---------------------------------------------------------------------------------

@@ -120,7 +120,6 @@ def test_a_run_without_docker_ends_in_a_report_and_repeats_itself(
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        ("run --nemesis clock-jump --on docker", "works only in simulation; add --on simulation"),
         ("run --on simulation --keep", "--keep leaves containers up"),
         ("run --on docker --latency-ms 3", "--latency-ms is for simulated networks"),
         ("run --on simulation --latency-ms 0", "--latency-ms is 0; it must be a number of milliseconds above 0"),

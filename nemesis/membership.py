@@ -1,0 +1,320 @@
+"""Who belongs to the cluster, whose the partitions are, and who leads them: what operators do to a cluster that runs.
+
+Each fault but a controlled shutdown moves replicas or leaders by what it asks of the controller, and its healing asks
+for the assignment back that the run began with. So there is one of these at a time, whatever their names, and they are
+healed last (Common.heals_last). Evidence is the metadata before, while and after, as brokers tell it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from random import Random
+from typing import Any, ClassVar, Final
+
+from harness.admin import Admin, Ids, Metadata, Place, Unanswered, changed, newest
+from harness.cluster import Cluster, Evidence, Node, NotAvailable
+from nemesis import Common, Draw, Nemesis, Situation, by_node, each, knob, pick, pinned
+from nemesis.restoration import POLL_S, restore, survivors, told
+
+#: Until a broker that was just started is registered and unfenced.
+JOIN_PATIENCE_S: Final = 20.0
+#: Until metadata shows what the controller was asked for, and has agreed to.
+SEEN_PATIENCE_S: Final = 3.0
+#: A broker that takes the place of broker 3 is 1003, then 2003: an id is never used twice.
+ID_STEP: Final = 1000
+
+
+class _Kind(Common):
+    name: str
+    summary: str
+
+    def draw(self, random: Random) -> Draw:
+        return Draw(random.uniform(3.0, 6.0), random.uniform(1.0, 3.0), {"node": round(random.random(), 6)})
+
+    def choose(self, choice: Mapping[str, Any], situation: Situation) -> Sequence[Node]:
+        if (named := pinned(choice, situation)) is not None:
+            return named
+        return self.struck(choice, situation)
+
+    def struck(self, choice: Mapping[str, Any], situation: Situation) -> Sequence[Node]:
+        raise NotImplementedError
+
+    async def inject(self, cluster: Cluster, nodes: Sequence[Node], choice: Mapping[str, Any]) -> Evidence:
+        raise NotImplementedError
+
+    async def heal(self, cluster: Cluster, nodes: Sequence[Node]) -> Evidence:
+        raise NotImplementedError
+
+    def effective(self, evidence: Evidence) -> bool:
+        raise NotImplementedError
+
+
+class ControlledShutdown(_Kind):
+    """As kill:term of a leader, and what became of its leaderships."""
+
+    name = "membership:controlled-shutdown"
+    summary = "asks a broker that leads to stop (SIGTERM), which hands its leaderships over, and starts it again"
+
+    def struck(self, choice: Mapping[str, Any], situation: Situation) -> Sequence[Node]:
+        if situation.targets == "leaders":
+            node = situation.most_leading()
+        else:
+            brokers = situation.free_among(situation.cluster.brokers)
+            node = pick([broker for broker in brokers if situation.leaders.get(broker.id)], choice["node"])
+        return [node] if node else []
+
+    async def inject(self, cluster: Cluster, nodes: Sequence[Node], choice: Mapping[str, Any]) -> Evidence:
+        admin = cluster.admin
+        before = await admin.metadata()
+        evidence = by_node(nodes, await asyncio.gather(*(_terminate(admin, node) for node in nodes)))
+        after = await admin.metadata()
+        ids = {node.id for node in nodes}
+        led = [place for place, state in before.partitions.items() if state.leader in ids]
+        moved = [place for place in changed(before.partitions, after.partitions, "leader") if place in led]
+        metadata = {"before": told(before, led), "after": told(after, led)}
+        return {**evidence, "leaders_moved": len(moved), "metadata": metadata}
+
+    async def heal(self, cluster: Cluster, nodes: Sequence[Node]) -> Evidence:
+        await _start_the_dead(nodes)
+        return {}
+
+    def effective(self, evidence: Evidence) -> bool:
+        clean = all(seen.get("exit_status") == 0 for seen in each(evidence))
+        return clean and bool(evidence.get("leaders_moved", 0) > 0)
+
+
+async def _terminate(admin: Admin, node: Node) -> Evidence:
+    """moved_ns: from SIGTERM until some broker's metadata showed that it leads nothing any more."""
+    loop = asyncio.get_running_loop()
+    began = loop.time()
+    stopping = asyncio.create_task(node.terminate())
+    evidence: Evidence = {}
+    while not stopping.done():
+        seen = [view for view in await admin.views() if view is not None]
+        if seen and all(state.leader != node.id for state in newest(seen).partitions.values()):
+            evidence["moved_ns"] = round((loop.time() - began) * 1e9)
+            break
+        await asyncio.wait((stopping,), timeout=POLL_S)
+    return {**await stopping, **evidence}
+
+
+class _Mover(_Kind):
+    """Moves replicas or leaders, and has them moved back."""
+
+    exclusive = False
+    heals_last = True
+
+    def choose(self, choice: Mapping[str, Any], situation: Situation) -> Sequence[Node]:
+        if situation.cluster.admin.movers:  # its own too: one that could not be healed
+            return []
+        return super().choose(choice, situation)
+
+    def struck(self, choice: Mapping[str, Any], situation: Situation) -> Sequence[Node]:
+        broker = pick(situation.free_among(situation.cluster.brokers), choice["node"])
+        return [broker] if broker else []
+
+    async def inject(self, cluster: Cluster, nodes: Sequence[Node], choice: Mapping[str, Any]) -> Evidence:
+        admin = cluster.admin
+        admin.movers[self.name] = ()
+        return await self.move(cluster, nodes[0], choice, await admin.metadata())
+
+    async def move(self, cluster: Cluster, node: Node, choice: Mapping[str, Any], before: Metadata) -> Evidence:
+        raise NotImplementedError
+
+    async def heal(self, cluster: Cluster, nodes: Sequence[Node]) -> Evidence:
+        admin = cluster.admin
+        if admin.movers.keys() - {self.name}:  # another's turn: what this one moved is back long since
+            await _start_the_dead(nodes)
+            return {}
+        evidence = await restore(admin, nodes, admin.movers.get(self.name, ()))
+        admin.movers.pop(self.name, None)
+        return evidence
+
+    def effective(self, evidence: Evidence) -> bool:
+        return any(evidence.get(what, 0) > 0 for what in ("replicas_moved", "leaders_moved"))
+
+    async def ask(
+        self, admin: Admin, before: Metadata, targets: Mapping[Place, Ids], *, seen: Sequence[int] = ()
+    ) -> Evidence:
+        """Have the replicas changed, and wait until metadata shows it: with `seen` among the replicas of each, or else
+        any change. Evidence as a whole."""
+        refused = await admin.reassign(targets)
+        granted = [place for place in targets if place not in refused]
+        admin.movers[self.name] = granted or list(targets)
+        after = before
+        deadline = asyncio.get_running_loop().time() + SEEN_PATIENCE_S
+        while True:
+            after = await admin.metadata()
+            moved = [place for place in changed(before.partitions, after.partitions, "replicas") if place in targets]
+            done = set(moved) >= set(granted) and all(set(seen) <= set(after.partitions[p].replicas) for p in granted)
+            if done or asyncio.get_running_loop().time() > deadline:
+                break
+            await asyncio.sleep(POLL_S)
+        metadata = {"before": told(before, granted), "after": told(after, granted, await admin.moves())}
+        evidence: Evidence = {"replicas_moved": len(moved), "metadata": metadata}
+        return {**evidence, **({"refused": sorted(set(refused.values()))} if refused else {})}
+
+
+class PreferredElection(_Mover):
+    """Replicas are put in another order first, or there would most often be nothing to elect."""
+
+    name = "membership:preferred-election"
+    summary = "makes another replica in sync the preferred leader of each partition, and asks for preferred elections"
+
+    async def move(self, cluster: Cluster, node: Node, choice: Mapping[str, Any], before: Metadata) -> Evidence:
+        admin = cluster.admin
+        targets: dict[Place, Ids] = {}
+        for place, state in before.partitions.items():
+            others = [replica for replica in state.replicas if replica in state.isr and replica != state.leader]
+            first = node.id if node.id in others else pick(others, choice["node"])
+            if first is not None:
+                targets[place] = (first, *(replica for replica in state.replicas if replica != first))
+        evidence = await self.ask(admin, before, targets)
+        await admin.elect_preferred()
+        deadline = asyncio.get_running_loop().time() + SEEN_PATIENCE_S
+        while True:
+            after = await admin.metadata()
+            moved = [
+                place for place in changed(before.partitions, after.partitions, "leader")
+                if place in targets and after.partitions[place].leader == targets[place][0]
+            ]  # fmt: skip
+            if len(moved) >= len(targets) or asyncio.get_running_loop().time() > deadline:
+                break
+            await asyncio.sleep(POLL_S)
+        metadata = {**evidence["metadata"], "after": told(after, admin.movers[self.name])}
+        return {**evidence, "replicas_moved": 0, "leaders_moved": len(moved), "metadata": metadata}
+
+
+@dataclass
+class Reassign(_Mover):
+    name = "membership:reassign"
+    summary = "gives some partitions other replicas, one fewer, or the same in another order, and the old ones again"
+    how: str = knob("drawn", "drawn", "move", "shrink", "order", help="to another broker, to none, or only the order")
+
+    def draw(self, random: Random) -> Draw:
+        how = random.choice(["move", "move", "shrink", "order"])
+        choice = {
+            "node": round(random.random(), 6), "how": how if self.how == "drawn" else self.how,
+            "share": round(random.random(), 6),
+        }  # fmt: skip
+        return Draw(random.uniform(3.0, 6.0), random.uniform(2.0, 5.0), choice)
+
+    async def move(self, cluster: Cluster, node: Node, choice: Mapping[str, Any], before: Metadata) -> Evidence:
+        admin = cluster.admin
+        held = [place for place, state in before.partitions.items() if node.id in state.replicas]
+        number = max(1, round(choice["share"] * len(held)))
+        chosen = sorted(Random(choice["node"]).sample(held, min(number, len(held))))
+        least = {topic: await admin.min_insync_replicas(topic) for topic in {topic: None for topic, _ in chosen}}
+        targets = {place: _other_replicas(before, place, node.id, choice["how"], least[place[0]]) for place in chosen}
+        targets = {place: ids for place, ids in targets.items() if ids != before.partitions[place].replicas}
+        if not targets:
+            raise NotAvailable(f"not available here: no partition of broker {node.id} can have other replicas")
+        return await self.ask(admin, before, targets)
+
+
+def _other_replicas(metadata: Metadata, place: Place, broker: int, how: str, least: int) -> Ids:
+    """A broker more for one that goes, one fewer, or another order: whatever of it there can be, in this order."""
+    replicas = metadata.partitions[place].replicas
+    rest = tuple(replica for replica in replicas if replica != broker)
+    spare = [each for each in metadata.brokers if each not in replicas]
+    if spare and (how == "move" or not rest):
+        return (*rest, spare[place[1] % len(spare)])
+    if how in ("move", "shrink") and rest and len(rest) >= min(least, len(replicas)):
+        return rest
+    return (*rest, broker) if replicas[-1] != broker else (broker, *rest)
+
+
+@dataclass
+class NewId(_Mover):
+    """As an operator replaces a broken machine. The old one's disk is out of reach meanwhile, so this is a fault that
+    costs a replica; it strikes only where the new one can be emptied again."""
+
+    name = "membership:new-id"
+    summary = "a broker stops, and comes back with a new id and an empty disk, to which its partitions are reassigned"
+    exclusive = True
+    waits_for_isr = True
+    stop: str = knob("drawn", "drawn", "terminate", "kill", help="how the old one ends: SIGTERM or SIGKILL")
+
+    def draw(self, random: Random) -> Draw:
+        stop = random.choice(["terminate", "kill"])
+        choice = {"node": round(random.random(), 6), "stop": stop if self.stop == "drawn" else self.stop}
+        return Draw(random.uniform(4.0, 7.0), random.uniform(3.0, 7.0), choice)
+
+    def struck(self, choice: Mapping[str, Any], situation: Situation) -> Sequence[Node]:
+        """No controller: the quorum's voters have their ids for good."""
+        free = situation.free_among(situation.cluster.brokers)
+        able = [node for node in free if node.controller_address is None and node.id == node.own_id]
+        leading = situation.most_leading() if situation.targets == "leaders" else None
+        node = leading if leading in able else pick(able, choice["node"])
+        return [node] if node else []
+
+    async def move(self, cluster: Cluster, node: Node, choice: Mapping[str, Any], before: Metadata) -> Evidence:
+        admin, old = cluster.admin, node.own_id
+        held = [place for place, state in before.partitions.items() if old in state.replicas]
+        for place in held:
+            least = min(await admin.min_insync_replicas(place[0]), len(before.partitions[place].replicas))
+            if len(survivors(before, admin.original[place], place, {old})) < least:
+                raise NotAvailable(f"not available here: no {least} other brokers can take over {place[0]}-{place[1]}")
+        new = next(id for turn in range(1, ID_STEP) if (id := old + turn * ID_STEP) not in before.registered)
+        evidence = await (node.kill() if choice.get("stop") == "kill" else node.terminate())
+        await node.replace(new)
+        await node.start()
+        await _joined(admin, new)
+        targets = {
+            place: tuple(new if replica == old else replica for replica in before.partitions[place].replicas)
+            for place in held
+        }
+        return {**by_node([node], [evidence]), "new_id": new, **await self.ask(admin, before, targets, seen=(new,))}
+
+    def effective(self, evidence: Evidence) -> bool:
+        return "new_id" in evidence and super().effective(evidence)
+
+
+async def _joined(admin: Admin, broker: int) -> None:
+    """Returns once it is registered and unfenced. Raises Unanswered."""
+    deadline = asyncio.get_running_loop().time() + JOIN_PATIENCE_S
+    while not any(view is not None and broker in view.brokers for view in await admin.views()):
+        if asyncio.get_running_loop().time() > deadline:
+            raise Unanswered(f"broker {broker} has not joined the cluster in {JOIN_PATIENCE_S:g} s")
+        await asyncio.sleep(POLL_S)
+
+
+_VARIANTS: Final[Mapping[str, type[_Kind]]] = {
+    "controlled-shutdown": ControlledShutdown, "preferred-election": PreferredElection, "reassign": Reassign,
+    "new-id": NewId,
+}  # fmt: skip
+
+
+class Membership(_Mover):
+    """Any of the variants. Healing is the same for all."""
+
+    name = "membership"
+    summary = "shuts a leader down, elects preferred leaders, reassigns partitions, or gives a broker a new id"
+    exclusive = True
+    waits_for_isr = True
+    variants: ClassVar[Mapping[str, type[Nemesis]]] = _VARIANTS
+
+    def draw(self, random: Random) -> Draw:
+        variant = random.choice(list(_VARIANTS))
+        drawn = self._as(variant).draw(random)
+        return Draw(drawn.gap, drawn.duration, {"variant": variant, **drawn.choice})
+
+    def struck(self, choice: Mapping[str, Any], situation: Situation) -> Sequence[Node]:
+        return self._as(choice["variant"]).struck(choice, situation)
+
+    async def inject(self, cluster: Cluster, nodes: Sequence[Node], choice: Mapping[str, Any]) -> Evidence:
+        return await self._as(choice["variant"]).inject(cluster, nodes, choice)
+
+    def _as(self, variant: str) -> _Kind:
+        """Under this one's name: it is this one that is healed."""
+        kind = _VARIANTS[variant]()
+        kind.name = self.name
+        return kind
+
+
+async def _start_the_dead(nodes: Sequence[Node]) -> None:
+    for node in nodes:
+        if not await node.is_running():
+            await node.start()

@@ -1,0 +1,133 @@
+"""Undoes what nemesis.membership does: every broker under its own id, every partition with the replicas it had."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from harness.admin import Admin, Ids, Metadata, Move, Place
+from harness.cluster import Evidence, Node
+
+#: For all of it. Other faults may be in force meanwhile, and no replica is in sync then.
+PATIENCE_S: Final = 40.0
+POLL_S: Final = 0.1
+MOST_TOLD: Final = 4  # partitions in evidence
+
+
+class NotRestored(Exception):
+    """A sentence that says what is not as it was."""
+
+
+async def restore(admin: Admin, nodes: Sequence[Node], places: Sequence[Place]) -> Evidence:
+    """The nodes run under their own ids, and every partition has its original replicas, all of them in sync as they
+    were added. Safe to repeat. places: those to tell of. Raises NotRestored, Unanswered."""
+    seen: Evidence = {}
+    if places:
+        seen["while"] = told(await admin.metadata(), places, await admin.moves())
+    work = _Restoration(admin)
+    try:
+        async with asyncio.timeout(PATIENCE_S):
+            for node in nodes:
+                await work.put_back(node)
+            await work.reassign_back()
+            await admin.elect_preferred()
+    except TimeoutError:
+        raise NotRestored(f"not as before after {PATIENCE_S:g} s: {work.obstacle}") from None
+    if places:
+        seen["healed"] = told(await admin.metadata(), places)
+    return {"metadata": seen} if seen else {}
+
+
+@dataclass
+class _Restoration:
+    admin: Admin
+    obstacle: str = "no broker answers"
+
+    async def put_back(self, node: Node) -> None:
+        running = await node.is_running()
+        if node.id != node.own_id:
+            if not running:
+                await node.start()
+            await self._empty(node)
+            await node.terminate()
+            await node.put_back()
+            running = False
+        if not running:
+            await node.start()
+
+    async def _empty(self, node: Node) -> None:
+        """Returns once nobody counts on this broker any more: with its process goes its disk. Every broker and the
+        controller must say so, for a single one may not know of what it was given."""
+        admin, cancelled = self.admin, False
+        while True:
+            moves = await admin.moves()
+            if not cancelled:  # what has not been given to it yet stays where it was
+                await admin.reassign({place: None for place, move in moves.items() if node.id in move.adding})
+                cancelled = True
+                continue
+            views = await admin.views()
+            held = {place for place, move in moves.items() if node.id in move.replicas}
+            held |= {
+                p for view in views if view is not None for p, s in view.partitions.items() if node.id in s.replicas
+            }
+            if not held and None not in views:
+                return
+            self.obstacle = "not every broker answers"
+            if held:
+                seen = await admin.metadata()
+                gone = {node.id, node.own_id}
+                await admin.reassign({place: survivors(seen, admin.original[place], place, gone) for place in held})
+                self.obstacle = f"broker {node.id} still has {', '.join(f'{t}-{p}' for t, p in sorted(held))}"
+            await asyncio.sleep(POLL_S)
+
+    async def reassign_back(self) -> None:
+        admin, cancelled = self.admin, False
+        while True:
+            moves = await admin.moves()
+            seen = await admin.metadata()
+            if not cancelled:
+                await admin.reassign(
+                    {place: None for place, move in moves.items() if _target(move) != admin.original[place]}
+                )
+                cancelled = True
+                continue
+            wrong = {
+                place: admin.original[place]
+                for place, s in seen.partitions.items()
+                if s.replicas != admin.original[place]
+            }
+            if not wrong and not moves:
+                return
+            refused = await admin.reassign(wrong)
+            unfinished = sorted({*wrong, *moves})
+            self.obstacle = f"{', '.join(f'{t}-{p}' for t, p in unfinished)} have other replicas than they had"
+            if refused:
+                self.obstacle += f" ({next(iter(refused.values()))})"
+            await asyncio.sleep(POLL_S)
+
+
+def survivors(metadata: Metadata, original: Ids, place: Place, gone: Collection[int]) -> Ids:
+    """The replicas of a partition when these brokers are gone: another broker in their place, if there is one."""
+    rest = tuple(replica for replica in original if replica not in gone)
+    spare = [broker for broker in metadata.brokers if broker not in rest and broker not in gone]
+    return (*rest, spare[place[1] % len(spare)]) if spare and len(rest) < len(original) else rest
+
+
+def _target(move: Move) -> Ids:
+    return tuple(replica for replica in move.replicas if replica not in move.removing)
+
+
+def told(metadata: Metadata, places: Sequence[Place], moves: Mapping[Place, Move] | None = None) -> dict[str, Any]:
+    """For evidence: brokers, and of the first of these partitions leader, replicas, isr; elr, adding and removing if
+    there are any; partitions_in_all."""
+    partitions = {}
+    for place in [place for place in places if place in metadata.partitions][:MOST_TOLD]:
+        state, move = metadata.partitions[place], (moves or {}).get(place)
+        more = {"elr": state.elr, "adding": move.adding if move else (), "removing": move.removing if move else ()}
+        partitions[f"{place[0]}-{place[1]}"] = {
+            "leader": state.leader, "replicas": list(state.replicas), "isr": sorted(state.isr),
+            **{name: list(ids) for name, ids in more.items() if ids},
+        }  # fmt: skip
+    return {"brokers": list(metadata.brokers), "partitions": partitions, "partitions_in_all": len(places)}

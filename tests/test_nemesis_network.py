@@ -1,0 +1,266 @@
+"""Slow and lossy links: what the nemeses draw and strike, what the simulation makes of it, and what clients record."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from random import Random
+from typing import Any
+
+import pytest
+
+from harness import registry
+from harness.cluster import CLIENTS, Shape
+from harness.plan import Plan
+from harness.runtimes.simulation import shaping
+from harness.simulate import simulate
+from nemesis import merge
+from nemesis.network import LINKS, Network
+from tests.fakes import FakeCluster
+from tests.test_nemeses import choices, done, names, situation
+from tests.test_simulated_network import BACK, THERE, Echo, World, simulated
+
+KINDS = [Network, *Network.variants.values()]
+
+
+def shaped(nemesis: Any, choice: dict[str, Any], **changes: Any) -> tuple[list[str], list[tuple[str, str]], Shape]:
+    """Who is struck, and what then becomes of which links."""
+    cluster = FakeCluster()
+    nodes = nemesis.choose(choice, situation(cluster, **changes))
+    done(nemesis.inject(cluster, nodes, choice))
+    ((key, (links, shape)),) = cluster.shaped.items()
+    assert key == nemesis.name and links and len(links) == len(set(links)) and all(a != b for a, b in links)
+    done(nemesis.heal(cluster, nodes))
+    assert not cluster.shaped
+    return names(nodes), links, shape
+
+
+# -- what is drawn, and who is struck -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("make", KINDS)
+def test_what_is_drawn_follows_from_its_stream_and_strikes_somebody(make: type[Any]) -> None:
+    drawn = [make().draw(Random(f"7/{number}")) for number in range(60)]
+    assert drawn == [make().draw(Random(f"7/{number}")) for number in range(60)]
+    assert {draw.choice["links"] for draw in drawn} == {"node", "leader", "between", "all"}
+    assert {draw.choice["direction"] for draw in drawn} == {"both", "outgoing", "incoming"}
+    for draw in drawn:
+        assert json.loads(json.dumps(draw.choice)) == draw.choice
+        shaped(make(), dict(draw.choice))
+
+
+def test_the_family_draws_only_what_every_machine_has() -> None:
+    shapes = [Shape(**choice["shape"]) for choice in choices(Network())]
+    assert not Network.needs and not any(shape.needs_netem for shape in shapes)
+    assert sum(shape.loss > 0 for shape in shapes) > 50 < sum(shape.rate_kbit > 0 for shape in shapes)
+    for make in Network.variants.values():
+        needs_netem = {Shape(**choice["shape"]).needs_netem for choice in choices(make(), 20)}
+        assert needs_netem == {make().needs == {"netem"}}
+
+
+def test_a_knob_changes_what_it_says_and_nothing_else() -> None:
+    plain, *others = registry.make_nemeses(
+        ["network:rate", *(f"network:rate:links={links}" for links in LINKS), "network:rate:direction=incoming",
+         "network:rate:clients=only", "network:rate:rate_kbit=7"]
+    ).values()  # fmt: skip
+    changed = []
+    for other in others:
+        before, after = plain.draw(Random(2)), other.draw(Random(2))
+        assert (before.gap, before.duration) == (after.gap, after.duration)
+        changed.append({knob for knob in after.choice if after.choice[knob] != before.choice[knob]})
+    assert [knobs for knobs in changed if len(knobs) > 1] == []
+    assert {"links", "direction", "clients", "shape"} == set().union(*changed)
+
+
+@pytest.mark.parametrize(
+    ("links", "targets", "struck", "count"),
+    [
+        ("node", "random", ["broker-1"], 5), ("node", "leaders", ["broker-2"], 5),
+        ("leader", "random", ["broker-2"], 5), ("controller", "random", ["controller-2"], 5),
+        ("between", "leaders", ["broker-2", "broker-1"], 1),
+        ("all", "random", names(FakeCluster().nodes), 30),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("direction", ["both", "outgoing", "incoming"])
+@pytest.mark.parametrize("clients", ["without", "with", "only"])
+def test_which_links_are_struck(
+    links: str, targets: Any, struck: list[str], count: int, direction: str, clients: str
+) -> None:
+    choice = {"node": 0.0, "links": links, "direction": direction, "clients": clients, "shape": {"loss": 0.5}}
+    nodes, found, shape = shaped(Network.variants["loss"](), choice, targets=targets)
+    assert nodes == struck and shape == Shape(loss=0.5)
+    to_nodes = [link for link in found if CLIENTS not in link]
+    first = struck[:1] if links == "between" else struck
+    both_ways = 1 if direction != "both" or links == "all" else 2
+    assert len(to_nodes) == (0 if clients == "only" else count * both_ways)
+    outside = len(struck) * (2 if direction == "both" else 1)
+    assert len(found) - len(to_nodes) == (0 if clients == "without" else outside)
+    if direction == "outgoing":
+        assert all(source in struck for source, _ in found) and all(source in first for source, _ in to_nodes)
+    if direction == "incoming":
+        assert all(target in struck for _, target in found) and all(target in first for _, target in to_nodes)
+
+
+def test_a_pinned_fault_strikes_the_same_links_again() -> None:
+    for choice in choices(Network(), 20):
+        struck, links, _ = shaped(Network(), choice)
+        assert shaped(Network(), {**choice, "targets": struck})[:2] == (struck, links)
+
+
+@pytest.mark.parametrize(
+    ("shape", "seen", "effective"),
+    [
+        ({"loss": 0.1}, {"packets_dropped": 1}, True), ({"loss": 0.1}, {"packets_dropped": 0}, False),
+        ({"rate_kbit": 9}, {"throttled": 1}, True), ({"rate_kbit": 9}, {"shaped_bytes": 9, "throttled": 0}, False),
+        ({"duplicate": 0.1}, {"packets_duplicated": 2}, True), ({"duplicate": 0.1}, {}, False),
+        ({"delay_ms": 50}, {"packets_delayed": 9, "round_trip_ms": {"before": 1, "while": 52}}, True),
+        ({"delay_ms": 50}, {"packets_delayed": 9, "round_trip_ms": {"before": 1, "while": 2}}, False),
+        ({"delay_ms": 50}, {"packets_delayed": 9}, False),
+        ({"delay_ms": 50}, {"round_trip_ms": {"before": 1, "while": 52}}, False),
+        ({"delay_ms": 20, "reorder": 0.2}, {"packets_delayed": 9, "round_trip_ms": {"before": 1, "while": 22}}, False),
+        ({}, {"inject_failed": "NotAvailable: not available here: this kernel has no netem"}, False),
+    ],
+)  # fmt: skip
+def test_what_is_taken_as_proof(shape: dict[str, float], seen: dict[str, Any], effective: bool) -> None:
+    evidence = merge({"shape": shape} if shape else {}, seen)
+    assert all(make().effective(evidence) is effective for make in KINDS)
+
+
+# -- what the simulation makes of it ------------------------------------------------------------------------------
+
+
+async def took(world: World, connection: Any, name: str = "a") -> float:
+    began = world.loop.time()
+    await world.ask(connection, name)
+    return world.loop.time() - began
+
+
+@simulated()
+async def test_a_delayed_link_takes_longer_one_way_until_it_is_as_it_was(world: World) -> None:
+    await world.serve(Echo())
+    connection = await world.connect()
+    world.network.shape("a", [THERE], Shape(delay_ms=300, jitter_ms=100))
+    world.network.shape("b", [THERE, ("x", "y")], Shape(delay_ms=1000))
+    times = [await took(world, connection) for _ in range(20)]
+    assert all(1.2 < time < 1.41 for time in times) and max(times) - min(times) > 0.1
+    counted = world.network.unshape("a")
+    assert list(counted) == [THERE] and counted[THERE]["packets_delayed"] >= 20
+    assert 1.0 < await took(world, connection) < 1.01, "what the other key does is still in force"
+    world.network.mend_all()
+    assert await took(world, connection) < 0.01
+    assert world.network.unshape("a") == {} == world.network.unshape("b")
+
+
+@simulated()
+async def test_opening_a_connection_takes_longer_too_and_lost_attempts_are_made_again(world: World) -> None:
+    await world.serve(Echo())
+    world.network.shape("a", [BACK], Shape(delay_ms=500))
+    await world.connect()
+    assert 0.5 < world.loop.time() < 0.51
+    world.network.unshape("a")
+    world.network.shape("a", [THERE], Shape(loss=0.9))
+    with pytest.raises(TimeoutError):
+        for _ in range(20):
+            await world.connect(timeout=0.9)
+    assert world.network.unshape("a")[THERE]["packets_dropped"] > 0
+
+
+@simulated()
+async def test_a_lost_packet_is_late_by_timeouts_that_double(world: World) -> None:
+    await world.serve(Echo())
+    connection = await world.connect()
+    world.network.shape("a", [THERE], Shape(loss=0.5))
+    late = [round(await took(world, connection), 1) for _ in range(60)]
+    lost = world.network.unshape("a")[THERE]["packets_dropped"]
+    steps = {round(shaping.RETRANSMISSION_S * (2**times - 1), 1): times for times in range(12)}
+    assert set(late) <= set(steps) and {0.0, 0.2, 0.6} <= set(late)
+    assert sum(steps[seconds] for seconds in late) == lost
+    assert await took(world, connection) < 0.01
+
+
+@simulated()
+async def test_what_follows_a_lost_packet_waits_for_it(world: World) -> None:
+    echo = Echo()
+    await world.serve(echo)
+    connection = await world.connect()
+    world.network.shape("a", [THERE], Shape(loss=0.5))
+    sent = [f"{number}" for number in range(30)]
+    assert await asyncio.gather(*world.asking(connection, *sent)) == sent
+    assert [name for name in echo.handled if name in sent] == sent
+
+
+@simulated()
+async def test_a_rate_limits_what_passes_in_a_second_each_link_for_itself(world: World) -> None:
+    await world.serve(Echo())
+    connection = await world.connect()
+    world.network.shape("a", [THERE], Shape(rate_kbit=80))  # 10 kB/s
+    name = "x" * 900
+    began = world.loop.time()
+    await asyncio.gather(*world.asking(connection, *[name] * 40))
+    counted = world.network.unshape("a")[THERE]
+    assert 36_000 < counted["shaped_bytes"] < 42_000
+    assert 3.4 < world.loop.time() - began < 4.3 and counted["throttled"] >= 35
+    assert await took(world, connection, name) < 0.01
+
+
+@simulated()
+async def test_what_waits_for_its_turn_waits_no_longer_than_the_rate_lasts(world: World) -> None:
+    echo = Echo()
+    await world.serve(echo)
+    connection = await world.connect()
+    world.network.shape("a", [THERE], Shape(rate_kbit=8))
+    sent = [f"{number}" + "x" * 1000 for number in range(30)]
+    answers = world.asking(connection, *sent)
+    await asyncio.sleep(2.0)
+    assert 1 <= len(echo.handled) // 2 <= 6
+    world.network.unshape("a")
+    assert await asyncio.gather(*answers) == sent, "and in order"
+    assert world.loop.time() < 2.5 and not world.network.waiting
+
+
+@simulated()
+async def test_last_words_are_as_late_as_ever_beside_a_rate_that_ends(world: World) -> None:
+    await world.serve(Echo())
+    connection = await world.connect()
+    world.network.slow([THERE], 2.0)
+    world.network.shape("a", [BACK], Shape(rate_kbit=8))
+    answers = world.asking(connection, "a")
+    await asyncio.sleep(0.1)
+    world.network.unshape("a")
+    world.network.slow([THERE], 0.0)
+    assert await answers[0] == "a" and world.loop.time() > 2.0
+
+
+# -- runs ---------------------------------------------------------------------------------------------------------
+
+
+def run(nemesis: str, seed: int = 1) -> Any:
+    plan = Plan(run="r", on="simulation", nemesis=(nemesis,), seed=seed, time_limit=25.0, rate=40.0, partitions=2)
+    return simulate(plan)
+
+
+@pytest.mark.parametrize(
+    "nemesis",
+    [
+        "network:delay:delay_ms=4000:jitter_ms=3000:clients=with:links=all",
+        "network:loss:loss=0.7:clients=with:links=all",
+        "network:loss:loss=0.8:clients=only:links=leader:direction=incoming",
+        "network:rate:rate_kbit=2:clients=with:links=all",
+    ],
+)
+def test_what_may_have_happened_is_never_taken_for_what_did_not(nemesis: str) -> None:
+    """Answers come later than their clients wait."""
+    found = run(nemesis)
+    assert not found.crash and found.halt is None
+    verdict = found.judge()
+    assert verdict["verdict"] == "pass", verdict["reason"]
+    appends = [row for row in found.tables["operations"].to_pylist() if row["kind"] == "append"]
+    assert {"ok", "info"} <= {row["outcome"] for row in appends}, "some were not answered in time"
+    assert all(row["effective"] for row in found.tables["faults"].to_pylist())
+
+
+def test_a_run_under_slow_links_is_the_same_each_time() -> None:
+    first, second = run("network"), run("network")
+    assert first.trace_hash == second.trace_hash != run("network", seed=2).trace_hash
+    faults = first.tables["faults"].to_pylist()
+    assert any(row["effective"] for row in faults)
