@@ -29,6 +29,7 @@ READY_TIMEOUT_S = 60.0
 #: Once the time is over: for what is in flight, and for faults to be healed and recovered from.
 DRAIN_TIMEOUT_S = 180.0
 RECOVERY_TIMEOUT_S = 60.0
+BROKEN_RECOVERY_TIMEOUT_S = 10.0
 FINAL_READ_TIMEOUT_S = 60.0
 COLLECT_TIMEOUT_S = 60.0
 POLL_S = 0.2
@@ -62,6 +63,7 @@ class Case:
         self._halted: asyncio.Future[Halt] = cluster.halted or asyncio.get_running_loop().create_future()
         self.workload_ended = 0.0  # time.monotonic()
         self.crash = ""  # why the workload or the faults ended before their time, if they did
+        self.unhealed = ""  # what of the faults could not be undone, if anything
 
     async def run(self, interrupt: Interrupt, ready: Callable[[], None]) -> Halt | None:
         """Make the history, until the time limit or the user's word. `ready` is called once the cluster is.
@@ -126,24 +128,44 @@ class Case:
             except TimeoutError:
                 self.crash = self.crash or f"workload or faults did not end within {DRAIN_TIMEOUT_S:g} s of their time"
                 self._record.doubt(self.crash)
-        with self._record.survived("heal"):
-            await injector.heal_all()
-            await self._cluster.heal()
-            await self._restart_the_dead()
+        with self._record.timed("heal"):
+            await self._heal(injector)
+
+    async def _heal(self, injector: Injector) -> None:
+        """Every fault undone, and looked that nothing is left of any. What is left is tried once more, all faults in
+        reverse order, before it is given up."""
+        for heal in (injector.heal_all, injector.heal_again):
+            left: list[str] = []
+            try:
+                await heal()
+                await self._cluster.heal()
+                await self._restart_the_dead()
+                left += await self._cluster.leftovers()
+            except Exception as error:  # whatever a runtime raises
+                left.append(describe(error))
+            for each in injector.in_force:
+                left.append(f"{each.nemesis} on {', '.join(each.targets)}: {each.evidence.get('heal_failed', '')}")
+            if not left:
+                return
+        self.unhealed = f"not everything could be healed: {'; '.join(left)}"
+        self._record.doubt(self.unhealed)
 
     async def _complete(self) -> None:
         """Final reads and what lies on the replicas' disks; then the journal is closed, whatever failed before."""
         with self._record.survived("recover"):
             self._progress.update("waiting until every replica is back in its ISR")
             try:
-                async with asyncio.timeout(RECOVERY_TIMEOUT_S):
+                # Of a cluster that is still broken nothing is asked; but it may be whole enough to be read.
+                async with asyncio.timeout(BROKEN_RECOVERY_TIMEOUT_S if self.unhealed else RECOVERY_TIMEOUT_S):
                     await self._in_sync()
                     while self._cluster.unsettled() is not None:
                         await asyncio.sleep(POLL_S)
             except TimeoutError:
-                reason = (await self._observer.view()).out_of_sync or self._cluster.unsettled()
-                self._record.doubt(f"not recovered {RECOVERY_TIMEOUT_S:g} s after every fault was healed: {reason}")
-                self._cluster.not_recovered(f"{RECOVERY_TIMEOUT_S:g} s after every fault was healed: {reason}")
+                if not self.unhealed:
+                    reason = (await self._observer.view()).out_of_sync or self._cluster.unsettled()
+                    what = f"{RECOVERY_TIMEOUT_S:g} s after every fault was healed: {reason}"
+                    self._record.doubt(f"not recovered {what}")
+                    self._cluster.not_recovered(what)
         with self._record.survived("final reads"):
             self._progress.update("reading every partition from its start to its end")
             async with asyncio.timeout(FINAL_READ_TIMEOUT_S):

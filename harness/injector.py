@@ -5,6 +5,9 @@ a node is held by one fault at a time (but for faults that hold none, Nemesis.ex
 data (`waits_for_isr`) strikes only once the brokers of the last such fault are back in every ISR. A fault that may not
 strike yet waits (`deferred_s` in its evidence); one that cannot strike and heal before the time limit is skipped, and
 says so.
+
+What is in force when the run stops is healed in reverse order, as a stack is unwound. A fault that cannot be healed
+keeps its nodes, stays in force on record, and is tried again when all others are healed.
 """
 
 from __future__ import annotations
@@ -13,11 +16,13 @@ import asyncio
 import json
 import time
 from collections import Counter, defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Protocol
 
-from harness.cluster import Cluster, Evidence, Node
+from tenacity import AsyncRetrying, retry_if_not_exception_type, stop_after_attempt, wait_fixed
+
+from harness.cluster import Cluster, ClusterLost, Evidence, Node
 from harness.errors import describe
 from harness.observer import Observer
 from harness.schedule import CALM_AT_END_S, Fault, Schedule
@@ -26,6 +31,9 @@ from nemesis import Nemesis, Situation, Targets, merge
 POLL_S = 0.25
 #: After stop: longest wait for the replicas of a power cut to be back in their ISRs.
 RESYNC_TIMEOUT_S = 30.0
+#: A fault is healed at the third attempt or not at all, as far as its nemesis goes.
+HEAL_ATTEMPTS = 3
+HEAL_WAIT_S = 0.5
 
 
 class FaultRecorder(Protocol):
@@ -55,6 +63,7 @@ class InjectedFault:
     end: int | None = None
     effective: bool = False
     evidence: Evidence = field(default_factory=dict)
+    given_up: asyncio.Event = field(default_factory=asyncio.Event, compare=False)  # healed, or it cannot be
 
     @property
     def skipped(self) -> bool:
@@ -103,13 +112,17 @@ class Injector:
         return [fault for fault in self.injected if fault.in_force]
 
     async def run(self) -> None:
+        """Raises ClusterLost once nothing can be broken or mended any more."""
         self._started_at = asyncio.get_running_loop().time()
         streams: dict[str, list[Fault]] = defaultdict(list)
         for fault in sorted(self._schedule, key=lambda fault: (fault.at, fault.fault)):  # one edited by hand may not be
             streams[fault.nemesis].append(fault)
-        async with asyncio.TaskGroup() as group:
-            for name, faults in streams.items():
-                group.create_task(self._work_through(self._nemeses[name], faults))
+        try:
+            async with asyncio.TaskGroup() as group:
+                for name, faults in streams.items():
+                    group.create_task(self._work_through(self._nemeses[name], faults))
+        except* ClusterLost as lost:
+            raise lost.exceptions[0] from None
 
     async def _work_through(self, nemesis: Nemesis, faults: Sequence[Fault]) -> None:
         for fault in faults:
@@ -118,10 +131,8 @@ class Injector:
                 return
             nodes, deferred_s, obstacle = await self._await_turn(nemesis, fault)
             if nodes:
-                try:
-                    await self._strike(nemesis, fault, nodes, deferred_s)
-                finally:
-                    self._release(fault)
+                await self._strike(nemesis, fault, nodes, deferred_s)
+                self._release(fault)
             elif not self._stop.is_set():
                 self._skip(fault, deferred_s, obstacle)
 
@@ -162,25 +173,53 @@ class Injector:
             injected.evidence["deferred_s"] = deferred_s
         self.injected.append(injected)
         self._record(injected)  # at once: a harness that dies in the middle of a fault leaves it on record
-        await self._observe(injected, "inject", nemesis.inject(self._cluster, nodes, fault.choice))
+        await self._observe(injected, "inject", lambda: nemesis.inject(self._cluster, nodes, fault.choice))
         injected.effective = nemesis.effective(injected.evidence)
         self._record(injected)
         await self._pause(fault.duration)
+        if self._stop.is_set():
+            for later in self._healed_before(injected):
+                await later.given_up.wait()
         await self._heal(injected)
-        if nemesis.waits_for_isr:
+        if nemesis.waits_for_isr and not injected.in_force:
             await self._resync(injected)
             del self._unsynced[fault.fault]
 
+    def _healed_before(self, injected: InjectedFault) -> Sequence[InjectedFault]:
+        """Faults in force that are to be healed before this one."""
+        order = self._last_first(self.in_force)
+        return order[: order.index(injected)]
+
+    def _heals_last(self, injected: InjectedFault) -> bool:
+        return getattr(self._nemeses[injected.nemesis], "heals_last", False)  # a user's own may be older
+
     async def heal_all(self) -> None:
-        """Heal what is still in force: only after run() failed."""
-        for injected in self.in_force:
+        """Heal what is still in force: after run() failed, or could not heal it."""
+        for injected in self._last_first(self.in_force):
             await self._heal(injected)
+
+    async def heal_again(self) -> None:
+        """Heal every fault that there was, the last one first, whether or not it is healed."""
+        for injected in self._last_first(self.injected):
+            if not injected.skipped:
+                await self._heal(injected)
+
+    def _last_first(self, faults: Sequence[InjectedFault]) -> Sequence[InjectedFault]:
+        """In the order in which they are to be healed: those that need the cluster for it once all others are."""
+        return sorted(faults, key=lambda fault: (self._heals_last(fault), -self.injected.index(fault)))
 
     async def _heal(self, injected: InjectedFault) -> None:
         nemesis = self._nemeses[injected.nemesis]
         nodes = [node for node in self._cluster.nodes if node.name in injected.targets]
-        await self._observe(injected, "heal", nemesis.heal(self._cluster, nodes))
-        injected.end = self._now_ns()
+        known = injected.evidence
+        try:
+            await self._observe(injected, "heal", lambda: nemesis.heal(self._cluster, nodes), attempts=HEAL_ATTEMPTS)
+        finally:
+            injected.given_up.set()
+        if "heal_failed" not in injected.evidence:
+            if not injected.in_force:  # what is seen of a fault that was healed before is no evidence of it
+                injected.evidence = known
+            injected.end = injected.end or self._now_ns()
         injected.effective = nemesis.effective(injected.evidence)
         self._record(injected)
 
@@ -199,12 +238,25 @@ class Injector:
             injected.evidence["in_sync_at"] = self._now_ns()
         self._record(injected)
 
-    async def _observe(self, injected: InjectedFault, step: str, action: Any) -> None:
+    async def _observe(
+        self, injected: InjectedFault, step: str, action: Callable[[], Awaitable[Evidence]], *, attempts: int = 1
+    ) -> None:
         """Await the action and add its evidence. A failure is evidence too: the run goes on and says so."""
+        retrying = AsyncRetrying(
+            stop=stop_after_attempt(attempts), wait=wait_fixed(HEAL_WAIT_S), reraise=True,
+            retry=retry_if_not_exception_type((ClusterLost, asyncio.CancelledError)),
+        )  # fmt: skip
+        failed = f"{step}_failed"
+        injected.evidence.pop(failed, None)
         try:
-            injected.evidence = merge(injected.evidence, await action)
+            async for attempt in retrying:
+                with attempt:
+                    injected.evidence = merge(injected.evidence, await action())
         except Exception as error:  # whatever a runtime or a user's nemesis raises
-            injected.evidence[f"{step}_failed"] = describe(error)
+            injected.evidence[failed] = describe(error)
+            if isinstance(error, ClusterLost):
+                self._record(injected)
+                raise
 
     def _skip(self, fault: Fault, deferred_s: float, obstacle: str) -> None:
         now = self._now_ns()
@@ -223,6 +275,9 @@ class Injector:
             self._unsynced[fault.fault] = nodes
 
     def _release(self, fault: Fault) -> None:
+        """What could not be healed keeps its nodes."""
+        if any(each.fault == fault.fault for each in self.in_force):
+            return
         for name in [name for name, holder in self._held.items() if holder == fault.fault]:
             del self._held[name]
 

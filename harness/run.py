@@ -94,10 +94,12 @@ async def run(
         raise
     finally:
         interrupt.begin_tear_down()
-        await _tear_down(cluster, record, progress, keep=keep)
-    if case.crash and verdict["verdict"] != "fail":
+        torn_down = await _tear_down(cluster, record, progress, keep=keep)
+    if (failure := case.crash or case.unhealed) and verdict["verdict"] != "fail":
         # A violation that was found stands; anything else would vouch for a test that did not take place.
-        raise HarnessFailure(f"{case.crash}; the history up to then: {verdict['verdict']}, {verdict['reason']}")
+        judged = f"the history up to then: {verdict['verdict']}, {verdict['reason']}"
+        left = "" if torn_down else "; `chaos clean` removes what is left of the cluster"
+        raise HarnessFailure(f"{failure}; {judged}{left}")
     return verdict
 
 
@@ -144,15 +146,17 @@ class Judgement:
         return verdict
 
 
-async def _tear_down(cluster: Cluster | None, record: RunRecord, progress: Progress, *, keep: bool) -> None:
-    """Never raises: the verdict, or the reason why there is none, matters more."""
+async def _tear_down(cluster: Cluster | None, record: RunRecord, progress: Progress, *, keep: bool) -> bool:
+    """Is nothing left of the cluster? Never raises: the verdict, or the reason why there is none, matters more."""
     if cluster is None:  # a start that fails takes down what it had started
-        return
+        return True
     if keep:
         addresses = ",".join("{}:{}".format(*node.address) for node in cluster.brokers)
         progress.say(f"the cluster is left up, its brokers at {addresses}; `chaos clean` removes it")
-        return
+        return False
     with record.survived("tear down"):
         progress.update("removing the cluster")
         async with asyncio.timeout(TEAR_DOWN_TIMEOUT_S):
             await cluster.stop()
+            return True
+    return False

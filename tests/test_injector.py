@@ -214,6 +214,65 @@ def test_stop_heals_at_once_and_begins_nothing_more() -> None:
     assert row["evidence"]["frozen_ns"] == 5
 
 
+class Unhealable(Kill):
+    """Fails to heal so often."""
+
+    name = "kill"
+    failures = 2
+
+    async def heal(self, cluster: Any, nodes: Any) -> Any:
+        self.failures -= 1
+        if self.failures >= 0:
+            raise OSError("no way to start it")
+        return await super().heal(cluster, nodes)
+
+
+def test_what_fails_to_heal_is_tried_again() -> None:
+    bench = Bench(Unhealable())
+    bench.run()
+    assert all(row["end"] is not None and "heal_failed" not in row["evidence"] for row in bench.rows)
+    assert all(node.state == "running" for node in bench.cluster.nodes)
+
+
+def test_what_cannot_be_healed_stays_in_force_and_keeps_its_node() -> None:
+    nemesis = Unhealable()
+    nemesis.failures = 3
+    bench = Bench(nemesis)
+    bench.run()
+    first, *others = bench.rows
+    assert first["end"] is None and first["evidence"]["heal_failed"] == "OSError: no way to start it"
+    assert others and all(first["targets"] != row["targets"] for row in others)
+    asyncio.run(bench.injector.heal_all())
+    assert bench.log.rows[0]["end"] is not None and "heal_failed" not in bench.log.rows[0]["evidence"]
+    assert not bench.injector.in_force
+
+
+def test_at_the_end_faults_are_healed_in_reverse_order_and_what_needs_the_cluster_last() -> None:
+    healed = []
+
+    def kind(name: str, last: bool) -> Nemesis:
+        class Kind(Partition):
+            heals_last = last
+
+            async def heal(self, cluster: Any, nodes: Any) -> Any:
+                await asyncio.sleep(0.1)
+                healed.append(name)
+                return {}
+
+        Kind.name = name
+        return Kind()
+
+    bench = Bench(kind("a", True), kind("b", False), kind("c", True), kind("d", False))
+    bench.schedule = tuple(
+        Fault(fault=number, nemesis=name, at=1.0 + number, duration=50.0, choice=bench.schedule[0].choice)
+        for number, name in enumerate("abcd")
+    )
+    for nemesis in bench.nemeses.values():
+        type(nemesis).exclusive = False
+    bench.run(stop_at=10)
+    assert healed == ["d", "b", "c", "a"]
+
+
 def test_a_fault_that_fails_is_on_record_as_without_effect_and_is_healed() -> None:
     bench = Bench(PowerOutage())
     bench.cluster.fail_cuts = True

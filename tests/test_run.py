@@ -17,7 +17,7 @@ from rich.console import Console
 
 import harness.run
 from harness import schedule_file
-from harness.cluster import RuntimeUnavailable
+from harness.cluster import ClusterLost, RuntimeUnavailable
 from harness.console import Progress
 from harness.errors import HarnessFailure, Stopped
 from harness.plan import Plan
@@ -100,7 +100,6 @@ def test_a_whole_run(tmp_path: Path) -> None:
     [
         ("workload.final_read", "final reads"),
         ("cluster.collect", "collect"),
-        ("cluster.heal", "heal"),
         ("workload.close", "close workload"),
         ("cluster.stop", "tear down"),
         ("build_report", "report"),
@@ -122,6 +121,64 @@ def test_what_fails_after_the_workload_does_not_cost_the_verdict(tmp_path: Path,
     assert case.record["problems"] == [f"{phase} failed: OSError: disk gone"]
     assert parts.recorder.closed
     assert parts.cluster.stopped == (0 if phase == "tear down" else 1)
+
+
+@pytest.mark.parametrize("asked", ["heal", "leftovers"])
+def test_what_cannot_be_healed_is_a_failure_of_the_harness_once_the_history_is_judged(
+    tmp_path: Path, asked: str
+) -> None:
+    parts = FakeParts()
+
+    async def gone() -> Any:
+        raise OSError("agent gone")
+
+    setattr(parts.cluster, asked, gone)
+    case = Case(tmp_path, parts, time_limit=0.2)
+    with pytest.raises(HarnessFailure, match="not everything could be healed: OSError: agent gone; the history up to"):
+        case.run()
+    assert case.record["doubts"] == ["not everything could be healed: OSError: agent gone"]
+    assert parts.recorder.closed and parts.cluster.stopped == 1
+
+
+def test_a_violation_stands_whatever_could_not_be_healed(tmp_path: Path) -> None:
+    parts = FakeParts(verdict=FAIL)
+
+    async def left() -> list[str]:
+        return ["broker-1 is frozen"]
+
+    parts.cluster.leftovers = left  # type: ignore[method-assign]
+    assert Case(tmp_path, parts, time_limit=0.2).run() == FAIL
+
+
+def test_what_is_left_of_a_fault_is_healed_a_second_time(tmp_path: Path) -> None:
+    parts = FakeParts()
+    asked = 0
+
+    async def leftovers() -> list[str]:
+        nonlocal asked
+        asked += 1
+        return ["broker-1 is frozen"] if asked == 1 else []
+
+    parts.cluster.leftovers = leftovers  # type: ignore[method-assign]
+    case = Case(tmp_path, parts, time_limit=0.6)
+    case.run()
+    assert asked == 2 and case.record["problems"] == []
+    assert all(row["evidence"]["frozen_ns"] == 5 for row in parts.recorder.rows.values()), "evidence of the first time"
+
+
+def test_a_run_whose_agent_is_gone_ends_early(tmp_path: Path) -> None:
+    parts = FakeParts()
+
+    async def lost(*_: Any) -> Any:
+        raise ClusterLost("pause on broker-1: the agent is gone; run it again")
+
+    for node in parts.cluster.nodes:
+        node.pause = lost  # type: ignore[method-assign]
+    case = Case(tmp_path, parts, time_limit=60)
+    with pytest.raises(HarnessFailure, match=r"the fault schedule failed: .*the agent is gone; run it again; the his"):
+        case.run()
+    assert case.record["phases"]["workload"] < 30
+    assert [row["end"] for row in parts.recorder.rows.values()] != [], "the fault is on record"
 
 
 def test_a_start_that_fails_tears_down_and_says_why(tmp_path: Path) -> None:
