@@ -112,7 +112,8 @@ class Case:
         over = asyncio.Event()
         injector = Injector(
             self._cluster, self._nemeses, self._schedule, targets=self._plan.targets, time_limit=self._plan.time_limit,
-            observer=self._observer, recorder=self._recorder, stop=over, now_ns=self._parts.clock_ns,
+            observer=self._observer, recorder=self._recorder, stop=over, restart_the_dead=self._restart_the_dead,
+            now_ns=self._parts.clock_ns,
         )  # fmt: skip
         self._record.facts["workload_start_ns"] = self._parts.clock_ns()
         with self._record.timed("workload"):

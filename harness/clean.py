@@ -8,11 +8,20 @@ from harness.cluster import RuntimeUnavailable
 from harness.runtimes.docker import cleanup, engine, images
 
 
+class NotCleaned(RuntimeUnavailable):
+    """Something stays. done: what was removed all the same."""
+
+    def __init__(self, message: str, done: list[str]) -> None:
+        super().__init__(message)
+        self.done = done
+
+
 def clean(run: str | None = None) -> list[str]:
     """Remove every run whose harness is dead, or `run` whether or not it is. One line for each thing removed, and
-    for each run left alone. Raises RuntimeUnavailable if something stays."""
+    for each run left alone. Raises NotCleaned, once it has removed all that can be."""
     api = engine.connect()
     done: list[str] = []
+    stays: list[str] = []
     for name, alive in sorted(cleanup.runs(api).items()):
         if run is not None and name != run:
             continue
@@ -23,11 +32,14 @@ def clean(run: str | None = None) -> list[str]:
             done += [f"removed {thing}" for thing in cleanup.remove_run(api, name)]
         except (APIError, OSError) as error:
             reason = error.explanation if isinstance(error, APIError) else error
-            raise RuntimeUnavailable(f"Not everything of run {name} could be removed ({reason}).") from error
+            remedy = "; restart Docker, which has lost count, and clean again" if cleanup.lost_count(error) else ""
+            stays.append(f"Not everything of run {name} could be removed ({reason}){remedy}.")
     for tag in images.superseded(api):
         try:
             api.remove_image(tag)
         except APIError:
             continue  # a container of a run that was left alone is made of it
         done.append(f"removed image {tag}")
+    if stays:
+        raise NotCleaned(" ".join(stays), done)
     return done

@@ -231,9 +231,14 @@ def clean() -> int:
     """Remove whatever dead runs left: containers, networks, mounts, loop devices, firewall rules."""
     import asyncio
 
+    from harness.clean import NotCleaned
     from harness.parts import Parts
 
-    removed = asyncio.run(Parts().runtime.clean())
+    try:
+        removed = asyncio.run(Parts().runtime.clean())
+    except NotCleaned as error:
+        print("\n".join(error.done))
+        raise
     print("\n".join(removed) if removed else "nothing was left")
     return ExitCode.PASS
 

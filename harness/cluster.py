@@ -124,7 +124,7 @@ class Node(Protocol):
         process and its power. Monotonic time goes on as if nothing were. Safe to repeat. Needs "faketime".
 
         Evidence, as measured on the node, if its process runs: clock_offset_ms, from now on; clock_drifted_ms, what a
-        clock has gained that drifted until now."""
+        clock has gained that drifted until now, and clock_drifting_ms, in what time."""
         raise NotOffered("set_clock")
 
     async def fill_disk(self) -> Evidence:
@@ -176,7 +176,7 @@ class Node(Protocol):
         raise NotOffered("make_disk_writable")
 
     async def damage_file(self, choice: Mapping[str, Any]) -> Evidence:
-        """The process is killed, a file damaged that it does not append to any more, and the process started on it.
+        """The process is killed, and a file damaged that it does not append to any more, for start() to find it so.
         choice: what (a list, the first of which there is a file: "segment", a closed one; "index", of a closed segment;
         "checkpoint"), how ("flip": one bit, "truncate"), and which, where and bit in [0, 1).
 
@@ -223,15 +223,17 @@ class Cluster(Protocol):
 
     async def shape(self, key: str, links: Sequence[Link], shape: Shape) -> Evidence:
         """From now on these links do that to what passes them. Adds to what other keys do, and stays in force, as
-        block(). Raises NotAvailable. Evidence: round_trip_ms {"before", "while"}, the median over the links;
-        packets_reordered, those seen to overtake others."""
+        block(). Raises NotAvailable. Evidence, as far as it can be measured: round_trip_ms {"before", "while"}, the
+        median over the links, the same for both; or unanswered_ms, if there was no answer for so long, which under this
+        shape may take longer; packets_reordered, those seen to overtake others."""
         ...
 
     async def unshape(self, key: str) -> Evidence:
         """These links are again as they were before this key. Safe to repeat. Evidence, of what there was:
         packets_dropped and packets_dropped_by_link, as of unblock(); packets_delayed, packets_duplicated and
-        packets_reordered; throttled, how often packets had to wait for their turn at the rate, and shaped_bytes, what
-        passed at it; round_trip_ms {"while"}, a moment before."""
+        packets_reordered (let ahead of those that are late, if any waited at that moment); throttled, how often packets
+        had to wait for their turn at the rate, and shaped_bytes, what passed at it; round_trip_ms or unanswered_ms, as
+        of shape(), a moment before."""
         ...
 
     async def heal(self) -> None:
@@ -279,7 +281,7 @@ class ClusterLost(HarnessFailure):
     to do."""
 
 
-class NotAvailable(Exception):
+class NotAvailable(HarnessFailure):
     """This machine lacks what that needs (Cluster.lacks). The message is "not available here: " and the reason."""
 
 

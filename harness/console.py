@@ -154,7 +154,7 @@ def availability_lines(availability: Mapping[str, Any] | None) -> list[str]:
     latency, gaps = availability["latency_ms"], availability["gaps"]
     told = [
         f"latency p50 {latency['p50']:,.1f} ms, p99 {latency['p99']:,.1f} ms, p99.9 {latency['p99.9']:,.1f} ms, max "
-        f"{latency['max']:,.1f} ms; longest gap of all partitions {gaps['longest_ms']:,.0f} ms"
+        f"{latency['max']:,.1f} ms; longest time without any acknowledgement {gaps['longest_ms']:,.0f} ms"
     ]
     windows = availability["windows"]
     if windows:
@@ -166,7 +166,7 @@ def availability_lines(availability: Mapping[str, Any] | None) -> list[str]:
             f"in faults a partition acknowledged nothing for {worst['longest_gap_ms']:,.0f} ms at worst "
             f"({worst['gap_on']}, fault {worst['fault']} {worst['nemesis']})"
             + (f"; whole again {slow:,.0f} ms after the heal at the latest" if slow is not None else "")
-            + (f"; never again after {never} of them" if never else "")
+            + (f"; not before the end after {never} of them" if never else "")
         )
     return told
 

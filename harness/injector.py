@@ -34,6 +34,8 @@ RESYNC_TIMEOUT_S = 30.0
 #: A fault is healed at the third attempt or not at all, as far as its nemesis goes.
 HEAL_ATTEMPTS = 3
 HEAL_WAIT_S = 0.5
+#: Nodes that are cut off let the harness wait for what they see: a fault is not late for that.
+LATE_S = 4.0
 
 
 class FaultRecorder(Protocol):
@@ -78,6 +80,7 @@ class Injector:
     """Runs one schedule once: run() returns when every fault is healed and, for power cuts, recovered from.
 
     stop: set when the run is over, early or not. Faults in force are then healed at once and no more are begun.
+    restart_the_dead: called then, before what needs the whole cluster to be healed, for nodes that ended by themselves.
     """
 
     def __init__(
@@ -91,6 +94,7 @@ class Injector:
         observer: Observer,
         recorder: FaultRecorder,
         stop: asyncio.Event,
+        restart_the_dead: Callable[[], Awaitable[None]] | None = None,
         now_ns: Callable[[], int] = time.monotonic_ns,
     ) -> None:
         self._cluster = cluster
@@ -101,6 +105,7 @@ class Injector:
         self._observer = observer
         self._recorder = recorder
         self._stop = stop
+        self._restart_the_dead = restart_the_dead
         self._now_ns = now_ns
         self._started_at = 0.0
         self._held: dict[str, int] = {}  # node name: the fault that holds it
@@ -121,24 +126,28 @@ class Injector:
             async with asyncio.TaskGroup() as group:
                 for name, faults in streams.items():
                     group.create_task(self._work_through(self._nemeses[name], faults))
-        except* ClusterLost as lost:
-            raise lost.exceptions[0] from None
+        except BaseExceptionGroup as errors:  # one is enough to end it, and the reason can be read
+            lost, others = errors.split(ClusterLost)
+            raise (lost or others or errors).exceptions[0] from None
 
     async def _work_through(self, nemesis: Nemesis, faults: Sequence[Fault]) -> None:
         for fault in faults:
             await self._pause_until(fault.at)
             if self._stop.is_set():
                 return
-            nodes, deferred_s, obstacle = await self._await_turn(nemesis, fault)
+            nodes, deferred_s, reason = await self._await_turn(nemesis, fault)
             if nodes:
                 await self._strike(nemesis, fault, nodes, deferred_s)
                 self._release(fault)
             elif not self._stop.is_set():
-                self._skip(fault, deferred_s, obstacle)
+                self._skip(fault, deferred_s, reason)
 
     async def _await_turn(self, nemesis: Nemesis, fault: Fault) -> tuple[Sequence[Node], float, str]:
-        """(nodes now held for this fault, seconds it waited, what it last waited for). No nodes: never its turn."""
+        """(nodes now held for this fault, seconds it waited, ""). No nodes: never its turn, and why."""
         latest = self._time_limit - CALM_AT_END_S - fault.duration
+        began = self._elapsed()
+        in_time = began + LATE_S if began <= latest + POLL_S else 0.0
+        hindered = False
         while True:
             view = await self._observer.view()
             situation = Situation(
@@ -150,8 +159,11 @@ class Injector:
                 isrs=view.isrs,
                 struck=Counter(name for each in self.injected if each.nemesis == nemesis.name for name in each.targets),
             )
-            nodes = nemesis.choose(fault.choice, situation)
             waited = round(self._elapsed() - fault.at, 3)
+            try:
+                nodes = nemesis.choose(fault.choice, situation)
+            except Exception as error:  # whatever a user's nemesis raises: it costs this fault and no other
+                return (), waited, f"whom it strikes cannot be told: {describe(error)}"
             if nemesis.waits_for_isr and self._unsynced:
                 struck = [node for fault_ in self._unsynced.values() for node in fault_]
                 obstacle = view.not_back(struck) or "another fault that may lose data is still in force"
@@ -159,9 +171,10 @@ class Injector:
                 obstacle = "nobody whom it strikes is there and free of other faults"
             else:
                 obstacle = ""
-            if self._stop.is_set() or self._elapsed() > latest:
-                late = "an earlier fault took too long" if fault.at <= latest else "it was planned too late"
-                return (), waited, obstacle or late
+            hindered = hindered or bool(obstacle)
+            if self._stop.is_set() or self._elapsed() > (latest if hindered else max(latest, in_time)):
+                why = "earlier faults of its nemesis took too long" if fault.at <= latest else "it was planned too late"
+                return (), waited, f"no time left: {obstacle or ('the run is over' if self._stop.is_set() else why)}"
             if not obstacle:
                 self._hold(nemesis, fault, nodes)
                 return nodes, waited, ""
@@ -212,8 +225,14 @@ class Injector:
         nemesis = self._nemeses[injected.nemesis]
         nodes = [node for node in self._cluster.nodes if node.name in injected.targets]
         known = injected.evidence
+
+        async def heal() -> Evidence:
+            if self._stop.is_set() and self._restart_the_dead and self._heals_last(injected):
+                await self._restart_the_dead()
+            return await nemesis.heal(self._cluster, nodes)
+
         try:
-            await self._observe(injected, "heal", lambda: nemesis.heal(self._cluster, nodes), attempts=HEAL_ATTEMPTS)
+            await self._observe(injected, "heal", heal, attempts=HEAL_ATTEMPTS)
         finally:
             injected.given_up.set()
         if "heal_failed" not in injected.evidence:
@@ -258,9 +277,9 @@ class Injector:
                 self._record(injected)
                 raise
 
-    def _skip(self, fault: Fault, deferred_s: float, obstacle: str) -> None:
+    def _skip(self, fault: Fault, deferred_s: float, reason: str) -> None:
         now = self._now_ns()
-        evidence = {"skipped": f"no time left: {obstacle}", "deferred_s": deferred_s}
+        evidence = {"skipped": reason, "deferred_s": deferred_s}
         self.injected.append(InjectedFault(fault.fault, fault.nemesis, [], now, now, False, evidence))
         self._record(self.injected[-1])
 

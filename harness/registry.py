@@ -54,7 +54,11 @@ def _make(wanted: str) -> Nemesis:
             valid = f"valid: {', '.join(variants)}" if variants else "it has none"
             raise BadArguments(f"there is no variant {variant!r} of nemesis {family}; {valid}")
         kind = variants[variant]
-    nemesis: Nemesis = kind(**_settings(wanted, rest, knobs(kind)))
+    settings = _settings(wanted, rest, knobs(kind))
+    try:
+        nemesis: Nemesis = kind(**settings)
+    except ValueError as error:
+        raise BadArguments(f"nemesis {wanted}: {error}") from None
     nemesis.name = wanted
     return nemesis
 

@@ -56,6 +56,8 @@ async def run(
     struck_by = {fault.nemesis for fault in schedule}
     nemeses = {**registry.make_nemeses(struck_by - nemeses.keys()), **nemeses}  # and the parts of composites
     progress.say(f"run {plan.run}: {len(schedule)} fault{'s' * (len(schedule) != 1)} planned")
+    for name in schedules.without_room(nemeses, schedule):
+        progress.say(f"no fault of {name} fits into {plan.time_limit:g} s: give a longer --time-limit")
 
     cluster: Cluster | None = None
     try:
@@ -99,7 +101,7 @@ async def run(
         # A violation that was found stands; anything else would vouch for a test that did not take place.
         judged = f"the history up to then: {verdict['verdict']}, {verdict['reason']}"
         left = "" if torn_down else "; `chaos clean` removes what is left of the cluster"
-        raise HarnessFailure(f"{failure}; {judged}{left}")
+        raise HarnessFailure(f"{failure}; {judged}; the report is {directory / 'report.html'}{left}")
     return verdict
 
 

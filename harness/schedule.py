@@ -79,6 +79,17 @@ def build(nemeses: Mapping[str, Nemesis], seed: int, time_limit: float, pace: Pa
     )
 
 
+def without_room(nemeses: Mapping[str, Nemesis], schedule: Schedule) -> list[str]:
+    """Those of which nothing is planned. Of a composite it is enough that there is something that nobody else asked
+    for: its parts have their own names."""
+    planned = {fault.nemesis for fault in schedule}
+    return [
+        name
+        for name, nemesis in nemeses.items()
+        if name not in planned and not (isinstance(nemesis, Composite) and planned - nemeses.keys())
+    ]
+
+
 def _faults_of(
     nemesis: Nemesis, name: str, seed: int, time_limit: float, pace: Pace
 ) -> Iterator[tuple[float, str, float, dict[str, Any]]]:

@@ -19,13 +19,16 @@ from typing import Annotated, Any, Final
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, TypeAdapter, ValidationError
 
+from harness import choices
 from harness.errors import BadArguments
-from harness.schedule import Fault, Schedule
+from harness.schedule import CALM_AT_END_S, Fault, Schedule
 from nemesis import Nemesis
+from nemesis.composites import Composite
 
 SCHEDULE_FILE: Final = "schedule.toml"
 #: Of versions before schedules could be edited by hand.
 _OLD_FILE: Final = "schedule.json"
+_ROUNDED_S: Final = 0.005  # what saved times may be off by
 _UNITS_S: Final = {"": 1.0, "ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
 
 
@@ -51,7 +54,7 @@ class _Written(BaseModel):
     at: Annotated[Seconds, Field(ge=0)]
     duration: Annotated[Seconds, Field(gt=0)]
     fault: int | None = None
-    targets: list[str] | None = None
+    targets: Annotated[list[str], Field(min_length=1)] | None = None
     choice: dict[str, Any] = {}
 
 
@@ -107,6 +110,8 @@ def read(path: Path, nemeses: Mapping[str, Nemesis], seed: int, time_limit: floa
     nodes: names that targets may have. Raises BadArguments.
     """
     known = list(nodes)
+    if not _by_hand(path):
+        raise BadArguments(f"{path} holds no fault; for a run without any give --nemesis none")
     written = sorted(_by_hand(path), key=lambda each: each.at)
     numbers = [each.fault for each in written if each.fault is not None]
     if len(set(numbers)) < len(numbers):
@@ -115,15 +120,23 @@ def read(path: Path, nemeses: Mapping[str, Nemesis], seed: int, time_limit: floa
     faults = []
     for each in written:
         where = f"{path}: the fault {each.nemesis} at {each.at:g} s"
+        if len(set(each.targets or ())) < len(each.targets or ()):
+            raise BadArguments(f"{where} names a target twice; name each once")
         for name in each.targets or ():
             if name not in known:
                 raise BadArguments(f"{where} is to strike {name!r}, which is no node; there are {', '.join(known)}")
-        if each.at + each.duration > time_limit:
-            raise BadArguments(f"{where} lasts beyond the time limit of {time_limit:g} s; give a longer --time-limit")
+        if each.at + each.duration > time_limit - CALM_AT_END_S + _ROUNDED_S:
+            raise BadArguments(
+                f"{where} lasts until {each.at + each.duration:g} s and is to end {CALM_AT_END_S:g} s before the time "
+                f"limit of {time_limit:g} s; give a longer --time-limit"
+            )
         number = next(free) if each.fault is None else each.fault
-        drawn = nemeses[each.nemesis].draw(Random(f"{seed}/{each.nemesis}/{number}")).choice
-        if unknown := sorted(each.choice.keys() - drawn.keys()):
-            raise BadArguments(f"{where} has a choice {unknown[0]!r}; there are {', '.join(drawn)}")
+        nemesis = nemeses[each.nemesis]
+        if isinstance(nemesis, Composite):
+            raise BadArguments(f"{where} stands for several faults; write them, as in the schedule.toml of a run of it")
+        if (wrong := choices.problem(nemesis, each.choice, each.targets or ())) is not None:
+            raise BadArguments(f"{where}: {wrong}")
+        drawn = nemesis.draw(Random(f"{seed}/{each.nemesis}/{number}")).choice
         faults.append(_planned(each, number, drawn))
     return tuple(faults)
 
@@ -142,11 +155,15 @@ def _by_hand(path: Path) -> list[_Written]:
     except OSError as error:
         raise BadArguments(f"{path} cannot be read: {error.strerror or error}") from None
     except ValidationError as error:
-        first = error.errors(include_url=False)[0]
+        # A name that is none explains best why another is missing.
+        first = min(error.errors(include_url=False), key=lambda each: each["type"] != "extra_forbidden")
         place = [part for part in first["loc"] if part != "fault"]
         which = f"fault {place[0] + 1}" if place and isinstance(place[0], int) else "the file"
         what = ".".join(str(part) for part in place[1:]) if which != "the file" else ".".join(map(str, first["loc"]))
         problem = str(first.get("ctx", {}).get("error", first["msg"]))
+        if first["type"] == "extra_forbidden":
+            there_are = _File if which == "the file" else _Written
+            problem = f"there is no such thing; there are {', '.join(there_are.model_fields)}"
         raise BadArguments(
             f"{path}: {which}{f', {what}' if what else ''}: {problem[:1].lower()}{problem[1:]}"
         ) from None

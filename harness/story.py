@@ -99,21 +99,34 @@ def _setting(plan: Plan) -> str:
 # -- faults ---------------------------------------------------------------------------------------------------------
 
 #: Begin and end of a fault. {nodes}: by name; {is}, {has}: of one or of several.
+#: By family, and by variant where that says more: how a fault begins, and how it ends.
 _WORDS: Final[Mapping[str, tuple[str, str]]] = {
+    "power": ("the power of {nodes} is cut", "{nodes} {has} power again and {starts}"),
     "power-outage": ("the power of {nodes} is cut", "{nodes} {has} power again and {starts}"),
     "power-outage-cluster": ("the power of {nodes} is cut", "{nodes} {has} power again and {starts}"),
+    "page-cache": ("{nodes} {is} killed and {its} page cache is lost", "{nodes} {is} started again"),
+    "page-cache:clean": ("clean pages of {nodes} are dropped from the page cache", "that is over"),
     "kill": ("{nodes} {is} killed", "{nodes} {is} started again"),
+    "kill:term": ("{nodes} {is} asked to stop", "{nodes} {is} started again"),
     "pause": ("{nodes} {is} frozen", "{nodes} {goes} on"),
     "partition": ("{nodes} {is} cut off from the other nodes", "the network is whole again"),
+    "network": ("links of {nodes} lose packets or are slow", "the links of {nodes} are as they were"),
     "clock": ("the clock of {nodes} jumps or drifts", "the clock of {nodes} is right again"),
     "clock:jump": ("the clock of {nodes} jumps", "the clock of {nodes} is right again"),
     "clock:drift": ("the clock of {nodes} drifts", "the clock of {nodes} is right again"),
     "clock-jump": ("the clock of {nodes} jumps", "the clock of {nodes} is right again"),
+    "disk": ("the disk of {nodes} is full", "{nodes} {has} room again and {starts}, if it had ended"),
     "disk-full": ("the disk of {nodes} is full", "{nodes} {has} room again and {starts}, if it had ended"),
-    "disk-error": (
-        "the disk of {nodes} fails",
-        "the disk of {nodes} works again and {nodes} {starts}, if it had ended",
-    ),
+    "disk:error": ("the disk of {nodes} fails", "it works again, and {nodes} {starts} if it had ended"),
+    "disk-error": ("the disk of {nodes} fails", "it works again, and {nodes} {starts} if it had ended"),
+    "disk:slow": ("the disk of {nodes} becomes slow", "the disk of {nodes} is as fast as ever"),
+    "disk:read-only": ("the disk of {nodes} refuses writes", "the disk of {nodes} can be written again"),
+    "disk:corrupt": ("{nodes} {is} killed, a file of {its} damaged, and {starts} on that", "the file is as it was"),
+    "membership": ("the membership of {nodes} is changed", "the assignment is the old one again"),
+    "membership:controlled-shutdown": ("{nodes} {is} asked to stop", "{nodes} {is} started again"),
+    "membership:preferred-election": ("other replicas are to lead, for {nodes}", "the old replicas are to lead again"),
+    "membership:reassign": ("partitions of {nodes} are reassigned", "the assignment is the old one again"),
+    "membership:new-id": ("another broker takes the place of {nodes}", "{nodes} {is} back in {its} place"),
 }
 _DIRECTIONS: Final = {"outgoing": "what they send is lost", "incoming": "what is sent to them is lost"}
 
@@ -123,17 +136,23 @@ def _faults(rows: Sequence[Mapping[str, Any]], where: str) -> Iterator[_Line]:
         evidence = json.loads(row["evidence"])
         if "skipped" in evidence:
             continue
-        begin, end = _WORDS.get(row["nemesis"], (f"{row['nemesis']} strikes {{nodes}}", f"{row['nemesis']} is over"))
+        begin, end = _words_of(row["nemesis"])
         one = len(row["targets"]) == 1
         forms = {
             "nodes": " and ".join(filter(None, (", ".join(row["targets"][:-1]), row["targets"][-1]))),
             "is": "is" if one else "are", "has": "has" if one else "have",
-            "goes": "goes" if one else "go", "starts": "starts" if one else "start",
+            "its": "its" if one else "their", "goes": "goes" if one else "go", "starts": "starts" if one else "start",
         }  # fmt: skip
         effects = "; ".join(_effects(evidence, where))
         yield _Line(row["start"] / 1e9, f"FAULT {begin.format(**forms)}{effects and f' ({effects})'}", _ESSENTIAL)
         if row["end"] is not None:
             yield _Line(row["end"] / 1e9, end.format(**forms), _ESSENTIAL - 1)
+
+
+def _words_of(nemesis: str) -> tuple[str, str]:
+    family, *variant = nemesis.split(":")[:2]
+    known = _WORDS.get(":".join((family, *variant))) or _WORDS.get(family)
+    return known or (f"{nemesis} strikes {{nodes}}", f"{nemesis} is over")
 
 
 def _effects(evidence: Mapping[str, Any], where: str) -> Iterator[str]:

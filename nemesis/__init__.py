@@ -93,10 +93,15 @@ class Nemesis(Protocol):
     def effective(self, evidence: Evidence) -> bool:
         """Does the evidence of inject() and heal(), merged, show that the fault took effect?"""
 
+    def check(self, choice: Mapping[str, Any], targets: Sequence[str]) -> None:
+        """Raises ValueError, with a clause, for a choice written by hand that makes no sense though each part of it is
+        of the kind that draw() draws. targets: names of nodes; () if choose() is to choose."""
+
 
 @dataclass(frozen=True)
 class Knob:
-    """What can be set about a nemesis. valid: the words it can be, or the lowest and the highest number."""
+    """What can be set about a nemesis. valid: the words it can be, or the lowest and the highest number, a whole one if
+    the default is an int."""
 
     name: str
     default: float | str
@@ -114,13 +119,14 @@ class Knob:
                 raise ValueError(f"valid: {', '.join(map(str, self.valid))}")
             return text
         low, high = self.valid
+        whole = isinstance(self.default, int)
         try:
             value = float(text)
         except ValueError:
             value = float("nan")
-        if not float(low) <= value <= float(high):
-            raise ValueError(f"valid: a number from {low:g} to {high:g}")
-        return value
+        if not float(low) <= value <= float(high) or (whole and not value.is_integer()):
+            raise ValueError(f"valid: a {'whole ' * whole}number from {low:g} to {high:g}")
+        return int(value) if whole else value
 
 
 def knob(default: float | str, *valid: float | str, help: str) -> Any:
@@ -149,6 +155,9 @@ class Common:
     exclusive = True
     heals_last = False
     variants: ClassVar[Mapping[str, type[Nemesis]]] = {}
+
+    def check(self, choice: Mapping[str, Any], targets: Sequence[str]) -> None:
+        return None
 
 
 def pick(candidates: Sequence[T], draw: float) -> T | None:
@@ -182,6 +191,22 @@ def choose_node(choice: Mapping[str, Any], situation: Situation) -> Sequence[Nod
         role = situation.cluster.brokers if choice["role"] == "broker" else situation.cluster.controllers
         node = pick(situation.free_among(role), choice["node"])
     return [node] if node else []
+
+
+def choose_broker(choice: Mapping[str, Any], situation: Situation) -> Sequence[Node]:
+    """One broker: with targets=leaders the one that leads most partitions, else as drawn, among those free."""
+    if (nodes := pinned(choice, situation)) is not None:
+        return nodes
+    leader = situation.most_leading() if situation.targets == "leaders" else None
+    broker = leader or pick(situation.free_among(situation.cluster.brokers), choice["node"])
+    return [broker] if broker else []
+
+
+async def start_the_dead(nodes: Sequence[Node]) -> None:
+    """Of nodes that this fault holds: what holds others down is not to be cut short."""
+    for node in nodes:
+        if not await node.is_running():
+            await node.start()
 
 
 def by_node(nodes: Sequence[Node], evidence: Sequence[Evidence]) -> Evidence:

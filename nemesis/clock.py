@@ -11,10 +11,15 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from random import Random
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Final
 
 from harness.cluster import Cluster, Evidence, Node
 from nemesis import Common, Draw, Nemesis, Situation, by_node, choose_node, draw_node, each, knob
+
+#: A clock is wrong for certain by this share of what was asked of it. Measuring it errs by a millisecond or so.
+_CLEARLY: Final = 0.5
+_MOST_OFFSET_S: Final = 1e9
+_MOST_DRIFT: Final = 0.9  # seconds a second
 
 
 class _OneClock(Common):
@@ -25,7 +30,8 @@ class _OneClock(Common):
 
     async def inject(self, cluster: Cluster, nodes: Sequence[Node], choice: Mapping[str, Any]) -> Evidence:
         offset_s, drift = choice.get("offset_s", 0.0), choice.get("drift", 0.0)
-        return by_node(nodes, await asyncio.gather(*(node.set_clock(offset_s, drift) for node in nodes)))
+        seen = by_node(nodes, await asyncio.gather(*(node.set_clock(offset_s, drift) for node in nodes)))
+        return {"clock": {"offset_s": offset_s, "drift": drift}, **seen}
 
     async def heal(self, cluster: Cluster, nodes: Sequence[Node]) -> Evidence:
         evidence = await asyncio.gather(*(node.set_clock(0.0) for node in nodes))
@@ -34,7 +40,19 @@ class _OneClock(Common):
         return by_node(nodes, evidence)
 
     def effective(self, evidence: Evidence) -> bool:
-        return any(seen.get(key, 0) != 0 for seen in each(evidence) for key in ("clock_offset_ms", "clock_drifted_ms"))
+        """On some node all that was asked for has been seen."""
+        asked = evidence.get("clock", {})
+        offset_s, drift = asked.get("offset_s", 0.0), asked.get("drift", 0.0)
+        return bool(offset_s or drift) and any(
+            _is_clear(offset_s, seen.get("clock_offset_ms", 0) / 1000)
+            and _is_clear(drift, seen.get("clock_drifted_ms", 0) / max(seen.get("clock_drifting_ms", 0), 1))
+            for seen in each(evidence)
+        )
+
+    def check(self, choice: Mapping[str, Any], targets: Sequence[str]) -> None:
+        for name, most in (("offset_s", _MOST_OFFSET_S), ("drift", _MOST_DRIFT)):
+            if not -most <= choice.get(name, 0.0) <= most:
+                raise ValueError(f"its {name} is {choice[name]!r}; valid: a number from {-most:g} to {most:g}")
 
 
 @dataclass
@@ -43,8 +61,12 @@ class Jump(_OneClock):
 
     name = "clock:jump"
     summary = "makes one node's wall clock jump ahead or back, and later back to the true time"
-    min_offset_s: float = knob(0.1, 0.001, 1e9, help="seconds that it jumps at least")
-    max_offset_s: float = knob(86_400.0, 0.001, 1e9, help="seconds that it jumps at most")
+    min_offset_s: float = knob(0.1, 0.001, _MOST_OFFSET_S, help="seconds that it jumps at least")
+    max_offset_s: float = knob(86_400.0, 0.001, _MOST_OFFSET_S, help="seconds that it jumps at most")
+
+    def __post_init__(self) -> None:
+        if self.min_offset_s > self.max_offset_s:
+            raise ValueError("min_offset_s is above max_offset_s; set both")
 
     def draw(self, random: Random) -> Draw:
         # As many jumps between 0.1 s and 1 s as between an hour and ten: what they break lies at any scale.
@@ -62,8 +84,12 @@ class Drift(_OneClock):
 
     name = "clock:drift"
     summary = "makes one node's wall clock run fast or slow, and later sets it right"
-    min_rate: float = knob(0.001, 0.0001, 0.9, help="seconds that it gains or loses a second at least")
-    max_rate: float = knob(0.2, 0.0001, 0.9, help="seconds that it gains or loses a second at most")
+    min_rate: float = knob(0.001, 0.0001, _MOST_DRIFT, help="seconds that it gains or loses a second at least")
+    max_rate: float = knob(0.2, 0.0001, _MOST_DRIFT, help="seconds that it gains or loses a second at most")
+
+    def __post_init__(self) -> None:
+        if self.min_rate > self.max_rate:
+            raise ValueError("min_rate is above max_rate; set both")
 
     def draw(self, random: Random) -> Draw:
         drift = _either_way(random, self.min_rate, self.max_rate)
@@ -92,6 +118,11 @@ class Clock(_OneClock):
         drawn = random.choice((Jump(), Drift())).draw(random)
         # All of it, whichever it is: a schedule may set what a choice has.
         return replace(drawn, choice={"offset_s": 0.0, "drift": 0.0, **drawn.choice})
+
+
+def _is_clear(asked: float, seen: float) -> bool:
+    """Has so much of it been seen that it is no error of the measuring? Nothing asked is always seen."""
+    return not asked or seen / asked >= _CLEARLY
 
 
 def _either_way(random: Random, least: float, most: float) -> float:

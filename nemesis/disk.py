@@ -12,60 +12,101 @@ from dataclasses import dataclass
 from random import Random
 from typing import Any, ClassVar
 
-from harness.cluster import Cluster, Evidence, Node
-from nemesis import Common, Draw, Nemesis, Situation, by_node, choose_node, draw_node, each, knob, pick, pinned
+from harness.cluster import Cluster, ClusterLost, Evidence, Node
+from harness.errors import describe
+from nemesis import (
+    Common,
+    Draw,
+    Nemesis,
+    Situation,
+    by_node,
+    choose_broker,
+    choose_node,
+    draw_node,
+    each,
+    knob,
+    start_the_dead,
+)
 
 #: A disk is slow for certain when a write takes so many times as long as before.
 _CLEARLY = 2
 
 
-class DiskFull(Common):
+class _Refusing(Common):
+    """A disk that refuses from one moment to another what its node asks of it. The node ends by itself then."""
+
+    name: str
+    summary: str
+    gap_s: ClassVar[tuple[float, float]] = (3.0, 6.0)
+    duration_s: ClassVar[tuple[float, float]] = (1.0, 4.0)
+    counted: ClassVar[str] = "refused_writes"  # the evidence of what was refused
+
+    def draw(self, random: Random) -> Draw:
+        gap, duration = random.uniform(*self.gap_s), random.uniform(*self.duration_s)
+        return Draw(gap, duration, choice=draw_node(random))
+
+    def choose(self, choice: Mapping[str, Any], situation: Situation) -> Sequence[Node]:
+        return choose_node(choice, situation)
+
+    async def strike(self, node: Node) -> Evidence:
+        raise NotImplementedError
+
+    async def mend(self, node: Node) -> Evidence:
+        raise NotImplementedError
+
+    async def inject(self, cluster: Cluster, nodes: Sequence[Node], choice: Mapping[str, Any]) -> Evidence:
+        return by_node(nodes, await asyncio.gather(*map(self.strike, nodes)))
+
+    async def heal(self, cluster: Cluster, nodes: Sequence[Node]) -> Evidence:
+        evidence = await asyncio.gather(*map(self.mend, nodes))
+        await start_the_dead(nodes)
+        return by_node(nodes, evidence)
+
+    def effective(self, evidence: Evidence) -> bool:
+        return bool(evidence.get(self.counted, 0) > 0)
+
+
+class DiskFull(_Refusing):
     """No room is left on the disk of one node."""
 
     name = "disk-full"
     summary = "fills the disk of one node, which ends at its next write, and starts it again when there is room"
 
-    def draw(self, random: Random) -> Draw:
-        return Draw(gap=random.uniform(3.0, 6.0), duration=random.uniform(1.0, 4.0), choice=draw_node(random))
+    async def strike(self, node: Node) -> Evidence:
+        return await node.fill_disk()
 
-    def choose(self, choice: Mapping[str, Any], situation: Situation) -> Sequence[Node]:
-        return choose_node(choice, situation)
-
-    async def inject(self, cluster: Cluster, nodes: Sequence[Node], choice: Mapping[str, Any]) -> Evidence:
-        return by_node(nodes, await asyncio.gather(*(node.fill_disk() for node in nodes)))
-
-    async def heal(self, cluster: Cluster, nodes: Sequence[Node]) -> Evidence:
-        evidence = await asyncio.gather(*(node.free_disk() for node in nodes))
-        await _start_the_dead(nodes)
-        return by_node(nodes, evidence)
-
-    def effective(self, evidence: Evidence) -> bool:
-        return bool(evidence.get("refused_writes", 0) > 0)
+    async def mend(self, node: Node) -> Evidence:
+        return await node.free_disk()
 
 
-class DiskError(Common):
+class DiskError(_Refusing):
     """Every operation on the disk of one node fails."""
 
     name = "disk-error"
     summary = "fails every operation on the disk of one node, which ends at the first; otherwise as power-outage"
     waits_for_isr = True
+    gap_s = (5.0, 8.0)
+    duration_s = (1.0, 3.0)
+    counted = "failed_operations"
 
-    def draw(self, random: Random) -> Draw:
-        return Draw(gap=random.uniform(5.0, 8.0), duration=random.uniform(1.0, 3.0), choice=draw_node(random))
+    async def strike(self, node: Node) -> Evidence:
+        return await node.fail_disk()
 
-    def choose(self, choice: Mapping[str, Any], situation: Situation) -> Sequence[Node]:
-        return choose_node(choice, situation)
+    async def mend(self, node: Node) -> Evidence:
+        return await node.repair_disk()
 
-    async def inject(self, cluster: Cluster, nodes: Sequence[Node], choice: Mapping[str, Any]) -> Evidence:
-        return by_node(nodes, await asyncio.gather(*(node.fail_disk() for node in nodes)))
 
-    async def heal(self, cluster: Cluster, nodes: Sequence[Node]) -> Evidence:
-        evidence = await asyncio.gather(*(node.repair_disk() for node in nodes))
-        await _start_the_dead(nodes)
-        return by_node(nodes, evidence)
+class ReadOnly(_Refusing):
+    """The page cache outlives it: everything was written before writes were refused."""
 
-    def effective(self, evidence: Evidence) -> bool:
-        return bool(evidence.get("failed_operations", 0) > 0)
+    name = "disk:read-only"
+    summary = "mounts the disk of one node read-only, as Linux does after an error; the node ends at its next write"
+
+    async def strike(self, node: Node) -> Evidence:
+        return await node.make_disk_read_only()
+
+    async def mend(self, node: Node) -> Evidence:
+        return await node.make_disk_writable()
 
 
 @dataclass
@@ -100,37 +141,13 @@ class Slow(Common):
 
     async def heal(self, cluster: Cluster, nodes: Sequence[Node]) -> Evidence:
         evidence = await asyncio.gather(*(node.hasten_disk() for node in nodes))
-        await _start_the_dead(nodes)
+        await start_the_dead(nodes)
         return by_node(nodes, evidence)
 
     def effective(self, evidence: Evidence) -> bool:
         return evidence.get("slowed_syncs", 0) > 0 or any(
             seen.get("write_ms_while", 0) > _CLEARLY * seen.get("write_ms_before", 0) for seen in each(evidence)
         )
-
-
-class ReadOnly(Common):
-    """The page cache outlives it: everything was written before writes were refused."""
-
-    name = "disk:read-only"
-    summary = "mounts the disk of one node read-only, as Linux does after an error; the node ends at its next write"
-
-    def draw(self, random: Random) -> Draw:
-        return Draw(gap=random.uniform(3.0, 6.0), duration=random.uniform(1.0, 4.0), choice=draw_node(random))
-
-    def choose(self, choice: Mapping[str, Any], situation: Situation) -> Sequence[Node]:
-        return choose_node(choice, situation)
-
-    async def inject(self, cluster: Cluster, nodes: Sequence[Node], choice: Mapping[str, Any]) -> Evidence:
-        return by_node(nodes, await asyncio.gather(*(node.make_disk_read_only() for node in nodes)))
-
-    async def heal(self, cluster: Cluster, nodes: Sequence[Node]) -> Evidence:
-        evidence = await asyncio.gather(*(node.make_disk_writable() for node in nodes))
-        await _start_the_dead(nodes)
-        return by_node(nodes, evidence)
-
-    def effective(self, evidence: Evidence) -> bool:
-        return bool(evidence.get("refused_writes", 0) > 0)
 
 
 @dataclass
@@ -159,18 +176,21 @@ class Corrupt(Common):
         )
 
     def choose(self, choice: Mapping[str, Any], situation: Situation) -> Sequence[Node]:
-        if (named := pinned(choice, situation)) is not None:
-            return named
-        leader = situation.most_leading() if situation.targets == "leaders" else None
-        broker = leader or pick(situation.free_among(situation.cluster.brokers), choice["node"])
-        return [broker] if broker else []
+        return choose_broker(choice, situation)
 
     async def inject(self, cluster: Cluster, nodes: Sequence[Node], choice: Mapping[str, Any]) -> Evidence:
-        return by_node(nodes, await asyncio.gather(*(node.damage_file(choice) for node in nodes)))
+        evidence = by_node(nodes, await asyncio.gather(*(node.damage_file(choice) for node in nodes)))
+        try:
+            await start_the_dead(nodes)
+        except ClusterLost:
+            raise
+        except Exception as error:  # what is damaged counts all the same, and heal() starts it
+            evidence["start_failed"] = describe(error)
+        return evidence
 
     async def heal(self, cluster: Cluster, nodes: Sequence[Node]) -> Evidence:
         evidence = await asyncio.gather(*(node.restore_file() for node in nodes))
-        await _start_the_dead(nodes)
+        await start_the_dead(nodes)
         return by_node(nodes, evidence)
 
     def effective(self, evidence: Evidence) -> bool:
@@ -190,9 +210,3 @@ class Disk(DiskFull):
     variants: ClassVar[Mapping[str, type[Nemesis]]] = {
         "full": Full, "error": Error, "slow": Slow, "read-only": ReadOnly, "corrupt": Corrupt,
     }  # fmt: skip
-
-
-async def _start_the_dead(nodes: Sequence[Node]) -> None:
-    for node in nodes:
-        if not await node.is_running():
-            await node.start()

@@ -15,7 +15,7 @@ from typing import Any, ClassVar, Final
 
 from harness.admin import Admin, Ids, Metadata, Place, Unanswered, changed, newest
 from harness.cluster import Cluster, Evidence, Node, NotAvailable
-from nemesis import Common, Draw, Nemesis, Situation, by_node, each, knob, pick, pinned
+from nemesis import Common, Draw, Nemesis, Situation, by_node, each, knob, pick, pinned, start_the_dead
 from nemesis.restoration import POLL_S, restore, survivors, told
 
 #: Until a broker that was just started is registered and unfenced.
@@ -32,6 +32,10 @@ class _Kind(Common):
 
     def draw(self, random: Random) -> Draw:
         return Draw(random.uniform(3.0, 6.0), random.uniform(1.0, 3.0), {"node": round(random.random(), 6)})
+
+    def check(self, choice: Mapping[str, Any], targets: Sequence[str]) -> None:
+        if len(targets) > 1 or any(not name.startswith("broker-") for name in targets):
+            raise ValueError(f"it strikes one broker, and its targets are {', '.join(targets)}")
 
     def choose(self, choice: Mapping[str, Any], situation: Situation) -> Sequence[Node]:
         if (named := pinned(choice, situation)) is not None:
@@ -77,7 +81,7 @@ class ControlledShutdown(_Kind):
         return {**evidence, "leaders_moved": len(moved), "metadata": metadata}
 
     async def heal(self, cluster: Cluster, nodes: Sequence[Node]) -> Evidence:
-        await _start_the_dead(nodes)
+        await start_the_dead(nodes)
         return {}
 
     def effective(self, evidence: Evidence) -> bool:
@@ -91,17 +95,21 @@ async def _terminate(admin: Admin, node: Node) -> Evidence:
     began = loop.time()
     stopping = asyncio.create_task(node.terminate())
     evidence: Evidence = {}
-    while not stopping.done():
-        seen = [view for view in await admin.views() if view is not None]
-        if seen and all(state.leader != node.id for state in newest(seen).partitions.values()):
-            evidence["moved_ns"] = round((loop.time() - began) * 1e9)
-            break
-        await asyncio.wait((stopping,), timeout=POLL_S)
-    return {**await stopping, **evidence}
+    try:
+        while not stopping.done():
+            seen = [view for view in await admin.views() if view is not None]
+            if seen and all(state.leader != node.id for state in newest(seen).partitions.values()):
+                evidence["moved_ns"] = round((loop.time() - began) * 1e9)
+                break
+            await asyncio.wait((stopping,), timeout=POLL_S)
+    finally:  # a node that ends later would be taken for one that was healed
+        stopped = await stopping
+    return {**stopped, **evidence}
 
 
 class _Mover(_Kind):
-    """Moves replicas or leaders, and has them moved back."""
+    """Moves replicas or leaders, and has them moved back. One that stops nodes is exclusive, and starts them again; to
+    the others it is all the same whether a node runs: another fault may hold it down."""
 
     exclusive = False
     heals_last = True
@@ -124,11 +132,11 @@ class _Mover(_Kind):
         raise NotImplementedError
 
     async def heal(self, cluster: Cluster, nodes: Sequence[Node]) -> Evidence:
-        admin = cluster.admin
+        admin, own = cluster.admin, nodes if self.exclusive else ()
         if admin.movers.keys() - {self.name}:  # another's turn: what this one moved is back long since
-            await _start_the_dead(nodes)
+            await start_the_dead(own)
             return {}
-        evidence = await restore(admin, nodes, admin.movers.get(self.name, ()))
+        evidence = await restore(admin, own, admin.movers.get(self.name, ()))
         admin.movers.pop(self.name, None)
         return evidence
 
@@ -269,7 +277,7 @@ class NewId(_Mover):
         return {**by_node([node], [evidence]), "new_id": new, **await self.ask(admin, before, targets, seen=(new,))}
 
     def effective(self, evidence: Evidence) -> bool:
-        return "new_id" in evidence and super().effective(evidence)
+        return "new_id" in evidence  # it has joined, if it had replicas or not
 
 
 async def _joined(admin: Admin, broker: int) -> None:
@@ -305,16 +313,14 @@ class Membership(_Mover):
         return self._as(choice["variant"]).struck(choice, situation)
 
     async def inject(self, cluster: Cluster, nodes: Sequence[Node], choice: Mapping[str, Any]) -> Evidence:
+        cluster.admin.movers[self.name] = ()  # healing restores, whatever the variant
         return await self._as(choice["variant"]).inject(cluster, nodes, choice)
+
+    def effective(self, evidence: Evidence) -> bool:
+        return "new_id" in evidence or super().effective(evidence)
 
     def _as(self, variant: str) -> _Kind:
         """Under this one's name: it is this one that is healed."""
         kind = _VARIANTS[variant]()
         kind.name = self.name
         return kind
-
-
-async def _start_the_dead(nodes: Sequence[Node]) -> None:
-    for node in nodes:
-        if not await node.is_running():
-            await node.start()

@@ -20,6 +20,8 @@ _DRAWN: Final = ("node", "leader", "between", "all")
 _DIRECTIONS: Final = ("both", "both", "outgoing", "incoming")
 #: A delay counts once the round trips have grown by this share of it: jitter and luck may have taken the rest.
 _GROWN: Final = 0.5
+#: And by this share of it however large the jitter: to have grown by nothing proves nothing.
+_GROWN_AT_LEAST: Final = 0.25
 
 
 @dataclass
@@ -49,6 +51,16 @@ class _Shaped(Common):
     def shape(self, random: Random) -> Shape:
         raise NotImplementedError
 
+    def check(self, choice: Mapping[str, Any], targets: Sequence[str]) -> None:
+        for name, value in choice["shape"].items():
+            most = _MOST.get(name)
+            if most is None:
+                raise ValueError(f"its shape has {name!r}; there are {', '.join(_MOST)}")
+            if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= most:
+                raise ValueError(f"{name} of its shape is {value!r}; valid: a number from 0 to {most:g}")
+        if choice["links"] == "between" and targets and len(targets) != 2:
+            raise ValueError("the links between nodes are those of two targets, no fewer and no more")
+
     def choose(self, choice: Mapping[str, Any], situation: Situation) -> Sequence[Node]:
         if (named := pinned(choice, situation)) is not None:
             return sorted(named, key=lambda node: choice["targets"].index(node.name))  # of two, one comes first
@@ -60,6 +72,8 @@ class _Shaped(Common):
             case "controller":
                 active = situation.controller()
                 return [active] if active else []
+            case "between" if len(nodes) < 2:
+                return []
             case "between" if situation.targets != "leaders":
                 return Random(choice["node"]).sample(list(nodes), 2)
             case "between":
@@ -79,16 +93,22 @@ class _Shaped(Common):
         return await cluster.unshape(self.name)
 
     def effective(self, evidence: Evidence) -> bool:
-        """Everything that the shape asks for has been seen."""
+        """Everything that the shape asks for has been seen. Where packets overtake others, most may not be late, and
+        round trips need not grow: the counters alone tell, of those that were late and of those let ahead."""
         shape = Shape(**evidence.get("shape", {}))
         seen = [evidence.get(what, 0) > 0 for wanted, what in _SEEN.items() if getattr(shape, wanted)]
-        if shape.delay_ms:
+        if shape.delay_ms and not shape.reorder:
             trip = evidence.get("round_trip_ms", {})
-            grown = trip.get("while", 0.0) - trip.get("before", 0.0)
-            seen.append(grown >= _GROWN * (shape.delay_ms - shape.jitter_ms))
+            grown = trip["while"] - trip["before"] if len(trip) == 2 else 0.0
+            asked = max(_GROWN * (shape.delay_ms - shape.jitter_ms), _GROWN_AT_LEAST * shape.delay_ms)
+            seen.append(grown >= asked or "unanswered_ms" in evidence)
         return bool(seen) and all(seen)
 
 
+#: Of each part of a shape the highest value.
+_MOST: Final = {
+    "delay_ms": 10_000, "jitter_ms": 10_000, "loss": 1, "duplicate": 1, "reorder": 1, "rate_kbit": 1_000_000,
+}  # fmt: skip
 #: What of a shape shows in which counter.
 _SEEN: Final = {
     "delay_ms": "packets_delayed", "jitter_ms": "packets_delayed", "loss": "packets_dropped",
@@ -117,8 +137,12 @@ class Delay(_Shaped):
     delay_ms: float = knob(100.0, 1.0, 10_000.0, help="ms that each packet is late, one way")
     jitter_ms: float = knob(20.0, 0.0, 10_000.0, help="ms that each may be later or less late than that")
 
+    def __post_init__(self) -> None:
+        if self.jitter_ms > self.delay_ms:
+            raise ValueError("jitter_ms is above delay_ms; a packet cannot be early")
+
     def shape(self, random: Random) -> Shape:
-        return Shape(delay_ms=self.delay_ms, jitter_ms=min(self.jitter_ms, self.delay_ms))
+        return Shape(delay_ms=self.delay_ms, jitter_ms=self.jitter_ms)
 
 
 @dataclass

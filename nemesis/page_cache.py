@@ -12,7 +12,7 @@ from random import Random
 from typing import Any, ClassVar
 
 from harness.cluster import Cluster, Evidence, Node
-from nemesis import DOCKER, Common, Draw, Nemesis, Situation, by_node, pick, pinned
+from nemesis import DOCKER, Common, Draw, Nemesis, Situation, by_node, choose_broker
 from nemesis.power import LOST
 
 
@@ -28,11 +28,7 @@ class _Broker(Common):
         )
 
     def choose(self, choice: Mapping[str, Any], situation: Situation) -> Sequence[Node]:
-        if (named := pinned(choice, situation)) is not None:
-            return named
-        leader = situation.most_leading() if situation.targets == "leaders" else None
-        broker = leader or pick(situation.free_among(situation.cluster.brokers), choice["node"])
-        return [broker] if broker else []
+        return choose_broker(choice, situation)
 
 
 class Clean(_Broker):

@@ -32,7 +32,8 @@ class _Links(Common):
     def choose(self, choice: Mapping[str, Any], situation: Situation) -> Sequence[Node]:
         if (named := pinned(choice, situation)) is not None:
             return named
-        return self.struck(choice, situation)
+        struck = self.struck(choice, situation)
+        return struck if any(self.links(situation.cluster, struck, choice)) else []
 
     def struck(self, choice: Mapping[str, Any], situation: Situation) -> Sequence[Node]:
         raise NotImplementedError
@@ -166,6 +167,10 @@ class Between(_Links):
     name = "partition:between"
     summary = "two nodes from each other: with targets=leaders a leader and another broker, else any two"
 
+    def check(self, choice: Mapping[str, Any], targets: Sequence[str]) -> None:
+        if targets and len(targets) != 2:
+            raise ValueError("it parts two targets, no fewer and no more")
+
     def struck(self, choice: Mapping[str, Any], situation: Situation) -> Sequence[Node]:
         leader = situation.most_leading()
         if situation.targets == "leaders" and leader:
@@ -185,6 +190,11 @@ class Followers(Leader):
 
     def links(self, cluster: Cluster, nodes: Sequence[Node], choice: Mapping[str, Any]) -> Iterable[Link]:
         return _between(nodes, [node for node in cluster.brokers if node not in nodes])
+
+    def describe(
+        self, cluster: Cluster, nodes: Sequence[Node], choice: Mapping[str, Any], links: Sequence[Link]
+    ) -> Evidence:
+        return _Links.describe(self, cluster, nodes, choice, links)
 
 
 class Bridge(_Links):

@@ -21,7 +21,7 @@ class NotRestored(Exception):
 
 
 async def restore(admin: Admin, nodes: Sequence[Node], places: Sequence[Place]) -> Evidence:
-    """The nodes run under their own ids, and every partition has its original replicas, all of them in sync as they
+    """These nodes run under their own ids, and every partition has its original replicas, all of them in sync as they
     were added. Safe to repeat. places: those to tell of. Raises NotRestored, Unanswered."""
     seen: Evidence = {}
     if places:
@@ -52,9 +52,9 @@ class _Restoration:
                 await node.start()
             await self._empty(node)
             await node.terminate()
-            await node.put_back()
             running = False
         if not running:
+            await node.put_back()  # also one that is itself again: that may have come halfway
             await node.start()
 
     async def _empty(self, node: Node) -> None:
@@ -68,10 +68,11 @@ class _Restoration:
                 cancelled = True
                 continue
             views = await admin.views()
-            held = {place for place, move in moves.items() if node.id in move.replicas}
-            held |= {
+            holding = {place for place, move in moves.items() if node.id in move.replicas}
+            holding |= {
                 p for view in views if view is not None for p, s in view.partitions.items() if node.id in s.replicas
             }
+            held = sorted(holding)
             if not held and None not in views:
                 return
             self.obstacle = "not every broker answers"
@@ -79,7 +80,7 @@ class _Restoration:
                 seen = await admin.metadata()
                 gone = {node.id, node.own_id}
                 await admin.reassign({place: survivors(seen, admin.original[place], place, gone) for place in held})
-                self.obstacle = f"broker {node.id} still has {', '.join(f'{t}-{p}' for t, p in sorted(held))}"
+                self.obstacle = f"broker {node.id} still has {', '.join(f'{t}-{p}' for t, p in held)}"
             await asyncio.sleep(POLL_S)
 
     async def reassign_back(self) -> None:

@@ -166,13 +166,16 @@ class FakeCluster(Cluster):
 class FakeObserver:
     """Sees the truth about a FakeCluster. Broker `top` leads everything."""
 
-    def __init__(self, cluster: FakeCluster, top: int = 2, active_controller: int = 102) -> None:
+    def __init__(
+        self, cluster: FakeCluster, top: int = 2, active_controller: int = 102, takes_s: float = 0.0
+    ) -> None:
+        self.takes_s = takes_s
         self.cluster = cluster
         self.top = top
         self.active_controller = active_controller
 
     async def view(self) -> ClusterView:
-        await asyncio.sleep(0)
+        await asyncio.sleep(self.takes_s)
         ids = frozenset(node.id for node in self.cluster.brokers)
         missing = frozenset(node.id for node in self.cluster.brokers if node.name in self.cluster.missing)
         state = PartitionState(self.top, 1, ids, ids - missing)

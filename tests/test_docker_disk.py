@@ -115,6 +115,23 @@ def test_operations_are_limited_too_and_a_slow_node_dies_at_once(
     runner.run(scenario())
 
 
+def test_a_disk_that_fails_is_seen(runner: asyncio.Runner, cluster: DockerCluster) -> None:
+    async def scenario() -> None:
+        node = cluster.brokers[0]
+        await node.fail_disk()
+        try:
+            (found,) = await cluster.leftovers()
+            assert "refuses writes (EIO)" in found or "cannot read its disk" in found
+        finally:
+            await ask(node, "exit", 1)
+            await node.repair_disk()
+            await node.start()
+        await ask(node, "uid")
+        assert await cluster.leftovers() == []
+
+    runner.run(scenario())
+
+
 def test_a_read_only_disk_refuses_writes_and_costs_nothing(runner: asyncio.Runner, cluster: DockerCluster) -> None:
     async def scenario() -> None:
         node = cluster.brokers[0]
@@ -133,6 +150,28 @@ def test_a_read_only_disk_refuses_writes_and_costs_nothing(runner: asyncio.Runne
         assert (await peek(node, "ro-0/0.log"))[0] == 5 * 69, "not even what was not synced is lost"
         assert (await node.cut_power())["lost_by_partition"] == {}
         await node.restore_power()
+
+    runner.run(scenario())
+
+
+@pytest.mark.parametrize(
+    ("broken", "mended", "counted"),
+    [
+        ("fill_disk", "free_disk", "refused_writes"),
+        ("fail_disk", "repair_disk", "failed_operations"),
+        ("make_disk_read_only", "make_disk_writable", "refused_writes"),
+    ],
+)
+def test_a_process_that_had_ended_before_has_met_no_error(
+    runner: asyncio.Runner, cluster: DockerCluster, broken: str, mended: str, counted: str
+) -> None:
+    async def scenario() -> None:
+        node = cluster.brokers[0]
+        await node.kill()
+        await getattr(node, broken)()
+        assert (await getattr(node, mended)())[counted] == 0
+        await node.start()
+        assert await ask(node, "try_to_write", "new", 8192) == "written"
 
     runner.run(scenario())
 
@@ -165,6 +204,8 @@ def test_a_closed_segment_is_damaged_for_good_and_put_back(
 
         evidence = await node.damage_file({**FLIP, "how": how})
 
+        assert not await node.is_running()
+        await node.start()
         assert evidence["file"] == f"{directory}/0.log" and evidence["exit_status"] == 137
         size, content = await peek(node, f"{directory}/0.log", 0, 1 << 12)
         if how == "flip":

@@ -96,7 +96,7 @@ def test_a_harness_killed_in_the_midst_of_every_fault_leaves_nothing_that_clean_
         assert said and said[-1] == "broken\n", said
         assert [line for line in differences(before) if "mounts" in line], "or there was nothing to remove"
         cleaned = subprocess.run(
-            [sys.executable, "-m", "harness", "clean"], capture_output=True, text=True, check=True
+            [sys.executable, "-m", "harness", "clean"], capture_output=True, text=True, check=False
         ).stdout
         assert wanted.run in cleaned
         assert differences_soon(before) == []

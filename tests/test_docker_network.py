@@ -211,6 +211,102 @@ def test_what_clients_send_and_are_sent_is_slow(runner: asyncio.Runner, cluster:
     runner.run(scenario())
 
 
+def test_power_may_be_restored_once_more_while_links_are_slow(runner: asyncio.Runner, cluster: DockerCluster) -> None:
+    async def scenario() -> None:
+        one, other = cluster.brokers
+        await cluster.shape("slow", [(one.name, other.name), (CLIENTS, one.name)], Shape(rate_kbit=200))
+        try:
+            await one.restore_power()  # its network is the same
+            assert 15e3 < await bytes_per_s(one, other) < 27e3
+        finally:
+            await cluster.unshape("slow")
+        assert await bytes_per_s(one, other) > 1e6
+        assert await cluster.leftovers() == []
+
+    runner.run(scenario())
+
+
+def test_a_node_is_killed_and_loses_its_power_while_its_links_are_measured(
+    runner: asyncio.Runner, cluster: DockerCluster
+) -> None:
+    async def scenario() -> None:
+        one = cluster.brokers[0]
+        nobody = "192.0.2.1"
+        measuring = asyncio.create_task(one.round_trips([nobody], 6.0))
+        await asyncio.sleep(0.2)
+        async with asyncio.timeout(5):
+            await one.kill()
+            await one.cut_power()
+            await one.restore_power()
+            await ask(one, "hear")
+            assert not measuring.done()
+        assert await measuring == {nobody: {"ms": None, "answered": 0, "overtaken": 0}}
+
+    runner.run(scenario())
+
+
+#: Rules and queues that the agent knows nothing of, and a table and rules that are not ours.
+STRAY = """
+nft add table inet chaos
+nft 'add chain inet chaos stray { type filter hook input priority 0; }'
+nft add rule inet chaos stray ip saddr $OTHER udp dport 9999 counter drop
+nft add table ip chaos
+nft 'add chain ip chaos stray { type filter hook input priority 0; }'
+nft add rule ip chaos stray counter
+nft add table inet others
+nft 'add chain inet others theirs { type filter hook input priority 0; }'
+nft add rule inet others theirs counter
+tc qdisc add dev eth0 root handle 1: tbf rate 200kbit burst 2000 limit 16384
+tc qdisc add dev eth0 ingress
+tc qdisc add dev lo root netem delay 1ms || tc qdisc add dev lo root tbf rate 200kbit burst 2000 limit 16384
+ip link add chaos-in type ifb
+"""
+_LOOK = "nft list tables; tc qdisc show; ip -o link | cut -d: -f2"
+
+
+def in_network_of(node: DockerNode, cluster: DockerCluster, script: str, **environment: str) -> list[str]:
+    """What a shell there prints, by a container of its own."""
+    api = engine.connect()
+    agent = api.inspect_container(f"chaos-{cluster._plan.run}-agent-serve")
+    container = api.create_container(
+        agent["Image"], entrypoint=["sh", "-ec"], command=[script], user="root", environment=environment,
+        labels=agent["Config"]["Labels"],
+        host_config=api.create_host_config(network_mode=f"container:{node.network}", cap_add=["NET_ADMIN"]),
+    )  # fmt: skip
+    try:
+        api.start(container)
+        status, printed = api.wait(container)["StatusCode"], api.logs(container).decode()
+    finally:
+        api.remove_container(container, force=True)
+    assert status == 0, printed
+    return sorted(line.strip() for line in printed.splitlines())
+
+
+def test_what_nobody_noted_is_found_and_removed_and_nothing_else(
+    runner: asyncio.Runner, cluster: DockerCluster
+) -> None:
+    async def scenario() -> None:
+        one, other = cluster.brokers
+        untouched = [line for line in in_network_of(other, cluster, _LOOK) if not line.endswith(" chaos")]
+        try:
+            in_network_of(other, cluster, STRAY, OTHER=one.address[0])
+            assert await arrived(one, other) == 0
+            assert await bytes_per_s(other, one) < 27e3
+            assert await cluster.leftovers() == [
+                f"{other.name} has rules that drop packets", f"{other.name} has queues that shape its network",
+            ]  # fmt: skip
+        finally:
+            await cluster.heal()
+        assert await cluster.leftovers() == []
+        assert await arrived(one, other) == DATAGRAMS
+        assert await bytes_per_s(other, one) > 1e6
+        assert in_network_of(other, cluster, _LOOK) == sorted([*untouched, "table inet others"])
+        in_network_of(other, cluster, "nft delete table inet others")
+        await cluster.heal()  # safe to repeat
+
+    runner.run(scenario())
+
+
 def _without_netem() -> str:
     """The doctor's reason; empty if there is netem."""
     found = next(check for check in checks() if check.name == "network delays (netem)")
@@ -261,7 +357,9 @@ def test_packets_that_are_not_late_overtake_others(runner: asyncio.Runner, clust
     async def scenario() -> None:
         links = [(cluster.brokers[0].name, cluster.brokers[1].name)]
         evidence = await cluster.shape("reorder", links, Shape(delay_ms=40, reorder=0.5))
-        await cluster.unshape("reorder")
         assert evidence["packets_reordered"] > 0
+        await arrived(*cluster.brokers)
+        counted = await cluster.unshape("reorder")
+        assert 0.3 < counted["packets_reordered"] / (counted["packets_reordered"] + counted["packets_delayed"]) < 0.7
 
     runner.run(scenario())

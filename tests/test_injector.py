@@ -60,6 +60,8 @@ class Bench:
         self.targets = targets
         self.cluster = FakeCluster(recovery_s=2.0)
         self.log = FaultLog()
+        self.restart_the_dead: Any = None
+        self.view_s = 0.0  # that it takes to learn what nodes say
 
     async def _run(self, stop_at: float | None) -> None:
         loop = asyncio.get_running_loop()
@@ -67,7 +69,9 @@ class Bench:
         loop.call_later(self.time_limit if stop_at is None else stop_at, stop.set)
         self.injector = Injector(
             self.cluster, self.nemeses, self.schedule, targets=self.targets, time_limit=self.time_limit,
-            observer=FakeObserver(self.cluster), recorder=self.log, stop=stop, now_ns=lambda: int(loop.time() * 1e9),
+            observer=FakeObserver(self.cluster, takes_s=self.view_s), recorder=self.log, stop=stop,
+            now_ns=lambda: int(loop.time() * 1e9),
+            restart_the_dead=self.restart_the_dead,
         )  # type: ignore[arg-type]  # fmt: skip
         await self.injector.run()
 
@@ -181,6 +185,15 @@ def test_a_fault_moved_to_where_it_cannot_be_healed_in_time_is_skipped_and_says_
     assert bench.log.rows[9]["effective"]
 
 
+def test_a_fault_that_was_planned_in_time_strikes_though_the_harness_had_to_wait_for_what_nodes_say() -> None:
+    bench = Bench(Kill())
+    first = bench.schedule[0]
+    bench.schedule = (first.model_copy(update={"at": 53.0, "duration": 5.0}),)
+    bench.view_s = 1.5
+    bench.run()
+    assert bench.rows[0]["effective"]
+
+
 def test_an_empty_schedule_is_done_at_once() -> None:
     bench = Bench(Kill())
     bench.schedule = ()
@@ -245,6 +258,48 @@ def test_what_cannot_be_healed_stays_in_force_and_keeps_its_node() -> None:
     asyncio.run(bench.injector.heal_all())
     assert bench.log.rows[0]["end"] is not None and "heal_failed" not in bench.log.rows[0]["evidence"]
     assert not bench.injector.in_force
+
+
+def test_a_nemesis_that_cannot_tell_whom_to_strike_costs_its_own_faults_only() -> None:
+    class Lost(Pause):
+        name = "lost"
+
+        def choose(self, choice: Any, situation: Any) -> Any:
+            raise KeyError("variant")
+
+    bench = Bench(Lost(), Kill())
+    bench.run()
+    lost = [row for row in bench.rows if row["nemesis"] == "lost"]
+    reasons = {row["evidence"]["skipped"] for row in lost}
+    assert reasons == {"whom it strikes cannot be told: KeyError: 'variant'"}
+    assert any(row["effective"] for row in bench.rows)
+
+
+def test_why_the_schedule_ended_can_be_read() -> None:
+    class Broken(Pause):
+        def effective(self, evidence: Any) -> bool:
+            raise TypeError("evidence of another kind")
+
+    with pytest.raises(TypeError, match="evidence of another kind"):
+        Bench(Broken()).run()
+
+
+def test_nodes_that_ended_by_themselves_are_started_before_what_needs_the_cluster_is_healed() -> None:
+    class Asking(Pause):
+        heals_last = True
+
+        async def heal(self, cluster: Any, nodes: Any) -> Any:
+            order.append("heal")
+            return await super().heal(cluster, nodes)
+
+    async def restart() -> None:
+        order.append("restart")
+
+    order: list[str] = []
+    bench = Bench(Asking())
+    bench.restart_the_dead = restart
+    bench.run(stop_at=bench.schedule[0].at + 0.1)
+    assert order == ["restart", "heal"]
 
 
 def test_at_the_end_faults_are_healed_in_reverse_order_and_what_needs_the_cluster_last() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from random import Random
 from uuid import UUID
 
@@ -175,3 +176,124 @@ def test_without_an_interval_there_is_no_time_to_flush_at() -> None:
     logs = started(simulated_disk())
     logs.get("t", OLD, 0, config())
     assert logs.flush_timed(1.0) is None
+
+
+# -- what a clean shutdown proves ----------------------------------------------------------------------------------
+
+CHECKPOINT = "recovery-point-offset-checkpoint"
+
+
+def left_cleanly(disk: Disk) -> None:
+    """A log with a record and one without."""
+    logs = started(disk)
+    write(logs, "t", OLD, b"1")
+    logs.get("empty", OLD, 0, config())
+    logs.close({("t", 0): 1}, broker_epoch=17)
+
+
+def lose(disk: Disk, directory: str, *kept: str) -> None:
+    for name in disk.list(directory):
+        if name not in kept:
+            disk.remove(f"{directory}/{name}")
+
+
+def lose_all(disk: Disk, *directories: str) -> None:
+    for directory in directories:
+        lose(disk, directory)
+        disk.remove_directory(directory)
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda disk: lose_all(disk, "t-0"),
+        lambda disk: lose_all(disk, "empty-0"),
+        lambda disk: lose_all(disk, "t-0", "empty-0"),
+        lambda disk: lose(disk, "t-0"),
+        lambda disk: lose(disk, "t-0", "partition.metadata"),
+        lambda disk: disk.remove(CHECKPOINT),
+        lambda disk: disk.write_atomically(CHECKPOINT, b""),
+        lambda disk: disk.write_atomically(CHECKPOINT, b"0\n1\nt 0 1\n"),
+        lambda disk: (disk.remove(CHECKPOINT), lose_all(disk, "t-0", "empty-0")),
+    ],
+    ids=["log", "empty log", "all logs", "files", "segments", "no checkpoint", "damaged", "another", "everything"],
+)
+def test_what_the_disk_lost_after_a_clean_shutdown_makes_it_an_unclean_one(damage: Callable[[Disk], None]) -> None:
+    """The controller would take an empty log for a complete one, and may elect it (002, 5.1.2)."""
+    disk = simulated_disk()
+    left_cleanly(disk)
+    damage(disk)
+    assert started(disk).previous_epoch == -1
+
+
+def delete_a_topic(logs: LogManager) -> None:
+    write(logs, "gone", NEW, b"1")
+    logs.checkpoint({("gone", 0): 1})
+    logs.delete([("gone", 0)], {("gone", 0): 1})
+
+
+def create_a_topic(logs: LogManager) -> None:
+    logs.checkpoint({})
+    write(logs, "new", NEW, b"1")
+
+
+def find_a_stray(logs: LogManager) -> None:
+    write(logs, "stray", NEW, b"1")
+    logs.checkpoint({})
+    logs.delete_strays(lambda topic_id, index: topic_id == OLD)
+
+
+def replace_a_topic(logs: LogManager) -> None:
+    write(logs, "t", OLD, b"1", b"2")
+    logs.checkpoint({})
+    logs.get("t", NEW, 0, config())
+
+
+@pytest.mark.parametrize(
+    "before", [lambda logs: None, delete_a_topic, create_a_topic, find_a_stray, replace_a_topic],
+    ids=["nothing", "deleted", "created", "stray", "replaced"],
+)  # fmt: skip
+@pytest.mark.parametrize("first", [True, False], ids=["empty disk", "used disk"])
+def test_a_clean_shutdown_is_believed_again_and_again(before: Callable[[LogManager], None], first: bool) -> None:
+    disk = simulated_disk()
+    if not first:
+        left_cleanly(disk)
+    logs = started(disk)
+    assert logs.previous_epoch == (-1 if first else 17)
+    before(logs)
+    logs.close({}, broker_epoch=20)
+    disk.lose_power()
+    logs = started(disk)
+    assert logs.previous_epoch == 20
+    logs.close({}, broker_epoch=21)
+    assert started(disk).previous_epoch == 21
+    assert started(disk).previous_epoch == -1, "the next one ended without a word"
+
+
+def test_what_is_left_of_creations_and_deletions_is_no_log_that_was_lost() -> None:
+    disk = simulated_disk()
+    left_cleanly(disk)
+    for directory in ("half-0", f"gone-0.{NEW.hex}-delete"):
+        disk.make_directory(directory)
+    assert started(disk).previous_epoch == 17
+    assert [name for name in disk.list("") if "-0" in name] == ["empty-0", "t-0"]
+
+
+@pytest.mark.parametrize(
+    ("recovery_point", "keep", "short"),
+    [(None, 1.0, False), (2, 1.0, False), (1, 1.0, False), (3, 1.0, True), (None, 0.75, True), (1, 0.5, False)],
+)
+def test_a_log_is_short_that_ends_too_early_or_was_repaired(
+    recovery_point: int | None, keep: float, short: bool
+) -> None:
+    disk, segment = simulated_disk(), "t-0/00000000000000000000.log"
+    logs = started(disk)
+    for value in (b"1", b"2"):
+        write(logs, "t", OLD, value)
+    content = disk.files()[segment]
+    del content[int(keep * len(content)) :]
+    points = {} if recovery_point is None else {("t", 0): recovery_point}
+    disk.write_atomically(CHECKPOINT, "\n".join(
+        ["0", str(len(points)), *(f"{topic} {index} {offset}" for (topic, index), offset in points.items()), ""]
+    ).encode())  # fmt: skip
+    assert started(disk)._is_short(("t", 0)) is short

@@ -188,9 +188,10 @@ def test_a_broken_disk_that_nobody_used_had_no_effect_and_ended_nothing(make: ty
 
 
 def test_a_clock_that_did_not_jump_had_no_effect() -> None:
-    assert not ClockJump().effective({"nodes": {"broker-1": {"clock_offset_ms": 0}}})
+    asked = {"clock": {"offset_s": -0.1, "drift": 0.0}}
+    assert not ClockJump().effective({**asked, "nodes": {"broker-1": {"clock_offset_ms": 0}}})
     assert not ClockJump().effective({"inject_failed": "OSError"})
-    assert ClockJump().effective({"nodes": {"broker-1": {"clock_offset_ms": -100}}})
+    assert ClockJump().effective({**asked, "nodes": {"broker-1": {"clock_offset_ms": -100}}})
 
 
 @pytest.mark.parametrize("make", [PowerOutage, PowerOutageCluster])
@@ -491,3 +492,29 @@ def test_fake_nodes_object_to_a_second_fault() -> None:
     done(node.fill_disk())
     with pytest.raises(AssertionError, match="is full and would become killed"):
         done(node.kill())
+
+
+@pytest.mark.parametrize(
+    ("wanted", "said"),
+    [
+        ("kill:storm:times=5.5", "times cannot be '5.5'; valid: a whole number from 2 to 50"),
+        ("clock:jump:min_offset_s=10:max_offset_s=1", "min_offset_s is above max_offset_s"),
+        ("clock:drift:min_rate=0.5:max_rate=0.1", "min_rate is above max_rate"),
+        ("network:delay:delay_ms=1:jitter_ms=1000", "jitter_ms is above delay_ms"),
+    ],
+)
+def test_knobs_that_contradict_each_other_are_refused(wanted: str, said: str) -> None:
+    with pytest.raises(BadArguments, match=said):
+        registry.make_nemeses([wanted])
+
+
+def test_nobody_is_parted_where_there_is_nobody_to_part_from() -> None:
+    class OneBroker(FakeCluster):
+        @property
+        def brokers(self) -> Any:
+            return self.nodes[:1]
+
+    followers = Partition.variants["followers"]()
+    choice = followers.draw(Random(1)).choice
+    assert followers.choose(choice, situation(OneBroker(), leaders={1: 3})) == []
+    assert names(followers.choose(choice, situation(FakeCluster(), leaders={1: 3}))) == ["broker-1"]

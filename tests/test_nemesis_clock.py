@@ -78,7 +78,9 @@ def test_every_kind_needs_libfaketime_and_works_everywhere(kind: type[Any]) -> N
 def test_evidence_is_what_was_measured_when_it_was_wrong() -> None:
     class Node:
         name = "broker-1"
-        answers = [{"clock_offset_ms": 0}, {"clock_offset_ms": 0, "clock_drifted_ms": -812}]  # noqa: RUF012
+        answers = [  # noqa: RUF012
+            {"clock_offset_ms": 0}, {"clock_offset_ms": 0, "clock_drifted_ms": -812, "clock_drifting_ms": 8000},
+        ]  # fmt: skip
 
         async def set_clock(self, offset_s: float, drift: float = 0.0) -> dict[str, int]:
             return self.answers.pop(0)
@@ -92,14 +94,39 @@ def test_evidence_is_what_was_measured_when_it_was_wrong() -> None:
         return healed
 
     healed = done(scenario())
-    assert healed["nodes"] == {"broker-1": {"clock_offset_ms": 0, "clock_drifted_ms": -812}}
+    assert healed["nodes"] == {"broker-1": {"clock_offset_ms": 0, "clock_drifted_ms": -812, "clock_drifting_ms": 8000}}
     assert evidence_by_node(healed) == [("broker-1", "clock lost 812 ms in all while it drifted")]
 
 
 def test_a_clock_that_nobody_could_look_at_is_no_proof() -> None:
-    assert not Jump().effective({"nodes": {"broker-1": {}}})
+    asked = {"clock": {"offset_s": -0.1, "drift": 0.0}}
+    assert not Jump().effective({**asked, "nodes": {"broker-1": {}}})
     assert not Jump().effective({"inject_failed": "OSError"})
-    assert Jump().effective({"nodes": {"broker-1": {"clock_offset_ms": -100}}})
+    assert Jump().effective({**asked, "nodes": {"broker-1": {}, "broker-2": {"clock_offset_ms": -100}}})
+
+
+@pytest.mark.parametrize(
+    ("offset_s", "drift", "seen", "clear"),
+    [
+        (-0.1, 0.0, {"clock_offset_ms": -50}, True),
+        (-0.1, 0.0, {"clock_offset_ms": -49}, False),
+        (-0.1, 0.0, {"clock_offset_ms": 100}, False),
+        (3600.0, 0.0, {"clock_offset_ms": 1}, False),
+        (0.0, 0.1, {"clock_offset_ms": 1}, False),
+        (0.0, 0.1, {"clock_drifted_ms": 500, "clock_drifting_ms": 10_000}, True),
+        (0.0, 0.1, {"clock_drifted_ms": 499, "clock_drifting_ms": 10_000}, False),
+        (0.0, 0.001, {"clock_drifted_ms": 1, "clock_drifting_ms": 4000}, False),
+        (0.0, -0.1, {"clock_drifted_ms": 1000, "clock_drifting_ms": 10_000}, False),
+        (5.0, 0.1, {"clock_offset_ms": 5000, "clock_drifted_ms": 0, "clock_drifting_ms": 10_000}, False),
+        (5.0, 0.1, {"clock_offset_ms": 5000, "clock_drifted_ms": 900, "clock_drifting_ms": 10_000}, True),
+        (0.0, 0.0, {"clock_offset_ms": 1}, False),
+    ],
+)
+def test_an_error_of_the_measuring_is_no_effect(
+    offset_s: float, drift: float, seen: dict[str, int], clear: bool
+) -> None:
+    evidence = {"clock": {"offset_s": offset_s, "drift": drift}, "nodes": {"broker-1": seen}}
+    assert Clock().effective(evidence) is clear
 
 
 # -- simulation ---------------------------------------------------------------------------------------------------
@@ -112,7 +139,7 @@ def test_a_simulated_clock_drifts_from_when_it_was_set() -> None:
     now = 102.0
     assert clock() == pytest.approx(WALL_CLOCK_ORIGIN + 102 + 10 - 0.2, abs=1e-6)
     assert clock.leftovers() == ["has a clock that is 9.8 s ahead and gains -0.1 s a second"]
-    assert clock.set(0.0, 0.0) == {"clock_drifted_ms": -200, "clock_offset_ms": 0}
+    assert clock.set(0.0, 0.0) == {"clock_drifted_ms": -200, "clock_drifting_ms": 2000, "clock_offset_ms": 0}
     now = 110.0
     assert clock() == pytest.approx(WALL_CLOCK_ORIGIN + 110, abs=1e-6)
     assert clock.set(0.0, 0.0) == {"clock_offset_ms": 0}, "safe to repeat"

@@ -6,12 +6,18 @@ import asyncio
 import errno
 import json
 import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
 from pathlib import Path
 from random import Random
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 from uuid import UUID
 
 import pytest
+from docker.errors import APIError
 
 from checkers.contract import contract
 from cluster_image.broker.log_manager import LogManager
@@ -19,12 +25,18 @@ from cluster_image.disk import Disk
 from cluster_image.records import CorruptRecord, RecordError, build_batch, iter_batches
 from cluster_image.storage import Log
 from cluster_image.storage.log import LogConfig
+from harness.cluster import ClusterLost
 from harness.plan import Plan
-from harness.runtimes.docker.agent import damage, pages
+from harness.runtimes.docker.agent import damage, pages, slow
+from harness.runtimes.docker.agent import disk as agent_disk
+from harness.runtimes.docker.agent.machine import Machine
+from harness.runtimes.docker.agent.process import Process
+from harness.runtimes.docker.engine import Calls
+from harness.runtimes.docker.node import DockerNode
 from harness.runtimes.simulation.damage import FileDamage, chosen
 from harness.runtimes.simulation.disk import LONGEST_DELAY, SimulatedDisk
 from harness.simulate import simulate
-from nemesis.disk import Corrupt, ReadOnly, Slow
+from nemesis.disk import Corrupt, DiskError, DiskFull, ReadOnly, Slow
 from nemesis.disk import Disk as DiskFamily
 from nemesis.page_cache import Clean, PageCache
 from tests.fakes import FakeCluster
@@ -326,3 +338,138 @@ def test_a_damaged_segment_counts_against_the_contract_and_a_checkpoint_does_not
     }  # fmt: skip
     judged = contract({"min_insync_replicas": 2, "acks": "all"}, [fault])
     assert (judged["worst"], judged["within"]) == (brokers_out, True)
+
+
+class DamagedAgent:
+    """Has damaged a segment."""
+
+    async def ask(self, node: str, do: str, **arguments: Any) -> Any:
+        assert do == "damage_file"
+        return {"killed_at": 7, **damage.Damage(SEGMENTS[0], 1, 3, 100, b"a", b"b").evidence()}
+
+
+def test_damage_in_a_container_is_told_though_docker_fails_afterwards() -> None:
+    class Docker:
+        def wait(self, container: str) -> Any:
+            raise APIError("500 Server Error")
+
+    api: Any = Docker()
+    agent: Any = DamagedAgent()
+    node = DockerNode(
+        api, Calls(), agent, name="broker-1", node_id=1, role="broker", rack="rack-1", address=("h", 9092)
+    )
+    evidence = asyncio.run(node.damage_file(CHOICE))
+    assert evidence["damaged_by_partition"] == {"t-0": 1} and "exit_status" not in evidence
+
+
+def test_damage_counts_though_the_node_cannot_be_started_on_it() -> None:
+    """Else the contract would call what the fault has cost a loss of the cluster's own."""
+    cluster = FakeCluster()
+    node, nemesis = cluster.nodes[0], Corrupt()
+    error: list[Exception] = [OSError("Docker is busy"), OSError("Docker is busy"), ClusterLost("the agent is gone")]
+    start = node.start
+
+    async def damage_file(choice: Any) -> dict[str, Any]:
+        await node.kill()
+        return {**await DamagedAgent().ask("", "damage_file"), "exit_status": 137}
+
+    async def fails() -> None:
+        raise error.pop(0)
+
+    async def whole() -> dict[str, Any]:
+        return {}
+
+    for name, patch in (("damage_file", damage_file), ("start", fails), ("restore_file", whole)):
+        setattr(node, name, patch)
+    evidence = asyncio.run(nemesis.inject(cluster, [node], CHOICE))
+    assert evidence["nodes"][node.name]["damaged_by_partition"] == {"t-0": 1} and nemesis.effective(evidence)
+    assert evidence["start_failed"] == "OSError: Docker is busy"
+    with pytest.raises(OSError, match="busy"):
+        asyncio.run(nemesis.heal(cluster, [node]))
+    node.state = "running"
+    with pytest.raises(ClusterLost):
+        asyncio.run(nemesis.inject(cluster, [node], CHOICE))
+    node.start = start  # type: ignore[method-assign]
+    asyncio.run(nemesis.heal(cluster, [node]))
+    assert node.state == "running"
+
+
+@pytest.mark.parametrize(("nemesis", "gap", "duration"), [
+    (DiskFull, (3, 6), (1, 4)), (DiskError, (5, 8), (1, 3)), (ReadOnly, (3, 6), (1, 4)),
+])  # fmt: skip
+def test_each_that_refuses_keeps_its_own_times(nemesis: Any, gap: Any, duration: Any) -> None:
+    draws = [nemesis().draw(Random(number)) for number in range(300)]
+    for seen, (least, most) in (([d.gap for d in draws], gap), ([d.duration for d in draws], duration)):
+        assert least <= min(seen) < least + 0.1 and most - 0.1 < max(seen) <= most
+
+
+# -- in containers, as far as none is needed ----------------------------------------------------------------------
+
+STUBBORN = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print(flush=True); time.sleep(60)"
+
+
+@pytest.fixture
+def slow_machine(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Machine, subprocess.Popen[bytes]]]:
+    """Its process does not heed SIGTERM, and cannot die before its limit is lifted."""
+    limited = True
+
+    def limit(pid: int, device: str, to: slow.Limit | None) -> None:
+        nonlocal limited
+        limited = to is not None
+
+    def kill(process: Process) -> int:
+        assert not limited
+        return killed(process)
+
+    killed = Process.kill
+    monkeypatch.setattr(Process, "kill", kill)
+    monkeypatch.setattr(slow, "limit", limit)
+    monkeypatch.setattr(slow, "is_limited", lambda *_: limited)
+    machine = Machine("broker-1", cast(Any, SimpleNamespace(device_number="7:0")))
+    with subprocess.Popen([sys.executable, "-c", STUBBORN], stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None and process.stdout.readline()
+        machine.started(process.pid)
+        yield machine, process
+        process.kill()
+
+
+def test_a_slow_process_that_does_not_end_is_let_go_before_it_is_killed(
+    slow_machine: tuple[Machine, subprocess.Popen[bytes]],
+) -> None:
+    machine, process = slow_machine
+    assert machine.terminate(0.05)["stopped"] is False
+    assert process.wait(5) == -signal.SIGKILL
+    assert machine.terminate(0.05)["stopped"] is None
+
+
+def test_a_limit_of_a_process_that_dies_meanwhile_is_no_concern(
+    slow_machine: tuple[Machine, subprocess.Popen[bytes]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def gone(*_: object) -> None:
+        if dies:
+            process.kill()
+            process.wait()
+        raise OSError(errno.ENODEV, "no such device")
+
+    machine, process = slow_machine
+    monkeypatch.setattr(slow, "limit", gone)
+    dies = False
+    with pytest.raises(OSError, match="no such device"):
+        machine.hasten_disk()
+    dies = True
+    machine.hasten_disk()
+
+
+@pytest.mark.parametrize(
+    ("error", "found"),
+    [
+        ("EROFS", ["has a read-only disk"]), ("EIO", ["has a disk that refuses writes (EIO)"]), ("ENOSPC", []),
+        (None, []),
+    ],
+)  # fmt: skip
+def test_a_disk_that_fails_is_seen_though_its_directory_is_cached(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: str | None, found: list[str]
+) -> None:
+    monkeypatch.setattr(Path, "is_mount", lambda _: True)
+    monkeypatch.setattr(agent_disk, "write_error", lambda _: error)
+    assert agent_disk.leftovers(tmp_path) == found

@@ -18,8 +18,13 @@ from harness.observer import KafkaObserver
 from harness.parts import Workload
 from harness.plan import Plan
 from harness.report import words
+from harness.runtimes.docker.agent_client import AgentError
+from harness.runtimes.docker.engine import Calls
+from harness.runtimes.docker.node import DockerNode
 from harness.runtimes.simulation.cluster import SimulatedCluster
+from harness.runtimes.simulation.node import SimulatedNode
 from harness.runtimes.simulation.runtime import SimulationParts
+from harness.schedule import Fault
 from harness.simulate import simulate
 from nemesis import Nemesis, Situation, merge, restoration
 from nemesis.membership import ControlledShutdown, Membership, NewId, PreferredElection, Reassign
@@ -281,6 +286,138 @@ def test_one_at_a_time_moves_replicas() -> None:
         assert await bench.choose(other)
 
     Bench().run(scenario)
+
+
+def test_a_drawn_shutdown_is_one_of_them_for_its_healing_moves_replicas_back() -> None:
+    async def scenario(bench: Bench) -> None:
+        family, other = Membership(), Reassign()
+        choice = {**ONE_OF, "variant": "controlled-shutdown"}
+        (node,) = await bench.choose(family, choice)
+        await family.inject(bench.cluster, [node], choice)
+        assert not await bench.choose(other)
+        await family.heal(bench.cluster, [node])
+        assert await node.is_running() and await bench.choose(other)
+
+    Bench().run(scenario)
+
+
+@pytest.mark.parametrize("moves", ["membership:reassign", "membership:preferred-election"])
+def test_who_only_moves_replicas_starts_no_node_that_another_fault_holds_down(
+    monkeypatch: pytest.MonkeyPatch, moves: str
+) -> None:
+    dark: set[str] = set()
+    lose, restore, boot = SimulatedNode._lose_power, SimulatedNode.restore_power, SimulatedNode.boot
+    ends: list[str] = []
+    booted_in_the_dark: list[str] = []
+
+    def lose_power(node: SimulatedNode) -> Any:
+        dark.add(node.name)
+        return lose(node)
+
+    async def restore_power(node: SimulatedNode) -> None:
+        dark.remove(node.name)
+        ends.append(node.name)
+        await restore(node)
+
+    def boots(node: SimulatedNode) -> None:
+        booted_in_the_dark.extend(dark & {node.name})
+        boot(node)
+
+    for name, patch in (("_lose_power", lose_power), ("restore_power", restore_power), ("boot", boots)):
+        monkeypatch.setattr(SimulatedNode, name, patch)
+    struck = {"targets": ["broker-1"]}
+    faults = [
+        Fault(fault=0, nemesis=moves, at=2.0, duration=2.5, choice={**struck, "node": 0.0, "how": "order", "share": 1}),
+        Fault(fault=1, nemesis="power:node", at=3.0, duration=6.0, choice={**struck, "in_write": 0, "late_s": 0.0}),
+    ]
+    done = simulate(plan(1, nemesis=(moves, "power:node")), faults)
+    assert not done.crash and not done.problems and done.judge()["verdict"] == "pass"
+    assert not booted_in_the_dark and ends == ["broker-1"]
+    rows = done.tables["faults"].to_pylist()
+    assert all(row["end"] for row in rows) and "_failed" not in str(rows), rows
+
+
+@pytest.mark.parametrize("how", ["fails", "is cancelled"])
+def test_no_shutdown_goes_on_behind_the_back_of_one_that_failed(monkeypatch: pytest.MonkeyPatch, how: str) -> None:
+    async def scenario(bench: Bench) -> None:
+        nemesis = ControlledShutdown()
+        (node,) = await bench.choose(nemesis)
+        before, views, asked = await bench.admin.metadata(), bench.admin.views, 0
+
+        async def fails() -> Any:
+            nonlocal asked
+            asked += 1
+            if asked > 1:
+                raise RuntimeError("nobody knows")
+            return [before]
+
+        if how == "fails":
+            monkeypatch.setattr(bench.admin, "views", fails)
+        injecting = asyncio.create_task(nemesis.inject(bench.cluster, [node], ONE_OF))
+        if how == "is cancelled":
+            await asyncio.sleep(0.05)
+            injecting.cancel()
+        with pytest.raises((RuntimeError, asyncio.CancelledError)):
+            await injecting
+        assert not await node.is_running(), "it would end once it was healed"
+        monkeypatch.setattr(bench.admin, "views", views)
+        await nemesis.heal(bench.cluster, [node])
+        await bench.in_sync()
+
+    Bench().run(scenario)
+
+
+def test_a_broker_put_back_halfway_in_a_container_is_put_back_again(tmp_path: Path) -> None:
+    class Agent:
+        broken = True
+
+        async def ask(self, node: str, do: str) -> str | None:
+            if do == "take_disk_back" and self.broken:
+                raise AgentError("the disk is busy")
+            return "other" if do == "put_disk_aside" else None
+
+    agent: Any = Agent()
+    node = DockerNode(
+        None, Calls(), agent, name="broker-3", node_id=3, role="broker", rack="rack-3", address=("h", 9092)
+    )
+    node.configuration = tmp_path / "node.properties"
+    node.configuration.write_text("node.id=3\nlog.dirs=/data\n")
+
+    async def scenario() -> None:
+        await node.replace(1003)
+        assert node.id == 1003 and node.configuration.read_text() == "node.id=1003\nlog.dirs=/data/other\n"
+        with pytest.raises(AgentError):
+            await node.put_back()
+        assert node.id == 1003, "or nobody would see that there is something to put back"
+        agent.broken = False
+        await node.put_back()
+        assert node.id == 3 and node.configuration.read_text() == "node.id=3\nlog.dirs=/data\n"
+
+    asyncio.run(scenario())
+
+
+def test_a_replacement_that_came_halfway_is_cleared_away() -> None:
+    """The disk was put aside, and then the configuration could not be written: the broker is still itself."""
+
+    class Halfway:
+        id = own_id = 3
+        calls: list[str] = []  # noqa: RUF012
+
+        async def is_running(self) -> bool:
+            return "start" in self.calls
+
+        async def put_back(self) -> None:
+            self.calls.append("put_back")
+
+        async def start(self) -> None:
+            self.calls.append("start")
+
+    node: Any = Halfway()
+    work = restoration._Restoration(None)  # type: ignore[arg-type]
+    asyncio.run(work.put_back(node))
+    assert node.calls == ["put_back", "start"]
+    asyncio.run(work.put_back(node))
+    assert node.calls == ["put_back", "start"], "not under a live process"
 
 
 def test_without_a_quorum_nothing_is_healed_and_that_is_said(monkeypatch: pytest.MonkeyPatch) -> None:

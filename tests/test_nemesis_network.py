@@ -3,15 +3,29 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import json
+import os
+import re
+import time
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, replace
+from functools import partial
+from pathlib import Path
 from random import Random
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from harness import registry
 from harness.cluster import CLIENTS, Shape
 from harness.plan import Plan
+from harness.runtimes.docker.agent import lacks, probe, queues, tools
+from harness.runtimes.docker.agent.machine import Machine
+from harness.runtimes.docker.agent.network import Network as NetworkCard
+from harness.runtimes.docker.agent.shaping import Shaping, Wanted
+from harness.runtimes.docker.agent_client import AgentClient, AgentError
+from harness.runtimes.docker.shaping import Links
 from harness.runtimes.simulation import shaping
 from harness.simulate import simulate
 from nemesis import merge
@@ -117,13 +131,246 @@ def test_a_pinned_fault_strikes_the_same_links_again() -> None:
         ({"delay_ms": 50}, {"packets_delayed": 9, "round_trip_ms": {"before": 1, "while": 2}}, False),
         ({"delay_ms": 50}, {"packets_delayed": 9}, False),
         ({"delay_ms": 50}, {"round_trip_ms": {"before": 1, "while": 52}}, False),
+        ({"delay_ms": 50}, {"packets_delayed": 9, "round_trip_ms": {"while": 52}}, False),
+        ({"delay_ms": 50, "jitter_ms": 50}, {"packets_delayed": 9, "round_trip_ms": {"before": 1, "while": 1}}, False),
+        ({"delay_ms": 50, "jitter_ms": 50}, {"packets_delayed": 9, "round_trip_ms": {"before": 1, "while": 30}}, True),
+        ({"delay_ms": 9000}, {"packets_delayed": 9, "unanswered_ms": 3000}, True),
         ({"delay_ms": 20, "reorder": 0.2}, {"packets_delayed": 9, "round_trip_ms": {"before": 1, "while": 22}}, False),
+        ({"delay_ms": 20, "reorder": 0.2}, {"packets_delayed": 0, "packets_reordered": 3}, False),
+        ({"delay_ms": 20, "reorder": 0.9}, {"packets_delayed": 1, "packets_reordered": 9}, True),
         ({}, {"inject_failed": "NotAvailable: not available here: this kernel has no netem"}, False),
     ],
 )  # fmt: skip
 def test_what_is_taken_as_proof(shape: dict[str, float], seen: dict[str, Any], effective: bool) -> None:
     evidence = merge({"shape": shape} if shape else {}, seen)
     assert all(make().effective(evidence) is effective for make in KINDS)
+
+
+# -- what containers make of it, as far as none is needed --------------------------------------------------------
+
+
+class Measured:
+    """A node whose echoes take so many ms the first time, the second and so on. None: none; an error: of its agent."""
+
+    def __init__(self, number: int, *trips: float | Exception | None) -> None:
+        self.name, self.address = f"broker-{number}", (f"10.0.0.{number}", 9092)
+        self.shaped: set[str] = set()
+        self.patience: list[float] = []
+        self._trips = iter(trips)
+
+    async def lacks(self, need: str) -> None:
+        return None
+
+    async def shape(self, key: str, wanted: Any) -> None:
+        self.shaped.add(key)
+
+    async def unshape(self, key: str) -> dict[str, dict[str, int]]:
+        self.shaped.discard(key)
+        return {}
+
+    async def round_trips(self, addresses: list[str], patience: float) -> dict[str, Any]:
+        self.patience.append(patience)
+        trip = next(self._trips)
+        if isinstance(trip, Exception):
+            raise trip
+        return {address: {"ms": trip, "answered": 10, "overtaken": 0} for address in addresses}
+
+
+def measured(nodes: list[Measured], shape: Shape) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Evidence of shaping and of undoing it, of links between each node and the last."""
+    links = Links(cast(Any, nodes), "10.0.0.99")
+
+    async def scenario() -> tuple[dict[str, Any], dict[str, Any]]:
+        struck = [(node.name, nodes[-1].name) for node in nodes[:-1]]
+        shaped = await links.shape("a", struck, shape)
+        assert all(node.shaped for node in nodes)
+        return shaped, await links.unshape("a")
+
+    found = asyncio.run(scenario())
+    assert not any(node.shaped for node in nodes)
+    return found
+
+
+def test_round_trips_are_compared_over_those_who_answered_before_and_while() -> None:
+    nodes = [Measured(1, 1.0, 51.0, 52.0), Measured(2, 30.0, 80.0, None), Measured(3, None, 50.0, 50.0), Measured(4)]
+    shaped, unshaped = measured(nodes, Shape(delay_ms=50))
+    assert shaped["round_trip_ms"] == {"before": 15.5, "while": 65.5}
+    assert unshaped["round_trip_ms"] == {"before": 1.0, "while": 52.0}
+
+
+def test_a_fault_that_cannot_be_measured_is_one_all_the_same() -> None:
+    """A node was off, or went off meanwhile."""
+    off = AgentError("round_trips on broker-1: OSError: no such network")
+    assert "round_trip_ms" not in measured([Measured(1, off, 51.0, off), Measured(2)], Shape(delay_ms=50))[0]
+    assert "round_trip_ms" not in measured([Measured(1, 1.0, off, off), Measured(2)], Shape(loss=0.5))[1]
+
+
+def test_nobody_waits_for_answers_that_take_longer_than_the_fault() -> None:
+    node = Measured(1, 1.0, None, None)
+    shaped, unshaped = measured([node, Measured(2)], Shape(delay_ms=10_000, jitter_ms=10_000))
+    assert max(node.patience) == 3.0
+    assert shaped["unanswered_ms"] == unshaped["unanswered_ms"] == 3000
+    assert "unanswered_ms" not in measured([Measured(1, 1.0, None, None), Measured(2)], Shape(delay_ms=50))[0]
+    assert "unanswered_ms" not in measured([Measured(1, None, None, None), Measured(2)], Shape(delay_ms=10_000))[0]
+
+
+def test_the_agent_is_asked_for_something_else_while_it_measures(tmp_path: Path) -> None:
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while line := await reader.readline():
+            request = json.loads(line)
+            if request["do"] == "round_trips":
+                await killed.wait()
+            writer.write(json.dumps({"result": request["do"]}).encode() + b"\n")
+
+    async def scenario() -> None:
+        async with await asyncio.start_unix_server(answer, tmp_path / "socket"):
+            agent = AgentClient(tmp_path / "socket")
+            measuring = asyncio.create_task(agent.measure("broker-1", "round_trips"))
+            await asyncio.sleep(0.01)
+            async with asyncio.timeout(5):
+                assert await agent.ask("broker-1", "kill") == "kill"
+                killed.set()
+                assert await measuring == "round_trips"
+            agent.close()
+
+    killed = asyncio.Event()
+    asyncio.run(scenario())
+
+
+class Kernel:
+    """What it has in one network namespace, as tc, ip and nftables change it."""
+
+    namespace = 0
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.roots: dict[tuple[str, str], str] = {("eth0", "root"): "noqueue"}
+        self.incoming = False
+        self.tables: set[str] = set()
+        self.broken = False
+        monkeypatch.setattr(tools, "run", self._tool)
+        monkeypatch.setattr(queues.Queues, "_interfaces", lambda _: ["lo", "eth0", *["chaos-in"] * self.incoming])
+
+    def _tool(self, command: list[str], *, network: int, lines: list[str] = []) -> str:  # noqa: B006
+        if "show" in command:
+            shown = [
+                {"kind": kind, "dev": device, "handle": "1:", **({"root": True} if place == "root" else {})}
+                for (device, place), kind in self.roots.items()
+            ]
+            return json.dumps(shown)
+        if self.broken:
+            raise OSError("tc: no memory")
+        for what, do, *words in map(str.split, lines):
+            if what == "link" and do == "del":
+                self.incoming = False
+                self.roots.pop(("chaos-in", "root"), None)
+            elif what == "link" and do == "add":
+                assert not self.incoming
+                self.incoming = True
+            elif what == "qdisc" and not {"root", "ingress"}.isdisjoint(words):
+                place = words[1], "ingress" if "ingress" in words else "root"
+                there = self.roots.pop(place, "noqueue")
+                if (there == "noqueue") == (do == "del"):
+                    raise OSError("tc: RTNETLINK answers: File exists")
+                if do == "add":
+                    self.roots[place] = "ingress" if place[1] == "ingress" else words[5]
+                elif place[1] == "root":
+                    self.roots[place] = "noqueue"
+        return ""
+
+    def run(self, commands: str) -> str:
+        self.tables |= set(re.findall(r"^table (\w+ \w+)", commands, re.M))
+        self.tables -= set(re.findall(r"^delete table (\w+ \w+)", commands, re.M))
+        return ""
+
+    def packets(self, *_: object) -> dict[str, int]:
+        return {}
+
+
+SLOW = Wanted(["10.0.0.2"], ["10.0.0.1"], "10.0.0.1", asdict(Shape(rate_kbit=32.0)))
+
+
+def test_a_machine_that_is_plugged_in_once_more_is_shaped_as_it_was_and_mended(monkeypatch: pytest.MonkeyPatch) -> None:
+    kernel, links = Kernel(monkeypatch), Shaping()
+    untouched = dict(kernel.roots)
+    links.plug_in(cast(Any, kernel))
+    links.shape("a", SLOW)
+    shaped = dict(kernel.roots)
+    assert shaped == {("eth0", "root"): "htb", ("eth0", "ingress"): "ingress", ("chaos-in", "root"): "htb"}
+    links.plug_in(cast(Any, kernel))
+    assert kernel.roots == shaped and kernel.incoming
+    kernel.broken = True
+    with pytest.raises(OSError, match="no memory"):
+        links.unshape("a")
+    kernel.broken = False
+    links.unshape("a")
+    assert kernel.roots == untouched and not kernel.incoming, "it was tried again"
+
+
+def test_what_nobody_noted_is_mended_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    kernel, machine = Kernel(monkeypatch), Machine("broker-1", cast(Any, None))
+    kernel.roots |= {("lo", "root"): "tbf", ("eth0", "root"): "fq"}
+    kernel.incoming, kernel.tables = True, {"inet chaos", "ip chaos", "ip nat"}
+    network = object.__new__(NetworkCard)
+    network.run = kernel.run  # type: ignore[method-assign]
+    network.namespace = 0
+    machine._network = network
+    machine._shaping.plug_in(network)
+    assert queues.Queues(0).there_are()
+    machine.mend_network()
+    assert not queues.Queues(0).there_are()
+    assert kernel.roots == {("lo", "root"): "noqueue", ("eth0", "root"): "fq"} and not kernel.incoming
+    assert kernel.tables == {"ip nat"}
+
+
+def test_what_netem_puts_at_the_head_of_its_queue_is_not_late(monkeypatch: pytest.MonkeyPatch) -> None:
+    kernel, links = Kernel(monkeypatch), Shaping()
+    links.plug_in(cast(Any, kernel))
+    links.shape("a", replace(SLOW, incoming=[], shape=asdict(Shape(delay_ms=20.0, reorder=0.25))))
+    counted = {"packets": 12, "bytes": 900, "drops": 1, "overlimits": 0, "requeues": 3}
+    netem = {"kind": "netem", "dev": "eth0", "handle": "20:", **counted}
+    monkeypatch.setattr(queues.Queues, "_qdiscs", lambda _: [netem])
+    assert links.unshape("a") == {
+        "daddr 10.0.0.2": {"packets_delayed": 9, "packets_reordered": 3, "packets_dropped": 1}
+    }
+
+
+def test_a_network_that_is_closed_meanwhile_is_not_mistaken_for_another_file() -> None:
+    network = NetworkCard(os.getpid())
+    network.close()
+    with pytest.raises(OSError, match=os.strerror(errno.EBADF)):
+        network.enter()
+
+
+def test_needs_are_tried_once_and_one_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    steps: list[str] = []
+
+    def trial(name: str) -> str | None:
+        steps.append(f"try {name}")
+        time.sleep(0.02)
+        steps.append(f"tried {name}")
+        return f"no {name}" if name == "netem" else None
+
+    monkeypatch.setattr(lacks, "_TRIALS", {name: partial(trial, name) for name in ("netem", "io-limit")})
+    lacks._lacking.cache_clear()
+    try:
+        with ThreadPoolExecutor(4) as threads:
+            answers = list(threads.map(lacks.lacks, [["netem", "io-limit"], ["io-limit"]] * 2))
+        assert answers == [{"netem": "no netem"}, {}] * 2
+        tries = [["try netem", "tried netem"], ["try io-limit", "tried io-limit"]]
+        assert steps in ([*tries[0], *tries[1]], [*tries[1], *tries[0]])
+    finally:
+        lacks._lacking.cache_clear()
+
+
+def test_the_doctor_tries_to_limit_a_loop_device_once_there_is_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    done: list[str] = []
+    monkeypatch.setattr(tools, "keep_own_namespaces", lambda: None)
+    monkeypatch.setattr(probe, "lacks", lambda needs: {need: done.append(need) for need in needs})
+    monkeypatch.setattr(probe, "_outcome", lambda action, *_: done.append(action.__name__))
+    probe.probe(tmp_path, lambda: None)
+    assert done.index("_attach_and_detach") < done.index("io-limit")
 
 
 # -- what the simulation makes of it ------------------------------------------------------------------------------

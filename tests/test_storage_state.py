@@ -127,7 +127,9 @@ class TestCleanShutdownFile:
 class TestOffsetCheckpoint:
     def test_comes_back(self, disk: Disk) -> None:
         checkpoint = OffsetCheckpoint(disk, "replication-offset-checkpoint")
-        assert checkpoint.read() == {}
+        assert checkpoint.read() == {} and checkpoint.find() is None
+        checkpoint.write({})
+        assert checkpoint.find() == {}
         checkpoint.write({("b", 10): 5, ("b", 9): 2**40, ("a", 0): 0})
         assert checkpoint.read() == {("a", 0): 0, ("b", 9): 2**40, ("b", 10): 5}
         assert disk.read("replication-offset-checkpoint") == b"0\n3\na 0 0\nb 9 1099511627776\nb 10 5\n"
@@ -137,7 +139,7 @@ class TestOffsetCheckpoint:
     )
     def test_damaged_is_as_missing(self, disk: Disk, content: bytes) -> None:
         disk.write_atomically("c", content)
-        assert OffsetCheckpoint(disk, "c").read() == {}
+        assert OffsetCheckpoint(disk, "c").read() == {} and OffsetCheckpoint(disk, "c").find() is None
 
 
 class TestEpochCache:

@@ -100,6 +100,17 @@ def test_a_run_that_proves_nothing_is_vacuous(changes: dict[str, Any], why: str)
     assert why in result["reason"]
 
 
+def test_in_a_mix_of_everything_power_cuts_need_not_have_lost_anything_if_another_fault_took_effect() -> None:
+    faults = [
+        cut(10, 20, "broker-1", lost=0) | {"effective": False, "nemesis": "power:node"},
+        cut(30, 40, "broker-1", lost=0) | {"effective": True, "nemesis": "kill", "evidence": {"exit_status": 137}},
+    ]
+    assert verdict(faults=faults, plan={**PLAN, "nemesis": ["all"]})["verdict"] == "pass"
+    for asked in (["last-replica-standing"], ["power:node", "kill"], ["all", "power:node"]):
+        reason = verdict(faults=faults, plan={**PLAN, "nemesis": asked})["reason"]
+        assert reason == "vacuous: no power cut lost anything that had not been synced"
+
+
 VIOLATION = Violation("ElectionSafety", "two leaders in epoch 4.", "", ("controller-1",), 12_345_000_000, 77, "quorum")
 
 

@@ -56,7 +56,8 @@ class LogManager:
         epoch = self._clean_shutdown.take()
         clean = epoch is not None
         self.previous_epoch = -1 if epoch is None else epoch
-        self._recovery_points = self._recovery_file.read()
+        recovery_points = self._recovery_file.find()
+        self._recovery_points = recovery_points or {}
         self.high_watermarks = self._watermark_file.read()
         for name in self._disk.list(""):
             key = _key_of(name)
@@ -64,8 +65,11 @@ class LogManager:
                 self._remove_directory(name)
             elif key is not None and key[0] != "__cluster_metadata":
                 self._load_one(name, key, clean)
-        if clean and any(self._is_short(key) for key in self._logs):
+        # close() has named every log in this file, each with its end, and nothing has changed since.
+        whole = recovery_points is not None and recovery_points.keys() == self._logs.keys()
+        if clean and (not whole or any(self._is_short(key) for key in self._logs)):
             # It ended cleanly, and then the disk lost something: the controller must not count on what was there.
+            log.warning("something is lost since the clean shutdown", extra={"previous_epoch": self.previous_epoch})
             clean, self.previous_epoch = False, -1
         checkpointed = [*self.high_watermarks, *self._recovery_points]
         if any(key not in self._logs for key in checkpointed):

@@ -31,13 +31,17 @@ class OffsetCheckpoint:
         self._path = path
 
     def read(self) -> dict[TopicPartition, int]:
+        return self.find() or {}
+
+    def find(self) -> dict[TopicPartition, int] | None:
+        """As read(), but None if it is missing or damaged."""
         offsets: dict[TopicPartition, int] = {}
         try:
-            for line in _read_entries(self._disk, self._path):
+            for line in entries_of(self._disk.read(self._path)):
                 topic, partition, offset = line.split()
                 offsets[topic, int(partition)] = int(offset)
-        except ValueError:
-            return {}
+        except (FileNotFoundError, ValueError):
+            return None
         return offsets
 
     def write(self, offsets: Mapping[TopicPartition, int]) -> None:

@@ -57,4 +57,4 @@ def _cell(where: str, cell: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _after(milliseconds: float | None) -> str:
-    return "never" if milliseconds is None else f"after {words.duration(milliseconds / 1e3)}"
+    return "not before the end" if milliseconds is None else f"after {words.duration(milliseconds / 1e3)}"

@@ -126,6 +126,8 @@ _EVIDENCE: dict[str, Callable[[Any], str] | None] = {
     ),
     "links": lambda links: f"cut {_first(links)}",
     "clock_offset_ms": lambda ms: f"clock {duration(abs(ms) / 1e3)} {'ahead' if ms > 0 else 'behind'}" if ms else "",
+    "clock": None,
+    "clock_drifting_ms": None,
     "clock_drifted_ms": lambda ms: (
         f"clock {'gained' if ms > 0 else 'lost'} {duration(abs(ms) / 1e3)} in all while it drifted"
     ),
@@ -157,9 +159,10 @@ _EVIDENCE: dict[str, Callable[[Any], str] | None] = {
     "shaped_links": lambda links: f"on {_first(links)}",
     "round_trip_ms": lambda trip: "round trip "
     + " before, ".join(duration(trip[when] / 1e3) for when in ("before", "while") if when in trip),
+    "unanswered_ms": lambda ms: f"no answer within {duration(ms / 1e3)}",
     "packets_delayed": lambda count: f"delayed {plural(count, 'packet')}",
     "packets_duplicated": lambda count: f"doubled {plural(count, 'packet')}",
-    "packets_reordered": lambda count: f"{plural(count, 'packet')} seen to overtake others",
+    "packets_reordered": lambda count: f"{plural(count, 'packet')} let ahead of others",
     "throttled": lambda count: f"packets waited for their turn {count:,} times",
     "shaped_bytes": lambda count: f"{size(count)} passed at the rate",
     "new_id": lambda broker: f"came back as broker {broker}, with an empty disk",

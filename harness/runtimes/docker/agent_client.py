@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +26,7 @@ class AgentGone(AgentError, ClusterLost):
 
 
 class AgentClient:
-    """Requests to the agent: in order for one node, in parallel for different ones."""
+    """Requests to the agent: in order for one node, but for measurements, in parallel for different ones."""
 
     def __init__(self, socket: Path) -> None:
         self._socket = socket
@@ -34,25 +35,33 @@ class AgentClient:
 
     async def ask(self, node: str, do: str, **arguments: Any) -> Any:
         """What agent.machine.Machine.<do>(**arguments) returns for `node`. Raises AgentError."""
+        return await self._ask(node, node, do, arguments)
+
+    async def measure(self, node: str, do: str, **arguments: Any) -> Any:
+        """The same, beside what else that node is asked: for what takes long and changes nothing."""
+        return await self._ask(f"{node}, measured", node, do, arguments)
+
+    async def _ask(self, line: str, node: str, do: str, arguments: Mapping[str, Any]) -> Any:
+        """In order on one line."""
         request = json.dumps({"node": node, "do": do, **arguments}).encode() + b"\n"
-        async with self._locks.setdefault(node, asyncio.Lock()):
+        async with self._locks.setdefault(line, asyncio.Lock()):
             try:
-                if node not in self._connections:
-                    self._connections[node] = await asyncio.open_unix_connection(self._socket, limit=1 << 24)
-                reader, writer = self._connections[node]
+                if line not in self._connections:
+                    self._connections[line] = await asyncio.open_unix_connection(self._socket, limit=1 << 24)
+                reader, writer = self._connections[line]
                 writer.write(request)
-                line = await reader.readline()
+                answered = await reader.readline()
             except BaseException as error:
                 # An answer that nobody awaits any more must not be taken for the next one's.
-                if connection := self._connections.pop(node, None):
+                if connection := self._connections.pop(line, None):
                     connection[1].close()
                 if isinstance(error, OSError):
                     raise AgentGone(f"{do} on {node}", f"does not answer ({error.strerror or error})") from error
                 raise
-        if not line:
-            self._connections.pop(node)[1].close()
+        if not answered:
+            self._connections.pop(line)[1].close()
             raise AgentGone(f"{do} on {node}", "is gone")
-        answer = json.loads(line)
+        answer = json.loads(answered)
         if "error" in answer:
             raise AgentError(f"{do} on {node}: {answer['error']}")
         return answer["result"]

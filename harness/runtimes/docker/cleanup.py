@@ -29,6 +29,7 @@ def remove_run(api: docker.APIClient, run: str) -> list[str]:
     removed = [name.lstrip("/") for container in containers for name in container["Names"]]
     if folder.exists():
         removed.append(str(folder))
+    _disconnect(api, run)
     # Volumes can be unmounted for good only when no node has them mounted.
     _remove(api, [container["Id"] for container in containers if container not in agents])
     for agent in agents:
@@ -46,12 +47,26 @@ def remove_run(api: docker.APIClient, run: str) -> list[str]:
     return removed
 
 
+def _disconnect(api: docker.APIClient, run: str) -> None:
+    """One after the other: an engine that lets go of many endpoints at once may lose count of them, and then keeps
+    their network for ever (moby issue 42119)."""
+    for network in api.networks(filters=_of(run)):
+        for container in api.inspect_network(network["Id"])["Containers"]:
+            with contextlib.suppress(APIError):  # gone just now
+                api.disconnect_container_from_network(container, network["Id"], force=True)
+
+
 def _while_endpoints_go() -> Retrying:
     """The engine may count a container's endpoint for a moment after it has removed the container."""
     return Retrying(
-        retry=retry_if_exception(lambda error: isinstance(error, APIError) and "active endpoints" in str(error)),
+        retry=retry_if_exception(lost_count),
         wait=wait_fixed(0.2), stop=stop_after_delay(5), reraise=True,
     )  # fmt: skip
+
+
+def lost_count(error: BaseException) -> bool:
+    """Does the engine count endpoints of a network, though it may have none?"""
+    return isinstance(error, APIError) and "active endpoints" in str(error)
 
 
 def runs(api: docker.APIClient) -> dict[str, bool]:

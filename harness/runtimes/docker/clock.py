@@ -18,12 +18,13 @@ class NodeClock:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.was_set_to_s = 0.0
+        self.was_set_at = time.monotonic()
         self._start = int(time.time())
         make(folder, self._start)
 
     def set(self, offset_s: float, drift: float = 0.0) -> None:
         """Ahead of the true time by `offset_s` now."""
-        self.was_set_to_s = offset_s
+        self.was_set_to_s, self.was_set_at = offset_s, time.monotonic()
         write(self.folder, offset_s - drift * (time.time() - self._start), drift)
 
     @property

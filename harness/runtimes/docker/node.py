@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Coroutine, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
@@ -55,6 +56,7 @@ class DockerNode(Node):
         self._agent = agent
         self._lock = asyncio.Lock()
         self._frozen: _Frozen | None = None
+        self._in_use = False  # its disk, by a process, when it was broken: one that was dead has refused nothing
 
     def __repr__(self) -> str:
         return self.name
@@ -77,9 +79,6 @@ class DockerNode(Node):
         """Packets dropped: `saddr <address>` for what would have come from there, `daddr <address>` gone there."""
         return dict(await self._one_at_a_time(self._agent.ask(self.name, "unblock", key=key)))
 
-    async def unblock_all(self) -> None:
-        await self._one_at_a_time(self._agent.ask(self.name, "unblock_all"))
-
     async def shape(self, key: str, wanted: Mapping[str, Any]) -> None:
         """wanted: an agent.shaping.Wanted. See Cluster.shape."""
         await self._one_at_a_time(self._agent.ask(self.name, "shape", key=key, wanted=dict(wanted)))
@@ -88,13 +87,13 @@ class DockerNode(Node):
         """What was counted, by end: `saddr <address>` for what came from there, `daddr <address>` gone there."""
         return dict(await self._one_at_a_time(self._agent.ask(self.name, "unshape", key=key)))
 
-    async def unshape_all(self) -> None:
-        await self._one_at_a_time(self._agent.ask(self.name, "unshape_all"))
+    async def mend_network(self) -> None:
+        """Nothing is blocked or shaped any more, whoever began it."""
+        await self._one_at_a_time(self._agent.ask(self.name, "mend_network"))
 
     async def round_trips(self, addresses: Sequence[str], patience: float) -> dict[str, dict[str, Any]]:
-        """See agent.echo.round_trips."""
-        asked = self._agent.ask(self.name, "round_trips", addresses=list(addresses), patience=patience)
-        return dict(await self._one_at_a_time(asked))
+        """See agent.echo.round_trips. Whatever else is done to the node does not wait for it."""
+        return dict(await self._agent.measure(self.name, "round_trips", addresses=list(addresses), patience=patience))
 
     async def lacks(self, need: str) -> str | None:
         """Why its machine has none of that (harness.cluster.NEEDS), as a clause."""
@@ -126,13 +125,13 @@ class DockerNode(Node):
         return await self._one_at_a_time(self._lose_page_cache())
 
     async def fill_disk(self) -> Evidence:
-        return await self._one_at_a_time(self._agent.ask(self.name, "fill_disk"))
+        return await self._one_at_a_time(self._break_disk("fill_disk"))
 
     async def free_disk(self) -> Evidence:
         return await self._one_at_a_time(self._free_disk())
 
     async def fail_disk(self) -> Evidence:
-        await self._one_at_a_time(self._agent.ask(self.name, "fail_disk"))
+        await self._one_at_a_time(self._break_disk("fail_disk"))
         return {}
 
     async def repair_disk(self) -> Evidence:
@@ -236,6 +235,10 @@ class DockerNode(Node):
         self._frozen = None
         return evidence | {"exit_status": await self._exit_status(evidence)}
 
+    async def _break_disk(self, how: str) -> Any:
+        self._in_use = await self.is_running()
+        return await self._agent.ask(self.name, how)
+
     async def _free_disk(self) -> Evidence:
         left: int = await self._agent.ask(self.name, "free_disk")
         await asyncio.sleep(_OWN_END_S)  # a process that was refused a write just now is on its way out
@@ -243,7 +246,7 @@ class DockerNode(Node):
             return {"refused_writes": 0, "free_bytes": left}
         # One is known of: the process did not outlive it.
         status = int((await self._call(self._api.wait, self.process))["StatusCode"])
-        return {"refused_writes": 1, "free_bytes": left, "exit_status": status}
+        return {"refused_writes": int(self._in_use), "free_bytes": left, "exit_status": status}
 
     async def _repair_disk(self) -> Evidence:
         evidence: Evidence = await self._agent.ask(self.name, "repair_disk", patience=_FAILURE_PATIENCE_S)
@@ -251,7 +254,8 @@ class DockerNode(Node):
             return {"failed_operations": 0}
         status = int((await self._call(self._api.wait, self.process))["StatusCode"])
         # As above: one that had to be killed met no error.
-        return {**evidence, "failed_operations": int(evidence.pop("ended")), "exit_status": status}
+        ended = evidence.pop("ended") and self._in_use
+        return {**evidence, "failed_operations": int(ended), "exit_status": status}
 
     async def _set_clock(self, offset_s: float, drift: float) -> Evidence:
         clock = self.clock
@@ -260,6 +264,7 @@ class DockerNode(Node):
         evidence: Evidence = {}
         if clock.drift and (seen_s := await self._clock_offset_s()) is not None:
             evidence["clock_drifted_ms"] = round((seen_s - clock.was_set_to_s) * 1000)
+            evidence["clock_drifting_ms"] = round((time.monotonic() - clock.was_set_at) * 1000)
         clock.set(offset_s, drift)
         if (seen_s := await self._clock_offset_s()) is not None:
             evidence["clock_offset_ms"] = round(seen_s * 1000)
@@ -282,7 +287,7 @@ class DockerNode(Node):
         return dict(await self._agent.ask(self.name, "slow_disk", **limits)) | limits
 
     async def _make_disk_read_only(self) -> Evidence:
-        evidence: Evidence = await self._agent.ask(self.name, "make_disk_read_only")
+        evidence: Evidence = await self._break_disk("make_disk_read_only")
         if evidence.pop("killed"):
             await self._call(self._api.wait, self.process)
             await self._start()
@@ -293,13 +298,13 @@ class DockerNode(Node):
         if not evidence:
             return {"refused_writes": 0}
         status = int((await self._call(self._api.wait, self.process))["StatusCode"])
-        return {"refused_writes": int(evidence["ended"]), "exit_status": status}
+        return {"refused_writes": int(evidence["ended"] and self._in_use), "exit_status": status}
 
     async def _damage_file(self, choice: Mapping[str, Any]) -> Evidence:
         evidence: Evidence = await self._agent.ask(self.name, "damage_file", choice=dict(choice))
         if evidence["killed_at"]:
-            evidence["exit_status"] = await self._exit_status(evidence)
-            await self._start()
+            with suppress(OSError):  # of Docker's too: what is damaged must be told in any case
+                evidence["exit_status"] = await self._exit_status(evidence)
         return evidence if "file" in evidence else {**evidence, "nothing_to_damage": nothing_to_damage(choice)}
 
     async def _restore_power(self) -> None:
@@ -309,17 +314,18 @@ class DockerNode(Node):
     async def _replace(self, node_id: int) -> None:
         directory = await self._agent.ask(self.name, "put_disk_aside")
         self._configure(node_id, directory)
+        self.id = node_id
 
     async def _put_back(self) -> None:
         self._configure(self.own_id, "")
         await self._agent.ask(self.name, "take_disk_back")
+        self.id = self.own_id  # not before all is done: by it one sees that there is something to put back
 
     def _configure(self, node_id: int, directory: str) -> None:
         """directory: on the volume. In place, for the container has the file itself mounted."""
         changed = {"node.id": str(node_id), "log.dirs": str(Path(DATA, directory))}
         lines = [line.partition("=") for line in self.configuration.read_text().splitlines()]
         self.configuration.write_text(as_file({name: changed.get(name, value) for name, _, value in lines}))
-        self.id = node_id
 
     async def _exit_status(self, evidence: Evidence) -> int | None:
         """Of a process just killed; None if there was none to kill. Waits until Docker has noticed: only then can

@@ -37,7 +37,7 @@ from .clock import NodeClock
 from .engine import KIND_LABEL, OWNER_LABEL, RUN_LABEL, VOLUMES
 from .images import CLUSTER_IMAGE, Images, ensure_images
 from .node import DockerNode
-from .shaping import Links
+from .shaping import Links, rules_of
 from .subnet import Subnet, create_network
 
 T = TypeVar("T")
@@ -170,12 +170,12 @@ class DockerCluster(Cluster):
                 outgoing[source].append(addresses[target])
             else:
                 incoming[target].append(addresses[source])
-        rules = _rules_of(key)
+        rules = rules_of("block", key)
         await asyncio.gather(*(node.block(rules, incoming[node.name], outgoing[node.name]) for node in self.nodes))
 
     async def unblock(self, key: str) -> Evidence:
         names = {node.address[0]: node.name for node in self.nodes} | {self._gateway: CLIENTS}
-        dropped = await asyncio.gather(*(node.unblock(_rules_of(key)) for node in self.nodes))
+        dropped = await asyncio.gather(*(node.unblock(rules_of("block", key)) for node in self.nodes))
         by_link = {}
         for node, packets in zip(self.nodes, dropped, strict=True):
             for end, count in packets.items():
@@ -195,8 +195,8 @@ class DockerCluster(Cluster):
         return await self._links.unshape(key)
 
     async def heal(self) -> None:
-        await asyncio.gather(*(node.unblock_all() for node in self.nodes))
-        await self._links.unshape_all()
+        self._links.forget()
+        await asyncio.gather(*(node.mend_network() for node in self.nodes))
 
     async def leftovers(self) -> Sequence[str]:
         found = await asyncio.gather(*(node.leftovers() for node in self.nodes))
@@ -311,8 +311,3 @@ def make_traces(nodes: Sequence[DockerNode], directory: Path) -> dict[str, Path]
         path.chmod(0o666)  # the node's user writes it, and the harness' user owns it
         made[node.name] = path
     return made
-
-
-def _rules_of(key: str) -> str:
-    """A name for the rules of a key, of letters, digits and hyphens, and none for two."""
-    return "k" + key.encode().hex()

@@ -7,16 +7,27 @@ import statistics
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
-from typing import Any
+from typing import Any, Literal, NamedTuple
 
 from harness.cluster import CLIENTS, Evidence, Link, NotAvailable, Shape
 
-from .agent_client import AgentError
+from .agent_client import AgentError, AgentGone
 from .node import DockerNode
 
 _PATIENCE_S = 0.3  # for the answer to an echo, beside what the fault itself costs
 _QUEUE_S = 1.0  # more, behind what waits for its turn at a rate
+_MOST_PATIENCE_S = 3.0  # for all of it: the fault is drawn to last not much longer
 _NOTHING = Shape()
+
+_Answers = Mapping[str, Mapping[str, Any]]  # by the two who talk, "broker-1 > broker-2": as agent.echo.round_trips
+
+
+class _Shaped(NamedTuple):
+    """Of one key. before: what those links were like."""
+
+    links: Sequence[Link]
+    shape: Shape
+    before: _Answers
 
 
 class Links:
@@ -26,40 +37,37 @@ class Links:
         self._nodes = nodes
         self._addresses = {node.name: node.address[0] for node in nodes} | {CLIENTS: gateway}
         self._names = {address: name for name, address in self._addresses.items()}
-        self._shaped: dict[str, tuple[Sequence[Link], Shape]] = {}  # by key
+        self._shaped: dict[str, _Shaped] = {}  # by key
 
     async def shape(self, key: str, links: Sequence[Link], shape: Shape) -> Evidence:
         if shape.needs_netem and (reason := await self._nodes[0].lacks("netem")):
             raise NotAvailable(f"not available here: {reason}")
         before = await self._round_trips(links, _NOTHING)
-        self._shaped[key] = tuple(links), shape
+        self._shaped[key] = shaped = _Shaped(tuple(links), shape, before)
         ends = {node.name: {"outgoing": set[str](), "incoming": set[str]()} for node in self._nodes}
         for source, target in links:
             if source != CLIENTS:
                 ends[source]["outgoing"].add(self._addresses[target])
             if target != CLIENTS:
                 ends[target]["incoming"].add(self._addresses[source])
+        rules = rules_of("shape", key)
         common = {"outside": self._addresses[CLIENTS], "shape": asdict(shape)}
         await asyncio.gather(
             *(
-                node.shape(_rules_of(key), {side: sorted(known) for side, known in ends[node.name].items()} | common)
+                node.shape(rules, {side: sorted(known) for side, known in ends[node.name].items()} | common)
                 for node in self._nodes
             )
         )
-        return _compared(before, await self._round_trips(links, shape))
+        return await self._compared(shaped)
 
     async def unshape(self, key: str) -> Evidence:
-        links, shape = self._shaped.pop(key, ((), _NOTHING))
-        try:
-            during = await self._round_trips(links, shape)
-        except AgentError:  # what cannot be measured is mended all the same
-            during = {}
-        counted = await asyncio.gather(*(node.unshape(_rules_of(key)) for node in self._nodes))
-        return self._counted(counted) | _compared({}, during)
+        measured = await self._compared(self._shaped.pop(key, _Shaped((), _NOTHING, {})))
+        counted = await asyncio.gather(*(node.unshape(rules_of("shape", key)) for node in self._nodes))
+        return measured | self._counted(counted)  # which counts the echoes, too
 
-    async def unshape_all(self) -> None:
+    def forget(self) -> None:
+        """Nothing is shaped any more."""
         self._shaped.clear()
-        await asyncio.gather(*(node.unshape_all() for node in self._nodes))
 
     def _counted(self, by_node: Sequence[Mapping[str, Mapping[str, int]]]) -> Evidence:
         total: dict[str, Any] = {"packets_dropped": 0}
@@ -75,18 +83,43 @@ class Links:
                     dropped[f"{source} > {target}"] += counts["packets_dropped"]
         return {**total, "packets_dropped_by_link": dict(dropped)}
 
-    async def _round_trips(self, links: Sequence[Link], shape: Shape) -> dict[str, Mapping[str, Any]]:
-        """By the two who talk, "broker-1 > broker-2": as agent.echo.round_trips."""
+    async def _compared(self, shaped: _Shaped) -> Evidence:
+        """Medians over the pairs that answered both before and now. Without any, unanswered_ms, if an answer may take
+        longer than it is waited for."""
+        during = await self._round_trips(shaped.links, shaped.shape)
+        evidence: dict[str, Any] = {}
+        before = {pair: found["ms"] for pair, found in shaped.before.items() if found["ms"] is not None}
+        both = [pair for pair, found in during.items() if found["ms"] is not None and pair in before]
+        if both:
+            evidence["round_trip_ms"] = {
+                "before": round(statistics.median(before[pair] for pair in both), 3),
+                "while": round(statistics.median(during[pair]["ms"] for pair in both), 3),
+            }
+        elif before.keys() & during.keys() and _patience_s(shaped.shape) > _MOST_PATIENCE_S:
+            evidence["unanswered_ms"] = _MOST_PATIENCE_S * 1e3
+        if overtaken := sum(found["overtaken"] for found in during.values()):
+            evidence["packets_reordered"] = overtaken
+        return evidence
+
+    async def _round_trips(self, links: Sequence[Link], shape: Shape) -> _Answers:
+        """Of the nodes that can be asked: a fault that cannot be measured is one all the same."""
         asked: dict[str, dict[str, None]] = defaultdict(dict)
         for source, target in links:
             near, far = (target, source) if source == CLIENTS else (source, target)
             if near not in asked.get(far, ()):  # else the same way, from the other end
                 asked[near][far] = None
-        patience = _PATIENCE_S + 2 * (shape.delay_ms + shape.jitter_ms) / 1e3 + bool(shape.rate_kbit) * _QUEUE_S
+        patience = min(_patience_s(shape), _MOST_PATIENCE_S)
+
+        async def answers_to(node: DockerNode) -> Mapping[str, Mapping[str, Any]]:
+            try:
+                return await node.round_trips([self._addresses[far] for far in asked[node.name]], patience)
+            except AgentGone:
+                raise
+            except AgentError:  # its power has just been cut
+                return {}
+
         nodes = [node for node in self._nodes if asked.get(node.name)]
-        answers = await asyncio.gather(
-            *(node.round_trips([self._addresses[far] for far in asked[node.name]], patience) for node in nodes)
-        )
+        answers = await asyncio.gather(*map(answers_to, nodes))
         return {
             f"{node.name} > {self._names[address]}": found
             for node, answer in zip(nodes, answers, strict=True)
@@ -94,22 +127,11 @@ class Links:
         }
 
 
-def _compared(before: Mapping[str, Mapping[str, Any]], during: Mapping[str, Mapping[str, Any]]) -> Evidence:
-    """Medians over all who answered both times, or during the fault if it was not asked before."""
-    seen = [each for each in (before, during) if each]
-    answered = [pair for pair in during if all(found[pair]["ms"] is not None for found in seen)]
-    evidence: dict[str, Any] = {}
-    if answered:
-        evidence["round_trip_ms"] = {
-            when: round(statistics.median(found[pair]["ms"] for pair in answered), 3)
-            for when, found in (("before", before), ("while", during))
-            if found
-        }
-    if overtaken := sum(found["overtaken"] for found in during.values()):
-        evidence["packets_reordered"] = overtaken
-    return evidence
+def _patience_s(shape: Shape) -> float:
+    """For the slowest answer."""
+    return _PATIENCE_S + 2 * (shape.delay_ms + shape.jitter_ms) / 1e3 + bool(shape.rate_kbit) * _QUEUE_S
 
 
-def _rules_of(key: str) -> str:
-    """As runtime._rules_of(), and none that it makes."""
-    return "s" + key.encode().hex()
+def rules_of(what: Literal["block", "shape"], key: str) -> str:
+    """A name for the rules of a key, of letters, digits and hyphens, and none for two."""
+    return f"{what}-{key.encode().hex()}"

@@ -29,6 +29,7 @@ class WallClock:
         evidence: Evidence = {}
         if self._drift:
             evidence["clock_drifted_ms"] = round((self._ahead_s() - self._offset_s) * 1000)
+            evidence["clock_drifting_ms"] = round((self._time() - self._set_at) * 1000)
         self._offset_s, self._drift, self._set_at = offset_s, drift, self._time()
         return evidence | {"clock_offset_ms": round(self._ahead_s() * 1000)}
 

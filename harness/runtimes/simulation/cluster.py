@@ -213,8 +213,7 @@ class SimulatedCluster(Cluster):
         self._shaped.clear()
 
     async def leftovers(self) -> Sequence[str]:
-        network = [f"the network is shaped for {key}" for key in self.network.shaping.keys]
-        return [*network, *(f"{node.name} {what}" for node in self.nodes for what in node.leftovers())]
+        return [*self.network.leftovers(), *(f"{node.name} {what}" for node in self.nodes for what in node.leftovers())]
 
     # -- the end ----------------------------------------------------------------------------------------------
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from cluster_image import wire
@@ -36,8 +37,15 @@ CLOSE: Final = _Close()
 RESET: Final = _Close()
 
 
+@dataclass(slots=True)
+class _InFlight:
+    message: Any
+    timer: asyncio.TimerHandle  # when something arrives
+    unlimited: float  # when it would, had no rate held it up
+
+
 class Pipe:
-    """One direction of a connection: first in, first out."""
+    """One direction of a connection: first in, first out. What was sent is held, and behind that in flight."""
 
     def __init__(self, network: SimulatedNetwork, sender: End, receiver: End) -> None:
         self.receiver = receiver
@@ -47,37 +55,40 @@ class Pipe:
         self.power_cuts = network.hosts[sender.host].power_cuts  # before it
         self.torn = False  # something is missing for good: nothing that follows can arrive
         self._network = network
+        self._in_flight: deque[_InFlight] = deque()
         self._last_arrival = 0.0
+        self._last_unlimited = 0.0
         self._retransmitting = False
-        self._waiting: deque[tuple[asyncio.TimerHandle, Any]] = deque()  # for their turn at the link's rate
 
     def send(self, message: Any) -> None:
         network = self._network
-        if self.held:
+        if self.held and not self._in_flight:
             network.hold(self, message)
             return
         loop = network.loop
         now = loop.local_time()
         latency = network.latency(self.source, self.target)
         held_up = network.shaping.hold_up((self.source, self.target), now, lambda: self._size(message))
-        arrival = max(now + latency + held_up.seconds, self._last_arrival)
-        self._last_arrival = arrival
-        timer = loop.call_in_world(arrival, self._arrive, message)
-        if held_up.waits or self._waiting:
-            self._waiting.append((timer, message))
+        arrival = now + latency + held_up.seconds
+        self._last_unlimited = max(arrival - held_up.waiting, self._last_unlimited)
+        self._last_arrival = max(arrival, self._last_arrival)
+        timer = loop.call_in_world(self._last_arrival, self._arrive)
+        self._in_flight.append(_InFlight(message, timer, self._last_unlimited))
+        if self._last_arrival > self._last_unlimited:
             network.waiting[self] = None
 
     def wait_no_longer(self) -> None:
-        """The link has no rate any more: TCP soon delivers what was waiting for its turn."""
-        waiting, self._waiting = self._waiting, deque()
+        """The link has no rate any more: TCP soon delivers what was waiting for its turn, but nothing earlier than if
+        there had never been one."""
         self._network.waiting.pop(self, None)
         loop = self._network.loop
         soon = loop.time() + self._network.random(self.source, self.target).uniform(*RETRANSMIT_S)
-        for timer, message in waiting:
-            if timer.when() > soon:
-                timer.cancel()
-                loop.call_in_world(soon, self._arrive, message)
-                self._last_arrival = soon
+        for each in self._in_flight:
+            arrival = max(soon, each.unlimited)
+            if each.timer.when() > arrival:
+                each.timer.cancel()
+                each.timer = loop.call_in_world(arrival, self._arrive)
+        self._last_arrival = self._last_unlimited = self._in_flight[-1].timer.when()
 
     def _size(self, message: Any) -> int:
         """In bytes, on the wire."""
@@ -88,12 +99,12 @@ class Pipe:
             message = wire.encode_request(message, 0, None) if to_server else wire.encode_response(message, 0)
         return len(message) + _NO_MESSAGE
 
-    def _arrive(self, message: Any) -> None:
+    def _arrive(self) -> None:
+        """Whichever was sent first of what is in flight."""
         network = self._network
-        if self._waiting and self._waiting[0][1] is message:
-            self._waiting.popleft()
-            if not self._waiting:
-                network.waiting.pop(self, None)
+        message = self._in_flight.popleft().message
+        if not self._in_flight:
+            network.waiting.pop(self, None)
         if self.torn and message is not RESET:
             return
         if self.held or not network.passes(self.source, self.target):

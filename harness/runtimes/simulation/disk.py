@@ -265,6 +265,16 @@ class SimulatedDisk(Mount):
             target.parent.mkdir(parents=True, exist_ok=True)
             target.write_bytes(content)
 
+    def leftovers(self) -> list[str]:
+        """What is still broken of it, a clause each after the node's name."""
+        there = {
+            "has a disk that is full on purpose": self.full,
+            "has a disk that fails": self.failing,
+            "has a read-only disk": self.read_only,
+            "has a slow disk": self.limit is not None,
+        }
+        return [what for what, is_so in there.items() if is_so]
+
     def unsynced(self) -> dict[str, int]:
         """By path, how many bytes are not on the disk; only files that have any."""
         return {path: unsynced for path, inode in self.root.inodes() if (unsynced := inode.unsynced())}

@@ -160,6 +160,16 @@ class SimulatedNetwork:
             if self.passes(pipe.source, pipe.target):
                 pipe.retransmit()
 
+    def has_power(self, host: str) -> bool:
+        return host not in self.hosts or self.hosts[host].up
+
+    def leftovers(self) -> list[str]:
+        """Which faults of links are in force, a clause each."""
+        cuts = [f"the network is cut for {key}" for key, links in self._cuts.items() if links]
+        shapes = [f"the network is shaped for {key}" for key in self.shaping.keys]
+        slow = [f"what sets out from {source} to {target} is late" for source, target in self._slow]
+        return [*cuts, *shapes, *slow]
+
     # -- links ------------------------------------------------------------------------------------------------
 
     def is_cut(self, source: str, target: str) -> bool:

@@ -172,8 +172,13 @@ class SimulatedNode(Node):
 
     def leftovers(self) -> list[str]:
         """What is still broken of it, a clause each after its name."""
-        replaced = ["is replaced by another broker"] if self.id != self.own_id else []
-        return [*replaced, *self._wall_clock.leftovers()]
+        there = {
+            "is replaced by another broker": self.id != self.own_id,
+            "has no power": not self._cluster.network.has_power(self.name),
+            "is frozen": self._process is not None and self._process.paused,
+        }
+        found = [what for what, is_so in there.items() if is_so]
+        return [*found, *self.disk.leftovers(), *self._wall_clock.leftovers()]
 
     # -- another in its place -----------------------------------------------------------------------------------
 
@@ -303,7 +308,6 @@ class SimulatedNode(Node):
         if done.is_of_records:
             self._cluster.gone(self.name, lossy=[done.path.partition("/")[0]])
         self._cluster.note(self.name, "damaged", done.path, done.position)
-        self.boot()
         return killed | done.evidence()
 
     async def restore_file(self) -> Evidence:

@@ -27,10 +27,10 @@ _SMALLEST_BURST: Final = 2_000
 
 class HeldUp(NamedTuple):
     seconds: float
-    waits: bool  # for its turn at a rate
+    waiting: float  # of these, for its turn at a rate
 
 
-_NOT: Final = HeldUp(0.0, False)
+_NOT: Final = HeldUp(0.0, 0.0)
 
 
 class Shaping:
@@ -90,7 +90,7 @@ class Shaping:
         """For how long a message of so many bytes is, beside the delay of its last packet."""
         if link not in self._on:
             return _NOT
-        random, seconds, waits, length = self._stream(link), 0.0, False, size()
+        random, seconds, waiting, length = self._stream(link), 0.0, 0.0, size()
         packets = -(-length // _PACKET_BYTES)
         for key in self._on[link]:
             shape, counted = self._shapes[key][1], self._counted[key].setdefault(link, Counter())
@@ -109,8 +109,8 @@ class Shaping:
                 counted["shaped_bytes"] += length
                 counted["throttled"] += wait > 0
                 seconds += wait
-                waits = waits or wait > 0
-        return HeldUp(seconds, waits)
+                waiting += wait
+        return HeldUp(seconds, waiting)
 
     def typical(self, link: Link, now: float) -> float:
         """Seconds that a packet now takes longer than without any shape, if it is not lost."""

@@ -38,6 +38,7 @@ class _Connection(socketserver.StreamRequestHandler):
 
 class _Server(socketserver.ThreadingUnixStreamServer):
     daemon_threads = True
+    request_queue_size = 1024  # a connection for each node comes at once, and asyncio takes a full queue for success
 
     def __init__(self, path: Path, machines: dict[str, Machine]) -> None:
         self.machines = machines

@@ -62,14 +62,18 @@ def write_error(directory: Path) -> str | None:
 
 def leftovers(directory: Path) -> list[str]:
     """What is still broken of this volume, as a clause each."""
-    if not directory.is_mount():
-        return ["has no volume mounted"]
     try:
+        if not directory.is_mount():
+            return ["has no volume mounted"]
         found = os.listdir(directory)
     except OSError as error:
         return [f"cannot read its disk ({error.strerror})"]
     full = ["has a disk that is full on purpose"] if FILLER in found else []
-    return [*full, *(["has a read-only disk"] if write_error(directory) == "EROFS" else [])]
+    refused = write_error(directory)
+    if refused == "EROFS":
+        return [*full, "has a read-only disk"]
+    # A directory that is cached can be listed though its disk fails. No room may be nobody's doing.
+    return [*full, *([f"has a disk that refuses writes ({refused})"] if refused not in (None, "ENOSPC") else [])]
 
 
 def _free(directory: Path) -> int:

@@ -12,7 +12,7 @@ from collections.abc import Collection, Sequence
 from contextlib import suppress
 from typing import Any
 
-from . import kernel
+from .network import Network
 
 ECHOES = 10
 _APART = 0.004  # seconds from one echo to the next
@@ -20,10 +20,10 @@ _ECHO_REQUEST, _ECHO_REPLY = 8, 0
 _HEADER = struct.Struct("!BBHHH")  # type, code, checksum, identifier, sequence number
 
 
-def round_trips(namespace: int, addresses: Collection[str], patience: float) -> dict[str, dict[str, Any]]:
+def round_trips(network: Network, addresses: Collection[str], patience: float) -> dict[str, dict[str, Any]]:
     """By address: `ms`, the median round trip (None: no answer within `patience` seconds), and of ECHOES echoes how
     many were `answered`, and how many answers came after one to a later echo: `overtaken`."""
-    kernel.enter_network_namespace(namespace)
+    network.enter()
     identifier = int.from_bytes(os.urandom(2), "big")
     sent: dict[tuple[str, int], float] = {}
     found: dict[str, dict[int, float]] = {address: {} for address in addresses}

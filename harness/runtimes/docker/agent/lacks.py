@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
+import functools
+import threading
 from collections.abc import Callable, Collection, Mapping
 from typing import Final
 
 from . import clock, slow, tools
 
+_ONE_AT_A_TIME = threading.Lock()  # what is tried changes the agent's own container, as another trial would
+
 
 def lacks(needs: Collection[str]) -> dict[str, str]:
     """By need: why there is none of it, as a clause. Nothing of what there is."""
-    found = {}
-    for need in needs:
-        if need in _TRIALS and (reason := _TRIALS[need]()) is not None:
-            found[need] = reason
-    return found
+    with _ONE_AT_A_TIME:
+        reasons = {need: _lacking(need) for need in needs if need in _TRIALS}
+    return {need: reason for need, reason in reasons.items() if reason is not None}
+
+
+@functools.cache
+def _lacking(need: str) -> str | None:
+    return _TRIALS[need]()
 
 
 def _netem() -> str | None:

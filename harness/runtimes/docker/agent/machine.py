@@ -134,10 +134,6 @@ class Machine:
             self._network.block(key, (), ())
         return dict(self._dropped.pop(key, {}))
 
-    def unblock_all(self) -> None:
-        for key in list(self._blocked):
-            self.unblock(key)
-
     def shape(self, key: str, wanted: dict[str, Any]) -> None:
         """wanted: a shaping.Wanted. Stays in force when the power goes and comes back."""
         self._shaping.shape(key, Wanted(**wanted))
@@ -146,12 +142,18 @@ class Machine:
         """See Shaping.unshape."""
         return self._shaping.unshape(key)
 
-    def unshape_all(self) -> None:
-        self._shaping.unshape_all()
+    def mend_network(self) -> None:
+        """Nothing is blocked or shaped any more: what the kernel has of ours is removed, noted here or not."""
+        self._blocked.clear()
+        self._dropped.clear()
+        if self._network:
+            self._network.clear()
+        self._shaping.clear()
 
     def round_trips(self, addresses: list[str], patience: float) -> dict[str, dict[str, Any]]:
-        """See echo.round_trips. Nothing without power."""
-        return echo.round_trips(self._network.namespace, addresses, patience) if self._network else {}
+        """See echo.round_trips. Nothing without power. May be asked while the machine is asked for something else."""
+        network = self._network
+        return echo.round_trips(network, addresses, patience) if network else {}
 
     def lacks(self, needs: list[str]) -> dict[str, str]:
         """See harness.cluster.Cluster.lacks."""
@@ -179,6 +181,8 @@ class Machine:
         """SIGTERM; SIGKILL after `patience` seconds. stopped: whether the process ended by itself; None: none ran."""
         asked_at = time.monotonic_ns()
         stopped = self._node.terminate(patience)
+        if stopped is False:
+            self._kill()
         return {"pid": self._node.pid, "stopped": stopped, "stopping_ns": time.monotonic_ns() - asked_at}
 
     def frozen(self, how: str) -> dict[str, Any]:
@@ -352,8 +356,11 @@ class Machine:
     def _set_limit(self, limit: slow.Limit | None) -> None:
         """Of the process that there is, if there is one."""
         if self._node.alive and (limit or slow.is_limited(self._node.pid, self.volume.device_number)):
-            with suppress(FileNotFoundError, ProcessLookupError):  # it has just died
+            try:
                 slow.limit(self._node.pid, self.volume.device_number, limit)
+            except OSError:  # of many kinds if it has just died, and its cgroup with it
+                if self._node.alive:
+                    raise
 
     def _count_dropped(self, key: str) -> None:
         if self._network and key in self._blocked:

@@ -36,6 +36,8 @@ table inet chaos {{
   chain {key}-out {{ type filter hook output priority 0; policy accept; {outgoing} }}
 }}
 """
+#: A table that is not there cannot be deleted, either.
+_CLEAR = "".join(f"table {family} chaos {{ }}\ndelete table {family} chaos\n" for family in ("inet", "ip"))
 _ONE_AT_A_TIME = threading.Lock()  # libnftables is not documented to be thread-safe
 
 
@@ -58,9 +60,17 @@ class Network:
 
     def __init__(self, pid: int) -> None:
         self.namespace = os.open(f"/proc/{pid}/ns/net", os.O_RDONLY)
+        self._entering = threading.Lock()
 
     def close(self) -> None:
-        os.close(self.namespace)
+        with self._entering:
+            os.close(self.namespace)
+            self.namespace = -1
+
+    def enter(self) -> None:
+        """The calling thread. Raises OSError once closed, by whichever thread: the descriptor may be another file."""
+        with self._entering:
+            kernel.enter_network_namespace(self.namespace)
 
     def block(self, key: str, incoming: Collection[str], outgoing: Collection[str]) -> None:
         """Drop what comes from some addresses and what goes to others, in place of what this key dropped before;
@@ -72,9 +82,13 @@ class Network:
             )
         self.run(commands)
 
+    def clear(self) -> None:
+        """Nothing is left of any key, nor of shaping.py's rules."""
+        self.run(_CLEAR)
+
     def unplug(self) -> None:
         """Nothing comes or goes any more, the farewells of a killed process included."""
-        kernel.enter_network_namespace(self.namespace)
+        self.enter()
         kernel.take_interfaces_down()
 
     def packets_dropped(self, key: str) -> dict[str, int]:
@@ -102,7 +116,7 @@ class Network:
     def run(self, commands: str) -> str:
         """nftables' own language; the answer is JSON."""
         nft = _library()
-        kernel.enter_network_namespace(self.namespace)
+        self.enter()
         with _ONE_AT_A_TIME:
             context = ctypes.c_void_p(nft.nft_ctx_new(0))
             try:

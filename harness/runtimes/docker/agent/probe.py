@@ -26,8 +26,8 @@ def probe(folder: Path, join_engine: Callable[[], None]) -> dict[str, str | None
     volumes = {name: Volume(folder / f"{name}.img", folder / name, name) for name in ("ext4", "xfs")}
     made = {name: _outcome(lambda volume: volume.make(_SIZE)(), volume) for name, volume in volumes.items()}
     join_engine()
-    found["io-limit"] = lacks(["io-limit"]).get("io-limit")
     found["loop devices"] = _outcome(_attach_and_detach, volumes["ext4"].image)
+    found["io-limit"] = lacks(["io-limit"]).get("io-limit")  # of a loop device, which there may have been none of
     for name, volume in volumes.items():
         found[name] = made[name] or _outcome(_lose_unsynced_data, volume)
     shutil.rmtree(folder, ignore_errors=True)

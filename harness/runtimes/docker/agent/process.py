@@ -50,14 +50,11 @@ class Process:
         return time.monotonic_ns()
 
     def terminate(self, patience: float) -> bool | None:
-        """SIGTERM, and SIGKILL after so many seconds. Did it end by itself? None: there was nothing to end."""
+        """SIGTERM. Does it end within so many seconds? None: there was nothing to end."""
         if not self.alive:
             return None
         self.signal(signal.SIGTERM)
-        if self._exited(timeout=patience):
-            return True
-        self.kill()
-        return False
+        return self._exited(timeout=patience)
 
     def ended_within(self, seconds: float) -> bool:
         """Has it ended, or does it so soon?"""

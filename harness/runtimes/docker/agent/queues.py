@@ -10,7 +10,6 @@ import json
 import socket
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from contextlib import suppress
 from dataclasses import dataclass
 
 from . import kernel, tools
@@ -56,7 +55,6 @@ class Queues:
 
     def __init__(self, namespace: int) -> None:
         self._namespace = namespace
-        self._built = False
         self._leaves: dict[str, tuple[str, str]] = {}  # by interface and handle: its end, as in Tree, and its kind
         self._read: dict[str, Counter[str]] = {}  # by interface and handle, what its counters said
 
@@ -65,7 +63,6 @@ class Queues:
         self.clear()
         if not tree:
             return
-        self._built = True
         device = self._device()
         commands = []
         for interface, field in ((device, "daddr"), (_INCOMING, "saddr")):
@@ -83,18 +80,17 @@ class Queues:
         self._run("tc", commands)
 
     def clear(self) -> None:
-        if self._built:
-            for command in (f"tc qdisc del dev {self._device()} root", f"tc qdisc del dev {self._device()} ingress",
-                            f"ip link del {_INCOMING}"):  # fmt: skip
-                with suppress(OSError):  # there was none
-                    tools.run(command.split(), network=self._namespace)
-        self._built = False
+        """Whoever made them."""
         self._leaves.clear()
         self._read.clear()
+        self._run("tc", [f"qdisc del dev {device} {place}" for device, place in self._roots()])
+        if self._incoming():
+            self._run("ip", [f"link del {_INCOMING}"])
 
     def passed(self) -> dict[str, Counter[str]]:
-        """By end, since it was last asked: packets `delayed`, `throttled` (how often some had to wait for their turn at
-        the rate), `dropped` for want of room to wait, and `bytes` that passed at the rate."""
+        """By end, since it was last asked: packets `delayed` and `ahead` of those, `throttled` (how often some had to
+        wait for their turn at the rate), `dropped` for want of room to wait, and `bytes` that passed at the rate. netem
+        counts as requeued what it puts at the head of its queue, though nobody may have waited there."""
         found: dict[str, Counter[str]] = {}
         for name, now in self._counters().items():
             end, kind = self._leaves[name]
@@ -102,7 +98,9 @@ class Queues:
             new = now - self._read.get(name, Counter())
             counted["dropped"] += new["drops"]
             if kind == "netem":
-                counted["delayed"] += new["packets"]
+                counted["delayed"] += new["packets"] - new["requeues"]
+                if new["requeues"]:
+                    counted["ahead"] += new["requeues"]
             else:
                 counted["throttled"] += new["overlimits"]
                 counted["bytes"] += new["bytes"]
@@ -111,7 +109,7 @@ class Queues:
 
     def there_are(self) -> bool:
         """Whoever made them."""
-        return any(qdisc["kind"] in _KINDS for qdisc in self._qdiscs())
+        return bool(self._roots()) or self._incoming()
 
     def _branches(self, interface: str, field: str, ends: Mapping[str, Queue]) -> Iterator[str]:
         """A class for each address: a link has a rate, and counters, of its own."""
@@ -129,10 +127,23 @@ class Queues:
 
     def _counters(self) -> dict[str, Counter[str]]:
         return {
-            name: Counter({key: qdisc[key] for key in ("packets", "bytes", "drops", "overlimits")})
+            name: Counter({key: qdisc[key] for key in ("packets", "bytes", "drops", "overlimits", "requeues")})
             for qdisc in (self._qdiscs() if self._leaves else ())
             if (name := f"{qdisc['dev']} {qdisc['handle']}") in self._leaves
         }
+
+    def _roots(self) -> list[tuple[str, str]]:
+        """Interface, and `root` or `ingress`: with these go all the others."""
+        ours = [qdisc for qdisc in self._qdiscs() if qdisc["kind"] in _KINDS and qdisc["dev"] != _INCOMING]
+        return [
+            (str(qdisc["dev"]), "ingress" if qdisc["kind"] == "ingress" else "root")
+            for qdisc in ours
+            if qdisc["kind"] == "ingress" or qdisc.get("root")
+        ]
+
+    def _incoming(self) -> bool:
+        """Is there its interface?"""
+        return _INCOMING in self._interfaces()
 
     def _qdiscs(self) -> list[dict[str, object]]:
         answer: list[dict[str, object]] = json.loads(tools.run(["tc", "-s", "-j", "qdisc", "show"],
@@ -140,11 +151,15 @@ class Queues:
         return answer
 
     def _device(self) -> str:
+        return next((name for name in self._interfaces() if name not in ("lo", _INCOMING)), "lo")
+
+    def _interfaces(self) -> list[str]:
         kernel.enter_network_namespace(self._namespace)
-        return next((name for _, name in socket.if_nameindex() if name not in ("lo", _INCOMING)), "lo")
+        return [name for _, name in socket.if_nameindex()]
 
     def _run(self, program: str, commands: list[str]) -> None:
-        tools.run([program, "-batch", "-"], network=self._namespace, lines=commands)
+        if commands:
+            tools.run([program, "-batch", "-"], network=self._namespace, lines=commands)
 
 
 def _leaves(queue: Queue) -> Iterator[tuple[str, str]]:

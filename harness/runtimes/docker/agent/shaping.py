@@ -35,7 +35,8 @@ table {family} chaos {{
 """
 #: What queues count, as evidence.
 _QUEUED = {
-    "delayed": "packets_delayed", "throttled": "throttled", "dropped": "packets_dropped", "bytes": "shaped_bytes",
+    "delayed": "packets_delayed", "ahead": "packets_reordered", "throttled": "throttled", "dropped": "packets_dropped",
+    "bytes": "shaped_bytes",
 }  # fmt: skip
 
 
@@ -84,7 +85,7 @@ class Shaping:
         self._network: Network | None = None
         self._queues: Queues | None = None
         self._wanted: dict[str, Wanted] = {}
-        self._tree: dict[str, Queue] = {}
+        self._tree: dict[str, Queue] | None = {}  # None: what there is is not known
         self._counted: dict[str, dict[str, Counter[str]]] = {}  # by key and end
         self._ruled: dict[str, Counter[tuple[str, str]]] = {}  # by key, what its rules' counters last said
 
@@ -119,9 +120,14 @@ class Shaping:
             self._queue()
         return {end: dict(counted) for end, counted in self._counted.pop(key, {}).items()}
 
-    def unshape_all(self) -> None:
-        for key in list(self._wanted):
-            self.unshape(key)
+    def clear(self) -> None:
+        """Nothing is left of any key, but for its rules, which go with their table (Network.clear)."""
+        for noted in (self._wanted, self._counted, self._ruled):
+            noted.clear()
+        if self._queues:
+            self._tree = None
+            self._queues.clear()
+        self._tree = {}
 
     def _rule(self, key: str) -> None:
         self._ruled[key] = Counter()
@@ -141,7 +147,7 @@ class Shaping:
             for end in wanted.queued:
                 tree[end] = tree.get(end, Queue()) + wanted.queue
         if self._queues and tree != self._tree:
-            self._tree = {}  # if this fails, the next tries again
+            self._tree = None  # if this fails, the next tries again
             self._queues.build(tree)
             self._tree = tree
 
