@@ -22,8 +22,8 @@ run: $(INSTALLED)
 # Containers by themselves: Docker now and then loses count of a network's endpoints when several are made at a time.
 test: $(INSTALLED)
 ifeq ($(ARGS),)
-	@$(BIN)/pytest -m docker
-	@$(BIN)/pytest -m "not docker" --numprocesses 2 --dist loadfile
+	@$(BIN)/pytest -m docker --durations 15
+	@$(BIN)/pytest -m "not docker" --numprocesses 2 --dist loadfile --durations 15
 else
 	@$(BIN)/pytest $(ARGS)
 endif

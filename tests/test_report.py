@@ -308,6 +308,14 @@ def test_what_was_checked_inside_the_cluster_and_each_unclean_recovery_is_told(t
     assert f"recoveries  p{sentence}" in written.export_text()
 
 
+def test_a_run_that_its_user_cut_short_says_so(tmp_path: Path) -> None:
+    directory = failing().write(tmp_path / "run")
+    assert "ended early" not in page_of(directory).text
+    run = json.loads((directory / "run.json").read_text())
+    (directory / "run.json").write_text(json.dumps({**run, "status": "interrupted"}))
+    assert "ended early by its user" in page_of(directory).text
+
+
 def test_a_lost_record_names_the_cut_that_came_after_its_acknowledgement(tmp_path: Path) -> None:
     summary = summarise(load(failing(lost_s=0.1).write(tmp_path / "run")))
     assert set(summary.lost["fault"]) == {"F0", "F1"}

@@ -78,7 +78,7 @@ class _LoopbackParts(Parts):
     def runtime(self) -> Any:  # type: ignore[override]
         return self
 
-    async def start(self, *_: Any) -> Any:
+    async def start(self, *_: Any, **needs: Any) -> Any:
         cluster = _LoopbackCluster(self._directory)
         await cluster.start()
         return cluster

@@ -133,6 +133,8 @@ def _meta(data: RunData, summary: Summary) -> Iterable[str]:
         yield f"exit code {data.verdict['exit_code']}"
     if summary.duration:
         yield f"{words.duration(summary.duration)} of appends"
+    if data.run.get("status") == "interrupted":
+        yield "ended early by its user"
     if "seed" in data.plan_fields:
         yield f"seed {data.plan_fields['seed']}"
     if "started_at" in data.run:
