@@ -24,6 +24,7 @@ from .shaping import Shaping, Wanted
 _RELEASE_TIMEOUT = 5.0  # seconds
 _STOP_TIMEOUT = 2.0
 _PROBED_S = 0.25  # of what a limit lets through, to see that it does no more
+_MOST_PROBED = 4 << 20  # bytes
 _MAKE_FILE_SYSTEM = {
     "ext4": ["mkfs.ext4", "-q", "-F", "-m", "0", "-E", "lazy_itable_init=1,lazy_journal_init=1"],
     "xfs": ["mkfs.xfs", "-q", "-f"],
@@ -275,7 +276,7 @@ class Machine:
         self._limit = slow.Limit(bytes_per_s, operations_per_s)
         if not self._node.alive:
             return {}
-        size = int(bytes_per_s * _PROBED_S)
+        size = min(int(bytes_per_s * _PROBED_S), _MOST_PROBED)
         before = slow.write_ms(self._node.pid, self.volume.directory, size)
         self._set_limit(self._limit)
         while_slow = slow.write_ms(self._node.pid, self.volume.directory, size)
