@@ -14,8 +14,6 @@ from typing import Any, ClassVar
 from harness.cluster import CLIENTS, Cluster, Evidence, Link, Node
 from nemesis import Common, Draw, Nemesis, Situation, knob, pick, pinned
 
-DIRECTIONS = ("both", "outgoing", "incoming")
-
 
 class _Links(Common):
     """A fault of some links: who is struck is chosen first, and which links follows from that."""
