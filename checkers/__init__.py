@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from checkers.invariants import Violation
+    from checkers.log_matching import InSync
     from checkers.log_scope import Options
     from checkers.verdict import Evidence
     from spark_history.damage import Damage
@@ -40,16 +41,18 @@ def check(run_directory: Path, spark: SparkSession) -> dict[str, Any]:
     beside = noted_beside(run_directory)
     plan = _read_plan(run_directory, beside, damaged)
     violation = _read_violation(run_directory, damaged)
-    doubts = _read_doubts(run_directory, beside, damaged)
+    record = _read_record(run_directory, beside, damaged)
+    doubts, ended = [str(doubt) for doubt in record.get("doubts", [])], _how_it_ended(record)
     try:
         history = ingest(run_directory, spark)
     except HistoryError as error:
         for file, why in damaged[:1]:  # which may be why
             raise HistoryError(f"{run_directory / file} is damaged ({why}), and {error}") from None
         raise
-    damaged += history.damaged or _untold(run_directory, history, violation, doubts)
+    damaged += history.damaged or _untold(history, violation, doubts, record)
+    run = _Run(history, plan, violation, doubts, ended, damaged)
     try:
-        evidence, witnesses, lost = _look_at_what_is_sound(history, plan, violation, doubts, damaged, spark)
+        evidence, witnesses, lost = _look_at_what_is_sound(run, spark)
         result = verdict.judge(evidence)
         _write_table(run_directory / "anomalies.parquet", anomalies.ANOMALIES, witnesses)
         _write_files(run_directory / "lost.parquet", anomalies.LOST, lost)
@@ -58,83 +61,85 @@ def check(run_directory: Path, spark: SparkSession) -> dict[str, Any]:
     return keeping.keep(run_directory, result)
 
 
-def _untold(run_directory: Path, history: History, violation: Violation | None, doubts: list[str]) -> list[Damage]:
+@dataclass(frozen=True)
+class _Run:
+    """What is to be judged. plan: None: not known. ended: see verdict.Evidence."""
+
+    history: History
+    plan: dict[str, Any] | None
+    violation: Violation | None
+    doubts: list[str]
+    ended: str
+    damaged: list[Damage]
+
+
+def _untold(
+    history: History, violation: Violation | None, doubts: list[str], record: Mapping[str, Any]
+) -> list[Damage]:  # fmt: skip
     """What is missing though nothing else shows it, where there are no checksums: a run that ended in order ends with
-    final reads."""
+    final reads. record: run.json."""
     from spark_history.log import NOWHERE
 
-    checked = not (run_directory / "journal").is_dir() or any((run_directory / "journal").glob("checks-*.json"))
+    journal = history.directory / "journal"
+    checked = not journal.is_dir() or any(journal.glob("checks-*.json"))
     if checked or violation is not None or doubts or all(log.final_reads.end != NOWHERE for log in history.logs):
         return []
-    try:
-        status = json.loads((run_directory / "run.json").read_text()).get("status")
-    except (OSError, ValueError, AttributeError, RecursionError):
-        return []
     why = "it is missing: the run ended in order, but its final reads are not on record"
-    return [("journal/operations-?.parquet", why)] if status == "done" else []
+    return [("journal/operations-?.parquet", why)] if record.get("status") == "done" else []
 
 
-def _look_at_what_is_sound(
-    history: History,
-    plan: dict[str, Any] | None,
-    violation: Violation | None,
-    doubts: list[str],
-    damaged: list[Damage],
-    spark: SparkSession,
-) -> tuple[Evidence, list[pa.Table], list[Path]]:
+def _look_at_what_is_sound(run: _Run, spark: SparkSession) -> tuple[Evidence, list[pa.Table], list[Path]]:
     """As _look(), also if what is left makes no sense without what is damaged."""
     from checkers.verdict import nothing
     from spark_history.files import HistoryError
 
     try:
-        return _look(history, plan, violation, doubts, damaged, spark)
+        return _look(run, spark)
     except HistoryError as error:
-        if not damaged:
+        if not run.damaged:
             raise
-        run = str((plan or {}).get("run") or history.run)
+        plan, history = run.plan or {}, run.history
         evidence = nothing(
-            run, plan or {}, str(error), damaged=damaged, violation=violation, doubts=doubts, origin=history.origin,
-            until=history.until,
+            str(plan.get("run") or history.run), plan, str(error), damaged=run.damaged, violation=run.violation,
+            doubts=run.doubts, ended=run.ended, origin=history.origin, until=history.until,
         )  # fmt: skip
         return evidence, [], []
 
 
-def _look(
-    history: History,
-    plan: dict[str, Any] | None,
-    violation: Violation | None,
-    doubts: list[str],
-    damaged: list[Damage],
-    spark: SparkSession,
-) -> tuple[Evidence, list[pa.Table], list[Path]]:
-    """All that the verdict rests on, the tables of witnesses, and the files of lost appends. plan: None: not known."""
-    from checkers import availability, nodes, salvage, verdict
+def _look(run: _Run, spark: SparkSession) -> tuple[Evidence, list[pa.Table], list[Path]]:
+    """All that the verdict rests on, the tables of witnesses, and the files of lost appends."""
+    from checkers import availability, collected, nodes, salvage, verdict
     from checkers.anomalies import LOST_APPEND, examples
     from checkers.log_scope import Options
     from checkers.log_segment import KINDS, OUTCOMES
     from spark_history.damage import tables
 
+    history, plan, violation, damaged = run.history, run.plan, run.violation, run.damaged
     known = plan or {"acks": "1"}  # what promises least
     missing = tables(damaged) | history.lost
     if plan is None:
         missing |= {salvage.PLAN, "operations", "reads"}  # what a log may lack, and why, is for the plan to say
     faults = history.faults()
     options = Options.of(known, verdict.first_effective(faults))
-    logs = _look_at_logs(history, options, missing, spark)
     of_nodes = nodes.check(history, nodes.Options.of(known), spark) if plan is not None else None
+    if of_nodes is not None:
+        damaged = [*damaged, *collected.changed_files(history.directory, of_nodes.collected)]
+    recovered = not (run.doubts or damaged or violation is not None)
+    in_sync = collected.in_sync(of_nodes, options) if of_nodes is not None and recovered else None
+    logs = _look_at_logs(history, options, missing, in_sync, spark)
     counts = logs.counts
     operations = sum(counts.get(f"{kind} {outcome}", 0) for kind in KINDS for outcome in OUTCOMES)
-    run = str(known.get("run") or history.run)
+    name = str(known.get("run") or history.run)
     witnesses, tally = [logs.anomalies], list(logs.tally)
     if of_nodes is not None:
         witnesses.append(of_nodes.anomalies)
         tally += of_nodes.tally
     if violation is not None:
-        witnesses.insert(0, violation.anomalies(run, history.origin).table)
+        witnesses.insert(0, violation.anomalies(name, history.origin).table)
     unfinished = [log.name for log in history.logs if not options.complete(log.final_reads)]
     unfinished += verdict.absent(known, [log.name for log in history.logs])
     evidence = verdict.Evidence(
-        run=run,
+        run=name,
         plan=plan or {},
         tally=tally,
         counts=counts,
@@ -143,9 +148,11 @@ def _look(
         missing=unfinished,
         origin=history.origin,
         until=history.until,
-        replica_records=logs.replica_records,
+        replica_records=sum(logs.replica_records.values()),
+        gaps=collected.gaps_of(known, of_nodes, logs.replica_records, [log.name for log in history.logs]),
+        ended=run.ended,
         orphans=history.orphans,
-        doubts=doubts,
+        doubts=run.doubts,
         violation=violation,
         examples=examples(row for table in witnesses for row in table.to_pylist()),
         nodes=of_nodes,
@@ -166,10 +173,12 @@ class _Logs:
     tally: list[tuple[str, str, int, int]]
     counts: Mapping[str, int]
     lost: list[Path]
-    replica_records: int
+    replica_records: Mapping[tuple[str, str], int]  # by (node, partition)
 
 
-def _look_at_logs(history: History, options: Options, missing: set[str], spark: SparkSession) -> _Logs:
+def _look_at_logs(
+    history: History, options: Options, missing: set[str], in_sync: InSync | None, spark: SparkSession
+) -> _Logs:
     """missing: tables parts of which are missing, of whichever log. Of logs that are partial by themselves only that
     counts which counts with parts of them missing; it costs the others nothing."""
     import pyarrow as pa
@@ -181,14 +190,14 @@ def _look_at_logs(history: History, options: Options, missing: set[str], spark: 
     tally: list[tuple[str, str, int, int]] = []
     counts: Counter[str] = Counter()
     lost: list[Path] = []
-    records = 0
+    records: Counter[tuple[str, str]] = Counter()
     for partial in (True, False):  # the whole ones last: their lost appends are kept where those of the others were
         logs = tuple(log for log in history.logs if log.partial == partial)
         if not logs:
             continue
         part, lacks = replace(history, logs=logs), missing | (salvage.OF_LOGS if partial else set())
         linearizability = log_linearizability.check([(part, options)], spark)
-        matching = log_matching.check([part], spark)
+        matching = log_matching.check(part, spark, in_sync)
         for found in (linearizability.found, matching.found):
             kept = salvage.keep(
                 found.anomalies.to_pylist(), lambda row: (row["property"], row["anomaly"]), lacks
@@ -197,7 +206,7 @@ def _look_at_logs(history: History, options: Options, missing: set[str], spark: 
             entries = [entry[1:] for entry in found.tally]
             tally += salvage.keep(entries, lambda entry: (entry[0], entry[1]), lacks)
         counts.update(linearizability.counts[history.run])
-        records += matching.records[history.run]
+        records.update(matching.records)
         lost += [] if lacks & {"operations", "reads"} else linearizability.lost
     return _Logs(pa.Table.from_pylist(rows, schema=ANOMALIES), tally, counts, lost, records)
 
@@ -244,27 +253,38 @@ def _read_violation(run_directory: Path, damaged: list[Damage]) -> Violation | N
         return None
 
 
-def _read_doubts(run_directory: Path, beside: Mapping[str, Any], damaged: list[Damage]) -> list[str]:
-    """Why the harness itself would not call the run passed."""
+def _read_record(run_directory: Path, beside: Mapping[str, Any], damaged: list[Damage]) -> dict[str, Any]:
+    """run.json: what the harness says of the run, `doubts` why it would not call it passed. Empty: it does not say."""
     from spark_history.damage import is_sealed
     from spark_history.files import first_line
 
     path = run_directory / "run.json"
     try:
         record = json.loads(path.read_text())
-        doubts = record.get("doubts", [])
-        if not isinstance(doubts, list):
-            raise ValueError("its doubts are no list")
+        if not isinstance(record.get("doubts", []), list) or not isinstance(record.get("phases", {}), dict):
+            raise ValueError("its doubts are no list, or its phases no object")
         if not is_sealed(record) or (path.name in beside and "crc" not in record):
             raise ValueError("its content is not what was written")
     except FileNotFoundError:
         if path.name in beside:
             damaged.append((path.name, "it is missing"))
-        return []
+        return {}
     except (OSError, ValueError, AttributeError, RecursionError) as error:
         damaged.append((path.name, first_line(error)))
-        return []
-    return [str(doubt) for doubt in doubts]
+        return {}
+    return dict(record)
+
+
+def _how_it_ended(record: Mapping[str, Any]) -> str:
+    """Of a run that ended before its time, how; nothing of any other, or if its record does not say."""
+    if told := record.get("ended_early"):
+        return str(told)
+    if record.get("status") in ("running", "failed") and "close journal" not in record.get("phases", {}):
+        phase = record.get("phase") or "start"
+        if record["status"] == "failed":
+            return "the run failed before its history was complete"
+        return f"the harness was killed, or is still at work, in the phase {phase!r} of the run"
+    return ""
 
 
 def _write_table(path: Path, schema: pa.Schema, tables: Iterable[pa.Table]) -> None:

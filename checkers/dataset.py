@@ -13,22 +13,24 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from checkers import availability, log_linearizability, log_matching, log_quick, nodes, verdict
+from checkers import availability, collected, log_linearizability, log_matching, log_quick, nodes, verdict
 from checkers.anomalies import LOST_APPEND, Anomalies, examples
 from checkers.invariants import Violation
+from checkers.log_matching import InSync
 from checkers.log_scope import Options, Scope
 from checkers.log_segment import Segment
 from checkers.witness import explain, named_operations, steps_of
 from spark_history.damage import Damage, unreadable
 from spark_history.dataset import RUNS, Part, list_parts, read_run, read_whole
-from spark_history.files import HistoryError, read_row_group
+from spark_history.files import HistoryError, Ints, equals, integers, read_row_group
 from spark_history.ingest import read_faults
 from spark_history.lane import lay_out_run, split_run
-from spark_history.log import Log
+from spark_history.log import NOWHERE, Log
 from spark_history.schema import TABLES
 from spark_history.tasks import Unit, run_tasks, shared
 
@@ -151,16 +153,37 @@ class _Logs:
     operations: dict[str, pa.Table]  # by the name of the log
     missing: list[str] = field(default_factory=list)  # logs whose final log is not known
     orphans: int = 0
+    replica_records: Counter[tuple[str, str]] = field(default_factory=Counter)  # by (node, partition)
+
+    def match(
+        self, run: str, log: Log, replica_logs: pa.Table, final: tuple[Ints, Ints], in_sync: InSync | None
+    ) -> Anomalies:
+        matched = Anomalies(run, log.topic, log.partition)
+        segments = [log_matching.compare(replica_logs, final)]
+        log_matching.judge(segments, matched, in_sync)
+        self.replica_records.update(log_matching.records_of(f"{log.topic}-{log.partition}", segments))
+        return matched
 
 
-def _count_logs(run: str, tables: Mapping[str, pa.Table], counts: Mapping[str, int]) -> _Logs:
+def _count_logs(
+    run: str, tables: Mapping[str, pa.Table], counts: Mapping[str, int], in_sync: InSync | None
+) -> _Logs:
     """Of a run whose logs are clean: only its replica logs are still to be judged."""
-    names = ("operations", "replica_logs") if tables["replica_logs"].num_rows else ("operations",)
-    split = split_run(tables, *names)
-    operations = {f"{log.topic}-{log.partition}": own[0] for log, own in split}
-    if len(names) == 1:
-        return _Logs([], counts, operations)
-    return _Logs([_match(run, log, own[1]) for log, own in split], counts, operations)
+    matching = tables["replica_logs"].num_rows or tables["collected"].num_rows
+    split = split_run(tables, *(("operations", "reads", "replica_logs") if matching else ("operations",)))
+    logs = _Logs([], counts, {f"{log.topic}-{log.partition}": own[0] for log, own in split})
+    if matching:
+        logs.found = [logs.match(run, log, own[2], _final_log(own[0], own[1]), in_sync) for log, own in split]
+    return logs
+
+
+def _final_log(operations: pa.Table, reads: pa.Table) -> tuple[Ints, Ints]:
+    """Offsets and values of the final log of a clean log, in which every offset of it was read once."""
+    final = integers(operations, "op", NOWHERE)[equals(operations, "kind", "final_read")]
+    op, offset, value = (integers(reads, name, NOWHERE) for name in ("op", "offset", "value"))
+    rows = np.flatnonzero(np.isin(op, final))
+    rows = rows[np.argsort(offset[rows], kind="stable")]
+    return offset[rows], value[rows]
 
 
 def _judge_logs(
@@ -169,6 +192,7 @@ def _judge_logs(
     options: Options,
     origin: int,
     faults: Sequence[Mapping[str, Any]],
+    in_sync: InSync | None,
 ) -> _Logs:
     judged: list[Anomalies] = []
     settled: list[Anomalies] = []
@@ -187,19 +211,13 @@ def _judge_logs(
         judged.append(of_log)
         settled.append(of_candidates)
         counts.update(own)
-        matched.append(_match(run, log, replica_logs))
+        matched.append(logs.match(run, log, replica_logs, log_matching.final_log(laid_out.reads), in_sync))
         logs.operations[scope.log] = laid_out.operations
         logs.orphans += laid_out.orphans
         if not options.complete(laid_out.final_reads):
             logs.missing.append(scope.log)
     logs.found = [*judged, *settled, *matched]
     return logs
-
-
-def _match(run: str, log: Log, replica_logs: pa.Table) -> Anomalies:
-    matched = Anomalies(run, log.topic, log.partition)
-    log_matching.judge([log_matching.compare(replica_logs)], matched)
-    return matched
 
 
 def check_tables(
@@ -224,11 +242,15 @@ def check_tables(
     until = max(pc.max(operations[name]).as_py() or 0 for name in ("invoke", "complete"))
     run = str(plan.get("run") or (operations["run"][0] if operations.num_rows else ""))
 
-    logs = _judge_logs(run, tables, options, origin, faults) if counts is None else _count_logs(run, tables, counts)
+    of_nodes = nodes.judge(run, tables, nodes.Options.of(plan), faults)
+    in_sync = collected.in_sync(of_nodes, options) if not doubts and violation is None else None
+    if counts is None:
+        logs = _judge_logs(run, tables, options, origin, faults, in_sync)
+    else:
+        logs = _count_logs(run, tables, counts, in_sync)
     found = logs.found
     witnessed = [row for anomalies in found for row in anomalies.rows]
     unfinished = [*logs.missing, *verdict.absent(plan, logs.operations)]
-    of_nodes = nodes.judge(run, tables["trace"], tables["metadata_log"], nodes.Options.of(plan), faults)
     if rows is not None:
         rows += [*witnessed, *of_nodes.rows]
     return verdict.judge(
@@ -243,6 +265,7 @@ def check_tables(
             origin=origin,
             until=until,
             replica_records=tables["replica_logs"].num_rows if logs.operations else 0,
+            gaps=collected.gaps_of(plan, of_nodes, logs.replica_records, logs.operations),
             orphans=logs.orphans,
             doubts=doubts,
             violation=None if violation is None else Violation.of(violation),

@@ -6,14 +6,21 @@ offset up to m epoch and value must be equal. Above m they may differ: a replica
 follower since may still hold records that were never committed. Besides, one replica's log must have no holes and
 its epochs must not decrease.
 
-Anomalies: replica divergence, replica hole, decreasing epoch.
+Replicas against the final log: once all faults are healed and every replica is back in its ISR, each member of the ISR
+holds exactly what the final reads returned, for these end at the high watermark, and everything below that is in the
+log of every member. Nor does it end below a high watermark that the leader of the last leader epoch has told (000,
+section on the ISR). That is only judged of runs that did recover: else who is in the ISR changes while logs are copied.
+
+Anomalies: replica divergence, replica hole, decreasing epoch; missing on a replica, differs from the final log, ends
+below the high watermark.
 """
 
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import combinations, pairwise
 from typing import TYPE_CHECKING, Any, Final
 
@@ -25,7 +32,7 @@ from checkers.anomalies import ANOMALIES, LOG_MATCHING, Anomalies, Found, stretc
 from spark_history.files import Ints, equals, integers, read_parquet
 from spark_history.ingest import History, LogHistory
 from spark_history.log import NOWHERE
-from spark_history.schema import REPLICA_LOGS
+from spark_history.schema import LAID_OUT_READS, REPLICA_LOGS
 from spark_history.tasks import Unit, run_tasks
 
 if TYPE_CHECKING:
@@ -35,36 +42,71 @@ COLUMNS: Final = pa.schema([REPLICA_LOGS.field(name) for name in ("node", "offse
 
 
 @dataclass(frozen=True)
+class InSync:
+    """Which replicas must hold the final log, of one run. by_log: of each partition (chaos-0) its last ISR, as names of
+    nodes, and whether all of that node's log was collected: else only what it holds counts, and not what it lacks.
+    watermarks: by partition, (high watermark, the leader that told it, its leader epoch). compacted: replicas may have
+    removed different records."""
+
+    by_log: Mapping[str, Mapping[str, bool]] = field(default_factory=dict)
+    watermarks: Mapping[str, Sequence[Any]] = field(default_factory=dict)
+    compacted: bool = False
+
+
+@dataclass(frozen=True)
 class ReplicaMatching:
     found: Found
-    records: Mapping[str, int]  # records on replicas, by run; 0: no replica log was collected
+    records: Mapping[tuple[str, str], int]  # on replicas, by (node, partition); none: no replica log was collected
 
 
-def check(histories: Sequence[History], spark: SparkSession) -> ReplicaMatching:
-    """Raises HistoryError."""
-    logs = [(history, log) for history in histories for log in history.logs]
-    results = iter(run_tasks(spark, compare_replicas, [unit for history, log in logs for unit in _units(history, log)]))
+def check(history: History, spark: SparkSession, in_sync: InSync | None = None) -> ReplicaMatching:
+    """in_sync: None: replicas are not held against the final log. Raises HistoryError."""
+    results = iter(run_tasks(spark, compare_replicas, [unit for log in history.logs for unit in _units(history, log)]))
     rows: list[dict[str, Any]] = []
     tally = []
-    records = {history.run: 0 for history in histories}
-    for history, log in logs:
+    records: Counter[tuple[str, str]] = Counter()
+    for log in history.logs:
         segments = [json.loads(next(results)["facts"][0].as_py()) for _ in _units(history, log)]
         anomalies = Anomalies(history.run, log.topic, log.partition)
-        judge(segments, anomalies)
+        judge(segments, anomalies, in_sync)
         rows += anomalies.rows
         tally += [(history.run, *entry) for entry in anomalies.tally]
-        records[history.run] += sum(of["records"] for segment in segments for of in segment["replicas"].values())
+        records.update(records_of(log.name, segments))
     return ReplicaMatching(Found(pa.Table.from_pylist(rows, schema=ANOMALIES), tally), records)
 
 
+def records_of(log: str, segments: Sequence[Mapping[str, Any]]) -> Counter[tuple[str, str]]:
+    """Records on replicas, by (node, partition). segments: of one log, as compare() gives them."""
+    records: Counter[tuple[str, str]] = Counter()
+    for segment in segments:
+        records.update({(node, log): of["records"] for node, of in segment["replicas"].items()})
+    return records
+
+
 def _units(history: History, log: LogHistory) -> list[Unit]:
-    paths = (segment.paths.get("replica_logs") for segment in log.segments)  # generated histories have none
-    return [{"path": str(history.path / path)} for path in paths if path is not None]
+    paths = [segment.paths for segment in log.segments if "replica_logs" in segment.paths]  # generated ones have none
+    return [{name: str(history.path / of[name]) for name in ("replica_logs", "reads")} for of in paths]
+
+
+_FINAL: Final = pa.schema([LAID_OUT_READS.field(name) for name in ("offset", "value", "final")])
 
 
 def compare_replicas(unit: Unit) -> pa.Table:
     """See compare(); as JSON."""
-    return pa.table({"facts": [json.dumps(compare(read_parquet(unit["path"], COLUMNS)))]})
+    reads = read_parquet(unit["reads"], _FINAL)
+    facts = compare(read_parquet(unit["replica_logs"], COLUMNS), final_log(reads))
+    return pa.table({"facts": [json.dumps(facts)]})
+
+
+def final_log(reads: pa.Table) -> tuple[Ints, Ints]:
+    """Offsets and values that final reads returned, in order. reads: LAID_OUT_READS."""
+    final = np.asarray(reads["final"].combine_chunks(), bool)
+    offset, value = (integers(reads, name, NOWHERE)[final] for name in ("offset", "value"))
+    once = np.append(True, offset[1:] != offset[:-1])[: len(offset)]
+    return offset[once], value[once]
+
+
+_NONE: Final = np.empty(0, np.int64)
 
 
 @dataclass(frozen=True)
@@ -74,12 +116,13 @@ class _Replica:
     value: Ints
 
 
-def compare(records: pa.Table) -> dict[str, Any]:
-    """One segment of a log.
+def compare(records: pa.Table, final: tuple[Ints, Ints] = (_NONE, _NONE)) -> dict[str, Any]:
+    """One segment of a log. final: offsets and values of the final log, in order.
 
     replicas: by node, its first, last and number of records, the epochs of first and last, its holes and where an
-    epoch decreased. pairs: of each two nodes, the highest offset of equal epoch, and the ranges in which they differ
-    with what each holds at their start.
+    epoch decreased, and the ranges of offsets of the final log that it lacks, or at which it holds something else.
+    pairs: of each two nodes, the highest offset of equal epoch, and the ranges in which they differ with what each
+    holds at their start. final: the range that stands for the whole of it where a replica holds nothing, or none.
     """
     columns = [integers(records, name, NOWHERE) for name in ("offset", "leader_epoch", "value")]
     replicas = {}
@@ -88,7 +131,8 @@ def compare(records: pa.Table) -> dict[str, Any]:
         mine = mine[np.argsort(columns[0][mine], kind="stable")]
         replicas[node] = _Replica(*(column[mine] for column in columns))
     return {
-        "replicas": {node: _facts_of(replica) for node, replica in replicas.items()},
+        "replicas": {node: _facts_of(replica) | _held_of(replica, *final) for node, replica in replicas.items()},
+        "final": [[int(final[0][0]), int(final[0][-1]), len(final[0])]] if len(final[0]) else [],
         "pairs": [
             {"nodes": [first, second], **_facts_of_pair(replicas[first], replicas[second])}
             for first, second in combinations(replicas, 2)
@@ -112,6 +156,28 @@ def _facts_of(replica: _Replica) -> dict[str, Any]:
 _KEPT: Final = 100
 
 
+def _held_of(replica: _Replica, offset: Ints, value: Ints) -> dict[str, Any]:
+    """lacks: [low, high, records] each; others: [low, high, what the replica holds at low, the final log there or
+    None]."""
+    if not len(offset):
+        return {"lacks": [], "others": []}
+    at = np.minimum(np.searchsorted(replica.offset, offset), len(replica.offset) - 1)
+    there = replica.offset[at] == offset
+    other = there & (replica.value[at] != value)
+    low, high = np.searchsorted(replica.offset, (offset[0], offset[-1] + 1))
+    extra = replica.offset[low:high]
+    extra = extra[~np.isin(extra, offset)] if len(extra) > np.count_nonzero(there) else _NONE
+    others: list[list[int | None]] = []
+    for low, high in stretches(offset[other])[:_KEPT]:
+        row = int(np.searchsorted(offset, low))
+        others.append([low, high, int(replica.value[at[row]]), int(value[row])])
+    for low, high in stretches(np.unique(extra))[:_KEPT]:
+        row = int(np.searchsorted(replica.offset, low))
+        others.append([low, high, int(replica.value[row]), None])
+    lacks = [[low, high, high - low + 1] for low, high in stretches(offset[~there])]
+    return {"lacks": lacks[:_KEPT], "others": others}
+
+
 def _facts_of_pair(first: _Replica, second: _Replica) -> dict[str, Any]:
     # A damaged log may hold an offset twice, which is told by itself ("holes"): its first record stands for it here.
     once = all(bool((np.diff(each.offset) > 0).all()) for each in (first, second))
@@ -127,9 +193,11 @@ def _facts_of_pair(first: _Replica, second: _Replica) -> dict[str, Any]:
     return {"same_until": int(offset[same_epoch].max(initial=NOWHERE)), "differ": list(held.values())}
 
 
-def judge(segments: Sequence[Mapping[str, Any]], anomalies: Anomalies) -> None:
-    """What compare() found in the segments of one log, in their order."""
+def judge(segments: Sequence[Mapping[str, Any]], anomalies: Anomalies, in_sync: InSync | None = None) -> None:
+    """What compare() found in the segments of one log, in their order. in_sync: see check()."""
     log = f"{anomalies.topic}-{anomalies.partition}"
+    if in_sync is not None:
+        _judge_against_final(log, segments, anomalies, in_sync)
     for node in sorted({node for segment in segments for node in segment["replicas"]}):
         _judge_replica(log, node, [s["replicas"][node] for s in segments if node in s["replicas"]], anomalies)
     pairs: dict[tuple[str, str], list[Mapping[str, Any]]] = {}
@@ -152,6 +220,45 @@ def judge(segments: Sequence[Mapping[str, Any]], anomalies: Anomalies) -> None:
                 value=value,
                 count=high - low + 1,
             )
+
+
+def _judge_against_final(
+    log: str, segments: Sequence[Mapping[str, Any]], anomalies: Anomalies, in_sync: InSync
+) -> None:
+    found = dict.fromkeys((node for segment in segments for node in segment["replicas"]), False)
+    for node, whole in in_sync.by_log.get(log, found).items():
+        end = 0
+        for segment in segments:
+            replica = segment["replicas"].get(node)
+            end = max(end, 0 if replica is None else replica["ends"][1] + 1)
+            lacks = segment["final"] if replica is None else replica["lacks"]
+            for low, high, records in lacks if whole and not in_sync.compacted else ():
+                anomalies.add(
+                    LOG_MATCHING, "missing on a replica",
+                    f"{log}: {node}, which is in the ISR, does not hold {_range(low, high)} of the final log",
+                    offset=low, count=records,
+                )  # fmt: skip
+            for low, high, own, final in () if replica is None else replica["others"]:
+                if final is None and in_sync.compacted:
+                    continue
+                says = "nothing" if final is None else f"{final}"
+                anomalies.add(
+                    LOG_MATCHING, "differs from the final log",
+                    f"{log}: at {_range(low, high)} {node}, which is in the ISR, holds {own}, and the final log {says}",
+                    offset=low, value=own, count=high - low + 1,
+                )  # fmt: skip
+        watermark, leader, epoch = in_sync.watermarks.get(log, (0, "", 0))
+        if whole and end < watermark and not in_sync.compacted:
+            anomalies.add(
+                LOG_MATCHING, "ends below the high watermark",
+                f"{log}: the log of {node}, which is in the ISR, ends at {end}, and {leader}, leader of epoch {epoch}, "
+                f"had told that everything below {watermark} is committed",
+                offset=end, count=watermark - end,
+            )  # fmt: skip
+
+
+def _range(low: int, high: int) -> str:
+    return f"offset {low}" if low == high else f"offsets {low} to {high}"
 
 
 def _judge_replica(log: str, node: str, parts: Sequence[Mapping[str, Any]], anomalies: Anomalies) -> None:

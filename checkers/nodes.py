@@ -21,17 +21,18 @@ import pyarrow.compute as pc
 
 from checkers.anomalies import ANOMALIES, NODE_PROPERTIES, ROLES_MATCH_METADATA
 from checkers.candidate_trace import Fault
+from checkers.collected import rows_by_node
 from checkers.findings import Findings
 from checkers.memberships import Memberships, memberships
 from checkers.metadata_copies import judge_copies, split
 from checkers.metadata_log import MetadataHistory, judge_history
-from checkers.metadata_replay import Change
+from checkers.metadata_replay import Change, Place
 from checkers.quorum_trace import judge_quorum, node_ids, what_was_told
-from checkers.replica_trace import judge_replicas
+from checkers.replica_trace import Watermark, judge_replicas
 from checkers.trace_rows import read_rows
 from spark_history.files import compact, read_parquet
 from spark_history.ingest import History
-from spark_history.schema import METADATA_LOG, TRACE
+from spark_history.schema import COLLECTED, METADATA_LOG, TRACE
 from spark_history.tasks import Unit, run_tasks
 
 if TYPE_CHECKING:
@@ -64,10 +65,12 @@ class Options:
 
 @dataclass(frozen=True)
 class OfNodes:
-    """What was found of one run. checked: names of properties; not_checked: why others were not, a sentence each.
+    """What was found of one run. checked: names of properties; not_checked: why others were not, a sentence each; of
+    these gaps are those that say that something is missing of the metadata logs.
 
     unclean_recoveries: an object each, see _unclean_recoveries(). memberships: see Memberships.as_json(); None: the
-    metadata does not tell."""
+    metadata does not tell. watermarks: by partition (chaos-0), see replica_trace.judge_replicas(). collected: rows of
+    COLLECTED. trace_of, metadata_of: rows by node."""
 
     rows: list[dict[str, Any]]  # ANOMALIES
     tally: list[tuple[str, str, int, int]]  # (property, anomaly, witnesses, records)
@@ -77,6 +80,11 @@ class OfNodes:
     not_checked: list[str]
     unclean_recoveries: list[dict[str, Any]]
     memberships: dict[str, Any] | None = field(default=None, repr=False)
+    gaps: list[str] = field(default_factory=list)
+    watermarks: dict[str, Watermark] = field(default_factory=dict)
+    collected: list[dict[str, Any]] = field(default_factory=list, repr=False)
+    trace_of: dict[str, int] = field(default_factory=dict)
+    metadata_of: dict[str, int] = field(default_factory=dict)
 
     @property
     def who_held_what(self) -> Memberships | None:
@@ -87,7 +95,7 @@ class OfNodes:
         return pa.Table.from_pylist(self.rows, schema=ANOMALIES)
 
 
-_TABLES: Final = {"trace": TRACE, "metadata_log": METADATA_LOG}
+_TABLES: Final = {"trace": TRACE, "metadata_log": METADATA_LOG, "collected": COLLECTED}
 
 
 def check(history: History, options: Options, spark: SparkSession) -> OfNodes:
@@ -105,25 +113,31 @@ def check(history: History, options: Options, spark: SparkSession) -> OfNodes:
 
 def judge_files(unit: Unit) -> pa.Table:
     """One run, whose tables lie in files; OfNodes as JSON."""
-    trace, metadata_log = (
-        schema.empty_table() if unit[name] is None else read_parquet(unit[name], schema)
+    tables = {
+        name: schema.empty_table() if unit[name] is None else read_parquet(unit[name], schema)
         for name, schema in _TABLES.items()
-    )
+    }
     options = Options(unit["min_insync_replicas"], unit["elr_enabled"])
-    return pa.table({"found": [json.dumps(asdict(judge(unit["run"], trace, metadata_log, options, unit["faults"])))]})
+    return pa.table({"found": [json.dumps(asdict(judge(unit["run"], tables, options, unit["faults"])))]})
 
 
-def judge(run: str, trace: pa.Table, metadata_log: pa.Table, options: Options, faults: Sequence[Fault] = ()) -> OfNodes:
-    """One run in memory. trace, metadata_log: rows of TRACE and METADATA_LOG; either may be empty. faults: rows of
-    FAULTS, evidence parsed."""
+def judge(run: str, tables: Mapping[str, pa.Table], options: Options, faults: Sequence[Fault] = ()) -> OfNodes:
+    """One run in memory. tables: `trace`, `metadata_log` and `collected`, each of which may be empty or left out.
+    faults: rows of FAULTS, evidence parsed."""
+    trace, metadata_log, collected = (
+        tables[name] if name in tables else schema.empty_table() for name, schema in _TABLES.items()
+    )
+    pieces = collected.to_pylist()
     not_checked = ["no node's metadata log was collected"] * (not metadata_log.num_rows)
     not_checked += ["the nodes left no trace"] * (not trace.num_rows)
     if not metadata_log.num_rows and not trace.num_rows:  # as in most of the runs of a large dataset
-        return OfNodes([], [], 0, 0, [], not_checked, [])
+        return OfNodes([], [], 0, 0, [], not_checked, [], collected=pieces)
     trace, metadata_log = trace.cast(compact(TRACE)), metadata_log.cast(compact(METADATA_LOG))
     found = Findings(run)
     checked: list[str] = []
     history: MetadataHistory | None = None
+    watermarks: Mapping[Place, Watermark] = {}
+    gaps: list[str] = []
     rows = read_rows(trace) if trace.num_rows else None
     logs = split(metadata_log) if metadata_log.num_rows else {}
     if logs:
@@ -134,11 +148,13 @@ def judge(run: str, trace: pa.Table, metadata_log: pa.Table, options: Options, f
         judge_quorum(rows, found)
         if logs:
             history = judge_history(metadata_log, logs, what_was_told(rows), found, **asdict(options))
-            not_checked += history.notes
+            gaps = list(history.notes)
             if history.states:
                 checked += [name for name in _OF_STATE if options.elr_enabled or name not in _WITH_ELR]
-            _beware_of_removed_topics(trace, history)
-        judge_replicas(rows, node_ids(rows), history, found, elr_enabled=options.elr_enabled, faults=faults)
+            not_checked += [*gaps, *_beware_of_removed_topics(trace, history)]
+        watermarks = judge_replicas(
+            rows, node_ids(rows), history, found, elr_enabled=options.elr_enabled, faults=faults
+        )  # fmt: skip
     held = memberships(rows, node_ids(rows), history) if rows is not None and history is not None else None
     anomalies = list(found.anomalies())
     return OfNodes(
@@ -150,19 +166,25 @@ def judge(run: str, trace: pa.Table, metadata_log: pa.Table, options: Options, f
         not_checked=not_checked,
         unclean_recoveries=_unclean_recoveries(trace, history),
         memberships=None if held is None else held.as_json(),
+        gaps=gaps,
+        watermarks={f"{topic}-{partition}": told for (topic, partition), told in watermarks.items()},
+        collected=pieces,
+        trace_of=rows_by_node(trace),
+        metadata_of=rows_by_node(metadata_log),
     )
 
 
-def _beware_of_removed_topics(trace: pa.Table, history: MetadataHistory) -> None:
+def _beware_of_removed_topics(trace: pa.Table, history: MetadataHistory) -> list[str]:
     """Epochs begin again where a topic is made anew. Where the log's beginning was trimmed, only a controller's
-    decision tells that one was removed, and not which."""
+    decision tells that one was removed, and not which. Returns what is not checked therefore."""
     if not history.trimmed:
-        return
+        return []
     decisions = trace.filter(pc.equal(trace["event"].cast(pa.string()), "decide"))["fields"]
     if pc.any(pc.match_substring(decisions, "RemoveTopicRecord")).as_py():
         history.removed.update(topic for topic, _ in history.states)
         history.removed.update(filter(None, pc.unique(trace["topic"]).to_pylist()))
-        history.notes.append("a topic was removed, and the metadata log does not tell which: replicas not checked")
+        return ["a topic was removed, and the metadata log does not tell which: replicas not checked"]
+    return []
 
 
 def _unclean_recoveries(trace: pa.Table, history: MetadataHistory | None) -> list[dict[str, Any]]:

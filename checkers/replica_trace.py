@@ -23,7 +23,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 
@@ -66,9 +66,10 @@ class _Columns:
 def judge_replicas(
     trace: TraceRows, ids: Mapping[str, int], history: MetadataHistory | None, found: Findings, *, elr_enabled: bool,
     faults: Sequence[Fault] = (),
-) -> None:  # fmt: skip
+) -> dict[Place, Watermark]:  # fmt: skip
     """history: None where no metadata log was collected; without it, some is not checked. Candidates for leadership
-    are judged too: see candidate_trace.py."""
+    are judged too: see candidate_trace.py. Returns the highest high watermark that leaders of each partition's last
+    leader epoch have told: what is below it is in the log of every member of the ISR from then on."""
     columns = _Columns(
         trace.event,
         *(
@@ -100,6 +101,24 @@ def judge_replicas(
             candidates.check_truncations(place, of)
             candidates.check_additions(place, of)
         candidates.check_unclean(faults)
+        return {
+            place: max(Watermark(term.watermark, term.node, term.epoch) for term in terms if term.epoch == last)
+            for place, terms in led.items()
+            if (last := _last_epoch(history, place)) in {term.epoch for term in terms}
+        }
+    return {}
+
+
+class Watermark(NamedTuple):
+    """As the leader of a partition told it."""
+
+    offset: int
+    node: str
+    leader_epoch: int
+
+
+def _last_epoch(history: MetadataHistory, place: Place) -> int:
+    return max((state.leader_epoch for state in history.states.get(place, {}).values()), default=NO_LEADER)
 
 
 def _role(term: Term, columns: _Columns) -> Role:

@@ -5,11 +5,16 @@
 | fail    | an invariant was violated, or a property other than the weak ones does not hold, whatever else   |
 |         | happened                                                                                         |
 | unknown | files of the run are damaged or missing (see salvage.py), or its history contradicts itself as    |
-|         | only a faulty recorder can make it; or nothing was acknowledged; or the faults asked for left no |
-|         | trace, or nothing was acknowledged once the first had struck (`vacuous`); or the history ends    |
-|         | before the final reads; or no replica's log was collected; or the cluster did not recover, or    |
-|         | the workload crashed                                                                             |
+|         | only a faulty recorder can make it; or the run was ended before its time, or its harness killed; |
+|         | or nothing was acknowledged; or the cluster did not recover, or the workload crashed; or one of  |
+|         | the nemeses asked for did not take effect, or nothing was acknowledged once the first fault had  |
+|         | struck (`vacuous`); or the history ends before the final reads; or some of the evidence on the   |
+|         | nodes was not collected (see collected.py)                                                       |
 | pass    | otherwise                                                                                        |
+
+A nemesis took effect if one of its faults left evidence of it; a composite if all the parts of one of its times did.
+With `must_take_effect` "any" (seeds of an exploration) one fault of whichever nemesis is enough, with "none" none is
+needed.
 """
 
 from __future__ import annotations
@@ -19,13 +24,20 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from checkers.anomalies import HISTORY_PROPERTIES, INVARIANTS, LIVENESS, LOST_APPEND, VIOLATION, WEAK
+from checkers.anomalies import (
+    HISTORY_PROPERTIES,
+    INVARIANTS,
+    LIVENESS,
+    LOG_MATCHING,
+    LOST_APPEND,
+    VIOLATION,
+    WEAK,
+)
 from checkers.contract import contract, not_known, weigh_losses
 from checkers.invariants import Violation
 from checkers.nodes import OfNodes
 
 EXIT_CODES: Final = {"pass": 0, "fail": 1, "unknown": 2}
-MIX: Final = "all"  # the nemesis that is a mix of every family
 _LOSSES: Final = ("unsynced_bytes", "unsynced_files", "unsynced_records")
 
 Fault = Mapping[str, Any]  # a FAULTS row, evidence parsed
@@ -53,6 +65,8 @@ class Evidence:
     nodes: OfNodes | None = None  # from their traces and metadata logs; its anomalies are in `tally` too
     lost_in: Sequence[str] = ()  # partitions that lost acknowledged appends, e.g. chaos-0
     damaged: Sequence[tuple[str, str]] = ()  # (file, why): what of the run could not be read
+    gaps: Sequence[str] = ()  # what of the evidence on the nodes was not collected, a sentence each: see collected.py
+    ended: str = ""  # how the run ended before its time, a sentence without its full stop
     not_judged: Sequence[str] = ()  # what therefore was not decided, a sentence each
     faults_known: bool = True
     availability: Mapping[str, Any] | None = None  # see availability.py
@@ -66,13 +80,14 @@ def nothing(
     damaged: Sequence[tuple[str, str]] = (),
     violation: Violation | None = None,
     doubts: Sequence[str] = (),
+    ended: str = "",
     origin: int = 0,
     until: int = 0,
 ) -> Evidence:
     """Of a run the history of which cannot be judged at all, as `why`, a sentence, says."""
     return Evidence(
         run=run, plan=plan, tally=[], counts={}, faults=[], complete=False, missing=[], origin=origin, until=until,
-        replica_records=0, doubts=doubts, violation=violation, damaged=damaged,
+        replica_records=0, doubts=doubts, ended=ended, violation=violation, damaged=damaged,
         not_judged=[f"nothing could be judged: {why}"], faults_known=False,
     )  # fmt: skip
 
@@ -93,9 +108,12 @@ def judge(evidence: Evidence) -> dict[str, Any]:
         "undecided": counts.get("undecided", 0),
         "anomalies": _by_property(evidence),
         "faults": summarise_faults(evidence.faults),
+        "nemeses": of_nemeses(evidence.plan, evidence.faults),
         "contract": of_contract,
         "availability": None if evidence.availability is None else dict(evidence.availability),
-        "complete": evidence.complete,
+        "complete": evidence.complete and not evidence.gaps,
+        "evidence_missing": list(evidence.gaps[:_MOST_GAPS]),
+        "ended_early": evidence.ended or None,
         "judged_until_s": judged_s,
         "replica_records": evidence.replica_records,
         "orphans": evidence.orphans,
@@ -125,6 +143,8 @@ def absent(plan: Mapping[str, Any], logs: Iterable[str]) -> list[str]:
 
 
 _MOST_LOGS: Final = 100_000
+_MOST_GAPS: Final = 1000
+_NAMED: Final = 3  # gaps in the reason
 
 
 def places_of(rows: Iterable[Mapping[str, Any]], anomaly: str) -> list[str]:
@@ -138,6 +158,7 @@ def _of_nodes(nodes: OfNodes | None) -> dict[str, Any]:
         return {"trace_rows": 0, "metadata_records": 0, "checked": [], "not_checked": ["nothing was looked for"]}
     return {
         "trace_rows": nodes.trace_rows, "metadata_records": nodes.metadata_records,
+        "trace_of": sorted(nodes.trace_of), "metadata_of": sorted(nodes.metadata_of),
         "checked": nodes.checked, "not_checked": nodes.not_checked,
     }  # fmt: skip
 
@@ -180,23 +201,26 @@ def _decide(evidence: Evidence, of_contract: Mapping[str, Any]) -> tuple[str, st
             f"{evidence.orphans:,} records were returned by reads that are not on record: some are missing",
         )
     acknowledged = evidence.counts.get("acknowledged", 0)
-    if not acknowledged:
-        return "unknown", "vacuous: no append was acknowledged"
-    if vacuous := _vacuous(evidence):
-        # Of a harness that failed nobody knows whether its faults took effect.
-        return "unknown", "; ".join(evidence.doubts) or f"vacuous: {vacuous}"
+    so_far = f"no violation in the {(evidence.until - evidence.origin) / 1e9:.1f} s on record"
     if not evidence.complete:
         undecided = evidence.counts.get("undecided", 0)
-        judged_s = (evidence.until - evidence.origin) / 1e9
+        so_far += f", {undecided:,} of {acknowledged:,} acknowledged appends undecided"
+    if evidence.ended:
+        return "unknown", f"{evidence.ended}: {so_far}"
+    if not acknowledged:
+        return "unknown", "vacuous: no append was acknowledged"
+    if evidence.doubts:  # of a harness that failed nobody knows whether its faults took effect
+        return "unknown", "; ".join(evidence.doubts)
+    if vacuous := _vacuous(evidence):
+        return "unknown", f"vacuous: {vacuous}"
+    if not evidence.complete:
         missing = ", ".join(evidence.missing[:3]) + (" …" if len(evidence.missing) > 3 else "")
-        return "unknown", (
-            f"the final reads of {missing} are missing, so a loss at the end would go unseen: no violation in the "
-            f"{judged_s:.1f} s on record, {undecided:,} of {acknowledged:,} acknowledged appends undecided"
-        )
+        return "unknown", f"the final reads of {missing} are missing, so a loss at the end would go unseen: {so_far}"
+    if evidence.gaps:
+        more = f"; and {len(evidence.gaps) - _NAMED:,} more such" if len(evidence.gaps) > _NAMED else ""
+        return "unknown", f"evidence is missing: {'; '.join(evidence.gaps[:_NAMED])}{more}"
     if not evidence.replica_records and evidence.plan.get("replica_logs", True):
         return "unknown", "no replica's log was collected, so whether the replicas match is not known"
-    if evidence.doubts:
-        return "unknown", "; ".join(evidence.doubts)
     return "pass", f"all {acknowledged:,} acknowledged appends are in the final log and every operation is in order"
 
 
@@ -212,21 +236,78 @@ def name(violations: Tally) -> str:
 
 def _vacuous(evidence: Evidence) -> str:
     """Why the faults prove nothing, or an empty string."""
+    must = evidence.plan.get("must_take_effect", "each")
     if not evidence.plan.get("nemesis"):
         return ""
-    asked = ", ".join(evidence.plan["nemesis"])
-    effective = [fault for fault in evidence.faults if fault["effective"]]
-    if not effective:
-        return f"no fault of {asked} left a trace of having taken effect"
-    # Who asks for power cuts wants to know of those; in a mix of everything any fault will do.
-    asked_for = set(evidence.plan["nemesis"])
-    mixed = asked_for if MIX in asked_for else None
-    cuts = [each for each in evidence.faults if _is_power(each) and (mixed is None or each["nemesis"] in mixed)]
-    if cuts and not any(_lost_anything(fault["evidence"]) for fault in cuts):
-        return "no power cut lost anything that had not been synced"
-    if not evidence.counts.get("acknowledged since", 0):
+    if must != "none" and not any(fault["effective"] for fault in evidence.faults):
+        asked = ", ".join(evidence.plan["nemesis"])
+        return f"no fault of {asked} took effect"
+    if must == "each" and (idle := [each for each in of_nemeses(evidence.plan, evidence.faults) if each["why_not"]]):
+        return "; ".join(f"{each['nemesis']} did not take effect: {each['why_not']}" for each in idle)
+    struck = first_effective(evidence.faults)
+    if struck is not None and not evidence.counts.get("acknowledged since", 0):
         return "no append was acknowledged once the first fault had struck"
     return ""
+
+
+def of_nemeses(plan: Mapping[str, Any], faults: Sequence[Fault]) -> list[dict[str, Any]]:
+    """Of each nemesis of the plan, did it take effect? {nemesis, faults, skipped, effective, why_not}: how many of its
+    faults were begun or skipped, of these skipped, and with evidence of an effect; why_not: a clause, None if it did.
+
+    One fault with evidence is enough; of a composite, all the parts of one of its times."""
+    asked = list(plan.get("nemesis") or ())
+    return [_of_nemesis(name, _faults_of(name, asked, faults)) for name in asked]
+
+
+def _faults_of(name: str, asked: Sequence[str], faults: Sequence[Fault]) -> list[Fault]:
+    mine = [fault for fault in faults if _composite_of(fault) == name]
+    mine += [fault for fault in faults if _composite_of(fault) is None and fault["nemesis"] == name]
+    if mine or any(_composite_of(fault) for fault in faults):
+        return mine
+    # Runs of earlier versions do not say what is part of a composite: it is what nobody else asked for.
+    return [fault for fault in faults if fault["nemesis"] not in asked]
+
+
+def _composite_of(fault: Fault) -> str | None:
+    return (fault["evidence"].get("part_of") or {}).get("composite")
+
+
+def _of_nemesis(name: str, faults: Sequence[Fault]) -> dict[str, Any]:
+    times: dict[Any, list[Fault]] = defaultdict(list)
+    for fault in faults:
+        part = fault["evidence"].get("part_of")
+        times[fault["fault"] if part is None else ("time", part["occurrence"])].append(fault)
+    took = any(
+        all(fault["effective"] for fault in parts) and len(parts) >= _parts(parts[0]) for parts in times.values()
+    )  # fmt: skip
+    skipped = [fault for fault in faults if "skipped" in fault["evidence"]]
+    summary = {
+        "nemesis": name, "faults": len(faults), "skipped": len(skipped),
+        "effective": sum(bool(fault["effective"]) for fault in faults), "why_not": None,
+    }  # fmt: skip
+    return summary if took else summary | {"why_not": _why_not(faults, skipped)}
+
+
+def _parts(fault: Fault) -> int:
+    return int((fault["evidence"].get("part_of") or {}).get("parts", 1))
+
+
+def _why_not(faults: Sequence[Fault], skipped: Sequence[Fault]) -> str:
+    if not faults:
+        return "none of its faults was begun"
+    idle = [fault for fault in faults if not fault["effective"] and fault not in skipped]
+    told = []
+    if skipped:
+        told.append(f"{len(skipped)} of {len(faults)} faults skipped ({skipped[0]['evidence']['skipped']})")
+    if idle:
+        told.append(f"{len(idle)} of {len(faults)} without effect ({_without_effect(idle[0])})")
+    return ", ".join(told) or "never all of its parts at a time"
+
+
+def _without_effect(fault: Fault) -> str:
+    evidence = fault["evidence"]
+    failed = next((str(value) for key, value in evidence.items() if key.endswith("_failed")), None)
+    return failed or ("nothing that had not been synced was lost" if _is_power(fault) else "it left no trace")
 
 
 def first_effective(faults: Iterable[Fault]) -> int | None:
@@ -236,10 +317,6 @@ def first_effective(faults: Iterable[Fault]) -> int | None:
 
 def _is_power(fault: Fault) -> bool:
     return any(key in evidence for evidence in _each(fault) for key in _LOSSES)
-
-
-def _lost_anything(evidence: Mapping[str, Any]) -> bool:
-    return any((evidence.get(key) or 0) > 0 for key in _LOSSES)
 
 
 def _each(fault: Fault) -> list[Mapping[str, Any]]:
@@ -263,7 +340,8 @@ def summarise_faults(faults: Sequence[Fault]) -> dict[str, Any]:
 
 def _by_property(evidence: Evidence) -> dict[str, Any]:
     """Every property that was checked, also those that hold; some invariants only the simulation checks."""
-    checked = (*HISTORY_PROPERTIES, *(INVARIANTS if evidence.plan.get("on") == "simulation" else ()))
+    of_history = tuple(name for name in HISTORY_PROPERTIES if name != LOG_MATCHING or evidence.replica_records)
+    checked = (*of_history, *(INVARIANTS if evidence.plan.get("on") == "simulation" else ()))
     if evidence.nodes is not None:
         checked += tuple(name for name in evidence.nodes.checked if name not in checked)
     if evidence.violation is not None:  # the run was stopped before it was healed

@@ -12,6 +12,7 @@ from collections.abc import Callable, Coroutine, Mapping
 from pathlib import Path
 from typing import Any
 
+from harness import room
 from harness.cluster import Cluster
 from harness.console import Progress, live_line
 from harness.errors import HarnessFailure, describe
@@ -89,7 +90,7 @@ class Case:
         with self._record.timed("ready"):
             await interrupt.cut_short(self._begin())
         ready()
-        await self._make(interrupt.asked)
+        await self._make(interrupt)
         await self._complete()
 
     async def _begin(self) -> None:
@@ -107,8 +108,8 @@ class Case:
             logs = await self._collect_logs()
             raise HarnessFailure(f"the cluster was not ready after {READY_TIMEOUT_S:g} s: {reason}{logs}") from None
 
-    async def _make(self, asked: asyncio.Event) -> None:
-        """Workload and faults side by side, until the time limit or until `asked` is set; then all faults healed."""
+    async def _make(self, interrupt: Interrupt) -> None:
+        """Workload and faults side by side, until the time limit or the user's word; then all faults healed."""
         over = asyncio.Event()
         injector = Injector(
             self._cluster, self._nemeses, self._schedule, targets=self._plan.targets, time_limit=self._plan.time_limit,
@@ -121,7 +122,7 @@ class Case:
                 async with asyncio.timeout(None) as patience, asyncio.TaskGroup() as group:
                     group.create_task(self._unless_it_crashes("the workload", self._workload.run(over), over))
                     group.create_task(self._unless_it_crashes("the fault schedule", injector.run(), over))
-                    await self._until_over(injector, over, asked)
+                    await self._until_over(injector, over, interrupt)
                     over.set()
                     patience.reschedule(asyncio.get_running_loop().time() + DRAIN_TIMEOUT_S)
                     self.workload_ended = time.monotonic()
@@ -185,22 +186,45 @@ class Case:
                 self._record.problem(problem)
 
     async def _close_history(self) -> None:
-        with self._record.timed("close journal"):
-            await in_thread(self._recorder.close)
+        """What cannot be written any more is lost, and what was written before can be judged."""
+        try:
+            with self._record.timed("close journal"):
+                await in_thread(self._recorder.close)
+        except Exception as error:  # a volume that is full, say
+            del self._record.phases["close journal"]  # whose being there says that the history is complete
+            self._record.end_early(f"the history could not be written to its end ({describe(error)})")
 
-    async def _until_over(self, injector: Injector, over: asyncio.Event, asked: asyncio.Event) -> None:
+    async def _until_over(self, injector: Injector, over: asyncio.Event, interrupt: Interrupt) -> None:
         loop = asyncio.get_running_loop()
         limit = self._plan.time_limit
         end = loop.time() + limit
         errors: Counter[str] = Counter()
-        while not (over.is_set() or asked.is_set()):
+        while not over.is_set():
             left = end - loop.time()  # exact near the end, so that this much sleep does arrive there
             if left <= 0:
                 return
+            if interrupt.asked.is_set():
+                self._end_early(f"cut short by {interrupt.signal}", limit - left)
+                return
             counts = self._workload.counts()
+            if (full := self._no_room(counts.acknowledged)) is not None:
+                self._progress.say(f"ending early: {full}")
+                self._end_early(f"ended, for {full},", limit - left)
+                return
             errors.update(counts.errors)
             self._progress.tick(live_line(limit - left, limit, counts, errors, injector.in_force))
             await asyncio.sleep(min(POLL_S, left))
+
+    def _no_room(self, acknowledged: int) -> str | None:
+        """Why the run must end now for its results to be written, as a clause."""
+        left = self._parts.free_room(self._directory)
+        needed = room.needed_now(self._directory, acknowledged, self._plan.replication_factor)
+        if left is None or left >= needed:
+            return None
+        return f"{self._directory} has {room.megabytes(left)} left and needs {room.megabytes(needed)} to end"
+
+    def _end_early(self, how: str, after_s: float) -> None:
+        self._record.end_early(f"the run was {how} after {after_s:.1f} s of {self._plan.time_limit:g} s")
 
     async def _unless_it_crashes(self, name: str, work: Coroutine[Any, Any, None], over: asyncio.Event) -> None:
         """A crash ends workload and faults, not the run: what was recorded can still be judged."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+import traceback
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from random import SystemRandom
@@ -14,7 +15,8 @@ from rich.console import Console
 from rich.table import Table
 from typer.exceptions import TyperException
 
-from harness import cli_nemesis, registry, results, schedule_file
+from harness import cli_nemesis, registry, results, room, schedule_file
+from harness import schedule as schedules
 from harness.cli_check import check, check_port, conclude
 from harness.cli_explore import explore
 from harness.cli_export import export
@@ -70,7 +72,7 @@ def guarded(command: Callable[[], Any]) -> int:
         return ExitCode.PASS
     except Exception as error:  # a bug of ours: still no traceback unless asked for
         if os.environ.get("CHAOS_DEBUG"):
-            raise
+            traceback.print_exc()
         return _say(f"internal error: {describe(error)} (CHAOS_DEBUG=1 shows where)", ExitCode.HARNESS_FAILURE)
 
 
@@ -129,6 +131,9 @@ def run(
     spark: SparkOption = LOCAL,
     spark_ui_port: SparkUiOption = None,
     keep: Annotated[bool, typer.Option("--keep", help="Leave the cluster up afterwards.")] = False,
+    allow_vacuous: Annotated[
+        bool, typer.Option("--allow-vacuous", help="Pass also if a nemesis named here did not take effect.")
+    ] = False,
 ) -> int:
     """Start a cluster, work on it, break it, and judge what it did."""
     if schedule is not None and (nemesis != DEFAULT_NEMESIS or interval or recovery):
@@ -155,13 +160,17 @@ def run(
         "min_insync_replicas": min_insync_replicas, "file_system": file_system or "ext4", "brokers": brokers,
         "controllers": controllers, "combined": combined, "bug": bug, "encode_messages": encode_messages,
         "schedule": None if schedule is None else str(schedule), **pace(interval, recovery),
+        "must_take_effect": "none" if allow_vacuous else "each",
         "settings": parse_settings(settings or ()), **({} if latency_ms is None else {"latency_ms": latency_ms}),
     }  # fmt: skip
     # Before there is a directory that would have to go again.
     tried = make_plan(run="not-yet-named", **fields)
-    faults = None
-    if schedule is not None:
-        faults = schedule_file.read(schedule, nemeses, tried.seed, time_limit, tried.node_names)
+    if schedule is None:
+        faults = schedules.build(nemeses, tried.seed, time_limit, tried.pace)
+        schedules.check_room(nemeses, faults, time_limit)
+    else:
+        parts_of_it = registry.make_nemeses(schedule_file.parts_in(schedule))
+        faults = schedule_file.read(schedule, parts_of_it, tried.seed, time_limit, tried.node_names)
     directory = results.create(results_directory, wanted, fields["seed"])
     plan = make_plan(run=directory.name, **fields)
 
@@ -173,6 +182,8 @@ def run(
     with Progress() as progress:
         if why:
             progress.say(why)
+        if (short := room.short(directory, plan)) is not None:
+            progress.say(short)
         verdict = parts.runtime.run(
             run_plan(plan, nemeses, directory, parts, progress, schedule=faults, keep=keep, spark_ui_port=spark_ui_port)
         )

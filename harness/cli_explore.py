@@ -17,6 +17,7 @@ from rich.console import Console
 from rich.text import Text
 
 from harness import registry, swarm
+from harness import schedule as schedules
 from harness.cli_nemesis import IntervalOption, NemesisOption, RecoveryOption, pace
 from harness.cli_spark import LOCAL, SparkOption
 from harness.errors import BadArguments, HarnessFailure
@@ -66,6 +67,9 @@ def explore(
     combined: Annotated[
         bool, typer.Option("--combined", help="No nodes of their own for the controllers: the first brokers are both.")
     ] = False,
+    allow_vacuous: Annotated[
+        bool, typer.Option("--allow-vacuous", help="Pass also if a nemesis named here took effect in no run.")
+    ] = False,
     latency_ms: Annotated[
         float | None, typer.Option(metavar="MS", help="From one host to another; by default drawn for each seed.")
     ] = None,
@@ -102,8 +106,10 @@ def explore(
         partitions=partitions, replication_factor=replication_factor, min_insync_replicas=min_insync_replicas,
         brokers=brokers, controllers=controllers, combined=combined, bug=bug,
         encode_messages=encode_messages, **pace(interval, recovery),
+        must_take_effect="none" if allow_vacuous else "any",
         settings=parse_settings(settings or ()), **({} if latency_ms is None else {"latency_ms": latency_ms}),
     )  # fmt: skip
+    schedules.check_room(nemeses, schedules.build(nemeses, numbers[0], time_limit, plan.pace), time_limit)
     plan_of = partial(swarm.plan_of, draw_settings=vary, draw_latency=vary and latency_ms is None)
 
     from harness.explore.exploration import explore as explore_seeds
@@ -247,6 +253,8 @@ def _summary(found: Exploration) -> Iterator[str]:
     for reason, seeds in found.unknown.items():
         named = ", ".join(map(str, seeds[:MAX_NAMED])) + (", …" if len(seeds) > MAX_NAMED else "")
         yield f"  unknown   {len(seeds):,}: {reason} (seed {named})"
+    for name, why in found.without_effect.items():
+        yield f"  no effect {name}: in no run; {why}"
     for problem in found.problems:
         yield f"  problem   {problem}"
     yield f"  all of it {found.directory}"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
@@ -19,6 +20,8 @@ from harness.injector import InjectedFault
 PLAIN_INTERVAL_S = 5.0
 #: Unclean recoveries that a summary names.
 MOST_RECOVERIES = 8
+#: Lines of a kind in a summary.
+MOST_LINES = 40
 COLOURS = {"pass": "bold green", "fail": "bold red", "unknown": "bold yellow"}
 
 
@@ -53,7 +56,8 @@ class Progress:
         self.settle()
 
     def say(self, line: str) -> None:
-        self._console.print(Text(line))
+        with suppress(OSError, ValueError):  # nobody reads any more: no reason not to go on
+            self._console.print(Text(line))
 
     def tick(self, line: str) -> None:
         """As update, for a line that changes many times a second: without a terminal only now and then."""
@@ -66,11 +70,13 @@ class Progress:
     def update(self, line: str) -> None:
         if not self._console.is_terminal:
             self.say(line)
-        elif self._status is None:
-            self._status = self._console.status(_one_line(line))
-            self._status.start()
-        else:
-            self._status.update(_one_line(line))
+            return
+        with suppress(OSError, ValueError):
+            if self._status is None:
+                self._status = self._console.status(_one_line(line))
+                self._status.start()
+            else:
+                self._status.update(_one_line(line))
 
     def settle(self) -> None:
         """Take the changing line away."""
@@ -86,13 +92,16 @@ def _one_line(line: str) -> Text:
 def live_line(
     elapsed: float, time_limit: float, counts: Counts, errors: Mapping[str, int], faults: Sequence[InjectedFault]
 ) -> str:
-    """`12 s of 60 s · 45,120 operations · 44,800 acknowledged · 12 errors (NOT_LEADER_OR_FOLLOWER 12) · fault: …`"""
+    """`12 s of 60 s · 45,120 operations · 44,800 acknowledged · 12 failed · 0 indeterminate · errors of 3 requests
+    (NOT_LEADER_OR_FOLLOWER 3) · kill on broker-1`. Records are counted, and errors by the request that got one."""
     parts = [
         f"{elapsed:.0f} s of {time_limit:g} s",
         f"{counts.operations:,} operations",
         f"{counts.acknowledged:,} acknowledged",
-        f"{counts.failed + counts.indeterminate:,} errors{_names(errors)}",
+        f"{counts.failed:,} failed",
+        f"{counts.indeterminate:,} indeterminate",
     ]
+    parts += [f"errors of {sum(errors.values()):,} requests{_names(errors)}"] * bool(errors)
     parts += [f"{fault.nemesis} on {', '.join(fault.targets)}" for fault in faults] or ["no fault in force"]
     return " · ".join(parts)
 
@@ -131,6 +140,11 @@ def _summary_lines(
 
     changed = keeping.change(verdict)
     lines = [f"  {'verdict':<10}  {changed}"] if changed else []
+    if verdict.get("ended_early"):
+        lines.append(f"  cut short   {verdict['ended_early']}")
+    lines += [f"  {'no effect':<10}  {each['nemesis']}: {each['why_not']}"
+              for each in verdict.get("nemeses") or () if each["why_not"]]  # fmt: skip
+    lines += _shortened([f"  {'missing':<10}  {gap}" for gap in verdict.get("evidence_missing") or ()])
     lines.append(f"  operations  {_counts(verdict.get('operations', {}))}")
     for number, text in enumerate(availability_lines(verdict.get("availability"))):
         lines.append(f"  {'' if number else 'latency':<10}  {text}")
@@ -139,12 +153,18 @@ def _summary_lines(
     if contract.get("explanation"):
         lines.append(f"  contract    {contract['explanation']}")
     lines += [f"  {'recoveries' if i == 0 else '':<10}  {text}" for i, text in enumerate(_possible_losses(verdict))]
-    lines += [f"  {'faults' if i == 0 else '':<10}  {fault_line(fault)}" for i, fault in enumerate(faults)]
-    lines += [f"  {'problem':<10}  {problem}" for problem in problems]
+    lines += _shortened([f"  {'faults' if i == 0 else '':<10}  {fault_line(fault)}" for i, fault in enumerate(faults)])
+    lines += _shortened([f"  {'problem':<10}  {problem}" for problem in problems])
     if (directory / "report.html").exists():
         lines.append(f"  report      {directory / 'report.html'}")
     lines.append(f"  judge again chaos check {directory}")
     return lines
+
+
+def _shortened(lines: Sequence[str]) -> list[str]:
+    """As many as a person reads."""
+    more = [f"  {'':<10}  and {len(lines) - MOST_LINES:,} more; see the report"] if len(lines) > MOST_LINES else []
+    return [*lines[:MOST_LINES], *more]
 
 
 def availability_lines(availability: Mapping[str, Any] | None) -> list[str]:

@@ -77,7 +77,7 @@ class _Recorded:
     operations: list[Operation] = field(default_factory=list)
     reads: list[tuple[Operation, Int64s, Int64s]] = field(default_factory=list)  # operation, offsets, values
     replica_logs: list[tuple[str, str, int, Int64s, Int64s, Int64s]] = field(default_factory=list)
-    tables: dict[str, list[pa.Table]] = field(default_factory=dict)  # what came as rows of `trace` or `metadata_log`
+    tables: dict[str, list[pa.Table]] = field(default_factory=dict)  # what came as rows of _AS_ROWS
     faults_changed: bool = False
 
 
@@ -173,8 +173,8 @@ class HistoryRecorder:
             self._new.replica_logs.append((node, topic, partition, offsets, leader_epochs, values))
 
     def add_rows(self, table: str, rows: pa.Table) -> None:
-        """What nodes told of themselves or had in the metadata log. table: "trace" or "metadata_log"; rows: its
-        columns but for `run`."""
+        """What nodes told of themselves, had in the metadata log, or what was collected of them. table: "trace",
+        "metadata_log" or "collected"; rows: its columns but for `run`."""
         schema = TABLES[table]
         rows = rows.add_column(0, schema.field("run"), _repeat(self._run, rows.num_rows, schema)).cast(schema)
         with self._lock:
@@ -352,7 +352,7 @@ def _replica_logs(
 
 
 #: Tables that are recorded as they are.
-_AS_ROWS: Final = ("trace", "metadata_log")
+_AS_ROWS: Final = ("trace", "metadata_log", "collected")
 
 
 def _whole(new: _Recorded, table: str) -> pa.Table:

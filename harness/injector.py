@@ -182,6 +182,7 @@ class Injector:
 
     async def _strike(self, nemesis: Nemesis, fault: Fault, nodes: Sequence[Node], deferred_s: float) -> None:
         injected = InjectedFault(fault.fault, nemesis.name, [node.name for node in nodes], self._now_ns())
+        injected.evidence |= self._part(fault)
         if deferred_s >= POLL_S:
             injected.evidence["deferred_s"] = deferred_s
         self.injected.append(injected)
@@ -279,9 +280,17 @@ class Injector:
 
     def _skip(self, fault: Fault, deferred_s: float, reason: str) -> None:
         now = self._now_ns()
-        evidence = {"skipped": reason, "deferred_s": deferred_s}
+        evidence = {"skipped": reason, "deferred_s": deferred_s, **self._part(fault)}
         self.injected.append(InjectedFault(fault.fault, fault.nemesis, [], now, now, False, evidence))
         self._record(self.injected[-1])
+
+    def _part(self, fault: Fault) -> Evidence:
+        """Of which composite it is a part, which of its times that is, and how many parts that time has."""
+        if fault.composite is None:
+            return {}
+        parts = [each for each in self._schedule
+                 if (each.composite, each.occurrence) == (fault.composite, fault.occurrence)]  # fmt: skip
+        return {"part_of": {"composite": fault.composite, "occurrence": fault.occurrence, "parts": len(parts)}}
 
     def _free_for(self, nemesis: Nemesis) -> frozenset[str]:
         everybody = frozenset(node.name for node in self._cluster.nodes)

@@ -22,18 +22,20 @@ class Interrupt:
         self._tearing_down = False
         self.asked = asyncio.Event()  # end early, and judge what there is
         self.insisted = False  # stop at once
+        self.signal = ""  # that asked, e.g. SIGTERM
 
     def watch(self) -> None:
         """From now on, signals are for the current task."""
         self._task = asyncio.current_task()
         loop = asyncio.get_running_loop()
         for number in SIGNALS:
-            loop.add_signal_handler(number, self.signalled)
+            loop.add_signal_handler(number, self.signalled, signal.Signals(number).name)
 
-    def signalled(self) -> None:
+    def signalled(self, name: str = "SIGINT") -> None:
         if self._tearing_down:
             self._say("removing the cluster, this takes a moment")
         elif not self.asked.is_set():
+            self.signal = name
             self._say("ending early: healing, then judging what there is; once more to stop at once")
             self.asked.set()
         elif not self.insisted and self._task is not None:

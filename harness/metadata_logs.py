@@ -21,7 +21,8 @@ from cluster_image.raft.control_records import LEADER_CHANGE, SNAPSHOT_FOOTER, S
 from cluster_image.raft.snapshots import snapshot_of
 from cluster_image.records import BatchHeader, RecordError, decode_values, iter_batches, validate_batch
 from cluster_image.storage.segment import base_offset_of
-from harness.replica_logs import ReadableDisk, collected
+from harness.collected import Collected
+from harness.replica_logs import ReadableDisk, copied_disks
 from spark_history.schema import METADATA_LOG
 
 _CONTROL: Final = {LEADER_CHANGE: "LeaderChange", SNAPSHOT_HEADER: "SnapshotHeader", SNAPSHOT_FOOTER: "SnapshotFooter"}
@@ -34,13 +35,15 @@ class MetadataRecorder(Protocol):
     def add_rows(self, table: str, rows: Any) -> None: ...
 
 
-def record_metadata_logs(disks: Path | Mapping[str, ReadableDisk], recorder: MetadataRecorder) -> list[str]:
-    """disks: the directory of a run's disks, or a disk a node. Returns a sentence for each log that could not be read
-    to its end; all before that point is added."""
-    by_node = collected(disks) if isinstance(disks, Path) else disks
+def record_metadata_logs(disks: Path | Mapping[str, ReadableDisk], recorder: MetadataRecorder) -> list[Collected]:
+    """disks: the directory of a run's disks, or a disk a node. Returns a piece for each node's log; of one that could
+    not be read to its end all before that point is added."""
+    by_node = copied_disks(disks) if isinstance(disks, Path) else disks
     rows: list[dict[str, Any]] = []
-    problems = []
+    pieces = []
     for node, disk in sorted(by_node.items()):
+        problems: list[str] = []
+        before = len(rows)
         try:
             files = sorted(disk.list(METADATA_DIRECTORY))
         except OSError:
@@ -57,8 +60,9 @@ def record_metadata_logs(disks: Path | Mapping[str, ReadableDisk], recorder: Met
                 problems.append(f"{name} of the metadata log on {node} could not be read to its end: {damaged}")
             except OSError as error:
                 problems.append(f"{name} of the metadata log on {node} could not be read: {error}")
+        pieces.append(Collected(node, "metadata log", len(rows) - before, "; ".join(problems) or None))
     recorder.add_rows("metadata_log", pa.Table.from_pylist(rows, schema=_COLUMNS))
-    return problems
+    return pieces
 
 
 class _Damaged(Exception):

@@ -14,7 +14,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, Protocol, cast
 
-from harness import registry
+from harness import registry, room
 from harness.cluster import Cluster, Runtime
 from harness.console import Counts
 from harness.errors import HarnessFailure
@@ -105,6 +105,10 @@ class Parts:
         """What went wrong in the runtime meanwhile and nobody was told of, a sentence each."""
         return ()
 
+    def free_room(self, directory: Path) -> int | None:
+        """Bytes where the results of the run are written; None: no matter."""
+        return room.free(directory)
+
     def warm_up(self) -> None:
         """Import what is slow to import, while there is nothing to do but wait. Blocks for seconds."""
         for module in ("pandas", "harness.history", "cluster_image.tcp"):  # pyarrow imports pandas when first used
@@ -133,6 +137,7 @@ class Parts:
     async def collect(self, cluster: Cluster, directory: Path, topic: str, recorder: Recorder) -> Sequence[str]:
         """Logs and disks into the run's directory, and what lies on the brokers' disks into the history. Returns what
         went wrong, a sentence each."""
+        from harness.collected import collected_files, missing, record_collected
         from harness.metadata_logs import record_metadata_logs
         from harness.replica_logs import record_replica_logs
         from harness.traces import read_traces, record_traces
@@ -140,9 +145,14 @@ class Parts:
         # In this order: whatever a node has told is in the metadata logs then, if it is committed.
         traces = await in_thread(read_traces, directory / "trace")
         await cluster.collect(directory)
-        problems = await in_thread(record_replica_logs, directory / "disks", topic, recorder)
-        problems += await in_thread(record_traces, traces, recorder)
-        return [*problems, *await in_thread(record_metadata_logs, directory / "disks", recorder)]
+        pieces = await in_thread(record_replica_logs, directory / "disks", topic, recorder)
+        pieces += await in_thread(record_traces, traces, recorder)
+        pieces += await in_thread(record_metadata_logs, directory / "disks", recorder)
+        everybody, brokers = ([node.name for node in nodes] for nodes in (cluster.nodes, cluster.brokers))
+        pieces += missing("disk", brokers, pieces) + missing("trace", everybody, pieces)
+        pieces += missing("metadata log", everybody, pieces)
+        pieces += await in_thread(collected_files, directory)
+        return record_collected(pieces, recorder)
 
     def start_analysis(self, directory: Path, spark_ui_port: int | None) -> Analysis:
         return SparkAnalysis(directory, spark_ui_port)

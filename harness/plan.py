@@ -44,6 +44,9 @@ class Plan(BaseModel):
     schedule: str | None = None  # the file that the faults were read from, if one was given
     interval: float | None = None  # seconds from fault to fault of a nemesis; None: as it draws them
     recovery: float | None = None  # seconds of calm after each, at least
+    #: Which faults must have taken effect for a verdict other than `unknown`: `each` of the nemeses, `any` of them (a
+    #: seed of an exploration, which asks for each over all its seeds), or `none` (--allow-vacuous).
+    must_take_effect: Literal["each", "any", "none"] = "each"
     targets: Targets = "random"  # whom faults of one node strike
     workload: str = "append"
     on: Literal["docker", "simulation"] = "docker"
@@ -152,6 +155,7 @@ class Plan(BaseModel):
                 words.append(flag(name))
             elif name in _ALWAYS_SHOWN or value != type(self).model_fields[name].default:
                 words += [flag(name), f"{value:g}" if isinstance(value, float) else str(value)]
+        words += ["--allow-vacuous"] * (self.must_take_effect == "none")
         for name, value in sorted(self.settings.items()):
             words += ["--set", f"{name}={value}"]
         return shlex.join(words)

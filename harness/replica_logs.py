@@ -14,6 +14,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from cluster_image.records import RecordError, decode_int64s, iter_batches, validate_batch
+from harness.collected import Collected
 
 
 class ReplicaLogRecorder(Protocol):
@@ -34,30 +35,33 @@ class ReadableDisk(Protocol):
 
 def record_replica_logs(
     disks: Path | Mapping[str, ReadableDisk], topic: str, recorder: ReplicaLogRecorder
-) -> list[str]:
+) -> list[Collected]:
     """Add every record of `topic` on every node's disk. disks: the directory of a run, or a disk a node.
 
-    Returns a sentence for each log that could not be read to its end; all before that point is added.
+    Returns a piece for each disk and each log; of one that could not be read to its end all before that point is added.
     """
-    by_node = collected(disks) if isinstance(disks, Path) else disks
-    problems = []
+    by_node = copied_disks(disks) if isinstance(disks, Path) else disks
+    pieces = []
     for node, disk in sorted(by_node.items()):
         try:
             partitions = _partitions(disk.list(""), topic)
         except OSError as error:
-            problems.append(f"the disk of {node} could not be read: {error}")
+            pieces.append(Collected(node, "disk", problem=f"the disk of {node} could not be read: {error}"))
             continue
+        pieces.append(Collected(node, "disk", len(partitions)))
         for name, partition in partitions:
             offsets, epochs, values = array("q"), array("q"), array("q")
+            problem = None
             try:
                 for segment in disk.list(name):
                     if segment.endswith(".log"):
                         _read_segment(disk.read(f"{name}/{segment}"), offsets, epochs, values)
             except (RecordError, OSError) as error:
-                problems.append(f"the log of {name} on {node} could not be read to its end: {error}")
+                problem = f"the log of {name} on {node} could not be read to its end: {error}"
             columns = (_as_numpy(column) for column in (offsets, epochs, values))
             recorder.add_replica_log(node, topic, partition, *columns)
-    return problems
+            pieces.append(Collected(node, "replica log", len(offsets), problem, topic, partition))
+    return pieces
 
 
 class _Collected:
@@ -75,7 +79,7 @@ class _Collected:
         return (self._root / path).read_bytes()
 
 
-def collected(disks: Path) -> dict[str, ReadableDisk]:
+def copied_disks(disks: Path) -> dict[str, ReadableDisk]:
     return {directory.name: _Collected(directory) for directory in disks.glob("*") if directory.is_dir()}
 
 

@@ -17,7 +17,7 @@ import os
 import re
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -123,6 +123,7 @@ class RunRecord:
     phases: dict[str, float] = field(default_factory=dict)  # seconds that each took
     problems: list[str] = field(default_factory=list)  # what went wrong in the harness, one sentence each
     facts: dict[str, Any] = field(default_factory=dict)  # e.g. ready_s, after_time_limit_s
+    unsaved: str = ""  # why run.json does not hold all of this, a sentence
 
     @contextmanager
     def timed(self, phase: str) -> Iterator[None]:
@@ -155,6 +156,12 @@ class RunRecord:
         self.facts["doubts"] = [*self.facts.get("doubts", ()), text]
         self.problem(text)
 
+    def end_early(self, how: str) -> None:
+        """How the run came to its end before its time, a sentence without its full stop: the verdict says so. The first
+        one counts."""
+        self.facts.setdefault("ended_early", how)
+        self.problem(how)
+
     def finish(self, status: Status) -> None:
         """status: `failed` where there is no verdict, `interrupted` where the user ended the workload early."""
         self.status, self.phase = status, ""
@@ -168,8 +175,15 @@ class RunRecord:
             "status": self.status, "phase": self.phase, "phases": self.phases, "problems": self.problems,
         }  # fmt: skip
         temporary = self.directory / "run.json.tmp"
-        temporary.write_text(json.dumps(seal(content | self.facts), indent=2) + "\n")
-        os.replace(temporary, self.directory / "run.json")
+        try:
+            temporary.write_text(json.dumps(seal(content | self.facts), indent=2) + "\n")
+            os.replace(temporary, self.directory / "run.json")
+        except OSError as error:  # a volume that is full: what goes on matters more than what is said of it
+            self.unsaved = f"{self.directory / 'run.json'} could not be written: {error.strerror or error}"
+            with suppress(OSError):
+                temporary.unlink()
+        else:
+            self.unsaved = ""
 
 
 def utc_now() -> str:

@@ -56,8 +56,6 @@ async def run(
     struck_by = {fault.nemesis for fault in schedule}
     nemeses = {**registry.make_nemeses(struck_by - nemeses.keys()), **nemeses}  # and the parts of composites
     progress.say(f"run {plan.run}: {len(schedule)} fault{'s' * (len(schedule) != 1)} planned")
-    for name in schedules.without_room(nemeses, schedule):
-        progress.say(f"no fault of {name} fits into {plan.time_limit:g} s: give a longer --time-limit")
 
     cluster: Cluster | None = None
     try:
@@ -84,9 +82,10 @@ async def run(
             progress.say(f"stopped at {halt.time_ns / 1e9:.3f} s: {halt.property} does not hold")
             halt.save(directory)
         workload_ended = case.workload_ended or time.monotonic()
-        verdict = await judgement.pass_()
+        record.status = "interrupted" if "ended_early" in record.facts else "done"  # the report says so
+        verdict = await judgement.judge()
         record.facts["after_time_limit_s"] = round(time.monotonic() - workload_ended, 3)
-        record.finish("interrupted" if interrupt.asked.is_set() else "done")
+        record.finish(record.status)
     except asyncio.CancelledError:
         record.finish("failed")
         raise Stopped(f"stopped at once; what had been recorded is in {directory}") from None
@@ -97,6 +96,8 @@ async def run(
     finally:
         interrupt.begin_tear_down()
         torn_down = await _tear_down(cluster, record, progress, keep=keep)
+        if record.unsaved:
+            progress.say(record.unsaved)
     if (failure := case.crash or case.unhealed) and verdict["verdict"] != "fail":
         # A violation that was found stands; anything else would vouch for a test that did not take place.
         judged = f"the history up to then: {verdict['verdict']}, {verdict['reason']}"
@@ -136,7 +137,7 @@ class Judgement:
             start = in_thread(self._parts.start_analysis, self._directory, self._spark_ui_port)
             self._analysis = asyncio.create_task(start)
 
-    async def pass_(self) -> Mapping[str, Any]:
+    async def judge(self) -> Mapping[str, Any]:
         self.prepare()
         assert self._analysis is not None
         with self._record.timed("check"):
@@ -156,9 +157,10 @@ async def _tear_down(cluster: Cluster | None, record: RunRecord, progress: Progr
         addresses = ",".join("{}:{}".format(*node.address) for node in cluster.brokers)
         progress.say(f"the cluster is left up, its brokers at {addresses}; `chaos clean` removes it")
         return False
+    progress.update("removing the cluster")
     with record.survived("tear down"):
-        progress.update("removing the cluster")
         async with asyncio.timeout(TEAR_DOWN_TIMEOUT_S):
             await cluster.stop()
             return True
+    progress.say("the cluster could not be removed; `chaos clean` removes what is left of it")
     return False

@@ -10,14 +10,16 @@ import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from random import Random
-from typing import Any
+from typing import Any, Final
 
 from pydantic import BaseModel, ConfigDict
 
+from harness.errors import BadArguments
 from nemesis import Nemesis
 from nemesis.composites import Composite
 
 FIRST_FAULT_S = 5.0  # calm before the first fault, in a run long enough
+MIN_INTERVAL_S = 0.5
 CALM_AT_END_S = 2.0  # between the last fault healed and the time limit
 
 
@@ -31,6 +33,8 @@ class Fault(BaseModel):
     at: float  # seconds since the workload started
     duration: float  # seconds
     choice: dict[str, Any]
+    composite: str | None = None  # the nemesis that this fault is a part of, and of which of its occurrences, from 0
+    occurrence: int = 0
 
 
 Schedule = tuple[Fault, ...]
@@ -57,9 +61,11 @@ class Pace:
         return self.interval - duration, duration
 
     def problems(self) -> Iterator[str]:
-        for name, value in (("--interval", self.interval), ("--recovery", self.recovery)):
+        for name, value, least in (("--interval", self.interval, MIN_INTERVAL_S), ("--recovery", self.recovery, 0.0)):
             if value is not None and not 0 < value < math.inf:
                 yield f"{name} is {value:g}; it must be a time above 0"
+            elif value is not None and value < least:
+                yield f"{name} is {value:g} s; it must be at least {least:g} s, or faults are over before they strike"
         if self.interval is not None and self.interval <= (self.recovery or 0.0):
             yield (
                 f"--recovery {self.recovery:g}s leaves nothing of --interval {self.interval:g}s for the fault itself; "
@@ -72,28 +78,27 @@ def build(nemeses: Mapping[str, Nemesis], seed: int, time_limit: float, pace: Pa
     drawn = [
         fault for name, nemesis in nemeses.items() for fault in _faults_of(nemesis, name, seed, time_limit, pace)
     ]
-    drawn.sort(key=lambda fault: fault[:2])
-    return tuple(
-        Fault(fault=number, nemesis=name, at=at, duration=duration, choice=choice)
-        for number, (at, name, duration, choice) in enumerate(drawn)
-    )
+    drawn.sort(key=lambda fault: (fault.at, fault.nemesis))
+    return tuple(fault.model_copy(update={"fault": number}) for number, fault in enumerate(drawn))
 
 
-def without_room(nemeses: Mapping[str, Nemesis], schedule: Schedule) -> list[str]:
-    """Those of which nothing is planned. Of a composite it is enough that there is something that nobody else asked
-    for: its parts have their own names."""
-    planned = {fault.nemesis for fault in schedule}
-    return [
-        name
-        for name, nemesis in nemeses.items()
-        if name not in planned and not (isinstance(nemesis, Composite) and planned - nemeses.keys())
-    ]
+def check_room(nemeses: Mapping[str, Nemesis], schedule: Schedule, time_limit: float) -> None:
+    """Raises BadArguments naming the first of the nemeses of which nothing is planned, and what it takes."""
+    planned = {fault.composite or fault.nemesis for fault in schedule}
+    for name in nemeses:
+        if name not in planned:
+            longer = (factor * time_limit for factor in _LONGER)
+            enough = next((each for each in longer if build({name: nemeses[name]}, 0, each)), None)
+            advice = "" if enough is None else f"; give a longer one, such as {enough:g}, or leave {name} out"
+            raise BadArguments(f"no fault of {name} fits into --time-limit {time_limit:g}{advice}")
 
 
-def _faults_of(
-    nemesis: Nemesis, name: str, seed: int, time_limit: float, pace: Pace
-) -> Iterator[tuple[float, str, float, dict[str, Any]]]:
-    """(at, name, duration, choice) of each fault of one nemesis; of a composite, of the parts of each."""
+#: Times a time limit that is too short.
+_LONGER: Final = (1.5, 2, 3, 5, 10, 30, 100)
+
+
+def _faults_of(nemesis: Nemesis, name: str, seed: int, time_limit: float, pace: Pace) -> Iterator[Fault]:
+    """Those of one nemesis, not yet numbered; of a composite, the parts of each."""
     stream = f"{seed}/{name}"
     # Streams start a little apart; a short run has less calm before its first fault, but some.
     healed_at = min(FIRST_FAULT_S, time_limit / 4) * Random(stream).uniform(0.9, 1.2)
@@ -115,8 +120,11 @@ def _faults_of(
         if isinstance(nemesis, Composite):
             for part in nemesis.parts(Random(f"{stream}/{number}")):
                 choice = part.nemesis.draw(Random(f"{stream}/{number}/{part.nemesis.name}/{part.after:g}")).choice
-                yield round(at + part.after, 3), part.nemesis.name, round(part.duration, 3), dict(choice)
+                yield Fault(
+                    fault=0, nemesis=part.nemesis.name, at=round(at + part.after, 3),
+                    duration=round(part.duration, 3), choice=dict(choice), composite=name, occurrence=number,
+                )  # fmt: skip
         else:
-            yield at, name, duration, dict(draw.choice)
+            yield Fault(fault=0, nemesis=name, at=at, duration=duration, choice=dict(draw.choice))
         gap = following
         number += 1

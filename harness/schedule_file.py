@@ -6,6 +6,7 @@ at = 5.5                       # seconds since clients began, or "5.5s"
 duration = "4s"                # from injected to healed
 targets = ["broker-1"]         # whom to strike; left out: whom the nemesis chooses when the time comes
 choice = {direction = "incoming"}  # what else there is to choose; left out: drawn from the seed
+composite = "last-replica-standing"  # of what it is a part, if of anything; occurrence: which time, from 0
 """
 
 from __future__ import annotations
@@ -56,6 +57,8 @@ class _Written(BaseModel):
     fault: int | None = None
     targets: Annotated[list[str], Field(min_length=1)] | None = None
     choice: dict[str, Any] = {}
+    composite: str | None = None
+    occurrence: int = 0
 
 
 class _File(BaseModel):
@@ -84,6 +87,9 @@ def save(schedule: Schedule, directory: Path) -> None:
             inline = tomlkit.inline_table()
             inline.update(choice)
             table.add("choice", inline)
+        if fault.composite is not None:
+            table.add("composite", fault.composite)
+            table.add("occurrence", fault.occurrence)
         faults.append(table)
     if schedule:
         document.add("fault", faults)
@@ -100,7 +106,13 @@ def load(directory: Path) -> Schedule:
 
 
 def names_in(path: Path) -> tuple[str, ...]:
-    """The nemeses that a schedule file written by hand names, each once. Raises BadArguments."""
+    """The nemeses that a schedule file written by hand asks for, each once: of parts, what they are parts of. Raises
+    BadArguments."""
+    return tuple(dict.fromkeys(each.composite or each.nemesis for each in _by_hand(path)))
+
+
+def parts_in(path: Path) -> tuple[str, ...]:
+    """The nemeses of its faults, each once. Raises BadArguments."""
     return tuple(dict.fromkeys(each.nemesis for each in _by_hand(path)))
 
 
@@ -146,6 +158,7 @@ def _planned(written: _Written, number: int, drawn: Mapping[str, Any]) -> Fault:
     return Fault(
         fault=number if written.fault is None else written.fault, nemesis=written.nemesis,
         at=written.at, duration=written.duration, choice={**drawn, **written.choice, **targets},
+        composite=written.composite, occurrence=written.occurrence,
     )  # fmt: skip
 
 

@@ -13,6 +13,7 @@ from harness import registry
 from harness import schedule as schedules
 from harness.case import Case
 from harness.cluster import Cluster
+from harness.collected import record_collected
 from harness.console import Progress
 from harness.errors import HarnessFailure, describe
 from harness.halt import Halt
@@ -62,14 +63,17 @@ class _MemoryParts(SimulationParts):
     def make_recorder(self, directory: Path, run: str) -> MemoryRecorder:
         return self.recorder
 
+    def free_room(self, directory: Path) -> None:
+        """Nothing is written."""
+
     async def collect(self, cluster: Cluster, directory: Path, topic: str, recorder: Recorder) -> list[str]:
         """From memory to memory."""
         assert isinstance(cluster, SimulatedCluster)
-        problems = record_replica_logs({node.name: node.disk for node in cluster.brokers}, topic, recorder)
+        pieces = record_replica_logs({node.name: node.disk for node in cluster.brokers}, topic, recorder)
         if cluster.traces is not None:
-            problems += record_traces(read_traces(cluster.traces.texts()), recorder)
-            problems += record_metadata_logs({node.name: node.disk for node in cluster.nodes}, recorder)
-        return problems
+            pieces += record_traces(read_traces(cluster.traces.texts()), recorder)
+            pieces += record_metadata_logs({node.name: node.disk for node in cluster.nodes}, recorder)
+        return record_collected(pieces, recorder)
 
 
 class _Silent(Progress):

@@ -15,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from harness.collected import Collected
 from spark_history.schema import TRACE
 
 #: As cluster_image.trace.TraceLines writes it. Compiled and run by Arrow, on all lines at once.
@@ -35,51 +36,54 @@ class TraceRecorder(Protocol):
 @dataclass(frozen=True)
 class Traces:
     rows: pa.Table  # TRACE but for `run`
-    problems: Sequence[str]  # a sentence for each trace that could not be read to its end
+    pieces: Sequence[Collected]  # a trace each
 
 
 def read_traces(source: Path | Mapping[str, str]) -> Traces:
     """source: the folder of the files, which need not be there, or the text of each node's trace."""
-    problems: list[str] = []
-    texts = dict(_texts(source, problems)) if isinstance(source, Path) else source
+    pieces: list[Collected] = []
+    texts = dict(_texts(source, pieces)) if isinstance(source, Path) else source
     columns = TRACE.remove(TRACE.get_field_index("run"))
     parts = [columns.empty_table()]
     for node, text in sorted(texts.items()):
-        parts.append(_parse(node, text, problems).cast(columns))
-    return Traces(pa.concat_tables(parts), problems)
+        rows, problem = _parse(node, text)
+        parts.append(rows.cast(columns))
+        pieces.append(Collected(node, "trace", rows.num_rows, problem))
+    return Traces(pa.concat_tables(parts), pieces)
 
 
-def record_traces(traces: Traces, recorder: TraceRecorder) -> list[str]:
+def record_traces(traces: Traces, recorder: TraceRecorder) -> list[Collected]:
     recorder.add_rows("trace", traces.rows)
-    return list(traces.problems)
+    return list(traces.pieces)
 
 
-def _texts(folder: Path, problems: list[str]) -> list[tuple[str, str]]:
+def _texts(folder: Path, pieces: list[Collected]) -> list[tuple[str, str]]:
     texts = []
     for path in sorted(folder.glob(f"*{SUFFIX}")):
+        node = path.name.removesuffix(SUFFIX)
         try:
-            texts.append((path.name.removesuffix(SUFFIX), path.read_text(errors="replace")))
+            texts.append((node, path.read_text(errors="replace")))
         except OSError as error:
-            problems.append(f"the trace of {path.name.removesuffix(SUFFIX)} cannot be read: {error}")
+            pieces.append(Collected(node, "trace", problem=f"the trace of {node} cannot be read: {error}"))
     return texts
 
 
-def _parse(node: str, text: str, problems: list[str]) -> pa.Table:
-    """Up to the first line that is none: what follows a gap in a trace may be misread. A last line without an end is
-    being written, or its process was killed."""
+def _parse(node: str, text: str) -> tuple[pa.Table, str | None]:
+    """Its rows, and why these are not all, as a sentence. Up to the first line that is none: what follows a gap in a
+    trace may be misread. A last line without an end is being written, or its process was killed."""
     whole = text.rpartition("\n")[0]
     lines = whole.split("\n") if whole else []
     parsed = pc.extract_regex(pa.array(lines, pa.string()), pattern=_LINE)
-    count = len(lines)
+    count, problem = len(lines), None
     if parsed.null_count:
         count = int(np.flatnonzero(pc.is_null(parsed).to_numpy(zero_copy_only=False))[0])
     if count < len(lines):
-        problems.append(f"the trace of {node} is damaged at line {count + 1:,}; what follows is left out")
+        problem = f"the trace of {node} is damaged at line {count + 1:,}; what follows is left out"
     parsed = parsed.slice(0, count)
     place = pc.extract_regex(parsed.field("where"), pattern=_WHERE)
     # What does not match is null, but its fields are empty texts.
     topic, partition = (pc.if_else(pc.is_valid(place), place.field(name), None) for name in ("topic", "partition"))
-    return pa.table(
+    rows = pa.table(
         {
             "node": pa.array([node], pa.string()).take(pa.array(np.zeros(count, np.int64))),
             "number": np.arange(count),
@@ -90,3 +94,4 @@ def _parse(node: str, text: str, problems: list[str]) -> pa.Table:
             "fields": parsed.field("fields"),
         }
     )
+    return rows, problem

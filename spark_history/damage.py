@@ -46,11 +46,11 @@ Damage = tuple[str, str]  # (name of the file, why: the rest of a sentence)
 Sum = tuple[int, int]  # size, CRC-32
 
 
-def checksum(path: Path) -> Sum:
-    """Raises OSError."""
+def checksum(path: Path, most: int | None = None) -> Sum:
+    """most: bytes from the beginning that are looked at; None: all. Raises OSError."""
     size = crc = 0
     with path.open("rb") as file:
-        while chunk := file.read(_CHUNK):
+        while chunk := file.read(_CHUNK if most is None else min(_CHUNK, most - size)):
             size += len(chunk)
             crc = zlib.crc32(chunk, crc)
     return size, crc
@@ -75,10 +75,16 @@ def changed(root: Path, sums: Mapping[str, Sequence[int]]) -> list[Damage]:
         return [(name, reason) for name, reason in reasons if reason]
 
 
-def differs(path: Path, sums: Sequence[Sum]) -> str:
-    """Why a file is none of those that were noted, the last of them being the newest; or nothing."""
+def begins_as(path: Path, sum_: Sum) -> str:
+    """Why a file that may have grown does not begin as was noted, or nothing."""
+    return differs(path, [sum_], most=sum_[0])
+
+
+def differs(path: Path, sums: Sequence[Sum], most: int | None = None) -> str:
+    """Why a file is none of those that were noted, the last of them being the newest; or nothing. most: see
+    checksum()."""
     try:
-        size, crc = checksum(path)
+        size, crc = checksum(path, most)
     except FileNotFoundError:
         return "it is missing"
     except OSError as error:

@@ -2,7 +2,7 @@
 
     results/<run>/journal/<table>-<number>.parquet                           as recorded
     results/<run>/history/<table>/topic=T/partition=P/<first offset>.parquet  as judged
-    results/<run>/history/<table>/<table>.parquet                             faults, trace and metadata_log
+    results/<run>/history/<table>/<table>.parquet                             faults, trace, metadata_log and collected
     results/<run>/history/manifest.json                                       what is where
 
 A log longer than SEGMENT_OFFSETS is laid out as several segments, each the work of one task. The journal may be of a
@@ -38,10 +38,10 @@ if TYPE_CHECKING:
 
 SEGMENT_OFFSETS: Final = 1 << 22  # a task holds some 100 bytes an offset
 _FORMAT: Final = 3  # of history/; another one is laid out again
-_PART: Final = re.compile(r"(operations|reads|faults|replica_logs|trace|metadata_log|pending)-(\d+)\.parquet")
+_PART: Final = re.compile(r"(operations|reads|faults|replica_logs|trace|metadata_log|collected|pending)-(\d+)\.parquet")
 _TOPIC: Final = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 _LAID_OUT: Final = ("operations", "reads", "replica_logs")
-_OF_NODES: Final = ("trace", "metadata_log")  # of the run as a whole, in one file
+_OF_NODES: Final = ("trace", "metadata_log", "collected")  # of the run as a whole, in one file
 
 
 @dataclass(frozen=True)
@@ -85,8 +85,9 @@ class History:
         return self.directory / "history"
 
     def table(self, name: str) -> Path | None:
-        """The file of a table of the run as a whole; None: it is damaged."""
-        return None if name in self.lost else self.path / name / f"{name}.parquet"
+        """The file of a table of the run as a whole; None: it is damaged, or the history is older than the table."""
+        path = self.path / name / f"{name}.parquet"
+        return None if name in self.lost or not path.exists() else path
 
     def faults(self) -> list[dict[str, Any]]:
         """FAULTS rows in order, with `evidence` parsed; none if they are damaged. Raises HistoryError."""
@@ -141,13 +142,20 @@ def ingest(directory: Path, spark: SparkSession, *, segment_offsets: int = SEGME
     manifest = _read_manifest(directory)
     journal = find_journal(directory)
     layout = {"format": _FORMAT, "segment_offsets": segment_offsets, "journal": journal.fingerprint}
-    if {key: manifest.get(key) for key in layout} == layout:
+    # Whatever history/ says: a file's size and time are not its content.
+    damaged = (*journal.damaged, *damage.find(directory / "journal", journal.paths, journal.newest))
+    if {key: manifest.get(key) for key in layout} == layout and _names(manifest.get("damaged")) >= _names(damaged):
         try:
             if not damage.changed(directory / "history", dict(manifest.get("files", {}))):
                 return _history(directory, manifest)
         except (HistoryError, TypeError, ValueError):
             pass  # it is laid out again
-    return _history(directory, _lay_out_what_is_sound(directory, journal, layout, spark))
+    return _history(directory, _lay_out_what_is_sound(directory, journal, damaged, layout, spark))
+
+
+def _names(damaged: Any) -> set[str]:
+    """Of files; damaged: as a manifest has it."""
+    return {str(name) for name, _ in damaged or ()}
 
 
 def open_laid_out(directory: Path) -> History | None:
@@ -194,9 +202,9 @@ def noted_beside(directory: Path) -> Mapping[str, Any]:
 
 
 def _lay_out_what_is_sound(
-    directory: Path, journal: Journal, layout: Mapping[str, Any], spark: SparkSession
+    directory: Path, journal: Journal, found: Sequence[damage.Damage], layout: Mapping[str, Any], spark: SparkSession
 ) -> dict[str, Any]:
-    journal = journal.without(damage.find(directory / "journal", journal.paths, journal.newest))
+    journal = journal.without([each for each in found if each not in journal.damaged])
     try:
         return _lay_out(directory, journal, layout, spark)
     except HistoryError:

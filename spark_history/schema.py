@@ -106,6 +106,23 @@ METADATA_LOG: Final = pa.schema(
     ]
 )
 
+#: What the harness collected of the nodes after the run, a row a piece of evidence: also of what could not be
+#: collected, so that what is missing is known to be.
+COLLECTED: Final = pa.schema(
+    [
+        ("run", pa.string()),
+        ("node", pa.string()),
+        ("what", pa.string()),  # "replica log", "trace", "metadata log", "disk" (of a broker), or "file": see `file`
+        ("topic", pa.string()),  # of a replica log
+        ("partition", pa.int32()),
+        ("records", pa.int64()),  # rows of it in the table of that name
+        ("problem", pa.string()),  # a sentence: why it is not there, or not whole; null: it is
+        ("file", pa.string()),  # of "file": in the run's directory, e.g. trace/broker-1.jsonl
+        ("size", pa.int64()),  # bytes of the file, and their CRC-32
+        ("crc", pa.int64()),
+    ]
+)
+
 #: Operations on registers that hold one value each: Jepsen's register and cas-register workloads. Values are int64;
 #: where a history holds others, they are numbered, and `names` of the plan says what each number stands for.
 REGISTERS: Final = pa.schema(
@@ -203,4 +220,5 @@ TABLES: Final[dict[str, pa.Schema]] = {
     "replica_logs": REPLICA_LOGS,
     "trace": TRACE,
     "metadata_log": METADATA_LOG,
+    "collected": COLLECTED,
 }

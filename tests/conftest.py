@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import pytest
@@ -32,3 +33,18 @@ def spark() -> Iterator[Any]:
     session = start("local[2]")
     yield session
     session.stop()
+
+
+@pytest.fixture
+def no_spark(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tasks are run here, one after the other: hundreds of damaged runs are judged."""
+    from checkers import log_linearizability, log_matching, nodes
+    from spark_history import ingest, tasks
+
+    def run_tasks(_: Any, work: Callable[[Any], Any], units: Sequence[Any]) -> list[Any]:
+        return [work(json.loads(json.dumps(unit))) for unit in units]
+
+    for module in (ingest, log_linearizability, log_matching, nodes):
+        monkeypatch.setattr(module, "run_tasks", run_tasks)
+    monkeypatch.setattr(ingest, "parallelism", lambda _: 2)
+    monkeypatch.setattr(tasks, "shared", lambda _, directories: list(directories))

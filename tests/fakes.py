@@ -8,6 +8,7 @@ from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Any
 
+from cluster_image.node import METADATA_DIRECTORY
 from harness.cluster import Cluster, Evidence, Link, Shape
 from harness.console import Counts
 from harness.observer import ClusterView, PartitionState, why_out_of_sync
@@ -158,6 +159,8 @@ class FakeCluster(Cluster):
 
     async def collect(self, directory: Path) -> None:
         (directory / "logs").mkdir(exist_ok=True)
+        for node in self.nodes:
+            (directory / "disks" / node.name / METADATA_DIRECTORY).mkdir(parents=True, exist_ok=True)
 
     async def stop(self) -> None:
         self.stopped += 1
@@ -269,6 +272,9 @@ class FakeRuntime:
             await asyncio.sleep(0.1)
             await self.cluster.stop()
             raise
+        (run_directory / "trace").mkdir(exist_ok=True)
+        for node in self.cluster.nodes:
+            (run_directory / "trace" / f"{node.name}.jsonl").touch()
         return self.cluster
 
     async def clean(self, run: str | None = None) -> list[str]:

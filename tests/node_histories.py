@@ -50,7 +50,7 @@ class NodeHistory:
         }
 
     def judge(self) -> OfNodes:
-        return judge("r", *self.tables().values(), self.options, self.faults)
+        return judge("r", self.tables(), self.options, self.faults)
 
     def told(self, *events: str, node: str = "", **fields: Any) -> list[Row]:
         """Lines of the trace."""

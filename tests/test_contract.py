@@ -236,7 +236,7 @@ def test_intervals_of_one_broker_do_not_add_up() -> None:
 def test_metadata_of_a_real_run_tells_when_brokers_were_back(nemesis: str) -> None:
     history = simulated((nemesis,), 8)
     faults = history.faults
-    of_nodes = judge("r", *history.tables().values(), history.options)
+    of_nodes = judge("r", history.tables(), history.options)
     held = of_nodes.who_held_what
     assert held is not None and set(held.steps) == {("chaos", 0), ("chaos", 1)} and not held.trimmed
     assert set(held.ids) >= {"broker-1", "broker-2", "broker-3"}

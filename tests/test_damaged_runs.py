@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import shutil
-from collections.abc import Callable, Sequence
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -16,7 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import checkers
-from checkers import availability, keeping, log_linearizability, log_matching, nodes, salvage
+from checkers import availability, keeping, log_matching, salvage
 from checkers.anomalies import WEAK
 from checkers.dataset import check_tables
 from checkers.log_linearizability import judge_log
@@ -27,26 +26,13 @@ from harness.history import Recorder, load_journal
 from harness.plan import Plan
 from harness.results import RunRecord
 from harness.simulate import simulate
-from spark_history import damage, ingest, tasks
+from spark_history import damage, ingest
 from spark_history.files import HistoryError, compact, integers, write_parquet
 from spark_history.layout import ReadIndex, lay_out
 from spark_history.log import WHOLE, FinalReads
 from spark_history.schema import OPERATIONS, TABLES
 from tests.histories import TOPIC, Op, mutate, random_history, tables
 from tests.random_histories import HISTORIES
-
-
-@pytest.fixture
-def no_spark(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Tasks are run here, one after the other: hundreds of damaged runs are judged."""
-
-    def run_tasks(_: Any, work: Callable[[Any], pa.Table], units: Sequence[Any]) -> list[pa.Table]:
-        return [work(json.loads(json.dumps(unit))) for unit in units]
-
-    for module in (ingest, log_linearizability, log_matching, nodes):
-        monkeypatch.setattr(module, "run_tasks", run_tasks)
-    monkeypatch.setattr(ingest, "parallelism", lambda _: 2)
-    monkeypatch.setattr(tasks, "shared", lambda _, directories: list(directories))
 
 
 @pytest.fixture(scope="module")
@@ -75,7 +61,7 @@ def recorded(directory: Path, plan: Plan, rows: dict[str, pa.Table] | Any) -> Pa
             f"reads-{number:06}.parquet": rows["reads"].filter(pa.array(of_read == number)).cast(TABLES["reads"]),
         }
         if number == 3:
-            rest = ("replica_logs", "trace", "metadata_log")
+            rest = ("replica_logs", "trace", "metadata_log", "collected")
             files |= {f"{name}-{number:06}.parquet": rows[name].cast(TABLES[name]) for name in rest}
             files["faults-000000.parquet"] = rows["faults"].cast(TABLES["faults"])
         files[f"pending-{number:06}.parquet"] = operations.filter(pa.array(~done))
@@ -102,7 +88,7 @@ def test_undamaged_it_passes_and_names_nothing(no_spark: None, sound: Path, tmp_
 
 FILES = (
     "operations-000001", "operations-000003", "reads-000002", "faults-000000", "replica_logs-000003", "trace-000003",
-    "metadata_log-000003", "pending-000003",
+    "metadata_log-000003", "collected-000003", "pending-000003",
 )  # fmt: skip
 
 
@@ -235,7 +221,7 @@ def test_of_a_history_without_a_journal_only_the_log_that_is_damaged_is_left_out
     expected = judge(copy(tmp_path / "gen", tmp_path / "run"))
     lost = {each["partition"] for each in json.loads((tmp_path / "gen" / "plan.json").read_text())["label"]["places"]}
     paths = sorted((tmp_path / "gen" / "history").rglob("*.parquet"))
-    assert expected["verdict"] == "fail" and len(lost) == 5 and len(paths) == 8 * 2 + 3
+    assert expected["verdict"] == "fail" and len(lost) == 5 and len(paths) == 8 * 2 + 4
     for number, path in enumerate(paths):
         content = path.read_bytes()
         flipped = content[:-9] + bytes([content[-9] ^ 4]) + content[-8:]
@@ -405,8 +391,8 @@ def test_what_fails_leaves_no_temporary_files(
 
     directory = copy(sound, tmp_path / "run")
 
-    def failing(histories: Sequence[ingest.History], _: Any) -> None:
-        (histories[0].path / "candidates").mkdir()
+    def failing(history: ingest.History, *_: Any) -> None:
+        (history.path / "candidates").mkdir()
         raise HistoryError("contradicts itself")
 
     monkeypatch.setattr(log_matching, "check", failing)

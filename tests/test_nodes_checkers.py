@@ -23,7 +23,7 @@ from harness.metadata_logs import record_metadata_logs
 from harness.runtimes.simulation.runtime import SimulationRuntime
 from harness.traces import read_traces, record_traces
 from spark_history.files import write_parquet
-from spark_history.schema import METADATA_LOG, OPERATIONS, TABLES, TRACE
+from spark_history.schema import OPERATIONS, TABLES
 from tests.histories import LongHistory
 from tests.node_histories import NodeHistory, Row, killed_at_random, simulated
 from tests.stories import script, test_loss
@@ -112,7 +112,7 @@ def test_a_trimmed_log_is_judged_from_its_snapshot(trimmed: NodeHistory) -> None
 
 
 def test_of_an_old_run_nothing_is_checked_and_nothing_is_wrong(outage: NodeHistory) -> None:
-    empty = judge("r", TRACE.empty_table(), METADATA_LOG.empty_table(), outage.options)
+    empty = judge("r", {}, outage.options)
     assert (empty.checked, empty.rows) == ([], [])
     assert empty.not_checked == ["no node's metadata log was collected", "the nodes left no trace"]
     disks_only = outage.copy()
@@ -466,8 +466,7 @@ def test_what_a_bug_of_the_cluster_does_shows(monkeypatch: pytest.MonkeyPatch) -
         recorder = MemoryRecorder("r")
         record_traces(read_traces(runtime.cluster.traces.texts()), recorder)
         record_metadata_logs({node.name: node.disk for node in runtime.cluster.nodes}, recorder)
-        tables = recorder.tables()
-        found.append(judge("r", tables["trace"], tables["metadata_log"], Options(2, True)))
+        found.append(judge("r", recorder.tables(), Options(2, True)))
     buggy, sound = found
     assert [row["property"] for row in buggy.rows] == ["LeaderCompleteness"] and sound.rows == []
     said = "broker-1 began to lead story-0 in leader epoch 1 with a log that ends at 1"

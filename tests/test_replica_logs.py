@@ -34,7 +34,11 @@ def test_every_record_of_the_topic_with_its_offset_and_epoch(tmp_path: Path) -> 
     _write(tmp_path, "broker-2/chaos-other-1", _batch([1], 0, 0))
     _write(tmp_path, "broker-2/__cluster_metadata-0", b"not records")
     rows = Rows()
-    assert record_replica_logs(tmp_path, "chaos", rows) == []
+    pieces = record_replica_logs(tmp_path, "chaos", rows)
+    assert [(each.node, each.what, each.records, each.problem) for each in pieces] == [
+        ("broker-1", "disk", 1, None), ("broker-1", "replica log", 3, None),
+        ("broker-2", "disk", 1, None), ("broker-2", "replica log", 0, None),
+    ]  # fmt: skip
     assert rows.logs == {
         ("broker-1", "chaos", 0): [(0, 1, 70), (1, 1, 71), (3, 4, 72)],
         ("broker-2", "chaos", 10): [],
@@ -46,8 +50,9 @@ def test_a_damaged_log_is_named_and_kept_up_to_the_damage(tmp_path: Path) -> Non
     torn[-1] ^= 1
     _write(tmp_path, "broker-1/chaos-3", _batch([4], 0, 0) + bytes(torn) + _batch([7], 3, 0))
     rows = Rows()
-    (problem,) = record_replica_logs(tmp_path, "chaos", rows)
-    assert "chaos-3 on broker-1" in problem and "CRC" in problem
+    _, piece = record_replica_logs(tmp_path, "chaos", rows)
+    assert piece.problem and "chaos-3 on broker-1" in piece.problem and "CRC" in piece.problem
+    assert (piece.topic, piece.partition, piece.records) == ("chaos", 3, 1)
     assert rows.logs["broker-1", "chaos", 3] == [(0, 0, 4)]
 
 
@@ -67,7 +72,7 @@ def test_disks_that_are_no_directories_are_read_through_their_own_methods(tmp_pa
     _write(tmp_path, "a/chaos-x", b"not a partition")
     disks = {"broker-2": Broken("/"), "broker-1": LocalDisk(tmp_path / "a"), "broker-3": HalfBroken(tmp_path / "a")}
     rows = Rows()
-    problems = record_replica_logs(disks, "chaos", rows)
+    problems = [each.problem for each in record_replica_logs(disks, "chaos", rows) if each.problem]
     whole = [(0, 1, 70), (1, 1, 71), (2, 1, 72)]
     assert rows.logs == {("broker-1", "chaos", 0): whole, ("broker-3", "chaos", 0): whole[:2]}
     assert problems == [

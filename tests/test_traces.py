@@ -141,7 +141,7 @@ def test_lines_become_rows_in_their_order(tmp_path: Path) -> None:
         LINE % 8 + '{"time":7,"node":1,"event":"quorum","where":"","fields":{"role":"follower"}}\n' + LINE[:20]
     )
     traces = read_traces(tmp_path)
-    assert not traces.problems, "the last line is being written"
+    assert [(each.records, each.problem) for each in traces.pieces] == [(2, None)], "the last line is being written"
     assert traces.rows.to_pylist() == [
         {"node": "broker-1", "number": 0, "time": 8, "event": "role", "topic": "my-topic", "partition": 3,
          "fields": '{"leader":1,"isr":[1,2]}'},
@@ -154,14 +154,16 @@ def test_lines_become_rows_in_their_order(tmp_path: Path) -> None:
 def test_a_trace_is_taken_up_to_its_first_gap() -> None:
     traces = read_traces({"broker-2": LINE % 1 + LINE[:30] + "\n" + LINE % 3, "broker-1": LINE % 4})
     assert [(row["node"], row["time"]) for row in traces.rows.to_pylist()] == [("broker-1", 4), ("broker-2", 1)]
-    assert traces.problems == ["the trace of broker-2 is damaged at line 2; what follows is left out"]
+    assert [(each.node, each.records, each.problem) for each in traces.pieces] == [
+        ("broker-1", 1, None), ("broker-2", 1, "the trace of broker-2 is damaged at line 2; what follows is left out"),
+    ]  # fmt: skip
 
 
 def test_traces_and_metadata_logs_are_part_of_the_history(tmp_path: Path) -> None:
     traces = read_traces({"broker-1": LINE % 4})
     memory, journal = MemoryRecorder("run-1"), Recorder(tmp_path, "run-1", flush_interval=None)
     for recorder in (memory, journal):
-        assert record_traces(traces, recorder) == []
+        assert [each.problem for each in record_traces(traces, recorder)] == [None]
     journal.close()
     loaded = load_journal(tmp_path / "journal")
     assert loaded["trace"].schema == TRACE and loaded["trace"]["run"].to_pylist() == ["run-1"]
@@ -198,7 +200,8 @@ def test_every_metadata_record_with_its_fields_and_its_batch(tmp_path: Path) -> 
     (directory / f"{9:020d}-{3:010d}.checkpoint").write_bytes(snapshot)
     (tmp_path / "broker-1" / "chaos-0").mkdir(parents=True)
     found = Rows()
-    assert record_metadata_logs(tmp_path, found) == []
+    pieces = record_metadata_logs(tmp_path, found)
+    assert [(each.node, each.records, each.problem) for each in pieces] == [("controller-1", 5, None)]
     of_log = [row for row in found.rows if row["snapshot"] is None]
     assert [(row["offset"], row["batch"], row["epoch"], row["type"]) for row in of_log] == [
         (0, 0, 3, "LeaderChange"), (1, 1, 3, "PartitionChangeRecord"), (2, 1, 3, "PartitionChangeRecord"),
@@ -215,6 +218,6 @@ def test_a_damaged_metadata_log_is_named_and_kept_up_to_the_damage(tmp_path: Pat
     change = encode(PartitionChangeRecord(partition_id=4, topic_id=None))
     _write(tmp_path, "controller-1/__cluster_metadata-0", batch(0, change) + batch(1, change)[:-3])
     found = Rows()
-    (problem,) = record_metadata_logs({"controller-1": LocalDisk(tmp_path / "controller-1")}, found)
-    assert "metadata log on controller-1" in problem and "cut off" in problem
+    (piece,) = record_metadata_logs({"controller-1": LocalDisk(tmp_path / "controller-1")}, found)
+    assert piece.problem and "metadata log on controller-1" in piece.problem and "cut off" in piece.problem
     assert [row["offset"] for row in found.rows] == [0]

@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import closing
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -54,7 +54,8 @@ class Exploration:
     """plan: of every run, but for seed and name. asked: how many seeds were to be simulated; runs: how many were.
 
     unknown: seeds by the reason why nothing can be said of them. simulate_s, judge_s: seconds by the wall clock.
-    problems: what went wrong in the harness besides, a sentence each.
+    problems: what went wrong in the harness besides, a sentence each. without_effect: nemeses that took effect in no
+    run, each with why not in the first of them.
     """
 
     directory: Path
@@ -68,6 +69,7 @@ class Exploration:
     simulate_s: float
     judge_s: float
     problems: tuple[str, ...]
+    without_effect: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def wall_s(self) -> float:
@@ -88,7 +90,9 @@ class Exploration:
             return ExitCode.FAIL
         if self.failing or self.problems:
             return ExitCode.HARNESS_FAILURE
-        return ExitCode.PASS if self.passed and self.runs == self.asked else ExitCode.UNKNOWN
+        proven = self.passed and self.runs == self.asked
+        vacuous = self.without_effect and self.plan.must_take_effect != "none"
+        return ExitCode.PASS if proven and not vacuous else ExitCode.UNKNOWN
 
     def as_dict(self) -> dict[str, Any]:
         unknown = [{"reason": reason, "seeds": list(seeds)} for reason, seeds in self.unknown.items()]
@@ -111,6 +115,7 @@ class Exploration:
             },
             "failing": [failure.as_dict() for failure in self.failing],
             "unknown": unknown,
+            "without_effect": dict(self.without_effect),
             "problems": list(self.problems),
             "plan": self.plan.model_dump(mode="json", exclude={"run", "seed"}),
         }
@@ -255,7 +260,18 @@ def _sum_up(
         simulate_s=simulate_s,
         judge_s=judge_s,
         problems=problems,
+        without_effect=_without_effect(done),
     )
+
+
+def _without_effect(done: Sequence[Outcome]) -> dict[str, str]:
+    """The nemeses that took effect in no run, with why not in the first of them that says."""
+    took: dict[str, str | None] = {}
+    for outcome in sorted(done, key=lambda each: each.plan.seed):
+        for each in (outcome.verdict or {}).get("nemeses", ()):
+            name, why = each["nemesis"], each["why_not"]
+            took[name] = None if why is None or (name in took and took[name] is None) else took.get(name) or why
+    return {name: why for name, why in took.items() if why is not None}
 
 
 def _by_reason(unknown: Sequence[Outcome]) -> dict[str, tuple[int, ...]]:

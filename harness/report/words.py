@@ -119,6 +119,7 @@ _EVIDENCE: dict[str, Callable[[Any], str] | None] = {
     "frozen_state": None,
     "in_sync_at": None,
     "not_in_sync": lambda obstacle: f"replicas not back in sync: {obstacle}",
+    "part_of": lambda of: f"part of {of['composite']}",
     "deferred_s": lambda seconds: f"waited {duration(seconds)} for its turn",
     "groups": lambda groups: "parted " + " from ".join(", ".join(group) for group in groups if group),
     "direction": lambda way: {"outgoing": "only what the first sent", "incoming": "only what the first was sent"}.get(

@@ -1,0 +1,66 @@
+"""Is there room for a run's results? A volume that runs full costs a history its end, and a verdict its place.
+
+What a run takes besides its journal: the history that is laid out from it (about as large again), the copies of the
+nodes' disks (each acknowledged record once a replica), their traces and logs, and the report.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from harness.plan import Plan
+
+#: For everything whose size does not grow with the run.
+LEAST_BYTES: Final = 6 << 20
+#: Of a journal: what is laid out from it, and what reports and witnesses take.
+_JOURNALS: Final = 2.0
+#: Of an acknowledged record on a replica's disk, and of its share of trace and logs.
+_RECORD_BYTES: Final = 40
+#: Of an acknowledged record in journal and history: measured 25 to 60 bytes, with the reads that return it.
+_RECORDED_BYTES: Final = 80
+
+
+def needed_now(directory: Path, acknowledged: int, replication_factor: int) -> int:
+    """Bytes that it takes to end, in order, a run that has come so far. directory: of the run."""
+    journal = sum(_sizes(directory / "journal"))
+    return int(LEAST_BYTES + _JOURNALS * journal + acknowledged * replication_factor * _RECORD_BYTES)
+
+
+def needed(time_limit: float, rate: float, replication_factor: int) -> int:
+    """Bytes that a run takes in all, at most: a cluster may acknowledge less than clients are told to send."""
+    return int(LEAST_BYTES + time_limit * rate * (_RECORDED_BYTES + replication_factor * _RECORD_BYTES))
+
+
+def short(directory: Path, plan: Plan) -> str | None:
+    """A sentence if the room may not last for a whole run. directory: of the run."""
+    left, most = free(directory), needed(plan.time_limit, plan.rate, plan.replication_factor)
+    if left is None or left >= most:
+        return None
+    return (
+        f"{directory} has {megabytes(left)} left, and this run may take up to {megabytes(most)}: it will be ended, and "
+        "judged as far as it came, before there is none left"
+    )
+
+
+def free(directory: Path) -> int | None:
+    """Bytes; None: it cannot be told."""
+    try:
+        return shutil.disk_usage(directory).free
+    except OSError:
+        return None
+
+
+def _sizes(directory: Path) -> Iterator[int]:
+    for path in directory.glob("*"):
+        try:
+            yield path.stat().st_size
+        except OSError:  # replaced meanwhile
+            continue
+
+
+def megabytes(amount: int) -> str:
+    return f"{amount / 1e6:,.0f} MB"
