@@ -151,6 +151,8 @@ def _missing_replicas(
         there.setdefault(log, set()).add(node)
     assigned = {} if memberships is None else assigned_replicas(memberships)
     factor = plan.get("replication_factor")
+    if not there:  # which is told of each broker
+        return []
     found = []
     for log in logs:
         have = there.get(log, set())

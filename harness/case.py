@@ -15,7 +15,7 @@ from typing import Any
 from harness import room
 from harness.cluster import Cluster
 from harness.console import Progress, live_line
-from harness.errors import HarnessFailure, describe
+from harness.errors import HarnessFailure, HistoryLost, describe
 from harness.halt import Halt
 from harness.injector import Injector
 from harness.interrupt import Interrupt
@@ -192,7 +192,7 @@ class Case:
                 await in_thread(self._recorder.close)
         except Exception as error:  # a volume that is full, say
             del self._record.phases["close journal"]  # whose being there says that the history is complete
-            self._record.end_early(f"the history could not be written to its end ({describe(error)})")
+            self._record.end_early(f"the history was not written to its end: {describe(error)}")
 
     async def _until_over(self, injector: Injector, over: asyncio.Event, interrupt: Interrupt) -> None:
         loop = asyncio.get_running_loop()
@@ -230,6 +230,9 @@ class Case:
         """A crash ends workload and faults, not the run: what was recorded can still be judged."""
         try:
             await work
+        except HistoryLost as error:
+            self._record.end_early(f"the run was ended: {describe(error)}")
+            over.set()
         except Exception as error:  # a bug, or the machine: either way the history so far is sound
             self.crash = self.crash or f"{name} failed: {describe(error)}"
             self._record.doubt(self.crash)

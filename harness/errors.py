@@ -23,6 +23,10 @@ class HarnessFailure(Exception):
     """The machine or the harness could not do its part. Says nothing about the cluster under test."""
 
 
+class HistoryLost(HarnessFailure):
+    """What is recorded from now on cannot be written: the volume is full, say. What was written before can be judged."""
+
+
 class Stopped(HarnessFailure):
     """The user asked a second time to stop, and the run ended where it stood."""
 

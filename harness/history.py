@@ -32,7 +32,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from harness.errors import HarnessFailure
+from harness.errors import HarnessFailure, HistoryLost
 from spark_history.damage import CHECKS, MARK, checksum, notes_beside
 from spark_history.files import compact
 from spark_history.schema import FAULTS, OPERATIONS, READS, REPLICA_LOGS, TABLES
@@ -186,7 +186,7 @@ class HistoryRecorder:
         self._closed = True
 
     def _check(self) -> None:
-        """Raises HarnessFailure if what is recorded would be lost."""
+        """Raises HistoryLost if what is recorded would be lost."""
 
 
 class MemoryRecorder(HistoryRecorder):
@@ -211,7 +211,7 @@ class Recorder(HistoryRecorder):
     """The journal of one run.
 
     directory: the run's own, results/<run>. flush_interval: seconds; None: no thread, only close() writes (for
-    runs in virtual time). Methods raise HarnessFailure once the journal cannot be written.
+    runs in virtual time). Methods raise HistoryLost once the journal cannot be written.
     """
 
     def __init__(self, directory: Path, run: str, *, flush_interval: float | None = FLUSH_INTERVAL_S) -> None:
@@ -270,7 +270,7 @@ class Recorder(HistoryRecorder):
 
     def _check(self) -> None:
         if self._failure is not None:
-            raise HarnessFailure(f"the history cannot be written to {self._directory}: {self._failure}")
+            raise HistoryLost(f"the history cannot be written to {self._directory}: {self._failure}")
 
     def _write(self, files: dict[str, pa.Table], number: int) -> None:
         """All of the files or, if killed meanwhile, none that counts: the last of them is the pending file, and their

@@ -21,7 +21,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 from harness.errors import BadArguments, describe
 
@@ -113,6 +113,10 @@ def read_json(path: Path) -> dict[str, Any]:
     return content if isinstance(content, dict) else {}
 
 
+_RESERVE: Final = ".reserve"
+_RESERVED_BYTES: Final = 1 << 19
+
+
 @dataclass
 class RunRecord:
     """run.json: kept up to date at every step, so that a run that dies says how far it came."""
@@ -160,7 +164,8 @@ class RunRecord:
         """How the run came to its end before its time, a sentence without its full stop: the verdict says so. The first
         one counts."""
         self.facts.setdefault("ended_early", how)
-        self.problem(how)
+        if how not in self.problems:
+            self.problem(how)
 
     def finish(self, status: Status) -> None:
         """status: `failed` where there is no verdict, `interrupted` where the user ended the workload early."""
@@ -174,16 +179,36 @@ class RunRecord:
         content = {
             "status": self.status, "phase": self.phase, "phases": self.phases, "problems": self.problems,
         }  # fmt: skip
+        text = json.dumps(seal(content | self.facts), indent=2) + "\n"
+        try:
+            self._write(text)
+        except OSError:
+            self.release()
+            try:
+                self._write(text)
+            except OSError as error:  # what goes on matters more than what is said of it
+                self.unsaved = f"{self.directory / 'run.json'} could not be written: {error.strerror or error}"
+                return
+        self.unsaved = ""
+
+    def _write(self, text: str) -> None:
         temporary = self.directory / "run.json.tmp"
         try:
-            temporary.write_text(json.dumps(seal(content | self.facts), indent=2) + "\n")
+            temporary.write_text(text)
             os.replace(temporary, self.directory / "run.json")
-        except OSError as error:  # a volume that is full: what goes on matters more than what is said of it
-            self.unsaved = f"{self.directory / 'run.json'} could not be written: {error.strerror or error}"
+        except OSError:
             with suppress(OSError):
                 temporary.unlink()
-        else:
-            self.unsaved = ""
+            raise
+
+    def reserve(self) -> None:
+        """Room for what must still be said once the volume is full. Raises OSError."""
+        (self.directory / _RESERVE).write_bytes(bytes(_RESERVED_BYTES))
+
+    def release(self) -> None:
+        """Give back what reserve() has taken, if anything. Safe to repeat."""
+        with suppress(OSError):
+            (self.directory / _RESERVE).unlink()
 
 
 def utc_now() -> str:

@@ -7,9 +7,11 @@ nodes' disks (each acknowledged record once a replica), their traces and logs, a
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     from harness.plan import Plan
@@ -60,6 +62,33 @@ def _sizes(directory: Path) -> Iterator[int]:
             yield path.stat().st_size
         except OSError:  # replaced meanwhile
             continue
+
+
+def to_judge(directory: Path) -> bool:
+    """Is there room for what judging a run writes beside its journal?"""
+    left = free(directory)
+    return left is None or left >= LEAST_BYTES / 2 + _JOURNALS * sum(_sizes(directory / "journal"))
+
+
+def judged_elsewhere(directory: Path, judge: Callable[[Path], dict[str, Any]]) -> dict[str, Any]:
+    """The verdict on a run whose volume is full: what is laid out for it lies under TMPDIR meanwhile, and what it says
+    is put beside the run as far as that fits."""
+    with tempfile.TemporaryDirectory(prefix="chaos-judged-") as scratch:
+        copy = Path(scratch) / directory.name
+        copy.mkdir()
+        for each in directory.iterdir():
+            if each.name not in _MADE_BY_JUDGING:
+                (copy / each.name).symlink_to(each.resolve())
+        verdict = judge(copy)
+        for name in ("verdict.json", "anomalies.parquet", "lost.parquet"):
+            with suppress(OSError):
+                shutil.copyfile(copy / name, directory / name)
+        return verdict
+
+
+_MADE_BY_JUDGING: Final = frozenset(
+    {"history", "history.new", "verdict.json", "anomalies.parquet", "lost.parquet", "report.html"}
+)
 
 
 def megabytes(amount: int) -> str:

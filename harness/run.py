@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -49,6 +50,8 @@ async def run(
     interrupt.watch()
     record = RunRecord(directory, facts={"command": plan.command(), "started_at": utc_now()})
     record.save()
+    with suppress(OSError):
+        record.reserve()
     plan.save(directory)
     if schedule is None:
         schedule = schedules.build(nemeses, plan.seed, plan.time_limit, plan.pace)
@@ -95,6 +98,7 @@ async def run(
         raise
     finally:
         interrupt.begin_tear_down()
+        record.release()
         torn_down = await _tear_down(cluster, record, progress, keep=keep)
         if record.unsaved:
             progress.say(record.unsaved)

@@ -128,13 +128,16 @@ def _context(data: RunData, summary: Summary) -> dict[str, Any]:
     }
 
 
+MOST_GAPS = 12  # pieces of evidence that are missing, named
+
+
 def _meta(data: RunData, summary: Summary) -> Iterable[str]:
     if "exit_code" in data.verdict:
         yield f"exit code {data.verdict['exit_code']}"
     if summary.duration:
         yield f"{words.duration(summary.duration)} of appends"
-    if data.run.get("status") == "interrupted":
-        yield "ended early by its user"
+    if how := _ended_early(data):
+        yield how
     if "seed" in data.plan_fields:
         yield f"seed {data.plan_fields['seed']}"
     if "started_at" in data.run:
@@ -376,14 +379,21 @@ def _completeness(data: RunData, summary: Summary) -> Iterable[tuple[str, str]]:
         "": "none: no operation is on record",
     }
     yield "Source", sources[data.source]
-    endings = {"interrupted": "by the user, before its time limit", "failed": "before it could be judged"}
-    if data.run.get("status") in endings:
-        yield "Ended", endings[data.run["status"]]
+    if how := _ended_early(data):
+        yield "Ended", how
+    elif data.run.get("status") == "failed":
+        yield "Ended", "before it could be judged"
     if (data.directory / VIOLATION_FILE).exists():
         yield "Stopped", "by a property that did not hold: nothing was healed, and liveness was not looked at"
     complete = data.verdict.get("complete")
     if complete is not None:
         yield "Complete", "yes: final reads and replica logs included" if complete else "no, see below"
+    if gaps := _strings(data.verdict.get("evidence_missing")):
+        more = f"; and {len(gaps) - MOST_GAPS:,} more" if len(gaps) > MOST_GAPS else ""
+        yield "Evidence missing", "; ".join(gaps[:MOST_GAPS]) + more
+    for each in data.verdict.get("nemeses") or ():
+        if why := _mapping(each).get("why_not"):
+            yield f"No effect of {each.get('nemesis')}", str(why)
     until = data.verdict.get("judged_until_s")
     if isinstance(until, int | float):
         yield "Judged until", f"{until:.3f} s after the first operation"
@@ -408,6 +418,11 @@ def _completeness(data: RunData, summary: Summary) -> Iterable[tuple[str, str]]:
         yield "Not checked inside the cluster", "; ".join(missing)
     never = int((data.operations["complete"].isna() & (data.operations["kind"] == "append")).sum())
     yield "Appends never answered", f"{words.number(never)} (counted as indeterminate)"
+
+
+def _ended_early(data: RunData) -> str:
+    """How the run came to its end before its time, if it did."""
+    return str(data.verdict.get("ended_early") or data.run.get("ended_early") or "")
 
 
 def _mapping(value: Any) -> Mapping[str, Any]:
