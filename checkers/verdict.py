@@ -114,6 +114,7 @@ def judge(evidence: Evidence) -> dict[str, Any]:
         "complete": evidence.complete and not evidence.gaps,
         "evidence_missing": list(evidence.gaps[:_MOST_GAPS]),
         "ended_early": evidence.ended or None,
+        "origin_ns": evidence.origin,
         "judged_until_s": judged_s,
         "replica_records": evidence.replica_records,
         "orphans": evidence.orphans,

@@ -199,6 +199,7 @@ class Case:
         limit = self._plan.time_limit
         end = loop.time() + limit
         errors: Counter[str] = Counter()
+        shown_until = 0  # ns: faults that were healed before have been shown
         while not over.is_set():
             left = end - loop.time()  # exact near the end, so that this much sleep does arrive there
             if left <= 0:
@@ -212,7 +213,10 @@ class Case:
                 self._end_early(f"ended, for {full},", limit - left)
                 return
             errors.update(counts.errors)
-            self._progress.tick(live_line(limit - left, limit, counts, errors, injector.in_force))
+            faults = [fault for fault in injector.injected if fault.in_force or (fault.end or 0) > shown_until]
+            struck = [fault for fault in faults if not fault.skipped]
+            if self._progress.tick(live_line(limit - left, limit, counts, errors, struck)):
+                shown_until = self._parts.clock_ns()
             await asyncio.sleep(min(POLL_S, left))
 
     def _no_room(self, acknowledged: int) -> str | None:

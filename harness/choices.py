@@ -56,6 +56,8 @@ def _compare(value: Any, drawn: Sequence[Any], words: Iterable[str], fraction: b
     if isinstance(kind, int | float) and not isinstance(kind, bool):
         if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
             return "valid: a number"
+        if all(isinstance(each, int) for each in drawn) and not float(value).is_integer():
+            return "valid: a whole number"
         if fraction and not 0 <= value < 1:
             return "valid: a number from 0 to below 1"
         if value < 0 <= min(drawn):

@@ -22,6 +22,7 @@ from harness.cli_explore import explore
 from harness.cli_export import export
 from harness.cli_generate import generate, list_defects
 from harness.cli_nemesis import IntervalOption, NemesisOption, RecoveryOption, pace
+from harness.cli_options import TimeLimitOption, check_seed
 from harness.cli_replay import replay, shrink
 from harness.cli_spark import LOCAL, SparkOption
 from harness.cluster import RuntimeUnavailable
@@ -94,7 +95,7 @@ def run(
         Literal["auto", "docker", "simulation"],
         typer.Option(help="Containers, or one process with virtual time; auto: containers where Docker answers."),
     ] = "auto",
-    time_limit: Annotated[float, typer.Option(metavar="SECONDS", help="How long clients work.")] = 60.0,
+    time_limit: TimeLimitOption = 60.0,
     seed: Annotated[int | None, typer.Option(help="Of the fault schedule; by default a new one each time.")] = None,
     rate: Annotated[float, typer.Option(help="Records a second, all producers together.")] = 2000.0,
     concurrency: Annotated[int, typer.Option(help="Producers.")] = 4,
@@ -141,6 +142,7 @@ def run(
     wanted = registry.parse_names(nemesis) if schedule is None else schedule_file.names_in(schedule)
     nemeses = registry.make_nemeses(wanted)
     registry.load(registry.WORKLOADS, workload)
+    check_seed(seed or 0)
     check_port(spark_ui_port)
     only_simulated = [name for name, each in nemeses.items() if getattr(each, "runtimes", None) == SIMULATION]
     only_simulated += ["--latency-ms"] * (latency_ms is not None) + ["--encode-messages"] * encode_messages

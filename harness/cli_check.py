@@ -13,6 +13,7 @@ from rich.console import Console
 from rich.text import Text
 
 from harness import results, witnesses
+from harness.cli_options import parse_time_limit
 from harness.cli_spark import LOCAL, SparkOption
 from harness.console import COLOURS, Progress, print_summary
 from harness.errors import BadArguments, ExitCode, HarnessFailure
@@ -56,7 +57,8 @@ def check(
         int | None, typer.Option(metavar="MB", min=1, help="Of a search; beyond it the answer is unknown.")
     ] = None,
     time_limit: Annotated[
-        float | None, typer.Option(metavar="SECONDS", help="Of a search; beyond it the answer is unknown.")
+        float | None,
+        typer.Option(metavar="TIME", parser=parse_time_limit, help="Of a search; beyond it the answer is unknown."),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print verdicts as JSON, a line each.")] = False,
     results_directory: Annotated[Path, typer.Option("--results", metavar="DIR", help="Where runs are kept.")] = Path(

@@ -19,6 +19,7 @@ from rich.text import Text
 from harness import registry, swarm
 from harness import schedule as schedules
 from harness.cli_nemesis import IntervalOption, NemesisOption, RecoveryOption, pace
+from harness.cli_options import MAX_SEED, TimeLimitOption
 from harness.cli_spark import LOCAL, SparkOption
 from harness.errors import BadArguments, HarnessFailure
 from harness.interrupt import SIGNALS
@@ -33,7 +34,7 @@ MAX_WORKERS = 1024
 MAX_SHOWN = 50
 MAX_NAMED = 5
 
-_SEEDS = re.compile(r"(\d{1,18})(?:\.\.(\d{1,18}))?")
+_SEEDS = re.compile(r"(\d{1,19})(?:\.\.(\d{1,19}))?")
 
 
 def explore(
@@ -46,7 +47,7 @@ def explore(
     bug: Annotated[
         str | None, typer.Option(metavar="ID", help="Give every node a historical bug; see chaos list bugs.")
     ] = None,
-    time_limit: Annotated[float, typer.Option(metavar="SECONDS", help="How long clients work, simulated.")] = 60.0,
+    time_limit: TimeLimitOption = 60.0,
     # Less than `chaos run`: interleavings find bugs, volume takes time.
     rate: Annotated[float, typer.Option(help="Records a second, all producers together.")] = 40.0,
     concurrency: Annotated[int, typer.Option(help="Producers.")] = 2,
@@ -143,6 +144,8 @@ def parse_seeds(text: str) -> list[int]:
         if match is None:
             raise BadArguments(f"--seeds {part!r} is neither a seed nor a range; valid are e.g. 7, 0..999 and 0..9,12")
         first, last = int(match[1]), int(match[2] or match[1])
+        if max(first, last) > MAX_SEED:
+            raise BadArguments(f"--seeds {part} goes beyond {MAX_SEED:,}, the last seed that there is")
         if last < first:
             raise BadArguments(f"--seeds {part} runs backwards; {last}..{first} is meant, or it is a mistake")
         if last - first >= MAX_SEEDS:

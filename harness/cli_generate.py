@@ -13,6 +13,7 @@ from typing import Annotated, Any, Final
 
 import typer
 
+from harness.cli_options import check_seed
 from harness.errors import BadArguments, ExitCode, HarnessFailure
 
 
@@ -68,8 +69,7 @@ def generate(
     ):
         if not 1 <= value <= most:
             raise BadArguments(f"{flag} is {value}; valid is 1 to {most:,}")
-    if seed < 0:
-        raise BadArguments(f"--seed is {seed}; it must be 0 or more")
+    check_seed(seed)
     if partitions is not None and family.partitions is None:
         raise BadArguments(f"--partitions is not for workload {workload}; leave it out")
     if journal and (workload != "append" or runs > 1):

@@ -59,13 +59,17 @@ class Progress:
         with suppress(OSError, ValueError):  # nobody reads any more: no reason not to go on
             self._console.print(Text(line))
 
-    def tick(self, line: str) -> None:
-        """As update, for a line that changes many times a second: without a terminal only now and then."""
+    def tick(self, line: str) -> bool:
+        """As update, for a line that changes many times a second: without a terminal only now and then. Was it
+        shown?"""
         if self._console.is_terminal:
             self.update(line)
-        elif time.monotonic() - self._ticked_at >= PLAIN_INTERVAL_S:
-            self._ticked_at = time.monotonic()
-            self.say(line)
+            return True
+        if time.monotonic() - self._ticked_at < PLAIN_INTERVAL_S:
+            return False
+        self._ticked_at = time.monotonic()
+        self.say(line)
+        return True
 
     def update(self, line: str) -> None:
         if not self._console.is_terminal:
@@ -93,7 +97,9 @@ def live_line(
     elapsed: float, time_limit: float, counts: Counts, errors: Mapping[str, int], faults: Sequence[InjectedFault]
 ) -> str:
     """`12 s of 60 s · 45,120 operations · 44,800 acknowledged · 12 failed · 0 indeterminate · errors of 3 requests
-    (NOT_LEADER_OR_FOLLOWER 3) · kill on broker-1`. Records are counted, and errors by the request that got one."""
+    (NOT_LEADER_OR_FOLLOWER 3) · kill on broker-1`. Records are counted, and errors by the request that got one.
+
+    faults: in force at any time since the last such line; of those that are healed it says so."""
     parts = [
         f"{elapsed:.0f} s of {time_limit:g} s",
         f"{counts.operations:,} operations",
@@ -102,7 +108,9 @@ def live_line(
         f"{counts.indeterminate:,} indeterminate",
     ]
     parts += [f"errors of {sum(errors.values()):,} requests{_names(errors)}"] * bool(errors)
-    parts += [f"{fault.nemesis} on {', '.join(fault.targets)}" for fault in faults] or ["no fault in force"]
+    parts += [
+        f"{fault.nemesis} on {', '.join(fault.targets)}{'' if fault.in_force else ', healed'}" for fault in faults
+    ] or ["no fault in force"]
     return " · ".join(parts)
 
 

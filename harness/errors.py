@@ -24,7 +24,7 @@ class HarnessFailure(Exception):
 
 
 class HistoryLost(HarnessFailure):
-    """What is recorded from now on cannot be written: the volume is full, say. What was written before can be judged."""
+    """What is recorded from now on cannot be written: the volume is full, say. What was written can be judged."""
 
 
 class Stopped(HarnessFailure):

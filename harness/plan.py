@@ -79,6 +79,8 @@ class Plan(BaseModel):
             value = getattr(self, name)
             if not 0 < value <= most:  # nor is it nan
                 yield f"{flag(name)} is {value:g}; it must be a number of {unit} above 0 and at most {most:,}"
+        if not 0 <= self.seed < 2**63:
+            yield f"--seed is {self.seed}; valid is 0 to {2**63 - 1:,}"
         if self.partitions > MAX_PARTITIONS:
             yield f"--partitions is {self.partitions}; it must be at most {MAX_PARTITIONS:,}"
         for name in _COUNTS:

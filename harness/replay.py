@@ -74,7 +74,7 @@ def replay(directory: Path) -> Replayed:
 
 
 def shrink_run(
-    directory: Path, *, budget: int, workers: int, say: Callable[[str], None]
+    directory: Path, *, budget: int, workers: int, say: Callable[[str], object]
 ) -> tuple[Path, Shrunk, Replayed]:
     """The directory of the smaller run, next to the one that it was made from, how it came about, and the run itself.
     Raises BadArguments, HarnessFailure."""

@@ -86,11 +86,12 @@ def list_runs(results: Path) -> list[Path]:
 
 def read_faults(directory: Path) -> list[dict[str, Any]]:
     """The faults of a run in order, as rows of the faults table with `evidence` read, and with `start_s` and `end_s`
-    (None: never healed) in seconds since the workload started. [] where none is recorded or readable."""
+    (None: never healed) on the time line of its verdict: seconds since the first operation. [] where none is recorded
+    or readable."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    origin = read_json(directory / "run.json").get("workload_start_ns")
+    origin = read_json(directory / "verdict.json").get("origin_ns")
     try:
         rows = pq.ParquetFile(directory / "journal" / "faults-000000.parquet").read().to_pylist()
     except (OSError, pa.ArrowException):

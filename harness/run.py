@@ -82,7 +82,7 @@ async def run(
 
         halt = await case.run(interrupt, ready)
         if halt is not None:
-            progress.say(f"stopped at {halt.time_ns / 1e9:.3f} s: {halt.property} does not hold")
+            progress.say(f"stopped: {halt.property} does not hold")
             halt.save(directory)
         workload_ended = case.workload_ended or time.monotonic()
         record.status = "interrupted" if "ended_early" in record.facts else "done"  # the report says so

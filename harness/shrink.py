@@ -103,7 +103,7 @@ class NothingToShrink(Exception):
 
 
 def shrink(
-    plan: Plan, schedule: Schedule, *, budget: int, workers: int = 1, say: Callable[[str], None] = lambda line: None
+    plan: Plan, schedule: Schedule, *, budget: int, workers: int = 1, say: Callable[[str], object] = lambda line: None
 ) -> Shrunk:
     """budget: how many runs may be simulated. workers: processes; the outcome does not depend on how many. say: is told
     how far it is, a line each time. Raises NothingToShrink."""
@@ -180,7 +180,7 @@ class _Shrinker:
     budget: int
     workers: int
     pool: ProcessPoolExecutor | None
-    say: Callable[[str], None]
+    say: Callable[[str], object]
     runs: int = 0
     failed: set[str] = field(default_factory=set)  # keys of candidates that did not
 

@@ -78,7 +78,9 @@ class _MemoryParts(SimulationParts):
 
 class _Silent(Progress):
     def say(self, line: str) -> None: ...
-    def tick(self, line: str) -> None: ...
+    def tick(self, line: str) -> bool:
+        return True
+
     def update(self, line: str) -> None: ...
 
 

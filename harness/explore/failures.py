@@ -27,7 +27,8 @@ class Failure:
     """result: `fail`, or as Outcome.result where the harness could not do its part.
 
     property, anomaly: the invariant that stopped the run (of anomaly `violation`), or what the history breaks; empty
-    unless the result is `fail`. message: a sentence. where, nodes, time_s (virtual seconds), step: of an invariant.
+    unless the result is `fail`. message: a sentence. where, nodes, time_s (virtual seconds since the first operation),
+    step: of an invariant.
     directory: the run's own, with trace_hash in its run.json. replay: the command that repeats the run.
     """
 
@@ -48,6 +49,7 @@ class Failure:
     def of(cls, outcome: Outcome, directory: Path | None) -> Self:
         """Of an outcome that failed."""
         property_, anomaly, message = "", "", outcome.reason
+        origin = (outcome.verdict or {}).get("origin_ns", 0)
         if outcome.result == "judged" and outcome.verdict is not None:
             property_, anomaly, message = _broken(outcome.verdict)
         simulated = outcome.simulated
@@ -62,7 +64,7 @@ class Failure:
             message=message,
             where="" if halt is None else halt.where,
             nodes=() if halt is None else halt.nodes,
-            time_s=None if halt is None else halt.time_ns / 1e9,
+            time_s=None if halt is None else (halt.time_ns - origin) / 1e9,
             step=None if halt is None else halt.step,
             trace_hash="" if simulated is None else simulated.trace_hash,
             directory=directory,
