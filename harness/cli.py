@@ -140,7 +140,7 @@ def run(
     if schedule is not None and (nemesis != DEFAULT_NEMESIS or interval or recovery):
         raise BadArguments("--schedule says which faults there are and when; leave out what else would say it")
     wanted = registry.parse_names(nemesis) if schedule is None else schedule_file.names_in(schedule)
-    nemeses = registry.make_nemeses(wanted)
+    nemeses = registry.make_nemeses(wanted, acks)
     registry.load(registry.WORKLOADS, workload)
     check_seed(seed or 0)
     check_port(spark_ui_port)
@@ -171,7 +171,7 @@ def run(
         faults = schedules.build(nemeses, tried.seed, time_limit, tried.pace)
         schedules.check_room(nemeses, faults, time_limit)
     else:
-        parts_of_it = registry.make_nemeses(schedule_file.parts_in(schedule))
+        parts_of_it = registry.make_nemeses(schedule_file.parts_in(schedule), acks)
         faults = schedule_file.read(schedule, parts_of_it, tried.seed, time_limit, tried.node_names)
     directory = results.create(results_directory, wanted, fields["seed"])
     plan = make_plan(run=directory.name, **fields)

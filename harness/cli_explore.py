@@ -95,7 +95,7 @@ def explore(
 ) -> int:
     """Simulate many seeds in parallel, judge them all, and say which failed and how to replay them."""
     wanted = registry.parse_names(nemesis)
-    nemeses = registry.make_nemeses(wanted)
+    nemeses = registry.make_nemeses(wanted, acks)
     registry.check_runtime(nemeses, "simulation")
     registry.load(registry.WORKLOADS, workload)
     numbers = parse_seeds(seeds)

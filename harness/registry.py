@@ -39,12 +39,13 @@ def load(group: str, name: str) -> Any:
         raise HarnessFailure(f"{name!r} of {group} ({installed[name].value}) cannot be loaded: {error}") from error
 
 
-def make_nemeses(wanted: Iterable[str]) -> dict[str, Nemesis]:
-    """One new nemesis for each name, which may name a variant and set knobs. Raises BadArguments."""
-    return {name: _make(name) for name in wanted}
+def make_nemeses(wanted: Iterable[str], acks: str = "all") -> dict[str, Nemesis]:
+    """One new nemesis for each name, which may name a variant and set knobs. acks: of the producers. Raises
+    BadArguments."""
+    return {name: _make(name, acks) for name in wanted}
 
 
-def _make(wanted: str) -> Nemesis:
+def _make(wanted: str, acks: str) -> Nemesis:
     family, *rest = wanted.split(":")
     kind = load(NEMESES, family)
     if rest and "=" not in rest[0]:
@@ -59,7 +60,7 @@ def _make(wanted: str) -> Nemesis:
         nemesis: Nemesis = kind(**settings)
     except ValueError as error:
         raise BadArguments(f"nemesis {wanted}: {error}") from None
-    nemesis.name = wanted
+    nemesis.name, nemesis.acks = wanted, acks
     return nemesis
 
 

@@ -57,7 +57,7 @@ async def run(
         schedule = schedules.build(nemeses, plan.seed, plan.time_limit, plan.pace)
     schedule_file.save(schedule, directory)
     struck_by = {fault.nemesis for fault in schedule}
-    nemeses = {**registry.make_nemeses(struck_by - nemeses.keys()), **nemeses}  # and the parts of composites
+    nemeses = {**registry.make_nemeses(struck_by - nemeses.keys(), plan.acks), **nemeses}  # and the parts of composites
     progress.say(f"run {plan.run}: {len(schedule)} fault{'s' * (len(schedule) != 1)} planned")
 
     cluster: Cluster | None = None

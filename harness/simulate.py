@@ -100,10 +100,10 @@ def simulate(
 
     observe: called with everything that the nodes trace; it must change nothing. traced: the history has the tables
     `trace` and `metadata_log`, which are empty otherwise: the invariants have seen all of it already."""
-    nemeses = registry.make_nemeses(plan.nemesis)
+    nemeses = registry.make_nemeses(plan.nemesis, plan.acks)
     if schedule is None:
         schedule = schedules.build(nemeses, plan.seed, plan.time_limit, plan.pace)
-    nemeses = registry.make_nemeses(fault.nemesis for fault in schedule)
+    nemeses = registry.make_nemeses((fault.nemesis for fault in schedule), plan.acks)
     parts, record, progress = _MemoryParts(plan.run, traced), _Unsaved(), _Silent()
 
     async def make_history() -> Halt | None:

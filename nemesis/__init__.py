@@ -76,6 +76,8 @@ class Nemesis(Protocol):
     exclusive: bool
     #: Does healing them ask the cluster for something, so that all other faults must be healed before?
     heals_last: bool
+    #: What producers ask for (all, 1 or 0), as far as a nemesis draws other faults for it: set by who makes it.
+    acks: str
     variants: ClassVar[Mapping[str, type[Nemesis]]]  # by name, more special kinds of this fault
 
     def draw(self, random: Random) -> Draw:
@@ -154,6 +156,7 @@ class Common:
     needs: frozenset[str] = frozenset()
     exclusive = True
     heals_last = False
+    acks = "all"
     variants: ClassVar[Mapping[str, type[Nemesis]]] = {}
 
     def check(self, choice: Mapping[str, Any], targets: Sequence[str]) -> None:

@@ -1,14 +1,15 @@
 """Ends processes, and starts them again. The page cache survives, but for what only the process knew.
 
-A killed leader loses the records that no follower had fetched. One that is asked to stop (SIGTERM) hands its
-leaderships over first, and what it leaves is a clean shutdown.
+A killed leader loses the records that no follower had fetched. Where followers are quick these are none, so
+`kill:ahead` keeps them from fetching for a moment before: what the leader acknowledges in it, with acks 0 or 1, nobody
+else has. One that is asked to stop (SIGTERM) hands its leaderships over first, and what it leaves is a clean shutdown.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from random import Random
 from typing import Any
 
@@ -26,7 +27,9 @@ class Kill(Common):
     group = ""  # of nemesis.groups; none: one node, as --targets says
 
     def draw(self, random: Random) -> Draw:
-        return Draw(gap=random.uniform(2.0, 4.0), duration=random.uniform(1.0, 3.0), choice=draw_node(random))
+        draw = Draw(gap=random.uniform(2.0, 4.0), duration=random.uniform(1.0, 3.0), choice=draw_node(random))
+        ahead = type(self) is Kill and self.acks != "all" and random.random() < 0.5
+        return replace(draw, choice={**draw.choice, **_draw_ahead(random)}) if ahead else draw
 
     def choose(self, choice: Mapping[str, Any], situation: Situation) -> Sequence[Node]:
         if self.group:
@@ -34,14 +37,57 @@ class Kill(Common):
         return choose_node(choice, situation)
 
     async def inject(self, cluster: Cluster, nodes: Sequence[Node], choice: Mapping[str, Any]) -> Evidence:
-        return by_node(nodes, await asyncio.gather(*(node.kill() for node in nodes)))
+        cut = await _cut_off_followers(cluster, nodes, choice["ahead_s"]) if choice.get("ahead_s") else {}
+        killed = by_node(nodes, await asyncio.gather(*(node.kill() for node in nodes)))
+        if not cut:
+            return killed
+        dropped = (await cluster.unblock(_key(nodes))).get("packets_dropped", 0)
+        return {**killed, "ahead": {**cut, "packets_dropped": dropped}}
 
     async def heal(self, cluster: Cluster, nodes: Sequence[Node]) -> Evidence:
+        await cluster.unblock(_key(nodes))
         await asyncio.gather(*(node.start() for node in nodes))
         return {}
 
     def effective(self, evidence: Evidence) -> bool:
         return any(seen.get("exit_status") is not None for seen in each(evidence))
+
+
+def _draw_ahead(random: Random) -> dict[str, float]:
+    """Long enough for many records, and short of replica.lag.time.max.ms and of broker.session.timeout.ms, so that the
+    followers stay in the ISR and one of them is elected."""
+    return {"ahead_s": round(random.uniform(0.3, 0.6), 3)}
+
+
+def _key(nodes: Sequence[Node]) -> str:
+    return f"kill:ahead of {', '.join(node.name for node in nodes)}"
+
+
+async def _cut_off_followers(cluster: Cluster, nodes: Sequence[Node], seconds: float) -> Evidence:
+    """No broker fetches from these for so long; clients and controllers reach them as ever."""
+    followers = [node for node in cluster.brokers if node not in nodes]
+    there = [(node.name, other.name) for node in nodes for other in followers]
+    await cluster.block(_key(nodes), [*there, *((other, node) for node, other in there)])
+    await asyncio.sleep(seconds)
+    return {"seconds": seconds, "from": [node.name for node in followers]}
+
+
+class Ahead(Kill):
+    name = "kill:ahead"
+    summary = "keeps a leader's followers from fetching for a moment, then kills it: with acks 0 or 1 records are lost"
+
+    def draw(self, random: Random) -> Draw:
+        draw = super().draw(random)
+        return replace(draw, choice={**draw.choice, **_draw_ahead(random)})
+
+    def choose(self, choice: Mapping[str, Any], situation: Situation) -> Sequence[Node]:
+        if (named := pinned(choice, situation)) is not None:
+            return named
+        leader = situation.most_leading()
+        return [leader] if leader else []
+
+    def effective(self, evidence: Evidence) -> bool:
+        return super().effective(evidence) and bool((evidence.get("ahead") or {}).get("packets_dropped"))
 
 
 class Term(Kill):
@@ -82,4 +128,6 @@ class Storm(Kill):
         return {**await super().inject(cluster, nodes, choice), "kills": round(self.times)}
 
 
-Kill.variants = {"term": Term, "storm": Storm, "rolling": RollingTerm, **variants_by_group(Kill, "kills")}
+Kill.variants = {
+    "ahead": Ahead, "term": Term, "storm": Storm, "rolling": RollingTerm, **variants_by_group(Kill, "kills"),
+}  # fmt: skip

@@ -15,7 +15,7 @@ from random import Random
 from typing import Any, ClassVar
 
 from harness.cluster import Cluster, Evidence, Node
-from nemesis import Common, Draw, Nemesis, Situation, by_node, knob, merge, pick, pinned
+from nemesis import Common, Draw, Nemesis, Situation, by_node, knob, pick, pinned
 from nemesis.groups import all_or_none, next_in_turn
 
 LOST = ("unsynced_bytes", "unsynced_files", "unsynced_records")
@@ -142,8 +142,19 @@ class DuringRecovery(PowerOutage):
         await super().heal(cluster, nodes)
         await asyncio.sleep(self.up_s)
         second = await super().inject(cluster, nodes, {**choice, "late_s": 0.0})
-        lost = {key: first.get(key, 0) + second.get(key, 0) for key in LOST}
-        return merge(merge(first, second), {**lost, "cuts": 2})
+        both = {name: _both(first["nodes"][name], seen) for name, seen in second["nodes"].items()}
+        return {**by_node(nodes, [both[node.name] for node in nodes]), "cuts": 2}
+
+
+def _both(first: Evidence, second: Evidence) -> Evidence:
+    """Of two cuts of one node: what they lost together, the facts of the second, and those of the first by
+    themselves."""
+    lost: dict[str, Any] = {key: first.get(key, 0) + second.get(key, 0) for key in LOST if key in {**first, **second}}
+    if "lost_by_partition" in first or "lost_by_partition" in second:
+        by_partition: Counter[str] = Counter(first.get("lost_by_partition", {}))
+        by_partition.update(second.get("lost_by_partition", {}))
+        lost["lost_by_partition"] = dict(by_partition)
+    return {**second, **lost, "first_cut": first}
 
 
 class Power(PowerOutage):

@@ -332,6 +332,43 @@ def test_a_second_cut_during_recovery_adds_to_the_evidence_of_the_first() -> Non
     assert [state for _, state in cluster.log] == ["dark", "running", "dark"]
 
 
+def test_what_only_the_first_cut_lost_is_not_forgotten() -> None:
+    """As the node tells it: the contract counts a broker as lossy by its own evidence."""
+    (nemesis,) = registry.make_nemeses(["power:during-recovery:up_s=0"]).values()
+    cluster = FakeCluster()
+    first = {"unsynced_bytes": 70, "unsynced_records": 7, "lost_by_partition": {"chaos-0": 4, "chaos-1": 3}}
+    second = {"unsynced_bytes": 0, "unsynced_records": 0, "lost_by_partition": {"chaos-1": 1}}
+    told = iter([{**first, "cut_ns": 5}, {**second, "cut_ns": 6}])
+
+    async def cut_power(**_: Any) -> Any:
+        return next(told)
+
+    cluster.brokers[0].cut_power = cut_power  # type: ignore[method-assign]
+    evidence = done(nemesis.inject(cluster, cluster.brokers[:1], {"in_write": 0, "late_s": 0.0}))
+    assert (evidence["unsynced_bytes"], evidence["unsynced_records"]) == (70, 7)
+    of_node = evidence["nodes"]["broker-1"]
+    assert of_node["lost_by_partition"] == {"chaos-0": 4, "chaos-1": 4} and of_node["unsynced_records"] == 7
+    assert of_node["first_cut"]["cut_ns"] == 5 and of_node["cut_ns"] == 6
+
+
+def test_with_acks_1_kill_also_strikes_a_leader_that_is_ahead() -> None:
+    for acks, of_kill in (("all", {False}), ("1", {True, False}), ("0", {True, False})):
+        for name, expected in (("kill", of_kill), ("kill:leader", {False}), ("kill:ahead", {True})):
+            (nemesis,) = registry.make_nemeses([name], acks).values()
+            drawn = {"ahead_s" in nemesis.draw(Random(f"{n}")).choice for n in range(50)}
+            assert drawn == expected, (acks, name)
+
+
+def test_a_leader_is_cut_off_from_its_followers_until_it_is_killed() -> None:
+    cluster = FakeCluster()
+    nemesis = Kill.variants["ahead"]()
+    evidence = done(nemesis.inject(cluster, cluster.brokers[:1], {"role": "broker", "node": 0.0, "ahead_s": 0.01}))
+    assert evidence["ahead"]["seconds"] == 0.01 and evidence["ahead"]["from"] == ["broker-2", "broker-3"]
+    assert not cluster.blocked, "the cut ends with the kill"
+    assert nemesis.effective({**evidence, "ahead": {**evidence["ahead"], "packets_dropped": 3}})
+    assert not nemesis.effective({**evidence, "ahead": {**evidence["ahead"], "packets_dropped": 0}})
+
+
 def test_a_paused_process_that_went_on_is_no_evidence() -> None:
     assert Pause().effective({"frozen_ns": 5, "cpu_ns_while_frozen": 0})
     assert not Pause().effective({"frozen_ns": 5, "cpu_ns_while_frozen": 900_000_000})

@@ -113,6 +113,11 @@ _EVIDENCE: dict[str, Callable[[Any], str] | None] = {
     "ended": None,
     "stopped": lambda by_itself: "killed, for it would not stop" if by_itself is False else "",
     "cuts": lambda count: f"cut {count} times",
+    "first_cut": lambda facts: f"of these, in the first cut: {_sentence(facts)}",
+    "ahead": lambda cut: (
+        f"its followers {', '.join(cut['from'])} kept from fetching for {duration(cut['seconds'])} before, "
+        f"{plural(cut.get('packets_dropped', 0), 'packet')} dropped"
+    ),
     "kills": lambda count: f"killed {count} times",
     "cpu_ns_while_frozen": lambda ns: f"ran {duration(ns / 1e9)} meanwhile" if ns else "",
     "frozen_ns": lambda ns: f"frozen for {duration(ns / 1e9)}",
