@@ -27,6 +27,7 @@ from harness.cli_replay import replay, shrink
 from harness.cli_spark import LOCAL, SparkOption
 from harness.cluster import RuntimeUnavailable
 from harness.errors import BadArguments, ExitCode, HarnessFailure, describe
+from harness.feasible import check_targets
 from harness.plan import make_plan, parse_settings
 from harness.runtimes import choose_runtime
 from nemesis import SIMULATION
@@ -167,6 +168,7 @@ def run(
     }  # fmt: skip
     # Before there is a directory that would have to go again.
     tried = make_plan(run="not-yet-named", **fields)
+    check_targets(nemeses, tried)
     if schedule is None:
         faults = schedules.build(nemeses, tried.seed, time_limit, tried.pace)
         schedules.check_room(nemeses, faults, time_limit)

@@ -22,6 +22,7 @@ from harness.cli_nemesis import IntervalOption, NemesisOption, RecoveryOption, p
 from harness.cli_options import MAX_SEED, TimeLimitOption
 from harness.cli_spark import LOCAL, SparkOption
 from harness.errors import BadArguments, HarnessFailure
+from harness.feasible import check_targets
 from harness.interrupt import SIGNALS
 from harness.plan import make_plan, parse_settings
 
@@ -96,7 +97,7 @@ def explore(
     """Simulate many seeds in parallel, judge them all, and say which failed and how to replay them."""
     wanted = registry.parse_names(nemesis)
     nemeses = registry.make_nemeses(wanted, acks)
-    registry.check_runtime(nemeses, "simulation")
+    registry.check_runtime(nemeses, "simulation", advise=False)
     registry.load(registry.WORKLOADS, workload)
     numbers = parse_seeds(seeds)
     if workers is not None and not 1 <= workers <= MAX_WORKERS:
@@ -110,6 +111,7 @@ def explore(
         must_take_effect="none" if allow_vacuous else "any",
         settings=parse_settings(settings or ()), **({} if latency_ms is None else {"latency_ms": latency_ms}),
     )  # fmt: skip
+    check_targets(nemeses, plan)
     schedules.check_room(nemeses, schedules.build(nemeses, numbers[0], time_limit, plan.pace), time_limit)
     plan_of = partial(swarm.plan_of, draw_settings=vary, draw_latency=vary and latency_ms is None)
 

@@ -81,12 +81,14 @@ def _settings(wanted: str, assignments: Sequence[str], there_are: Mapping[str, K
     return settings
 
 
-def check_runtime(nemeses: Mapping[str, Nemesis], on: str) -> None:
-    """Raises BadArguments naming the first nemesis that does not work in the runtime `on`."""
+def check_runtime(nemeses: Mapping[str, Nemesis], on: str, *, advise: bool = True) -> None:
+    """Raises BadArguments naming the first nemesis that does not work in the runtime `on`. advise: can the command be
+    told to run elsewhere?"""
     for name, nemesis in nemeses.items():
         if on not in getattr(nemesis, "runtimes", EVERYWHERE):  # a user's own may be older
             valid = sorted(nemesis.runtimes)
-            raise BadArguments(f"nemesis {name} works only in {' and '.join(valid)}; add --on {valid[0]}")
+            remedy = f"add --on {valid[0]}" if advise else f"leave it out, or chaos run --on {valid[0]} it"
+            raise BadArguments(f"nemesis {name} works only in {' and '.join(valid)}; {remedy}")
 
 
 def needs(nemesis: Nemesis) -> frozenset[str]:

@@ -60,6 +60,22 @@ class Situation:
         return next((node for node in free if node.id == self.active_controller), None)
 
 
+class Layout(Protocol):
+    """How many of what a cluster has: what a nemesis may want to know before there is one."""
+
+    @property
+    def brokers(self) -> int: ...
+
+    @property
+    def controllers(self) -> int: ...
+
+    @property
+    def replication_factor(self) -> int: ...
+
+    @property
+    def min_insync_replicas(self) -> int: ...
+
+
 class Nemesis(Protocol):
     """One kind of fault."""
 
@@ -94,6 +110,9 @@ class Nemesis(Protocol):
 
     def effective(self, evidence: Evidence) -> bool:
         """Does the evidence of inject() and heal(), merged, show that the fault took effect?"""
+
+    def impossible(self, layout: Layout) -> str | None:
+        """Why it cannot do what it is for in such a cluster, as a clause, whoever may be struck."""
 
     def check(self, choice: Mapping[str, Any], targets: Sequence[str]) -> None:
         """Raises ValueError, with a clause, for a choice written by hand that makes no sense though each part of it is
@@ -158,6 +177,9 @@ class Common:
     heals_last = False
     acks = "all"
     variants: ClassVar[Mapping[str, type[Nemesis]]] = {}
+
+    def impossible(self, layout: Layout) -> str | None:
+        return None
 
     def check(self, choice: Mapping[str, Any], targets: Sequence[str]) -> None:
         return None

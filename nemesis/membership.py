@@ -8,6 +8,7 @@ healed last (Common.heals_last). Evidence is the metadata before, while and afte
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from random import Random
@@ -15,7 +16,7 @@ from typing import Any, ClassVar, Final
 
 from harness.admin import Admin, Ids, Metadata, Place, Unanswered, changed, newest
 from harness.cluster import Cluster, Evidence, Node, NotAvailable
-from nemesis import Common, Draw, Nemesis, Situation, by_node, each, knob, pick, pinned, start_the_dead
+from nemesis import Common, Draw, Layout, Nemesis, Situation, by_node, each, knob, pick, pinned, start_the_dead
 from nemesis.restoration import POLL_S, restore, survivors, told
 
 #: Until a broker that was just started is registered and unfenced.
@@ -209,6 +210,15 @@ class Reassign(_Mover):
         }  # fmt: skip
         return Draw(random.uniform(3.0, 6.0), random.uniform(2.0, 5.0), choice)
 
+    def impossible(self, layout: Layout) -> str | None:
+        if self.how == "move" and layout.replication_factor >= layout.brokers:
+            return "every broker has a replica of every partition, so none can move to another; give more --brokers"
+        if layout.replication_factor == 1 and (self.how in ("shrink", "order") or layout.brokers == 1):
+            return "a partition has one replica, and no other broker to go to"
+        if self.how == "shrink" and layout.min_insync_replicas >= layout.replication_factor:
+            return "with one replica fewer there are less than min.insync.replicas"
+        return None
+
     async def move(self, cluster: Cluster, node: Node, choice: Mapping[str, Any], before: Metadata) -> Evidence:
         admin = cluster.admin
         held = [place for place, state in before.partitions.items() if node.id in state.replicas]
@@ -219,7 +229,13 @@ class Reassign(_Mover):
         targets = {place: ids for place, ids in targets.items() if ids != before.partitions[place].replicas}
         if not targets:
             raise NotAvailable(f"not available here: no partition of broker {node.id} can have other replicas")
-        return await self.ask(admin, before, targets)
+        did = Counter(_what(before.partitions[place].replicas, ids) for place, ids in targets.items())
+        return {"reassigned": dict(did), **await self.ask(admin, before, targets)}
+
+
+def _what(before: Ids, after: Ids) -> str:
+    """Which of the three it came to: where no broker is spare, a replica goes without another that comes."""
+    return "shrink" if len(after) < len(before) else "order" if set(after) == set(before) else "move"
 
 
 def _other_replicas(metadata: Metadata, place: Place, broker: int, how: str, least: int) -> Ids:
@@ -257,6 +273,11 @@ class NewId(_Mover):
         leading = situation.most_leading() if situation.targets == "leaders" else None
         node = leading if leading in able else pick(able, choice["node"])
         return [node] if node else []
+
+    def impossible(self, layout: Layout) -> str | None:
+        if layout.replication_factor <= layout.min_insync_replicas:
+            return "while a broker is replaced there are less than min.insync.replicas of its partitions"
+        return None
 
     async def move(self, cluster: Cluster, node: Node, choice: Mapping[str, Any], before: Metadata) -> Evidence:
         admin, old = cluster.admin, node.own_id

@@ -118,6 +118,7 @@ _EVIDENCE: dict[str, Callable[[Any], str] | None] = {
         f"its followers {', '.join(cut['from'])} kept from fetching for {duration(cut['seconds'])} before, "
         f"{plural(cut.get('packets_dropped', 0), 'packet')} dropped"
     ),
+    "reassigned": lambda did: "reassigned by " + ", ".join(f"{how} ({count})" for how, count in did.items()),
     "kills": lambda count: f"killed {count} times",
     "cpu_ns_while_frozen": lambda ns: f"ran {duration(ns / 1e9)} meanwhile" if ns else "",
     "frozen_ns": lambda ns: f"frozen for {duration(ns / 1e9)}",
