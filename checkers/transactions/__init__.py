@@ -46,6 +46,7 @@ from checkers.transactions.cycles import Cycle, find
 from checkers.transactions.explanation import KAFKA, LIST_APPEND, Details, explain, rows_of
 from checkers.transactions.graph import WR, WW, Edges, Graph
 from checkers.transactions.history import (
+    OK,
     Micro,
     Transactions,
     load_part,
@@ -85,7 +86,7 @@ def _judge_whole(
     judged = _judged(workload, txns)
     found, undecided = _judge_part(workload, txns, micro, assigned, report)
     judged.undecided += undecided
-    judged.counts["records"] = len(micro)
+    judged.counts["records"] = _records(workload, txns, micro)
     edges = Edges(found.source, found.target, found.kind.astype(np.int8), np.arange(len(found.source)))
 
     def details(rows: Sequence[int]) -> Details:
@@ -135,6 +136,13 @@ def _judge_part(
     if lists.not_drawn:
         undecided.append(f"{lists.not_drawn} keys have too many appends that were never read to relate to every reader")
     return lists.dependencies(), undecided
+
+
+def _records(workload: str, txns: Transactions, micro: Micro) -> int:
+    """How many micro-operations say something. A read of a list by a transaction that is not ok says nothing, be it on
+    record or not: histories of others, and exports, leave it out."""
+    silent = 0 if workload == KAFKA else np.count_nonzero(micro.read & (txns.outcome[micro.txn] != OK))
+    return len(micro) - int(silent)
 
 
 _NO_DEPENDENCIES: Final = Dependencies(*(np.empty(0, np.int64) for _ in range(6)))
@@ -270,7 +278,7 @@ def _run_part(run: Stored, part: int) -> dict[str, Any]:
         "rows": report.anomalies.rows,
         "tally": report.anomalies.tally,
         "undecided": undecided,
-        "records": len(micro),
+        "records": _records(workload, txns, micro),
         "part": part,
     }
 
