@@ -29,7 +29,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from spark_history.files import Bools, Ints, integers, nullable, read_row_groups, replacing, write_parquet
+from spark_history.files import Bools, Ints, integers, nullable, read_row_groups, replacing
 from spark_history.jepsen.edn import Keyword
 from spark_history.jepsen.lanes import NEMESIS, Lanes
 from spark_history.jepsen.notation import Notation, choose, join, numbers, pick, transformed
@@ -38,6 +38,8 @@ from spark_history.schema import OPERATIONS
 
 EVENTS_IN_MEMORY: Final = 1 << 20
 EVENTS_AT_ONCE: Final = 1 << 17
+#: How files that are soon read again are written: texts that are all different, so quickly.
+SCRATCH: Final[Mapping[str, Any]] = {"compression": "lz4", "use_dictionary": False, "write_statistics": False}
 #: So many operations become texts at once.
 OPERATIONS_AT_ONCE: Final = 1 << 17
 
@@ -194,7 +196,7 @@ class _Spans:
         self._files = 0
 
     def add(self, operations: pa.Table) -> None:
-        write_parquet(self._directory / f"{self._files:06}.parquet", operations)
+        pq.write_table(operations, self._directory / f"{self._files:06}.parquet", **SCRATCH)
         self._files += 1
 
     def in_order(self) -> Iterator[pa.Table]:
@@ -211,7 +213,7 @@ class _Spans:
         cuts = np.unique(sample[step::step])
         with ExitStack() as stack:
             writers = [
-                stack.enter_context(pq.ParquetWriter(self._directory / f"span-{number:06}.parquet", OPERATION))
+                stack.enter_context(pq.ParquetWriter(self._span(number), OPERATION, **SCRATCH))
                 for number in range(len(cuts) + 1)
             ]
             for file in files:
@@ -220,9 +222,11 @@ class _Spans:
                         writers[number].write_table(part)
                 file.unlink()
         for number in range(len(cuts) + 1):
-            path = self._directory / f"span-{number:06}.parquet"
-            yield pq.read_table(path, schema=OPERATION)
-            path.unlink()
+            yield pq.read_table(self._span(number), schema=OPERATION)
+            self._span(number).unlink()
+
+    def _span(self, number: int) -> Path:
+        return self._directory / f"span-{number:06}.parquet"
 
 
 def _cut(rows: pa.Table, cuts: Ints) -> Iterator[tuple[int, pa.Table]]:

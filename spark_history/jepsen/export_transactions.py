@@ -8,7 +8,7 @@ transactions of some numbers, and these are read again when it is the transactio
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, Final
@@ -19,7 +19,7 @@ import pyarrow.parquet as pq
 
 from spark_history.files import Ints, equals, integers
 from spark_history.jepsen.edn import Keyword
-from spark_history.jepsen.export import OPERATIONS_AT_ONCE, errors, fields, operations_of
+from spark_history.jepsen.export import OPERATIONS_AT_ONCE, SCRATCH, errors, fields, operations_of
 from spark_history.jepsen.export_tables import common, files, read_part, slices, text_of
 from spark_history.jepsen.notation import Notation, choose, join, lists, named, numbers, pick, transformed
 from spark_history.jepsen.operations import NULL
@@ -114,7 +114,7 @@ class _Micro:
             number = int(bucket[low])
             if number not in self._writers:
                 path = self._scratch / f"{number}.parquet"
-                self._writers[number] = pq.ParquetWriter(path, _TEXTS, compression="lz4", use_dictionary=False)
+                self._writers[number] = pq.ParquetWriter(path, _TEXTS, **SCRATCH)
             self._writers[number].write_table(texts.slice(low, high - low))
 
     def close(self) -> None:
@@ -131,8 +131,8 @@ class _Micro:
         names = ("key", "op", "position", "offset", "value")
         columns = {name: integers(rows, name, NULL) for name in names}
         kind = np.select([equals(rows, "kind", name) for name in KINDS[:-1]], range(len(KINDS) - 1), _POLL)
-        order = np.lexsort((columns["position"], columns["op"], columns["key"]))  # stable: records keep their order
-        if not (order[1:] > order[:-1]).all():
+        if not _in_order([columns[name] for name in ("key", "op", "position")]):
+            order = np.lexsort((columns["position"], columns["op"], columns["key"]))  # stable: records keep their order
             columns, kind = {name: column[order] for name, column in columns.items()}, kind[order]
         size = len(kind)
         new = np.ones(size, bool)
@@ -194,6 +194,15 @@ class _Micro:
         all_of = np.where((sends[highs] - sends[lows] == many) & (many > 0), 1, 0)
         all_of = np.where((polls[highs] - polls[lows] == many) & (many > 0), 2, all_of)
         return join("[", lists(asked, lows, highs, gap), "]"), join("[", lists(done, lows, highs, gap), "]"), all_of
+
+
+def _in_order(columns: Sequence[Ints]) -> bool:
+    """Do rows rise by these, the most significant first?"""
+    later, same = (np.full(max(len(columns[0]) - 1, 0), each) for each in (False, True))
+    for column in columns:
+        later |= same & (column[1:] > column[:-1])
+        same &= column[1:] == column[:-1]
+    return bool((later | same).all())
 
 
 def _column(table: pa.Table, name: str) -> pa.Array:
