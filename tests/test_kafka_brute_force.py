@@ -116,6 +116,15 @@ def test_a_poll_from_the_future_is_a_cycle_whatever_became_of_it(tmp_path: Path)
         assert said["verdict"] == "fail" and _names(found, allowed=False) == {"G1c"}
 
 
+def test_an_indeterminate_send_may_take_effect_after_its_completion(tmp_path: Path) -> None:
+    """Not even a cycle that is allowed: the log is 14 (of what was invoked later), 10, 13 (indeterminate)."""
+    text = events(1, "send", "[[:send 0 [2 13]]]", "info", "[[:send 0 13]]")
+    text += events(2, "send", "[[:send 0 [0 14] ]]", asked="[[:send 0 14]]")
+    text += events(3, "send", "[[:send 0 [1 10]]]", asked="[[:send 0 10]]")
+    found, said = judged(tmp_path / "history.edn", text + poll(4, "{0 [[0 14] [1 10] [2 13]]}"))
+    assert said["verdict"] == "pass" and not found.tally
+
+
 BACK = poll(1, "{0 [[0 10] [1 11]]}"), poll(1, "{0 [[1 11] [2 12]]}")
 
 

@@ -154,21 +154,20 @@ def _judge_cycles(
     """details: for rows of edges, what explains them."""
     judged.counts["dependencies"] = len(edges)
 
-    # Of a log every edge into a transaction that is not ok is of a poll, and that was over when it completed.
-    done = txns.over if workload == KAFKA else txns.done
-
-    def graph(some: Edges) -> Graph:
+    def graph(some: Edges, done: Ints) -> Graph:
         return Graph(some, txns.invoke, done, txns.process, done != NEVER)
 
     cycles: list[tuple[Cycle, str | None]] = []
     if workload == KAFKA:
-        found = find(graph(edges.of(WR)))
+        # Every wr edge into a transaction is of a poll, and that was over when it completed, whatever became of it. Its
+        # sends may take effect later, so that does not hold with ww edges.
+        found = find(graph(edges.of(WR), txns.over))
         cycles += [(cycle, None) for cycle in found.cycles]
         # Writes of transactions are not isolated from each other: what takes a ww edge is allowed.
-        both = find(graph(edges)).cycles
+        both = find(graph(edges, txns.done)).cycles
         cycles += [(cycle, ALLOWED_TRANSACTIONS) for cycle in both if (cycle.edges.kind == WW).any()]
     else:
-        found = find(graph(edges))
+        found = find(graph(edges, txns.done))
         cycles += [(cycle, None) for cycle in found.cycles]
     shown = _some_of_each(cycles)
     explained = details(rows_of([cycle for cycle, _ in shown]))
