@@ -62,8 +62,8 @@ def export(
 
 def _write_events(directory: Path, target: Path, format_: str) -> int:
     """How many events there are."""
-    from spark_history.jepsen.export import NOTATIONS
     from spark_history.jepsen.export_run import write_run
+    from spark_history.jepsen.notation import NOTATIONS
 
     plan = _plan(directory)
     doubts = results.read_json(directory / "run.json").get("doubts") or []

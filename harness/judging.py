@@ -250,6 +250,7 @@ def _count(directory: Path) -> int:
 
 def _not_judged(path: str, error: Exception) -> Outcome:
     from spark_history.files import HistoryError
+    from spark_history.jepsen.guess import Undecided
 
     text = str(error) if isinstance(error, HistoryError) else describe(error)
     if not isinstance(error, HistoryError | HarnessFailure | BadArguments | OSError):
@@ -257,7 +258,7 @@ def _not_judged(path: str, error: Exception) -> Outcome:
         text = f"internal error: {text}"
     elif isinstance(error, HistoryError) and path not in text:  # it is of some operation
         text = f"{path}: {text}"
-    return Outcome(path, error=" ".join(text.split()), refused=isinstance(error, BadArguments))
+    return Outcome(path, error=" ".join(text.split()), refused=isinstance(error, BadArguments | Undecided))
 
 
 def write_journal(directory: Path, imported: Imported) -> None:

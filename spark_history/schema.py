@@ -184,6 +184,23 @@ MICRO_OPERATIONS: Final = pa.schema(
     ]
 )
 
+#: What a client of the kafka workload did to its consumer, beside its transactions. Processes and times are those of
+#: TRANSACTIONS, `op` is not: these are numbered by themselves, from 0, in the order of invocation.
+ASSIGNMENTS: Final = pa.schema(
+    [
+        ("run", pa.string()),
+        ("process", pa.int32()),
+        ("op", pa.int64()),
+        ("kind", pa.string()),  # assign, subscribe, unsubscribe, crash or close
+        ("keys", pa.list_(pa.int64())),  # the partitions that the consumer has from now on, or asks for; null: none
+        ("from_start", pa.bool_()),  # and goes to the beginning of each
+        ("invoke", pa.int64()),
+        ("complete", pa.int64()),
+        ("outcome", pa.string()),  # info: may have taken effect; fail: has not
+        ("error", pa.string()),
+    ]
+)
+
 #: The history of one log, as `ingest` lays it out: operations in the order of `position`, positionless ones first, and
 #: readings of the end before the append at that offset.
 LAID_OUT_OPERATIONS: Final = pa.schema(

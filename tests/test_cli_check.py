@@ -61,9 +61,62 @@ def test_the_initial_value(capfd: pytest.CaptureFixture[str]) -> None:
     Path("read.edn").write_text("{:process 1, :type :invoke, :f :read}\n{:process 1, :type :ok, :f :read, :value 0}\n")
     assert chaos("check", "read.edn", "--initial", "0") == 0
     assert chaos("check", "read.edn", "--initial", "nil") == 1
-    assert chaos("check", "read.edn") == 1
+    assert chaos("check", "read.edn", "--workload", "register") == 1
     assert chaos("check", "read.edn", "--initial", "zero") == 254
     assert "--initial 'zero' is neither nil nor an integer" in capfd.readouterr().err
+
+
+READS = {
+    "bank": ("{0 10, 1 90}", "register, cas-register, multi-register or something"),
+    "set": ("[]", "register, cas-register, set or something"),
+    "counter": ("0", "register, cas-register, counter or something"),
+    "keyed counter": ("[:x 0]", "register, cas-register, counter or something"),
+    "transactions": ("[[:r 1 [2]]]", "list-append, multi-register or something"),
+}
+
+
+@pytest.mark.usefixtures("here")
+@pytest.mark.parametrize("of", READS)
+def test_nothing_is_judged_on_a_guess_that_only_reads_support(of: str, capfd: pytest.CaptureFixture[str]) -> None:
+    value, several = READS[of]
+    asked = {"[:x": "[:x nil]", "[[:r": "[[:r 1 nil]]"}.get(value.split()[0], "nil")
+    lines = [f"{{:process 1, :type :{type_}, :f :read, :value {each}}}\n" for type_, each in
+             (("invoke", asked), ("ok", value))]  # fmt: skip
+    Path("reads.edn").write_text("".join(lines))
+    assert chaos("check", "reads.edn") == 254
+    told = capfd.readouterr().err.splitlines()[-1]
+    assert told.startswith(f"chaos: reads.edn could be a history of {several}") and told.endswith("by --workload")
+    # In a directory it costs the others nothing, and what else is there is judged.
+    assert chaos("check", "reads.edn", "good.edn", "stale.edn") == 254
+    output = capfd.readouterr().out.splitlines()
+    assert [line.split()[1] for line in output[:3]] == ["not", "pass", "fail"]
+    assert output[-1] == "3 judged: 1 pass, 1 fail, 1 not judged"
+
+
+@pytest.mark.usefixtures("here")
+def test_what_comes_after_many_reads_tells(capfd: pytest.CaptureFixture[str]) -> None:
+    read = "{:process 1, :type :invoke, :f :read}\n{:process 1, :type :ok, :f :read, :value []}\n"
+    add = "{:process 1, :type :invoke, :f :add, :value 3}\n{:process 1, :type :ok, :f :add, :value 3}\n"
+    Path("late.edn").write_text(read * 6000 + add)
+    assert chaos("check", "late.edn") == 0
+    assert "taken for a history of set" in capfd.readouterr().out
+
+
+@pytest.mark.usefixtures("here")
+def test_adds_alone_are_of_a_set_or_a_counter(capfd: pytest.CaptureFixture[str]) -> None:
+    add = "{:process 1, :type :invoke, :f :add, :value 3}\n{:process 1, :type :ok, :f :add, :value 3}\n"
+    read = "{{:process 1, :type :invoke, :f :read, :value {}}}\n{{:process 1, :type :ok, :f :read, :value {}}}\n"
+    for text, told in (
+        (add, "could be a history of set or counter (its operations: add)"),
+        (add.replace("3", ":x"), "taken for a history of set"),
+        (add + read.format("nil", "[3]"), "taken for a history of set"),
+        (add + read.format("nil", "3"), "taken for a history of counter"),
+        (add.replace("3", "[:x 3]") + read.format("[:x nil]", "[:x 3]"), "taken for a history of counter"),
+        (add.replace("3", "[:x 3]") + read.format("[:x nil]", "[:x #{3}]"), "taken for a history of set"),
+    ):
+        Path("adds.edn").write_text(text)
+        assert chaos("check", "adds.edn") == (254 if "could" in told else 0)
+        assert told in "".join(capfd.readouterr())
 
 
 def test_many_are_judged_though_one_is_damaged(here: Path, capfd: pytest.CaptureFixture[str]) -> None:

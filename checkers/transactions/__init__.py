@@ -14,7 +14,7 @@ snapshot-isolation, read-committed, … (consistency.py). What it allows is repo
 makes a history fail. For kafka it is Jepsen's choice (log_anomalies.py).
 
 Indeterminate transactions may have happened: an append of theirs that was read is committed, and what they read is not
-believed. Transactions that failed have not happened.
+believed (of kafka what they polled is, see logs.py). Transactions that failed have not happened.
 
 Completeness. If every append was read, the versions of each key are totally ordered, and list-append is decided
 exactly: `pass` if and only if there is a (strict) serial order. Where the order of appends that were never read
@@ -39,7 +39,8 @@ from checkers.anomalies import ALLOWED_TRANSACTIONS, LOG_LINEARIZABILITY, TRANSA
 from checkers.judged import Judged
 from checkers.naming import Naming
 from checkers.stored import Stored, run_units, visible
-from checkers.transactions import history, list_anomalies, log_anomalies
+from checkers.transactions import assignments, history, list_anomalies, log_anomalies
+from checkers.transactions.assignments import Assignments
 from checkers.transactions.consistency import DEFAULT, forbidden, model_named
 from checkers.transactions.cycles import Cycle, find
 from checkers.transactions.explanation import KAFKA, LIST_APPEND, Details, explain, rows_of
@@ -58,6 +59,7 @@ from checkers.transactions.lists import Dependencies, Lists
 from checkers.transactions.logs import Logs
 from checkers.transactions.report import Report
 from spark_history.files import HistoryError, Ints, read_parquet, write_parquet
+from spark_history.log import NEVER
 from spark_history.tasks import Unit
 
 if TYPE_CHECKING:
@@ -68,19 +70,23 @@ _DETAILS: Final = pa.schema([(name, pa.int64()) for name in ("key", "value", "be
 
 
 def check_tables(plan: Mapping[str, Any], tables: Mapping[str, pa.Table]) -> Judged:
-    """A history in memory: TRANSACTIONS and MICRO_OPERATIONS. Raises HistoryError if it cannot be judged."""
+    """A history in memory: TRANSACTIONS and MICRO_OPERATIONS, and of kafka ASSIGNMENTS if there are any. Raises
+    HistoryError if it cannot be judged."""
     table = tables["transactions"]
     run = plan.get("run") or (table["run"][0].as_py() if table.num_rows else "history")
     txns = transactions_of(str(run), table)
-    return _judge_whole(_workload(plan), plan, txns, micro_of(txns, tables["micro_operations"]))
+    assigned = assignments.assignments_of(plan, tables.get(assignments.TABLE))
+    return _judge_whole(_workload(plan), plan, txns, micro_of(txns, tables["micro_operations"]), assigned)
 
 
-def _judge_whole(workload: str, plan: Mapping[str, Any], txns: Transactions, micro: Micro) -> Judged:
-    report = Report(txns, _forbidden(workload, plan), Naming.of(plan))
+def _judge_whole(
+    workload: str, plan: Mapping[str, Any], txns: Transactions, micro: Micro, assigned: Assignments
+) -> Judged:
+    report = Report(txns, _forbidden(workload, plan, assigned), Naming.of(plan))
     judged = _judged(workload, txns)
-    found, undecided = _judge_part(workload, plan, txns, micro, report)
+    found, undecided = _judge_part(workload, txns, micro, assigned, report)
     judged.undecided += undecided
-    judged.counts["records"] = len(micro)
+    judged.counts["records"] = _records(workload, txns, micro)
     edges = Edges(found.source, found.target, found.kind.astype(np.int8), np.arange(len(found.source)))
 
     def details(rows: Sequence[int]) -> Details:
@@ -97,9 +103,9 @@ def _workload(plan: Mapping[str, Any]) -> str:
     return str(name)
 
 
-def _forbidden(workload: str, plan: Mapping[str, Any]) -> frozenset[str]:
+def _forbidden(workload: str, plan: Mapping[str, Any], assigned: Assignments) -> frozenset[str]:
     if workload == KAFKA:
-        return log_anomalies.FORBIDDEN
+        return log_anomalies.forbidden(assigned)
     asked = plan.get("consistency") or DEFAULT
     models = [asked] if isinstance(asked, str) else asked
     if not isinstance(models, list | tuple) or not all(isinstance(model, str) for model in models):
@@ -113,17 +119,14 @@ def _judged(workload: str, txns: Transactions) -> Judged:
 
 
 def _judge_part(
-    workload: str, plan: Mapping[str, Any], txns: Transactions, micro: Micro, report: Report
+    workload: str, txns: Transactions, micro: Micro, assigned: Assignments, report: Report
 ) -> tuple[Dependencies, list[str]]:
     """All of some keys: what is wrong without a cycle goes to `report`; their dependencies, and what is undecided."""
     if workload == KAFKA:
         logs = Logs(txns, micro, report.naming)
         if logs.twice:
             return _NO_DEPENDENCIES, [logs.twice]
-        rebalanced = plan.get("rebalanced") or {}
-        if not isinstance(rebalanced, dict):
-            raise HistoryError("the plan's `rebalanced` must be an object: lists of partitions by transaction")
-        undecided = log_anomalies.check(logs, report, rebalanced)
+        undecided = log_anomalies.check(logs, report, assigned)
         return logs.dependencies(), undecided
     lists = Lists(txns, micro, report.naming)
     if lists.twice:
@@ -135,6 +138,13 @@ def _judge_part(
     return lists.dependencies(), undecided
 
 
+def _records(workload: str, txns: Transactions, micro: Micro) -> int:
+    """How many micro-operations say something. A read of a list by a transaction that is not ok says nothing, be it on
+    record or not: histories of others, and exports, leave it out."""
+    silent = 0 if workload == KAFKA else np.count_nonzero(micro.read & (txns.outcome[micro.txn] != OK))
+    return len(micro) - int(silent)
+
+
 _NO_DEPENDENCIES: Final = Dependencies(*(np.empty(0, np.int64) for _ in range(6)))
 
 
@@ -144,18 +154,20 @@ def _judge_cycles(
     """details: for rows of edges, what explains them."""
     judged.counts["dependencies"] = len(edges)
 
-    def graph(some: Edges) -> Graph:
-        return Graph(some, txns.invoke, txns.done, txns.process, txns.outcome == OK)
+    def graph(some: Edges, done: Ints) -> Graph:
+        return Graph(some, txns.invoke, done, txns.process, done != NEVER)
 
     cycles: list[tuple[Cycle, str | None]] = []
     if workload == KAFKA:
-        found = find(graph(edges.of(WR)))
+        # Every wr edge into a transaction is of a poll, and that was over when it completed, whatever became of it. Its
+        # sends may take effect later, so that does not hold with ww edges.
+        found = find(graph(edges.of(WR), txns.over))
         cycles += [(cycle, None) for cycle in found.cycles]
         # Writes of transactions are not isolated from each other: what takes a ww edge is allowed.
-        both = find(graph(edges)).cycles
+        both = find(graph(edges, txns.done)).cycles
         cycles += [(cycle, ALLOWED_TRANSACTIONS) for cycle in both if (cycle.edges.kind == WW).any()]
     else:
-        found = find(graph(edges))
+        found = find(graph(edges, txns.done))
         cycles += [(cycle, None) for cycle in found.cycles]
     shown = _some_of_each(cycles)
     explained = details(rows_of([cycle for cycle, _ in shown]))
@@ -236,7 +248,7 @@ def _run_whole(run: Stored) -> Judged:
             damaged.append(str(error))
     if damaged and not parts:
         raise HistoryError(damaged[0])
-    judged = _judge_whole(_workload(run.plan), run.plan, txns, Micro.join(parts))
+    judged = _judge_whole(_workload(run.plan), run.plan, txns, Micro.join(parts), assignments.load(run))
     judged.undecided += map(_not_judged, damaged)
     return judged
 
@@ -254,8 +266,9 @@ def _run_part(run: Stored, part: int) -> dict[str, Any]:
     txns = load_transactions(run)
     workload = _workload(run.plan)
     micro = load_part(txns, run.paths("micro_operations")[part])
-    report = Report(txns, _forbidden(workload, run.plan), Naming.of(run.plan))
-    found, undecided = _judge_part(workload, run.plan, txns, micro, report)
+    assigned = assignments.load(run)
+    report = Report(txns, _forbidden(workload, run.plan, assigned), Naming.of(run.plan))
+    found, undecided = _judge_part(workload, txns, micro, assigned, report)
     known = vars(found) | {"relation": found.kind}
     for path, schema in zip(_edge_paths(run.directory, part), (_EDGES, _DETAILS), strict=True):
         columns = [pa.array(known[field.name]).cast(field.type) for field in schema]
@@ -264,7 +277,7 @@ def _run_part(run: Stored, part: int) -> dict[str, Any]:
         "rows": report.anomalies.rows,
         "tally": report.anomalies.tally,
         "undecided": undecided,
-        "records": len(micro),
+        "records": _records(workload, txns, micro),
         "part": part,
     }
 
@@ -283,7 +296,7 @@ def _gather(directory: Path, asked: Mapping[str, Any] | None, results: Sequence[
         run = history.stored(directory, asked)
         txns = load_transactions(run)
         workload = _workload(run.plan)
-        report = Report(txns, _forbidden(workload, run.plan), Naming.of(run.plan))
+        report = Report(txns, _forbidden(workload, run.plan, assignments.load(run)), Naming.of(run.plan))
         judged = _judged(workload, txns)
         judged.undecided += map(_not_judged, errors)
         judged.counts["records"] = sum(result["records"] for result in sound)

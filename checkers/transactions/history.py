@@ -3,6 +3,8 @@
     history/transactions/<number>.parquet      TRANSACTIONS, in the order of their invocations
     history/micro_operations/<number>.parquet  MICRO_OPERATIONS by key, transaction and position; of one key all in one
                                                file (a part), so that a part yields its dependencies by itself
+    history/assignments/<number>.parquet       ASSIGNMENTS in the order of their invocations, if there are any; every
+                                               part needs them all, and they are few
 
 A transaction is known by its index: its place in the order of invocations. Micro-operations of one read keep the order
 in which they were recorded.
@@ -23,7 +25,7 @@ import pyarrow as pa
 from checkers.stored import Stored, Writer
 from spark_history.files import Bools, HistoryError, Ints, compact, equals, integers, read_parquet
 from spark_history.log import NEVER
-from spark_history.schema import MICRO_OPERATIONS, TRANSACTIONS
+from spark_history.schema import ASSIGNMENTS, MICRO_OPERATIONS, TRANSACTIONS
 
 OK: Final = 0
 FAIL: Final = 1
@@ -58,6 +60,11 @@ class Transactions:
     def done(self) -> Ints:
         """By when each has taken effect: its completion if it is ok, else NEVER."""
         return np.where(self.outcome == OK, self.complete, NEVER)
+
+    @property
+    def over(self) -> Ints:
+        """By when each had polled what it tells of, whatever became of it: its completion; NEVER: none on record."""
+        return self.complete
 
     @property
     def origin(self) -> int:
@@ -190,8 +197,14 @@ def writer_of(directory: Path, plan: Mapping[str, Any]) -> Writer:
 
 
 def write_history(directory: Path, plan: Mapping[str, Any], tables: Mapping[str, pa.Table]) -> None:
-    """Tables in memory (TRANSACTIONS, MICRO_OPERATIONS) in the layout that check_directories() reads."""
-    writer = writer_of(directory, plan)
+    """Tables in memory (TRANSACTIONS, MICRO_OPERATIONS, perhaps ASSIGNMENTS) in the layout that check_directories()
+    reads."""
+    assignments = tables.get("assignments")
+    with_assignments = {} if assignments is None else {"assignments": ASSIGNMENTS}
+    writer = Writer(directory, plan, TABLES | with_assignments)
+    if assignments is not None:
+        order = np.lexsort((integers(assignments, "op", NOTHING), integers(assignments, "invoke", 0)))
+        writer.add("assignments", assignments.take(pa.array(order)))
     transactions = tables["transactions"]
     order = np.lexsort((integers(transactions, "op", NOTHING), integers(transactions, "invoke", 0)))
     writer.add("transactions", transactions.take(pa.array(order)))

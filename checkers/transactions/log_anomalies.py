@@ -4,7 +4,8 @@
 | --------------------- | ----------------------------------------------------------------------------------- |
 | inconsistent-offsets  | one offset of a partition with two values                                           |
 | duplicate             | one value at two offsets of a partition                                             |
-| lost-write            | a committed send, at or below an offset that was polled, that no poll ever returned |
+| lost-write            | a committed send that no ok transaction polled, at or below an offset that one did  |
+| negative-offset       | a poll returned a record, or a committed send was given its place, below offset 0   |
 | G1a                   | an ok transaction polled what a failed one had sent                                 |
 | phantom               | a poll returned what nobody sent                                                    |
 | precommitted-read     | a transaction polled what it had sent itself                                        |
@@ -13,17 +14,23 @@
 | int-nonmonotonic-send | of two sends of a transaction to a partition the later one got the lower offset     |
 | nonmonotonic-send     | the same of two transactions of one process                                         |
 | int-send-skip         | allowed: other records stand between two sends of one transaction                   |
-| poll-skip             | allowed: a process' poll begins further than one record after where it left off     |
-| nonmonotonic-poll     | allowed: a process' poll begins at or before where it left off                      |
+| poll-skip             | a process' poll begins further than one record after where it left off              |
+| nonmonotonic-poll     | a process' poll begins at or before where it left off                               |
 
-Jepsen takes the last two for errors where consumers never subscribe, and forgives them after a re-assignment; the
-tables do not tell of assignments, so here they never make a history fail. Where a partition was re-assigned during a
-transaction (`rebalanced` of the plan: partitions by transaction) Jepsen and we expect nothing of how that transaction
-polled it, so there is neither int-poll-skip nor int-nonmonotonic-poll. Cycles: G1c of wr edges alone is an error
-(with process and realtime variants too); transactions that write are not isolated from each other in Kafka, so G0, and
-G1c with ww edges, are allowed, as in Jepsen.
+A process leaves off with the last record of its last ok transaction that polled the partition: one that failed, or is
+indeterminate, commits no position, so what comes next polls the same again. What assignments change of that is in
+assignments.py; as in Jepsen, the last two are errors where consumers are assigned their partitions and none subscribes.
+Elsewhere they are allowed: a consumer that subscribes may be rebalanced between transactions, and without any record of
+assignments nothing is known of what consumers were given. (Jepsen forgets where a process had sent, too, when it is
+assigned other partitions. Here only if one of both sends is indeterminate, for of two that are ok the order is due.)
 
-Sends that were acknowledged and never polled, though nothing after them was either, may be lost or only not polled yet.
+Where a partition was re-assigned during a transaction (`rebalanced` of the plan: partitions by transaction) Jepsen and
+we expect nothing of how that transaction polled it, so there is neither int-poll-skip nor int-nonmonotonic-poll.
+Cycles: G1c of wr edges alone is an error (with process and realtime variants too); transactions that write are not
+isolated from each other in Kafka, so G0, and G1c with ww edges, are allowed, as in Jepsen.
+
+Sends that were acknowledged, and that no ok transaction polled, though it polled nothing after them either, may be lost
+or only not polled yet.
 Jepsen calls them `unseen` and the history invalid; here they leave it undecided.
 
 A property of its own, which Jepsen does not look at, is that the log is linearizable in the sends: no acknowledged send
@@ -32,12 +39,12 @@ at a higher offset completed before one at a lower offset was invoked (`real-tim
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 
 from checkers.anomalies import LOG_LINEARIZABILITY
+from checkers.transactions.assignments import Assignments
 from checkers.transactions.history import FAIL, NOTHING, OK
 from checkers.transactions.logs import NOWHERE, Logs
 from checkers.transactions.report import Report
@@ -49,6 +56,7 @@ FORBIDDEN: Final = frozenset(
         "inconsistent-offsets",
         "duplicate",
         "lost-write",
+        "negative-offset",
         "G1a",
         "phantom",
         "precommitted-read",
@@ -62,23 +70,31 @@ FORBIDDEN: Final = frozenset(
     }
 )
 
+#: Where consumers must go on where they left off.
+IN_ORDER: Final = frozenset({"poll-skip", "nonmonotonic-poll"})
+
 Line = tuple[int, str]  # a transaction, and what it did
 
 
-def check(logs: Logs, report: Report, rebalanced: Mapping[str, Any]) -> list[str]:
-    """Reports what it finds; returns why something is undecided. rebalanced: lists of partitions by transaction."""
+def forbidden(assigned: Assignments) -> frozenset[str]:
+    return FORBIDDEN | IN_ORDER if assigned.in_order else FORBIDDEN
+
+
+def check(logs: Logs, report: Report, assigned: Assignments) -> list[str]:
+    """Reports what it finds; returns why something is undecided."""
     _offsets(logs, report)
     lost = _lost_writes(logs, report)
     _polled(logs, report)
-    _contiguity(logs, report, rebalanced)
-    _across_transactions(logs, report)
+    _contiguity(logs, report, assigned)
+    _polls_across_transactions(logs, report, assigned)
+    _sends_across_transactions(logs, report, assigned)
     _inversions(logs, report)
     return _unseen(logs, lost)
 
 
 def _line(logs: Logs, row: int) -> Line:
     micro = logs.micro
-    at = "" if logs.offset[row] == NOWHERE else f" at offset {logs.offset[row]}"
+    at = "" if micro.offset[row] == NOTHING else f" at offset {micro.offset[row]}"
     verb, where = ("poll", "of") if micro.read[row] else ("send", "to")
     return int(micro.txn[row]), f"{verb} {_value(logs, row)} {where} partition {_key(logs, row)}{at}"
 
@@ -96,6 +112,12 @@ def _said(report: Report, line: Line) -> str:
 
 
 def _offsets(logs: Logs, report: Report) -> None:
+    below = (logs.micro.offset < 0) & (logs.micro.offset != NOTHING)
+    below &= logs.micro.read | (logs.committed & (logs.micro.offset < UNKNOWN))
+    for row in np.flatnonzero(below).tolist():
+        line = _line(logs, row)
+        offset = int(logs.micro.offset[row])
+        report.add("negative-offset", f"{_said(report, line)}: a log begins at offset 0", [line], offset=offset)
     places, rows = logs.entry_place, logs.entry_row
     for i in np.flatnonzero(places[1:] == places[:-1]).tolist():
         lines = [_line(logs, int(rows[i])), _line(logs, int(rows[i + 1]))]
@@ -126,7 +148,7 @@ def _lost_writes(logs: Logs, report: Report) -> Ints:
     bound = np.full(len(logs.keys), NOWHERE)
     rows = logs.polled_ok[polled]
     np.maximum.at(bound, logs.key_of[rows], place[polled])
-    unread = np.flatnonzero((logs.polled == NOWHERE) & (logs.last_place != NOWHERE) & (logs.sent != NOWHERE))
+    unread = np.flatnonzero((logs.polled_ok == NOWHERE) & (logs.last_place != NOWHERE) & (logs.sent != NOWHERE))
     sends = logs.sent[unread]
     lost = logs.committed[sends] & (logs.last_place[unread] <= bound[logs.key_of[sends]])
     for row in sends[lost].tolist():
@@ -137,7 +159,8 @@ def _lost_writes(logs: Logs, report: Report) -> Ints:
         report.add(
             "lost-write",
             f"{_said(report, lines[0])} was {'acknowledged' if logs.outcome[row] == OK else 'committed'}, but no poll "
-            f"ever returned it, though {_said(report, lines[1])} was past it",
+            f"{'' if logs.polled[logs.message[row]] == NOWHERE else 'of an ok transaction '}ever returned it, though "
+            f"{_said(report, lines[1])} was past it",
             lines,
             offset=int(logs.offset[row]),
             value=int(logs.micro.value[row]),
@@ -197,31 +220,58 @@ def _known(logs: Logs, before: Ints, after: Ints) -> tuple[Ints, Ints, Ints]:
     return before[known], after[known], (places[1] - places[0])[known]
 
 
-def _contiguity(logs: Logs, report: Report, rebalanced: Mapping[str, Any]) -> None:
+def _contiguity(logs: Logs, report: Report, assigned: Assignments) -> None:
     """Within a transaction."""
-    op, key = logs.txns.op[logs.micro.txn], logs.micro.key
     for what, rows in (("poll", logs.polls), ("send", logs.sends)):
         before, after, delta = _steps(logs, rows)
-        if what == "poll" and rebalanced:
-            told = [int(key[row]) not in rebalanced.get(str(op[row]), ()) for row in before.tolist()]
-            before, after, delta = (column[np.array(told, bool)] for column in (before, after, delta))
+        if what == "poll":
+            settled = ~assigned.disturbed(logs.txns, logs.micro.txn[before], logs.micro.key[before])
+            before, after, delta = before[settled], after[settled], delta[settled]
         _name_steps(logs, report, (f"int-{what}-skip", f"int-nonmonotonic-{what}"), before, after, delta)
 
 
-def _across_transactions(logs: Logs, report: Report) -> None:
+def _polls_across_transactions(logs: Logs, report: Report, assigned: Assignments) -> None:
+    """From where the process left off to the first record of each later transaction, whatever became of that."""
+    micro = logs.micro
+    rows = _by_process(logs, logs.polls)
+    if not len(rows):
+        return
+    txn, key, process = micro.txn[rows], micro.key[rows], logs.txns.process[micro.txn[rows]]
+    # A lane is all that a process polled of a partition, a visit what one transaction did.
+    lane = np.append(True, (key[1:] != key[:-1]) | (process[1:] != process[:-1]))
+    firsts = np.flatnonzero(lane | np.append(True, txn[1:] != txn[:-1]))
+    lasts = np.append(firsts[1:], len(rows)) - 1
+    lane_of = np.cumsum(lane)[firsts]
+    ok = logs.outcome[rows[firsts]] == OK
+    left_off = np.append(-1, np.maximum.accumulate(np.where(ok, np.arange(len(firsts)), -1))[:-1])
+    later = np.flatnonzero(left_off >= 0)
+    before = left_off[later]
+    era = assigned.eras(logs.txns, txn[firsts], key[firsts], of_sends=False)
+    same = (lane_of[before] == lane_of[later]) & (era[before] == era[later])
+    same &= ~assigned.disturbed(logs.txns, txn[firsts[later]], key[firsts[later]])
+    steps = _known(logs, rows[lasts[before[same]]], rows[firsts[later[same]]])
+    _name_steps(logs, report, ("poll-skip", "nonmonotonic-poll"), *steps)
+
+
+def _sends_across_transactions(logs: Logs, report: Report, assigned: Assignments) -> None:
     """Between the transactions of one process that follow each other."""
-    for what, rows in (("poll", logs.polls[logs.outcome[logs.polls] == OK]),
-                       ("send", logs.sends[logs.outcome[logs.sends] != FAIL])):  # fmt: skip
-        micro = logs.micro
-        process = logs.txns.process[micro.txn[rows]]
-        rows, process = rows[process != NOTHING], process[process != NOTHING]
-        order = np.lexsort((np.arange(len(rows)), micro.txn[rows], process, micro.key[rows]))
-        rows, process = rows[order], process[order]
-        same = (micro.key[rows[1:]] == micro.key[rows[:-1]]) & (process[1:] == process[:-1])
-        same &= micro.txn[rows[1:]] != micro.txn[rows[:-1]]
-        before, after, delta = _known(logs, rows[:-1][same], rows[1:][same])
-        skips = f"{what}-skip" if what == "poll" else None
-        _name_steps(logs, report, (skips, f"nonmonotonic-{what}"), before, after, delta)
+    micro = logs.micro
+    rows = _by_process(logs, logs.sends[logs.outcome[logs.sends] != FAIL])
+    txn, key, process = micro.txn[rows], micro.key[rows], logs.txns.process[micro.txn[rows]]
+    era = assigned.eras(logs.txns, txn, key, of_sends=True)
+    ok = logs.outcome[rows] == OK
+    same = (key[1:] == key[:-1]) & (process[1:] == process[:-1]) & (txn[1:] != txn[:-1])
+    same &= (era[1:] == era[:-1]) | (ok[1:] & ok[:-1])
+    _name_steps(logs, report, (None, "nonmonotonic-send"), *_known(logs, rows[:-1][same], rows[1:][same]))
+
+
+def _by_process(logs: Logs, rows: Ints) -> Ints:
+    """Those whose process is known, by partition, process and transaction, in the order in which they were recorded."""
+    txn = logs.micro.txn[rows]
+    process = logs.txns.process[txn]
+    order = np.lexsort((np.arange(len(rows)), txn, process, logs.micro.key[rows]))
+    found: Ints = rows[order[process[order] != NOTHING]]
+    return found
 
 
 def _name_steps(
@@ -242,6 +292,8 @@ def _name_steps(
             report.unlisted(name, len(rows) - REPORTED)
 
 
+#: What Kafka's producer gives for an offset that it was not told (acks=0).
+UNKNOWN: Final = -1
 #: Steps with a witness: what is allowed may be everywhere.
 REPORTED: Final = 200
 
@@ -280,7 +332,7 @@ def _inversions(logs: Logs, report: Report) -> None:
 
 
 def _unseen(logs: Logs, lost: Ints) -> list[str]:
-    unread = np.flatnonzero((logs.polled == NOWHERE) & (logs.sent != NOWHERE))
+    unread = np.flatnonzero((logs.polled_ok == NOWHERE) & (logs.sent != NOWHERE))
     unread = unread[(logs.outcome[logs.sent[unread]] == OK) & ~np.isin(unread, lost)]
     if not len(unread):
         return []

@@ -3,10 +3,11 @@
 A partition is a log. What is known of it are the offsets that acknowledged sends were given and that polls returned;
 the records in it are numbered without gaps (`index`), because markers of transactions and aborted records take offsets
 too. Polls are believed whatever became of their transaction, for a consumer returns only what is committed; a send is
-believed if its transaction is ok, or was indeterminate and what it sent to the partition was polled.
+believed if its transaction is ok, or was indeterminate and what it sent was polled by one that is ok. An offset below 0
+is none: -1 is what Kafka's producer says where it was told no offset, and of a poll it is an anomaly.
 
-Dependencies, of different transactions: wr, the sender of a record and each ok transaction that polled it; ww, the
-senders of successive records. There are no rw edges: a poll need not reach the end of the log.
+Dependencies, of different transactions: wr, the sender of a record and each transaction that polled it, whatever became
+of either; ww, the senders of successive records. There are no rw edges: a poll need not reach the end of the log.
 """
 
 from __future__ import annotations
@@ -33,7 +34,8 @@ class Logs:
         self.micro = micro = micro.take(~(micro.read & (micro.value == NOTHING) & (micro.offset == NOTHING)))
         self.keys, self.key_of = np.unique(micro.key, return_inverse=True)
         self.outcome = txns.outcome[micro.txn]
-        self.offset = np.where(micro.offset == NOTHING, NOWHERE, micro.offset)
+        #: NOWHERE: not known, or none that a log has
+        self.offset = np.where(micro.offset < 0, NOWHERE, micro.offset)
         self.sends = np.flatnonzero(~micro.read)
         self.polls = np.flatnonzero(micro.read)
         # Each value of each partition has a code: records of one code are one message.
@@ -97,7 +99,7 @@ class Logs:
         possible = np.zeros(self.messages, bool)
         known = np.flatnonzero(self.sent != NOWHERE)
         possible[known] = self.outcome[self.sent[known]] != FAIL
-        polls = self.polls[(self.outcome[self.polls] == OK) & possible[self.message[self.polls]]]
+        polls = self.polls[self.sent[self.message[self.polls]] != NOWHERE]
         # The senders of successive records, where each is known.
         places = self.place_row[possible[self.message[self.place_row]]]
         before, after = places[:-1], places[1:]

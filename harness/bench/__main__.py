@@ -13,13 +13,14 @@ from typing import Final
 from rich.console import Console
 from rich.table import Table
 
-from harness.bench import Figure, checkers, cluster, defects, runs, simulation
+from harness.bench import Figure, checkers, cluster, defects, export, runs, simulation
 from harness.runtimes import choose_runtime
 
 #: Each part takes a directory for results.
 PARTS: Final[Mapping[str, Callable[[Path], Iterator[Figure]]]] = {
     "simulation": simulation.measure,
     "checkers": checkers.measure,
+    "export": export.measure,
     "runs": runs.measure,
     "cluster": cluster.measure,
     "defects": defects.measure,

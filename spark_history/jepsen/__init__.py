@@ -1,28 +1,14 @@
 """Foreign histories, as Jepsen, Elle, Knossos and Porcupine have them, read into the tables of schema.py.
 
-    text.py          lines of a file, gzipped or not
-    edn.py           values in EDN
-    events.py        the events of a history in EDN, JSON or as text
-    operations.py    invocations with their completions, on one time line
-    registers.py     registers, and calls of other objects
-    transactions.py  list-append and kafka
-    logs.py          our own workload `append`
-    export.py        and back: a run of ours as Jepsen would have written it
-
-Which workload a history is of is guessed from its first operations where nobody says:
-
-| operations                                                | workload                                 |
-| --------------------------------------------------------- | ---------------------------------------- |
-| values of micro-operations [:append k v], [:r k [v …]]    | list-append                              |
-| values of [:send k v], [:poll …]; or assign, subscribe    | kafka                                    |
-| values of [:w k v] or [:write k v], [:r k v]              | multi-register                           |
-| read of {k nil …}, write                                  | multi-register                           |
-| append, read, list-offsets, final-read of ["topic" p …]   | append, our own                          |
-| read, write; cas                                          | register; cas-register                   |
-| acquire, release                                          | mutex                                    |
-| enqueue, dequeue, drain                                   | queue                                    |
-| add, read; where reads return a number                    | set; counter                             |
-| get, put, append                                          | kv                                       |
+text.py          lines of a file, gzipped or not
+edn.py           values in EDN
+events.py        the events of a history in EDN, JSON or as text
+operations.py    invocations with their completions, on one time line
+registers.py     registers, and calls of other objects
+transactions.py  list-append and kafka
+logs.py          our own workload `append`
+guess.py         which workload a history is of, where nobody says
+export.py        and back: a run of ours as Jepsen would have written it
 """
 
 from __future__ import annotations
@@ -31,17 +17,16 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain, islice
-from numbers import Number
 from pathlib import Path
 from typing import Any, Final
 
 import pyarrow as pa
 
 from spark_history.files import HistoryError
-from spark_history.jepsen import logs, registers, transactions
+from spark_history.jepsen import guess, logs, registers, transactions
 from spark_history.jepsen.events import open_history
 from spark_history.jepsen.operations import PLAN, Numbers, Operations, Pair, faults
-from spark_history.jepsen.plain import to_json, untag
+from spark_history.jepsen.plain import to_json
 
 #: Who judges histories, by module.
 REGISTERS: Final = "checkers.registers"
@@ -64,7 +49,7 @@ PLAN_FIELDS: Final = (
 #: What an export tells beside the plan: see checkers.verdict.Evidence.
 BESIDE_THE_PLAN: Final = ("doubts", "violation")
 
-#: Operations that are looked at to tell what a history is of.
+#: Operations that are looked at to tell what a history is of; as many more, as long as these do not tell.
 _LOOKED_AT: Final = 5_000
 
 
@@ -106,7 +91,12 @@ def _read_history(path: Path, workload: str | None, keyed: bool | None, given: M
     told = _told(operations)
     doubts, violation = (told.pop(name, None) for name in BESIDE_THE_PLAN)
     notes: list[str] = []
-    workload = _workload(path, first, workload, told.get("workload"), notes)
+    initial = "initial" in {**told, **given}
+    if workload is None and told.get("workload") in WORKLOADS:
+        workload = str(told["workload"])
+    while workload is None and guess.needs_more(first) and (more := list(islice(pairs, max(_LOOKED_AT, len(first))))):
+        first += more
+    workload = _workload(path, first, workload, notes, initial=initial)
     plan: dict[str, Any] = {"run": _run_name(path), "nemesis": [], **told, **given}
     plan |= {"workload": workload, "source": "imported", "replica_logs": False}
     run, every = str(plan["run"]), chain(first, pairs)
@@ -131,20 +121,16 @@ def _read_history(path: Path, workload: str | None, keyed: bool | None, given: M
     return Imported(plan, tables, [*foreign.notes, *notes], count, foreign.notation, doubts or (), violation)
 
 
-def _workload(path: Path, first: Sequence[Pair], asked: str | None, told: Any, notes: list[str]) -> str:
-    guessed = _guess(first)
-    if asked == "append" and guessed == "list-append":  # what Jepsen calls append
-        return guessed
+def _workload(path: Path, first: Sequence[Pair], asked: str | None, notes: list[str], *, initial: bool) -> str:
+    """asked: or what the history says. initial: is the first value given? Raises HistoryError, Undecided if the
+    operations fit several."""
+    if asked == "append" and "list-append" in guess.candidates(first):  # what Jepsen calls append
+        return "list-append"
     if asked is not None:
         return asked
-    if told in WORKLOADS:
-        return str(told)
     if not first:
         return "register"  # of nothing, any
-    if guessed is None:
-        named = ", ".join(sorted({pair.invoke.f for pair in first if pair.invoke.f is not None})[:8])
-        told = f"its operations: {named}" if named else "its operations have no :f"
-        raise HistoryError(f"{path} is of no workload known here ({told}); say which by --workload")
+    guessed = guess.workload(path, first, initial=initial)
     notes.append(f"taken for a history of {guessed}, after its operations; --workload says otherwise")
     return guessed
 
@@ -173,61 +159,3 @@ def _run_name(path: Path) -> str:
     stem = name.rpartition(".")[0] or name
     # Jepsen keeps each run's history in a directory that is named for its time.
     return f"{path.resolve().parent.name}/{stem}" if stem == "history" else stem
-
-
-def _guess(pairs: Sequence[Pair]) -> str | None:
-    fs = {pair.invoke.f for pair in pairs}
-    heads = set[str | None]()
-    for pair in pairs:
-        value = untag(pair.invoke.value)
-        if value is None and pair.complete is not None:
-            value = untag(pair.complete.value)
-        if _is_list(value) and value and _is_list(value[0]):
-            heads.update(transactions.head(each) for each in value)
-    heads &= {"append", "r", "read", "w", "write", "send", "poll"}
-    if heads & {"send", "poll"} or fs & {"assign", "subscribe"}:
-        return "kafka"
-    if "append" in heads:
-        return "list-append"
-    if heads & {"w", "write"}:
-        return "multi-register"
-    if heads:
-        done = [
-            each for pair in pairs if pair.complete and _is_list(pair.complete.value) for each in pair.complete.value
-        ]
-        return "multi-register" if any(_is_list(each) and type(each[-1]) is int for each in done) else "list-append"
-    if fs <= logs.FS and all(_of_a_log(pair) for pair in pairs):
-        return "append"
-    workload = next((workload for names, workload in _BY_F if fs <= names), None)
-    if workload == "register" and any(isinstance(untag(pair.invoke.value), Mapping) for pair in pairs if _reads(pair)):
-        return "multi-register"
-    if workload == "set" and any(pair.complete and _is_number(pair.complete.value) for pair in pairs if _reads(pair)):
-        return "counter"
-    return workload
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, Number) and not isinstance(value, bool)
-
-
-def _reads(pair: Pair) -> bool:
-    return pair.invoke.f == "read"
-
-
-_BY_F: Final = (
-    (frozenset({"read", "write"}), "register"),
-    (frozenset({"read", "write", "cas"}), "cas-register"),
-    (frozenset({"acquire", "release"}), "mutex"),
-    (frozenset({"enqueue", "dequeue", "drain"}), "queue"),
-    (frozenset({"add", "read"}), "set"),
-    (frozenset({"get", "put", "append"}), "kv"),
-)
-
-
-def _of_a_log(pair: Pair) -> bool:
-    value = untag(pair.invoke.value)
-    return _is_list(value) and len(value) == 3 and isinstance(value[0], str)
-
-
-def _is_list(value: Any) -> bool:
-    return isinstance(value, (tuple, list))

@@ -6,37 +6,42 @@ of micro-operations, as Elle and Jepsen's kafka workload have them. Logs: see lo
 :nemesis, and its first one, :plan, tells what of the plan checkers need, so that the export gets the run's verdict.
 
 Events of the same time: invocations come before completions, for operations that touch are concurrent. A Jepsen process
-has one operation at a time and ends with an `info`; an operation whose process is not free goes to another one, whose
-number is higher by a multiple of the number of processes.
+has one operation at a time and ends with an `info`: see lanes.py. Every operation that may have taken effect has a
+completion, as in Jepsen: one of which none is on record is an `info` at the end of the history.
 
-A history of any size is exported in bounded memory: its operations become events, rendered, in files of some span of
-time each; these are sorted one after the other.
+A history of any size is exported in bounded memory: its operations become events, as texts, in files of some span of
+time each; these are sorted one after the other. Texts are made in columns (notation.py).
 """
 
 from __future__ import annotations
 
 import gzip
-import json
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field
-from heapq import heappop, heappush
+from dataclasses import dataclass
+from io import BufferedIOBase
 from pathlib import Path
-from typing import Any, Final, Protocol, TextIO
+from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from spark_history.files import Ints, read_parquet, read_row_groups, replacing, write_parquet
-from spark_history.jepsen import edn
+from spark_history.files import Bools, Ints, integers, nullable, read_row_groups, replacing
 from spark_history.jepsen.edn import Keyword
-from spark_history.jepsen.plain import to_json
+from spark_history.jepsen.lanes import NEMESIS, Lanes
+from spark_history.jepsen.notation import Notation, choose, join, numbers, pick, transformed
+from spark_history.jepsen.operations import NULL
 from spark_history.schema import OPERATIONS
 
 EVENTS_IN_MEMORY: Final = 1 << 20
+EVENTS_AT_ONCE: Final = 1 << 17
+#: How files that are soon read again are written: texts that are all different, so quickly.
+SCRATCH: Final[Mapping[str, Any]] = {"compression": "lz4", "use_dictionary": False, "write_statistics": False}
+#: So many operations become texts at once.
+OPERATIONS_AT_ONCE: Final = 1 << 17
 
 #: An operation: its invocation and, if there is one, its completion, as text without :index, :time and :process.
 OPERATION: Final = pa.schema(
@@ -52,98 +57,57 @@ OPERATION: Final = pa.schema(
 )
 
 
-class Notation(Protocol):
-    """How an event is written."""
-
-    nothing: str  # nil
-    has_keywords: bool  # and all that EDN has
-
-    def vector(self, items: Iterable[str]) -> str: ...
-
-    def map(self, items: Mapping[str, str]) -> str: ...
-
-    def fields(self, type_: str, f: str, value: str | None, more: Mapping[str, str]) -> str:
-        """All but index, time and process. value and more: as value() gives them."""
-
-    def value(self, value: Any) -> str: ...
-
-    def line(self, index: int, time: int, process: int | None, fields: str) -> str: ...
-
-
-class Edn:
-    nothing = "nil"
-    has_keywords = True
-
-    def vector(self, items: Iterable[str]) -> str:
-        return f"[{' '.join(items)}]"
-
-    def map(self, items: Mapping[str, str]) -> str:
-        return f"{{{', '.join(f'{key} {value}' for key, value in items.items())}}}"
-
-    def fields(self, type_: str, f: str, value: str | None, more: Mapping[str, str]) -> str:
-        rest = "".join(f", :{name} {text}" for name, text in more.items())
-        return f":type :{type_}, :f :{f}, :value {value or 'nil'}{rest}"
-
-    def value(self, value: Any) -> str:
-        return edn.write(value)
-
-    def line(self, index: int, time: int, process: int | None, fields: str) -> str:
-        who = ":nemesis" if process is None else process
-        return f"{{:index {index}, :time {time}, :process {who}, {fields}}}\n"
-
-
-class JsonLines:
-    nothing = "null"
-    has_keywords = False
-
-    def vector(self, items: Iterable[str]) -> str:
-        return f"[{', '.join(items)}]"
-
-    def map(self, items: Mapping[str, str]) -> str:
-        named = ((key if key.startswith('"') else json.dumps(key), value) for key, value in items.items())
-        return f"{{{', '.join(f'{key}: {value}' for key, value in named)}}}"
-
-    def fields(self, type_: str, f: str, value: str | None, more: Mapping[str, str]) -> str:
-        rest = "".join(f', "{name}": {text}' for name, text in more.items())
-        return f'"type": "{type_}", "f": {json.dumps(f)}, "value": {value or "null"}{rest}'
-
-    def value(self, value: Any) -> str:
-        return to_json(value)
-
-    def line(self, index: int, time: int, process: int | None, fields: str) -> str:
-        who = '"nemesis"' if process is None else process
-        return f'{{"index": {index}, "time": {time}, "process": {who}, {fields}}}\n'
-
-
-NOTATIONS: Final[Mapping[str, Callable[[], Notation]]] = {"edn": Edn, "jsonl": JsonLines}
-
-
 @dataclass
-class Rendered:
-    """Operations as they are rendered; rows of OPERATION."""
+class Texts:
+    """The texts of some operations, a row each."""
 
-    rows: dict[str, list[Any]] = field(default_factory=lambda: {name: [] for name in OPERATION.names})
+    before: pa.Array  # the fields of the invocation
+    after: pa.Array  # of the completion
 
-    def add(
-        self,
-        op: int,
-        process: int | None,
-        invoke: int,
-        complete: int | None,
-        outcome: str,
-        before: str,
-        after: str | None,
-    ) -> None:
-        """before, after: the fields of invocation and completion."""
-        values = (op, process, invoke, complete, outcome != "info", before, after)
-        for column, value in zip(self.rows.values(), values, strict=True):
-            column.append(value)
 
-    def __len__(self) -> int:
-        return len(self.rows["op"])
+def operations_of(columns: Mapping[str, Ints], outcome: pa.Array, texts: Texts, end: int) -> pa.Table:
+    """OPERATION rows. columns: op, process, invoke and complete (NULL: none on record) of each. end: when the history
+    ended. What has no completion and may have taken effect is completed then, as Jepsen completes it: a checker that
+    finds no completion would take it that it never happened."""
+    complete = columns["complete"]
+    done = pc.not_equal(outcome, "info").to_numpy(zero_copy_only=False)
+    ok = pc.equal(outcome, "ok").to_numpy(zero_copy_only=False)
+    complete = np.where((complete == NULL) & ~ok, end, complete)
+    there = complete != NULL
+    found = {
+        "op": pa.array(columns["op"]),
+        "process": nullable(columns["process"], NEMESIS).cast(pa.int32()),
+        "invoke": pa.array(columns["invoke"]),
+        "complete": nullable(complete, NULL),
+        "done": pa.array(done),
+        "invocation": texts.before,
+        "completion": texts.after if there.all() else pick(there, texts.after, pa.scalar(None, pa.string())),
+    }
+    return pa.table(found, schema=OPERATION)
 
-    def table(self) -> pa.Table:
-        return pa.table(self.rows, schema=OPERATION)
+
+def fields(
+    notation: Notation,
+    f: pa.Array,
+    outcome: pa.Array,
+    values: tuple[pa.Array, pa.Array],
+    more: tuple[Any, Any] = ("", ""),
+) -> Texts:
+    """f: Jepsen's :f. values, more: of the invocation and of the completion; more: further fields, as texts."""
+    kinds, outcomes = f.dictionary_encode(), outcome.dictionary_encode()
+    names, words = kinds.dictionary.to_pylist(), outcomes.dictionary.to_pylist()
+    codes, of_outcome = (each.indices.to_numpy(zero_copy_only=False).astype(np.int64) for each in (kinds, outcomes))
+    before = choose([notation.head("invoke", name) for name in names], codes)
+    heads = [notation.head(word, name) for name in names for word in words]
+    after = choose(heads, codes * len(words) + of_outcome)
+    return Texts(join(before, values[0], more[0]), join(after, values[1], more[1]))
+
+
+def errors(table: pa.Table, notation: Notation) -> pa.Array:
+    """The field :error of each row that has one, as a text."""
+    name = notation.more("error")
+    column = table["error"].combine_chunks()
+    return transformed(column, lambda text: "" if text is None else f"{name}{notation.value(text)}")
 
 
 def write_events(path: Path, operations: Iterator[pa.Table], notation: Notation, processes: int) -> int:
@@ -152,56 +116,45 @@ def write_events(path: Path, operations: Iterator[pa.Table], notation: Notation,
     path: its name ends in .gz: gzipped. processes: one more than the highest number. Raises OSError.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    processes_ = _Processes(max(processes, 1))
+    lanes = Lanes(max(processes, 1))
     count = 0
     with tempfile.TemporaryDirectory(prefix="chaos-export-", dir=path.parent) as scratch, ExitStack() as stack:
         temporary = stack.enter_context(replacing(path))
-        out: TextIO = stack.enter_context(_open(temporary, gzipped=path.suffix == ".gz"))
+        out = stack.enter_context(_open(temporary, gzipped=path.suffix == ".gz"))
         for part in _in_order(operations, Path(scratch)):
+            part = part.combine_chunks()
             time, is_end, row = _events(part)
-            columns = [part[name].to_pylist() for name in ("op", "process", "done", "invocation", "completion")]
-            lines = []
-            for at, end, number in zip(time.tolist(), is_end.tolist(), row.tolist(), strict=True):
-                op, process, done, before, after = (column[number] for column in columns)
-                if process is not None:
-                    process = processes_.complete(op, done) if end else processes_.invoke(op, process)
-                lines.append(notation.line(count, at, process, after if end else before))
-                count += 1
-            out.writelines(lines)
+            op, process = (integers(part, name, NEMESIS) for name in ("op", "process"))
+            done = part["done"].to_numpy(zero_copy_only=False)
+            who = lanes.processes(op, process, done, row, is_end)
+            texts = pa.concat_arrays([*part["invocation"].chunks, *part["completion"].chunks])
+            place = row + is_end * len(op)
+            for low in range(0, len(row), EVENTS_AT_ONCE):
+                some = slice(low, low + EVENTS_AT_ONCE)
+                said = texts.take(pa.array(place[some]))
+                _write_lines(
+                    out, notation, np.arange(count + low, count + low + len(said)), time[some], who[some], said
+                )
+            count += len(row)
     return count
 
 
-def _open(path: Path, *, gzipped: bool) -> TextIO:
-    return gzip.open(path, "wt", encoding="utf-8", compresslevel=5) if gzipped else path.open("w", encoding="utf-8")
+def _write_lines(out: BufferedIOBase, notation: Notation, index: Ints, time: Ints, who: Ints, said: pa.Array) -> None:
+    name = "nemesis" if not notation.has_keywords else Keyword("nemesis")
+    process = pick(who == NEMESIS, notation.value(name), numbers(who))
+    first, second, third, fourth, last = notation.line
+    lines = join(first, numbers(index), second, numbers(time), third, process, fourth, said, last)
+    for chunk in lines.chunks if isinstance(lines, pa.ChunkedArray) else [lines]:
+        # The texts of a column lie one after the other.
+        ends = np.frombuffer(chunk.buffers()[1], np.int32)[chunk.offset : chunk.offset + len(chunk) + 1]
+        out.write(memoryview(chunk.buffers()[2])[int(ends[0]) : int(ends[-1])])
 
 
-class _Processes:
-    """Which process of the export an operation is of."""
-
-    def __init__(self, width: int) -> None:
-        self._width = width
-        self._free: dict[int, list[int]] = {}  # lanes by process
-        self._used: dict[int, int] = {}  # lanes so far
-        self._of: dict[int, tuple[int, int]] = {}  # operations that have not completed: process and lane
-
-    def invoke(self, op: int, process: int) -> int:
-        free = self._free.get(process)
-        if free:
-            lane = heappop(free)
-        else:
-            lane = self._used.get(process, 0)
-            self._used[process] = lane + 1
-        self._of[op] = process, lane
-        return process + lane * self._width
-
-    def complete(self, op: int, done: bool) -> int:
-        process, lane = self._of.pop(op)
-        if done:
-            heappush(self._free.setdefault(process, []), lane)
-        return process + lane * self._width
+def _open(path: Path, *, gzipped: bool) -> BufferedIOBase:
+    return gzip.open(path, "wb", compresslevel=5) if gzipped else path.open("wb")
 
 
-def _events(operations: pa.Table) -> tuple[Ints, Any, Ints]:
+def _events(operations: pa.Table) -> tuple[Ints, Bools, Ints]:
     """Time, whether it is a completion, and the row, of the events that these rows hold, in their order."""
     times, ends, rows = [], [], []
     for name, text, end in (("invoke", "invocation", False), ("complete", "completion", True)):
@@ -243,7 +196,7 @@ class _Spans:
         self._files = 0
 
     def add(self, operations: pa.Table) -> None:
-        write_parquet(self._directory / f"{self._files:06}.parquet", operations)
+        pq.write_table(operations, self._directory / f"{self._files:06}.parquet", **SCRATCH)
         self._files += 1
 
     def in_order(self) -> Iterator[pa.Table]:
@@ -260,7 +213,7 @@ class _Spans:
         cuts = np.unique(sample[step::step])
         with ExitStack() as stack:
             writers = [
-                stack.enter_context(pq.ParquetWriter(self._directory / f"span-{number:06}.parquet", OPERATION))
+                stack.enter_context(pq.ParquetWriter(self._span(number), OPERATION, **SCRATCH))
                 for number in range(len(cuts) + 1)
             ]
             for file in files:
@@ -269,9 +222,11 @@ class _Spans:
                         writers[number].write_table(part)
                 file.unlink()
         for number in range(len(cuts) + 1):
-            path = self._directory / f"span-{number:06}.parquet"
-            yield pq.read_table(path, schema=OPERATION)
-            path.unlink()
+            yield pq.read_table(self._span(number), schema=OPERATION)
+            self._span(number).unlink()
+
+    def _span(self, number: int) -> Path:
+        return self._directory / f"span-{number:06}.parquet"
 
 
 def _cut(rows: pa.Table, cuts: Ints) -> Iterator[tuple[int, pa.Table]]:
@@ -293,31 +248,46 @@ def render_plan(
     plan: Mapping[str, Any], faults: Sequence[Mapping[str, Any]], origin: int, notation: Notation
 ) -> pa.Table:
     """The nemesis' operations: what the plan says, then each fault from its start to its end."""
-    rendered = Rendered()
+    rows: dict[str, list[Any]] = {name: [] for name in OPERATION.names}
+
+    def add(op: int, start: int, end: int | None, before: str, after: str | None) -> None:
+        for column, value in zip(rows.values(), (op, None, start, end, False, before, after), strict=True):
+            column.append(value)
+
     told = {Keyword(name.replace("_", "-")): value for name, value in plan.items()}
-    first = notation.fields("info", "plan", notation.value(told), {})
-    rendered.add(-1, None, min([origin, *(fault["start"] for fault in faults)]), None, "info", first, None)
+    first = f"{notation.head('info', 'plan')}{notation.value(told)}"
+    add(-1, min([origin, *(fault["start"] for fault in faults)]), None, first, None)
     for fault in faults:
         names = ("fault", "targets", "effective", "evidence")
         value = notation.value({Keyword(name): fault[name] for name in names})
-        start = notation.fields("info", f"start-{fault['nemesis']}", value, {})
-        stop = notation.fields(
-            "info", f"stop-{fault['nemesis']}", notation.value({Keyword("fault"): fault["fault"]}), {}
-        )
+        start = notation.head("info", f"start-{fault['nemesis']}") + value
+        value = notation.value({Keyword("fault"): fault["fault"]})
+        stop = notation.head("info", f"stop-{fault['nemesis']}") + value
         end = fault["end"]
-        rendered.add(fault["fault"], None, fault["start"], end, "info", start, None if end is None else stop)
-    return rendered.table()
+        add(fault["fault"], fault["start"], end, start, None if end is None else stop)
+    return pa.table(rows, schema=OPERATION)
 
 
-_SURVEY: Final = pa.schema([OPERATIONS.field("process"), OPERATIONS.field("invoke")])
+@dataclass(frozen=True)
+class Survey:
+    """Of all operations. processes: one more than the highest number; origin, end: the first and the last time, 0:
+    there is no operation."""
+
+    processes: int
+    origin: int
+    end: int
 
 
-def survey_files(paths: Iterable[Path]) -> tuple[int, int]:
-    """How many processes there are at most, and when the first operation was invoked (0: there is none)."""
-    processes, origins = 0, []
+def survey_files(paths: Iterable[Path]) -> Survey:
+    """Raises HistoryError."""
+    processes, times = 0, []
     for path in paths:
-        rows = read_parquet(path, _SURVEY)
-        if rows.num_rows:
-            processes = max(processes, (pc.max(rows["process"]).as_py() or 0) + 1)
-            origins.append(pc.min(rows["invoke"]).as_py() or 0)
-    return processes, min(origins, default=0)
+        for rows in read_row_groups(path, _SURVEY):
+            if rows.num_rows:
+                processes = max(processes, (pc.max(rows["process"]).as_py() or 0) + 1)
+                times += [pc.min(rows["invoke"]).as_py() or 0, pc.max(rows["invoke"]).as_py() or 0]
+                times.append(pc.max(rows["complete"]).as_py() or times[-1])
+    return Survey(processes, min(times, default=0), max(times, default=0))
+
+
+_SURVEY: Final = pa.schema([OPERATIONS.field(name) for name in ("process", "invoke", "complete")])

@@ -3,7 +3,7 @@ from the history as it is laid out."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, Final
@@ -12,9 +12,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from spark_history.files import HistoryError, Ints, categories, compact, integers, read_parquet
+from spark_history.files import HistoryError, Ints, categories, compact, equals, integers, read_parquet
 from spark_history.ingest import History, Journal, LogHistory, find_journal, last_of_each, open_laid_out
-from spark_history.jepsen.export import Notation, Rendered, survey_files
+from spark_history.jepsen.export import OPERATIONS_AT_ONCE, Survey, errors, fields, operations_of, survey_files
+from spark_history.jepsen.notation import Notation, join, lists, numbers, pick, transformed
 from spark_history.schema import FAULTS, LAID_OUT_OPERATIONS, LAID_OUT_READS, OPERATIONS, READS, TABLES
 
 NULL: Final = int(np.iinfo(np.int64).min)
@@ -25,16 +26,16 @@ _LAID_OUT: Final = pa.schema([each for each in LAID_OUT_OPERATIONS if each.name 
 _F: Final = {"append": "append", "read": "read", "list_offsets": "list-offsets", "final_read": "final-read"}
 
 
-def render_log(directory: Path, notation: Notation) -> Iterator[pa.Table]:
-    """OPERATION rows of the run in `directory`. Raises HistoryError."""
+def render_log(directory: Path, notation: Notation, end: int) -> Iterator[pa.Table]:
+    """OPERATION rows of the run in `directory`, a history that ended at `end`. Raises HistoryError."""
     if (directory / "journal").is_dir():
         for operations, reads in _journal(directory):
-            yield _render(operations, reads, notation)
+            yield from _render(operations, reads, notation, end)
         return
     history = _history(directory)
     for log in history.logs:
         for operations, reads in _laid_out(history.path, log):
-            yield _render(operations, reads, notation)
+            yield from _render(operations, reads, notation, end)
 
 
 def read_parts(directory: Path) -> Iterator[tuple[str, pa.Table]]:
@@ -67,8 +68,8 @@ def read_faults(directory: Path) -> list[dict[str, Any]]:
     return last_of_each(paths)
 
 
-def survey(directory: Path) -> tuple[int, int]:
-    """How many processes there are at most, and when the first operation was invoked (0: there is none)."""
+def survey(directory: Path) -> Survey:
+    """Raises HistoryError."""
     if (directory / "journal").is_dir():
         journal = find_journal(directory)
         paths = [*journal.files["operations"], *([journal.pending] if journal.pending else [])]
@@ -134,7 +135,7 @@ def _journal(directory: Path) -> Iterator[tuple[pa.Table, pa.Table]]:
 def _laid_out(path: Path, log: LogHistory) -> Iterator[tuple[pa.Table, pa.Table]]:
     """The records of a read are those that the log holds from its first to its last; where reads disagreed, its own."""
 
-    @lru_cache(maxsize=2)
+    @lru_cache(maxsize=4)
     def load(number: int) -> tuple[Ints, Ints, Ints]:
         rows = read_parquet(path / log.segments[number].paths["reads"], LAID_OUT_READS)
         offset, value, op = (integers(rows, name, NULL) for name in ("offset", "value", "op"))
@@ -144,25 +145,24 @@ def _laid_out(path: Path, log: LogHistory) -> Iterator[tuple[pa.Table, pa.Table]
         rows = read_parquet(path / segment.paths["operations"], _LAID_OUT)
         first, last, records = (integers(rows, name, -1) for name in ("first", "last", "records"))
         ops = integers(rows, "op", NULL)
-        parts: list[tuple[int, Ints, Ints]] = []
-        for row in np.flatnonzero(records > 0).tolist():
-            found = []
-            for before in range(number, -1, -1):
-                offset, value, op = load(before)
-                low, high = np.searchsorted(offset, [first[row], last[row] + 1])
-                found.append((offset[low:high], value[low:high], op[low:high]))
-                if log.segments[before].low <= first[row]:
-                    break
-            columns = [np.concatenate([part[i] for part in reversed(found)]) for i in range(3)]
-            parts.append((int(ops[row]), *_own(*columns, mine=int(ops[row]), records=int(records[row]))))
-        reads = pa.table(
-            {
-                "op": np.repeat([part[0] for part in parts], [len(part[1]) for part in parts]).astype(np.int64),
-                "offset": np.concatenate([np.empty(0, np.int64), *(part[1] for part in parts)]),
-                "value": np.concatenate([np.empty(0, np.int64), *(part[2] for part in parts)]),
-            },
-            schema=_READS,
-        )
+        held = np.flatnonzero(records > 0)
+        before = number
+        while before and len(held) and log.segments[before].low > first[held].min():
+            before -= 1  # a read that began in an earlier segment
+        offset, value, op = (np.concatenate(each) for each in zip(*map(load, range(before, number + 1)), strict=True))
+        low, high = (np.searchsorted(offset, each) for each in (first[held], last[held] + 1))
+        # Where the log holds each offset of its range once, and as many as it returned, these are its records.
+        again = np.concatenate(([0], np.cumsum(np.append(False, offset[1:] == offset[:-1]))))[: len(offset) + 1]
+        clean = (high - low == records[held]) & (again[high] == again[np.minimum(low + 1, high)])
+        counts = (high - low)[clean]
+        at = np.repeat(low[clean] - (np.cumsum(counts) - counts), counts) + np.arange(int(counts.sum()))
+        parts = [(np.repeat(ops[held[clean]], counts), offset[at], value[at])]
+        for row, start, end in zip(*(each[~clean].tolist() for each in (held, low, high)), strict=True):
+            mine = int(ops[row])
+            own = _own(offset[start:end], value[start:end], op[start:end], mine=mine, records=int(records[row]))
+            parts.append((np.full(len(own[0]), mine), *own))
+        found = [np.concatenate(each) for each in zip(*parts, strict=True)]
+        reads = pa.table(dict(zip(("op", "offset", "value"), found, strict=True)), schema=_READS)
         size = rows.num_rows
         columns_ = {name: rows[name] for name in _LAID_OUT.names if name in OPERATIONS.names}
         columns_ |= {
@@ -185,83 +185,105 @@ def _own(offset: Ints, value: Ints, op: Ints, *, mine: int, records: int) -> tup
     return offset, value
 
 
-def _render(operations: pa.Table, reads: pa.Table, notation: Notation) -> pa.Table:
+def _render(operations: pa.Table, reads: pa.Table, notation: Notation, end: int) -> Iterator[pa.Table]:
     """A row a request: consecutive appends of one batch are one."""
     operations = operations.unify_dictionaries().combine_chunks()
-    operations = operations.take(pa.array(np.argsort(integers(operations, "op", NULL), kind="stable")))
-    names = ("op", "process", "partition", "value", "invoke", "complete", "offset", "high_watermark", "leader_epoch")
-    numbers = {name: integers(operations, name, NULL) for name in names}
-    texts = {name: _texts(operations, name) for name in ("kind", "topic", "outcome", "error")}
-    of_read, read_offset, read_value = (integers(reads, name, NULL) for name in ("op", "offset", "value"))
+    order = np.argsort(integers(operations, "op", NULL), kind="stable")
+    operations = operations.take(pa.array(order)).combine_chunks()
+    of_read, offset, value = (integers(reads, name, NULL) for name in ("op", "offset", "value"))
     order = np.argsort(of_read, kind="stable")
-    of_read, read_offset, read_value = of_read[order], read_offset[order], read_value[order]
-
-    starts = _batches(numbers, texts)
+    records = of_read[order], offset[order], value[order]
+    starts = _batches(operations)
     ends = np.append(starts[1:], operations.num_rows) if len(starts) else starts
-    lows, highs = (np.searchsorted(of_read, numbers["op"][starts], side) for side in ("left", "right"))
-    rendered = Rendered()
-    for start, end, low, high in zip(starts.tolist(), ends.tolist(), lows.tolist(), highs.tolist(), strict=True):
-        row = {name: int(column[start]) for name, column in numbers.items()}
-        kind, topic, outcome, error = (names_[int(codes[start])] for names_, codes in texts.values())
-        values, offsets = numbers["value"][start:end], numbers["offset"][start:end]
-        log = (notation.value(topic), str(row["partition"]))
-
-        def of_log(what: str, log: tuple[str, str] = log) -> str:
-            return notation.vector([*log, what])
-
-        more = _more(row, notation, offset=kind in ("read", "final_read"))
-        asked = of_log(notation.vector(map(str, values.tolist())) if kind == "append" else notation.nothing)
-        f = _F.get(str(kind), str(kind))
-        before = notation.fields("invoke", f, asked, {name: more[name] for name in ("offset",) if name in more})
-        after = None
-        if row["complete"] != NULL:
-            if outcome != "ok":
-                value = asked
-            elif kind == "append":
-                value = of_log(_pairs(offsets, values, notation))
-            elif kind == "list_offsets":
-                value = of_log(notation.nothing if row["offset"] == NULL else str(row["offset"]))
-            else:
-                value = of_log(_pairs(read_offset[low:high], read_value[low:high], notation))
-            if error is not None:
-                more["error"] = notation.value(error)
-            after = notation.fields(str(outcome), f, value, more)
-        complete = None if row["complete"] == NULL else row["complete"]
-        rendered.add(row["op"], row["process"], row["invoke"], complete, str(outcome), before, after)
-    return rendered.table()
+    # Requests of some rows and records at once: their texts are to fit into one column.
+    lows, highs = (np.searchsorted(records[0], integers(operations, "op", NULL)[starts], side)
+                   for side in ("left", "right"))  # fmt: skip
+    weight = np.cumsum(ends - starts + (highs - lows)) // OPERATIONS_AT_ONCE
+    for part in np.split(np.arange(len(starts)), np.flatnonzero(weight[1:] != weight[:-1]) + 1):
+        if len(part):
+            bounds = starts[part], ends[part], lows[part], highs[part]
+            yield _render_requests(operations, records, bounds, notation, end)
 
 
-def _more(row: Mapping[str, int], notation: Notation, *, offset: bool) -> dict[str, str]:
-    names = {"high-watermark": "high_watermark", "leader-epoch": "leader_epoch"} | (
-        {"offset": "offset"} if offset else {}
-    )
-    return {name: notation.value(row[column]) for name, column in names.items() if row[column] != NULL}
+def _render_requests(
+    operations: pa.Table,
+    records: tuple[Ints, Ints, Ints],
+    bounds: tuple[Ints, Ints, Ints, Ints],
+    notation: Notation,
+    end: int,
+) -> pa.Table:
+    """bounds: of each request its rows in `operations`, from and to, and those of what it read in `records`."""
+    starts, ends, lows, highs = bounds
+    rows = operations.slice(int(starts[0]), int(ends[-1] - starts[0]))
+    starts, ends = starts - starts[0], ends - starts[0]
+    firsts = rows.take(pa.array(starts)).combine_chunks()
+    high = int(highs.max())
+    low = int(lows[highs > lows].min()) if (highs > lows).any() else high
+    _, read_offset, read_value = (column[low:high] for column in records)
+    kind, outcome = _text(firsts, "kind"), _text(firsts, "outcome")
+    append, ok = equals(firsts, "kind", "append"), equals(firsts, "outcome", "ok")
+    lists_offsets = equals(firsts, "kind", "list_offsets")
+    gap, offset = notation.gap, integers(firsts, "offset", NULL)
+    topic = transformed(_text(firsts, "topic"), notation.value)
+    log = join("[", topic, gap, numbers(integers(firsts, "partition", NULL)), gap)
+
+    values = integers(rows, "value", NULL)
+    batch = join("[", lists(numbers(values), starts, ends, gap), "]")
+    asked = pick(append, batch, notation.nothing)
+    acknowledged = _pairs(integers(rows, "offset", NULL), values, starts, ends, notation)
+    returned = _pairs(read_offset, read_value, np.clip(lows - low, 0, None), np.clip(highs - low, 0, None), notation)
+    end_of_log = pick(offset == NULL, notation.nothing, numbers(offset))
+    done = pick(append, acknowledged, pick(lists_offsets, end_of_log, returned))
+    told = join(log, asked, "]"), join(log, pick(ok, done, asked), "]")
+
+    reads = equals(firsts, "kind", "read") | equals(firsts, "kind", "final_read")
+    where = _optional("offset", np.where(reads, offset, NULL), notation)
+    more = [
+        _optional("high-watermark", integers(firsts, "high_watermark", NULL), notation),
+        _optional("leader-epoch", integers(firsts, "leader_epoch", NULL), notation),
+        where,
+        errors(firsts, notation),
+    ]
+    f = transformed(kind, lambda text: _F.get(str(text), str(text)))
+    texts = fields(notation, f, outcome, told, (where, join(*more)))
+    columns = {name: integers(firsts, name, NULL) for name in ("op", "process", "invoke", "complete")}
+    return operations_of(columns, outcome, texts, end)
 
 
-def _pairs(offsets: Ints, values: Ints, notation: Notation) -> str:
-    each = zip(offsets.tolist(), values.tolist(), strict=True)
-    return notation.vector(notation.vector((notation.nothing if o == NULL else str(o), str(v))) for o, v in each)
+def _text(rows: pa.Table, column: str) -> pa.Array:
+    return rows[column].cast(pa.string()).combine_chunks()
 
 
-def _batches(numbers: Mapping[str, Ints], texts: Mapping[str, tuple[list[Any], Any]]) -> Ints:
+def _optional(name: str, values: Ints, notation: Notation) -> pa.Array:
+    """A field of those that have it."""
+    return pick(values == NULL, "", join(notation.more(name), numbers(values)))
+
+
+def _pairs(offset: Ints, value: Ints, lows: Ints, highs: Ints, notation: Notation) -> pa.Array:
+    at = pick(offset == NULL, notation.nothing, numbers(offset))
+    return join("[", lists(join("[", at, notation.gap, numbers(value), "]"), lows, highs, notation.gap), "]")
+
+
+def _batches(operations: pa.Table) -> Ints:
     """The first row of each request."""
-    if not len(numbers["op"]):
+    if not operations.num_rows:
         return np.empty(0, np.int64)
-    names, codes = texts["kind"]
-    append = codes == (names.index("append") if "append" in names else -2)
-    same = append[1:] & append[:-1] & (numbers["op"][1:] == numbers["op"][:-1] + 1)
-    for name in ("process", "partition", "invoke", "complete", "leader_epoch"):
-        same &= numbers[name][1:] == numbers[name][:-1]
-    offset = numbers["offset"]
+    names = ("op", "process", "partition", "invoke", "complete", "leader_epoch", "offset")
+    numbers_ = {name: integers(operations, name, NULL) for name in names}
+    append = equals(operations, "kind", "append")
+    same = append[1:] & append[:-1] & (numbers_["op"][1:] == numbers_["op"][:-1] + 1)
+    for name in names[1:-1]:
+        same &= numbers_[name][1:] == numbers_[name][:-1]
+    offset = numbers_["offset"]
     same &= (offset[1:] == offset[:-1] + 1) | ((offset[1:] == NULL) & (offset[:-1] == NULL))
-    for _, column in texts.values():
+    for name in ("topic", "outcome", "error"):
+        column = _codes(operations, name)
         same &= column[1:] == column[:-1]
     starts: Ints = np.flatnonzero(np.append(True, ~same))
     return starts
 
 
-def _texts(operations: pa.Table, column: str) -> tuple[list[Any], Any]:
-    """The distinct texts and null, and which of them each row has."""
+def _codes(operations: pa.Table, column: str) -> Any:
+    """Which of its texts each row has; -1: null."""
     chunks = operations[column].chunks
-    names, codes = categories(chunks[0]) if chunks else ([], np.empty(0, np.int32))
-    return [*names, None], codes  # a null's code is -1
+    return categories(chunks[0])[1] if chunks else np.empty(0, np.int32)

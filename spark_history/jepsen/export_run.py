@@ -9,7 +9,9 @@ from typing import Any
 
 from spark_history import jepsen
 from spark_history.jepsen import export_log, export_tables
-from spark_history.jepsen.export import Notation, render_plan, write_events
+from spark_history.jepsen.export import render_plan, write_events
+from spark_history.jepsen.export_transactions import render_transactions
+from spark_history.jepsen.notation import Notation
 
 
 def write_run(
@@ -27,20 +29,22 @@ def write_run(
     told |= {"run": plan.get("run") or directory.name, "doubts": list(doubts), "violation": violation}
     if is_log(plan):
         told["workload"] = "append"
-        processes, origin = export_log.survey(directory)
+        found = export_log.survey(directory)
         faults = export_log.read_faults(directory)
-        operations = export_log.render_log(directory, notation)
+        ends = [time for fault in faults for time in (fault["start"], fault["end"]) if time is not None]
+        operations = export_log.render_log(directory, notation, max([found.end, *ends]))
     else:
-        processes, origin = export_tables.survey(directory)
+        found = export_tables.survey(directory)
         faults = []
         family = jepsen.FAMILY[plan["workload"]]
         if family == jepsen.REGISTERS:
-            operations = export_tables.render_registers(directory, plan, notation)
+            operations = export_tables.render_registers(directory, plan, notation, found.end)
         elif family == jepsen.TRANSACTIONS:
-            operations = export_tables.render_transactions(directory, plan, notation)
+            operations = render_transactions(directory, plan, notation, found.end)
         else:
-            operations = export_tables.render_calls(directory, plan, notation)
-    return write_events(path, chain([render_plan(told, faults, origin, notation)], operations), notation, processes)
+            operations = export_tables.render_calls(directory, plan, notation, found.end)
+    first = render_plan(told, faults, found.origin, notation)
+    return write_events(path, chain([first], operations), notation, found.processes)
 
 
 def is_log(plan: Mapping[str, Any]) -> bool:

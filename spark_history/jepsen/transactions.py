@@ -3,18 +3,21 @@
 list-append: `[[:append k v] [:r k [v …]] …]`. A read that found nothing is nil or [].
 kafka: `[[:send k v] …]`, completed as `[:send k [offset v]]`, and `[:poll]`, completed as `[:poll {k [[offset v] …]}]`,
 beside which `:rebalance-log [{:keys [k …]} …]` says which partitions the consumer lost or was given meanwhile.
-What clients do besides (assign, subscribe, crash, debug-topic-partitions …) is no transaction, and left out.
+`:assign [k …]` and `:subscribe [k …]` give the consumer other partitions, `:unsubscribe`, `:crash` and `:close` take
+all away: see ASSIGNMENTS. `:debug-topic-partitions` looks at the cluster only, and is left out.
 
 Of a transaction that is ok its completion says what it did, and must be of the same micro-operations as the invocation
 (unless one of the two says nothing): what it leaves out may have happened all the same. Of any other the invocation
-says what it may have done, and its reads prove nothing; an offset that was acknowledged before it failed is kept.
+says what it may have done. Its completion may be nil, or an error, or name the micro-operations of the invocation as
+far as it came. What a list-append of these read proves nothing (its reads may be of what was undone with it). A kafka
+consumer returns committed records only, so what they polled is kept, as are offsets that were acknowledged to them.
 """
 
 from __future__ import annotations
 
 import re
 from array import array
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -25,18 +28,24 @@ import pyarrow as pa
 from spark_history.files import HistoryError, Ints, nullable
 from spark_history.jepsen import edn
 from spark_history.jepsen.edn import Named
-from spark_history.jepsen.event import plain_name, says_nothing, shown
+from spark_history.jepsen.event import Event, plain_name, says_nothing, shown
 from spark_history.jepsen.events import Foreign
 from spark_history.jepsen.operations import NULL, Numbers, Operations, Pair, Rows, category, ints, table
 from spark_history.jepsen.plain import untag
-from spark_history.schema import MICRO_OPERATIONS, TRANSACTIONS
+from spark_history.schema import ASSIGNMENTS, MICRO_OPERATIONS, TRANSACTIONS
 
 KINDS: Final = ("append", "read", "send", "poll")
 _APPEND, _READ, _SEND, _POLL = range(4)
-#: With an ok transaction: when the consumer was given other partitions during it, and which.
+#: With a completion: when the consumer was given other partitions during the transaction, and which.
 REBALANCE_LOG: Final = "rebalance-log"
-#: What clients of Jepsen's kafka workload do that is no transaction.
-NO_TRANSACTIONS: Final = frozenset({"assign", "subscribe", "crash", "debug-topic-partitions", "unsubscribe", "close"})
+#: What clients of Jepsen's kafka workload do that is no transaction, but changes what a consumer polls next.
+ASSIGNS: Final = ("assign", "subscribe", "unsubscribe", "crash", "close")
+#: Of these, what names partitions.
+_NAME_KEYS: Final = ("assign", "subscribe")
+#: With an assign: the consumer goes to the beginning of all its partitions.
+FROM_START: Final = "seek-to-beginning?"
+#: What changes nothing.
+_LOOKS: Final = "debug-topic-partitions"
 
 
 def head(micro: Any) -> str | None:
@@ -119,35 +128,92 @@ class _Micro:
         return table(MICRO_OPERATIONS, columns)
 
 
+@dataclass
+class _Assignments:
+    """Rows of ASSIGNMENTS, in the order of completion."""
+
+    keys: Numbers
+    rows: Rows = field(default_factory=Rows)
+    kind: list[int] = field(default_factory=list)
+    named: list[list[int] | None] = field(default_factory=list)
+    from_start: list[bool] = field(default_factory=list)
+
+    def add(self, path: Path, pair: Pair) -> None:
+        """Raises HistoryError."""
+        outcome = self.rows.add(pair)
+        kind, (of, value) = str(pair.invoke.f), _said(pair, outcome)
+        self.kind.append(ASSIGNS.index(kind))
+        events = [each for each in (pair.invoke, pair.complete) if each is not None]
+        self.from_start.append(any(bool(each.more.get(FROM_START)) for each in events))
+        if kind not in _NAME_KEYS:
+            self.named.append(None)
+            return
+        if not (value is None or isinstance(value, (tuple, list, frozenset))):
+            raise HistoryError(f"{path} line {of.line}: {shown(value)} is no list of partitions to {kind}")
+        self.named.append([self.keys.of(key) for key in value or ()])
+
+    def table(self, run: str, timed: bool, spelt: Mapping[int, int]) -> pa.Table:
+        """spelt: keys that turned out to be others."""
+        order = self.rows.order()
+        named = [self.named[row] for row in order.tolist()]
+        keys = [None if each is None else [spelt.get(key, key) for key in each] for each in named]
+        columns = self.rows.columns(run, timed, order, open_info=False)
+        columns |= {
+            "kind": category(ASSIGNS, np.array(self.kind, np.int32)[order]),
+            "keys": pa.array(keys, ASSIGNMENTS.field("keys").type),
+            "from_start": pa.array(np.array(self.from_start, bool)[order]),
+        }
+        return table(ASSIGNMENTS, columns)
+
+
+def _said(pair: Pair, outcome: str) -> tuple[Event, Any]:
+    """What an assignment was of, and the event that says so: the completion if it took effect and says anything."""
+    done = pair.complete
+    if outcome == "ok" and done is not None and done.has_value and done.value is not None:
+        return done, untag(done.value)
+    return pair.invoke, untag(pair.invoke.value)
+
+
 def transactions(
     operations: Operations, pairs: Iterable[Pair], run: str, workload: str
 ) -> tuple[dict[str, pa.Table], Numbers, Numbers, dict[str, list[int]]]:
-    """`transactions` and `micro_operations`, with what the numbers of values and of keys stand for, and which
-    partitions were re-assigned during a transaction (by its number). workload: list-append or kafka. Raises
-    HistoryError."""
+    """`transactions` and `micro_operations`, and `assignments` if there are any, with what the numbers of values and of
+    keys stand for, and which partitions were re-assigned during a transaction (by its number). workload: list-append or
+    kafka. Raises HistoryError."""
     rows, micro = Rows(), _Micro()
+    assigned = _Assignments(micro.keys)
     rebalanced: dict[int, list[int]] = {}
-    read = _read_lists if workload == "list-append" else _read_logs
+    kafka = workload == "kafka"
+    read = _read_logs if kafka else _read_lists
     for pair in pairs:
-        if pair.invoke.f in NO_TRANSACTIONS:
+        if pair.invoke.f == _LOOKS:
+            continue
+        if pair.invoke.f in ASSIGNS:
+            if kafka:
+                assigned.add(operations.foreign.path, pair)
             continue
         row = len(rows.at)
         outcome = rows.add(pair)
         try:
             _check_same(operations.foreign.path, pair, outcome)
             read(operations.foreign.path, micro, row, outcome, pair)
-            if outcome == "ok" and pair.complete is not None and pair.complete.more.get(REBALANCE_LOG):
+            if pair.complete is not None and pair.complete.more.get(REBALANCE_LOG):
                 rebalanced[row] = _rebalanced(micro.keys, pair.complete.more[REBALANCE_LOG])
         except (TypeError, ValueError, LookupError, AttributeError, OverflowError):
-            of = pair.complete if outcome == "ok" and pair.complete is not None else pair.invoke
+            done = pair.complete
+            of = done if done is not None and (outcome == "ok" or _micro_operations(done.value)) else pair.invoke
             raise HistoryError(
                 f"{operations.foreign.path} line {of.line}: {shown(of.value)} is no transaction of {workload}"
             ) from None
-    if workload == "kafka" and (spelt := micro.spell_keys(operations.foreign)):
+    spelt: dict[int, int] = {}
+    if kafka and (spelt := micro.spell_keys(operations.foreign)):
         rebalanced = {row: sorted({spelt.get(key, key) for key in keys}) for row, keys in rebalanced.items()}
     order = rows.order()
-    columns = rows.columns(run, operations.timed, order, open_info=True)
+    # A poll that an indeterminate transaction tells of was over when it completed, whenever its sends take effect.
+    columns = rows.columns(run, operations.timed, order, open_info=not kafka)
     tables = {"transactions": table(TRANSACTIONS, columns), "micro_operations": micro.table(run, order)}
+    if assigned.kind:
+        tables["assignments"] = assigned.table(run, operations.timed, spelt)
     number = np.argsort(order)  # of the transaction of each row
     by_op = {str(number[row]): keys for row, keys in rebalanced.items() if keys}
     return tables, micro.values, micro.keys, by_op
@@ -174,9 +240,14 @@ def _check_same(path: Path, pair: Pair, outcome: str) -> None:
                 break
         else:
             return
-    raise HistoryError(
-        f"{path} line {pair.complete.line}: the transaction did {shown(done)}, but what was invoked on line "
-        f"{pair.invoke.line} is {shown(asked)}"
+    raise _other_things(path, pair)
+
+
+def _other_things(path: Path, pair: Pair) -> HistoryError:
+    assert pair.complete is not None
+    return HistoryError(
+        f"{path} line {pair.complete.line}: the transaction did {shown(pair.complete.value)}, but what was invoked on "
+        f"line {pair.invoke.line} is {shown(pair.invoke.value)}"
     )
 
 
@@ -199,6 +270,8 @@ def _read_lists(path: Path, micro: _Micro, row: int, outcome: str, pair: Pair) -
     done = pair.complete if outcome == "ok" else None
     if done is not None and done.value is not None:
         value = done.value
+    elif value is None and pair.complete is not None and _micro_operations(pair.complete.value):
+        value = pair.complete.value  # only this says what may have been appended
     elif done is not None and any(head(each) in ("r", "read") for each in value):
         raise says_nothing(path, done)
     for position, each in enumerate(value):
@@ -215,10 +288,11 @@ def _read_lists(path: Path, micro: _Micro, row: int, outcome: str, pair: Pair) -
 
 
 def _read_logs(path: Path, micro: _Micro, row: int, outcome: str, pair: Pair) -> None:
-    """Raises ValueError and its like if the value has another form."""
+    """Raises ValueError and its like if the value has another form, HistoryError if a completion that is not ok is of
+    other micro-operations than its invocation."""
     asked, done = pair.invoke.value, None if pair.complete is None else pair.complete.value
-    if outcome != "ok" and not _same_form(asked, done):
-        done = None
+    if outcome != "ok":
+        done = _as_far_as_it_came(path, pair)
     for position, each in enumerate(asked if done is None else done):
         what = head(each)
         if what == "send":
@@ -228,7 +302,7 @@ def _read_logs(path: Path, micro: _Micro, row: int, outcome: str, pair: Pair) ->
             micro.add(row, position, _SEND, each[1], offset, micro.values.of(value))
         elif what != "poll":
             raise ValueError(what)
-        elif outcome == "ok":
+        elif done is not None:
             for key, records in (each[1] if len(each) > 1 and each[1] is not None else {}).items():
                 if not isinstance(records, (tuple, list)):
                     raise ValueError(records)
@@ -238,6 +312,25 @@ def _read_logs(path: Path, micro: _Micro, row: int, outcome: str, pair: Pair) ->
                     micro.add(row, position, _POLL, key, None, NULL)
 
 
+def _as_far_as_it_came(path: Path, pair: Pair) -> Any:
+    """Of a transaction that is not ok, what its completion says of its micro-operations, and of those that it says
+    nothing of what the invocation does; None: it says nothing at all. Raises HistoryError."""
+    if pair.complete is None or not _micro_operations(pair.complete.value):
+        return None
+    asked, done = pair.invoke.value, pair.complete.value
+    if asked is None:
+        return done
+    if len(done) > len(asked) or not all(_same(*each) for each in zip(asked, done, strict=False)):
+        raise _other_things(path, pair)
+    return [*done, *asked[len(done) :]]
+
+
+def _micro_operations(value: Any) -> bool:
+    """Is this a list of micro-operations, and of nothing else?"""
+    return isinstance(value, (tuple, list)) and all(head(each) in _HEADS for each in value)
+
+
+_HEADS: Final = frozenset({"append", "r", "read", "send", "poll"})
 #: As JSON has them as keys of a map.
 _INTEGER: Final = re.compile(r"0|-?[1-9][0-9]{0,17}")
 
@@ -246,12 +339,3 @@ def _offset(value: Any) -> int:
     if type(value) is not int or not -Numbers.FIRST < value < Numbers.FIRST:
         raise ValueError(value)
     return value
-
-
-def _same_form(asked: Any, done: Any) -> bool:
-    """Does a completion that is not ok say what became of each micro-operation, and not only why?"""
-    return (
-        isinstance(done, (tuple, list))
-        and isinstance(asked, (tuple, list))
-        and [head(each) for each in done] == [head(each) for each in asked]
-    )

@@ -1,0 +1,170 @@
+"""Which workload a history is of, after its operations.
+
+| operations                                                | workload                                 |
+| --------------------------------------------------------- | ---------------------------------------- |
+| values of micro-operations [:append k v], [:r k [v …]]    | list-append                              |
+| values of [:send k v], [:poll …]; or assign, subscribe    | kafka                                    |
+| values of [:w k v] or [:write k v], [:r k v]              | multi-register                           |
+| read of {k nil …}, write                                  | multi-register                           |
+| append, read, list-offsets, final-read of ["topic" p …]   | append, our own                          |
+| read, write; cas                                          | register; cas-register                   |
+| acquire, release                                          | mutex (owned-mutex only if asked for)    |
+| enqueue, dequeue, drain                                   | queue (fifo-queue only if asked for)     |
+| add, read of collections; of numbers                      | set; counter                             |
+| get, put, append                                          | kv                                       |
+
+What fits several is refused, with the list of them. Reads alone fit many: a bank reads as a register does, but a value
+that nobody wrote is wrong of one and right of the other. So nothing is ever judged on a guess that only reads support.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from numbers import Number
+from pathlib import Path
+from typing import Any, Final
+
+from spark_history.files import HistoryError
+from spark_history.jepsen import logs, registers, transactions
+from spark_history.jepsen.operations import Pair
+from spark_history.jepsen.plain import untag
+
+
+class Undecided(HistoryError):
+    """The operations of a history fit several workloads: somebody has to say which it is."""
+
+
+_BY_F: Final = (
+    (frozenset({"read", "write"}), "register"),
+    (frozenset({"read", "write", "cas"}), "cas-register"),
+    (frozenset({"acquire", "release"}), "mutex"),
+    (frozenset({"enqueue", "dequeue", "drain"}), "queue"),
+    (frozenset({"add", "read"}), "set"),
+    (frozenset({"get", "put", "append"}), "kv"),
+)
+_ANOTHER: Final = "something that is not known here"
+#: What transactions fit that do nothing but read.
+_OF_READING_TRANSACTIONS: Final = ("list-append", "multi-register", _ANOTHER)
+_OF_GETS: Final = ("kv", _ANOTHER)
+
+
+def workload(path: Path, pairs: Sequence[Pair], *, initial: bool = False) -> str:
+    """initial: is the first value given? Raises Undecided if the operations fit several, HistoryError if they fit
+    none."""
+    found = candidates(pairs, initial=initial)
+    if len(found) == 1:
+        return found[0]
+    named = ", ".join(sorted({pair.invoke.f for pair in pairs if pair.invoke.f is not None})[:8])
+    told = f"its operations: {named}" if named else "its operations have no :f"
+    if found:
+        several = f"{', '.join(found[:-1])} or {found[-1]}"
+        raise Undecided(f"{path} could be a history of {several} ({told}); say which by --workload")
+    raise HistoryError(f"{path} is of no workload known here ({told}); say which by --workload")
+
+
+def needs_more(pairs: Sequence[Pair]) -> bool:
+    """Might more operations tell more? All these do is read, or what they do fits several."""
+    return bool(pairs) and ({pair.invoke.f for pair in pairs} <= {"read", "get"} or len(candidates(pairs)) > 1)
+
+
+def candidates(pairs: Sequence[Pair], *, initial: bool = False) -> Sequence[str]:
+    """All that the operations fit; none if there are no operations."""
+    fs = {pair.invoke.f for pair in pairs}
+    if not fs:
+        return ()
+    heads = _heads(pairs)
+    if heads & {"send", "poll"} or fs & {"assign", "subscribe"}:
+        return ("kafka",)
+    if "append" in heads:
+        return ("list-append",)
+    if heads & {"w", "write"}:
+        return ("multi-register",)
+    if heads:
+        return _OF_READING_TRANSACTIONS
+    if fs <= logs.FS and all(_of_a_log(pair) for pair in pairs):
+        return ("append",)
+    if fs == {"read"}:
+        return _of_reads(pairs, initial=initial)
+    if fs == {"get"}:
+        return _OF_GETS
+    found = next((name for names, name in _BY_F if fs <= names), None)
+    if found is None:
+        return ()
+    if found == "register" and any(isinstance(untag(pair.invoke.value), Mapping) for pair in pairs if _reads(pair)):
+        return ("multi-register",)
+    return _set_or_counter(pairs) if found == "set" else (found,)
+
+
+def _heads(pairs: Sequence[Pair]) -> set[str | None]:
+    """What micro-operations there are."""
+    heads = set[str | None]()
+    for pair in pairs:
+        value = untag(pair.invoke.value)
+        if value is None and pair.complete is not None:
+            value = untag(pair.complete.value)
+        if _is_list(value) and value and _is_list(value[0]):
+            heads.update(transactions.head(each) for each in value)
+    return heads & {"append", "r", "read", "w", "write", "send", "poll"}
+
+
+def _of_reads(pairs: Sequence[Pair], *, initial: bool) -> Sequence[str]:
+    """Of a history in which all that is done is :read."""
+    read = [value for value in _values_read(pairs) if value is not None]
+    if not read:  # of a register no value need have been written for that, and no set or counter is nil
+        return ("register",)
+    maps, numbers = (any(of(value) for value in read) for of in (_is_map, _is_number))
+    collections = any(_is_collection(value) for value in read)
+    if initial and not maps and not collections:
+        return ("register",)  # which then is all that a cas-register or a counter can be
+    found = {"register": True, "cas-register": True, "multi-register": maps, "set": collections, "counter": numbers}
+    return (*(name for name, fits in found.items() if fits), _ANOTHER)
+
+
+def _set_or_counter(pairs: Sequence[Pair]) -> Sequence[str]:
+    """Of what is added and read. What is read tells, and what is added only if it is no number."""
+    read = _values_read(pairs)
+    numbers, collections = (any(of(value) for value in read) for of in (_is_number, _is_collection))
+    if numbers != collections:
+        return ("counter",) if numbers else ("set",)
+    keyed = registers.is_keyed(pairs)
+    added = [_told(pair.invoke.value, keyed=keyed) for pair in pairs if not _reads(pair)]
+    if not numbers and any(value is not None and not _is_number(value) for value in added):
+        return ("set",)
+    return ("set", "counter")
+
+
+def _values_read(pairs: Sequence[Pair]) -> list[Any]:
+    keyed = registers.is_keyed(pairs)
+    done = [pair.complete for pair in pairs if _reads(pair) and pair.complete is not None]
+    return [_told(event.value, keyed=keyed) for event in done if event.type == "ok"]
+
+
+def _told(value: Any, *, keyed: bool) -> Any:
+    """What an operation says, of whichever key."""
+    value = untag(value)
+    return untag(value[1]) if keyed and _is_list(value) and len(value) == 2 else value
+
+
+def _is_map(value: Any) -> bool:
+    return isinstance(value, Mapping)
+
+
+def _is_collection(value: Any) -> bool:
+    return _is_list(value) or isinstance(value, (frozenset, set))
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, Number) and not isinstance(value, bool)
+
+
+def _reads(pair: Pair) -> bool:
+    return pair.invoke.f == "read"
+
+
+def _of_a_log(pair: Pair) -> bool:
+    value = untag(pair.invoke.value)
+    return _is_list(value) and len(value) == 3 and isinstance(value[0], str)
+
+
+def _is_list(value: Any) -> bool:
+    return isinstance(value, (tuple, list))
