@@ -31,7 +31,7 @@ def clean(run: str | None = None) -> list[str]:
         try:
             done += [f"removed {thing}" for thing in cleanup.remove_run(api, name)]
         except (APIError, OSError) as error:
-            reason = error.explanation if isinstance(error, APIError) else error
+            reason = engine.told(error)
             remedy = "; restart Docker, which has lost count, and clean again" if cleanup.lost_count(error) else ""
             stays.append(f"Not everything of run {name} could be removed ({reason}){remedy}.")
     for tag in images.superseded(api):

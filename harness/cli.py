@@ -24,7 +24,7 @@ from harness.cli_generate import generate, list_defects
 from harness.cli_nemesis import IntervalOption, NemesisOption, RecoveryOption, pace
 from harness.cli_options import TimeLimitOption, check_seed
 from harness.cli_replay import replay, shrink
-from harness.cli_spark import LOCAL, SparkOption
+from harness.cli_spark import LOCAL, SparkOption, check_reachable
 from harness.cluster import RuntimeUnavailable
 from harness.errors import BadArguments, ExitCode, HarnessFailure, describe
 from harness.feasible import check_targets
@@ -166,6 +166,7 @@ def run(
         "must_take_effect": "none" if allow_vacuous else "each",
         "settings": parse_settings(settings or ()), **({} if latency_ms is None else {"latency_ms": latency_ms}),
     }  # fmt: skip
+    check_reachable()
     # Before there is a directory that would have to go again.
     tried = make_plan(run="not-yet-named", **fields)
     check_targets(nemeses, tried)

@@ -173,7 +173,7 @@ def conclude(directory: Path, verdict: Mapping[str, Any]) -> int:
     """The summary of a run of a log, and its exit code."""
     problems = results.read_json(directory / "run.json").get("problems", [])
     console = Console(highlight=False, soft_wrap=True)
-    print_summary(console, directory, verdict, results.read_faults(directory), problems)
+    print_summary(console, directory, verdict, results.read_faults(directory, verdict.get("origin_ns")), problems)
     if verdict["exit_code"] == ExitCode.FAIL:
         _print_witnesses(console, witnesses.of_run(directory))
     return int(verdict["exit_code"])

@@ -20,7 +20,7 @@ from harness import registry, swarm
 from harness import schedule as schedules
 from harness.cli_nemesis import IntervalOption, NemesisOption, RecoveryOption, pace
 from harness.cli_options import MAX_SEED, TimeLimitOption
-from harness.cli_spark import LOCAL, SparkOption
+from harness.cli_spark import LOCAL, SparkOption, check_reachable
 from harness.errors import BadArguments, HarnessFailure
 from harness.feasible import check_targets
 from harness.interrupt import SIGNALS
@@ -111,6 +111,7 @@ def explore(
         must_take_effect="none" if allow_vacuous else "any",
         settings=parse_settings(settings or ()), **({} if latency_ms is None else {"latency_ms": latency_ms}),
     )  # fmt: skip
+    check_reachable()
     check_targets(nemeses, plan)
     schedules.check_room(nemeses, schedules.build(nemeses, numbers[0], time_limit, plan.pace), time_limit)
     plan_of = partial(swarm.plan_of, draw_settings=vary, draw_latency=vary and latency_ms is None)

@@ -27,3 +27,17 @@ SparkOption = Annotated[
     ),
 ]
 LOCAL = master.LOCAL
+
+
+def check_reachable() -> None:
+    """Before anything starts that would have to go again. Raises HarnessFailure if the chosen Spark, which is not of
+    this process, does not answer."""
+    if master.chosen().kind == "local":
+        return
+    from harness.errors import HarnessFailure
+    from spark_history.session import SparkUnavailable, reach
+
+    try:
+        reach(master.chosen())
+    except SparkUnavailable as error:
+        raise HarnessFailure(str(error)) from None

@@ -264,6 +264,11 @@ class Runtime(Protocol):
     def run(self, main: Coroutine[Any, Any, T]) -> T:
         """Run `main` to its end, on this runtime's kind of event loop."""
 
+    async def lacks(self, needs: Collection[str]) -> Mapping[str, str]:
+        """Of these NEEDS what there is not here, found out by trying and without a cluster; as Cluster.lacks. Raises
+        RuntimeUnavailable."""
+        return {}
+
     async def start(
         self, plan: Any, run_directory: Path, progress: Any, *, needs: Collection[str] = ()
     ) -> Cluster:

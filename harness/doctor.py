@@ -109,8 +109,8 @@ def _capabilities(api: docker.APIClient) -> Iterator[Check]:
         agent = images.ensure_images(api, lambda _: None).agent
         found = json.loads(run_agent(api, agent, f"doctor-{os.getpid()}", "probe"))
     except (APIError, OSError, RuntimeUnavailable) as error:
-        reason = error.explanation if isinstance(error, APIError) else error
-        yield Check("privileged agent", "missing", str(reason), "let Docker grant CAP_SYS_ADMIN and the host's PIDs")
+        remedy = "let Docker grant CAP_SYS_ADMIN and the host's PIDs"
+        yield Check("privileged agent", "missing", engine.told(error), remedy)
         return
     for key, name, remedy in _CAPABILITIES:
         problem = found[key]

@@ -36,4 +36,8 @@ def describe(error: BaseException) -> str:
     text = " ".join(str(error).split())
     if isinstance(error, BadArguments | HarnessFailure):
         return text
+    # Docker's client puts the address of a request and its status before what the engine has to say.
+    explanation = getattr(error, "explanation", None)
+    if isinstance(explanation, str) and explanation:
+        return f"Docker says: {' '.join(explanation.split())}"
     return f"{type(error).__name__}: {text}" if text else type(error).__name__

@@ -26,7 +26,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from harness import results, witnesses
+from harness import results, room, witnesses
 from harness.errors import BadArguments, ExitCode, HarnessFailure, describe
 from harness.subjects import Subject, find
 
@@ -153,12 +153,18 @@ class Judge:
         from checkers.anomalies import ANOMALIES
         from spark_history.files import write_parquet
 
-        spark = self._spark(directory / "spark.log") if _count(directory) > IN_MEMORY else None
-        (found,) = family.check_directories([directory], spark, self._asked.plan)
-        verdict = judged.verdict(found, {**plan, **self._asked.plan})
-        write_parquet(directory / "anomalies.parquet", pa.Table.from_pylist(found.rows, schema=ANOMALIES))
-        verdict = keeping.keep(directory, verdict, asked=self._asked.plan)
-        return Outcome(str(directory), verdict, witnesses=witnesses.lines_of(found.rows, found.origin))
+        found: list[Judged] = []
+
+        def judge(place: Path) -> dict[str, Any]:
+            spark = self._spark(place / "spark.log") if _count(place) > IN_MEMORY else None
+            found.extend(family.check_directories([place], spark, self._asked.plan))
+            verdict = judged.verdict(found[0], {**plan, **self._asked.plan})
+            rows = pa.Table.from_pylist(found[0].rows, schema=ANOMALIES)
+            write_parquet(place / "anomalies.parquet", rows)
+            return keeping.keep(place, verdict, asked=self._asked.plan)
+
+        verdict = room.judged(directory, judge)
+        return Outcome(str(directory), verdict, witnesses=witnesses.lines_of(found[0].rows, found[0].origin))
 
     def _dataset(self, directory: Path) -> list[Outcome]:
         from checkers.dataset import check_dataset

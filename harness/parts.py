@@ -77,7 +77,7 @@ class SparkAnalysis:
         from spark_history.session import start_in_background
 
         self._directory = directory
-        self._spark = start_in_background(ui_port=ui_port, log=directory / "spark.log")
+        self._spark = start_in_background(ui_port=ui_port, log=room.log_file(directory, "spark.log"))
 
     def judge(self) -> Mapping[str, Any]:
         from checkers import check
@@ -86,9 +86,7 @@ class SparkAnalysis:
 
         try:
             spark = self._spark.result()
-            if not room.to_judge(self._directory):
-                return room.judged_elsewhere(self._directory, lambda copy: check(copy, spark))
-            return check(self._directory, spark)
+            return room.judged(self._directory, lambda directory: check(directory, spark))
         except (HistoryError, SparkUnavailable) as error:
             raise HarnessFailure(str(error)) from error
 

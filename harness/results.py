@@ -84,14 +84,15 @@ def list_runs(results: Path) -> list[Path]:
     return sorted(filter(is_run, results.iterdir()), key=lambda run: (run.stat().st_mtime_ns, run))
 
 
-def read_faults(directory: Path) -> list[dict[str, Any]]:
+def read_faults(directory: Path, origin: int | None = None) -> list[dict[str, Any]]:
     """The faults of a run in order, as rows of the faults table with `evidence` read, and with `start_s` and `end_s`
-    (None: never healed) on the time line of its verdict: seconds since the first operation. [] where none is recorded
-    or readable."""
+    (None: never healed) in seconds since `origin`, that of its verdict: monotonic ns of the first operation. None: as
+    verdict.json has it. [] where none is recorded or readable."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    origin = read_json(directory / "verdict.json").get("origin_ns")
+    if origin is None:
+        origin = read_json(directory / "verdict.json").get("origin_ns")
     try:
         rows = pq.ParquetFile(directory / "journal" / "faults-000000.parquet").read().to_pylist()
     except (OSError, pa.ArrowException):

@@ -6,6 +6,7 @@ nodes' disks (each acknowledged record once a replica), their traces and logs, a
 
 from __future__ import annotations
 
+import os
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator
@@ -64,21 +65,28 @@ def _sizes(directory: Path) -> Iterator[int]:
             continue
 
 
-def to_judge(directory: Path) -> bool:
-    """Is there room for what judging a run writes beside its journal?"""
+def log_file(directory: Path, name: str) -> Path:
+    """Where a log of the judging of a run goes: beside it, or under TMPDIR where nothing can be written there."""
+    if os.access(directory, os.W_OK):
+        return directory / name
+    return Path(tempfile.gettempdir()) / f"chaos-{os.getpid()}-{name}"
+
+
+def judged(directory: Path, judge: Callable[[Path], dict[str, Any]]) -> dict[str, Any]:
+    """The verdict on a run, by `judge`, which writes beside it. Where there is no room for that, or it may not be
+    written, what is laid out lies under TMPDIR meanwhile, and what is said is put beside the run as far as it can."""
     left = free(directory)
-    return left is None or left >= LEAST_BYTES / 2 + _JOURNALS * sum(_sizes(directory / "journal"))
-
-
-def judged_elsewhere(directory: Path, judge: Callable[[Path], dict[str, Any]]) -> dict[str, Any]:
-    """The verdict on a run whose volume is full: what is laid out for it lies under TMPDIR meanwhile, and what it says
-    is put beside the run as far as that fits."""
+    needed = LEAST_BYTES / 2 + _JOURNALS * sum(_sizes(directory / "journal"))
+    if os.access(directory, os.W_OK) and (left is None or left >= needed):
+        return judge(directory)
     with tempfile.TemporaryDirectory(prefix="chaos-judged-") as scratch:
         copy = Path(scratch) / directory.name
         copy.mkdir()
         for each in directory.iterdir():
             if each.name not in _MADE_BY_JUDGING:
                 (copy / each.name).symlink_to(each.resolve())
+        if not (directory / "journal").is_dir() and (directory / "history").is_dir():  # which cannot be made again
+            shutil.copytree(directory / "history", copy / "history")
         verdict = judge(copy)
         for name in ("verdict.json", "anomalies.parquet", "lost.parquet"):
             with suppress(OSError):

@@ -63,13 +63,18 @@ async def run(
     cluster: Cluster | None = None
     try:
         with record.timed("start"):
+            named = {name: nemeses[name] for name in plan.nemesis if name in nemeses}
+            asked = frozenset[str]().union(*(registry.needs(nemesis) for nemesis in named.values()))
+            if asked:
+                progress.update(f"trying what this machine can do: {', '.join(sorted(asked))}")
+                registry.check_lacks(named, await interrupt.cut_short(parts.runtime.lacks(asked)))
             progress.update("starting the cluster")
             warm = asyncio.create_task(in_thread(parts.warm_up))
             began = asyncio.get_running_loop().time()
             needs = frozenset[str]().union(*(registry.needs(nemesis) for nemesis in nemeses.values()))
             starting = parts.runtime.start(plan, directory, progress.update, needs=needs)
             cluster = await interrupt.cut_short(starting)
-            registry.check_lacks({name: nemeses[name] for name in plan.nemesis if name in nemeses}, cluster.lacks)
+            registry.check_lacks(named, cluster.lacks)
             await warm
         case = Case(plan, nemeses, schedule, directory, parts, cluster, record, progress)
         judgement = Judgement(directory, parts, record, progress, spark_ui_port)

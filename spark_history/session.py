@@ -124,7 +124,7 @@ def _start_local(master: Master, ui_port: int | None, log: Path | None) -> Spark
 
 def _start_standalone(master: Master, ui_port: int | None, log: Path | None) -> SparkSession:
     # The address under which the master sees this machine is the one at which executors will find the driver.
-    settings = {"spark.driver.host": os.environ.get("SPARK_LOCAL_IP") or _reach(master)}
+    settings = {"spark.driver.host": os.environ.get("SPARK_LOCAL_IP") or reach(master)}
     starting = _in_thread(lambda: _start_jvm(master, settings, ui_port, log))
     try:
         spark = starting.result(START_S)
@@ -209,7 +209,7 @@ def _start_connect(master: Master, ui_port: int | None, log: Path | None) -> Spa
     for module in ("grpc", "grpc_status", "google.rpc", "zstandard"):
         if not _is_installed(module):
             raise SparkUnavailable(f"Spark Connect needs the package {module}: pip install 'pyspark[connect]'")
-    _reach(master)
+    reach(master)
     try:
         spark = _in_thread(lambda: _connect(master)).result(START_S)
         version = _in_thread(lambda: str(spark.version)).result(START_S)
@@ -253,7 +253,7 @@ def _is_installed(module: str) -> bool:
 # --- executors elsewhere --------------------------------------------------------------------------------------------
 
 
-def _reach(master: Master) -> str:
+def reach(master: Master) -> str:
     """This machine's address as seen from there. Raises SparkUnavailable if nobody answers within REACH_S."""
     reasons = []
     for host, port in master.addresses:

@@ -277,6 +277,9 @@ class FakeRuntime:
             (run_directory / "trace" / f"{node.name}.jsonl").touch()
         return self.cluster
 
+    async def lacks(self, needs: Collection[str]) -> dict[str, str]:
+        return {}
+
     async def clean(self, run: str | None = None) -> list[str]:
         self.cleaned.append(run)
         return []

@@ -14,7 +14,7 @@ from typing import Any, ParamSpec, TypeVar
 from urllib.parse import urlsplit
 
 import docker
-from docker.errors import DockerException
+from docker.errors import APIError, DockerException
 
 from harness.cluster import RuntimeUnavailable
 
@@ -52,6 +52,14 @@ def connect() -> docker.APIClient:
             f"No Docker Engine answers at {address}: start it, or install and start one on Debian with "
             "`sudo make docker`."
         ) from error
+
+
+def told(error: BaseException) -> str:
+    """What the engine has to say of an error, in one line: not the address of its socket and a status code."""
+    said = getattr(error, "explanation", None) if isinstance(error, APIError) else None
+    if isinstance(said, bytes):
+        said = said.decode(errors="replace")
+    return " ".join(str(said or error).split()).rstrip(".")
 
 
 class Calls:

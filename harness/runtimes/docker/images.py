@@ -24,7 +24,7 @@ from docker.errors import APIError, ImageNotFound
 import cluster_image
 from harness.cluster import RuntimeUnavailable
 
-from .engine import IMAGE_LABEL
+from .engine import IMAGE_LABEL, told
 
 Progress = Callable[[str], None]
 
@@ -175,7 +175,7 @@ def _build(api: docker.APIClient, tag: str, name: str, context: Path, dockerfile
             if "error" in status:
                 raise RuntimeUnavailable(f"Docker could not build {tag}: {status['error'].strip()}")
     except APIError as error:
-        raise RuntimeUnavailable(f"Docker could not build {tag}: {error.explanation or error}") from error
+        raise RuntimeUnavailable(f"Docker could not build {tag}: {told(error)}") from error
 
 
 def _context(directory: Path, dockerfile: Path) -> io.BytesIO:

@@ -13,7 +13,7 @@ import json
 import os
 import uuid
 from collections import defaultdict
-from collections.abc import Callable, Collection, Coroutine, Sequence
+from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeVar
@@ -32,7 +32,7 @@ from harness.traces import SUFFIX
 from . import cleanup, engine
 from .agent.clock import ENVIRONMENT, FOLDER
 from .agent_client import AgentClient, AgentError
-from .agent_container import create_agent
+from .agent_container import create_agent, run_agent
 from .clock import NodeClock
 from .engine import KIND_LABEL, OWNER_LABEL, RUN_LABEL, VOLUMES
 from .images import CLUSTER_IMAGE, Images, ensure_images
@@ -75,11 +75,27 @@ class DockerRuntime:
         except BaseException as error:
             await asyncio.shield(cluster.stop())
             if isinstance(error, APIError):
-                raise RuntimeUnavailable(f"Docker could not start the cluster: {error.explanation or error}") from error
+                raise RuntimeUnavailable(f"Docker could not start the cluster: {engine.told(error)}") from error
             if isinstance(error, AgentError):
                 raise RuntimeUnavailable(f"The cluster could not be started: {error}") from error
             raise
         return cluster
+
+    async def lacks(self, needs: Collection[str]) -> Mapping[str, str]:
+        """As `chaos doctor` tries it. Raises RuntimeUnavailable."""
+
+        def probe() -> Mapping[str, str | None]:
+            api = engine.connect()
+            agent = ensure_images(api, lambda _: None, self._node_source).agent
+            try:
+                found: dict[str, str | None] = json.loads(run_agent(api, agent, f"probe-{os.getpid()}", "probe"))
+            except (APIError, OSError) as error:
+                why = engine.told(error)
+                raise RuntimeUnavailable(f"What this machine can do could not be tried: {why}") from error
+            return found
+
+        found = await asyncio.to_thread(probe)
+        return {need: why for need in needs if (why := found.get(need)) is not None}
 
     async def clean(self, run: str | None = None) -> Sequence[str]:
         """See harness.clean."""

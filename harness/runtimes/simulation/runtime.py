@@ -66,6 +66,9 @@ class SimulationRuntime:
         self.cluster.start()
         return self.cluster
 
+    async def lacks(self, needs: Collection[str]) -> Mapping[str, str]:
+        return {}
+
     async def clean(self, run: str | None = None) -> Sequence[str]:
         return ()
 

@@ -1,0 +1,89 @@
+"""Runs whose results have little room, or may not be written at all."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from harness import results, room
+from harness.generate import log, registers
+from harness.judging import Asked, Judge
+from harness.plan import Plan
+from harness.results import RunRecord
+from harness.subjects import find
+
+
+def test_a_record_that_cannot_be_written_keeps_nobody_from_going_on(tmp_path: Path) -> None:
+    record = RunRecord(tmp_path / "gone")
+    with record.survived("tear down"):
+        record.problem("something")
+    record.end_early("the run was ended: the volume is full")
+    record.finish("interrupted")
+    assert "could not be written" in record.unsaved and record.problems[-1].startswith("the run was ended")
+
+
+def test_what_was_reserved_is_given_up_for_what_must_be_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    record = RunRecord(tmp_path)
+    record.reserve()
+    write = RunRecord._write
+
+    def full(self: RunRecord, text: str) -> None:
+        if (tmp_path / ".reserve").exists():
+            raise OSError(28, "No space left on device")
+        write(self, text)
+
+    monkeypatch.setattr(RunRecord, "_write", full)
+    record.finish("done")
+    assert results.read_json(tmp_path / "run.json")["status"] == "done" and not record.unsaved
+    record.release()
+
+
+def test_short_room_is_said_before_a_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    plan = Plan(run="r", time_limit=100.0, rate=1000.0)
+    monkeypatch.setattr(room, "free", lambda _: 1 << 40)
+    assert room.short(tmp_path, plan) is None
+    monkeypatch.setattr(room, "free", lambda _: 20_000_000)
+    assert "has 20 MB left" in (room.short(tmp_path, plan) or "")
+
+
+def test_what_is_needed_to_end_grows_with_journal_and_disks(tmp_path: Path) -> None:
+    (tmp_path / "journal").mkdir()
+    least = room.needed_now(tmp_path, 0, 3)
+    (tmp_path / "journal" / "operations-000000.parquet").write_bytes(bytes(1000))
+    assert room.needed_now(tmp_path, 0, 3) == least + 2000
+    assert room.needed_now(tmp_path, 10, 3) - room.needed_now(tmp_path, 0, 3) == 10 * 3 * 40
+
+
+@pytest.fixture
+def read_only(tmp_path: Path) -> Iterator[Path]:
+    """A folder of generated runs that may not be written."""
+    folder = tmp_path / "runs"
+    folder.mkdir()
+    registers.generate(folder / "register", operations=300, processes=4, seed=1, defect=None)
+    log.generate(folder / "append", operations=300, processes=4, seed=1, partitions=2, defect=None)
+    if subprocess.run(["mount", "--bind", folder, folder], capture_output=True, check=False).returncode:
+        pytest.skip("mounting takes root")
+    try:
+        subprocess.run(["mount", "-o", "remount,ro,bind", folder], check=True)
+        yield folder
+    finally:
+        subprocess.run(["umount", folder], check=True)
+
+
+@pytest.mark.parametrize("name", ["register", "append"])
+def test_a_run_that_may_not_be_written_is_judged_all_the_same(
+    no_spark: None, read_only: Path, tmp_path: Path, name: str
+) -> None:
+    import checkers
+
+    def judge_log(directory: Path) -> dict[str, object]:
+        return room.judged(directory, lambda place: checkers.check(place, None))  # type: ignore[arg-type]
+
+    (subject,) = find([str(read_only / name)], tmp_path)
+    (outcome,) = Judge(Asked(None, None, {}, None), lambda _: None, judge_log).judge(subject)
+    assert outcome.error is None and outcome.verdict["verdict"] == "pass", (outcome.error, outcome.verdict)
+    assert not (read_only / name / "verdict.json").exists() and json.dumps(outcome.verdict)
