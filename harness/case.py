@@ -29,6 +29,7 @@ from nemesis import Nemesis
 READY_TIMEOUT_S = 60.0
 #: Once the time is over: for what is in flight, and for faults to be healed and recovered from.
 DRAIN_TIMEOUT_S = 180.0
+HEAL_TIMEOUT_S = 90.0
 RECOVERY_TIMEOUT_S = 60.0
 BROKEN_RECOVERY_TIMEOUT_S = 10.0
 FINAL_READ_TIMEOUT_S = 60.0
@@ -139,10 +140,13 @@ class Case:
         for heal in (injector.heal_all, injector.heal_again):
             left: list[str] = []
             try:
-                await heal()
-                await self._cluster.heal()
-                await self._restart_the_dead()
-                left += await self._cluster.leftovers()
+                async with asyncio.timeout(HEAL_TIMEOUT_S):
+                    await heal()
+                    await self._cluster.heal()
+                    await self._restart_the_dead()
+                    left += await self._cluster.leftovers()
+            except TimeoutError:
+                left.append(f"it did not end within {HEAL_TIMEOUT_S:g} s")
             except Exception as error:  # whatever a runtime raises
                 left.append(describe(error))
             for each in injector.in_force:

@@ -24,7 +24,7 @@ from harness.runtimes.docker.agent import lacks, probe, queues, tools
 from harness.runtimes.docker.agent.machine import Machine
 from harness.runtimes.docker.agent.network import Network as NetworkCard
 from harness.runtimes.docker.agent.shaping import Shaping, Wanted
-from harness.runtimes.docker.agent_client import AgentClient, AgentError
+from harness.runtimes.docker.agent_client import AgentClient, AgentError, AgentGone
 from harness.runtimes.docker.shaping import Links
 from harness.runtimes.simulation import shaping
 from harness.simulate import simulate
@@ -235,6 +235,31 @@ def test_the_agent_is_asked_for_something_else_while_it_measures(tmp_path: Path)
 
     killed = asyncio.Event()
     asyncio.run(scenario())
+
+
+def test_an_agent_that_is_frozen_is_told_of_and_then_given_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("harness.runtimes.docker.agent_client.TELL_AFTER_S", 0.05)
+    monkeypatch.setattr("harness.runtimes.docker.agent_client.PATIENCE_S", 0.2)
+    told: list[str] = []
+
+    async def never(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read()
+        writer.close()
+
+    async def scenario() -> None:
+        async with await asyncio.start_unix_server(never, tmp_path / "socket"):
+            agent = AgentClient(tmp_path / "socket", told.append)
+            with pytest.raises(AgentGone, match=r"cut_power on broker-1: the agent has not answered for 0.2 s"):
+                await agent.ask("broker-1", "cut_power")
+            async with asyncio.timeout(0.1):  # nobody waits for it again
+                with pytest.raises(AgentGone):
+                    await agent.ask("broker-2", "kill")
+            agent.close()
+
+    asyncio.run(scenario())
+    assert told == ["waiting for the agent: cut_power on broker-1"]
 
 
 class Kernel:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -18,18 +18,26 @@ class AgentError(Exception):
 class AgentGone(AgentError, ClusterLost):
     """The agent does not answer, and never will."""
 
-    def __init__(self, what: str, why: str) -> None:
+    def __init__(self, what: str, why: str, cause: str = "its container was removed or has died") -> None:
         super().__init__(
-            f"{what}: the agent {why}; its container was removed or has died: look for the reason in the engine's log, "
-            "leave a run's containers alone, and run it again"
+            f"{what}: the agent {why}; {cause}: look for the reason in the engine's log, leave a run's containers "
+            "alone, and run it again"
         )
+
+
+#: Seconds until it is said what is waited for, and until the agent is given up: what it does takes a few at most.
+TELL_AFTER_S = 5.0
+PATIENCE_S = 60.0
 
 
 class AgentClient:
     """Requests to the agent: in order for one node, but for measurements, in parallel for different ones."""
 
-    def __init__(self, socket: Path) -> None:
+    def __init__(self, socket: Path, tell: Callable[[str], object] = lambda _: None) -> None:
+        """tell: what is waited for, in a line, when it takes long."""
         self._socket = socket
+        self._tell = tell
+        self._gone: AgentGone | None = None  # once it was given up: nobody waits for it again
         self._connections: dict[str, tuple[asyncio.StreamReader, asyncio.StreamWriter]] = {}
         self._locks: dict[str, asyncio.Lock] = {}
 
@@ -45,12 +53,14 @@ class AgentClient:
         """In order on one line."""
         request = json.dumps({"node": node, "do": do, **arguments}).encode() + b"\n"
         async with self._locks.setdefault(line, asyncio.Lock()):
+            if self._gone is not None:
+                raise self._gone
             try:
                 if line not in self._connections:
                     self._connections[line] = await asyncio.open_unix_connection(self._socket, limit=1 << 24)
                 reader, writer = self._connections[line]
                 writer.write(request)
-                answered = await reader.readline()
+                answered = await self._answer(reader, f"{do} on {node}")
             except BaseException as error:
                 # An answer that nobody awaits any more must not be taken for the next one's.
                 if connection := self._connections.pop(line, None):
@@ -65,6 +75,22 @@ class AgentClient:
         if "error" in answer:
             raise AgentError(f"{do} on {node}: {answer['error']}")
         return answer["result"]
+
+    async def _answer(self, reader: asyncio.StreamReader, what: str) -> bytes:
+        """Raises AgentGone if there is none for PATIENCE_S."""
+        answer = asyncio.ensure_future(reader.readline())
+        try:
+            done, _ = await asyncio.wait((answer,), timeout=TELL_AFTER_S)
+            if not done:
+                self._tell(f"waiting for the agent: {what}")
+                await asyncio.wait((answer,), timeout=PATIENCE_S - TELL_AFTER_S)
+            if not answer.done():
+                cause = "its container is paused or stopped, or the machine is busy with other things"
+                self._gone = AgentGone(what, f"has not answered for {PATIENCE_S:g} s", cause)
+                raise self._gone
+            return answer.result()
+        finally:
+            answer.cancel()
 
     def close(self) -> None:
         for _, writer in self._connections.values():

@@ -29,6 +29,10 @@ def remove_run(api: docker.APIClient, run: str) -> list[str]:
     removed = [name.lstrip("/") for container in containers for name in container["Names"]]
     if folder.exists():
         removed.append(str(folder))
+    for container in containers:
+        if container.get("State") == "paused":  # else it can neither be stopped nor removed
+            with contextlib.suppress(APIError):
+                api.unpause(container["Id"])
     _disconnect(api, run)
     # Volumes can be unmounted for good only when no node has them mounted.
     _remove(api, [container["Id"] for container in containers if container not in agents])

@@ -77,6 +77,8 @@ class Calls:
         task = asyncio.ensure_future(work)
         self._under_way.add(task)
         task.add_done_callback(self._under_way.discard)
+        # Whoever awaited it may have been cancelled: then nobody asks what became of it, and nobody need be told.
+        task.add_done_callback(lambda done: done.cancelled() or done.exception())
         return await asyncio.shield(task)
 
     async def settle(self) -> None:

@@ -14,6 +14,7 @@ import os
 import uuid
 from collections import defaultdict
 from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
+from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeVar
@@ -49,6 +50,7 @@ _NODE_USER = 10001  # as in cluster_image/Dockerfile
 _NODE_MEMORY = "1g"
 _VOLUME_SIZE = 8 << 30  # bytes; the image file is sparse
 _AGENT_TIMEOUT = 30.0  # seconds
+_SETTLE_TIMEOUT = 15.0
 _TRACE = "/trace.jsonl"
 
 
@@ -69,7 +71,7 @@ class DockerRuntime:
             raise RuntimeUnavailable(f"The Docker runtime has room for {MAX_BROKERS} brokers and as many controllers.")
         api = await asyncio.to_thread(engine.connect)
         images = await asyncio.to_thread(ensure_images, api, progress, self._node_source)
-        cluster = DockerCluster(api, plan)
+        cluster = DockerCluster(api, plan, progress)
         try:
             await cluster.start(images, run_directory, needs)
         except BaseException as error:
@@ -115,13 +117,14 @@ class DockerCluster(Cluster):
 
     nodes: Sequence[DockerNode]
 
-    def __init__(self, api: docker.APIClient, plan: Plan) -> None:
+    def __init__(self, api: docker.APIClient, plan: Plan, tell: Callable[[str], object] = lambda _: None) -> None:
+        """tell: what is waited for, in a line, when it takes long."""
         self.nodes = ()
         self._api = api
         self._call = engine.Calls()
         self._plan = plan
         self._folder = VOLUMES / plan.run
-        self._agent = AgentClient(self._folder / "agent.sock")
+        self._agent = AgentClient(self._folder / "agent.sock", tell)
         self._gateway = ""  # where clients, and the harness, seem to be
 
     @property
@@ -235,7 +238,9 @@ class DockerCluster(Cluster):
 
     async def stop(self) -> None:
         self._agent.close()
-        await self._call.settle()
+        with suppress(TimeoutError):  # what does not end by then is ended by what follows
+            async with asyncio.timeout(_SETTLE_TIMEOUT):
+                await self._call.settle()
         await self._call(cleanup.remove_run, self._api, self._plan.run)
 
     def _node(self, subnet: Subnet, role: Role, number: int) -> DockerNode:
