@@ -21,6 +21,8 @@ MAX_TIME_LIMIT_S = 7 * 24 * 3600  # the whole schedule is drawn before the run
 MAX_RATE = 10_000_000  # far more than a harness can send; the pacer would be busy with nothing else
 
 MAX_LATENCY_MS = 1000  # beyond it no request is answered in time
+MAX_NODES = 90  # of a role: what a run's subnet of 254 addresses has room for, and more than a simulation is quick with
+MAX_CONCURRENCY = 10_000  # producers, each a task and a connection to every broker
 MAX_PARTITIONS = 10_000  # of a topic, as the controller has it (controller/topics.py)
 #: Where every node serves, by runtime the same: brokers, and the quorum.
 NODE_PORTS = (9092, 9093)
@@ -81,11 +83,9 @@ class Plan(BaseModel):
                 yield f"{flag(name)} is {value:g}; it must be a number of {unit} above 0 and at most {most:,}"
         if not 0 <= self.seed < 2**63:
             yield f"--seed is {self.seed}; valid is 0 to {2**63 - 1:,}"
-        if self.partitions > MAX_PARTITIONS:
-            yield f"--partitions is {self.partitions}; it must be at most {MAX_PARTITIONS:,}"
-        for name in _COUNTS:
-            if (count := getattr(self, name)) < 1:
-                yield f"{flag(name)} is {count}; it must be at least 1"
+        for name, most in _COUNTS.items():
+            if not 1 <= (count := getattr(self, name)) <= most:
+                yield f"{flag(name)} is {count}; it must be at least 1 and at most {most:,}"
         if self.replication_factor > self.brokers:
             yield (
                 f"--replication-factor {self.replication_factor} needs as many brokers, "
@@ -168,7 +168,10 @@ _AMOUNTS = (
     ("rate", "records a second", MAX_RATE),
     ("latency_ms", "milliseconds", MAX_LATENCY_MS),
 )
-_COUNTS = ("concurrency", "partitions", "replication_factor", "min_insync_replicas", "controllers", "brokers")
+_COUNTS = {
+    "concurrency": MAX_CONCURRENCY, "partitions": MAX_PARTITIONS, "replication_factor": MAX_NODES,
+    "min_insync_replicas": MAX_NODES, "controllers": MAX_NODES, "brokers": MAX_NODES,
+}  # fmt: skip
 _FLAGS = (
     "on", "nemesis", "interval", "recovery", "targets", "workload", "time_limit", "seed", "rate", "concurrency", "acks",
     "partitions", "replication_factor", "min_insync_replicas", "file_system", "brokers", "controllers", "combined",

@@ -44,7 +44,6 @@ from .subnet import Subnet, create_network
 T = TypeVar("T")
 
 BROKER_PORT, CONTROLLER_PORT = NODE_PORTS
-MAX_BROKERS = 90  # of a run's subnet of 254 addresses
 
 _NODE_USER = 10001  # as in cluster_image/Dockerfile
 _NODE_MEMORY = "1g"
@@ -67,8 +66,6 @@ class DockerRuntime:
         self, plan: Plan, run_directory: Path, progress: Callable[[str], None], *, needs: Collection[str] = ()
     ) -> DockerCluster:
         """Returns when every node's process runs. Raises RuntimeUnavailable, with nothing left behind."""
-        if plan.brokers > MAX_BROKERS or plan.controllers > MAX_BROKERS:
-            raise RuntimeUnavailable(f"The Docker runtime has room for {MAX_BROKERS} brokers and as many controllers.")
         api = await asyncio.to_thread(engine.connect)
         images = await asyncio.to_thread(ensure_images, api, progress, self._node_source)
         cluster = DockerCluster(api, plan, progress)
