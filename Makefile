@@ -1,10 +1,12 @@
-# Every target does its own set-up: a virtual environment in .venv from the pinned requirements.
+# Every target does its own set-up: a virtual environment in .venv from the pinned requirements; for tests, lint, bench
+# and fuzz also from those of requirements-dev.txt.
 #
 #   make run      one run of `chaos run --nemesis power-outage` (more options: make run ARGS="--seed 7")
 #   make test     all tests                (some of them: make test ARGS="tests/test_plan.py -k rate")
 #   make lint     ruff and mypy
 #   make bench    measure throughput and times on this machine
 #   make fuzz     fuzz what reads bytes of others, for FUZZ_SECONDS (1200)
+#   make install  put chaos on the PATH: a link in /usr/local/bin, or in ~/.local/bin
 #   make docker   install and start a Docker Engine (Debian, as root)
 #   make clean    remove what dead runs left, and the virtual environment
 
@@ -12,15 +14,16 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
+DEVELOPING := $(VENV)/.developing
 
-.PHONY: run test lint bench fuzz docker clean lock
+.PHONY: run test lint bench fuzz install docker clean lock
 .DEFAULT_GOAL := run
 
 run: $(INSTALLED)
 	@$(BIN)/chaos run --nemesis power-outage $(ARGS)
 
 # Containers by themselves: Docker now and then loses count of a network's endpoints when several are made at a time.
-test: $(INSTALLED)
+test: $(DEVELOPING)
 ifeq ($(ARGS),)
 	@$(BIN)/pytest -m docker --durations 15
 	@$(BIN)/pytest -m "not docker" --numprocesses 2 --dist loadfile --durations 15
@@ -28,18 +31,23 @@ else
 	@$(BIN)/pytest $(ARGS)
 endif
 
-lint: $(INSTALLED)
+lint: $(DEVELOPING)
 	@$(BIN)/ruff check .
 	@$(BIN)/mypy --strict -p cluster_image -p checkers -p nemesis -p spark_history
 	@$(BIN)/mypy -p harness -p workloads
+	@$(BIN)/python -m harness.dependencies check
 
-bench: $(INSTALLED)
+bench: $(DEVELOPING)
 	@$(BIN)/python -m harness.bench $(ARGS)
 
 FUZZ_SECONDS ?= 1200
-fuzz: $(INSTALLED)
+fuzz: $(DEVELOPING)
 	@$(BIN)/python -m pip install --quiet --requirement tests/fuzz/requirements.txt
 	@$(BIN)/python -m tests.fuzz --seconds $(FUZZ_SECONDS) $(ARGS)
+
+install: $(INSTALLED)
+	@folder=$$([ -w /usr/local/bin ] && echo /usr/local/bin || echo $(HOME)/.local/bin); \
+	    mkdir -p $$folder && ln -sfn $(CURDIR)/$(BIN)/chaos $$folder/chaos && echo "chaos is now $$folder/chaos"
 
 docker:
 	@bash harness/runtimes/docker/install_engine.sh
@@ -51,12 +59,20 @@ clean:
 $(INSTALLED): requirements.txt pyproject.toml harness/make_venv.sh
 	@bash harness/make_venv.sh $(PYTHON) $(VENV)
 	@touch $@
+	@echo "chaos is $(BIN)/chaos; to call it chaos: . $(BIN)/activate, or make install"
 
-# Needs uv. The node image has a lock of its own, held to the same versions.
+$(DEVELOPING): $(INSTALLED) requirements-dev.txt
+	@$(BIN)/python -m pip install --quiet --requirement requirements-dev.txt
+	@touch $@
+
+# Needs uv. The node image has a lock of its own, held to the same versions. docs/dependencies.md says what they are.
 lock:
-	uv pip compile --quiet --universal --python-version 3.11 --extra dev --upgrade --no-annotate \
-	    --custom-compile-command "make lock" --no-emit-index-url --no-emit-find-links \
-	    --output-file requirements.txt pyproject.toml
-	uv pip compile --quiet --universal --python-version 3.11 --constraint requirements.txt --upgrade --no-annotate \
-	    --custom-compile-command "make lock" --no-emit-index-url --no-emit-find-links \
+	$(LOCK) --extra build --upgrade --output-file requirements.txt pyproject.toml
+	$(LOCK) --extra build --extra dev --constraint requirements.txt --upgrade \
+	    --output-file requirements-dev.txt pyproject.toml
+	$(LOCK) --constraint requirements.txt --upgrade \
 	    --output-file cluster_image/requirements.txt cluster_image/requirements.in
+	$(BIN)/python -m harness.dependencies write
+
+LOCK := uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-annotate \
+    --custom-compile-command "make lock" --no-emit-index-url --no-emit-find-links
