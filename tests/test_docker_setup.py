@@ -135,20 +135,25 @@ def test_image_tag_follows_the_sources_and_nothing_else(tmp_path: Path) -> None:
 
 def test_lock_holds_every_dependency_and_no_address() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    dependencies = [*project["dependencies"], *project["optional-dependencies"]["dev"]]
-    wanted = {re.split(r"[<>=\[; ]", line)[0] for line in dependencies}
-    for path in (ROOT / "requirements.txt", ROOT / "cluster_image" / "requirements.txt"):
-        lines = [line for line in path.read_text().splitlines() if not line.startswith("#")]
-        assert all(re.fullmatch(r"[a-z0-9-]+==[\w.]+( ; .+)?", line) for line in lines), path
-        locked = {line.split("==")[0] for line in lines}
-        if path.parent == ROOT:
-            assert wanted <= locked
+    dev = project["optional-dependencies"]["dev"]
+    of_use, of_dev = ({re.split(r"[<>=\[; ]", line)[0] for line in of} for of in (project["dependencies"], dev))
+    for name, wanted, unwanted in (
+        ("requirements.txt", of_use, of_dev), ("requirements-dev.txt", of_use | of_dev, set()),
+        ("cluster_image/requirements.txt", set(), of_dev),
+    ):  # fmt: skip
+        text = (ROOT / name).read_text()
+        hashes = r"(?: \\\n    --hash=sha256:[0-9a-f]{64})+"
+        locked = set(re.findall(rf"^([a-z0-9-]+)==[\w.]+(?: ; .+?)?{hashes}$", text, re.MULTILINE))
+        assert locked == set(re.findall(r"^(\S+?)==", text, re.MULTILINE)), f"{name}: each with its hashes"
+        assert wanted <= locked and not unwanted & locked and "://" not in text, name
 
 
 def test_node_image_has_the_versions_that_tests_ran_with() -> None:
-    ours = set((ROOT / "requirements.txt").read_text().splitlines())
-    nodes = (ROOT / "cluster_image" / "requirements.txt").read_text().splitlines()
-    assert {line for line in nodes if not line.startswith("#")} <= ours
+    ours, nodes = (
+        set(re.findall(r"^\S+==\S+", (ROOT / path).read_text(), re.MULTILINE))
+        for path in ("requirements.txt", "cluster_image/requirements.txt")
+    )
+    assert nodes and nodes <= ours
 
 
 def test_python_too_old_is_told_in_one_sentence(tmp_path: Path) -> None:
