@@ -32,6 +32,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -42,11 +43,14 @@ from checkers import witness
 from checkers.anomalies import Anomalies, seconds
 from checkers.judged import Judged
 from checkers.models.actions import calls_of, model_of, short
-from checkers.models.core import find_core
+from checkers.models.bounds import Bounds, Budget, Exceeded
+from checkers.models.calls import Call, Object
+from checkers.models.core import bounds_of_core, find_core
 from checkers.models.direct import DIRECT
 from checkers.models.kv import judge_kv
 from checkers.models.objects import Model
-from checkers.models.search import Bounds, Call, search
+from checkers.models.search import search
+from checkers.models.texts import Texts
 from checkers.stored import check_files, judged_of, write_files
 from spark_history.files import HistoryError, read_parquet
 from spark_history.schema import CALLS
@@ -155,21 +159,33 @@ class _Object:
     def judge(self, bounds: Bounds) -> str | None:
         """Anomalies are added; returns why the object is undecided, if it is."""
         calls, model = calls_of(self.name, self.model, self.rows)
-        if self.name == "kv":
-            wrong = judge_kv(calls, model.initial)
-        else:
-            direct = DIRECT.get(self.name)
-            wrong = None if direct is None else direct(calls)
+        budget = Budget(bounds)
+        try:
+            wrong = self._directly(calls, model, budget)
+            if wrong is None:
+                object_ = self._prepare(model, calls, budget)
+        except Exceeded as exceeded:
+            return f"{self._name()}: not decided within {exceeded}"
         if wrong is not None:
             if wrong:
                 self._tell(wrong)
             return None
-        answer = search(calls, model, bounds)
+        answer = search(calls, object_, budget)
         if answer.linearizable is None:
             return f"{self._name()}: {answer.doubt()}"
         if not answer.linearizable:
-            self._tell(find_core(calls, model, answer), answer.done)
+            prepare = partial(self._prepare, model)
+            self._tell(find_core(calls, prepare, answer, bounds_of_core(budget)), answer.done)
         return None
+
+    def _directly(self, calls: Sequence[Call], model: Model, budget: Budget) -> Sequence[Call] | None:
+        if self.name == "kv":
+            return judge_kv(calls, model.initial, budget)
+        direct = DIRECT.get(self.name)
+        return None if direct is None else direct(calls)
+
+    def _prepare(self, model: Model, calls: Sequence[Call], budget: Budget) -> Object:
+        return Texts(calls, model.initial, budget) if self.name == "kv" else model
 
     def _name(self) -> str:
         return self.name if self.key is None else f"{self.name} {self.key}"

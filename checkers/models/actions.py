@@ -7,8 +7,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
+from checkers.models.calls import Call
 from checkers.models.objects import MODELS, UNKNOWN, UNWRITTEN, Model, freeze
-from checkers.models.search import Call
 from spark_history.files import HistoryError
 
 

@@ -30,7 +30,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Final
 
-from checkers.models.search import Call
+from checkers.models.calls import Call
 from spark_history.log import NEVER
 
 Name = Hashable  # of a write

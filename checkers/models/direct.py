@@ -22,8 +22,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
+from checkers.models.calls import Call
 from checkers.models.objects import UNKNOWN
-from checkers.models.search import Call
 from spark_history.log import NEVER
 
 Contradiction = Sequence[Call]

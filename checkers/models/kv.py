@@ -11,12 +11,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import pairwise
 
+from checkers.models.bounds import Budget
+from checkers.models.calls import Call
 from checkers.models.chains import INITIAL, Name, Write, judge_chains
 from checkers.models.objects import UNKNOWN
-from checkers.models.search import Call
 
 
-def judge_kv(calls: Sequence[Call], initial: str = "") -> Sequence[Call] | None:
+def judge_kv(calls: Sequence[Call], initial: str, budget: Budget) -> Sequence[Call] | None:
     """The calls of one key. None: cannot be judged this way; else calls that contradict each other, if any."""
     parts: dict[str, Call] = {}
     gets: list[Call] = []

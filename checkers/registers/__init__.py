@@ -46,7 +46,7 @@ import pyarrow as pa
 
 from checkers.anomalies import Anomalies
 from checkers.judged import Judged
-from checkers.models.search import Bounds
+from checkers.models.bounds import Bounds
 from checkers.naming import NIL
 from checkers.registers import findings
 from checkers.registers.columns import COLUMNS, OK, READ, Columns, RegisterNaming
