@@ -31,8 +31,8 @@ class Object(Protocol):
         """Whether it is total and leaves the same one state, whatever the state was."""
 
     def lost(self, state: State, /) -> bool:
-        """Whether no read can take place in it, and every other action is total and leaves it as it is, unless it
-        overwrites."""
+        """Whether no action can take place in it but those that are total, and those that always can and change
+        nothing; and none leaves it but those that overwrite."""
 
     def useful(self, info: Sequence[Call], other: Sequence[Call], /) -> Sequence[Call]:
         """Those info calls whose effects could help to explain the other calls."""

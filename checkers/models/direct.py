@@ -41,6 +41,7 @@ def judge_set(calls: Sequence[Call]) -> Contradiction | None:
     reads.sort(key=lambda read: len(read[0]))
     place: list[tuple[int, Call]] = []
     first_seen: dict[object, int] = {}
+    shown_by: dict[int, Call] = {}  # by number of an add: the first read that has its element
     level = 0
     for number, (elements, call) in enumerate(reads):
         earlier, other = reads[number - 1] if number else (frozenset[object](), call)
@@ -52,13 +53,18 @@ def judge_set(calls: Sequence[Call]) -> Contradiction | None:
             if element not in adds:
                 return [call]
             first_seen[element] = level - 1
+            shown_by[adds[element].number] = call
         place.append((level, call))
     for element, call in adds.items():
         if element in first_seen:
             place.append((first_seen[element], call))
         elif call.complete is not None:
             place.append((level + 1, call))
-    return _in_order(place)
+    wrong = _in_order(place)
+    if len(wrong) == 2 and all(call.action[0] == "add" for call in wrong):
+        # Alone, adds may come in any order: it is the read with one of them and without the other that tells.
+        wrong = [*wrong, shown_by[wrong[1].number]]
+    return wrong
 
 
 def _in_order(place: list[tuple[int, Call]]) -> Contradiction:

@@ -174,24 +174,31 @@ def _names(*names: str) -> frozenset[str]:
 
 
 def _useful_of_registers(info: Sequence[Call], other: Sequence[Call]) -> Sequence[Call]:
-    """A transaction that wrote nothing that anybody read explains nothing."""
-    found = {
-        (key, value)
-        for call in other
-        if call.action[0] != "write"
-        for key, value in (
-            ((key, value) for f, key, value in call.action[2] or () if f in ("r", "read"))
-            if call.action[0] == "txn"
-            else call.action[2] or ()
-        )
-    }
+    """A transaction that wrote nothing that is read explains nothing: nothing that others read who are to be explained,
+    or that one does which may explain them."""
+    found = {pair for call in other for pair in _micro(call, "r")}
+    writers: dict[tuple[Any, Any], list[Call]] = {}
+    for call in info:
+        for pair in _micro(call, "w"):
+            writers.setdefault(pair, []).append(call)
+    useful: dict[int, Call] = {}
+    left = list(found)
+    while left:
+        for call in writers.pop(left.pop(), ()):
+            useful[call.number] = call
+            if call.action[2] is not UNKNOWN:
+                left += _micro(call, "r")
+    return list(useful.values())
 
-    def written(call: Call) -> Iterable[tuple[Any, Any]]:
-        if call.action[0] == "write":
-            return call.action[1] or ()
-        return ((key, value) for f, key, value in call.action[1] or () if f in ("w", "write"))
 
-    return [call for call in info if not found.isdisjoint(written(call))]
+def _micro(call: Call, f: str) -> list[tuple[Any, Any]]:
+    """The keys and values that a call on several registers wrote, or read as far as that is known."""
+    kind, argument, result = call.action
+    if kind != "txn":  # a map
+        asked = argument if kind == "write" else result
+        return list(asked or ()) if kind[0] == f and asked is not UNKNOWN else []
+    steps = argument if f == "w" or result is UNKNOWN else result
+    return [(key, value) for name, key, value in steps or () if name[0] == f]
 
 
 MODELS: Final[Mapping[str, Model]] = {

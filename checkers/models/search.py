@@ -194,6 +194,7 @@ class _Search:
         """What may come next, what is likely first."""
         timeline, lost = self.timeline, self.lost
         totals, repeats, end = timeline.totals[k], timeline.repeats[k], timeline.ends[k]
+        escape = timeline.escapes[k]
         tried: set[int] = set()
         for bit, kind in timeline.pending[k]:
             self.budget.work += 1
@@ -211,8 +212,9 @@ class _Search:
             if next_states is None:
                 next_states = self._step(kind, state)
             for after in next_states:
-                # A state that is lost is worse than any, and what is total can wait for its own completion.
-                if total and lost[after] and (bit != end or (lost[state] and not overwrites)):
+                # A state that is lost is worse than any, and what is total can wait for its own completion; unless
+                # an info call may overwrite it at once, so that it leaves no trace.
+                if total and lost[after] and ((bit != end and not escape) or (lost[state] and not overwrites)):
                     continue
                 now = taken | bit
                 left = (optional | totals) & ~now if overwrites else optional & ~bit
@@ -226,13 +228,13 @@ class _Search:
         for cost, after, fits, following, overwritten in options:
             self.budget.work += 1
             spent = used + cost
-            if (idle and overwritten) or ((most | guards) - spent) & guards != guards:
+            if ((most | guards) - spent) & guards != guards:
                 continue
             free = optional | totals if overwritten else optional
             if fits & ~taken:
                 yield k, after, taken, free & ~taken, spent, False
             for bit, following_state in following:
-                if not taken & bit and not (totals & bit and bit != end and lost[following_state]):
+                if not taken & bit and not (totals & bit and bit != end and lost[following_state] and not escape):
                     yield k, following_state, taken | bit, free & ~(taken | bit), spent, bool(totals & bit)
 
     def _options(self, k: int, state: int) -> list[_Option]:

@@ -64,7 +64,7 @@ class Texts:
         return (LOST,)
 
     def reads(self, action: Action) -> bool:
-        return bool(action[0] == "get")
+        return bool(action[0] == "get" or (action[0] == "append" and not action[1]))
 
     def total(self, action: Action) -> bool:
         return not self.reads(action)

@@ -19,7 +19,7 @@ class Timeline:
     that is not a read, is invoked before and not completed, in the order of completion. reads[k]: (kind, bits) of the
     reads likewise. totals[k]: the bits of the pending calls that are total. repeats[k]: whether two of the pending
     calls are of one kind. infos[k]: (kind, one in its field, its field, how many there are) of the info calls invoked
-    before; most[k]: all the last.
+    before; most[k]: all the last; escapes[k]: whether one of these overwrites.
 
     kinds: the distinct actions; overwrites: of each, whether it does. All of this takes as much time and memory as
     there are operations times how many of them overlap, which the budget is told: it raises Exceeded.
@@ -55,6 +55,7 @@ class Timeline:
         self.totals: list[int] = []
         self.repeats: list[bool] = []
         self.infos: list[tuple[tuple[int, int, int, int], ...]] = []
+        self.escapes: list[bool] = []
         self.most: list[int] = []
         free: list[int] = []
         slots: dict[int, int] = {}
@@ -65,13 +66,14 @@ class Timeline:
         infos: tuple[tuple[int, int, int, int], ...] = ()
         shown: tuple[tuple[int, int], ...] = ()
         most = widest = totals = 0
-        changed, more = True, False
+        changed, more, escape = True, False, False
         for _, completes, index in events:
             call = calls[index]
             kind = kinds[index]
             if call.complete is None:
                 invoked[kind] = invoked.get(kind, 0) + 1
                 most += 1 << shifts[kind]
+                escape = escape or self.overwrites[kind]
                 more = True
             elif not completes:
                 slot = free.pop() if free else widest
@@ -103,6 +105,7 @@ class Timeline:
                 self.totals.append(totals)
                 self.repeats.append(len(of_kind) < len(writing))
                 self.infos.append(infos)
+                self.escapes.append(escape)
                 self.most.append(most)
                 budget.spend(1 + (len(writing) + len(reading)) // 4)
                 budget.hold(_ENTRY_BYTES + 80 * len(reading) + 3 * (widest >> 3))
