@@ -1,4 +1,4 @@
-"""Every witness is a contradiction: its operations alone cannot all take effect, and nor can they whatever others do."""
+"""Every witness is a contradiction: its operations alone cannot all take effect, nor can they whatever others do."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Timed = tuple[Any, int, int | None]
 
 
 def contradicts(history: list[Any], ops: list[int], initial: Any, step: Callable[[Any, Any], Any]) -> None:
-    """By brute force, which judges the witness alone, and with all others, as they went, at any time after invocation or never."""
+    """By brute force, which judges the witness alone; and with all others, as they went, at any time or never."""
     alone: list[Timed] = []
     relaxed: list[Timed] = []
     for number, op in enumerate(history):

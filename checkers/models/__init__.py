@@ -42,7 +42,7 @@ import pyarrow as pa
 from checkers import witness
 from checkers.anomalies import Anomalies, seconds
 from checkers.judged import Judged
-from checkers.models.actions import calls_of, model_of, short
+from checkers.models.actions import calls_of, model_of
 from checkers.models.bounds import Bounds, Budget, Exceeded
 from checkers.models.calls import Call, Object
 from checkers.models.core import bounds_of_core, find_core
@@ -51,6 +51,7 @@ from checkers.models.kv import judge_kv
 from checkers.models.objects import Model
 from checkers.models.search import search
 from checkers.models.texts import Texts
+from checkers.naming import short
 from checkers.stored import check_files, judged_of, write_files
 from spark_history.files import HistoryError, read_parquet
 from spark_history.schema import CALLS
@@ -188,12 +189,12 @@ class _Object:
         return Texts(calls, model.initial, budget) if self.name == "kv" else model
 
     def _name(self) -> str:
-        return self.name if self.key is None else f"{self.name} {self.key}"
+        return self.name if self.key is None else f"{self.name} {short(self.key)}"
 
     def _tell(self, wrong: Sequence[Call], done: int | None = None) -> None:
         rows = [self.rows[call.number] for call in sorted(set(wrong), key=lambda call: (call.invoke, call.number))]
         last = rows[-1]
-        listed = "; ".join(self._say(row) for row in rows)
+        listed = witness.listing(rows, self._say)
         anomaly = NOT_LINEARIZABLE
         results = {row["result"] for row in rows}
         if len(rows) == 1 and last["kind"] in ("read", "get", "dequeue"):

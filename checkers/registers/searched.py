@@ -18,6 +18,7 @@ from checkers.models.search import search
 from checkers.registers import findings
 from checkers.registers.columns import CAS, FAIL, OK, READ, REFUSED, WRITE
 from checkers.registers.findings import Report
+from checkers.witness import listing
 from spark_history.files import Ints
 from spark_history.log import NEVER
 
@@ -157,7 +158,7 @@ def _explain(report: Report, core: list[int], done: int | None = None) -> None:
     kinds = columns.kind[core]
     first, last = core[0], core[-1]
     found = {int(columns.expected[row]) for row in core if columns.kind[row] == CAS}
-    listed = "; ".join(f"{report.what(row)} from {report.invoked(row)} to {report.completed(row)}" for row in core)
+    listed = listing(core, lambda row: f"{report.what(row)} from {report.invoked(row)} to {report.completed(row)}")
     early = columns.value[first] == columns.value[last] and columns.complete[first] < columns.invoke[last]
     if len(core) == 2 and kinds[0] == READ and kinds[1] != READ and early:
         name = findings.FUTURE_READ
