@@ -33,3 +33,8 @@ def describe(error: BaseException) -> str:
     if isinstance(error, BadArguments | HarnessFailure):
         return text
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
+
+
+class RuntimeUnavailable(Exception):
+    """The machine cannot do this (no Docker, no permission, no loop devices …). The message is one sentence that
+    says what is missing and what to do; the command line exits 255 with it."""

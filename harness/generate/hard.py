@@ -90,7 +90,7 @@ def kv_of_clients(
 
 def _times(rng: random.Random, operations: int, clients: int) -> list[Row]:
     """In the order of their effects, clients one operation after the other."""
-    rows = []
+    rows: list[Row] = []
     free = [0] * clients
     at = 0
     for _ in range(operations):
