@@ -43,10 +43,11 @@ from checkers import witness
 from checkers.anomalies import Anomalies, seconds
 from checkers.judged import Judged
 from checkers.models.actions import calls_of, model_of
-from checkers.models.bounds import Bounds, Budget, Exceeded
+from checkers.models.bounds import Bounds, Budget, Exceeded, judge_each
 from checkers.models.calls import Call, Object
 from checkers.models.core import bounds_of_core, find_core
 from checkers.models.direct import DIRECT
+from checkers.models.groups import groups
 from checkers.models.kv import judge_kv
 from checkers.models.objects import Model
 from checkers.models.search import search
@@ -131,12 +132,11 @@ def judge(plan: Mapping[str, Any], rows: Sequence[Mapping[str, Any]], origin: in
     objects: dict[str | None, list[Mapping[str, Any]]] = {}
     for row in rows:
         objects.setdefault(row["key"], []).append(row)
-    undecided = []
-    for key, own in objects.items():
-        judge_object = _Object(name, model, key, own, anomalies, origin)
-        doubt = judge_object.judge(bounds)
-        if doubt is not None:
-            undecided.append(doubt)
+
+    def judge_one(key: str | None, within: Bounds) -> str | None:
+        return _Object(name, model, key, objects[key], anomalies, origin).judge(within)
+
+    undecided = judge_each(list(objects), bounds, judge_one, lambda: bool(anomalies.tally))
     counts = Counter(f"{row['kind']} {row['outcome']}" for row in rows)
     return {
         "anomalies": anomalies.rows,
@@ -171,19 +171,24 @@ class _Object:
             if wrong:
                 self._tell(wrong)
             return None
-        answer = search(calls, object_, budget)
-        if answer.linearizable is None:
-            return f"{self._name()}: {answer.doubt()}"
-        if not answer.linearizable:
-            prepare = partial(self._prepare, model)
-            self._tell(find_core(calls, prepare, answer, bounds_of_core(budget)), answer.done)
-        return None
+        parts = groups(calls, model) if self.name == "multi-register" else [(calls, object_)]
+        doubt = None
+        for own, part in parts:
+            answer = search(own, part, budget)
+            if answer.linearizable is None:
+                doubt = f"{self._name()}: {answer.doubt()}"
+            elif not answer.linearizable:
+                prepare = partial(self._prepare, part if isinstance(part, Model) else model)
+                core = find_core(own, prepare, answer, bounds_of_core(budget, len(self.anomalies.rows)))
+                self._tell(core, answer.done)
+                return None  # the others would not change the verdict
+        return doubt
 
     def _directly(self, calls: Sequence[Call], model: Model, budget: Budget) -> Sequence[Call] | None:
         if self.name == "kv":
             return judge_kv(calls, model.initial, budget)
         direct = DIRECT.get(self.name)
-        return None if direct is None else direct(calls)
+        return None if direct is None else direct(calls, budget)
 
     def _prepare(self, model: Model, calls: Sequence[Call], budget: Budget) -> Object:
         return Texts(calls, model.initial, budget) if self.name == "kv" else model

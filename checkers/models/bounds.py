@@ -10,11 +10,13 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from spark_history.files import HistoryError
+
+_Key = TypeVar("_Key")
 
 
 class Exceeded(Exception):
@@ -39,6 +41,34 @@ class Bounds:
             if type(bound) not in (int, float) or not bound >= 0:
                 raise HistoryError(f"the plan's bound of {name} must be a number from 0, not {bound!r}")
         return bounds
+
+
+#: How long each of several objects is tried before any is for as long as it may.
+FIRST_S: Final = 0.5
+
+
+def judge_each(
+    objects: Sequence[_Key], bounds: Bounds, judge: Callable[[_Key, Bounds], str | None], failed: Callable[[], bool]
+) -> list[str]:
+    """Those that are easy first, so that of many the few that are hard cost nothing where the verdict is certain.
+
+    judge: from an object and its bounds to why it is undecided, or None; failed: whether any was found wrong. Returns
+    why objects are undecided.
+    """
+    undecided: list[str] = []
+    first = Bounds(min(bounds.seconds, FIRST_S), bounds.memory_mb)
+    left = []
+    for each in objects:
+        doubt = judge(each, first if len(objects) > 1 else bounds)
+        if doubt is not None:
+            left.append((each, doubt))
+    for each, doubt in left:
+        # If one failed, the verdict is certain, whatever comes of this one.
+        if len(objects) == 1 or first == bounds or failed():
+            undecided.append(doubt)
+        elif (still := judge(each, bounds)) is not None:
+            undecided.append(still)
+    return undecided
 
 
 LOOK_EVERY: Final = 2048  # units of work between two looks at the bounds

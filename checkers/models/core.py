@@ -10,20 +10,24 @@ from checkers.models.bounds import Bounds, Budget, Exceeded
 from checkers.models.calls import Call, Object
 from checkers.models.search import Answer, search
 
-#: What a witness may take: as long as the verdict, but at least the first and at most the second.
-AT_LEAST_S: Final = 0.2
+#: What a witness may take: as long as the verdict, but at least the first and at most the last. Of those after the
+#: first few, which nobody is shown unless they ask, only the second.
+AT_LEAST_S: Final = 0.5
+AT_LEAST_OF_MORE_S: Final = 0.1
 AT_MOST_S: Final = 3.0
+FEW: Final = 2
 MEMORY_MB: Final = 128.0
 
 #: Of some calls of an object, what the search needs to know. May raise Exceeded, and so may the object's methods.
 Prepare = Callable[[Sequence[Call], Budget], Object]
 
 
-def bounds_of_core(verdict: Budget) -> Bounds:
-    """verdict: what was spent on it, and of which the rest is left for the witness."""
-    left = verdict.bounds.seconds - verdict.spent
-    seconds = min(AT_MOST_S, max(AT_LEAST_S, min(verdict.spent, left)))
-    return Bounds(seconds, min(MEMORY_MB, verdict.bounds.memory_mb))
+def bounds_of_core(verdict: Budget, told: int) -> Bounds:
+    """verdict: what was spent on it, and of which the rest is left for the witness. told: witnesses before it."""
+    least = AT_LEAST_S if told < FEW else AT_LEAST_OF_MORE_S
+    left = max(verdict.bounds.seconds - verdict.spent, AT_LEAST_OF_MORE_S)
+    wanted = max(verdict.spent, least) if told < FEW else least
+    return Bounds(min(wanted, left, AT_MOST_S), min(MEMORY_MB, verdict.bounds.memory_mb))
 
 
 def find_core(calls: Sequence[Call], prepare: Prepare, answer: Answer, bounds: Bounds) -> list[Call]:

@@ -98,6 +98,7 @@ class _Search:
         self.steps: list[dict[int, tuple[int, ...]]] = [{} for _ in timeline.kinds]  # by action, then state
         self.fitting: list[dict[int, int]] = [{} for _ in timeline.ends]  # by completion, then state: reads that fit
         self.options: list[dict[int, list[_Option]]] = [{} for _ in timeline.ends]  # by completion, then state
+        self.reachable: dict[tuple[int, int], list[tuple[int, int, bool]]] = {}  # by info calls and state
         self.state_bytes = self.lookups = 0
         self.seen: dict[int, int | tuple[int, ...]] = {}
         self.frames: list[Iterator[_Configuration]] = []
@@ -239,47 +240,58 @@ class _Search:
 
     def _options(self, k: int, state: int) -> list[_Option]:
         """What info calls make possible, where it is more than what is possible without."""
-        infos, guards, pending = self.timeline.infos[k], self.timeline.guards, self.timeline.pending[k]
-        budget, overwrites = self.budget, self.timeline.overwrites
+        pending = self.timeline.pending[k]
         plain = {kind: self._step(kind, state) for _, kind in pending}
-        # By state, of each way there: its cost, and whether something was overwritten.
-        reached: dict[int, list[tuple[int, bool]]] = {state: [(0, False)]}
-        frontier = [(state, 0, False)]
         options: list[_Option] = []
-        held = budget.held
-        size = _LOOKUP_BYTES + sys.getsizeof(guards)
-        for here, spent, overwritten in frontier:  # grows as it is gone through
-            budget.work += 1
-            for info, one, field, most in infos:
-                budget.spend()
-                if spent & field >= most:
-                    continue
-                for after in self._step(info, here):
-                    if self.lost[after]:
-                        continue
-                    cost, over = spent + one, overwritten or overwrites[info]
-                    known = reached.setdefault(after, [])
-                    budget.work += len(known) >> 1
-                    if any(((cost | guards) - each) & guards == guards and so >= over for each, so in known):
-                        continue
-                    known.append((cost, over))
-                    frontier.append((after, cost, over))
-                    budget.hold(size)
-        for after, cost, over in frontier[1:]:
-            budget.spend(1 + len(pending))
+        for after, cost, over in self._reachable(k, state):
+            self.budget.spend(1 + len(pending))
             fits = self._fitting(k, after)
             following = tuple(
-                (bit, next_state)
-                for bit, kind in pending
-                if (next_states := self._step(kind, after)) != plain[kind]
-                for next_state in next_states
+                [
+                    (bit, next_state)
+                    for bit, kind in pending
+                    if (next_states := self._step(kind, after)) != plain[kind]
+                    for next_state in next_states
+                ]
             )
             if fits or following:
                 options.append((cost, after, fits, following, over))
                 self.lookups += 1 + len(following)
-        budget.held = held
         self.options[k][state] = options
         return options
+
+    def _reachable(self, k: int, state: int) -> list[tuple[int, int, bool]]:
+        """States that info calls alone lead to: each with a cost, and whether something was overwritten."""
+        infos, guards, budget = self.timeline.infos[k], self.timeline.guards, self.budget
+        known_here = self.reachable.get((id(infos), state))  # the same tuple, until one more is invoked
+        if known_here is not None:
+            return known_here
+        overwrites = self.timeline.overwrites
+        reached: dict[int, list[tuple[int, bool]]] = {state: [(0, False)]}
+        frontier = [(state, 0, False)]
+        held = budget.held
+        size = _LOOKUP_BYTES + sys.getsizeof(guards)
+        for here, spent, overwritten in frontier:  # grows as it is gone through
+            for info, one, field, most in infos:
+                budget.spend()
+                over = overwrites[info]
+                if spent & field >= most or (over and spent):
+                    continue  # there are no more, or it would have done so at once
+                for after in self._step(info, here):
+                    if self.lost[after]:
+                        continue
+                    cost, now = spent + one, overwritten or over
+                    known = reached.setdefault(after, [])
+                    budget.work += len(known) >> 1
+                    if any(((cost | guards) - each) & guards == guards and so >= now for each, so in known):
+                        continue
+                    known.append((cost, now))
+                    frontier.append((after, cost, now))
+                    budget.hold(size)
+        budget.held = held
+        self.lookups += len(frontier)
+        found = self.reachable[id(infos), state] = frontier[1:]
+        return found
 
     def _step(self, kind: int, state: int) -> tuple[int, ...]:
         known = self.steps[kind].get(state)

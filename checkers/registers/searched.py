@@ -117,7 +117,9 @@ def judge_key(report: Report, low: int, high: int, initial: int, bounds: Bounds)
     if answer.linearizable is None:
         return f"key {report.naming.key(int(columns.key[low]))}: {answer.doubt()}"
     if not answer.linearizable:
-        core = find_core(calls, lambda some, _: Register(initial, some), answer, bounds_of_core(budget))
+        core = find_core(
+            calls, lambda some, _: Register(initial, some), answer, bounds_of_core(budget, len(report.anomalies.rows))
+        )
         _explain(report, [call.number for call in core], answer.done)
     return None
 

@@ -88,6 +88,29 @@ def kv_of_clients(
     return {"run": f"kv-{seed}", "workload": "kv"}, _tables("kv", rows)
 
 
+def register_log(seed: int) -> str:
+    """100 operations of 5 clients on a register of five values, with cas, in EDN; half of the seeds have one read that
+    is off."""
+    rng = random.Random(f"register log {seed}")
+    rows = _times(rng, 100, 5)
+    state: Any = None
+    for row in rows:
+        row["kind"], row["argument"] = _choose(rng, "register", row["process"], 5, huge=False)
+        possible, row["result"], state = _apply(rng, "register", state, row["kind"], row["argument"])
+        row["outcome"] = "fail" if not possible else "info" if rng.random() < 0.02 else "ok"
+    if seed % 2:
+        reads = [row for row in rows if row["kind"] == "read" and row["outcome"] == "ok"]
+        row = reads[-1 - len(reads) // 3]
+        row["result"] = ((row["result"] or 0) + 1) % 5
+    events = []
+    for row in rows:
+        asked = "nil" if row["argument"] is None else json.dumps(row["argument"]).replace(",", "")
+        result = asked if row["kind"] != "read" else "nil" if row["result"] is None else str(row["result"])
+        for at, what, value in ((row["invoke"], "invoke", asked), (row["complete"], row["outcome"], result)):
+            events.append((at, f"{{:process {row['process']}, :type :{what}, :f :{row['kind']}, :value {value}}}"))
+    return "\n".join(event for _, event in sorted(events)) + "\n"
+
+
 def _times(rng: random.Random, operations: int, clients: int) -> list[Row]:
     """In the order of their effects, clients one operation after the other."""
     rows: list[Row] = []
