@@ -76,14 +76,15 @@ _PAGE: Final = os.sysconf("SC_PAGE_SIZE")
 
 
 class Budget:
-    """What is left of bounds, from now on."""
+    """What is left of bounds, from now on. before: what the process had when the work began that this is a part of,
+    bytes; None: now."""
 
-    def __init__(self, bounds: Bounds) -> None:
+    def __init__(self, bounds: Bounds, before: int | None = None) -> None:
         self.bounds = bounds
         self.started = time.monotonic()
         self.work, self.next_look = 0, LOOK_EVERY
         self.held = 0  # bytes, apart from those given to look()
-        self._before = resident_bytes()
+        self.before = resident_bytes() if before is None else before
 
     @property
     def spent(self) -> float:
@@ -107,7 +108,7 @@ class Budget:
         if self.spent > self.bounds.seconds:
             raise Exceeded(f"{self.bounds.seconds:g} s")
         most = self.bounds.memory_mb * 1e6
-        if self.held + held > most or resident_bytes() - self._before > most:
+        if self.held + held > most or resident_bytes() - self.before > most:
             raise Exceeded(f"{self.bounds.memory_mb:g} MB of memory")
 
 

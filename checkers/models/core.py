@@ -48,23 +48,19 @@ def find_core(calls: Sequence[Call], prepare: Prepare, answer: Answer, bounds: B
     required.sort(key=lambda call: (call.end, call.number == blocked.number))
 
     def contradict(chosen: Sequence[Call]) -> bool:
-        # What fits when all others are left out also fits when these may take effect or not, and is found out sooner.
-        if fits(chosen):
+        left = bounds.seconds - budget.spent
+        if left <= 0:
             return False
         latest = max(call.end for call in chosen)  # nothing that begins later can matter
         numbers = {call.number for call in chosen}
-        others = [call if call.number in numbers else relaxed[call.number] for call in concerned]
-        return fits([call for call in others if call.invoke <= latest]) is False
-
-    def fits(tried: Sequence[Call]) -> bool | None:
-        left = bounds.seconds - budget.spent
-        if left <= 0:
-            return None
-        mine = Budget(Bounds(left / 2, bounds.memory_mb))
+        tried = [
+            call if call.number in numbers else relaxed[call.number] for call in concerned if call.invoke <= latest
+        ]
+        mine = Budget(Bounds(left / 2, bounds.memory_mb), budget.before)
         try:
-            return search(tried, prepare(tried, mine), mine).linearizable
+            return search(tried, prepare(tried, mine), mine).linearizable is False
         except Exceeded:
-            return None
+            return False
 
     # The last few that completed are often enough.
     core, length = required, 1

@@ -77,7 +77,8 @@ def search(calls: Sequence[Call], object_: Object, budget: Budget) -> Answer:
     required = [call for call in calls if call.complete is not None]
     held = budget.held
     try:
-        budget.look()
+        if budget.spent >= budget.bounds.seconds:
+            budget.look()
         optional = [call for call in calls if call.complete is None and not object_.reads(call.action)]
         timeline = Timeline([*required, *object_.useful(optional, required)], object_, budget)
     except Exceeded as exceeded:

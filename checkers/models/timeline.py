@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from bisect import bisect_left, insort
 from collections.abc import Sequence
+from typing import Final
 
 from checkers.models.bounds import Budget
 from checkers.models.calls import Action, Call, Object
 
-_ENTRY_BYTES = 64  # of a completion, apart from what is counted
+_ENTRY_BYTES: Final = 64  # of a completion, apart from what is counted
+_TOLD_EVERY: Final = 256  # units of work after which the budget is told
 
 
 class Timeline:
@@ -30,8 +32,8 @@ class Timeline:
         self.kinds: list[Action] = []
         events = []
         kinds = [-1] * len(calls)
+        budget.spend(len(calls))
         for index, call in enumerate(calls):
-            budget.spend()
             if call.complete is None and object_.reads(call.action):
                 continue
             kind = kind_of.get(call.action)
@@ -65,7 +67,7 @@ class Timeline:
         invoked: dict[int, int] = {}
         infos: tuple[tuple[int, int, int, int], ...] = ()
         shown: tuple[tuple[int, int], ...] = ()
-        most = widest = totals = 0
+        most = widest = totals = work = held = 0
         changed, more, escape = True, False, False
         for _, completes, index in events:
             call = calls[index]
@@ -90,13 +92,13 @@ class Timeline:
                 bit = slots.pop(index)
                 if changed:
                     shown = tuple([(each[2], each[3]) for each in writing])
-                    budget.hold(56 + 80 * len(shown))
+                    held += 56 + 80 * len(shown)
                     changed = False
                 if more:
                     infos = tuple(
                         [(each, 1 << shifts[each], fields[each], n << shifts[each]) for each, n in invoked.items()]
                     )
-                    budget.hold(56 + 160 * len(infos))
+                    held += 56 + 160 * len(infos)
                     more = False
                 self.ends.append(bit)
                 self.numbers.append(call.number)
@@ -107,8 +109,12 @@ class Timeline:
                 self.infos.append(infos)
                 self.escapes.append(escape)
                 self.most.append(most)
-                budget.spend(1 + (len(writing) + len(reading)) // 4)
-                budget.hold(_ENTRY_BYTES + 80 * len(reading) + 3 * (widest >> 3))
+                work += 1 + ((len(writing) + len(reading)) >> 2)
+                held += _ENTRY_BYTES + 80 * len(reading) + 3 * (widest >> 3)
+                if work > _TOLD_EVERY or held > _TOLD_EVERY << 8:
+                    budget.spend(work)
+                    budget.hold(held)
+                    work = held = 0
                 if reads[kind]:
                     reading[kind] ^= bit
                     if not reading[kind]:
@@ -121,6 +127,8 @@ class Timeline:
                     totals &= ~bit
                     changed = True
                 free.append(bit.bit_length() - 1)
+        budget.spend(work)
+        budget.hold(held)
         self.width = widest
 
     def _lay_out(self, calls: Sequence[Call], kinds: Sequence[int]) -> tuple[dict[int, int], dict[int, int]]:
