@@ -104,6 +104,7 @@ WEAK: Final = frozenset({EXACTLY_ONCE, WATERMARK_FRESHNESS, ALLOWED_TRANSACTIONS
 
 MAX_WITNESSES: Final = 100
 MAX_LOST_WITNESSES: Final = 1000
+MAX_MESSAGE: Final = 6000  # characters: twice what a dozen operations need
 
 
 @dataclass
@@ -144,7 +145,7 @@ class Anomalies:
                     "value": value,
                     "ops": [int(op) for op in ops],
                     "count": int(count),
-                    "message": message,
+                    "message": cut(message),
                     "witness": witness,
                 }
             )
@@ -167,6 +168,12 @@ class Anomalies:
     def tally(self) -> list[tuple[str, str, int, int]]:
         """(property, anomaly, witnesses, records)."""
         return [(*key, witnesses, self.records[key]) for key, witnesses in self.witnesses.items() if witnesses]
+
+
+def cut(message: str) -> str:
+    """Whoever made it: no sentence is longer than MAX_MESSAGE and a few."""
+    half = MAX_MESSAGE // 2
+    return message if len(message) <= MAX_MESSAGE else f"{message[:half]}…{message[-half:]}"
 
 
 def _most(anomaly: str) -> int:

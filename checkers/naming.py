@@ -14,6 +14,14 @@ from spark_history.files import HistoryError
 NIL: Final = int(np.iinfo(np.int64).min)
 
 
+_SHOWN: Final = 60
+
+
+def short(text: str) -> str:
+    """A value as it stands in a sentence: of at most _SHOWN characters and a sign that some are left out."""
+    return text if len(text) <= _SHOWN else f"{text[: _SHOWN // 2]}…{text[-_SHOWN // 2 :]}"
+
+
 @dataclass(frozen=True)
 class Naming:
     """How sentences call keys and values: by number, `names` and `key_names` of the plan."""
@@ -27,10 +35,10 @@ class Naming:
         return cls(_mapping(plan, "names"), _mapping(plan, "key_names"))
 
     def value(self, value: int) -> str:
-        return "nil" if value == NIL else str(self.values.get(str(value), value))
+        return "nil" if value == NIL else short(str(self.values.get(str(value), value)))
 
     def key(self, key: int) -> str:
-        return str(self.keys.get(str(key), key))
+        return short(str(self.keys.get(str(key), key)))
 
 
 def _mapping(plan: Mapping[str, Any], name: str) -> Mapping[str, Any]:

@@ -7,6 +7,10 @@ The column `witness` of ANOMALIES holds, as JSON,
      "faults": [{"fault": 2, "nemesis": "power-outage", "targets": ["broker-1"], "start": ns, "end": ns or null}, …],
      "edges": [{"from": op, "to": op, "why": "wr on key 3: …"}, …]}
 
+and, where it is not 0, `more`: how many operations are left out in the middle (the anomaly's `ops` has all), and
+`more_edges` and `more_faults` likewise. At most MOST are kept of each, and SAID characters of what each did, so that no
+witness grows with its history.
+
 `operations` in the order of their invocations; `faults` are those in force while the operations ran; `edges`, of
 transactions only, lead around the cycle. Times are monotonic nanoseconds.
 """
@@ -14,9 +18,9 @@ transactions only, lead around the cycle. Times are monotonic nanoseconds.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
-from typing import Any, Final
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any, Final, TypeVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -46,16 +50,51 @@ class Edge:
     why: str
 
 
+#: Operations that a sentence, a witness or a drawing tells, or edges of a cycle; of more, the first and last half.
+MOST: Final = 12
+SAID: Final = 300
+
+_Item = TypeVar("_Item")
+
+
+def few(items: Sequence[_Item]) -> tuple[list[_Item], list[_Item], int]:
+    """The first and the last of them, and how many are left out in between."""
+    if len(items) <= MOST:
+        return list(items), [], 0
+    half = MOST // 2
+    return list(items[:half]), list(items[-half:]), len(items) - 2 * half
+
+
+def listing(items: Sequence[_Item], say: Callable[[_Item], str], between: str = "; ") -> str:
+    """A list as part of a sentence: of at most MOST."""
+    first, last, more = few(items)
+    told = [say(item) for item in first]
+    if more:
+        told.append(f"… (and {more:,} more, which anomalies.parquet names)")
+    return between.join([*told, *(say(item) for item in last)])
+
+
 def encode(steps: Iterable[Step], *, faults: Sequence[Mapping[str, Any]] = (), edges: Iterable[Edge] = ()) -> str:
     """The JSON of a witness. faults: rows of FAULTS; those in force while the steps ran are kept."""
     ordered = sorted(steps, key=lambda step: (step.invoke, step.op))
-    return json.dumps(
-        {
-            "operations": [asdict(step) for step in ordered],
-            "faults": _in_force(ordered, faults),
-            "edges": [{"from": edge.from_, "to": edge.to, "why": edge.why} for edge in edges],
-        }
-    )
+    told: dict[str, Any] = {}
+    for name, items in (
+        ("operations", [asdict(replace(step, what=_cut(step.what))) for step in ordered]),
+        ("faults", _in_force(ordered, faults)),
+        ("edges", [{"from": edge.from_, "to": edge.to, "why": _cut(edge.why)} for edge in edges]),
+    ):
+        first, last, more = few(items)
+        told[name] = first + last
+        if more:
+            told[_MORE[name]] = more
+    return json.dumps(told)
+
+
+_MORE: Final = {"operations": "more", "faults": "more_faults", "edges": "more_edges"}
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= SAID else f"{text[: SAID // 2]}…{text[-SAID // 2 :]}"
 
 
 def _in_force(steps: Sequence[Step], faults: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
@@ -119,11 +158,13 @@ def explain(row: dict[str, Any], steps: Mapping[int, Step], faults: Sequence[Map
         return
     row["witness"] = encode(mine, faults=faults)
     named = []
-    for fault in json.loads(row["witness"])["faults"]:
+    parts = json.loads(row["witness"])
+    for fault in parts["faults"]:
         targets = " ".join(fault["targets"] or ())
         named.append(f"{fault['nemesis']} of {targets}" if targets else fault["nemesis"])
     if named:
-        more = f" and {len(named) - MAX_FAULTS} more" if len(named) > MAX_FAULTS else ""
+        left = len(named) + parts.get("more_faults", 0) - MAX_FAULTS
+        more = f" and {left} more" if left > 0 else ""
         row["message"] += f" (in force: {', '.join(named[:MAX_FAULTS])}{more})"
 
 
@@ -158,12 +199,21 @@ def draw(witness: str, origin: int, *, width: int = WIDTH) -> list[str]:
         body = "|" if high == low else "|" + "-" * (high - low - 1) + (">" if end is None else "|")
         when = f"{seconds(start, origin)} to {'?' if end is None else seconds(end, origin)}"
         lines.append(f"{who:<{label}} {' ' * low}{body:<{width - low}} {what}  [{when}]")
+    _tell_more(lines, parts, "operations", "operations")
     for fault in parts["faults"]:
         end = fault["end"]
         low, high = column(fault["start"]), width - 1 if end is None else column(end)
         targets = " ".join(fault["targets"] or ())
         lines.append(f"{'':<{label}} {' ' * low}{'~' * (high - low + 1):<{width - low}} {fault['nemesis']} {targets}")
+    _tell_more(lines, parts, "faults", "faults in force")
     names = {each["op"]: f"op {each['op']}" for each in parts["operations"]}
     for edge in parts["edges"]:
         lines.append(f"{names.get(edge['from'], edge['from'])} -> {names.get(edge['to'], edge['to'])}: {edge['why']}")
+    _tell_more(lines, parts, "edges", "such steps around the cycle")
     return lines
+
+
+def _tell_more(lines: list[str], parts: Mapping[str, Any], name: str, what: str) -> None:
+    """Where the middle of a list was left out, say so."""
+    if more := parts.get(_MORE[name]):
+        lines.insert(len(lines) - len(parts[name]) + len(parts[name]) // 2, f"… and {more:,} more {what}")

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import os
 import sys
-import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from random import SystemRandom
 from typing import Annotated, Any, Literal
@@ -13,7 +11,6 @@ from typing import Annotated, Any, Literal
 import typer
 from rich.console import Console
 from rich.table import Table
-from typer.exceptions import TyperException
 
 from harness import cli_nemesis, registry, results, room, schedule_file
 from harness import schedule as schedules
@@ -25,9 +22,9 @@ from harness.cli_nemesis import IntervalOption, NemesisOption, RecoveryOption, p
 from harness.cli_options import TimeLimitOption, check_seed
 from harness.cli_replay import replay, shrink
 from harness.cli_spark import LOCAL, SparkOption, check_reachable
-from harness.cluster import RuntimeUnavailable
-from harness.errors import BadArguments, ExitCode, HarnessFailure, describe
+from harness.errors import BadArguments, ExitCode
 from harness.feasible import check_targets
+from harness.guarded import guarded
 from harness.plan import make_plan, parse_settings
 from harness.runtimes import choose_runtime
 from nemesis import SIMULATION
@@ -50,37 +47,6 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Entry point of `chaos`. Raises SystemExit always."""
     words = list(sys.argv[1:] if arguments is None else arguments) or ["--help"]
     sys.exit(guarded(lambda: typer.main.get_command(app).main(words, prog_name="chaos", standalone_mode=False)))
-
-
-_INTERRUPTED = 130  # what typer makes of a KeyboardInterrupt
-
-
-def guarded(command: Callable[[], Any]) -> int:
-    """The exit code of a command, with whatever goes wrong told in one sentence on standard error."""
-    try:
-        code = int(command() or 0)
-        return _say("stopped", ExitCode.HARNESS_FAILURE) if code == _INTERRUPTED else code
-    except TyperException as error:
-        message = error.format_message().replace("Value error, ", "").rstrip(".")
-        return _say(" ".join(message.split()), ExitCode.BAD_ARGUMENTS)
-    except BadArguments as error:
-        return _say(describe(error), ExitCode.BAD_ARGUMENTS)
-    except (HarnessFailure, RuntimeUnavailable) as error:
-        return _say(" ".join(str(error).split()), ExitCode.HARNESS_FAILURE)
-    except (KeyboardInterrupt, typer.Abort):
-        return _say("stopped", ExitCode.HARNESS_FAILURE)
-    except BrokenPipeError:  # `chaos list | head`
-        sys.stdout = open(os.devnull, "w")  # noqa: SIM115
-        return ExitCode.PASS
-    except Exception as error:  # a bug of ours: still no traceback unless asked for
-        if os.environ.get("CHAOS_DEBUG"):
-            traceback.print_exc()
-        return _say(f"internal error: {describe(error)} (CHAOS_DEBUG=1 shows where)", ExitCode.HARNESS_FAILURE)
-
-
-def _say(message: str, code: ExitCode) -> ExitCode:
-    print(f"chaos: {message}", file=sys.stderr)
-    return code
 
 
 @app.command()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import socket
+import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -17,6 +18,7 @@ from harness.cli_options import parse_time_limit
 from harness.cli_spark import LOCAL, SparkOption
 from harness.console import COLOURS, Progress, print_summary
 from harness.errors import BadArguments, ExitCode, HarnessFailure
+from harness.guarded import guarded
 from harness.judging import NOT_JUDGED, Asked, Judge, Outcome, check_choices, check_workload, worst
 from harness.subjects import find
 
@@ -79,9 +81,6 @@ def check(
     subjects = find(paths, results_directory, left_out.append)
     asked = Asked(workload, keyed, plan, spark_ui_port)
 
-    from harness.parts import Parts
-    from harness.run import check as check_run
-
     console = Console(highlight=False, soft_wrap=True)
     outcomes: list[Outcome] = []
     with Progress() as progress:
@@ -89,6 +88,9 @@ def check(
             progress.say(text)
 
         def judge_log(directory: Path) -> Mapping[str, Any]:
+            from harness.parts import Parts
+            from harness.run import check as check_run
+
             return check_run(directory, Parts(), progress, spark_ui_port=spark_ui_port)
 
         judge = Judge(asked, progress.update, judge_log)
@@ -104,6 +106,14 @@ def check(
         else:
             _print_many(console, outcomes)
     return worst(outcomes)
+
+
+def main() -> None:
+    """`chaos check …`, of sys.argv, without the other commands. Raises SystemExit always."""
+    app = typer.Typer(add_completion=False, rich_markup_mode=None)
+    app.command()(check)
+    command = typer.main.get_command(app)
+    sys.exit(guarded(lambda: command.main(sys.argv[2:], prog_name="chaos check", standalone_mode=False)))
 
 
 def _plan(

@@ -8,8 +8,8 @@ from typing import Annotated, Any
 import typer
 
 from harness import registry
+from harness.durations import seconds
 from harness.errors import BadArguments
-from harness.schedule_file import seconds
 from nemesis import Nemesis, knobs
 
 NemesisOption = Annotated[

@@ -6,8 +6,8 @@ from typing import Annotated, Final
 
 import typer
 
+from harness.durations import seconds
 from harness.errors import BadArguments
-from harness.schedule_file import seconds
 
 #: Of random streams: what a signed 64-bit integer holds, as tables and other tools do.
 MAX_SEED: Final = 2**63 - 1

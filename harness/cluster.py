@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, TypeVar
 
 from harness.errors import HarnessFailure
+from harness.errors import RuntimeUnavailable as RuntimeUnavailable
 from harness.halt import Halt
 
 if TYPE_CHECKING:
@@ -288,8 +289,3 @@ class ClusterLost(HarnessFailure):
 
 class NotAvailable(HarnessFailure):
     """This machine lacks what that needs (Cluster.lacks). The message is "not available here: " and the reason."""
-
-
-class RuntimeUnavailable(Exception):
-    """The machine cannot do this (no Docker, no permission, no loop devices …). The message is one sentence that
-    says what is missing and what to do; the command line exits 255 with it."""

@@ -8,13 +8,14 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from rich.console import Console
 from rich.status import Status
 from rich.text import Text
 
-from harness.injector import InjectedFault
+if TYPE_CHECKING:
+    from harness.injector import InjectedFault
 
 #: Where output is no terminal: seconds between lines of live progress.
 PLAIN_INTERVAL_S = 5.0

@@ -41,3 +41,8 @@ def describe(error: BaseException) -> str:
     if isinstance(explanation, str) and explanation:
         return f"Docker says: {' '.join(explanation.split())}"
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
+
+
+class RuntimeUnavailable(Exception):
+    """The machine cannot do this (no Docker, no permission, no loop devices …). The message is one sentence that
+    says what is missing and what to do; the command line exits 255 with it."""

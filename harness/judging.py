@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import json
 import logging
+import sys
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -90,8 +91,6 @@ class Judge:
 
     def judge(self, subject: Subject) -> list[Outcome]:
         """A dataset has many outcomes, anything else one. Raises only what is not of the subject."""
-        from spark_history.session import SparkUnavailable
-
         if subject.kind == "address":
             return self._brought(subject.address)
         self._say(f"checking {subject.path}")
@@ -99,9 +98,9 @@ class Judge:
             if subject.kind == "dataset":
                 return self._dataset(subject.path)
             return [self._history(subject.path) if subject.kind == "history" else self._run(subject.path)]
-        except SparkUnavailable as error:
-            raise HarnessFailure(str(error)) from error
         except Exception as error:
+            if _is_spark_unavailable(error):
+                raise HarnessFailure(str(error)) from error
             return [_not_judged(str(subject.path), error)]
 
     def _brought(self, address: str) -> list[Outcome]:
@@ -227,6 +226,12 @@ class Judge:
         from spark_history.session import start_in_background
 
         return start_in_background(ui_port=self._asked.spark_ui_port, log=log).result()
+
+
+def _is_spark_unavailable(error: Exception) -> bool:
+    """Without importing Spark, which most of what is checked has no need of."""
+    session = sys.modules.get("spark_history.session")
+    return session is not None and isinstance(error, session.SparkUnavailable)
 
 
 def family_of(workload: Any) -> Any:

@@ -11,7 +11,6 @@ composite = "last-replica-standing"  # of what it is a part, if of anything; occ
 
 from __future__ import annotations
 
-import re
 import tomllib
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -21,6 +20,7 @@ from typing import Annotated, Any, Final
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, TypeAdapter, ValidationError
 
 from harness import choices
+from harness.durations import seconds
 from harness.errors import BadArguments
 from harness.schedule import CALM_AT_END_S, Fault, Schedule
 from nemesis import Nemesis
@@ -30,15 +30,6 @@ SCHEDULE_FILE: Final = "schedule.toml"
 #: Of versions before schedules could be edited by hand.
 _OLD_FILE: Final = "schedule.json"
 _ROUNDED_S: Final = 0.005  # what saved times may be off by
-_UNITS_S: Final = {"": 1.0, "ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
-
-
-def seconds(value: Any) -> float:
-    """5, 5.5, "5.5s", "500ms", "2m" or "1h" as seconds. Raises ValueError."""
-    match = re.fullmatch(r"\s*([0-9]*\.?[0-9]+)\s*([a-z]*)\s*", str(value))
-    if isinstance(value, bool) or match is None or match[2] not in _UNITS_S:
-        raise ValueError(f"{value!r} is no time; valid: seconds, or a number with a unit, e.g. 500ms, 10s, 2m")
-    return round(float(match[1]) * _UNITS_S[match[2]], 6)
 
 
 Seconds = Annotated[float, BeforeValidator(seconds)]

@@ -10,8 +10,10 @@ import pytest
 
 from checkers import registers
 from checkers.judged import verdict
+from checkers.models.bounds import Bounds, Budget
+from checkers.models.calls import Call
 from checkers.models.core import find_core
-from checkers.models.search import Bounds, Call, search
+from checkers.models.search import search
 from checkers.registers.columns import CAS, READ, WRITE
 from checkers.registers.searched import Register
 from tests.register_histories import Op, table
@@ -64,11 +66,11 @@ def test_dozens_of_operations_that_never_complete() -> None:
         else:
             value = rng.randrange(5)
             calls.append(Call(number, (WRITE, value, 0), at, at + 5))
-    answer = search(calls, Register(0), Bounds(20))
+    answer = search(calls, Register(0, calls), Budget(Bounds(20)))
     assert answer.linearizable
     calls.append(Call(2000, (CAS, 1, 99), at + 100, at + 101))
     calls.append(Call(2001, (WRITE, 99, 0), at + 102, at + 103))
-    refuted = search(calls, Register(0), Bounds(20))
+    refuted = search(calls, Register(0, calls), Budget(Bounds(20)))
     assert refuted.linearizable is False
     assert (refuted.blocked, refuted.done) == (2000, refuted.completions - 2)
 
@@ -81,10 +83,10 @@ def test_core_is_small_and_contradicts_itself() -> None:
     ]
     calls += [Call(900, (WRITE, 7, 0), 990, 1001), Call(901, (WRITE, 8, 0), 1042, 1043)]
     calls += [Call(902, (READ, 7, 0), 1044, 1045)]
-    answer = search(calls, Register(0))
+    answer = search(calls, Register(0, calls), Budget(Bounds()))
     assert answer.linearizable is False
-    core = find_core(calls, Register(0), answer)
+    core = find_core(calls, lambda some, _: Register(0, some), answer, Bounds(3))
     assert 902 in {call.number for call in core}
     assert {call.number for call in core} <= {900, 901, 902} | set(range(200))
     assert len(core) <= 3
-    assert search(core, Register(0)).linearizable is False
+    assert search(core, Register(0, core), Budget(Bounds())).linearizable is False

@@ -32,6 +32,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -41,12 +42,17 @@ import pyarrow as pa
 from checkers import witness
 from checkers.anomalies import Anomalies, seconds
 from checkers.judged import Judged
-from checkers.models.actions import calls_of, model_of, short
-from checkers.models.core import find_core
+from checkers.models.actions import calls_of, model_of
+from checkers.models.bounds import Bounds, Budget, Exceeded, judge_each
+from checkers.models.calls import Call, Object
+from checkers.models.core import bounds_of_core, find_core
 from checkers.models.direct import DIRECT
+from checkers.models.groups import groups
 from checkers.models.kv import judge_kv
 from checkers.models.objects import Model
-from checkers.models.search import Bounds, Call, search
+from checkers.models.search import search
+from checkers.models.texts import Texts
+from checkers.naming import short
 from checkers.stored import check_files, judged_of, write_files
 from spark_history.files import HistoryError, read_parquet
 from spark_history.schema import CALLS
@@ -126,12 +132,11 @@ def judge(plan: Mapping[str, Any], rows: Sequence[Mapping[str, Any]], origin: in
     objects: dict[str | None, list[Mapping[str, Any]]] = {}
     for row in rows:
         objects.setdefault(row["key"], []).append(row)
-    undecided = []
-    for key, own in objects.items():
-        judge_object = _Object(name, model, key, own, anomalies, origin)
-        doubt = judge_object.judge(bounds)
-        if doubt is not None:
-            undecided.append(doubt)
+
+    def judge_one(key: str | None, within: Bounds) -> str | None:
+        return _Object(name, model, key, objects[key], anomalies, origin).judge(within)
+
+    undecided = judge_each(list(objects), bounds, judge_one, lambda: bool(anomalies.tally))
     counts = Counter(f"{row['kind']} {row['outcome']}" for row in rows)
     return {
         "anomalies": anomalies.rows,
@@ -155,29 +160,46 @@ class _Object:
     def judge(self, bounds: Bounds) -> str | None:
         """Anomalies are added; returns why the object is undecided, if it is."""
         calls, model = calls_of(self.name, self.model, self.rows)
-        if self.name == "kv":
-            wrong = judge_kv(calls, model.initial)
-        else:
-            direct = DIRECT.get(self.name)
-            wrong = None if direct is None else direct(calls)
+        budget = Budget(bounds)
+        try:
+            wrong = self._directly(calls, model, budget)
+            if wrong is None:
+                object_ = self._prepare(model, calls, budget)
+        except Exceeded as exceeded:
+            return f"{self._name()}: not decided within {exceeded}"
         if wrong is not None:
             if wrong:
                 self._tell(wrong)
             return None
-        answer = search(calls, model, bounds)
-        if answer.linearizable is None:
-            return f"{self._name()}: {answer.doubt()}"
-        if not answer.linearizable:
-            self._tell(find_core(calls, model, answer), answer.done)
-        return None
+        parts = groups(calls, model) if self.name == "multi-register" else [(calls, object_)]
+        doubt = None
+        for own, part in parts:
+            answer = search(own, part, budget)
+            if answer.linearizable is None:
+                doubt = f"{self._name()}: {answer.doubt()}"
+            elif not answer.linearizable:
+                prepare = partial(self._prepare, part if isinstance(part, Model) else model)
+                core = find_core(own, prepare, answer, bounds_of_core(budget, len(self.anomalies.rows)))
+                self._tell(core, answer.done)
+                return None  # the others would not change the verdict
+        return doubt
+
+    def _directly(self, calls: Sequence[Call], model: Model, budget: Budget) -> Sequence[Call] | None:
+        if self.name == "kv":
+            return judge_kv(calls, model.initial, budget)
+        direct = DIRECT.get(self.name)
+        return None if direct is None else direct(calls, budget)
+
+    def _prepare(self, model: Model, calls: Sequence[Call], budget: Budget) -> Object:
+        return Texts(calls, model.initial, budget) if self.name == "kv" else model
 
     def _name(self) -> str:
-        return self.name if self.key is None else f"{self.name} {self.key}"
+        return self.name if self.key is None else f"{self.name} {short(self.key)}"
 
     def _tell(self, wrong: Sequence[Call], done: int | None = None) -> None:
         rows = [self.rows[call.number] for call in sorted(set(wrong), key=lambda call: (call.invoke, call.number))]
         last = rows[-1]
-        listed = "; ".join(self._say(row) for row in rows)
+        listed = witness.listing(rows, self._say)
         anomaly = NOT_LINEARIZABLE
         results = {row["result"] for row in rows}
         if len(rows) == 1 and last["kind"] in ("read", "get", "dequeue"):

@@ -7,8 +7,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
+from checkers.models.calls import Call
 from checkers.models.objects import MODELS, UNKNOWN, UNWRITTEN, Model, freeze
-from checkers.models.search import Call
+from checkers.naming import short
 from spark_history.files import HistoryError
 
 
@@ -175,11 +176,3 @@ _SHAPES: Final[Mapping[tuple[str, str], tuple[_Shape, _Shape]]] = {
     ("multi-register", "write"): (_MAP, _ANY),
 }
 _INITIAL: Final[Mapping[str, _Shape]] = {"kv": _TEXT, "counter": _INTEGER, "multi-register": _ANY}
-
-
-_SHOWN: Final = 60
-
-
-def short(text: str) -> str:
-    """A value as it stands in a sentence."""
-    return text if len(text) <= _SHOWN else f"{text[: _SHOWN // 2]}…{text[-_SHOWN // 2 :]}"

@@ -26,11 +26,11 @@ as if it had never been, which is the case that allows most.
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Final
 
-from checkers.models.search import Call
+from checkers.models.calls import Call
 from spark_history.log import NEVER
 
 Name = Hashable  # of a write
@@ -40,10 +40,12 @@ INITIAL: Final = ("initial value",)
 
 @dataclass(frozen=True)
 class Write:
-    """after: the write whose value this one replaced; None: whatever was there."""
+    """after: the write whose value this one replaced; None: whatever was there. told: a read that says so, of this one
+    and of all before it in its chain; None: the call itself does."""
 
     call: Call
     after: Name | None = None
+    told: Call | None = None
 
 
 def judge_chains(writes: Mapping[Name, Write], reads: Sequence[tuple[Call, Name]]) -> Sequence[Call]:
@@ -53,21 +55,32 @@ def judge_chains(writes: Mapping[Name, Write], reads: Sequence[tuple[Call, Name]
     are ok, and whose value each returned, a name in `writes` or INITIAL.
     """
     effective: dict[Name, Write] = {}
-    left: list[Name] = [name for _, name in reads]
+    # Why a write took effect: it completed, or a read found its value, or a write replaced it.
+    because: dict[Name, Call] = {name: write.call for name, write in writes.items()}
+    left: list[Name] = []
+    for call, name in reads:
+        if name != INITIAL and name in writes and writes[name].call.complete is None:
+            because[name] = call
+        left.append(name)
     left += [name for name, write in writes.items() if write.call.complete is not None]
     replaced: dict[Name, Name] = {}
+    reasons = _Reasons(effective, because)
     while left:
         name = left.pop()
         if name == INITIAL or name in effective:
             continue
         write = writes.get(name)
         if write is None:
-            return [effective[replaced[name]].call]
+            return reasons.of([replaced[name]])
         effective[name] = write
         if write.after is not None:
             other = replaced.setdefault(write.after, name)
             if other != name:
-                return [effective[other].call, write.call]
+                return reasons.of([other, name])
+            before = writes.get(write.after)
+            if before is not None and before.call.complete is None and because[write.after] is before.call:
+                because[write.after] = write.call
+                reasons.follower[write.after] = name
             left.append(write.after)
 
     on: dict[Name, list[Call]] = {INITIAL: []}
@@ -80,12 +93,14 @@ def judge_chains(writes: Mapping[Name, Write], reads: Sequence[tuple[Call, Name]
     for head in on:
         if head != INITIAL and effective[head].after is not None:
             continue
-        # Of the chain so far: which operation completed first, and which was invoked last.
-        first: Call | None = None
-        last: Call | None = None
+        # Of the chain so far: which operation completed first, which was invoked last, and on which value each.
+        chain: list[Name] = []
+        first: _Found | None = None
+        last: _Found | None = None
         at: Name | None = head
         while at is not None:
-            placed += 1
+            place = len(chain)
+            chain.append(at)
             calls = on[at]
             soonest = min(calls, key=lambda call: call.end, default=None)
             latest = max(calls, key=lambda call: call.invoke, default=None)
@@ -93,19 +108,69 @@ def judge_chains(writes: Mapping[Name, Write], reads: Sequence[tuple[Call, Name]
                 written = calls[0]
                 if soonest is not None and soonest.end < written.invoke:
                     return [soonest, written]
-            if soonest is not None and last is not None and soonest.end < last.invoke:
-                return [soonest, last]
-            if soonest is not None and (first is None or soonest.end < first.end):
-                first = soonest
-            if latest is not None and (last is None or latest.invoke > last.invoke):
-                last = latest
+            if soonest is not None and last is not None and soonest.end < last[0].invoke:
+                return [soonest, last[0], *reasons.link(chain, last[1], place)]
+            if soonest is not None and (first is None or soonest.end < first[0].end):
+                first = (soonest, place)
+            if latest is not None and (last is None or latest.invoke > last[0].invoke):
+                last = (latest, place)
             at = replaced.get(at)
+        placed += len(chain)
         if first is not None and last is not None:
-            zones.append((-NEVER if head == INITIAL else first.end, last.invoke, first, last))
+            begins = -NEVER if head == INITIAL else first[0].end
+            zones.append((begins, last[0].invoke, _Zone(chain, first, last)))
     if placed < len(on):
         inside = next(name for name in effective if _bites(effective, name))
-        return [effective[inside].call]
-    return _clash(zones)
+        return reasons.of(_circle(effective, inside))
+    return _clash(zones, reasons)
+
+
+_Found = tuple[Call, int]  # a call, and the place in its chain of the value that it is on
+
+
+@dataclass(frozen=True)
+class _Zone:
+    chain: Sequence[Name]
+    first: _Found
+    last: _Found
+
+
+@dataclass(frozen=True)
+class _Reasons:
+    """What shows that writes are of one chain, and that those of unknown outcome took effect: without these calls, two
+    that contradict each other would not seem to."""
+
+    effective: Mapping[Name, Write]
+    because: Mapping[Name, Call]
+    follower: dict[Name, Name] = field(default_factory=dict)  # by a write: what replaced it, if that is why
+
+    def of(self, names: Sequence[Name]) -> list[Call]:
+        """The writes, and why they took effect."""
+        found = []
+        for name in names:
+            at: Name | None = name
+            while at is not None:
+                found += [self.effective[at].call, self.because.get(at, self.effective[at].call)]
+                at = self.follower.get(at)
+        return found
+
+    def link(self, chain: Sequence[Name], one: int, other: int) -> list[Call]:
+        """Why the values at these places are of one chain, in their order."""
+        low, high = sorted((one, other))
+        if low == high:
+            return []
+        told = self.effective[chain[high]].told
+        return self.of(chain[low + 1 : high + 1]) if told is None else [told]
+
+    def zone(self, zone: _Zone) -> list[Call]:
+        (first, here), (last, there) = zone.first, zone.last
+        if zone.chain[0] == INITIAL:  # which was there before everything
+            found, here = [last], 0
+        else:
+            found = [first, last]
+        found += self.link(zone.chain, here, there)
+        name = zone.chain[there]
+        return found + (self.of([name]) if last.complete is None and name != INITIAL else [])
 
 
 def _bites(effective: Mapping[Name, Write], name: Name) -> bool:
@@ -118,29 +183,32 @@ def _bites(effective: Mapping[Name, Write], name: Name) -> bool:
     return at is not None and at != INITIAL
 
 
-_Zone = tuple[int, int, Call, Call]  # f, s, and the calls that set them
+def _circle(effective: Mapping[Name, Write], name: Name) -> list[Name]:
+    """The writes of the circle to which the chain leads back."""
+    order: dict[Name, None] = {}
+    at: Name | None = name
+    while at is not None and at not in order:
+        order[at] = None
+        at = effective[at].after
+    names = list(order)
+    return names[names.index(at) :]
 
 
-def _clash(zones: list[_Zone]) -> Sequence[Call]:
-    """Two forward zones that overlap, or a backward zone within a forward one."""
+_Timed = tuple[int, int, _Zone]  # f, s
+
+
+def _clash(zones: list[_Timed], reasons: _Reasons) -> Sequence[Call]:
+    """Two forward zones that overlap, or a backward zone within a forward one: the first of each precedes the last of
+    the other."""
     zones.sort(key=lambda zone: zone[0])
     forward = [zone for zone in zones if zone[0] < zone[1]]
     for one, other in pairwise(forward):
         if one[1] > other[0]:
-            return _contradiction(one, other)
+            return [*reasons.zone(one[2]), *reasons.zone(other[2])]
     position = -1
     for zone in sorted((zone for zone in zones if zone[0] >= zone[1]), key=lambda zone: zone[1]):
         while position + 1 < len(forward) and forward[position + 1][0] < zone[1]:
             position += 1
         if position >= 0 and forward[position][1] > zone[0]:
-            return _contradiction(forward[position], zone)
+            return [*reasons.zone(forward[position][2]), *reasons.zone(zone[2])]
     return []
-
-
-def _contradiction(one: _Zone, other: _Zone) -> Sequence[Call]:
-    """The first of each precedes the last of the other."""
-    calls = {call.number: call for zone in (one, other) for call in zone[2:]}
-    if one[0] == -NEVER:
-        del calls[one[2].number]  # the initial value was there before everything
-        calls[one[3].number] = one[3]
-    return list(calls.values())

@@ -1,7 +1,7 @@
 """Objects that can be judged without a search, when nothing in the history calls for one. Exact, O(n log n).
 
 Each function takes the calls of one object and returns None where the search must decide, else the calls that
-contradict each other, none if the history is linearizable.
+contradict each other, none if the history is linearizable. They raise Exceeded.
 
 **Set** that only grows, each element added once. Reads must return sets of which one contains the other, and that gives
 the order: an add comes before the first read that has its element and after the last that has not, and the history is
@@ -19,17 +19,19 @@ was certainly enqueued before another and, if at all, certainly dequeued after i
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
+from checkers.models.bounds import Budget
+from checkers.models.calls import Call
 from checkers.models.objects import UNKNOWN
-from checkers.models.search import Call
 from spark_history.log import NEVER
 
 Contradiction = Sequence[Call]
 
 
-def judge_set(calls: Sequence[Call]) -> Contradiction | None:
+def judge_set(calls: Sequence[Call], budget: Budget) -> Contradiction | None:
     adds: dict[object, Call] = {}
     for call in calls:
         if call.action[0] == "add":
@@ -37,12 +39,18 @@ def judge_set(calls: Sequence[Call]) -> Contradiction | None:
                 return None
             adds[call.action[1]] = call
     ok = (call for call in calls if call.action[0] == "read" and call.complete is not None)
-    reads = [(frozenset(call.action[2] or ()), call) for call in ok]
+    reads = []
+    for call in ok:
+        elements = frozenset(call.action[2] or ())
+        budget.hold(sys.getsizeof(elements))
+        reads.append((elements, call))
     reads.sort(key=lambda read: len(read[0]))
     place: list[tuple[int, Call]] = []
     first_seen: dict[object, int] = {}
+    shown_by: dict[int, Call] = {}  # by number of an add: the first read that has its element
     level = 0
     for number, (elements, call) in enumerate(reads):
+        budget.spend(1 + (len(elements) >> 6))
         earlier, other = reads[number - 1] if number else (frozenset[object](), call)
         if not earlier <= elements:
             return [other, call]
@@ -52,13 +60,18 @@ def judge_set(calls: Sequence[Call]) -> Contradiction | None:
             if element not in adds:
                 return [call]
             first_seen[element] = level - 1
+            shown_by[adds[element].number] = call
         place.append((level, call))
     for element, call in adds.items():
         if element in first_seen:
             place.append((first_seen[element], call))
         elif call.complete is not None:
             place.append((level + 1, call))
-    return _in_order(place)
+    wrong = _in_order(place)
+    if len(wrong) == 2 and all(call.action[0] == "add" for call in wrong):
+        # Alone, adds may come in any order: it is the read with one of them and without the other that tells.
+        wrong = [*wrong, shown_by[wrong[1].number]]
+    return wrong
 
 
 def _in_order(place: list[tuple[int, Call]]) -> Contradiction:
@@ -110,7 +123,7 @@ def _pair(calls: Sequence[Call]) -> tuple[dict[object, Call], dict[object, Call]
     return enqueued, dequeued, blind, []
 
 
-def judge_queue(calls: Sequence[Call]) -> Contradiction | None:
+def judge_queue(calls: Sequence[Call], budget: Budget) -> Contradiction | None:
     empty = [call for call in calls if call.action[0] == "dequeue" and call.action[2] is None]
     pairs = _pair([call for call in calls if call.action[0] == "enqueue" or call.action[2] is not None])
     if pairs is None:
@@ -118,11 +131,11 @@ def judge_queue(calls: Sequence[Call]) -> Contradiction | None:
     enqueued, dequeued, blind, wrong = pairs
     if wrong or not empty:
         return wrong
-    return None if blind else _never_empty(empty, enqueued, dequeued)
+    return None if blind else _never_empty(empty, enqueued, dequeued, budget)
 
 
 def _never_empty(
-    empty: Sequence[Call], enqueued: Mapping[object, Call], dequeued: Mapping[object, Call]
+    empty: Sequence[Call], enqueued: Mapping[object, Call], dequeued: Mapping[object, Call], budget: Budget
 ) -> Contradiction:
     """A dequeue that found nothing though at every moment something was in the queue, and what was; or none."""
     spans = []
@@ -145,12 +158,14 @@ def _never_empty(
             if reached > call.end:
                 return found
             while at < len(spans) and spans[at][0] < reached:
+                budget.spend()
                 best = at if spans[at][1] > spans[best][1] else best
                 at += 1
     return []
 
 
-def judge_fifo_queue(calls: Sequence[Call]) -> Contradiction | None:
+def judge_fifo_queue(calls: Sequence[Call], budget: Budget) -> Contradiction | None:
+    budget.spend(len(calls))
     pairs = _pair(calls)
     if pairs is None:
         return None
@@ -179,7 +194,7 @@ def judge_fifo_queue(calls: Sequence[Call]) -> Contradiction | None:
     return []
 
 
-DIRECT: Final[Mapping[str, Callable[[Sequence[Call]], Contradiction | None]]] = {
+DIRECT: Final[Mapping[str, Callable[[Sequence[Call], Budget], Contradiction | None]]] = {
     "set": judge_set,
     "queue": judge_queue,
     "fifo-queue": judge_fifo_queue,

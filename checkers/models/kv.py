@@ -11,12 +11,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import pairwise
 
+from checkers.models.bounds import Budget
+from checkers.models.calls import Call
 from checkers.models.chains import INITIAL, Name, Write, judge_chains
 from checkers.models.objects import UNKNOWN
-from checkers.models.search import Call
 
 
-def judge_kv(calls: Sequence[Call], initial: str = "") -> Sequence[Call] | None:
+def judge_kv(calls: Sequence[Call], initial: str, budget: Budget) -> Sequence[Call] | None:
     """The calls of one key. None: cannot be judged this way; else calls that contradict each other, if any."""
     parts: dict[str, Call] = {}
     gets: list[Call] = []
@@ -37,10 +38,16 @@ def judge_kv(calls: Sequence[Call], initial: str = "") -> Sequence[Call] | None:
     ends: dict[str, Name] = {initial: INITIAL}  # by text: the write that completed it
     got: dict[Name, Call] = {}  # by an append: a get that returned it
     reads = []
-    for call in sorted(gets, key=lambda get: len(get.action[2] or "")):
+    known = initial  # the text that was taken apart last: the next one often goes on where it ends
+    for call in sorted(gets, key=lambda get: (len(get.action[2] or ""), get.action[2] or "")):
         text = call.action[2] or ""
+        budget.spend(1 + (len(text) >> 8))
         if text not in ends:
-            names = _take_apart(text, initial, parts, lengths)
+            goes_on = text.startswith(known) and known in ends
+            begin = (ends[known], len(known)) if goes_on and (known or not initial) else None
+            names = _take_apart(text, begin, initial, parts, lengths, budget)
+            if names is None and begin is not None:
+                names = _take_apart(text, None, initial, parts, lengths, budget)
             if names is None:
                 return [call]
             for before, name in pairwise(names):
@@ -48,22 +55,39 @@ def judge_kv(calls: Sequence[Call], initial: str = "") -> Sequence[Call] | None:
                     return [got[name], call]
                 got.setdefault(name, call)
             ends[text] = names[-1]
+            known = text
         reads.append((call, ends[text]))
-    writes: dict[Name, Write] = {text: Write(call, after.get(text)) for text, call in parts.items()}
+    writes: dict[Name, Write] = {text: Write(call, after.get(text), got.get(text)) for text, call in parts.items()}
+    budget.spend(len(calls))
     return judge_chains(writes, reads)
 
 
-def _take_apart(text: str, initial: str, parts: dict[str, Call], lengths: Sequence[int]) -> list[Name] | None:
-    """Of which writes the text is made, in their order."""
+def _take_apart(
+    text: str,
+    begin: tuple[Name, int] | None,
+    initial: str,
+    parts: dict[str, Call],
+    lengths: Sequence[int],
+    budget: Budget,
+) -> list[Name] | None:
+    """Of which writes the text is made, in their order. begin: the write that completed a beginning of the text, and
+    the length of that: then only that write and those after it."""
     names: list[Name] = []
     at = 0
-    if initial:
+    if begin is not None:
+        names, at = [begin[0]], begin[1]
+    elif initial:
         if text.startswith(initial):
             names, at = [INITIAL], len(initial)
     elif text:
         names = [INITIAL]
     while at < len(text):
-        part = next((part for length in lengths if (part := text[at : at + length]) in parts), None)
+        part = None
+        for length in lengths:
+            budget.spend(1 + (length >> 8))
+            if text[at : at + length] in parts:
+                part = text[at : at + length]
+                break
         if part is None:
             return None
         if parts[part].action[0] == "put":

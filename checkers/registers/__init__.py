@@ -38,6 +38,7 @@ are judged apart: `history/registers/<number>.parquet` (REGISTERS).
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -46,7 +47,7 @@ import pyarrow as pa
 
 from checkers.anomalies import Anomalies
 from checkers.judged import Judged
-from checkers.models.search import Bounds
+from checkers.models.bounds import Bounds, judge_each
 from checkers.naming import NIL
 from checkers.registers import findings
 from checkers.registers.columns import COLUMNS, OK, READ, Columns, RegisterNaming
@@ -101,16 +102,22 @@ def judge(plan: Mapping[str, Any], columns: Columns, origin: int) -> dict[str, A
         simple, writer = find_simple(part, first)
         findings.judge(report, simple, writer)
         ends = np.append(simple.starts[1:], len(part))
-        for number in np.flatnonzero(~simple.decidable).tolist():
-            doubt = judge_key(report, int(simple.starts[number]), int(ends[number]), first, bounds)
-            if doubt is not None:
-                undecided.append(doubt)
+        starts = simple.starts.tolist()
+        judge_one = partial(_judge_key, report, starts, ends.tolist(), first)
+        left = np.flatnonzero(~simple.decidable).tolist()
+        undecided += judge_each(left, bounds, judge_one, lambda: bool(anomalies.tally))
     return {
         "anomalies": anomalies.rows,
         "tally": anomalies.tally,
         "counts": columns.counts(),
         "undecided": undecided,
     }
+
+
+def _judge_key(
+    report: findings.Report, starts: Sequence[int], ends: Sequence[int], first: int, number: int, bounds: Bounds
+) -> str | None:
+    return judge_key(report, starts[number], ends[number], first, bounds)
 
 
 def _initial(plan: Mapping[str, Any]) -> int:

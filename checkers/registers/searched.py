@@ -6,33 +6,48 @@ If no value is set twice, they are judged as chains of values (checkers/models/c
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Final
 
 import numpy as np
 
+from checkers.models.bounds import Bounds, Budget
+from checkers.models.calls import Call
 from checkers.models.chains import INITIAL, Name, Write, judge_chains
-from checkers.models.core import find_core
-from checkers.models.search import Bounds, Call, search
+from checkers.models.core import bounds_of_core, find_core
+from checkers.models.search import search
 from checkers.registers import findings
 from checkers.registers.columns import CAS, FAIL, OK, READ, REFUSED, WRITE
 from checkers.registers.findings import Report
+from checkers.witness import listing
 from spark_history.files import Ints
 from spark_history.log import NEVER
 
 Action = tuple[int, int, int]  # kind, value, expected
+OTHER: Final = 1 << 80  # no value of 64 bits
 
 
 class Register:
-    """For the search: a state is the value. A cas from a value to itself, and one that was refused, read."""
+    """For the search: a state is the value. A cas from a value to itself, and one that was refused, read.
 
-    def __init__(self, initial: int) -> None:
-        self.initial = initial
+    Of the values that none of the calls asks for, all are one state: OTHER. It is lost, unless some cas was refused,
+    as that asks for all values but one.
+    """
+
+    def __init__(self, initial: int, calls: Sequence[Call]) -> None:
+        self._asked = {call.action[1] if call.action[0] == READ else call.action[2] for call in calls
+                       if call.action[0] != WRITE and (call.complete is not None or call.action[0] == CAS)}  # fmt: skip
+        self._refused = any(call.action[0] == REFUSED for call in calls)
+        self.initial = self._state(initial)
+
+    def _state(self, value: int) -> int:
+        return value if value in self._asked else OTHER
 
     def step(self, state: int, action: Action) -> tuple[int, ...]:
         kind, value, expected = action
         if kind == WRITE:
-            return (value,)
+            return (self._state(value),)
         if kind == CAS:
-            return (value,) if state == expected else ()
+            return (self._state(value),) if state == expected else ()
         if kind == READ:
             return (state,) if state == value else ()
         return (state,) if state != expected else ()
@@ -40,6 +55,15 @@ class Register:
     def reads(self, action: Action) -> bool:
         kind, value, expected = action
         return kind in (READ, REFUSED) or (kind == CAS and value == expected)
+
+    def total(self, action: Action) -> bool:
+        return action[0] == WRITE
+
+    def overwrites(self, action: Action) -> bool:
+        return action[0] == WRITE
+
+    def lost(self, state: int) -> bool:
+        return state == OTHER and not self._refused
 
     def useful(self, info: Sequence[Call], other: Sequence[Call]) -> Sequence[Call]:
         """Writes of values that somebody asks for later: a write that only another one follows is as good as none."""
@@ -83,17 +107,20 @@ def judge_key(report: Report, low: int, high: int, initial: int, bounds: Bounds)
             strict=True,
         )
     ]
-    register = Register(initial)
     wrong = _judge_directly(calls, initial)
     if wrong is not None:
         if wrong:
             _explain(report, sorted({call.number for call in wrong}))
         return None
-    answer = search(calls, register, bounds)
+    budget = Budget(bounds)
+    answer = search(calls, Register(initial, calls), budget)
     if answer.linearizable is None:
         return f"key {report.naming.key(int(columns.key[low]))}: {answer.doubt()}"
     if not answer.linearizable:
-        _explain(report, [call.number for call in find_core(calls, register, answer)], answer.done)
+        core = find_core(
+            calls, lambda some, _: Register(initial, some), answer, bounds_of_core(budget, len(report.anomalies.rows))
+        )
+        _explain(report, [call.number for call in core], answer.done)
     return None
 
 
@@ -133,7 +160,7 @@ def _explain(report: Report, core: list[int], done: int | None = None) -> None:
     kinds = columns.kind[core]
     first, last = core[0], core[-1]
     found = {int(columns.expected[row]) for row in core if columns.kind[row] == CAS}
-    listed = "; ".join(f"{report.what(row)} from {report.invoked(row)} to {report.completed(row)}" for row in core)
+    listed = listing(core, lambda row: f"{report.what(row)} from {report.invoked(row)} to {report.completed(row)}")
     early = columns.value[first] == columns.value[last] and columns.complete[first] < columns.invoke[last]
     if len(core) == 2 and kinds[0] == READ and kinds[1] != READ and early:
         name = findings.FUTURE_READ

@@ -9,6 +9,7 @@ from checkers.transactions.cycles import Cycle
 from checkers.transactions.graph import PROCESS, REALTIME, RW, WR, WW
 from checkers.transactions.history import NOTHING
 from checkers.transactions.report import Report
+from checkers.witness import listing
 from spark_history.files import Ints
 
 #: By row of an edge, (key, value, before): see lists.Dependencies.
@@ -32,8 +33,8 @@ def explain(cycle: Cycle, details: Details, workload: str, report: Report, prope
         steps += [(txn, what) for txn, what in ((source, did), (target, then)) if what]
         reasons.append((source, target, why))
     said = [f"{names[source]} < {names[target]}, because {why}" for source, target, why in reasons]
-    let = ", ".join(f"{name} = {report.name(txn)}" for txn, name in names.items())
-    first = "; ".join(said[:-1])
+    let = listing(list(names.items()), lambda each: f"{each[1]} = {report.name(each[0])}", ", ")
+    first = listing(said[:-1], str)
     report.add(
         cycle.name,
         f"Let {let}. {first}{'. ' if first else ''}However, {said[-1]}: a contradiction!",

@@ -57,7 +57,7 @@ class Report:
             Step(
                 int(txns.op[txn]),
                 None if txns.process[txn] == NOTHING else int(txns.process[txn]),
-                ", ".join(what),
+                _few(what, 12, ", "),
                 int(txns.invoke[txn]),
                 None if txns.complete[txn] == NEVER else int(txns.complete[txn]),
                 _OUTCOMES.get(int(txns.outcome[txn]), "info"),
@@ -94,7 +94,11 @@ class Report:
 
 def shorten(elements: Sequence[object], most: int = 12) -> str:
     """A list as people read it: its beginning and its end."""
+    return f"[{_few(elements, most, ' ')}]"
+
+
+def _few(elements: Sequence[object], most: int, between: str) -> str:
     if len(elements) <= most:
-        return "[" + " ".join(map(str, elements)) + "]"
+        return between.join(map(str, elements))
     half = most // 2
-    return "[" + " ".join([*map(str, elements[:half]), "…", *map(str, elements[-half:])]) + "]"
+    return between.join([*map(str, elements[:half]), "…", *map(str, elements[-half:])])

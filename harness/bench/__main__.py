@@ -13,7 +13,7 @@ from typing import Final
 from rich.console import Console
 from rich.table import Table
 
-from harness.bench import Figure, checkers, cluster, defects, export, runs, simulation
+from harness.bench import Figure, checkers, cluster, defects, export, runs, search, simulation
 from harness.runtimes import choose_runtime
 
 #: Each part takes a directory for results.
@@ -24,8 +24,9 @@ PARTS: Final[Mapping[str, Callable[[Path], Iterator[Figure]]]] = {
     "runs": runs.measure,
     "cluster": cluster.measure,
     "defects": defects.measure,
+    "search": search.measure,
 }
-ONLY_BY_NAME: Final = ("defects",)  # takes most of an hour
+ONLY_BY_NAME: Final = ("defects", "search")  # each takes most of an hour or longer
 NEED_CONTAINERS: Final = ("runs", "cluster")
 
 
