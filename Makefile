@@ -5,6 +5,7 @@
 #   make test     all tests                (some of them: make test ARGS="tests/test_plan.py -k rate")
 #   make lint     ruff and mypy
 #   make bench    measure throughput and times on this machine
+#   make nightly  what takes longer than tests may: hours (some of it: make nightly ARGS="acks --seeds 1..3")
 #   make fuzz     fuzz what reads bytes of others, for FUZZ_SECONDS (1200)
 #   make install  put chaos on the PATH: a link in /usr/local/bin, or in ~/.local/bin
 #   make docker   install and start a Docker Engine (Debian, as root)
@@ -16,7 +17,7 @@ BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 DEVELOPING := $(VENV)/.developing
 
-.PHONY: run test lint bench fuzz install docker clean lock
+.PHONY: run test lint bench nightly fuzz install docker clean lock
 .DEFAULT_GOAL := run
 
 run: $(INSTALLED)
@@ -39,6 +40,9 @@ lint: $(DEVELOPING)
 
 bench: $(DEVELOPING)
 	@$(BIN)/python -m harness.bench $(ARGS)
+
+nightly: $(DEVELOPING)
+	@$(BIN)/python -m tests.nightly $(ARGS)
 
 FUZZ_SECONDS ?= 1200
 fuzz: $(DEVELOPING)

@@ -268,7 +268,7 @@ def judge_log(segment: Segment) -> tuple[Anomalies, Anomalies, dict[str, int]]:
     judged = judge(segment, NOTHING, anomalies)
     counts = count_operations(segment, judged.contents)
     if any(table.num_rows for table in judged.candidates.values()):
-        counts["lost"] = settle_tables(scope, [segment], judged.candidates, settled).num_rows
+        counts.update(_count_lost(settle_tables(scope, [segment], judged.candidates, settled)))
     return anomalies, settled, counts
 
 
@@ -296,6 +296,12 @@ def _gaps(segment: Segment, timeline: Timeline) -> tuple[Ints, Ints]:
     ends = np.append(starts[1:], NEVER) - 1
     last = np.minimum(ends, last[np.searchsorted(first, starts, "right") - 1])
     return starts, last - starts + 1
+
+
+def _count_lost(lost: pa.Table) -> dict[str, int]:
+    """lost: LOST. `lost unacknowledged`: those that only a read is evidence of."""
+    only_read = lost["complete"].null_count
+    return {"lost": lost.num_rows, **({"lost unacknowledged": only_read} if only_read else {})}
 
 
 def count_operations(segment: Segment, contents: Contents) -> dict[str, int]:
@@ -343,7 +349,7 @@ def settle_log(unit: Unit) -> pa.Table:
             "run": scope.run,
             "anomalies": anomalies.rows,
             "tally": anomalies.tally,
-            "counts": {"lost": lost.num_rows},
+            "counts": _count_lost(lost),
             "lost": [str(path)] if lost.num_rows else [],
         }
     )

@@ -184,11 +184,12 @@ def _unclean_recoveries(evidence: Evidence) -> list[dict[str, Any]]:
 def _decide(evidence: Evidence, of_contract: Mapping[str, Any]) -> tuple[str, str]:
     violations = [entry for entry in evidence.tally if entry[0] not in WEAK]
     weight = weigh_losses(of_contract, evidence.lost_in) if any(e[1] == LOST_APPEND for e in violations) else ""
+    named = name(violations, evidence.counts.get("lost unacknowledged", 0))
     if evidence.violation is not None:
-        besides = f"; besides, {name(violations)}{weight}" if violations else ""
+        besides = f"; besides, {named}{weight}" if violations else ""
         return "fail", evidence.violation.sentence(evidence.origin) + besides
     if violations:
-        return "fail", name(violations) + weight
+        return "fail", named + weight
     if evidence.damaged:
         file, why = evidence.damaged[0]
         others = len(evidence.damaged) - 1
@@ -225,12 +226,17 @@ def _decide(evidence: Evidence, of_contract: Mapping[str, Any]) -> tuple[str, st
     return "pass", f"all {acknowledged:,} acknowledged appends are in the final log and every operation is in order"
 
 
-def name(violations: Tally) -> str:
-    """Anomalies with how many records of each, in the order of weight: what was lost first."""
+def name(violations: Tally, only_read: int = 0) -> str:
+    """Anomalies with how many records of each, in the order of weight: what was lost first. only_read: how many of the
+    lost were never acknowledged, but returned by a read."""
     totals: dict[str, int] = defaultdict(int)
     for _, anomaly, _, records in violations:
         totals[anomaly] += records
-    named = [f"{totals.pop(LOST_APPEND):,} lost appends"] if LOST_APPEND in totals else []
+    named = []
+    if LOST_APPEND in totals:
+        lost = totals.pop(LOST_APPEND)
+        of_these = f" ({lost - only_read:,} acknowledged, {only_read:,} only returned by reads)" if only_read else ""
+        named.append(f"{lost:,} lost appends{of_these}")
     named += [f"{anomaly} ({count:,})" for anomaly, count in sorted(totals.items())]
     return ", ".join(named)
 

@@ -194,6 +194,12 @@ def test_without_replica_logs_nothing_is_said_of_whether_they_match() -> None:
     assert "log matching" not in verdict(replica_records=0)["anomalies"]
 
 
+def test_what_is_lost_is_told_apart_by_who_knew_of_it() -> None:
+    counts = {"acknowledged": 13_195, "lost": 13_507, "lost unacknowledged": 312}
+    found = verdict(counts=counts, tally=[(LOG_LINEARIZABILITY, "lost append", 9, 13_507)])
+    assert found["reason"].startswith("13,507 lost appends (13,195 acknowledged, 312 only returned by reads); ")
+
+
 VIOLATION = Violation("ElectionSafety", "two leaders in epoch 4.", "", ("controller-1",), 12_345_000_000, 77, "quorum")
 
 

@@ -1,0 +1,122 @@
+"""python -m tests.nightly [PART …] [--seeds A..B]: without a part, all of them; exit code 1 if a line does not hold.
+
+| part | what must hold |
+| --- | --- |
+| named-nemeses | the README's example and each composite, in containers and in simulation, ten seeds: each nemesis named took effect, or the verdict is `unknown` and says which did not |
+| acks | acks=1 with --nemesis kill fails within three seeds, in containers; acks=all passes ten |
+| explore | 500 seeds of every nemesis in simulation: none fails |
+| search | bench: 1,000 adversarial histories of each model within twice 1 s and 200 MB |
+| histories | the tests against brute force, 100,000 histories each |
+| bench | all figures |
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Final
+
+#: As the README shows it.
+EXAMPLE: Final = ("--nemesis", "partition:one-way,power:leader", "--interval", "12s", "--recovery", "6s")
+COMPOSITES: Final = ("last-replica-standing", "rolling-restart", "flapping-leader", "majority-down", "all")
+TIME_LIMIT_S: Final = 60
+
+Line = tuple[bool, str]  # does it hold, and what was seen
+
+
+def named_nemeses(seeds: Sequence[int], results: Path) -> Iterator[Line]:
+    for place in ("simulation", "docker"):
+        for asked in (EXAMPLE, *(("--nemesis", name) for name in COMPOSITES)):
+            for seed in seeds:
+                code, verdict = _run(results, place, seed, TIME_LIMIT_S, *asked)
+                idle = [each["nemesis"] for each in verdict.get("nemeses", ()) if each["why_not"]]
+                said = code == 2 and all(name in str(verdict["reason"]) for name in idle)
+                yield (code == 0 and not idle) or (bool(idle) and said), (
+                    f"{place}, {asked[1]}, seed {seed}: {verdict.get('verdict')}, {verdict.get('reason')}"
+                )
+
+
+def acks(seeds: Sequence[int], results: Path) -> Iterator[Line]:
+    found = 0
+    for seed in seeds[:3]:
+        code, verdict = _run(results, "docker", seed, 45, "--acks", "1", "--nemesis", "kill")
+        found += code == 1
+        yield code in (0, 1), f"acks=1, seed {seed}: {verdict.get('verdict')}, {verdict.get('reason')}"
+    yield found > 0, f"acks=1: {found} of 3 seeds fail"
+    for seed in seeds:
+        code, verdict = _run(results, "docker", seed, 45, "--acks", "all", "--nemesis", "kill")
+        yield code == 0, f"acks=all, seed {seed}: {verdict.get('verdict')}, {verdict.get('reason')}"
+
+
+def explore(seeds: Sequence[int], results: Path) -> Iterator[Line]:
+    command = ["explore", "--seeds", "0..499", "--nemesis", "all", "--results", str(results)]
+    code = subprocess.run([sys.executable, "-m", "harness", *command], check=False).returncode
+    yield code == 0, f"chaos {' '.join(command[:5])}: exit code {code}"
+
+
+def search(seeds: Sequence[int], results: Path) -> Iterator[Line]:
+    yield _bench("search")
+
+
+def bench(seeds: Sequence[int], results: Path) -> Iterator[Line]:
+    yield _bench()
+
+
+def histories(seeds: Sequence[int], results: Path) -> Iterator[Line]:
+    code = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-n", "2", "-m", "not docker", "-k", "brute or agrees or random"],
+        env={**os.environ, "CHAOS_HISTORIES": "100000"}, check=False,
+    ).returncode  # fmt: skip
+    yield code == 0, f"100,000 histories of each property: exit code {code}"
+
+
+def _bench(*parts: str) -> Line:
+    code = subprocess.run([sys.executable, "-m", "harness.bench", *parts], check=False).returncode
+    return code == 0, f"bench {' '.join(parts)}: exit code {code}; the table says which aims are met"
+
+
+def _run(results: Path, place: str, seed: int, time_limit: int, *asked: str) -> tuple[int, Mapping[str, object]]:
+    """Exit code and verdict of one run."""
+    before = set(results.glob("*"))
+    command = ["run", "--on", place, "--seed", str(seed), "--time-limit", f"{time_limit}s", "--results", str(results)]
+    done = subprocess.run([sys.executable, "-m", "harness", *command, *asked], capture_output=True, text=True, check=False)
+    (directory,) = set(results.glob("*")) - before or {results}
+    path = directory / "verdict.json"
+    if not path.exists():
+        return done.returncode, {"verdict": "none", "reason": done.stderr.strip().split("\n")[-1]}
+    verdict: dict[str, object] = json.loads(path.read_text())
+    return done.returncode, verdict
+
+
+PARTS: Final[Mapping[str, Callable[[Sequence[int], Path], Iterator[Line]]]] = {
+    "named-nemeses": named_nemeses, "acks": acks, "explore": explore, "search": search, "histories": histories,
+    "bench": bench,
+}  # fmt: skip
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.nightly")
+    parser.add_argument("parts", nargs="*", metavar="PART", help=", ".join(PARTS))
+    parser.add_argument("--seeds", default="1..10", metavar="A..B")
+    asked = parser.parse_args()
+    if unknown := set(asked.parts) - set(PARTS):
+        parser.error(f"there is no part {sorted(unknown)[0]!r}; there are {', '.join(PARTS)}")
+    first, _, last = asked.seeds.partition("..")
+    seeds = range(int(first), int(last or first) + 1)
+    wrong = 0
+    for name in asked.parts or PARTS:
+        with tempfile.TemporaryDirectory(prefix="chaos-nightly-") as directory:
+            for holds, seen in PARTS[name](seeds, Path(directory)):
+                wrong += not holds
+                print(f"{'holds' if holds else 'WRONG':5}  {name}: {seen}", flush=True)
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
