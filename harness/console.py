@@ -26,6 +26,10 @@ MOST_LINES = 40
 COLOURS = {"pass": "bold green", "fail": "bold red", "unknown": "bold yellow"}
 
 
+#: What printing raises where the reader is gone (rich ends the program for it): no reason for a run not to go on.
+_NOBODY_READS = (OSError, ValueError, SystemExit)
+
+
 @dataclass(frozen=True)
 class Counts:
     """What a workload has done so far."""
@@ -57,7 +61,7 @@ class Progress:
         self.settle()
 
     def say(self, line: str) -> None:
-        with suppress(OSError, ValueError):  # nobody reads any more: no reason not to go on
+        with suppress(*_NOBODY_READS):
             self._console.print(Text(line))
 
     def tick(self, line: str) -> bool:
@@ -76,7 +80,7 @@ class Progress:
         if not self._console.is_terminal:
             self.say(line)
             return
-        with suppress(OSError, ValueError):
+        with suppress(*_NOBODY_READS):
             if self._status is None:
                 self._status = self._console.status(_one_line(line))
                 self._status.start()

@@ -229,3 +229,36 @@ def test_a_nemesis_that_cannot_be_loaded_is_named(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr("harness.registry.entry_points", lambda group: [entry])
     with pytest.raises(HarnessFailure, match=r"'broken' of chaos\.nemeses .*no_such_module"):
         registry.make_nemeses(["broken"])
+
+
+def test_a_crash_exits_with_255_also_where_its_traceback_is_asked_for(
+    capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """1 is the exit code of a violation."""
+    from harness.guarded import guarded
+
+    def crash() -> int:
+        raise ZeroDivisionError("a bug")
+
+    assert guarded(crash) == 255 and "Traceback" not in capfd.readouterr().err
+    monkeypatch.setenv("CHAOS_DEBUG", "1")
+    assert guarded(crash) == 255
+    assert "Traceback" in capfd.readouterr().err
+
+
+def test_allow_vacuous_is_part_of_the_plan(parts: FakeParts) -> None:
+    assert chaos("run", "--nemesis", "none", "--time-limit", "0.2s", "--allow-vacuous") == 0
+    plan = Plan.load(find("latest", Path("results")))
+    assert plan.must_take_effect == "none" and plan.command().endswith("--allow-vacuous")
+
+
+def test_what_is_shown_of_a_moment_names_the_faults_since_the_last_line() -> None:
+    from harness.console import Counts, live_line
+    from harness.injector import InjectedFault
+
+    struck = [InjectedFault(0, "kill", ["broker-1"], 5, 7), InjectedFault(1, "pause", ["broker-2"], 6)]
+    counts = Counts(operations=100, acknowledged=80, failed=12, indeterminate=3)
+    line = live_line(12, 60, counts, {"CONNECTION_FAILED": 2}, struck)
+    assert "12 failed · 3 indeterminate · errors of 2 requests (CONNECTION_FAILED 2)" in line
+    assert line.endswith("kill on broker-1, healed · pause on broker-2")
+    assert live_line(12, 60, counts, {}, []).endswith("3 indeterminate · no fault in force")

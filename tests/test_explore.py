@@ -294,6 +294,14 @@ FOUND = Exploration(Path("r"), PLAN, 10, 10, 8, (), {"vacuous: no fault": (4, 9)
     [
         ({}, ExitCode.PASS),
         ({"passed": 0}, ExitCode.UNKNOWN),
+        ({"without_effect": {"kill": "none of its faults was begun"}}, ExitCode.UNKNOWN),
+        (
+            {
+                "without_effect": {"kill": "none of its faults was begun"},
+                "plan": PLAN.model_copy(update={"must_take_effect": "none"}),
+            },
+            ExitCode.PASS,
+        ),
         ({"failing": (FAILURE,)}, ExitCode.FAIL),
         ({"failing": (FAILURE, replace(FAILURE, result="hang"))}, ExitCode.FAIL),
         ({"failing": (replace(FAILURE, result="hang"),)}, ExitCode.HARNESS_FAILURE),

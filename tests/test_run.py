@@ -19,7 +19,7 @@ import harness.run
 from harness import schedule_file
 from harness.cluster import ClusterLost, RuntimeUnavailable
 from harness.console import Progress
-from harness.errors import HarnessFailure, Stopped
+from harness.errors import HarnessFailure, HistoryLost, Stopped
 from harness.plan import Plan
 from nemesis.kill import Kill
 from nemesis.pause import Pause
@@ -242,9 +242,77 @@ def test_the_first_ctrl_c_heals_and_judges_what_there_is(tmp_path: Path) -> None
     assert case.run(meanwhile=_signal_after(0.4))["verdict"] == "pass"
     assert time.monotonic() - began < 5
     assert case.record["status"] == "interrupted"
+    assert case.record["ended_early"].startswith("the run was cut short by SIGINT after 0.")
+    assert case.record["ended_early"].endswith(" s of 30 s")
     assert case.parts.workload.calls[-2:] == ["final_read", "close"]
     assert all(row["end"] is not None for row in case.parts.recorder.rows.values())
     assert case.parts.cluster.stopped == 1
+
+
+@pytest.mark.usefixtures("quick")
+def test_a_run_that_was_cut_short_is_marked_so_before_it_is_judged(tmp_path: Path) -> None:
+    """The verdict and the report are made from run.json."""
+    parts = FakeParts()
+    seen: list[Any] = []
+    judge = parts.judge
+
+    def look() -> Any:
+        seen.append(json.loads((parts.directory / "run.json").read_text()))
+        return judge()
+
+    parts.judge = look  # type: ignore[method-assign]
+    Case(tmp_path, parts, time_limit=30).run(meanwhile=_signal_after(0.4))
+    assert seen[0]["status"] == "interrupted" and "cut short by SIGINT" in seen[0]["ended_early"]
+
+
+@pytest.mark.usefixtures("quick")
+def test_a_recorder_that_cannot_write_ends_the_run_in_order(tmp_path: Path) -> None:
+    parts = FakeParts()
+
+    async def work(stop: asyncio.Event) -> None:
+        await asyncio.sleep(0.2)
+        raise HistoryLost("the history cannot be written to results/r/journal: no space left")
+
+    def close() -> None:
+        parts.recorder.closed = True
+        raise HistoryLost("the history cannot be written to results/r/journal: no space left")
+
+    parts.workload.run = work  # type: ignore[method-assign]
+    parts.recorder.close = close  # type: ignore[method-assign]
+    case = Case(tmp_path, parts, time_limit=30)
+    assert case.run()["verdict"] == "pass"  # what the fake checkers say of what there is
+    assert "no space left" in case.record["ended_early"] and "close journal" not in case.record["phases"]
+    assert parts.cluster.stopped == 1
+
+
+@pytest.mark.usefixtures("quick")
+def test_a_run_ends_before_its_volume_is_full(tmp_path: Path) -> None:
+    parts = FakeParts()
+    parts.free_room = lambda _: 1_000_000  # type: ignore[method-assign]
+    case = Case(tmp_path, parts, time_limit=30)
+    began = time.monotonic()
+    case.run()
+    assert time.monotonic() - began < 5 and parts.cluster.stopped == 1
+    assert "has 1 MB left and needs" in case.record["ended_early"]
+
+
+def test_the_cluster_is_removed_though_nothing_can_be_said_or_saved(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    parts = FakeParts()
+    case = Case(tmp_path, parts, time_limit=0.2)
+
+    class Gone(io.StringIO):
+        def write(self, text: str) -> int:
+            raise BrokenPipeError("nobody reads")
+
+    def full(self: Any, text: str) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("harness.results.RunRecord._write", full)
+    case.output = Gone()
+    case.run()
+    assert parts.cluster.stopped == 1
 
 
 def test_the_second_ctrl_c_stops_at_once_but_removes_the_cluster(tmp_path: Path) -> None:
