@@ -22,7 +22,6 @@ What = Literal["replica log", "trace", "metadata log", "disk", "file"]
 _COLUMNS: Final = COLLECTED.remove(COLLECTED.get_field_index("run"))
 #: Of a run's directory: what the history was read from.
 _FOLDERS: Final = ("trace", "disks")
-_SUFFIXES: Final = (".jsonl", ".log", ".checkpoint")
 
 
 @dataclass(frozen=True)
@@ -65,7 +64,7 @@ def collected_files(directory: Path) -> list[Collected]:
         path
         for folder in _FOLDERS
         for path in (directory / folder).rglob("*")
-        if path.suffix in _SUFFIXES and path.is_file() and not path.is_symlink()
+        if path.is_file() and not path.is_symlink()
     )
     with ThreadPoolExecutor() as threads:
         return [

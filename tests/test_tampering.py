@@ -93,7 +93,6 @@ def pieces(whole: Path) -> list[Path]:
         path.relative_to(whole)
         for path in whole.rglob("*")
         if path.is_file() and path.relative_to(whole).parts[0] in JUDGED_FROM
-        and (path.suffix in (".parquet", ".json", ".jsonl", ".log", ".checkpoint"))
     )  # fmt: skip
 
 
