@@ -101,12 +101,15 @@ def test_no_file_can_be_removed_or_altered_unnoticed(no_spark: None, whole: Path
     judged = copy(whole, tmp_path / "judged")
     assert judge(judged)["verdict"] == "pass"
     random = Random(1)
-    for piece in pieces(whole):
+    for number, piece in enumerate(pieces(whole)):
         content = (whole / piece).read_bytes()
-        for change in (None, content[: len(content) // 2], _flipped(content, random) if content else b"x"):
+        ways = [None, content[: len(content) // 2], _flipped(content, random) if content else b"x"]
+        # What is not laid out is looked at one way each, in turn: the history need not be laid out again.
+        elsewhere = piece.parts[0] in ("disks", "trace")
+        for change in [ways[number % 3]] if elsewhere else ways:
             if change == content or (piece == Path("run.json") and change is not None and not _parses(change)):
                 continue
-            directory = copy(judged, tmp_path / "run")
+            directory = judged if elsewhere else copy(judged, tmp_path / "run")
             path, stat = directory / piece, (directory / piece).stat()
             if change is None:
                 path.unlink()
@@ -117,6 +120,8 @@ def test_no_file_can_be_removed_or_altered_unnoticed(no_spark: None, whole: Path
             assert verdict["verdict"] != "pass", f"{piece} {'removed' if change is None else 'altered'}"
             named = [each["file"] for each in verdict["damaged"]]
             assert named and (str(piece) in named or piece.name.startswith("checks-")), (piece, named)
+            if elsewhere:
+                path.write_bytes(content)
 
 
 def _flipped(content: bytes, random: Random) -> bytes:
