@@ -243,6 +243,7 @@ class DockerCluster(Cluster):
             "size": _VOLUME_SIZE,
             "node_user": _NODE_USER,
             "harness_user": os.getuid(),
+            "harness_group": os.getgid(),
         }
         container = await self._call(
             create_agent, self._api, image, self._plan.run, self._labels("agent"),
