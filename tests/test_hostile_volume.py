@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import os
+import re
 import socket
 import time
 from collections.abc import Iterator
@@ -298,15 +299,10 @@ def test_every_verb_takes_what_its_method_takes() -> None:
 
 
 def test_the_harness_asks_for_verbs_that_there_are() -> None:
-    import re
-
+    whom = r"(?:self\.name|name|self\.nodes\[0\]\.name|node)"
+    asking = re.compile(rf"(?:(?:ask|measure)\(\s*{whom},|_break_disk\() ?\"(\w+)\"")
     folder = Path(verbs.__file__).parent.parent
-    asked = {
-        name
-        for path in folder.glob("*.py")
-        for name in re.findall(r"(?:ask|measure|_break_disk)\((?:self\.name|name|self\.nodes\[0\]\.name|node),? ?\"(\w+)\"",
-                               path.read_text())  # fmt: skip
-    }
+    asked = {name for path in folder.glob("*.py") for name in asking.findall(path.read_text())}
     assert {"cut_power", "copy_disk", "block", "round_trips"} <= asked <= verbs.VERBS.keys()
 
 

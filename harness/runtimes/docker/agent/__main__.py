@@ -21,7 +21,6 @@ from . import kernel, network, tools, verbs
 from .machine import Machine, Volume
 from .probe import probe
 
-
 _LONGEST_REQUEST = 1 << 20  # bytes
 _LONGEST_ANSWER = 8 << 20  # half of what agent_client.py reads as a line
 _LONGEST_ERROR = 10_000  # characters
@@ -54,7 +53,8 @@ class _Server(socketserver.ThreadingUnixStreamServer):
 
 
 def serve(configuration: dict[str, Any]) -> None:
-    """configuration: folder, nodes (names), file_system, size (bytes), node_user, harness_user (uids), harness_group."""
+    """configuration: folder, nodes (names), file_system, size (bytes), node_user, harness_user (uids), and
+    harness_group."""
     os.umask(_UMASK)  # what a node wrote is nobody's on the host but the agent's
     folder = Path(configuration["folder"])
     volumes = {

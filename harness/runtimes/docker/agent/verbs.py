@@ -1,7 +1,7 @@
 """What the agent can be asked, and with what: nothing else is called, whatever name a request brings.
 
-Each verb is a method of machine.Machine, which the table names itself: no attribute is looked up by a name from outside.
-What arguments go into commands (nftables, /proc, paths) is checked here, by type and by form.
+Each verb is a method of machine.Machine, which the table names itself: no attribute is looked up by a name that comes
+from outside. What arguments go into commands (nftables, /proc, paths) is checked here, by type and by form.
 """
 
 from __future__ import annotations
@@ -136,7 +136,8 @@ VERBS: Final[Mapping[str, Verb]] = {
 
 
 def answer(machines: Mapping[str, Machine], request: Any) -> Any:
-    """request: {"node": …, "do": …, argument: value, …}. What the verb returns. Raises BadRequest, or what it raises."""
+    """request: {"node": …, "do": …, argument: value, …}. What the verb returns. Raises BadRequest,
+    or what it raises."""
     if not isinstance(request, dict):
         raise BadRequest("a request is one JSON object")
     node, do = request.get("node"), request.get("do")
