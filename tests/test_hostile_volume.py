@@ -248,8 +248,11 @@ def test_filling_a_disk_fills_no_file_of_the_host(tmp_path: Path, host: Path, mo
     assert filled[0].st_ino == (tmp_path / "volume" / disk.FILLER).lstat().st_ino != (host / "secret").stat().st_ino
     (tmp_path / "volume" / disk.FILLER).unlink()
     (tmp_path / "volume" / disk.FILLER).symlink_to(host / "not-there")
+    monkeypatch.setattr(Path, "is_mount", lambda _: True)
+    assert disk.leftovers(tmp_path / "volume") == [], "it is none of ours"
     disk.fill(tmp_path / "volume")
     assert not (host / "not-there").exists()
+    assert disk.leftovers(tmp_path / "volume") == ["has a disk that is full on purpose"]
 
 
 def test_a_disk_that_is_put_aside_gives_away_no_folder_of_the_host(
@@ -282,7 +285,7 @@ def test_what_a_node_has_in_the_place_of_another_goes_and_nothing_else(tmp_path:
         (volume / other.OTHER).symlink_to(host)
     else:
         (volume / other.OTHER).write_bytes(b"")
-    assert other.leftovers(volume)
+    assert other.leftovers(volume) == [], "none of ours"
     other.discard(volume)
     assert not os.path.lexists(volume / other.OTHER) and (host / "secret").read_bytes() == SECRET
 

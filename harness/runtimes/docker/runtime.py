@@ -211,10 +211,9 @@ class DockerCluster(Cluster):
 
     async def collect(self, directory: Path) -> Mapping[str, str]:
         logs = directory / "logs"
-        logs.mkdir(parents=True, exist_ok=True)
         disks = {node.name: (directory / "disks" / node.name).absolute() for node in self.nodes}
-        for disk in disks.values():
-            disk.mkdir(parents=True, exist_ok=True)
+        for folder in (logs, directory / "disks", *disks.values()):
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         problems: dict[str, str] = {}
         await asyncio.gather(
             *(self._save_log_of(node, logs / f"{node.name}.log", problems) for node in self.nodes),

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from . import kernel, loss
-from .tree import FILLER
+from .tree import FILLER, is_ours
 
 _SMALLEST = 1 << 12  # bytes: a block
 _TRIES = 10
@@ -79,7 +79,7 @@ def leftovers(directory: Path) -> list[str]:
             return ["has no volume mounted"]
         with os.scandir(directory) as entries:  # that it can be read at all; not how many names there are
             next(entries, None)
-        filled = os.path.lexists(directory / FILLER)
+        filled = _is_filled(directory)
     except OSError as error:
         return [f"cannot read its disk ({error.strerror})"]
     full = ["has a disk that is full on purpose"] if filled else []
@@ -88,6 +88,14 @@ def leftovers(directory: Path) -> list[str]:
         return [*full, "has a read-only disk"]
     # A directory that is cached can be listed though its disk fails. No room may be nobody's doing.
     return [*full, *([f"has a disk that refuses writes ({refused})"] if refused not in (None, "ENOSPC") else [])]
+
+
+def _is_filled(directory: Path) -> bool:
+    """By us: a node may have a link of that name."""
+    try:
+        return is_ours(os.lstat(directory / FILLER))
+    except FileNotFoundError:
+        return False
 
 
 def _free(directory: Path) -> int:

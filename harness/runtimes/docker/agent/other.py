@@ -50,4 +50,6 @@ def _remove_folders(place: Path) -> None:
 
 def leftovers(volume: Path) -> list[str]:
     """As a clause each. None of a disk that fails: that is a trace of its own (disk.leftovers)."""
-    return ["has the logs of another node on its disk"] if os.path.lexists(volume / OTHER) else []
+    place = volume / OTHER
+    there = place.is_dir() and not place.is_symlink()  # what else is there is the node's own doing
+    return ["has the logs of another node on its disk"] if there else []

@@ -170,7 +170,7 @@ def _below(folder: int, path: str, device: int, left: list[int], strange: Strang
 
 def _why_not(path: str, name: str, status: os.stat_result, device: int) -> str | None:
     """Why it is passed over, as Strange.add() wants it; empty: for a reason that is ours."""
-    if path == FILLER and stat.S_ISREG(status.st_mode) and status.st_uid == 0:
+    if path == FILLER and is_ours(status):
         return ""
     if (kind := _KINDS.get(stat.S_IFMT(status.st_mode))) is not None:
         return kind
@@ -187,6 +187,11 @@ def _why_not(path: str, name: str, status: os.stat_result, device: int) -> str |
     if status.st_size - status.st_blocks * 512 > MOST_HOLES:
         return f"sparse file with more than {MOST_HOLES:,} bytes of holes"
     return None
+
+
+def is_ours(status: os.stat_result) -> bool:
+    """Is it a file that the agent made? A node can make none that is not its own."""
+    return stat.S_ISREG(status.st_mode) and status.st_uid == os.geteuid()
 
 
 def _is_plain(name: str) -> bool:
