@@ -11,7 +11,6 @@ from random import SystemRandom
 from typing import Annotated, Any, Literal
 
 import typer
-from rich.console import Console
 from rich.table import Table
 from typer.exceptions import TyperException
 
@@ -30,6 +29,7 @@ from harness.errors import BadArguments, ExitCode, HarnessFailure, describe
 from harness.feasible import check_targets
 from harness.plan import make_plan, parse_settings
 from harness.runtimes import choose_runtime
+from harness.terminal import Terminal, printable, say
 from nemesis import SIMULATION
 
 DEFAULT_RESULTS = Path("results")
@@ -79,7 +79,7 @@ def guarded(command: Callable[[], Any]) -> int:
 
 
 def _say(message: str, code: ExitCode) -> ExitCode:
-    print(f"chaos: {message}", file=sys.stderr)
+    say(f"chaos: {message}", file=sys.stderr)
     return code
 
 
@@ -237,7 +237,7 @@ def doctor() -> int:
     findings = Parts().runtime.doctor()
     for finding in findings:
         remedy = f"; {finding.remedy}" if finding.remedy else ""
-        print(f"{finding.status:18}  {finding.name}: {finding.detail}{remedy}")
+        say(f"{finding.status:18}  {finding.name}: {finding.detail}{remedy}")
     return ExitCode.PASS if all(finding.ok for finding in findings) else ExitCode.HARNESS_FAILURE
 
 
@@ -252,9 +252,9 @@ def clean() -> int:
     try:
         removed = asyncio.run(Parts().runtime.clean())
     except NotCleaned as error:
-        print("\n".join(error.done))
+        say("\n".join(error.done))
         raise
-    print("\n".join(removed) if removed else "nothing was left")
+    say("\n".join(removed) if removed else "nothing was left")
     return ExitCode.PASS
 
 
@@ -272,16 +272,16 @@ def _print_runs(directory: Path) -> None:
     if rows:
         _print_table(("run", "verdict", "reason"), rows)
     else:
-        print(f"no runs under {directory}")
+        say(f"no runs under {directory}")
 
 
 def _print_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    console = Console(highlight=False)
+    console = Terminal(soft_wrap=False)
     if not console.is_terminal:  # for other programs: a line each, fields set apart by tabs
         for row in rows:
-            print("\t".join(row))
+            say("\t".join(row))
         return
     table = Table(*columns, box=None, pad_edge=False)
     for row in rows:
-        table.add_row(*row)
+        table.add_row(*map(printable, row))  # so that columns are as wide as what is shown
     console.print(table)
