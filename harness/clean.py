@@ -5,7 +5,7 @@ from __future__ import annotations
 from docker.errors import APIError
 
 from harness.cluster import RuntimeUnavailable
-from harness.runtimes.docker import cleanup, engine, images
+from harness.runtimes.docker import builds, cleanup, engine, images
 
 
 class NotCleaned(RuntimeUnavailable):
@@ -34,7 +34,13 @@ def clean(run: str | None = None) -> list[str]:
             reason = error.explanation if isinstance(error, APIError) else error
             remedy = "; restart Docker, which has lost count, and clean again" if cleanup.lost_count(error) else ""
             stays.append(f"Not everything of run {name} could be removed ({reason}){remedy}.")
-    for tag in images.superseded(api):
+    try:
+        for thing in builds.remove_dead(api) if run is None else ():
+            done.append(f"removed {thing}")
+    except (APIError, OSError) as error:
+        reason = error.explanation if isinstance(error, APIError) else error
+        stays.append(f"Not everything of a killed build could be removed ({reason}).")
+    for tag in (*images.superseded(api), *images.of_dead_builds(api)):
         try:
             api.remove_image(tag)
         except APIError:

@@ -22,6 +22,7 @@ RUN_LABEL = "chaos.run"
 KIND_LABEL = "chaos.kind"  # node, network (holds a node's network namespace) or agent
 OWNER_LABEL = "chaos.owner"
 IMAGE_LABEL = "chaos.image"
+BUILD_LABEL = "chaos.build"  # the harness process that builds, or built, an image
 
 VOLUMES = Path("/var/lib/chaos")  # on the engine's machine; a folder a run, the agent's own
 
