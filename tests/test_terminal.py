@@ -25,6 +25,7 @@ from harness import cli, cli_check
 from harness.console import Progress, print_summary
 from harness.errors import HarnessFailure
 from harness.terminal import Terminal, say_json
+from tests.spark_pages import assert_pages_are_here_only
 
 ROOT = Path(__file__).parent.parent
 #: Clears the screen; renames the window; answers for the user; rings; turns the direction; the same by C1 controls.
@@ -154,34 +155,6 @@ def test_a_port_of_sparks_pages_is_looked_up_where_they_are_shown() -> None:
             cli_check.check_port(taken.getsockname()[1])
 
 
-_SHOW_PAGES = """
-import sys
-from spark_history.session import start
-spark = start("local[1]", ui_port=int(sys.argv[1]))
-print(spark.sparkContext.uiWebUrl, flush=True)
-sys.stdin.read()
-"""
-
-
 @pytest.mark.spark
 def test_sparks_pages_are_shown_on_this_machine_only() -> None:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    running = subprocess.Popen(
-        [sys.executable, "-c", _SHOW_PAGES, str(port)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
-        cwd=ROOT,
-    )  # fmt: skip
-    try:
-        assert running.stdout is not None
-        assert f":{port}" in running.stdout.readline()
-        listening = {
-            bytes.fromhex(local.split(":")[0])[::-1] if len(local) == 13 else bytes.fromhex(local.split(":")[0])
-            for table in ("/proc/net/tcp", "/proc/net/tcp6")
-            for fields in map(str.split, Path(table).read_text().splitlines()[1:])
-            if (local := fields[1]) and fields[3] == "0A" and int(local.split(":")[1], 16) == port
-        }
-        loopback = {bytes((127, 0, 0, 1)), bytes.fromhex("0000000000000000FFFF00000100007F")}
-        assert listening and listening <= loopback, listening
-    finally:
-        running.communicate("", timeout=60)
+    assert_pages_are_here_only("local[1]")
