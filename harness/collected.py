@@ -20,6 +20,7 @@ from spark_history.schema import COLLECTED
 
 What = Literal["replica log", "trace", "metadata log", "disk", "file"]
 _COLUMNS: Final = COLLECTED.remove(COLLECTED.get_field_index("run"))
+_OF_DISKS: Final = ("replica log", "metadata log")
 #: Of a run's directory: what the history was read from.
 _FOLDERS: Final = ("trace", "disks")
 _SUFFIXES: Final = (".jsonl", ".log", ".checkpoint")
@@ -61,11 +62,16 @@ def missing(what: What, nodes: Sequence[str], pieces: Iterable[Collected]) -> li
 
 def with_problems(pieces: Iterable[Collected], not_whole: Mapping[str, str]) -> list[Collected]:
     """not_whole: by node, why its disk is not there as it was, as a sentence: told of its disk, beside what else there
-    is to tell of it."""
+    is to tell of it. Its logs are not whole either, as far as anybody knows: what they lack is held against nobody."""
     told = []
     left = dict(not_whole)
     for piece in pieces:
-        if piece.what == "disk" and (problem := left.pop(piece.node, None)) is not None:
+        problem = None
+        if piece.what == "disk":
+            problem = left.pop(piece.node, None)
+        elif piece.what in _OF_DISKS and piece.node in not_whole:
+            problem = f"the {piece.what} of {piece.node} may not be whole, as its disk is not"
+        if problem is not None:
             piece = replace(piece, problem="; ".join(filter(None, (piece.problem, problem))))
         told.append(piece)
     return [*told, *(Collected(node, "disk", problem=problem) for node, problem in sorted(left.items()))]

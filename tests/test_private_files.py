@@ -5,11 +5,13 @@ from __future__ import annotations
 import errno
 import os
 import stat
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from checkers.collected import must_hold_the_final_log
 from harness import results, traces
 from harness.collected import Collected, with_problems
 from harness.replica_logs import record_replica_logs
@@ -112,3 +114,11 @@ def test_why_a_disk_is_not_whole_is_told_of_its_piece() -> None:
         Collected("c", "disk", problem="gone"),
     ]  # fmt: skip
     assert with_problems(pieces, {}) == pieces
+
+
+def test_what_the_logs_of_a_disk_that_is_not_whole_lack_is_held_against_nobody() -> None:
+    """Else a copy that found no room would be a violation: missing on a replica."""
+    pieces = [Collected(node, "replica log", 5, topic="t", partition=0) for node in ("a", "b")]
+    told = with_problems([*pieces, Collected("a", "metadata log", 3)], {"a": "no room"})
+    assert [piece.problem is None for piece in told] == [False, True, False, False]
+    assert must_hold_the_final_log([asdict(piece) for piece in told], None) == {"t-0": {"a": False, "b": True}}
