@@ -23,6 +23,7 @@ from . import bugs, node, tools
 from .config import Config, ConfigError, parse
 from .disk import LocalDisk
 from .network import Address
+from .printable import say
 from .tcp import TcpNetwork
 from .trace import Trace, TraceLines, no_trace
 from .trace_file import TraceFile
@@ -55,11 +56,11 @@ def main(path: str) -> int:
         config = parse(Path(path).read_text())
     except FileNotFoundError as error:
         known = ", ".join(tools.COMMANDS)
-        print(f"{path}: {error.strerror}, and no tool of this name; tools are {known}", file=sys.stderr)
+        say(f"{path}: {error.strerror}, and no tool of this name; tools are {known}", file=sys.stderr)
         return 2
     except (OSError, ValueError) as error:  # ConfigError, and a file that is not text
         reason = error.strerror if isinstance(error, OSError) else error
-        print(f"{path}: {reason}", file=sys.stderr)
+        say(f"{path}: {reason}", file=sys.stderr)
         return 2
     handler = logging.StreamHandler(sys.stdout)
     handler.setFormatter(JsonFormatter())
@@ -68,7 +69,7 @@ def main(path: str) -> int:
         try:
             uvloop.run(_run(config))
         except ConfigError as error:
-            print(f"{path}: {error}", file=sys.stderr)
+            say(f"{path}: {error}", file=sys.stderr)
             return 2
     return 0
 

@@ -9,7 +9,6 @@ from random import SystemRandom
 from typing import Annotated, Any, Literal
 
 import typer
-from rich.console import Console
 from rich.table import Table
 
 from harness import cli_nemesis, registry, results, room, schedule_file
@@ -27,6 +26,7 @@ from harness.feasible import check_targets
 from harness.guarded import guarded
 from harness.plan import make_plan, parse_settings
 from harness.runtimes import choose_runtime
+from harness.terminal import Terminal, printable, say
 from nemesis import SIMULATION
 
 DEFAULT_RESULTS = Path("results")
@@ -204,24 +204,33 @@ def doctor() -> int:
     findings = Parts().runtime.doctor()
     for finding in findings:
         remedy = f"; {finding.remedy}" if finding.remedy else ""
-        print(f"{finding.status:18}  {finding.name}: {finding.detail}{remedy}")
+        say(f"{finding.status:18}  {finding.name}: {finding.detail}{remedy}")
     return ExitCode.PASS if all(finding.ok for finding in findings) else ExitCode.HARNESS_FAILURE
 
 
 @app.command()
-def clean() -> int:
-    """Remove whatever dead runs left: containers, networks, mounts, loop devices, firewall rules."""
+def clean(
+    run: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Only this run, also if its harness is still running.")
+    ] = None,
+    everything: Annotated[
+        bool, typer.Option("--all", help="Also runs of other users, and images of other checkouts.")
+    ] = False,
+) -> int:
+    """Remove whatever dead runs left: containers, networks, mounts, loop devices, firewall rules. Says what first."""
     import asyncio
 
-    from harness.clean import NotCleaned
+    from harness.clean import NotCleaned, Wish
     from harness.parts import Parts
 
+    if run is not None and everything:
+        raise BadArguments("--run names one run, and --all means every one; give either")
     try:
-        removed = asyncio.run(Parts().runtime.clean())
+        removed = asyncio.run(Parts().runtime.clean(Wish(run, everything), say))
     except NotCleaned as error:
-        print("\n".join(error.done))
+        say("\n".join(error.done))
         raise
-    print("\n".join(removed) if removed else "nothing was left")
+    say("\n".join(removed) if removed else "nothing was left")
     return ExitCode.PASS
 
 
@@ -239,16 +248,16 @@ def _print_runs(directory: Path) -> None:
     if rows:
         _print_table(("run", "verdict", "reason"), rows)
     else:
-        print(f"no runs under {directory}")
+        say(f"no runs under {directory}")
 
 
 def _print_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    console = Console(highlight=False)
+    console = Terminal(soft_wrap=False)
     if not console.is_terminal:  # for other programs: a line each, fields set apart by tabs
         for row in rows:
-            print("\t".join(row))
+            say("\t".join(row))
         return
     table = Table(*columns, box=None, pad_edge=False)
     for row in rows:
-        table.add_row(*row)
+        table.add_row(*map(printable, row))  # so that columns are as wide as what is shown
     console.print(table)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import socket
 import sys
 from collections.abc import Mapping, Sequence
@@ -10,7 +9,6 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import typer
-from rich.console import Console
 from rich.text import Text
 
 from harness import results, witnesses
@@ -21,6 +19,8 @@ from harness.errors import BadArguments, ExitCode, HarnessFailure
 from harness.guarded import guarded
 from harness.judging import NOT_JUDGED, Asked, Judge, Outcome, check_choices, check_workload, worst
 from harness.subjects import find
+from harness.terminal import Terminal, say_json
+from spark_history.master import LOOPBACK
 
 MAX_INITIAL = 1 << 62
 
@@ -81,7 +81,7 @@ def check(
     subjects = find(paths, results_directory, left_out.append)
     asked = Asked(workload, keyed, plan, spark_ui_port)
 
-    console = Console(highlight=False, soft_wrap=True)
+    console = Terminal()
     outcomes: list[Outcome] = []
     with Progress() as progress:
         for text in left_out:
@@ -99,7 +99,7 @@ def check(
                 outcomes.append(outcome)
                 if as_json:
                     progress.settle()
-                    print(json.dumps(_as_dict(outcome), ensure_ascii=False), flush=True)
+                    say_json(_as_dict(outcome))
     if not as_json:
         if len(outcomes) == 1:
             _print_one(console, outcomes[0])
@@ -172,7 +172,7 @@ def check_port(port: int | None) -> None:
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
-            probe.bind(("", port))
+            probe.bind((LOOPBACK, port))
         except OSError as error:
             raise HarnessFailure(
                 f"--spark-ui-port {port} cannot be used: {error.strerror}; give another, or none for no such page"
@@ -182,14 +182,14 @@ def check_port(port: int | None) -> None:
 def conclude(directory: Path, verdict: Mapping[str, Any]) -> int:
     """The summary of a run of a log, and its exit code."""
     problems = results.read_json(directory / "run.json").get("problems", [])
-    console = Console(highlight=False, soft_wrap=True)
+    console = Terminal()
     print_summary(console, directory, verdict, results.read_faults(directory, verdict.get("origin_ns")), problems)
     if verdict["exit_code"] == ExitCode.FAIL:
         _print_witnesses(console, witnesses.of_run(directory))
     return int(verdict["exit_code"])
 
 
-def _print_one(console: Console, outcome: Outcome) -> None:
+def _print_one(console: Terminal, outcome: Outcome) -> None:
     if outcome.error is not None:
         raise (BadArguments if outcome.refused else HarnessFailure)(outcome.error)
     if outcome.directory is not None:
@@ -218,7 +218,7 @@ def _changed(verdict: Mapping[str, Any]) -> str | None:
     return keeping.change(verdict)
 
 
-def _print_witnesses(console: Console, lines: Sequence[str]) -> None:
+def _print_witnesses(console: Terminal, lines: Sequence[str]) -> None:
     if lines:
         console.print()
     for line in lines:
@@ -229,7 +229,7 @@ def _verdict(outcome: Outcome, rest: str) -> Text:
     return Text.assemble((outcome.word, COLOURS.get(outcome.word, "bold")), rest)
 
 
-def _print_many(console: Console, outcomes: Sequence[Outcome]) -> None:
+def _print_many(console: Terminal, outcomes: Sequence[Outcome]) -> None:
     """A line each, then what was not judged, and how many there are of each."""
     if not outcomes:
         console.print(Text("there is no run in it"))

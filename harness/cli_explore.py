@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import signal
 from collections.abc import Callable, Iterator
@@ -13,7 +12,6 @@ from types import FrameType
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
-from rich.console import Console
 from rich.text import Text
 
 from harness import registry, swarm
@@ -25,6 +23,7 @@ from harness.errors import BadArguments, HarnessFailure
 from harness.feasible import check_targets
 from harness.interrupt import SIGNALS
 from harness.plan import make_plan, parse_settings
+from harness.terminal import Terminal, say_json
 
 if TYPE_CHECKING:
     from harness.explore.exploration import Exploration, Standing
@@ -133,9 +132,9 @@ def explore(
         except OSError as error:
             raise HarnessFailure(f"results cannot be written to {results_directory}: {error}") from error
     if as_json:
-        print(json.dumps(found.as_dict(), indent=2, ensure_ascii=False))
+        say_json(found.as_dict(), indent=2)
     else:
-        print_exploration(Console(highlight=False, soft_wrap=True), found)
+        print_exploration(Terminal(), found)
     return found.exit_code
 
 
@@ -163,7 +162,7 @@ def parse_seeds(text: str) -> list[int]:
 class _Show:
     """A progress bar on standard error; without a terminal a line now and then."""
 
-    def __init__(self, console: Console) -> None:
+    def __init__(self, console: Terminal) -> None:
         from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
         from harness.console import Progress as Lines
@@ -195,7 +194,7 @@ class _Show:
 
 @contextmanager
 def _showing() -> Iterator[_Show]:
-    show = _Show(Console(stderr=True, highlight=False, soft_wrap=True))
+    show = _Show(Terminal(stderr=True))
     with show.bar:
         yield show
 
@@ -220,7 +219,7 @@ def _asked_to_stop(say: Callable[[str], None]) -> Iterator[Callable[[], bool]]:
             signal.signal(number, handler)
 
 
-def print_exploration(console: Console, found: Exploration) -> None:
+def print_exploration(console: Terminal, found: Exploration) -> None:
     """A table of the seeds that failed, and what became of the others."""
     if found.failing:
         rows = [("seed", "property", "where", "at", "replay")]

@@ -21,6 +21,7 @@ import typer
 
 from harness import results
 from harness.errors import BadArguments, ExitCode, HarnessFailure
+from harness.terminal import say
 
 
 def export(
@@ -56,7 +57,7 @@ def export(
         raise HarnessFailure(str(error)) from error
     except OSError as error:
         raise HarnessFailure(f"{target} cannot be written: {error.strerror or error}") from error
-    print(f"{target}: {told}")
+    say(f"{target}: {told}")
     return ExitCode.PASS
 
 

@@ -15,6 +15,7 @@ import typer
 
 from harness.cli_options import check_seed
 from harness.errors import BadArguments, ExitCode, HarnessFailure
+from harness.terminal import say
 
 
 @dataclass(frozen=True)
@@ -90,7 +91,7 @@ def generate(
         else:
             label = maker.generate(unfinished, **options)
             words = f"labelled {label['verdict']}" + (f": {label['anomaly']}" if label.get("anomaly") else "")
-    typer.echo(f"{directory}: {words}")
+    say(f"{directory}: {words}")
     return ExitCode.PASS
 
 
@@ -98,7 +99,7 @@ def list_defects() -> int:
     """A line each: workload, defect, what it is and the anomaly that must be found."""
     for workload in WORKLOADS:
         for defect, what in defects_of(workload).items():
-            typer.echo(f"{workload}\t{defect}\t{what}")
+            say(f"{workload}\t{defect}\t{what}")
     return ExitCode.PASS
 
 

@@ -10,6 +10,7 @@ import typer
 
 from harness import results
 from harness.errors import BadArguments, ExitCode
+from harness.terminal import say
 
 if TYPE_CHECKING:
     from harness.replay import Replayed
@@ -34,10 +35,10 @@ def replay(
     replayed = replay_run(directory)
     if trace:
         for event in replayed.trace:
-            print(event)
+            say(str(event))
     if story:
         _tell(replayed)
-    print(replayed.comparison())
+    say(replayed.comparison())
     code = _conclude(replayed.verdict)
     return code if replayed.is_same else ExitCode.HARNESS_FAILURE
 
@@ -59,18 +60,18 @@ def shrink(
         smaller, shrunk, replayed = shrink_run(directory, budget=budget, workers=os.cpu_count() or 1, say=progress.tick)
     _tell(replayed)
     why = "nothing more can go" if shrunk.minimal else "the budget is spent or it was stopped, so more might go"
-    print(f"{shrunk.runs} runs: {shrunk.faults_before} planned faults, {len(shrunk.schedule)} left; {why}")
-    print(f"keeps: {shrunk.broken}")
-    print(f"replay: chaos replay {smaller} --story")
+    say(f"{shrunk.runs} runs: {shrunk.faults_before} planned faults, {len(shrunk.schedule)} left; {why}")
+    say(f"keeps: {shrunk.broken}")
+    say(f"replay: chaos replay {smaller} --story")
     return _conclude(replayed.verdict)
 
 
 def _tell(replayed: Replayed) -> None:
     from harness.story import tell
 
-    print("\n".join(tell(replayed.simulated, replayed.verdict, replayed.trace)), end="\n\n")
+    say("\n".join(tell(replayed.simulated, replayed.verdict, replayed.trace)), end="\n\n")
 
 
 def _conclude(verdict: Any) -> int:
-    print(f"{verdict['verdict']}: {verdict['reason']}")
+    say(f"{verdict['verdict']}: {verdict['reason']}")
     return int(verdict["exit_code"])

@@ -253,9 +253,10 @@ class Cluster(Protocol):
         """The cluster was given all the time that it may need to recover, and did not."""
         return None
 
-    async def collect(self, directory: Path) -> None:
+    async def collect(self, directory: Path) -> Mapping[str, str] | None:
         """After the run: each node's log to directory/logs/<node>.log, each broker's data directory
-        (segments and checkpoints) to directory/disks/<node>/. Nodes may be running or dead."""
+        (segments and checkpoints) to directory/disks/<node>/. Nodes may be running or dead. Returns, by node, what of
+        its disk is not there and why, as a sentence; whatever else can be copied is."""
 
     async def stop(self) -> None:
         """Remove every container, network, mount and loop device of this run. Safe to call twice."""

@@ -7,9 +7,9 @@ says of each piece of evidence that was due how much of it there is, and why not
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Final, Literal, Protocol
 
@@ -20,6 +20,7 @@ from spark_history.schema import COLLECTED
 
 What = Literal["replica log", "trace", "metadata log", "disk", "file"]
 _COLUMNS: Final = COLLECTED.remove(COLLECTED.get_field_index("run"))
+_OF_DISKS: Final = ("replica log", "metadata log")
 #: Of a run's directory: what the history was read from.
 _FOLDERS: Final = ("trace", "disks")
 
@@ -56,6 +57,23 @@ def missing(what: What, nodes: Sequence[str], pieces: Iterable[Collected]) -> li
     """Of nodes of which nothing of the kind is among `pieces`."""
     there = {piece.node for piece in pieces if piece.what == what}
     return [Collected(node, what, problem=f"no {what} of {node} was found") for node in nodes if node not in there]
+
+
+def with_problems(pieces: Iterable[Collected], not_whole: Mapping[str, str]) -> list[Collected]:
+    """not_whole: by node, why its disk is not there as it was, as a sentence: told of its disk, beside what else there
+    is to tell of it. Its logs are not whole either, as far as anybody knows: what they lack is held against nobody."""
+    told = []
+    left = dict(not_whole)
+    for piece in pieces:
+        problem = None
+        if piece.what == "disk":
+            problem = left.pop(piece.node, None)
+        elif piece.what in _OF_DISKS and piece.node in not_whole:
+            problem = f"the {piece.what} of {piece.node} may not be whole, as its disk is not"
+        if problem is not None:
+            piece = replace(piece, problem="; ".join(filter(None, (piece.problem, problem))))
+        told.append(piece)
+    return [*told, *(Collected(node, "disk", problem=problem) for node, problem in sorted(left.items()))]
 
 
 def collected_files(directory: Path) -> list[Collected]:

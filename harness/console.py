@@ -10,9 +10,10 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
-from rich.console import Console
 from rich.status import Status
 from rich.text import Text
+
+from harness.terminal import Terminal
 
 if TYPE_CHECKING:
     from harness.injector import InjectedFault
@@ -47,8 +48,8 @@ class Progress:
     A context manager.
     """
 
-    def __init__(self, console: Console | None = None) -> None:
-        self._console = console or Console(stderr=True, highlight=False, soft_wrap=True)
+    def __init__(self, console: Terminal | None = None) -> None:
+        self._console = console or Terminal(stderr=True)
         self._status: Status | None = None
         self._ticked_at = -PLAIN_INTERVAL_S
 
@@ -125,7 +126,7 @@ def _names(errors: Mapping[str, int]) -> str:
 
 
 def print_summary(
-    console: Console,
+    console: Terminal,
     directory: Path,
     verdict: Mapping[str, Any],
     faults: Sequence[Mapping[str, Any]],

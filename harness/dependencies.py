@@ -22,6 +22,8 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any, Final
 
+from harness.terminal import say
+
 ROOT: Final = Path(__file__).parent.parent
 TABLE: Final = ROOT / "docs" / "dependencies.md"
 FILES: Final = {"requirements.txt": "use", "requirements-dev.txt": "development"}
@@ -65,9 +67,10 @@ def main() -> int:
         return 0
     if sys.argv[1:] == ["check"]:
         problems = list(check())
-        print("\n".join(problems), end="\n" * bool(problems), file=sys.stderr)
+        for problem in problems:
+            say(problem, file=sys.stderr)
         return 1 if problems else 0
-    print("usage: python -m harness.dependencies check|write", file=sys.stderr)
+    say("usage: python -m harness.dependencies check|write", file=sys.stderr)
     return 2
 
 

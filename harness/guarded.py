@@ -11,6 +11,7 @@ from typing import Any
 import typer
 from typer.exceptions import TyperException
 
+from cluster_image.printable import say
 from harness.errors import BadArguments, ExitCode, HarnessFailure, RuntimeUnavailable, describe
 
 _INTERRUPTED = 130  # what typer makes of a KeyboardInterrupt
@@ -40,5 +41,5 @@ def guarded(command: Callable[[], Any]) -> int:
 
 
 def _say(message: str, code: ExitCode) -> ExitCode:
-    print(f"chaos: {message}", file=sys.stderr)
+    say(f"chaos: {message}", file=sys.stderr)
     return code

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from importlib import import_module
 from pathlib import Path
@@ -63,8 +63,9 @@ class Analysis(Protocol):
 class Machine(Runtime, Protocol):
     """A runtime, and what it can say of the machine and do for it outside of a run."""
 
-    async def clean(self, run: str | None = None) -> Sequence[str]:
-        """Remove whatever is left of a run, or of every run whose harness is dead; a line for each thing removed."""
+    async def clean(self, wish: Any = None, tell: Callable[[str], object] = lambda _: None) -> Sequence[str]:
+        """Remove what is wished (harness.clean.Wish), by default whatever is left of runs whose harness is dead; a line
+        for each thing removed. tell: what will be removed, before anything is."""
 
     def doctor(self) -> Sequence[Any]:
         """Findings with name, ok, detail."""
@@ -138,20 +139,21 @@ class Parts:
     async def collect(self, cluster: Cluster, directory: Path, topic: str, recorder: Recorder) -> Sequence[str]:
         """Logs and disks into the run's directory, and what lies on the brokers' disks into the history. Returns what
         went wrong, a sentence each."""
-        from harness.collected import collected_files, missing, record_collected
+        from harness.collected import collected_files, missing, record_collected, with_problems
         from harness.metadata_logs import record_metadata_logs
         from harness.replica_logs import record_replica_logs
         from harness.traces import read_traces, record_traces
 
         # In this order: whatever a node has told is in the metadata logs then, if it is committed.
         traces = await in_thread(read_traces, directory / "trace")
-        await cluster.collect(directory)
+        not_whole = await cluster.collect(directory) or {}
         pieces = await in_thread(record_replica_logs, directory / "disks", topic, recorder)
         pieces += await in_thread(record_traces, traces, recorder)
         pieces += await in_thread(record_metadata_logs, directory / "disks", recorder)
         everybody, brokers = ([node.name for node in nodes] for nodes in (cluster.nodes, cluster.brokers))
         pieces += missing("disk", brokers, pieces) + missing("trace", everybody, pieces)
         pieces += missing("metadata log", everybody, pieces)
+        pieces = with_problems(pieces, not_whole)
         pieces += await in_thread(collected_files, directory)
         return record_collected(pieces, recorder)
 

@@ -9,12 +9,14 @@ from __future__ import annotations
 from array import array
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 import numpy as np
 
 from cluster_image.records import RecordError, decode_int64s, iter_batches, validate_batch
 from harness.collected import Collected
+
+_LAST_PARTITION: Final = (1 << 31) - 1  # an int32, as the protocol and the history have it
 
 
 class ReplicaLogRecorder(Protocol):
@@ -48,7 +50,10 @@ def record_replica_logs(
         except OSError as error:
             pieces.append(Collected(node, "disk", problem=f"the disk of {node} could not be read: {error}"))
             continue
-        pieces.append(Collected(node, "disk", len(partitions)))
+        beyond = [name for name, partition in partitions if partition > _LAST_PARTITION]
+        partitions = [(name, partition) for name, partition in partitions if partition <= _LAST_PARTITION]
+        told = f"the disk of {node} has logs of partitions that there cannot be: {', '.join(beyond[:3])}"
+        pieces.append(Collected(node, "disk", len(partitions), told if beyond else None))
         for name, partition in partitions:
             offsets, epochs, values = array("q"), array("q"), array("q")
             problem = None
@@ -86,7 +91,7 @@ def copied_disks(disks: Path) -> dict[str, ReadableDisk]:
 def _partitions(names: Sequence[str], topic: str) -> list[tuple[str, int]]:
     """(directory, partition) of every replica of the topic."""
     numbers = ((name, name.removeprefix(f"{topic}-")) for name in sorted(names) if name.startswith(f"{topic}-"))
-    return [(name, int(number)) for name, number in numbers if number.isdecimal()]
+    return [(name, int(number)) for name, number in numbers if number.isascii() and number.isdecimal()]
 
 
 def _read_segment(content: bytes, offsets: array[int], epochs: array[int], values: array[int]) -> None:

@@ -25,6 +25,8 @@ from typing import Any, Final, Literal
 
 from harness.errors import BadArguments, describe
 
+#: Of a run's directory: what nodes said and stored is no business of other users of the machine.
+_MODE: Final = 0o750
 Status = Literal["running", "done", "interrupted", "failed"]
 
 
@@ -40,7 +42,7 @@ def create(results: Path, nemesis: tuple[str, ...], seed: int, now: datetime | N
         for attempt in range(1, 1000):
             directory = results / (name if attempt == 1 else f"{name}-{attempt}")
             try:
-                directory.mkdir()
+                directory.mkdir(mode=_MODE)
             except FileExistsError:
                 if results.is_dir():
                     continue

@@ -25,6 +25,8 @@ _LINE: Final = (
 )
 _WHERE: Final = r"^(?P<topic>.+)-(?P<partition>\d+)$"
 SUFFIX: Final = ".jsonl"
+#: Of one node's file, which is read into memory at once; a minute of a busy broker's is a few megabytes.
+_MOST_BYTES: Final = 1 << 30
 
 
 class TraceRecorder(Protocol):
@@ -62,6 +64,10 @@ def _texts(folder: Path, pieces: list[Collected]) -> list[tuple[str, str]]:
     for path in sorted(folder.glob(f"*{SUFFIX}")):
         node = path.name.removesuffix(SUFFIX)
         try:
+            if (size := path.stat().st_size) > _MOST_BYTES:
+                problem = f"the trace of {node} has {size:,} bytes, more than the {_MOST_BYTES:,} that are read"
+                pieces.append(Collected(node, "trace", problem=problem))
+                continue
             texts.append((node, path.read_text(errors="replace")))
         except OSError as error:
             pieces.append(Collected(node, "trace", problem=f"the trace of {node} cannot be read: {error}"))

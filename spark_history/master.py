@@ -16,6 +16,8 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 LOCAL: Final = "local[*]"
+#: Where Spark's own pages are shown: they ask nobody who they are, and can end what runs.
+LOOPBACK: Final = "127.0.0.1"
 CONNECT_PORT: Final = 15002
 _LOCAL: Final = re.compile(r"local(\[(\*|[1-9]\d{0,3})\])?")
 _HOST: Final = r"(?P<host>\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?)"

@@ -32,7 +32,7 @@ from pyspark.sql import SparkSession
 from spark_history import master as masters
 from spark_history.failures import SparkUnavailable, brief, explain
 from spark_history.java import find_java, java_version, make_launcher
-from spark_history.master import BadMaster, Master
+from spark_history.master import LOOPBACK, BadMaster, Master
 from spark_history.shipping import BORROWED, OURS, ship
 
 __all__ = ["SparkUnavailable", "find_java", "java_version", "start", "start_in_background"]
@@ -153,7 +153,11 @@ def _start_jvm(master: Master, settings: Mapping[str, str], ui_port: int | None,
     }
     if ui_port is not None:
         everywhere["spark.ui.port"] = str(ui_port)
-    environment = {"JAVA_HOME": str(launcher), "PYSPARK_PYTHON": os.environ.get("PYSPARK_PYTHON", sys.executable)}
+    # SPARK_LOCAL_IP is all that says on which address the pages are; where the driver is, settings say.
+    only_here = {"SPARK_LOCAL_IP": LOOPBACK} if ui_port is not None else {}
+    environment = {
+        "JAVA_HOME": str(launcher), "PYSPARK_PYTHON": os.environ.get("PYSPARK_PYTHON", sys.executable), **only_here,
+    }  # fmt: skip
     os.environ.pop("SPARK_CONNECT_MODE_ENABLED", None)  # what a Connect session before this one has left
     try:
         with _environment(environment):

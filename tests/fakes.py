@@ -256,7 +256,7 @@ class FakeRuntime:
         self.cluster = cluster
         self.start_error = start_error
         self.start_s = start_s
-        self.cleaned: list[str | None] = []
+        self.cleaned: list[Any] = []
 
     def run(self, main: Any) -> Any:
         return asyncio.run(main)
@@ -280,8 +280,8 @@ class FakeRuntime:
     async def lacks(self, needs: Collection[str]) -> dict[str, str]:
         return {}
 
-    async def clean(self, run: str | None = None) -> list[str]:
-        self.cleaned.append(run)
+    async def clean(self, wish: Any = None, tell: Any = None) -> list[str]:
+        self.cleaned.append(wish)
         return []
 
 

@@ -15,9 +15,10 @@ from typing import Any
 
 import pytest
 
-from harness.clean import clean
+from harness.clean import Wish, clean
 from harness.cluster import RuntimeUnavailable
 from harness.doctor import checks
+from harness.errors import BadArguments
 from harness.plan import Plan
 from harness.runtimes.docker import DockerRuntime, cleanup, engine, runtime
 from harness.runtimes.docker.node import DockerNode
@@ -444,13 +445,14 @@ asyncio.run(main())
         with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True) as harness:
             assert harness.stdout is not None
             assert harness.stdout.readline() == "up\n"
-            assert cleanup.runs(api)[wanted.run], "its harness is alive"
+            assert cleanup.runs(api)[wanted.run].alive, "its harness is alive"
             harness.kill()
-        assert cleanup.runs(api)[wanted.run] is False
-        removed = clean(wanted.run)
+        assert not cleanup.runs(api)[wanted.run].alive
+        removed = clean(Wish(wanted.run))
         assert any(f"{wanted.run}-broker-1" in line for line in removed)
         assert removed_soon(wanted.run), leftovers(wanted.run)
-        assert not [line for line in clean(wanted.run) if wanted.run in line]
+        with pytest.raises(BadArguments, match="nothing of a run"):
+            clean(Wish(wanted.run))
     finally:
         cleanup.remove_run(api, wanted.run)
 

@@ -11,6 +11,7 @@ from typing import Final, NoReturn
 
 from ..config import read_address
 from ..network import Address
+from ..printable import printable, say
 from . import describe_quorum, describe_topic, dump_log
 from .output import ToolError
 
@@ -29,7 +30,7 @@ def main(arguments: Sequence[str]) -> int:
             return asyncio.run(describe_quorum.run(options.bootstrap, options.timeout, as_json=options.json))
         return asyncio.run(describe_topic.run(options.bootstrap, options.topics, options.timeout, as_json=options.json))
     except ToolError as error:
-        print(f"{options.tool}: {error}", file=sys.stderr)
+        say(f"{options.tool}: {error}", file=sys.stderr)
         return 2
     except BrokenPipeError:  # `… | head`
         with suppress(BrokenPipeError):
@@ -42,7 +43,7 @@ def main(arguments: Sequence[str]) -> int:
 class _Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         """One sentence, as for every other error."""
-        self.exit(2, f"{self.prog.removeprefix(f'{_PROGRAM} ')}: {message}; --help tells more\n")
+        self.exit(2, printable(f"{self.prog.removeprefix(f'{_PROGRAM} ')}: {message}; --help tells more\n"))
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -15,6 +15,7 @@ from kio.schema.types import TopicName
 
 from ..integers import i32
 from ..network import Address
+from ..printable import say
 from .client import Client
 from .output import ToolError, print_json, table
 
@@ -34,7 +35,7 @@ async def run(bootstrap: Sequence[Address], timeout: float, *, as_json: bool) ->
     if as_json:
         print_json(quorum)
         return 0
-    print(
+    say(
         f"leader {quorum['leader_id']}, epoch {quorum['leader_epoch']}, high watermark {quorum['high_watermark']}\n"
         + table(
             ("NODE", "ROLE", "LOG END", "LAG", "FETCHED MS AGO", "CAUGHT UP MS AGO", "ADDRESS"),

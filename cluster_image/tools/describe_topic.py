@@ -13,6 +13,7 @@ from kio.schema.list_partition_reassignments.v0.request import ListPartitionReas
 from kio.schema.types import TopicName
 
 from ..network import Address
+from ..printable import say
 from .client import Client
 from .output import ToolError, print_json, table
 
@@ -40,10 +41,10 @@ async def run(bootstrap: Sequence[Address], names: Sequence[str], timeout: float
     if as_json:
         print_json(topics)
     else:
-        print("\n\n".join(map(_shown, found)) if found or names else "no topics")
+        say("\n\n".join(map(_shown, found)) if found or names else "no topics")
     for topic in topics:
         if topic["error"] is not None:
-            print(f"describe-topic: there is no topic {topic['topic']} ({topic['error']})", file=sys.stderr)
+            say(f"describe-topic: there is no topic {topic['topic']} ({topic['error']})", file=sys.stderr)
     return 0 if len(found) == len(topics) else 1
 
 

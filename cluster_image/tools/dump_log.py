@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any
 
+from ..printable import say
 from .log_files import Item, read_path
 from .output import ToolError, print_json
 
@@ -27,7 +28,7 @@ def run(paths: Sequence[str], *, records: bool, as_json: bool) -> int:
                 if as_json:
                     print_json(item)
                 else:
-                    print(_shown(item))
+                    say(_shown(item))
         except BrokenPipeError:
             raise
         except (OSError, ValueError) as error:
@@ -37,7 +38,7 @@ def run(paths: Sequence[str], *, records: bool, as_json: bool) -> int:
                 unread.append(f"{path} holds no log segment, snapshot or checkpoint")
     sys.stdout.flush()
     if damaged:
-        print(f"dump-log: {damaged} {'place is' if damaged == 1 else 'places are'} damaged", file=sys.stderr)
+        say(f"dump-log: {damaged} {'place is' if damaged == 1 else 'places are'} damaged", file=sys.stderr)
     if unread:
         raise ToolError("; ".join(unread))
     return 1 if damaged else 0

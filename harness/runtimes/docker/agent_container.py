@@ -3,24 +3,44 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Final
 
 import docker
 
-from .engine import KIND_LABEL, OWNER_LABEL, RUN_LABEL, VOLUMES, owner
+from . import seccomp
+from .engine import VOLUMES, labels
 
+#: What it does with each; it has no other.
+CAPABILITIES: Final = {
+    "SYS_ADMIN": "mounts volumes, enters namespaces of mounts and networks, sets up loop devices",
+    "SYS_CHROOT": "enters the engine's namespace of mounts",
+    "SYS_PTRACE": "opens /proc/PID/ns of processes of other users",
+    "NET_ADMIN": "rules, queues and interfaces of the nodes' networks",
+    "NET_RAW": "sends ICMP echoes",
+    "KILL": "ends, stops and resumes nodes, which are another user's",
+    "CHOWN": "gives volumes to nodes, and copies of them to the harness",
+    "DAC_OVERRIDE": "reads what nodes wrote for themselves, and writes where the harness wants it",
+}
+_PIDS = 4096
 _TIMEOUT = 30  # seconds for what it does in one go
 
 
-def create_agent(api: docker.APIClient, image: str, run: str, labels: Mapping[str, str], command: list[str]) -> str:
+def create_agent(
+    api: docker.APIClient, image: str, run: str, labelled: Mapping[str, str], command: list[str]
+) -> str:
     """Returns its id. It may do what is named here: --privileged needs more than many machines give."""
     folder = VOLUMES / run
     return str(
         api.create_container(
-            image, command, name=f"chaos-{run}-agent-{command[0]}", labels=dict(labels), network_disabled=True,
+            image, command, name=f"chaos-{run}-agent-{command[0]}", labels=dict(labelled), network_disabled=True,
             host_config=api.create_host_config(
-                cap_add=["SYS_ADMIN", "NET_ADMIN", "SYS_PTRACE", "SYS_CHROOT"],
-                # Mounting is what the profiles of AppArmor, seccomp and SELinux for containers are there to forbid.
-                security_opt=["apparmor=unconfined", "seccomp=unconfined", "label=disable"],
+                cap_drop=["ALL"],
+                cap_add=list(CAPABILITIES),
+                # AppArmor's profile for containers forbids all mounting, SELinux' label all files of the host; where
+                # there is neither, the engine takes no notice.
+                security_opt=["apparmor=unconfined", "label=disable", "no-new-privileges", seccomp.option()],
+                read_only=True,
+                pids_limit=_PIDS,
                 device_cgroup_rules=["b 7:* rmw", "c 10:237 rmw"],  # loop devices, /dev/loop-control
                 pid_mode="host",
                 cgroupns="host",
@@ -33,8 +53,7 @@ def create_agent(api: docker.APIClient, image: str, run: str, labels: Mapping[st
 
 def run_agent(api: docker.APIClient, image: str, run: str, command: str) -> str:
     """`agent COMMAND FOLDER` for the folder of `run`, to its end. Returns its output. Raises OSError if it fails."""
-    labels = {RUN_LABEL: run, KIND_LABEL: "agent", OWNER_LABEL: owner()}
-    container = create_agent(api, image, run, labels, [command, str(VOLUMES / run)])
+    container = create_agent(api, image, run, labels(run, "agent"), [command, str(VOLUMES / run)])
     try:
         api.start(container)
         status = api.wait(container, timeout=_TIMEOUT)["StatusCode"]

@@ -11,7 +11,8 @@ if ! command -v debootstrap >/dev/null; then
         { echo "debootstrap is not installed" >&2; exit 1; }
 fi
 
-work=$(mktemp --directory --tmpdir=/var/tmp)
+# Beside the tar: whoever removes a build that was killed knows its folder.
+work=$(mktemp --directory --tmpdir="$(dirname "$tar")")
 trap 'rm -rf --one-file-system "$work"' EXIT
 debootstrap --variant=minbase --include=python3,e2fsprogs,xfsprogs,nftables,iproute2,libfaketime bookworm "$work/root" \
     >"$work/log" 2>&1 || { tail -n 3 "$work/log" >&2; exit 1; }

@@ -4,8 +4,10 @@ works as well for a run whose harness was killed. Everything here may be repeate
 from __future__ import annotations
 
 import contextlib
+import os
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from typing import Any
 
 import docker
@@ -13,7 +15,7 @@ from docker.errors import APIError, NotFound
 from tenacity import Retrying, retry_if_exception, stop_after_delay, wait_fixed
 
 from .agent_container import run_agent
-from .engine import KIND_LABEL, OWNER_LABEL, RUN_LABEL, VOLUMES, is_alive
+from .engine import KIND_LABEL, OWNER_LABEL, RUN_LABEL, USER_LABEL, VOLUMES, is_alive
 from .images import ensure_images
 
 _AGENT_TIMEOUT = 20  # seconds to unmount and delete a run's volumes
@@ -73,13 +75,46 @@ def lost_count(error: BaseException) -> bool:
     return isinstance(error, APIError) and "active endpoints" in str(error)
 
 
-def runs(api: docker.APIClient) -> dict[str, bool]:
-    """Every run of which something is left on this machine, and whether its harness is alive."""
-    found = {folder.name: False for folder in VOLUMES.glob("*")}
+@dataclass
+class Left:
+    """What there is of a run on this machine. user: whose it is, as far as it says. alive: is its harness?"""
+
+    containers: int = 0
+    networks: int = 0
+    volumes: bool = False
+    alive: bool = False
+    user: int | None = None
+
+    def reason_to_stay(self, *, everything: bool) -> str | None:
+        """Why a clean that names no run leaves it alone, as a clause. everything: also what is of other users."""
+        if self.alive:
+            return "its harness is still running"
+        if not everything and self.user not in (None, os.getuid()):
+            return f"it is of user {self.user}; --all removes it too"
+        return None
+
+    @property
+    def in_words(self) -> str:
+        counted = ((self.containers, "container"), (self.networks, "network"), (int(self.volumes), "folder of volumes"))
+        return ", ".join(f"{count} {noun}{'s' * (count != 1)}" for count, noun in counted if count) or "nothing"
+
+
+def runs(api: docker.APIClient) -> dict[str, Left]:
+    """Every run of which something is left on this machine."""
+    found: dict[str, Left] = {}
+    for folder in VOLUMES.glob("*"):
+        found.setdefault(folder.name, Left()).volumes = True
     labelled = {"label": RUN_LABEL}
-    for thing in [*api.containers(all=True, filters=labelled), *api.networks(filters=labelled)]:
-        run = thing["Labels"][RUN_LABEL]
-        found[run] = found.get(run, False) or is_alive(thing["Labels"].get(OWNER_LABEL, ""))
+    containers, networks = api.containers(all=True, filters=labelled), api.networks(filters=labelled)
+    for thing in [*containers, *networks]:
+        left = found.setdefault(thing["Labels"][RUN_LABEL], Left())
+        left.alive = left.alive or is_alive(thing["Labels"].get(OWNER_LABEL, ""))
+        user = thing["Labels"].get(USER_LABEL, "")
+        left.user = int(user) if user.isdigit() else left.user
+    for thing in containers:
+        found[thing["Labels"][RUN_LABEL]].containers += 1
+    for thing in networks:
+        found[thing["Labels"][RUN_LABEL]].networks += 1
     return found
 
 

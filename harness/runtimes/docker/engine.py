@@ -22,6 +22,9 @@ RUN_LABEL = "chaos.run"
 KIND_LABEL = "chaos.kind"  # node, network (holds a node's network namespace) or agent
 OWNER_LABEL = "chaos.owner"
 IMAGE_LABEL = "chaos.image"
+USER_LABEL = "chaos.user"  # the id of the user whose run it is
+CHECKOUT_LABEL = "chaos.checkout"  # where the sources lie of which an image was made
+BUILD_LABEL = "chaos.build"  # the harness process that builds, or built, an image
 
 VOLUMES = Path("/var/lib/chaos")  # on the engine's machine; a folder a run, the agent's own
 
@@ -89,6 +92,11 @@ class Calls:
 def owner() -> str:
     """This process, so that a later one with the same pid is not taken for it."""
     return f"{os.getpid()}:{_start_time(os.getpid())}"
+
+
+def labels(run: str, kind: str) -> dict[str, str]:
+    """Of a container or network of a run of this process."""
+    return {RUN_LABEL: run, KIND_LABEL: kind, OWNER_LABEL: owner(), USER_LABEL: str(os.getuid())}
 
 
 def is_alive(owner: str) -> bool:

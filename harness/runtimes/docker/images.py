@@ -10,10 +10,8 @@ import hashlib
 import importlib.util
 import io
 import shutil
-import subprocess
 import sys
 import tarfile
-import tempfile
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,18 +22,21 @@ from docker.errors import APIError, ImageNotFound
 import cluster_image
 from harness.cluster import RuntimeUnavailable
 
-from .engine import IMAGE_LABEL, told
+from . import builds
+from .engine import BUILD_LABEL, CHECKOUT_LABEL, IMAGE_LABEL, is_alive, owner, told
 
 Progress = Callable[[str], None]
 
 _HERE = Path(__file__).parent
 CLUSTER_IMAGE = Path(cluster_image.__file__).parent
+_CHECKOUT = CLUSTER_IMAGE.parent.resolve()
 _REQUIREMENTS = CLUSTER_IMAGE / "requirements.txt"
 _PYTHON = "3.11"  # of both bases
 _OFFICIAL = f"python:{_PYTHON}-slim-bookworm"
 _BOOTSTRAP = _HERE / "bootstrap_base.sh"
 _BASE_DOCKERFILE = _HERE / "base.Dockerfile"
 _CLOCK_LIBRARY = _HERE / "clock_library.py"
+_BOOTSTRAPPED = "chaos-bootstrap"
 
 
 @dataclass(frozen=True)
@@ -91,33 +92,46 @@ def has_image(api: docker.APIClient, tag: str) -> bool:
     return True
 
 
-def superseded(api: docker.APIClient) -> list[str]:
-    """Tags of node and agent images whose sources have changed since. (Bases stay: they are few, and dear.)"""
+def superseded(api: docker.APIClient, *, of_others: bool = False) -> list[str]:
+    """Tags of node and agent images of this checkout whose sources have changed since; of_others: also those of other
+    checkouts, and of before it was noted of which. (Bases stay: they are few, and dear.)"""
     return [
         tag
         for layer in (_node(CLUSTER_IMAGE), _AGENT)
         for image in api.images(filters={"label": f"{IMAGE_LABEL}={layer.name}"})
         for tag in image["RepoTags"] or ()
-        if tag != layer.tag
+        if tag != layer.tag and (of_others or (image.get("Labels") or {}).get(CHECKOUT_LABEL) == str(_CHECKOUT))
     ]
 
 
+def of_dead_builds(api: docker.APIClient) -> list[str]:
+    """Tags of bootstrapped images of which no base was made, by builds that are no more."""
+    return [
+        tag
+        for image in api.images(filters={"label": f"{IMAGE_LABEL}={_BOOTSTRAPPED}"})
+        for tag in image["RepoTags"] or ()
+        if tag.startswith(_BOOTSTRAPPED) and not is_alive((image.get("Labels") or {}).get(BUILD_LABEL, ""))
+        and not has_image(api, tag.replace(_BOOTSTRAPPED, "chaos-base"))
+    ]  # fmt: skip
+
+
 def _build_base(api: docker.APIClient, tag: str, progress: Progress) -> None:
-    with tempfile.TemporaryDirectory(prefix="chaos-base-") as temporary:
-        context = Path(temporary)
+    with builds.scratch() as folder:
+        context = folder / "context"
+        context.mkdir()
         progress("Building the base image (once; a minute or two): fetching the node's dependencies")
-        _fetch_requirements(context / "site-packages")
+        _fetch_requirements(context / "site-packages", folder)
         shutil.copy(_CLOCK_LIBRARY, context)
         progress(f"Building the base image (once; a minute or two): asking a registry for {_OFFICIAL}")
         origin = _pull_official(api)
         if origin is None:
             progress("Building the base image (once; a minute or two): no registry answers, bootstrapping Debian")
-            origin = _bootstrap(api, tag)
+            origin = _bootstrap(api, tag, folder)
         progress("Building the base image (once; a minute or two): putting it together")
         _build(api, tag, "base", context, _BASE_DOCKERFILE, origin)
 
 
-def _fetch_requirements(target: Path) -> None:
+def _fetch_requirements(target: Path, folder: Path) -> None:
     """For the container's Python, which need not be the harness'; so that building needs no package index."""
     if importlib.util.find_spec("pip") is None:
         raise RuntimeUnavailable(
@@ -129,7 +143,7 @@ def _fetch_requirements(target: Path) -> None:
         "--only-binary=:all:", "--implementation=cp", f"--python-version={_PYTHON}",
         f"--target={target}", f"--requirement={_REQUIREMENTS}",
     ]  # fmt: skip
-    fetched = subprocess.run(command, capture_output=True, text=True, check=False)
+    fetched = builds.run(command, folder)
     if fetched.returncode != 0:
         raise RuntimeUnavailable(
             f"pip could not fetch the node image's dependencies: {_last_line(fetched.stderr)}"
@@ -148,28 +162,32 @@ def _pull_official(api: docker.APIClient) -> str | None:
     return _OFFICIAL
 
 
-def _bootstrap(api: docker.APIClient, tag: str) -> str:
-    origin = tag.replace("chaos-base", "chaos-bootstrap")
-    with tempfile.TemporaryDirectory(prefix="chaos-bootstrap-", dir="/var/tmp") as directory:
-        tar = Path(directory, "base.tar")
-        made = subprocess.run(["bash", str(_BOOTSTRAP), str(tar)], capture_output=True, text=True, check=False)
-        if made.returncode != 0:
-            raise RuntimeUnavailable(
-                f"There is no base image: no registry answers, and bootstrapping one from Debian packages failed "
-                f"({_last_line(made.stderr)}); run once as root, or load {_OFFICIAL}."
-            )
-        repository, _, version = origin.partition(":")
-        answer = api.import_image_from_file(str(tar), repository=repository, tag=version)
-        if '"error"' in answer:
-            raise RuntimeUnavailable(f"Docker could not import the base image: {_last_line(answer)}")
+def _bootstrap(api: docker.APIClient, tag: str, folder: Path) -> str:
+    """Its name. One that an earlier build came to will do."""
+    origin = tag.replace("chaos-base", _BOOTSTRAPPED)
+    if has_image(api, origin):
+        return origin
+    tar = folder / "base.tar"
+    made = builds.run(["bash", str(_BOOTSTRAP), str(tar)], folder)
+    if made.returncode != 0:
+        raise RuntimeUnavailable(
+            f"There is no base image: no registry answers, and bootstrapping one from Debian packages failed "
+            f"({_last_line(made.stderr)}); run once as root, or load {_OFFICIAL}."
+        )
+    repository, _, version = origin.partition(":")
+    labels = f"LABEL {IMAGE_LABEL}={_BOOTSTRAPPED} {BUILD_LABEL}={owner()}"
+    answer = api.import_image_from_file(str(tar), repository=repository, tag=version, changes=[labels])
+    if '"error"' in answer:
+        raise RuntimeUnavailable(f"Docker could not import the base image: {_last_line(answer)}")
+    tar.unlink()
     return origin
 
 
 def _build(api: docker.APIClient, tag: str, name: str, context: Path, dockerfile: Path, base: str) -> None:
     try:
         answer = api.build(
-            fileobj=_context(context, dockerfile), custom_context=True, tag=tag, rm=True, forcerm=True,
-            buildargs={"BASE": base}, labels={IMAGE_LABEL: name}, decode=True,
+            fileobj=_context(context, dockerfile, name), custom_context=True, tag=tag, rm=True, forcerm=True,
+            buildargs={"BASE": base}, labels={IMAGE_LABEL: name, CHECKOUT_LABEL: str(_CHECKOUT)}, decode=True,
         )  # fmt: skip
         for status in answer:
             if "error" in status:
@@ -178,11 +196,14 @@ def _build(api: docker.APIClient, tag: str, name: str, context: Path, dockerfile
         raise RuntimeUnavailable(f"Docker could not build {tag}: {told(error)}") from error
 
 
-def _context(directory: Path, dockerfile: Path) -> io.BytesIO:
+def _context(directory: Path, dockerfile: Path, name: str) -> io.BytesIO:
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w") as tar:
         tar.add(directory, arcname=".", filter=lambda entry: entry if _belongs(Path(entry.name)) else None)
-        tar.add(dockerfile, arcname="Dockerfile")
+        content = builds.labelled(dockerfile.read_text(), name).encode()
+        entry = tar.gettarinfo(str(dockerfile), arcname="Dockerfile")
+        entry.size = len(content)
+        tar.addfile(entry, io.BytesIO(content))
     buffer.seek(0)
     return buffer
 

@@ -22,24 +22,26 @@ from typing import Any, TypeVar
 import docker
 import uvloop
 from docker.errors import APIError
+from docker.types import LogConfig, Ulimit
 
 from cluster_image.tcp import TcpNetwork
 from harness.admin import Admin
 from harness.cluster import CLIENTS, Cluster, Evidence, Link, Role, RuntimeUnavailable, Shape
+from harness.errors import describe
 from harness.node_properties import FIRST_CONTROLLER_ID, as_file, node_properties, quorum_address
 from harness.plan import NODE_PORTS, Plan
-from harness.traces import SUFFIX
 
 from . import cleanup, engine
 from .agent.clock import ENVIRONMENT, FOLDER
 from .agent_client import AgentClient, AgentError
 from .agent_container import create_agent, run_agent
 from .clock import NodeClock
-from .engine import KIND_LABEL, OWNER_LABEL, RUN_LABEL, VOLUMES
+from .engine import VOLUMES
 from .images import CLUSTER_IMAGE, Images, ensure_images
 from .node import DockerNode
 from .shaping import Links, rules_of
 from .subnet import Subnet, create_network
+from .trace_files import make_traces
 
 T = TypeVar("T")
 
@@ -50,6 +52,11 @@ _NODE_MEMORY = "1g"
 _VOLUME_SIZE = 8 << 30  # bytes; the image file is sparse
 _AGENT_TIMEOUT = 30.0  # seconds
 _SETTLE_TIMEOUT = 15.0
+_NODE_PIDS = 1024  # processes and threads
+_NODE_TMP = "64m"
+_LARGEST_FILE = (2 << 30) + (64 << 20)  # bytes: more than the largest segment; above all of its trace, on the host
+#: Of what nodes print, the last two thirds of this at least.
+_LOGS = LogConfig(type=LogConfig.types.JSON, config={"max-size": "64m", "max-file": "3"})
 _TRACE = "/trace.jsonl"
 
 
@@ -96,11 +103,11 @@ class DockerRuntime:
         found = await asyncio.to_thread(probe)
         return {need: why for need in needs if (why := found.get(need)) is not None}
 
-    async def clean(self, run: str | None = None) -> Sequence[str]:
+    async def clean(self, wish: Any = None, tell: Callable[[str], object] = lambda _: None) -> Sequence[str]:
         """See harness.clean."""
-        from harness.clean import clean
+        from harness.clean import Wish, clean
 
-        return await asyncio.to_thread(clean, run)
+        return await asyncio.to_thread(clean, wish or Wish(), tell)
 
     def doctor(self) -> Sequence[Any]:
         """See harness.doctor."""
@@ -140,7 +147,7 @@ class DockerCluster(Cluster):
         network = f"chaos-{self._plan.run}"
         subnet = await self._call(create_network, self._api, network, self._labels("network"))
         configurations = write_configurations(self._plan, self.add_nodes(subnet), run_directory / "config")
-        traces = make_traces(self.nodes, run_directory / "trace")
+        traces = make_traces([node.name for node in self.nodes], run_directory / "trace", _NODE_USER)
         if "faketime" in needs:
             for node in self.nodes:
                 node.clock = NodeClock((run_directory / "clock" / node.name).absolute())
@@ -218,20 +225,35 @@ class DockerCluster(Cluster):
         found = await asyncio.gather(*(node.leftovers() for node in self.nodes))
         return [f"{node.name} {what}" for node, left in zip(self.nodes, found, strict=True) for what in left]
 
-    async def collect(self, directory: Path) -> None:
+    async def collect(self, directory: Path) -> Mapping[str, str]:
         logs = directory / "logs"
-        logs.mkdir(parents=True, exist_ok=True)
-        user, group = os.getuid(), os.getgid()
         disks = {node.name: (directory / "disks" / node.name).absolute() for node in self.nodes}
-        for disk in disks.values():
-            disk.mkdir(parents=True, exist_ok=True)
+        for folder in (logs, directory / "disks", *disks.values()):
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        problems: dict[str, str] = {}
         await asyncio.gather(
-            *(self._call(self._save_log, node, logs / f"{node.name}.log") for node in self.nodes),
-            *(
-                self._agent.ask(name, "copy_disk", directory=str(disk), owner=user, group=group)
-                for name, disk in disks.items()
-            ),
+            *(self._save_log_of(node, logs / f"{node.name}.log", problems) for node in self.nodes),
+            *(self._copy_disk_of(name, disk, problems) for name, disk in disks.items()),
         )
+        return problems
+
+    async def _save_log_of(self, node: DockerNode, path: Path, problems: dict[str, str]) -> None:
+        try:
+            await self._call(self._save_log, node, path)
+        except (APIError, OSError) as error:
+            _add(problems, node.name, f"the output of {node.name} could not be saved: {describe(error)}")
+
+    async def _copy_disk_of(self, name: str, disk: Path, problems: dict[str, str]) -> None:
+        """One that cannot be copied is no reason to be without the others."""
+        try:
+            copied = await self._agent.ask(
+                name, "copy_disk", directory=str(disk), owner=os.getuid(), group=os.getgid()
+            )
+        except AgentError as error:
+            _add(problems, name, f"the disk of {name} could not be copied: {describe(error)}")
+            return
+        if strange := copied["left_out"]:
+            _add(problems, name, f"the disk of {name} was not copied whole, for there was on it: {strange}")
 
     async def stop(self) -> None:
         self._agent.close()
@@ -250,7 +272,7 @@ class DockerCluster(Cluster):
         )  # fmt: skip
 
     def _labels(self, kind: str) -> dict[str, str]:
-        return {RUN_LABEL: self._plan.run, KIND_LABEL: kind, OWNER_LABEL: engine.owner()}
+        return engine.labels(self._plan.run, kind)
 
     async def _start_agent(self, image: str) -> None:
         """Returns when it can be asked."""
@@ -261,6 +283,7 @@ class DockerCluster(Cluster):
             "size": _VOLUME_SIZE,
             "node_user": _NODE_USER,
             "harness_user": os.getuid(),
+            "harness_group": os.getgid(),
         }
         container = await self._call(
             create_agent, self._api, image, self._plan.run, self._labels("agent"),
@@ -281,7 +304,12 @@ class DockerCluster(Cluster):
     def _create_containers(self, node: DockerNode, images: Images, network: str, mounts: Sequence[str]) -> None:
         name = f"chaos-{self._plan.run}-{node.name}"
         endpoint = self._api.create_endpoint_config(ipv4_address=node.address[0])
-        no_privileges = {"cap_drop": ["ALL"], "security_opt": ["no-new-privileges", "label=disable"]}
+        no_privileges = {
+            "cap_drop": ["ALL"], "security_opt": ["no-new-privileges", "label=disable"],
+            # Nothing of the host is theirs to fill: no layer of an image, no log without an end, no table of processes.
+            "read_only": True, "log_config": _LOGS, "pids_limit": _NODE_PIDS,
+            "ulimits": [Ulimit(name="fsize", soft=_LARGEST_FILE, hard=_LARGEST_FILE)],
+        }  # fmt: skip
         node.network = self._api.create_container(
             images.agent, name=f"{name}-network", hostname=node.name, user=str(_NODE_USER), entrypoint=["sleep"],
             command=["infinity"], labels=self._labels("network"),
@@ -292,6 +320,7 @@ class DockerCluster(Cluster):
             images.node, name=name, labels=self._labels("node"), environment=ENVIRONMENT if node.clock else None,
             host_config=self._api.create_host_config(
                 **no_privileges, network_mode=f"container:{node.network}", mem_limit=_NODE_MEMORY,
+                tmpfs={"/tmp": f"size={_NODE_TMP}"},
                 binds=[
                     f"{self._folder / node.name}:/data", *mounts,
                     *([f"{node.clock.folder}:{FOLDER}"] if node.clock else []),
@@ -305,6 +334,10 @@ class DockerCluster(Cluster):
                 file.write(chunk)
 
 
+def _add(problems: dict[str, str], node: str, sentence: str) -> None:
+    problems[node] = f"{problems[node]}; {sentence}" if node in problems else sentence
+
+
 def write_configurations(plan: Plan, nodes: Sequence[DockerNode], directory: Path) -> dict[str, Path]:
     """A properties file a node. Returns them by node name."""
     directory.mkdir(parents=True, exist_ok=True)
@@ -316,16 +349,3 @@ def write_configurations(plan: Plan, nodes: Sequence[DockerNode], directory: Pat
         path.chmod(0o644)  # the node's user reads it, whatever the umask here
         written[name] = path
     return written
-
-
-def make_traces(nodes: Sequence[DockerNode], directory: Path) -> dict[str, Path]:
-    """An empty file a node, in the run's directory and not on the node's volume: a power cut takes nothing of it.
-    Returns them by node name."""
-    directory.mkdir(parents=True, exist_ok=True)
-    made = {}
-    for node in nodes:
-        path = (directory / f"{node.name}{SUFFIX}").absolute()
-        path.touch()
-        path.chmod(0o666)  # the node's user writes it, and the harness' user owns it
-        made[node.name] = path
-    return made

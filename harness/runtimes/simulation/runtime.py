@@ -69,7 +69,7 @@ class SimulationRuntime:
     async def lacks(self, needs: Collection[str]) -> Mapping[str, str]:
         return {}
 
-    async def clean(self, run: str | None = None) -> Sequence[str]:
+    async def clean(self, wish: Any = None, tell: Callable[[str], object] = lambda _: None) -> Sequence[str]:
         return ()
 
     def doctor(self) -> Sequence[Any]:

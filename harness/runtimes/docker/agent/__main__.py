@@ -17,23 +17,30 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from . import kernel, network, tools
+from . import kernel, network, tools, verbs
 from .machine import Machine, Volume
 from .probe import probe
+
+_LONGEST_REQUEST = 1 << 20  # bytes
+_LONGEST_ANSWER = 8 << 20  # half of what agent_client.py reads as a line
+_LONGEST_ERROR = 10_000  # characters
+_FOLDER_MODE = 0o710  # the harness' group comes through, to the socket
+_UMASK = 0o077
 
 
 class _Connection(socketserver.StreamRequestHandler):
     server: _Server
 
     def handle(self) -> None:
-        for line in self.rfile:
-            request = json.loads(line)
+        while line := self.rfile.readline(_LONGEST_REQUEST):
             try:
-                machine = self.server.machines[request.pop("node")]
-                answer = {"result": getattr(machine, request.pop("do"))(**request)}
+                result = verbs.answer(self.server.machines, json.loads(line))
+                reply = json.dumps({"result": result}).encode()
+                if len(reply) > _LONGEST_ANSWER:  # names of a node's files, say
+                    raise ValueError(f"the answer has {len(reply):,} bytes, more than anybody reads")
             except Exception as error:  # the harness decides what a failed request means
-                answer = {"error": f"{type(error).__name__}: {error}"}
-            self.wfile.write(json.dumps(answer).encode() + b"\n")
+                reply = json.dumps({"error": f"{type(error).__name__}: {error}"[:_LONGEST_ERROR]}).encode()
+            self.wfile.write(reply + b"\n")
 
 
 class _Server(socketserver.ThreadingUnixStreamServer):
@@ -46,12 +53,16 @@ class _Server(socketserver.ThreadingUnixStreamServer):
 
 
 def serve(configuration: dict[str, Any]) -> None:
-    """configuration: folder, nodes (names), file_system, size (bytes), node_user, harness_user (uids)."""
+    """configuration: folder, nodes (names), file_system, size (bytes), node_user, harness_user (uids), and
+    harness_group."""
+    os.umask(_UMASK)  # what a node wrote is nobody's on the host but the agent's
     folder = Path(configuration["folder"])
     volumes = {
         name: Volume(folder / f"{name}.img", folder / name, configuration["file_system"])
         for name in configuration["nodes"]
     }
+    os.chown(folder, 0, configuration["harness_group"])
+    folder.chmod(_FOLDER_MODE)
     network.load_library()
     tools.keep_own_namespaces()
     for made in [volume.make(configuration["size"]) for volume in volumes.values()]:

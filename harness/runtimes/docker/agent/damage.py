@@ -5,12 +5,13 @@ The part that needs no privilege is used by the simulation as well.
 
 from __future__ import annotations
 
-import errno
 import os
 import struct
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, Final, NamedTuple
+
+from .tree import open_beneath, regular_files
 
 _SEGMENT = ".log"
 _INDEXES = (".index", ".timeindex", ".txnindex")
@@ -93,7 +94,7 @@ def damage(root: Path, choice: Mapping[str, Any], kill: Callable[[], int]) -> tu
     path = chosen(_filled(root), choice)
     if path is None:
         return None, killed_at
-    descriptor = os.open(root / path, os.O_RDWR | os.O_NOFOLLOW)
+    descriptor = open_beneath(root, path, os.O_RDWR)
     try:
         status = os.fstat(descriptor)
         content = os.pread(descriptor, status.st_size, 0)
@@ -116,7 +117,7 @@ def restore(root: Path, done: Damage) -> bool:
     """Puts back what was there, unless the node has changed the file meanwhile, or is about to. Safe to repeat."""
     if not is_candidate(done.path, _paths(root)):
         return False
-    descriptor = os.open(root / done.path, os.O_RDWR | os.O_NOFOLLOW)
+    descriptor = open_beneath(root, done.path, os.O_RDWR)
     try:
         status = os.fstat(descriptor)
         found = os.pread(descriptor, len(done.after), done.position)
@@ -142,7 +143,7 @@ def nothing_to_damage(choice: Mapping[str, Any]) -> str:
 
 def _filled(root: Path) -> list[str]:
     """Files that hold anything."""
-    return [path for path in _paths(root) if _size(root / path)]
+    return [found.path for found in regular_files(root) if found.status.st_size]
 
 
 def _is_closed(path: str, newest: dict[str, str]) -> bool:
@@ -165,15 +166,4 @@ def _spare(content: bytes, position: int) -> int:
 
 
 def _paths(root: Path) -> list[str]:
-    return [
-        os.path.relpath(os.path.join(folder, name), root) for folder, _, names in os.walk(root) for name in names
-    ]
-
-
-def _size(path: Path) -> int:
-    try:
-        return os.stat(path, follow_symlinks=False).st_size
-    except OSError as error:
-        if error.errno == errno.ENOENT:  # a moment ago it was
-            return 0
-        raise
+    return [found.path for found in regular_files(root)]

@@ -9,15 +9,17 @@ from pathlib import Path
 from typing import Any
 
 from . import kernel, loss
+from .tree import FILLER, is_ours
 
-FILLER = ".chaos-filler"
 _SMALLEST = 1 << 12  # bytes: a block
+_TRIES = 10
 
 
 def fill(directory: Path) -> dict[str, Any]:
-    """Takes all the room there is, without writing it."""
+    """Takes all the room there is, without writing it. Raises OSError, also if the node puts something of its own where
+    the filler belongs again and again."""
     taken = 0
-    descriptor = os.open(directory / FILLER, os.O_CREAT | os.O_WRONLY, 0o600)
+    descriptor = _filler(directory)
     try:
         size = _free(directory)
         while size >= _SMALLEST:
@@ -32,6 +34,16 @@ def fill(directory: Path) -> dict[str, Any]:
     finally:
         os.close(descriptor)
     return {"taken_bytes": taken, "free_bytes": _free(directory)}
+
+
+def _filler(directory: Path) -> int:
+    """A descriptor of our own one, a new file: what a node has under its name may be a link to a file of the host."""
+    for _ in range(_TRIES):
+        with suppress(FileNotFoundError):
+            (directory / FILLER).unlink()  # the name, whatever it leads to
+        with suppress(FileExistsError):
+            return os.open(directory / FILLER, os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_WRONLY, 0o600)
+    raise OSError(errno.EEXIST, "the node keeps putting something of its own there", FILLER)
 
 
 def free(directory: Path) -> int:
@@ -65,15 +77,25 @@ def leftovers(directory: Path) -> list[str]:
     try:
         if not directory.is_mount():
             return ["has no volume mounted"]
-        found = os.listdir(directory)
+        with os.scandir(directory) as entries:  # that it can be read at all; not how many names there are
+            next(entries, None)
+        filled = _is_filled(directory)
     except OSError as error:
         return [f"cannot read its disk ({error.strerror})"]
-    full = ["has a disk that is full on purpose"] if FILLER in found else []
+    full = ["has a disk that is full on purpose"] if filled else []
     refused = write_error(directory)
     if refused == "EROFS":
         return [*full, "has a read-only disk"]
     # A directory that is cached can be listed though its disk fails. No room may be nobody's doing.
     return [*full, *([f"has a disk that refuses writes ({refused})"] if refused not in (None, "ENOSPC") else [])]
+
+
+def _is_filled(directory: Path) -> bool:
+    """By us: a node may have a link of that name."""
+    try:
+        return is_ours(os.lstat(directory / FILLER))
+    except FileNotFoundError:
+        return False
 
 
 def _free(directory: Path) -> int:

@@ -18,11 +18,17 @@ _CLONE_NEWNS = 0x00020000
 _CLONE_NEWNET = 0x40000000
 
 _MS_RDONLY = 1
+_MS_NOSUID = 1 << 1
+_MS_NODEV = 1 << 2
+_MS_NOEXEC = 1 << 3
 _MS_REMOUNT = 1 << 5
+_MS_NOSYMFOLLOW = 1 << 8  # Linux 5.10; older kernels ignore it, and nothing here relies on it
 _MS_NOATIME = 1 << 10
 _MS_BIND = 1 << 12
 _MS_SHARED = 1 << 20
 _MNT_DETACH = 2
+#: Of a volume: whatever a node puts there is data, for the node and for the host.
+_AS_DATA = _MS_NOATIME | _MS_NOSUID | _MS_NODEV | _MS_NOEXEC | _MS_NOSYMFOLLOW
 
 _SIOCSIFFLAGS = 0x8914
 
@@ -68,7 +74,7 @@ def take_interfaces_down() -> None:
 
 
 def mount(device: Path, target: Path, file_system: str, options: str, *, read_only: bool = False) -> None:
-    flags = _MS_NOATIME | (_MS_RDONLY if read_only else 0)
+    flags = _AS_DATA | (_MS_RDONLY if read_only else 0)
     _call(
         "mount", os.fsencode(device), os.fsencode(target), file_system.encode(), ctypes.c_ulong(flags),
         options.encode(), about=target,
@@ -77,7 +83,7 @@ def mount(device: Path, target: Path, file_system: str, options: str, *, read_on
 
 def remount(target: Path, options: str) -> None:
     _call(
-        "mount", None, os.fsencode(target), None, ctypes.c_ulong(_MS_REMOUNT | _MS_NOATIME), options.encode(),
+        "mount", None, os.fsencode(target), None, ctypes.c_ulong(_MS_REMOUNT | _AS_DATA), options.encode(),
         about=target,
     )  # fmt: skip
 

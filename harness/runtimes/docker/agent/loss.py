@@ -16,6 +16,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from .tree import Found, Strange, regular_files
+
 METADATA_TOPIC = "__cluster_metadata"
 
 _HEADER_SIZE = 61
@@ -23,6 +25,9 @@ _LENGTH_AND_RECORDS = struct.Struct(">8xi45xi")  # batchLength and recordsCount
 _LENGTH_STARTS_AFTER = 12
 _WINDOW = 16 << 20
 _KEPT_WHOLE = 1 << 20  # checkpoints and the like are far smaller
+_KEPT_IN_ALL = 64 << 20
+_LARGEST_BATCH = 128 << 20  # bytes: none that a node takes is as large, and one is read at a time
+_MOST_BATCHES = 16 << 20  # of a volume: 8 GiB in batches of 512 bytes
 
 
 @dataclass
@@ -38,13 +43,16 @@ class Segment:
     def end(self) -> int:
         return self.ends[-1] if self.ends else 0
 
-    def extend(self, descriptor: int) -> None:
-        """Read on from the last whole batch."""
+    def extend(self, descriptor: int, most: int = _MOST_BATCHES) -> bool:
+        """Read on from the last whole batch. False: there are more batches than `most`, and the rest was not read."""
         self.size = os.fstat(descriptor).st_size
         for end, batch, records in _batches(descriptor, self.end):
+            if len(self.ends) >= most:
+                return False
             self.ends.append(end)
             self.checksums.append(zlib.crc32(batch))
             self.records.append(records)
+        return True
 
     def is_still_in(self, descriptor: int) -> bool:
         """Whether the last batch is where it was: if it was truncated meanwhile, all must be read again."""
@@ -75,7 +83,7 @@ def _batches(descriptor: int, position: int) -> Iterator[tuple[int, memoryview, 
         while at + _HEADER_SIZE <= len(window):
             length, records = _LENGTH_AND_RECORDS.unpack_from(window, at)
             size = _LENGTH_STARTS_AFTER + length
-            if size < _HEADER_SIZE or position + at + size > end_of_file:
+            if not _HEADER_SIZE <= size <= _LARGEST_BATCH or position + at + size > end_of_file:
                 return
             if at + size > len(window):
                 break
@@ -86,53 +94,69 @@ def _batches(descriptor: int, position: int) -> Iterator[tuple[int, memoryview, 
 
 
 class Survey:
-    """Every file under `root` at one moment, as a process would read it."""
+    """Every file under `root` at one moment, as a process would read it. `strange`: what was not read."""
 
     def __init__(self, root: Path) -> None:
         self._root = root
         self._segments: dict[str, tuple[int, Segment]] = {}  # path: inode, batches
         self.files: dict[str, bytes] = {}
-        self._read_segments()
+        self.strange = Strange()
+        self._read({})
 
     def complete(self) -> None:
         """Once nothing writes any more: bring everything up to this moment."""
-        known, self._segments = self._segments, {}
-        self._read_segments(known)
-        self.files = {path: _content(self._root / path) for path in self._paths() if not path.endswith(".log")}
+        known, self._segments, self.files = self._segments, {}, {}
+        self.strange = Strange()
+        self._read(known, others=True)
 
     @property
     def segments(self) -> dict[str, Segment]:
         return {path: segment for path, (_, segment) in self._segments.items()}
 
-    def _read_segments(self, known: dict[str, tuple[int, Segment]] | None = None) -> None:
-        for path in self._paths():
-            if not path.endswith(".log"):
+    def _read(self, known: dict[str, tuple[int, Segment]], *, others: bool = False) -> None:
+        """others: what is no segment, too."""
+        batches, kept = _MOST_BATCHES, _KEPT_IN_ALL
+        for found in regular_files(self._root, self.strange):
+            is_segment = found.path.endswith(".log")
+            if not is_segment and not others:
                 continue
             try:
-                descriptor = os.open(self._root / path, os.O_RDONLY | os.O_NOFOLLOW)
+                descriptor = found.open(os.O_RDONLY)
             except FileNotFoundError:
                 continue  # renamed or deleted under us; complete() sees what is final
+            except OSError as error:
+                self.strange.add(f"file that cannot be opened ({error.strerror})", found.path)
+                continue
             try:
-                inode = os.fstat(descriptor).st_ino
-                known_inode, segment = (known or {}).get(path, (inode, Segment()))
-                if known_inode != inode or not segment.is_still_in(descriptor):
-                    segment = Segment()
-                segment.extend(descriptor)
-                self._segments[path] = (inode, segment)
+                if is_segment:
+                    batches -= len(self._read_segment(found, descriptor, known, batches).ends)
+                elif kept > 0:
+                    self.files[found.path] = content = _content(descriptor)
+                    kept -= len(content)
+                else:
+                    self.strange.add(f"file beyond the {_KEPT_IN_ALL:,} bytes that are compared", found.path)
             finally:
                 os.close(descriptor)
 
-    def _paths(self) -> list[str]:
-        return sorted(
-            os.path.relpath(os.path.join(folder, name), self._root)
-            for folder, _, names in os.walk(self._root)
-            for name in names
-        )
+    def _read_segment(
+        self, found: Found, descriptor: int, known: dict[str, tuple[int, Segment]], most: int
+    ) -> Segment:
+        inode = os.fstat(descriptor).st_ino
+        known_inode, segment = known.get(found.path, (inode, Segment()))
+        if known_inode != inode or not segment.is_still_in(descriptor):
+            segment = Segment()
+        if not segment.extend(descriptor, most):
+            self.strange.add(f"segment with batches beyond the {_MOST_BATCHES:,} that are compared", found.path)
+        self._segments[found.path] = (inode, segment)
+        return segment
 
 
-def _content(path: Path) -> bytes:
-    with open(path, "rb") as file:
-        return file.read(_KEPT_WHOLE)
+def _content(descriptor: int) -> bytes:
+    """The first of it."""
+    content = b""
+    while len(content) < _KEPT_WHOLE and (more := os.pread(descriptor, _KEPT_WHOLE - len(content), len(content))):
+        content += more
+    return content
 
 
 def lost(before: Survey, after: Survey) -> dict[str, Any]:
@@ -171,6 +195,12 @@ def lost(before: Survey, after: Survey) -> dict[str, Any]:
         "lost_by_partition": dict(sorted(by_partition.items())),
         "unsynced_metadata_records": metadata_records,
     }
+
+
+def compared(before: Survey, after: Survey) -> dict[str, Any]:
+    """lost(), and `not_surveyed`, a clause, if there was something on the volume that was not looked at."""
+    strange = str(before.strange) or str(after.strange)
+    return {**lost(before, after), **({"not_surveyed": strange} if strange else {})}
 
 
 def final(root: Path) -> Survey:

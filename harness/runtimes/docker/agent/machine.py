@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import os
-import shutil
 import signal
 import subprocess
 import time
@@ -14,7 +13,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from . import damage, disk, echo, kernel, loss, other, pages, slow
+from . import copying, damage, disk, echo, kernel, loss, other, pages, slow
 from .lacks import lacks
 from .network import Network
 from .process import Process
@@ -47,8 +46,11 @@ class Volume:
         """Starts making the file system, in the agent's own mount namespace, where mkfs is. Call what is returned
         to wait for it. (A process, not a thread: only a process without threads may change its mount namespace.)"""
         self.directory.mkdir(exist_ok=True)
-        with open(self.image, "wb") as image:
-            image.truncate(size)
+        image = os.open(self.image, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+        try:
+            os.ftruncate(image, size)
+        finally:
+            os.close(image)
         command = [*_MAKE_FILE_SYSTEM[self.file_system], str(self.image)]
         making = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
 
@@ -65,6 +67,7 @@ class Volume:
         self.mount()
         with suppress(FileNotFoundError):
             (self.directory / "lost+found").rmdir()
+        self.directory.chmod(0o700)
         os.chown(self.directory, owner, owner)
         root = os.open(self.directory, os.O_RDONLY)
         try:
@@ -224,7 +227,7 @@ class Machine:
         if self._network:
             self._network.close()
             self._network = None
-        evidence = loss.lost(before, loss.final(self.volume.directory))
+        evidence = loss.compared(before, loss.final(self.volume.directory))
         evidence["pid"] = self._node.pid
         evidence["cut_ns"] = remounted - start
         evidence["cut_at"] = start
@@ -242,7 +245,7 @@ class Machine:
         kernel.shut_down_file_system(self.volume.directory)
         self.volume.unmount()
         self.volume.mount()
-        evidence = loss.lost(before, loss.final(self.volume.directory))
+        evidence = loss.compared(before, loss.final(self.volume.directory))
         return {"pid": self._node.pid, "killed_at": killed, **evidence}
 
     def fill_disk(self) -> dict[str, Any]:
@@ -266,7 +269,7 @@ class Machine:
         self.volume.unmount()
         self.volume.mount()
         self._before_failure = None
-        return {"ended": ended, **loss.lost(before, loss.final(self.volume.directory))}
+        return {"ended": ended, **loss.compared(before, loss.final(self.volume.directory))}
 
     def drop_clean_pages(self) -> dict[str, Any]:
         return pages.drop_clean(self.volume.directory)
@@ -336,18 +339,10 @@ class Machine:
     def take_disk_back(self) -> None:
         other.discard(self.volume.directory)
 
-    def copy_disk(self, directory: str, owner: int, group: int) -> None:
-        """Every file of the volume to `directory`, given to the harness' user."""
-        target = Path(directory)
-        for folder, folders, files in os.walk(self.volume.directory):
-            copy = target / os.path.relpath(folder, self.volume.directory)
-            copy.mkdir(parents=True, exist_ok=True)
-            os.chown(copy, owner, group)
-            folders.sort()
-            for name in files:
-                with suppress(FileNotFoundError):  # a temporary file of a running node
-                    shutil.copyfile(Path(folder, name), copy / name)
-                    os.chown(copy / name, owner, group)
+    def copy_disk(self, directory: str, owner: int, group: int) -> dict[str, Any]:
+        """Every file of the volume to `directory`, given to the harness' user. See copying.copy."""
+        most = self.volume.image.stat().st_size
+        return copying.copy(self.volume.directory, Path(directory), copying.Owner(owner, group), most)
 
     def _kill(self) -> int:
         """When it was gone, in ns; 0 if it was not running. What waits for a slow disk dies only once it is let go."""

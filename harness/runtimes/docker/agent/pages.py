@@ -10,6 +10,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from .tree import MOST_BYTES, Strange, regular_files
+
 _libc = ctypes.CDLL(None, use_errno=True)
 _libc.mmap.restype = ctypes.c_void_p
 _libc.mmap.argtypes = (ctypes.c_void_p, ctypes.c_size_t, *[ctypes.c_int] * 3, ctypes.c_long)
@@ -30,18 +32,21 @@ class _CacheStat(ctypes.Structure):
 def drop_clean(directory: Path) -> dict[str, Any]:
     """Drops the clean cached pages of every file. Dirty ones stay and are not written either, where the kernel tells
     which they are (cachestat); before Linux 6.5 dropping a file's pages begins to write its dirty ones.
-    Evidence in bytes: resident_before, resident_after, dropped_bytes."""
+    Evidence in bytes: resident_before, resident_after, dropped_bytes; not_surveyed, a clause, if there was something on
+    the volume that was not looked at."""
     before = after = 0
-    for descriptor in _files(directory):
+    strange = Strange()
+    for descriptor in _files(directory, strange):
         before += resident(descriptor)
-        _drop_clean(descriptor, 0, os.fstat(descriptor).st_size)
+        _drop_clean(descriptor, 0, min(os.fstat(descriptor).st_size, MOST_BYTES))
         after += resident(descriptor)
-    return {"resident_before": before, "resident_after": after, "dropped_bytes": max(before - after, 0)}
+    evidence = {"resident_before": before, "resident_after": after, "dropped_bytes": max(before - after, 0)}
+    return {**evidence, **({"not_surveyed": str(strange)} if str(strange) else {})}
 
 
 def resident(descriptor: int) -> int:
-    """Bytes of a file that are in the page cache."""
-    size = os.fstat(descriptor).st_size
+    """Bytes of a file, of the first MOST_BYTES of it, that are in the page cache."""
+    size = min(os.fstat(descriptor).st_size, MOST_BYTES)
     if size == 0:
         return 0
     address = _libc.mmap(None, size, mmap.PROT_READ, mmap.MAP_SHARED, descriptor, 0)
@@ -80,19 +85,20 @@ def _is_dirty(descriptor: int, start: int, size: int) -> bool:
     return bool(found.dirty or found.writeback)
 
 
-def _files(directory: Path) -> Iterator[int]:
+def _files(directory: Path, strange: Strange) -> Iterator[int]:
     """A descriptor of each; closed once the next is asked for."""
-    for folder, folders, names in os.walk(directory):
-        folders.sort()
-        for name in sorted(names):
-            try:
-                descriptor = os.open(os.path.join(folder, name), os.O_RDONLY | os.O_NOFOLLOW)
-            except FileNotFoundError:
-                continue  # renamed or deleted under us
-            try:
-                yield descriptor
-            finally:
-                os.close(descriptor)
+    for found in regular_files(directory, strange):
+        try:
+            descriptor = found.open(os.O_RDONLY)
+        except FileNotFoundError:
+            continue  # renamed or deleted under us
+        except OSError as error:
+            strange.add(f"file that cannot be opened ({error.strerror})", found.path)
+            continue
+        try:
+            yield descriptor
+        finally:
+            os.close(descriptor)
 
 
 def _last_error(call: str) -> OSError:
