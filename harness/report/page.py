@@ -387,7 +387,8 @@ def _completeness(data: RunData, summary: Summary) -> Iterable[tuple[str, str]]:
         yield "Stopped", "by a property that did not hold: nothing was healed, and liveness was not looked at"
     complete = data.verdict.get("complete")
     if complete is not None:
-        yield "Complete", "yes: final reads and replica logs included" if complete else "no, see below"
+        logs = " and replica logs" if data.verdict.get("replica_records") else ""
+        yield "Complete", f"yes: final reads{logs} included" if complete else "no, see below"
     if gaps := _strings(data.verdict.get("evidence_missing")):
         more = f"; and {len(gaps) - MOST_GAPS:,} more" if len(gaps) > MOST_GAPS else ""
         yield "Evidence missing", "; ".join(gaps[:MOST_GAPS]) + more
