@@ -22,7 +22,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import combinations, pairwise
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
@@ -33,10 +33,7 @@ from spark_history.files import Ints, equals, integers, read_parquet
 from spark_history.ingest import History, LogHistory
 from spark_history.log import NOWHERE
 from spark_history.schema import LAID_OUT_READS, REPLICA_LOGS
-from spark_history.tasks import Unit, run_tasks
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+from spark_history.tasks import Engine, Unit, run_tasks
 
 COLUMNS: Final = pa.schema([REPLICA_LOGS.field(name) for name in ("node", "offset", "leader_epoch", "value")])
 
@@ -59,9 +56,9 @@ class ReplicaMatching:
     records: Mapping[tuple[str, str], int]  # on replicas, by (node, partition); none: no replica log was collected
 
 
-def check(history: History, spark: SparkSession, in_sync: InSync | None = None) -> ReplicaMatching:
+def check(history: History, engine: Engine, in_sync: InSync | None = None) -> ReplicaMatching:
     """in_sync: None: replicas are not held against the final log. Raises HistoryError."""
-    results = iter(run_tasks(spark, compare_replicas, [unit for log in history.logs for unit in _units(history, log)]))
+    results = iter(run_tasks(engine, compare_replicas, [unit for log in history.logs for unit in _units(history, log)]))
     rows: list[dict[str, Any]] = []
     tally = []
     records: Counter[tuple[str, str]] = Counter()
