@@ -61,7 +61,7 @@ def lay_out_lane(unit: dict[str, Any]) -> pa.Table:
             replicas.clear()
             if part != WHOLE:
                 whole = whole.filter(pa.array(part.holds(integers(whole, "offset", NOWHERE))))
-            return _write(root, "replica_logs", log, part, _by_offset(whole))
+            return _write(root, "replica_logs", log, part, whole)
 
         paths = list(threads.map(write, logs, replica_logs))
     for fact, path in zip(facts, paths, strict=True):
@@ -266,8 +266,3 @@ def _keys_of(table: pa.Table) -> tuple[list[str], Ints]:
     chunks = table["topic"].chunks
     topics, codes = categories(chunks[0]) if chunks else ([], np.empty(0, np.int32))
     return topics, (codes.astype(np.int64) << 32) + integers(table, "partition", 0)
-
-
-def _by_offset(table: pa.Table) -> pa.Table:
-    """Stable: records of one replica stay in their order."""
-    return table.take(pa.array(np.argsort(integers(table, "offset", NOWHERE), kind="stable")))

@@ -213,7 +213,7 @@ def _check_sanity(operations: pa.Table) -> None:
 
 
 def _repeated(values: Ints) -> int | None:
-    ordered = np.sort(values)
+    ordered = np.sort(values, kind="stable")  # they come nearly in order, of which this sort makes use
     again = np.flatnonzero(ordered[1:] == ordered[:-1])
     return int(ordered[again[0]]) if len(again) else None
 
