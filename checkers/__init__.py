@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     import pyarrow as pa
-    from pyspark.sql import SparkSession
 
     from checkers.invariants import Violation
     from checkers.log_matching import InSync
@@ -20,9 +19,10 @@ if TYPE_CHECKING:
     from checkers.verdict import Evidence
     from spark_history.damage import Damage
     from spark_history.ingest import History
+    from spark_history.tasks import Engine
 
 
-def check(run_directory: Path, spark: SparkSession) -> dict[str, Any]:
+def check(run_directory: Path, engine: Engine) -> dict[str, Any]:
     """The verdict on the run in `run_directory` (see verdict.py), also written there as verdict.json, with the
     witnesses of what was found in anomalies.parquet and every lost append in lost.parquet. An earlier verdict is kept
     (see keeping.py).
@@ -36,7 +36,7 @@ def check(run_directory: Path, spark: SparkSession) -> dict[str, Any]:
     from spark_history.ingest import ingest, noted_beside
     from spark_history.tasks import shared
 
-    (run_directory,) = shared(spark, [run_directory])
+    (run_directory,) = shared(engine, [run_directory])
     damaged: list[Damage] = []
     beside = noted_beside(run_directory)
     plan = _read_plan(run_directory, beside, damaged)
@@ -44,7 +44,7 @@ def check(run_directory: Path, spark: SparkSession) -> dict[str, Any]:
     record = _read_record(run_directory, beside, damaged)
     doubts, ended = [str(doubt) for doubt in record.get("doubts", [])], _how_it_ended(record)
     try:
-        history = ingest(run_directory, spark)
+        history = ingest(run_directory, engine)
     except HistoryError as error:
         for file, why in damaged[:1]:  # which may be why
             raise HistoryError(f"{run_directory / file} is damaged ({why}), and {error}") from None
@@ -52,7 +52,7 @@ def check(run_directory: Path, spark: SparkSession) -> dict[str, Any]:
     damaged += history.damaged or _untold(history, violation, doubts, record)
     run = _Run(history, plan, violation, doubts, ended, damaged)
     try:
-        evidence, witnesses, lost = _look_at_what_is_sound(run, spark)
+        evidence, witnesses, lost = _look_at_what_is_sound(run, engine)
         result = verdict.judge(evidence)
         _write_table(run_directory / "anomalies.parquet", anomalies.ANOMALIES, witnesses)
         _write_files(run_directory / "lost.parquet", anomalies.LOST, lost)
@@ -88,13 +88,13 @@ def _untold(
     return [("journal/operations-?.parquet", why)] if record.get("status") == "done" else []
 
 
-def _look_at_what_is_sound(run: _Run, spark: SparkSession) -> tuple[Evidence, list[pa.Table], list[Path]]:
+def _look_at_what_is_sound(run: _Run, engine: Engine) -> tuple[Evidence, list[pa.Table], list[Path]]:
     """As _look(), also if what is left makes no sense without what is damaged."""
     from checkers.verdict import nothing
     from spark_history.files import HistoryError
 
     try:
-        return _look(run, spark)
+        return _look(run, engine)
     except HistoryError as error:
         if not run.damaged:
             raise
@@ -106,7 +106,7 @@ def _look_at_what_is_sound(run: _Run, spark: SparkSession) -> tuple[Evidence, li
         return evidence, [], []
 
 
-def _look(run: _Run, spark: SparkSession) -> tuple[Evidence, list[pa.Table], list[Path]]:
+def _look(run: _Run, engine: Engine) -> tuple[Evidence, list[pa.Table], list[Path]]:
     """All that the verdict rests on, the tables of witnesses, and the files of lost appends."""
     from checkers import availability, collected, nodes, salvage, verdict
     from checkers.anomalies import LOST_APPEND, examples
@@ -121,12 +121,12 @@ def _look(run: _Run, spark: SparkSession) -> tuple[Evidence, list[pa.Table], lis
         missing |= {salvage.PLAN, "operations", "reads"}  # what a log may lack, and why, is for the plan to say
     faults = history.faults()
     options = Options.of(known, verdict.first_effective(faults))
-    of_nodes = nodes.check(history, nodes.Options.of(known), spark) if plan is not None else None
+    of_nodes = nodes.check(history, nodes.Options.of(known), engine) if plan is not None else None
     if of_nodes is not None:
         damaged = [*damaged, *collected.changed_files(history.directory, of_nodes.collected)]
     recovered = not (run.doubts or damaged or violation is not None)
     in_sync = collected.in_sync(of_nodes, options) if of_nodes is not None and recovered else None
-    logs = _look_at_logs(history, options, missing, in_sync, spark)
+    logs = _look_at_logs(history, options, missing, in_sync, engine)
     counts = logs.counts
     operations = sum(counts.get(f"{kind} {outcome}", 0) for kind in KINDS for outcome in OUTCOMES)
     name = str(known.get("run") or history.run)
@@ -160,7 +160,7 @@ def _look(run: _Run, spark: SparkSession) -> tuple[Evidence, list[pa.Table], lis
         damaged=damaged,
         not_judged=salvage.not_judged(missing, [log.name for log in history.logs if log.partial]),
         faults_known="faults" not in missing,
-        availability=availability.of_history(history, faults, operations, spark),
+        availability=availability.of_history(history, faults, operations, engine),
     )
     return evidence, witnesses, logs.lost
 
@@ -177,7 +177,7 @@ class _Logs:
 
 
 def _look_at_logs(
-    history: History, options: Options, missing: set[str], in_sync: InSync | None, spark: SparkSession
+    history: History, options: Options, missing: set[str], in_sync: InSync | None, engine: Engine
 ) -> _Logs:
     """missing: tables parts of which are missing, of whichever log. Of logs that are partial by themselves only that
     counts which counts with parts of them missing; it costs the others nothing."""
@@ -196,8 +196,8 @@ def _look_at_logs(
         if not logs:
             continue
         part, lacks = replace(history, logs=logs), missing | (salvage.OF_LOGS if partial else set())
-        linearizability = log_linearizability.check([(part, options)], spark)
-        matching = log_matching.check(part, spark, in_sync)
+        linearizability = log_linearizability.check([(part, options)], engine)
+        matching = log_matching.check(part, engine, in_sync)
         for found in (linearizability.found, matching.found):
             kept = salvage.keep(
                 found.anomalies.to_pylist(), lambda row: (row["property"], row["anomaly"]), lacks

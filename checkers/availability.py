@@ -36,11 +36,9 @@ from checkers.streams import ERROR, Fault, Part, Stream, Window, Windows, measur
 from spark_history.files import read_parquet
 from spark_history.log import NEVER
 from spark_history.schema import OPERATIONS
-from spark_history.tasks import Unit, run_tasks
+from spark_history.tasks import Engine, Unit, run_tasks
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
     from spark_history.ingest import History
 
 EXACT_APPENDS: Final = 10_000_000
@@ -181,8 +179,8 @@ def of_tables(logs: Iterable[tuple[str, pa.Table]], faults: Iterable[Fault], ori
     return summarise([measure(name, operations, windows) for name, operations in logs], windows, origin)
 
 
-def of_history(history: History, faults: Iterable[Fault], rows: int, spark: SparkSession | None) -> dict[str, Any]:
-    """Of a history that is laid out. rows: about how many operations it holds; spark may be None if they are no more
+def of_history(history: History, faults: Iterable[Fault], rows: int, engine: Engine | None) -> dict[str, Any]:
+    """Of a history that is laid out. rows: about how many operations it holds; engine may be None if they are no more
     than EXACT_APPENDS. Raises HistoryError."""
     windows = Windows.of(faults)
     files = [
@@ -190,13 +188,13 @@ def of_history(history: History, faults: Iterable[Fault], rows: int, spark: Spar
         for log in history.logs
         for segment in log.segments
     ]
-    if rows <= EXACT_APPENDS or spark is None:
+    if rows <= EXACT_APPENDS or engine is None:
         with ThreadPoolExecutor() as threads:
             read = threads.map(lambda file: measure(file[0], read_parquet(file[1], _COLUMNS), windows), files)
             return summarise(list(read), windows, history.origin)
     width = max(WIDTH_MIN_NS, (history.until - history.origin) // MOST_STRETCHES)
     unit = {"faults": [_plain(fault) for fault in faults], "width": width}
-    parts = run_tasks(spark, measure_file, [unit | {"name": name, "path": path} for name, path in files])
+    parts = run_tasks(engine, measure_file, [unit | {"name": name, "path": path} for name, path in files])
     return summarise([_part(part) for part in parts], windows, history.origin, width)
 
 

@@ -87,7 +87,7 @@ import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -102,10 +102,7 @@ from spark_history.files import Ints, read_parquet, write_parquet
 from spark_history.ingest import History, LogHistory
 from spark_history.log import NEVER
 from spark_history.prefix import scan_after
-from spark_history.tasks import Unit, run_tasks
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+from spark_history.tasks import Engine, Unit, run_tasks
 
 
 @dataclass(frozen=True)
@@ -115,7 +112,7 @@ class Linearizability:
     counts: Mapping[str, Mapping[str, int]]  # by run: see count_operations
 
 
-def check(histories: Sequence[tuple[History, Options]], spark: SparkSession) -> Linearizability:
+def check(histories: Sequence[tuple[History, Options]], engine: Engine) -> Linearizability:
     """All logs of all runs in one Spark job, and one more each for what is odd: segments that later ones contradict,
     candidates, and the operations of the witnesses.
 
@@ -124,15 +121,15 @@ def check(histories: Sequence[tuple[History, Options]], spark: SparkSession) -> 
     for history, _ in histories:
         shutil.rmtree(history.path / "candidates", ignore_errors=True)
     logs = [_units(history, log, options) for history, options in histories for log in history.logs]
-    results = iter(_run(spark, judge_segment, [unit for units in logs for unit in units]))
+    results = iter(_run(engine, judge_segment, [unit for units in logs for unit in units]))
     outcomes = [(units, [next(results) for _ in units]) for units in logs]
-    _judge_with_later(outcomes, spark)
+    _judge_with_later(outcomes, engine)
     disputed = []
     for units, judged in outcomes:
         candidates = {kind: [path for segment in judged for path in segment[kind]] for kind in ALL_CANDIDATES}
         if any(candidates.values()):
             disputed.append(units[0] | {"segments": [unit["paths"] for unit in units], "candidates": candidates})
-    settled = _run(spark, settle_log, disputed)
+    settled = _run(engine, settle_log, disputed)
     everything = [segment for _, judged in outcomes for segment in judged] + settled
     counts: dict[str, dict[str, int]] = {history.run: {} for history, _ in histories}
     for segment in everything:
@@ -140,7 +137,7 @@ def check(histories: Sequence[tuple[History, Options]], spark: SparkSession) -> 
         for name, count in segment["counts"].items():
             mine[name] = mine.get(name, 0) + count
     rows = [row for segment in everything for row in segment["anomalies"]]
-    _witness(rows, logs, histories, spark)
+    _witness(rows, logs, histories, engine)
     return Linearizability(
         Found(
             pa.Table.from_pylist(rows, schema=ANOMALIES),
@@ -168,7 +165,7 @@ def _units(history: History, log: LogHistory, options: Options) -> list[Unit]:
     ]  # fmt: skip
 
 
-def _judge_with_later(outcomes: Sequence[tuple[list[Unit], list[dict[str, Any]]]], spark: SparkSession) -> None:
+def _judge_with_later(outcomes: Sequence[tuple[list[Unit], list[dict[str, Any]]]], engine: Engine) -> None:
     """Judge again, with the first evidence from beyond it, each segment of which something was invoked after that, or
     which has gaps that something beyond it must be later than. In a log that works there is none."""
     again: list[tuple[list[dict[str, Any]], int, Unit]] = []
@@ -177,7 +174,7 @@ def _judge_with_later(outcomes: Sequence[tuple[list[Unit], list[dict[str, Any]]]
         for number, carry in enumerate(carries):
             if judged[number]["latest"] > carry.time or (judged[number]["gaps"] and carry.time != NEVER):
                 again.append((judged, number, units[number] | {"carry": carry}))
-    results = _run(spark, judge_segment, [unit for *_, unit in again])
+    results = _run(engine, judge_segment, [unit for *_, unit in again])
     for (judged, number, _), result in zip(again, results, strict=True):
         judged[number] = result
 
@@ -186,7 +183,7 @@ def _witness(
     rows: Sequence[dict[str, Any]],
     logs: Sequence[list[Unit]],
     histories: Sequence[tuple[History, Options]],
-    spark: SparkSession,
+    engine: Engine,
 ) -> None:
     """Put the operations of each anomaly, and the faults in force, into its `witness`."""
     named: dict[tuple[str, str, int], set[int]] = {}
@@ -199,7 +196,7 @@ def _witness(
         if (log := (unit["scope"]["run"], unit["scope"]["topic"], unit["scope"]["partition"])) in named
     ]
     steps: dict[tuple[str, str, int], dict[int, Step]] = {}
-    for unit, table in zip(units, run_tasks(spark, read_steps, units), strict=True):
+    for unit, table in zip(units, run_tasks(engine, read_steps, units), strict=True):
         steps.setdefault(unit["log"], {}).update(steps_of(table))
     faults = {history.run: history.faults() for history, _ in histories if history.run in {row["run"] for row in rows}}
     for row in rows:
@@ -211,9 +208,9 @@ def read_steps(unit: Unit) -> pa.Table:
     return named_operations(read_parquet(unit["path"], OF_STEPS), unit["ops"])
 
 
-def _run(spark: SparkSession, work: Any, units: Sequence[Unit]) -> list[dict[str, Any]]:
+def _run(engine: Engine, work: Any, units: Sequence[Unit]) -> list[dict[str, Any]]:
     """Many small logs share a task; a row of JSON a unit comes back."""
-    return [json.loads(result["facts"][0].as_py()) for result in run_tasks(spark, work, units)]
+    return [json.loads(result["facts"][0].as_py()) for result in run_tasks(engine, work, units)]
 
 
 def _facts(facts: Mapping[str, Any]) -> pa.Table:

@@ -22,7 +22,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import combinations, pairwise
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
@@ -33,10 +33,7 @@ from spark_history.files import Ints, equals, integers, read_parquet
 from spark_history.ingest import History, LogHistory
 from spark_history.log import NOWHERE
 from spark_history.schema import LAID_OUT_READS, REPLICA_LOGS
-from spark_history.tasks import Unit, run_tasks
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+from spark_history.tasks import Engine, Unit, run_tasks
 
 COLUMNS: Final = pa.schema([REPLICA_LOGS.field(name) for name in ("node", "offset", "leader_epoch", "value")])
 
@@ -59,9 +56,9 @@ class ReplicaMatching:
     records: Mapping[tuple[str, str], int]  # on replicas, by (node, partition); none: no replica log was collected
 
 
-def check(history: History, spark: SparkSession, in_sync: InSync | None = None) -> ReplicaMatching:
+def check(history: History, engine: Engine, in_sync: InSync | None = None) -> ReplicaMatching:
     """in_sync: None: replicas are not held against the final log. Raises HistoryError."""
-    results = iter(run_tasks(spark, compare_replicas, [unit for log in history.logs for unit in _units(history, log)]))
+    results = iter(run_tasks(engine, compare_replicas, [unit for log in history.logs for unit in _units(history, log)]))
     rows: list[dict[str, Any]] = []
     tally = []
     records: Counter[tuple[str, str]] = Counter()
@@ -128,7 +125,8 @@ def compare(records: pa.Table, final: tuple[Ints, Ints] = (_NONE, _NONE)) -> dic
     replicas = {}
     for node in sorted(pc.unique(records["node"]).to_pylist()):
         mine = np.flatnonzero(equals(records, "node", node))
-        mine = mine[np.argsort(columns[0][mine], kind="stable")]
+        if not _grows(columns[0][mine]):
+            mine = mine[np.argsort(columns[0][mine], kind="stable")]
         replicas[node] = _Replica(*(column[mine] for column in columns))
     return {
         "replicas": {node: _facts_of(replica) | _held_of(replica, *final) for node, replica in replicas.items()},
@@ -138,6 +136,19 @@ def compare(records: pa.Table, final: tuple[Ints, Ints] = (_NONE, _NONE)) -> dic
             for first, second in combinations(replicas, 2)
         ],
     }
+
+
+def _grows(offset: Ints) -> bool:
+    return bool((offset[1:] >= offset[:-1]).all())
+
+
+def _rows_of(ordered: Ints, wanted: Ints) -> Ints:
+    """np.searchsorted(ordered, wanted), at most len(ordered) - 1; without a search where nothing is left out between
+    first and last, as in the log of a replica that works."""
+    low, last = int(ordered[0]), len(ordered) - 1
+    if int(ordered[-1]) - low == last and bool((np.diff(ordered) == 1).all()):
+        return np.clip(wanted - low, 0, last)
+    return np.minimum(np.searchsorted(ordered, wanted), last)
 
 
 def _facts_of(replica: _Replica) -> dict[str, Any]:
@@ -161,7 +172,7 @@ def _held_of(replica: _Replica, offset: Ints, value: Ints) -> dict[str, Any]:
     None]."""
     if not len(offset):
         return {"lacks": [], "others": []}
-    at = np.minimum(np.searchsorted(replica.offset, offset), len(replica.offset) - 1)
+    at = _rows_of(replica.offset, offset)
     there = replica.offset[at] == offset
     other = there & (replica.value[at] != value)
     low, high = np.searchsorted(replica.offset, (offset[0], offset[-1] + 1))
@@ -181,7 +192,13 @@ def _held_of(replica: _Replica, offset: Ints, value: Ints) -> dict[str, Any]:
 def _facts_of_pair(first: _Replica, second: _Replica) -> dict[str, Any]:
     # A damaged log may hold an offset twice, which is told by itself ("holes"): its first record stands for it here.
     once = all(bool((np.diff(each.offset) > 0).all()) for each in (first, second))
-    offset, of_first, of_second = np.intersect1d(first.offset, second.offset, assume_unique=once, return_indices=True)
+    offset: Ints
+    if once:
+        at = _rows_of(second.offset, first.offset)
+        of_first = np.flatnonzero(second.offset[at] == first.offset)
+        offset, of_second = first.offset[of_first], at[of_first]
+    else:
+        offset, of_first, of_second = np.intersect1d(first.offset, second.offset, return_indices=True)
     epochs = first.leader_epoch[of_first], second.leader_epoch[of_second]
     values = first.value[of_first], second.value[of_second]
     same_epoch = epochs[0] == epochs[1]

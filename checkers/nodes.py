@@ -14,7 +14,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -33,10 +33,7 @@ from checkers.trace_rows import read_rows
 from spark_history.files import compact, read_parquet
 from spark_history.ingest import History
 from spark_history.schema import COLLECTED, METADATA_LOG, TRACE
-from spark_history.tasks import Unit, run_tasks
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+from spark_history.tasks import Engine, Unit, run_tasks
 
 _OF_METADATA: Final = ("MetadataLogMatching",)
 _OF_TRACE: Final = ("ElectionSafety", "CommittedPrefix", "LeaderAppendOnly", "HighWatermarkMonotonicity")
@@ -98,7 +95,7 @@ class OfNodes:
 _TABLES: Final = {"trace": TRACE, "metadata_log": METADATA_LOG, "collected": COLLECTED}
 
 
-def check(history: History, options: Options, spark: SparkSession) -> OfNodes:
+def check(history: History, options: Options, engine: Engine) -> OfNodes:
     """Raises HistoryError."""
     unit = {
         "run": history.run,
@@ -106,7 +103,7 @@ def check(history: History, options: Options, spark: SparkSession) -> OfNodes:
         "faults": [{name: fault[name] for name in _OF_FAULTS} for fault in history.faults()],
         **asdict(options),
     }
-    (result,) = run_tasks(spark, judge_files, [unit])
+    (result,) = run_tasks(engine, judge_files, [unit])
     fields = json.loads(result["found"][0].as_py())
     return OfNodes(**fields | {"tally": [tuple(entry) for entry in fields["tally"]]})
 

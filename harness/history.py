@@ -277,12 +277,7 @@ class Recorder(HistoryRecorder):
         checksums (spark_history/damage.py) come first."""
         for name, table in files.items():
             with (self._directory / f".{name}.tmp").open("wb") as file:
-                repetitive = [name for name in table.column_names if name not in _MOSTLY_UNIQUE]
-                # Checksums: a damaged page may well decode, to other values.
-                pq.write_table(
-                    table.replace_schema_metadata(MARK), file, compression="zstd", use_dictionary=repetitive,
-                    write_page_checksum=True,
-                )  # fmt: skip
+                write_part(table, file)
                 file.flush()
                 os.fsync(file.fileno())
         checks = CHECKS.format(number)
@@ -300,6 +295,16 @@ class Recorder(HistoryRecorder):
             os.fsync(descriptor)
         finally:
             os.close(descriptor)
+
+
+def write_part(table: pa.Table, file: Any) -> None:
+    """A file of a journal. file: a path, or open for writing."""
+    repetitive = [name for name in table.column_names if name not in _MOSTLY_UNIQUE]
+    # Checksums: a damaged page may well decode, to other values.
+    pq.write_table(
+        table.replace_schema_metadata(MARK), file, compression="zstd", use_dictionary=repetitive,
+        write_page_checksum=True,
+    )  # fmt: skip
 
 
 def _operations(run: str, operations: list[Operation], schema: pa.Schema = OPERATIONS) -> pa.Table:

@@ -54,7 +54,7 @@ class Recorder(FaultRecorder, Protocol):
 
 
 class Analysis(Protocol):
-    """Checkers of one run, whose engine has been starting since this object was made."""
+    """Checkers of one run, whose engine, if it is slow to start, has been starting since this object was made."""
 
     def judge(self) -> Mapping[str, Any]:
         """Journal to history to verdict.json; the verdict. Blocks. Raises HarnessFailure."""
@@ -71,25 +71,49 @@ class Machine(Runtime, Protocol):
         """Findings with name, ok, detail."""
 
 
-class SparkAnalysis:
-    """Checkers on Spark, which starts in the background as soon as this is made."""
+class LogAnalysis:
+    """Checkers of logs: in this process, or on Spark, see spark_history.tasks.IN_PROCESS. Where that is known from the
+    start, Spark starts in the background as soon as this is made."""
 
     def __init__(self, directory: Path, ui_port: int | None) -> None:
-        from spark_history.session import start_in_background
+        from spark_history import master
 
         self._directory = directory
-        self._spark = start_in_background(ui_port=ui_port, log=room.log_file(directory, "spark.log"))
+        self._ui_port = ui_port
+        self._spark: Any = None
+        if ui_port is not None or master.chosen().kind != "local" or self._will_be_long():
+            self._spark = self._start()
 
     def judge(self) -> Mapping[str, Any]:
         from checkers import check
+        from spark_history.failures import SparkUnavailable
         from spark_history.files import HistoryError
-        from spark_history.session import SparkUnavailable
+        from spark_history.ingest import count_operations
+        from spark_history.tasks import IN_PROCESS, Here
 
         try:
-            spark = self._spark.result()
-            return room.judged(self._directory, lambda directory: check(directory, spark))
+            if self._spark is None and count_operations(self._directory) > IN_PROCESS:
+                self._spark = self._start()
+            engine = Here() if self._spark is None else self._spark.result()
+            return room.judged(self._directory, lambda directory: check(directory, engine))
         except (HistoryError, SparkUnavailable) as error:
             raise HarnessFailure(str(error)) from error
+
+    def _start(self) -> Any:
+        from spark_history.session import start_in_background
+
+        return start_in_background(ui_port=self._ui_port, log=room.log_file(self._directory, "spark.log"))
+
+    def _will_be_long(self) -> bool:
+        """A run that is still to be recorded, by its plan."""
+        from harness import results
+        from spark_history.tasks import IN_PROCESS
+
+        plan = results.read_json(self._directory / "plan.json")
+        rate, seconds = plan.get("rate"), plan.get("time_limit")
+        if not isinstance(rate, int | float) or not isinstance(seconds, int | float):
+            return False
+        return rate * seconds > IN_PROCESS
 
 
 class Parts:
@@ -158,7 +182,7 @@ class Parts:
         return record_collected(pieces, recorder)
 
     def start_analysis(self, directory: Path, spark_ui_port: int | None) -> Analysis:
-        return SparkAnalysis(directory, spark_ui_port)
+        return LogAnalysis(directory, spark_ui_port)
 
     def build_report(self, directory: Path) -> None:
         from harness.report import build

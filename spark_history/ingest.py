@@ -18,25 +18,25 @@ import re
 import shutil
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.parquet as pq
 
 from spark_history import damage
 from spark_history.files import HistoryError, compact, first_line, integers, read_parquet, write_parquet
 from spark_history.lane import lay_out_lane
 from spark_history.log import NOWHERE, FinalReads, Log
 from spark_history.schema import FAULTS, OPERATIONS, TABLES
-from spark_history.tasks import parallelism, run_tasks
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+from spark_history.tasks import Engine, Here, parallelism, run_tasks
 
 SEGMENT_OFFSETS: Final = 1 << 22  # a task holds some 100 bytes an offset
+ROWS_AT_ONCE: Final = 12_000_000  # operations that a lane in this process holds, some 110 bytes each with their reads
 _FORMAT: Final = 3  # of history/; another one is laid out again
 _PART: Final = re.compile(r"(operations|reads|faults|replica_logs|trace|metadata_log|collected|pending)-(\d+)\.parquet")
 _TOPIC: Final = re.compile(r"[a-zA-Z0-9._-]{1,249}")
@@ -134,7 +134,7 @@ class Journal:
         return replace(self, files=files, pending=pending, damaged=(*self.damaged, *damaged))
 
 
-def ingest(directory: Path, spark: SparkSession, *, segment_offsets: int = SEGMENT_OFFSETS) -> History:
+def ingest(directory: Path, engine: Engine, *, segment_offsets: int = SEGMENT_OFFSETS) -> History:
     """Lay out the journal of the run in `directory`, unless it is and has not changed since. Without a journal: see
     open_laid_out(). Raises HistoryError."""
     if (laid_out := open_laid_out(directory)) is not None:
@@ -150,7 +150,7 @@ def ingest(directory: Path, spark: SparkSession, *, segment_offsets: int = SEGME
                 return _history(directory, manifest)
         except (HistoryError, TypeError, ValueError):
             pass  # it is laid out again
-    return _history(directory, _lay_out_what_is_sound(directory, journal, damaged, layout, spark))
+    return _history(directory, _lay_out_what_is_sound(directory, journal, damaged, layout, engine))
 
 
 def _names(damaged: Any) -> set[str]:
@@ -178,6 +178,19 @@ def open_laid_out(directory: Path) -> History | None:
     return _history(directory, manifest, _changed(directory, manifest))
 
 
+def count_operations(directory: Path) -> int:
+    """About how many operations are on record in a run, by the footers of its files; what cannot be read counts as
+    nothing: who reads it says so."""
+    paths = [*(directory / "journal").glob("operations-*.parquet")]
+    if not paths or _read_manifest(directory).get("journal", ()) is None:
+        paths = [*(directory / "history" / "operations").rglob("*.parquet")]
+    rows = 0
+    for path in paths:
+        with suppress(OSError, pa.ArrowException):
+            rows += pq.read_metadata(path).num_rows
+    return rows
+
+
 def _has_journal(directory: Path) -> bool:
     return any(_PART.fullmatch(path.name) for path in (directory / "journal").glob("*.parquet"))
 
@@ -202,16 +215,16 @@ def noted_beside(directory: Path) -> Mapping[str, Any]:
 
 
 def _lay_out_what_is_sound(
-    directory: Path, journal: Journal, found: Sequence[damage.Damage], layout: Mapping[str, Any], spark: SparkSession
+    directory: Path, journal: Journal, found: Sequence[damage.Damage], layout: Mapping[str, Any], engine: Engine
 ) -> dict[str, Any]:
     journal = journal.without([each for each in found if each not in journal.damaged])
     try:
-        return _lay_out(directory, journal, layout, spark)
+        return _lay_out(directory, journal, layout, engine)
     except HistoryError:
         damaged = damage.unreadable(journal.paths)
         if not damaged:
             raise
-        return _lay_out(directory, journal.without(damaged), layout, spark)
+        return _lay_out(directory, journal.without(damaged), layout, engine)
 
 
 def write_manifest(
@@ -253,17 +266,22 @@ def find_journal(directory: Path) -> Journal:
     return Journal(files, None, newest, ((f"pending-{newest:06}.parquet", "it is missing"),))
 
 
-def _lay_out(directory: Path, journal: Journal, layout: Mapping[str, Any], spark: SparkSession) -> dict[str, Any]:
+def _lay_out(directory: Path, journal: Journal, layout: Mapping[str, Any], engine: Engine) -> dict[str, Any]:
     surveyed = _survey(journal)
     history, fresh = directory / "history", directory / "history.new"
     shutil.rmtree(fresh, ignore_errors=True)
-    base = {
+    base: dict[str, Any] = {
         "journal": {table: [str(path) for path in journal.files[table]] for table in _LAID_OUT},
         "pending": str(journal.pending) if journal.pending else None,
         "directory": str(fresh),
     }
-    lanes = _plan_lanes(surveyed["logs"], layout["segment_offsets"], parallelism(spark))
-    results = run_tasks(spark, lay_out_lane, [base | lane for lane in lanes])
+    if isinstance(engine, Here):  # one lane has all of the memory, and all threads: so the journal is decoded once
+        rows = sum(rows for *_, rows, _ in surveyed["logs"])
+        lanes = _plan_lanes(surveyed["logs"], layout["segment_offsets"], -(-rows // ROWS_AT_ONCE))
+        base["threads"], engine = engine.threads, Here(1)
+    else:
+        lanes = _plan_lanes(surveyed["logs"], layout["segment_offsets"], parallelism(engine))
+    results = run_tasks(engine, lay_out_lane, [base | lane for lane in lanes])
     facts = [json.loads(row) for result in results for row in result["facts"].to_pylist()]
     damaged = (*journal.damaged, *_orphaned(journal, sum(fact["orphans"] for fact in facts)))
     _write_faults(journal.files["faults"], fresh)

@@ -3,95 +3,210 @@
 A log is the history of one partition of one topic. `lay_out_lane` streams the journal past its logs, keeping only
 their rows, so that no shuffle is needed: decoding the journal once a task is cheaper than moving its rows between
 tasks. `lay_out_run` does the same for a run in memory.
+
+A flush has few rows of each log, so files are shared out to the logs BATCH_ROWS at a time: what is done once for a log
+would else be done once for a log and a file, and take longer than all that concerns the rows.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.parquet as pq
 
-from spark_history.files import Ints, categories, compact, equals, integers, read_parquet, write_parquet
+from spark_history.files import (
+    Ints,
+    categories,
+    compact,
+    equals,
+    integers,
+    read_parquet,
+    read_row_group,
+    write_parquet,
+)
 from spark_history.layout import LaidOut, ReadIndex, lay_out, without_offset
 from spark_history.log import NOWHERE, WHOLE, Log, Range
 from spark_history.schema import OPERATIONS, READS, REPLICA_LOGS
 
+BATCH_ROWS: Final = 1 << 19
+
 _READ_COLUMNS: Final = pa.schema([READS.field(name) for name in ("op", "topic", "partition", "offset", "value")])
+
+_T = TypeVar("_T")
+_R = TypeVar("_R")
 
 
 def lay_out_lane(unit: dict[str, Any]) -> pa.Table:
     """Read the journal, write the files of some logs, and say what they hold: one row a log, `facts` as JSON.
 
     unit: logs [[topic, partition], ...], low and high of the segment (of all of them), journal {table: [path]},
-    pending (path or null), directory to write to, run.
+    pending (path or null), directory to write to, threads to use.
     """
     logs = [Log(topic, partition) for topic, partition in unit["logs"]]
-    part = Range(unit["low"], unit["high"])
-    operations = _gather_operations(unit, logs, part)
-    indexes = [ReadIndex(rows, part) for rows in operations]
-    for path in unit["journal"]["reads"]:
-        for index, rows in zip(indexes, _split(read_parquet(path, _READ_COLUMNS), logs), strict=True):
-            index.add(*(integers(rows, name, NOWHERE) for name in ("op", "offset", "value")))
-    replica_logs = _gather(unit["journal"]["replica_logs"], REPLICA_LOGS, logs)
+    part, root = Range(unit["low"], unit["high"]), Path(unit["directory"])
+    with ThreadPoolExecutor(unit.get("threads", 1)) as threads:
+        facts = _lay_out_clients(unit, logs, part, root, threads)  # what these hold is let go of before replicas
+        replica_logs = _gather(unit["journal"]["replica_logs"], REPLICA_LOGS, logs, threads)
 
-    facts = []
-    for log, rows, index, replicas in zip(logs, operations, indexes, replica_logs, strict=True):
-        laid_out = lay_out(rows, index, part)
-        replicas = _by_offset(replicas.filter(pa.array(part.holds(integers(replicas, "offset", NOWHERE)))))
-        tables = {"operations": laid_out.operations, "reads": laid_out.reads, "replica_logs": replicas}
-        paths = {}
-        for table, content in tables.items():
-            paths[table] = f"{table}/{log.folder}/{part.low:015}.parquet"
-            content = content.drop_columns([name for name in ("topic", "partition") if name in content.column_names])
-            write_parquet(Path(unit["directory"]) / paths[table], content)
-        facts.append(
-            {
-                "topic": log.topic,
-                "partition": log.partition,
-                "low": part.low,
-                "high": part.high,
-                "paths": paths,
-                "final_reads": vars(laid_out.final_reads),
-                "end": laid_out.end,
-                "orphans": laid_out.orphans,
-            }
-        )
+        def write(log: Log, replicas: list[pa.Table]) -> str:
+            whole = _whole(replicas)
+            replicas.clear()
+            if part != WHOLE:
+                whole = whole.filter(pa.array(part.holds(integers(whole, "offset", NOWHERE))))
+            return _write(root, "replica_logs", log, part, whole)
+
+        paths = list(threads.map(write, logs, replica_logs))
+    for fact, path in zip(facts, paths, strict=True):
+        fact["paths"]["replica_logs"] = path
     return pa.table({"facts": [json.dumps(fact) for fact in facts]})
 
 
-def _gather_operations(unit: dict[str, Any], logs: Sequence[Log], part: Range) -> list[pa.Table]:
+def _lay_out_clients(
+    unit: dict[str, Any], logs: Sequence[Log], part: Range, root: Path, threads: ThreadPoolExecutor
+) -> list[dict[str, Any]]:
+    """What clients did and saw."""
+    operations = _gather_operations(unit, logs, part, threads)
+    indexes = list(threads.map(lambda pieces: ReadIndex(pa.concat_tables(pieces), part), operations))
+    for split in _shared_out(unit["journal"]["reads"], _READ_COLUMNS, logs, threads):
+        for index, rows in zip(indexes, split, strict=True):
+            index.add(*(integers(rows, name, NOWHERE) for name in ("op", "offset", "value")))
+
+    held = dict(zip(logs, zip(operations, indexes, strict=True), strict=True))
+    del operations, indexes
+
+    def write(log: Log) -> dict[str, Any]:
+        pieces, index = held.pop(log)
+        laid_out = lay_out(_whole(pieces), index, part)
+        return {
+            "topic": log.topic,
+            "partition": log.partition,
+            "low": part.low,
+            "high": part.high,
+            "paths": {
+                "operations": _write(root, "operations", log, part, laid_out.operations),
+                "reads": _write(root, "reads", log, part, laid_out.reads),
+            },
+            "final_reads": vars(laid_out.final_reads),
+            "end": laid_out.end,
+            "orphans": laid_out.orphans,
+        }
+
+    return list(threads.map(write, logs))
+
+
+def _write(root: Path, table: str, log: Log, part: Range, content: pa.Table) -> str:
+    path = f"{table}/{log.folder}/{part.low:015}.parquet"
+    content = content.drop_columns([name for name in ("topic", "partition") if name in content.column_names])
+    write_parquet(root / path, content)
+    return path
+
+
+def _gather_operations(
+    unit: dict[str, Any], logs: Sequence[Log], part: Range, threads: ThreadPoolExecutor
+) -> list[list[pa.Table]]:
+    """In pieces."""
     pending = read_parquet(unit["pending"], OPERATIONS) if unit["pending"] else None
-    kept: list[list[pa.Table]] = [[] for _ in logs]
-    for path in unit["journal"]["operations"]:
-        file = read_parquet(path, OPERATIONS)
-        if pending is not None and pending.num_rows:
-            pending = pending.filter(pc.invert(pc.is_in(pending["op"], file["op"])))
-        for rows, mine in zip(_split(file, logs), kept, strict=True):
-            if part != WHOLE:
-                elsewhere = equals(rows, "kind", "append") & ~without_offset(rows)
-                rows = rows.filter(pa.array(~elsewhere | part.holds(integers(rows, "offset", NOWHERE))))
-            mine.append(rows)
+    waiting = None if pending is None or not pending.num_rows else pending["op"].combine_chunks()
+    completed: list[Any] = []
+
+    def choose(table: pa.Table) -> pa.Table:
+        if waiting is not None:
+            completed.append(table["op"].filter(pc.is_in(table["op"], value_set=waiting)))
+        if part == WHOLE:
+            return table
+        elsewhere = equals(table, "kind", "append") & ~without_offset(table)
+        return table.filter(pa.array(~elsewhere | part.holds(integers(table, "offset", NOWHERE))))
+
+    kept = _gather(unit["journal"]["operations"], OPERATIONS, logs, threads, choose)
     if pending is not None:
+        for each in completed:
+            pending = pending.filter(pc.invert(pc.is_in(pending["op"], each)))
         for rows, mine in zip(_split(pending, logs), kept, strict=True):
             mine.append(rows)
-    return [_concatenate_tables(tables, OPERATIONS) for tables in kept]
+    return kept
 
 
-def _gather(paths: Sequence[str], schema: pa.Schema, logs: Sequence[Log]) -> list[pa.Table]:
-    kept: list[list[pa.Table]] = [[] for _ in logs]
-    for path in paths:
-        for rows, mine in zip(_split(read_parquet(path, schema), logs), kept, strict=True):
+def _gather(
+    paths: Sequence[str],
+    schema: pa.Schema,
+    logs: Sequence[Log],
+    threads: ThreadPoolExecutor,
+    choose: Callable[[pa.Table], pa.Table] | None = None,
+) -> list[list[pa.Table]]:
+    """The rows of each log, in pieces. choose: which rows of a table are wanted."""
+    kept = [[compact(schema).empty_table()] for _ in logs]
+    for split in _shared_out(paths, schema, logs, threads, choose):
+        for rows, mine in zip(split, kept, strict=True):
             mine.append(rows)
-    return [_concatenate_tables(tables, schema) for tables in kept]
+    return kept
 
 
-def _concatenate_tables(tables: Sequence[pa.Table], schema: pa.Schema) -> pa.Table:
-    return pa.concat_tables([compact(schema).empty_table(), *tables]).combine_chunks()
+def _shared_out(
+    paths: Sequence[str],
+    schema: pa.Schema,
+    logs: Sequence[Log],
+    threads: ThreadPoolExecutor,
+    choose: Callable[[pa.Table], pa.Table] | None = None,
+) -> Iterator[list[pa.Table]]:
+    """The rows of each log, of some BATCH_ROWS rows of the files at a time, in the order of the files."""
+
+    def share(pieces: list[_Piece]) -> list[pa.Table]:
+        read = [
+            read_parquet(path, schema) if group is None else read_row_group(path, schema, group)[0]
+            for path, group, _ in pieces
+        ]
+        table = pa.concat_tables(read).unify_dictionaries().combine_chunks()
+        return list(_split(table if choose is None else choose(table), logs))
+
+    return _ahead(threads, share, _batches(paths))
+
+
+_Piece = tuple[str, int | None, int]  # file, row group (None: all of the file), rows
+
+
+def _batches(paths: Sequence[str]) -> Iterator[list[_Piece]]:
+    batch: list[_Piece] = []
+    for path in paths:
+        for piece in _pieces(path):
+            if batch and sum(rows for *_, rows in batch) + piece[2] > BATCH_ROWS:
+                yield batch
+                batch = []
+            batch.append(piece)
+    if batch:
+        yield batch
+
+
+def _pieces(path: str) -> list[_Piece]:
+    try:
+        footer = pq.read_metadata(path)
+    except (OSError, pa.ArrowException):
+        return [(path, None, 0)]  # who reads it says what is wrong
+    if footer.num_rows <= BATCH_ROWS:
+        return [(path, None, footer.num_rows)]
+    return [(path, group, footer.row_group(group).num_rows) for group in range(footer.num_row_groups)]
+
+
+def _ahead(threads: ThreadPoolExecutor, work: Callable[[_T], _R], items: Iterable[_T]) -> Iterator[_R]:
+    """As map(); but no more is under way, or done and not yet taken, than one for each thread and one more."""
+    under_way: deque[Future[_R]] = deque()
+    for item in items:
+        under_way.append(threads.submit(work, item))
+        if len(under_way) > threads._max_workers:
+            yield under_way.popleft().result()
+    while under_way:
+        yield under_way.popleft().result()
+
+
+def _whole(tables: Sequence[pa.Table]) -> pa.Table:
+    return pa.concat_tables(tables).unify_dictionaries().combine_chunks()
 
 
 #: What of a run in memory is needed: the checkers look at no other columns.
@@ -130,11 +245,20 @@ def _split(table: pa.Table, logs: Sequence[Log]) -> Iterator[pa.Table]:
     topics, key = _keys_of(table)
     codes = {topic: code for code, topic in enumerate(topics)}
     wanted = np.array([(codes.get(log.topic, -1) << 32) + log.partition for log in logs], np.int64)
-    rows = np.flatnonzero(np.isin(key, wanted))
-    rows = rows[np.argsort(key[rows], kind="stable")]
-    mine, ordered = table.take(pa.array(rows)), key[rows]
-    for low, high in zip(np.searchsorted(ordered, wanted), np.searchsorted(ordered, wanted, "right"), strict=True):
-        yield mine.slice(int(low), int(high - low))
+    order = np.argsort(wanted, kind="stable")
+    ordered = wanted[order]
+    at = np.searchsorted(ordered, key)
+    at[at == len(ordered)] = 0
+    rows = np.flatnonzero(ordered[at] == key) if len(ordered) else np.empty(0, np.int64)
+    # Small numbers are sorted by counting.
+    log_of = at[rows].astype(np.uint16 if len(logs) < 1 << 16 else np.int64)
+    by_log = np.argsort(log_of, kind="stable")
+    mine = table.take(pa.array(rows[by_log]))
+    bounds = np.concatenate(([0], np.cumsum(np.bincount(log_of, minlength=len(logs)))))
+    place = np.empty(len(logs), np.int64)
+    place[order] = np.arange(len(logs))
+    for number in place.tolist():
+        yield mine.slice(int(bounds[number]), int(bounds[number + 1] - bounds[number]))
 
 
 def _keys_of(table: pa.Table) -> tuple[list[str], Ints]:
@@ -142,7 +266,3 @@ def _keys_of(table: pa.Table) -> tuple[list[str], Ints]:
     chunks = table["topic"].chunks
     topics, codes = categories(chunks[0]) if chunks else ([], np.empty(0, np.int32))
     return topics, (codes.astype(np.int64) << 32) + integers(table, "partition", 0)
-
-
-def _by_offset(table: pa.Table) -> pa.Table:
-    return table.take(pa.array(np.argsort(integers(table, "offset", NOWHERE), kind="stable")))

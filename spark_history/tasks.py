@@ -1,4 +1,8 @@
-"""Run one function over many units of work on Spark: a unit in, a small Arrow table out.
+"""Run one function over many units of work, on Spark or in this process: a unit in, a small Arrow table out.
+
+On Spark: what is long, a dataset of many runs, and whatever goes to a master elsewhere. `Here` runs the same tasks in
+threads of this process, for what this machine's memory holds: Arrow and numpy let go of the interpreter's lock where
+they spend their time, and a JVM takes longer to start than ten million operations to judge.
 
 The rows themselves never pass through Spark: a unit names Parquet files, and its task reads and writes them with
 Arrow. Measured, that costs a fifth of what a shuffle of the same rows does. Files must therefore lie where every
@@ -11,8 +15,10 @@ import json
 import os
 import secrets
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 
 import pyarrow as pa
 
@@ -22,6 +28,9 @@ from spark_history.files import HistoryError
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+#: Up to so many operations of a log's run need no Spark: some 200 bytes each, so 4 GB. Beyond, and with a master
+#: elsewhere or Spark's own pages, they are judged on Spark.
+IN_PROCESS: Final = 20_000_000
 TASKS_PER_SLOT: Final = 2  # so that units of unequal size even out
 _MANY: Final = 1 << 16  # more than any cluster runs at the same time
 
@@ -35,10 +44,23 @@ class TaskFailed(Exception):
     """A task raised what it should not: a mistake of ours, not of the history or of Spark."""
 
 
-def parallelism(spark: SparkSession) -> int:
+@dataclass(frozen=True)
+class Here:
+    """The engine without Spark. threads: tasks at the same time, or threads of one task that divides its work."""
+
+    threads: int = field(default_factory=lambda: len(os.sched_getaffinity(0)))
+
+
+Engine: TypeAlias = "SparkSession | Here"
+
+
+def parallelism(engine: Engine) -> int:
     """How many tasks run at the same time: the cores of all executors."""
+    if isinstance(engine, Here):
+        return engine.threads
     from spark_history.session import is_connect
 
+    spark = engine
     if not is_connect(spark):
         return int(spark.sparkContext.defaultParallelism)
     # Spark Connect does not tell, but a range is cut into as many parts as that unless one says otherwise. Asked each
@@ -48,7 +70,7 @@ def parallelism(spark: SparkSession) -> int:
     return int(parts) + 1
 
 
-def run_tasks(spark: SparkSession, work: Work, units: Sequence[Unit]) -> list[pa.Table]:
+def run_tasks(engine: Engine, work: Work, units: Sequence[Unit]) -> list[pa.Table]:
     """`work` on every unit; the results in the order of the units. Few units have a task each, many share.
 
     work must be importable on the executors, and may run twice. A HistoryError it raises is raised here, and what it
@@ -56,6 +78,9 @@ def run_tasks(spark: SparkSession, work: Work, units: Sequence[Unit]) -> list[pa
     """
     if not units:
         return []
+    if isinstance(engine, Here):
+        return _run_here(engine.threads, work, units)
+    spark = engine
     encoded = [json.dumps(unit) for unit in units]  # goes along with the function: no shuffle
 
     def run_batches(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -71,6 +96,21 @@ def run_tasks(spark: SparkSession, work: Work, units: Sequence[Unit]) -> list[pa
         if error is not None:
             raise HistoryError(error)
     return [pa.ipc.open_stream(result).read_all() for result in done["result"].to_pylist()]
+
+
+def _run_here(threads: int, work: Work, units: Sequence[Unit]) -> list[pa.Table]:
+    """As run_tasks(). Units go through JSON as they do on Spark, so that what a task gets is the same."""
+
+    def attempt(unit: Unit) -> pa.Table:
+        try:
+            return work(json.loads(json.dumps(unit)))
+        except OSError as error:
+            raise HistoryError(str(error)) from None
+
+    if len(units) == 1 or threads == 1:
+        return [attempt(unit) for unit in units]
+    with ThreadPoolExecutor(threads) as pool:
+        return list(pool.map(attempt, units))
 
 
 def _guarded(job: Callable[[], _T]) -> _T:
@@ -99,11 +139,14 @@ def _attempt(work: Work, number: int, unit: Unit) -> pa.RecordBatch:
     )
 
 
-def shared(spark: SparkSession, directories: Sequence[Path]) -> list[Path]:
+def shared(engine: Engine, directories: Sequence[Path]) -> list[Path]:
     """The directories by names that tasks can use, which read and write below them: as given where Spark is in this
     process, and absolute elsewhere. Raises HistoryError, naming the first that the executors do not see."""
+    if isinstance(engine, Here):
+        return list(directories)
     from spark_history.session import is_local
 
+    spark = engine
     if is_local(spark):
         return list(directories)
     absolute = [directory.resolve() for directory in directories]

@@ -17,6 +17,7 @@ from xml.etree import ElementTree
 import numpy as np
 import pandas as pd
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 from rich.console import Console
@@ -78,7 +79,7 @@ class SyntheticRun:
             witness = {"property": "log linearizability", "anomaly": "lost append", "ops": [row["op"]]}
             witness |= {"count": len(lost)} | {name: row[name] for name in ("topic", "partition", "offset", "value")}
             witness["message"] = f"{len(lost)} acknowledged records are not in the final log"
-            anomalies = pd.concat([pd.DataFrame([witness]), anomalies], ignore_index=True)
+            anomalies = pd.DataFrame([witness, *self.anomalies], columns=ANOMALIES.names)
         pq.write_table(_table(anomalies, ANOMALIES), directory / "anomalies.parquet")
         return directory
 
@@ -107,7 +108,7 @@ class SyntheticRun:
         done = frame["outcome"] == "ok"
         frame["offset"] = frame[done].groupby("partition").cumcount()
         frame["leader_epoch"] = pd.array(np.where(done, 3, 0), dtype="Int32")
-        frame["high_watermark"] = None
+        frame["high_watermark"] = pd.array([None] * count, dtype="Int64")
         unanswered = frame.index[(frame["outcome"] == "info")][::2]
         frame["complete"] = frame["complete"].astype("Int64")
         frame.loc[unanswered, "complete"] = pd.NA
@@ -116,10 +117,11 @@ class SyntheticRun:
         ends = frame[done].groupby(["topic", "partition"], as_index=False)["offset"].max()
         reads = ends.assign(
             run="r", process=9, op=np.arange(count, count + len(ends)), kind="final_read", offset=0,
-            high_watermark=ends["offset"] + 1, outcome="ok",
+            high_watermark=(ends["offset"] + 1).astype("Int64"), outcome="ok",
             invoke=_ns(self.seconds + 3), complete=_ns(self.seconds + 3.01),
         )  # fmt: skip
-        return pd.concat([frame, reads], ignore_index=True).reindex(columns=OPERATIONS.names)
+        reads = reads.reindex(columns=OPERATIONS.names).astype(frame.dtypes[list(OPERATIONS.names)])
+        return pd.concat([frame[OPERATIONS.names], reads], ignore_index=True)
 
     def _lost(self, complete: np.ndarray) -> np.ndarray:
         lost = np.zeros(len(complete), dtype=bool)
@@ -405,8 +407,12 @@ def test_a_layout_that_keeps_topic_and_partition_in_folder_names_is_read(tmp_pat
     file.unlink()
     pq.write_to_dataset(operations, directory / "history" / "operations", partition_cols=["topic", "partition"])
     again = load(directory).operations
-    assert len(again) == operations.num_rows
-    assert again.groupby("partition").size().tolist() == [501] * 4
+    assert again.kinds.total() == operations.num_rows
+    read = operations.group_by("partition").aggregate([([], "count_all")]).to_pylist()
+    assert {f"chaos-{row['partition']}": row["count_all"] for row in read} == {f"chaos-{n}": 501 for n in range(4)}
+    appends = operations.filter(pc.equal(operations["kind"], "append")).group_by("partition")
+    due = {f"chaos-{row['partition']}": row["count_all"] for row in appends.aggregate([([], "count_all")]).to_pylist()}
+    assert {name: sum(len(part.invoke) for part in parts) for name, parts in again.appends.items()} == due
 
 
 def test_a_witness_is_drawn_with_the_faults_in_force(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ A bench, not a test: a figure that misses its aim is shown as such and does not 
 
 simulation   speed of simulated runs, on one core, in this process, and of a short `chaos explore`
 checkers     how fast histories are judged, from 1e5 operations to 1e8 (CHAOS_BENCH=quick: to 1e7)
+long         `chaos check` of long runs, start to end with the report: from a journal, and generated (quick: a tenth)
 export       how long `chaos export` takes for 2.5 million operations of each workload, in each format
 runs         what ordinary runs of `chaos run` in containers save
 cluster      the cluster under test by itself, loaded by librdkafka: throughput, latency, failover

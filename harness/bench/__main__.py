@@ -13,13 +13,14 @@ from typing import Final
 from rich.console import Console
 from rich.table import Table
 
-from harness.bench import Figure, checkers, cluster, defects, export, runs, search, simulation
+from harness.bench import Figure, checkers, cluster, defects, export, long_runs, runs, search, simulation
 from harness.runtimes import choose_runtime
 
 #: Each part takes a directory for results.
 PARTS: Final[Mapping[str, Callable[[Path], Iterator[Figure]]]] = {
     "simulation": simulation.measure,
     "checkers": checkers.measure,
+    "long": long_runs.measure,
     "export": export.measure,
     "runs": runs.measure,
     "cluster": cluster.measure,

@@ -15,6 +15,7 @@ from statistics import median
 from typing import TYPE_CHECKING, Any, Final
 
 from harness.bench import Figure, registers
+from harness.bench.processes import own_processes, status_kb
 from harness.generate.log import generate, generate_runs
 
 if TYPE_CHECKING:
@@ -162,37 +163,12 @@ def _median(work: Callable[[], object]) -> float:
 
 def peak_memory_gb() -> float:
     """Of this process and its descendants: the sum of their peaks since _forget_peaks(), as far as these still live."""
-    return sum(_status(pid, "VmHWM") for pid in _own_processes()) / 1e6
+    return sum(status_kb(pid, "VmHWM") for pid in own_processes()) / 1e6
 
 
 def _forget_peaks() -> None:
-    for pid in _own_processes():
+    for pid in own_processes():
         try:
             Path(f"/proc/{pid}/clear_refs").write_text("5")  # the peak is what it holds now
         except OSError:
             continue
-
-
-def _own_processes() -> list[int]:
-    children: dict[int, list[int]] = {}
-    for path in Path("/proc").glob("[0-9]*"):
-        try:
-            parent = int((path / "stat").read_text().rpartition(")")[2].split()[1])
-        except (OSError, ValueError):
-            continue
-        children.setdefault(parent, []).append(int(path.name))
-    mine, found = [os.getpid()], []
-    while mine:
-        pid = mine.pop()
-        found.append(pid)
-        mine += children.get(pid, [])
-    return found
-
-
-def _status(pid: int, name: str) -> int:
-    """Kilobytes."""
-    try:
-        lines = Path(f"/proc/{pid}/status").read_text().splitlines()
-    except OSError:
-        return 0
-    return next((int(line.split()[1]) for line in lines if line.startswith(f"{name}:")), 0)

@@ -8,9 +8,9 @@ those of checkers/availability.py, which says what they are.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from itertools import pairwise
 from typing import Any, Final
 
 import numpy as np
@@ -18,18 +18,17 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from checkers import availability
-from checkers.streams import PERCENTILES, Windows, of_times, percentiles
+from checkers.streams import PERCENTILES, Part, Windows, of_times, percentiles
 from harness.report.data import RunData
+from harness.report.operations import OUTCOMES, Appends, Operations
 from spark_history.log import NEVER
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
-Codes = NDArray[np.int8]  # positions in OUTCOMES
 Strings = NDArray[np.object_]
 
 NICE_BUCKETS_S = (0.05, 0.1, 0.25, 0.5, 1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 1800, 3600, 7200, 21600, 86400)
 MOST_BUCKETS = 160
-OUTCOMES = ("ok", "fail", "info")
 #: Columns here, by the names of checkers.streams.PERCENTILES.
 QUANTILES: Final = {"p50": "p50", "p99": "p99", "p99.9": "p999", "max": "max"}
 
@@ -94,39 +93,55 @@ class Summary:
 
 
 def summarise(data: RunData) -> Summary:
-    appends = data.operations[data.operations["kind"] == "append"]
+    """Takes the appends out of `data`: of a long run they need not be held twice."""
     origin = _origin(data)
     seconds = _Seconds(origin or 0)
-    done = seconds(appends["complete"].fillna(appends["invoke"]))
-    complete = appends["complete"].to_numpy("int64", na_value=NEVER)
-    invoke = appends["invoke"].to_numpy("int64", na_value=0)
-    outcome = pd.Categorical(appends["outcome"], categories=OUTCOMES).codes
-    names = partition_names(appends)
-    measured = _measure(data.faults, names, invoke, complete, (outcome == 0) & (complete != NEVER), origin or 0)
+    measured, streams = _measure(data, origin or 0)
 
     lost = data.lost.sort_values(["topic", "partition", "offset"], ignore_index=True)
     lost = lost.assign(second=seconds(lost["complete"].fillna(lost["observed"])), partition_name=partition_names(lost))
     planned = _faults(data.faults, seconds)
     struck = [fault for fault in planned if not fault.skipped]
     faults = [_with_effects(fault, measured) for fault in struck]
-    duration = float(done.max()) if len(done) else 0.0
     blamed = [blame(second, faults) for second in lost["second"]]
     lost["fault"], lost["lead"] = [name for name, _ in blamed], [lead for _, lead in blamed]
     return Summary(
         origin=origin,
-        duration=duration,
+        duration=max((float(seconds.of(stream.last)) for stream in streams.values()), default=0.0),
         faults=faults,
         skipped=[fault for fault in planned if fault.skipped],
-        timeline=_timeline(done, complete - invoke, outcome, lost["second"].to_numpy(), faults) if len(done) else None,
-        counts=_counts(outcome),
-        kinds={str(kind): int(count) for kind, count in data.operations["kind"].value_counts().items() if count},
-        errors=_errors(appends),
-        conditions=_conditions(done, outcome, faults, measured),
-        partitions=_partitions(data, names, outcome, measured, lost),
+        timeline=_timeline(streams, seconds, lost["second"].to_numpy(), faults) if streams else None,
+        counts={name: sum(s.counts[code] for s in streams.values()) for code, name in enumerate(OUTCOMES)},
+        kinds=dict(data.operations.kinds),
+        errors=_errors(data),
+        conditions=_conditions(streams, seconds, faults, measured),
+        partitions=_partitions(data, streams, measured, lost),
         longest_gap=_longest_gap(measured),
         availability=measured,
         lost=lost,
     )
+
+
+@dataclass(frozen=True)
+class _Stream:
+    """The appends of one partition; times in ns. An acknowledged one is in `part`, sorted by completion."""
+
+    part: Part
+    others: Mapping[int, Ints]  # by position in OUTCOMES: when those ended, or began, that are not in `part`
+    counts: Sequence[int]  # by position in OUTCOMES
+    last: int  # when the last one ended
+
+    @staticmethod
+    def of(name: str, appends: Appends, windows: Windows) -> _Stream:
+        invoke, complete, outcome = appends.invoke, appends.complete, appends.outcome
+        answered = (outcome == 0) & (complete != NEVER)
+        part = of_times(
+            name, invoke[answered], complete[answered], windows, first=int(invoke.min()), last=int(invoke.max())
+        )
+        ended = np.where(complete == NEVER, invoke, complete)
+        others = {code: ended[(outcome == code) & ~answered] for code in range(len(OUTCOMES))}
+        counts = [len(others[code]) + (len(part.times) if code == 0 else 0) for code in range(len(OUTCOMES))]
+        return _Stream(part, others, counts, int(ended.max()))
 
 
 class _Seconds:
@@ -138,6 +153,9 @@ class _Seconds:
     def __call__(self, nanoseconds: pd.Series) -> Floats:
         since: Floats = (nanoseconds - self.origin).to_numpy("float64", na_value=np.nan)
         return since / 1e9
+
+    def of(self, nanoseconds: Ints | int) -> Any:
+        return (nanoseconds - self.origin) / 1e9
 
 
 def partition_names(frame: pd.DataFrame) -> Strings:
@@ -162,10 +180,10 @@ def blame(second: float, faults: list[Fault]) -> tuple[str, float]:
 
 
 def _origin(data: RunData) -> int | None:
-    for times in (data.operations["invoke"], data.faults["start"]):
-        if times.notna().any():
-            return int(times.min())
-    return None
+    if data.operations.origin is not None:
+        return data.operations.origin
+    starts = data.faults["start"]
+    return int(starts.min()) if starts.notna().any() else None
 
 
 def _faults(table: pd.DataFrame, seconds: _Seconds) -> list[Fault]:
@@ -197,11 +215,9 @@ def _evidence(text: object) -> dict[str, Any]:
     return evidence if isinstance(evidence, dict) else {"evidence": evidence}
 
 
-def _measure(
-    faults: pd.DataFrame, names: Strings, invoke: Ints, complete: Ints, ok: NDArray[np.bool_], origin: int
-) -> dict[str, Any]:
-    """Of the appends, whose columns these are."""
-    known = faults.dropna(subset=["start", "fault"])
+def _measure(data: RunData, origin: int) -> tuple[dict[str, Any], dict[str, _Stream]]:
+    """Availability, and the appends of each partition that has any."""
+    known = data.faults.dropna(subset=["start", "fault"])
     windows = Windows.of(
         {
             "fault": int(row.fault), "nemesis": str(row.nemesis), "start": int(row.start),
@@ -211,17 +227,15 @@ def _measure(
         }
         for row in known.itertuples()
     )  # fmt: skip
-    parts = []
-    codes, labels = pd.factorize(names)
-    for code, name in enumerate(labels):
-        mine = codes == code
-        invoked, answered = invoke[mine], ok[mine]
-        part = of_times(
-            str(name), invoked[answered], complete[mine][answered], windows,
-            first=int(invoked.min()), last=int(invoked.max()),
-        )  # fmt: skip
-        parts.append(part)
-    return availability.summarise(parts, windows, origin)
+    with ThreadPoolExecutor() as threads:
+
+        def stream(name: str) -> _Stream:
+            # Once they are sorted, nobody needs them as they were read.
+            return _Stream.of(name, Appends.joined(data.operations.appends.pop(name)), windows)
+
+        names = list(data.operations.appends)
+        streams = dict(zip(names, threads.map(stream, names), strict=True))
+    return availability.summarise([each.part for each in streams.values()], windows, origin), streams
 
 
 def _with_effects(fault: Fault, measured: Mapping[str, Any]) -> Fault:
@@ -239,56 +253,70 @@ def _with_effects(fault: Fault, measured: Mapping[str, Any]) -> Fault:
     )
 
 
-def _timeline(done: Floats, latency: Ints, outcome: Codes, lost: Floats, faults: list[Fault]) -> Timeline:
-    """latency: ns."""
-    end = max([float(done.max()), *(fault.end or fault.start for fault in faults), 0.001])
+def _timeline(streams: Mapping[str, _Stream], seconds: _Seconds, lost: Floats, faults: list[Fault]) -> Timeline:
+    last = max(float(seconds.of(stream.last)) for stream in streams.values())
+    end = max([last, *(fault.end or fault.start for fault in faults), 0.001])
     width = next((nice for nice in NICE_BUCKETS_S if end / nice <= MOST_BUCKETS), end / MOST_BUCKETS)
     number = int(end // width) + 1
-    index = np.clip((done // width).astype("int64"), 0, number - 1)
+
+    def bucket(of: Any) -> Ints:
+        inside: Ints = np.clip((of // width).astype("int64"), 0, number - 1)
+        return inside
+
+    edges = np.arange(number + 1)
+    with ThreadPoolExecutor() as threads:
+        bounds = list(
+            threads.map(lambda s: np.searchsorted(bucket(seconds.of(s.part.times)), edges).tolist(), streams.values())
+        )
+
+        def found(at: int) -> Any:
+            parts = zip(streams.values(), bounds, strict=True)
+            return percentiles(np.concatenate([s.part.latency[own[at] : own[at + 1]] for s, own in parts]))
+
+        quantiles_ = list(threads.map(found, range(number)))
     buckets = pd.DataFrame({"start": np.arange(number) * width})
     for code, name in enumerate(OUTCOMES):
-        buckets[name] = np.bincount(index[outcome == code], minlength=number)
-    answered = np.flatnonzero(outcome == 0)
-    answered = answered[np.argsort(index[answered], kind="stable")]
-    bounds = np.searchsorted(index[answered], np.arange(number + 1))
-    found = [percentiles(latency[answered[low:high]]) for low, high in pairwise(bounds.tolist())]
+        ended = np.concatenate([stream.others[code] for stream in streams.values()])
+        buckets[name] = np.bincount(bucket(seconds.of(ended)), minlength=number)
+    buckets["ok"] += np.sum([np.diff(own) for own in bounds], axis=0)
     for at, name in enumerate(PERCENTILES):
         if name in QUANTILES:
-            buckets[QUANTILES[name]] = [np.nan if row is None else row[at] / 1e9 for row in found]
-    lost = lost[~np.isnan(lost)]
-    buckets["lost"] = np.bincount(np.clip((lost // width).astype("int64"), 0, number - 1), minlength=number)
+            buckets[QUANTILES[name]] = [np.nan if row is None else row[at] / 1e9 for row in quantiles_]
+    buckets["lost"] = np.bincount(bucket(lost[~np.isnan(lost)]), minlength=number)
     return Timeline(width=width, end=number * width, buckets=buckets)
 
 
-def _counts(outcome: Codes) -> dict[str, int]:
-    return {name: int((outcome == code).sum()) for code, name in enumerate(OUTCOMES)}
+def _errors(data: RunData) -> list[tuple[str, str, int]]:
+    ordered = sorted(data.operations.errors.items(), key=lambda entry: (-entry[1], entry[0]))
+    return [(error, outcome, count) for (error, outcome), count in ordered]
 
 
-def _errors(appends: pd.DataFrame) -> list[tuple[str, str, int]]:
-    failed = appends[appends["outcome"].isin(["fail", "info"])]
-    names = failed["error"].astype("object").fillna("never answered").astype(str)
-    counts = failed.groupby([names, failed["outcome"].astype(str)]).size().sort_values(ascending=False)
-    return [(error, outcome, int(count)) for (error, outcome), count in counts.items()]
-
-
-def _conditions(done: Floats, outcome: Codes, faults: list[Fault], measured: Mapping[str, Any]) -> list[dict[str, Any]]:
+def _conditions(
+    streams: Mapping[str, _Stream], seconds: _Seconds, faults: list[Fault], measured: Mapping[str, Any]
+) -> list[dict[str, Any]]:
     """Rate and latency: the whole run, and, if there were faults, with and without one in force."""
-    if not len(done):
+    if not streams:
         return []
-    in_force = np.zeros(len(done), dtype=bool)
-    for fault in faults:
-        in_force |= (done >= fault.start) & (done <= (np.inf if fault.end is None else fault.end))
     calm, struck = measured["outside"], measured["in_force"]
     whole = {**measured, "seconds": calm["seconds"] + struck["seconds"]}
-    parts = [("Whole run", np.ones(len(done), dtype=bool), whole)]
-    if faults:
-        parts += [("No fault in force", ~in_force, calm), ("A fault in force", in_force, struck)]
-    rows = []
-    for name, chosen, cell in parts:
-        row: dict[str, Any] = {"name": name, "seconds": cell["seconds"], "ok": cell["acknowledged"]}
-        row |= {key: int((outcome[chosen] == code).sum()) for code, key in enumerate(OUTCOMES) if key != "ok"}
+    rows: list[dict[str, Any]] = [
+        {"name": name, "seconds": cell["seconds"], "ok": cell["acknowledged"], "cell": cell}
+        for name, cell in (("Whole run", whole), ("No fault in force", calm), ("A fault in force", struck))
+    ][: 3 if faults else 1]
+    for code, key in enumerate(OUTCOMES):
+        if key == "ok":
+            continue
+        done = seconds.of(np.concatenate([stream.others[code] for stream in streams.values()]))
+        in_force = np.zeros(len(done), dtype=bool)
+        for fault in faults:
+            in_force |= (done >= fault.start) & (done <= (np.inf if fault.end is None else fault.end))
+        inside = int(np.count_nonzero(in_force))
+        for row, count in zip(rows, (len(done), len(done) - inside, inside), strict=False):
+            row[key] = count
+    for row in rows:
+        cell = row.pop("cell")
         row["rate"] = row["ok"] / cell["seconds"] if cell["seconds"] > 0 else None
-        rows.append(row | quantiles(cell))
+        row |= quantiles(cell)
     return rows
 
 
@@ -305,28 +333,24 @@ def _longest_gap(measured: Mapping[str, Any]) -> tuple[float, float] | None:
 
 
 def _partitions(
-    data: RunData, names: Strings, outcome: Codes, measured: Mapping[str, Any], lost: pd.DataFrame
+    data: RunData, streams: Mapping[str, _Stream], measured: Mapping[str, Any], lost: pd.DataFrame
 ) -> list[dict[str, Any]]:
-    frame = pd.DataFrame({"name": names, "outcome": outcome})
-    appends = frame.groupby(["name", "outcome"]).size().unstack(fill_value=0)
     p99 = {entry["partition"]: quantiles(entry)["p99"] for entry in measured["partitions"]}
     read = dict(zip(partition_names(data.records_read), data.records_read["records"], strict=True))
     lost_there = lost["partition_name"].value_counts()
-    final = data.operations[(data.operations["kind"] == "final_read") & (data.operations["outcome"] == "ok")]
-    ends = final["high_watermark"].groupby(partition_names(final)).max()
     replicas: dict[str, dict[str, dict[str, int]]] = {}
     for name, row in zip(partition_names(data.replicas), data.replicas.itertuples(), strict=True):
         replicas.setdefault(name, {})[str(row.node)] = {"records": int(row.records), "end": int(row.last) + 1}
     rows = []
-    for name in sorted({*appends.index, *read, *replicas}, key=_natural):
-        by_outcome = appends.loc[name] if name in appends.index else {}
+    for name in sorted({*streams, *read, *replicas}, key=_natural):
+        counts = streams[name].counts if name in streams else [0] * len(OUTCOMES)
         rows.append(
             {
                 "name": name,
-                **{key: int(by_outcome.get(code, 0)) for code, key in enumerate(OUTCOMES)},
+                **dict(zip(OUTCOMES, counts, strict=True)),
                 "p99": p99.get(name),
                 "read": int(read.get(name, 0)),
-                "final_end": int(ends[name]) if name in ends.index and pd.notna(ends[name]) else None,
+                "final_end": data.operations.ends.get(name),
                 "lost": int(lost_there.get(name, 0)),
                 "replicas": dict(sorted(replicas.get(name, {}).items(), key=lambda item: _natural(item[0]))),
             }
@@ -341,11 +365,13 @@ def _natural(name: str) -> tuple[str, int]:
 
 
 def operations_by_id(
-    operations: pd.DataFrame, wanted: set[int], faults: list[Fault], origin: int
+    operations: Operations, wanted: set[int], faults: list[Fault], origin: int
 ) -> Mapping[int, dict[str, Any]]:
     """The wanted operations as the violation tables show them; `fault` and `lead` as in `blame`, at completion."""
     seconds = _Seconds(origin)
-    chosen = operations[operations["op"].isin(wanted)]
+    if not wanted:
+        return {}
+    chosen = operations.find(wanted)
     frame = chosen.astype("object").where(chosen.notna(), None)
     frame["invoked"], frame["completed"] = seconds(chosen["invoke"]), seconds(chosen["complete"])
     rows: dict[int, dict[str, Any]] = {}

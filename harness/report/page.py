@@ -417,8 +417,7 @@ def _completeness(data: RunData, summary: Summary) -> Iterable[tuple[str, str]]:
             yield question, words.plural(inside[key], noun)
     if missing := _strings(inside.get("not_checked")):
         yield "Not checked inside the cluster", "; ".join(missing)
-    never = int((data.operations["complete"].isna() & (data.operations["kind"] == "append")).sum())
-    yield "Appends never answered", f"{words.number(never)} (counted as indeterminate)"
+    yield "Appends never answered", f"{words.number(data.operations.never)} (counted as indeterminate)"
 
 
 def _ended_early(data: RunData) -> str:
