@@ -30,7 +30,8 @@ from tests.test_docker_runtime import STAND_IN, ask, plan, quiet, removed_soon
 pytestmark = [pytest.mark.docker, pytest.mark.timeout(400)]
 
 SECRET = "a file of the host that a node would like to see"
-NAMES = 1_000_000
+#: More than are looked at; `make nightly` tries a million.
+NAMES = int(os.environ.get("CHAOS_HOSTILE_NAMES", "120000"))
 #: Run in the node's container, by its user.
 HOSTILE = """
 import os, socket
@@ -196,13 +197,13 @@ def test_every_fault_of_a_disk_works_on_a_hostile_one_and_takes_nothing_of_the_h
     assert os.listdir(host) == ["secret"]
 
 
-def test_a_million_names_keep_nobody_and_are_told(
+def test_names_without_end_keep_nobody_and_are_told(
     runner: asyncio.Runner, cluster: DockerCluster, tmp_path: Path
 ) -> None:
     node = cluster.brokers[0]
-    # ext4 has an inode for each 16 KiB, of 8 GiB 524,288: as many as there can be.
+    # ext4 has an inode for each 16 KiB, of 8 GiB 524,288: of a million names as many as there can be.
     made = int(in_node(node, MANY.replace("NAMES", str(NAMES))).splitlines()[-1])
-    assert made > 400_000
+    assert made >= min(NAMES, 400_000)
 
     async def scenario() -> Any:
         async with asyncio.timeout(240):

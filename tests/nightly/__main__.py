@@ -5,6 +5,7 @@
 | named-nemeses | the README's example and each composite, in containers and in simulation: each nemesis took |
 |  | effect, or the verdict is `unknown` and says which did not |
 | acks | acks=1 with --nemesis kill fails within three seeds, in containers; acks=all passes ten |
+| hostile | containers that make a million names; results on 20 MB that run full |
 | explore | 500 seeds of every nemesis in simulation: none fails |
 | search | bench: 1,000 adversarial histories of each model within twice 1 s and 200 MB |
 | histories | the tests against brute force, 100,000 histories each |
@@ -55,6 +56,14 @@ def acks(seeds: Sequence[int], results: Path) -> Iterator[Line]:
         yield code == 0, f"acks=all, seed {seed}: {verdict.get('verdict')}, {verdict.get('reason')}"
 
 
+def hostile(seeds: Sequence[int], results: Path) -> Iterator[Line]:
+    code = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "tests/test_docker_hostile_node.py", "tests/test_docker_full_results.py"],
+        env={**os.environ, "CHAOS_HOSTILE_NAMES": "1000000", "CHAOS_SMALL_RESULTS_MB": "20"}, check=False,
+    ).returncode  # fmt: skip
+    yield code == 0, f"hostile nodes and small volumes: exit code {code}"
+
+
 def explore(seeds: Sequence[int], results: Path) -> Iterator[Line]:
     command = ["explore", "--seeds", "0..499", "--nemesis", "all", "--results", str(results)]
     code = subprocess.run([sys.executable, "-m", "harness", *command], check=False).returncode
@@ -97,7 +106,7 @@ def _run(results: Path, place: str, seed: int, time_limit: int, *asked: str) -> 
 
 
 PARTS: Final[Mapping[str, Callable[[Sequence[int], Path], Iterator[Line]]]] = {
-    "named-nemeses": named_nemeses, "acks": acks, "explore": explore, "search": search, "histories": histories,
+    "named-nemeses": named_nemeses, "acks": acks, "hostile": hostile, "explore": explore, "search": search, "histories": histories,
     "bench": bench,
 }  # fmt: skip
 
