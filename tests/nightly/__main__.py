@@ -57,8 +57,9 @@ def acks(seeds: Sequence[int], results: Path) -> Iterator[Line]:
 
 
 def hostile(seeds: Sequence[int], results: Path) -> Iterator[Line]:
+    tests = ("tests/test_docker_hostile_node.py", "tests/test_docker_full_results.py")
     code = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "tests/test_docker_hostile_node.py", "tests/test_docker_full_results.py"],
+        [sys.executable, "-m", "pytest", "-q", *tests],
         env={**os.environ, "CHAOS_HOSTILE_NAMES": "1000000", "CHAOS_SMALL_RESULTS_MB": "20"}, check=False,
     ).returncode  # fmt: skip
     yield code == 0, f"hostile nodes and small volumes: exit code {code}"
@@ -106,8 +107,8 @@ def _run(results: Path, place: str, seed: int, time_limit: int, *asked: str) -> 
 
 
 PARTS: Final[Mapping[str, Callable[[Sequence[int], Path], Iterator[Line]]]] = {
-    "named-nemeses": named_nemeses, "acks": acks, "hostile": hostile, "explore": explore, "search": search, "histories": histories,
-    "bench": bench,
+    "named-nemeses": named_nemeses, "acks": acks, "hostile": hostile, "explore": explore,
+    "search": search, "histories": histories, "bench": bench,
 }  # fmt: skip
 
 
