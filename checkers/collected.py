@@ -10,7 +10,6 @@ and where one node has left a trace or a metadata log, so have the others.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -75,14 +74,7 @@ def in_sync(nodes: OfNodes, options: Options) -> InSync:
 
 def rows_by_node(table: pa.Table) -> dict[str, int]:
     """table: with a column `node`."""
-    return dict(Counter(table["node"].to_pylist())) if table.num_rows < _FEW else _counted(table)
-
-
-_FEW: Final = 1000
-
-
-def _counted(table: pa.Table) -> dict[str, int]:
-    counts = table["node"].value_counts()
+    counts = table["node"].cast(pa.string()).value_counts()
     return {each["values"].as_py(): each["counts"].as_py() for each in counts}
 
 
