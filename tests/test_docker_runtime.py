@@ -8,8 +8,8 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
-from contextlib import suppress
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -46,14 +46,20 @@ async def ask(node: DockerNode, *command: object, timeout: float = 10) -> str:
     async with asyncio.timeout(timeout):
         while True:
             try:
-                reader, writer = await asyncio.open_connection(*node.address)
-                break
-            except OSError:
+                async with connected(node) as (reader, writer):
+                    writer.write(" ".join(map(str, command)).encode() + b"\n")
+                    return (await reader.readline()).decode().strip()
+            except ConnectionRefusedError:
                 await asyncio.sleep(0.02)
-        writer.write(" ".join(map(str, command)).encode() + b"\n")
-        answer = await reader.readline()
+
+
+@asynccontextmanager
+async def connected(node: DockerNode) -> AsyncIterator[tuple[asyncio.StreamReader, asyncio.StreamWriter]]:
+    reader, writer = await asyncio.open_connection(*node.address)
+    try:
+        yield reader, writer
+    finally:
         writer.close()
-        return answer.decode().strip()
 
 
 def leftovers(run: str) -> list[str]:
@@ -142,14 +148,14 @@ def test_machine_without_power_says_nothing(runner: asyncio.Runner, cluster: Doc
     """A killed process' connections end; those of a machine without power fall silent, even when it is back."""
 
     async def silence_after(node: DockerNode, broken: str, patience: float) -> str:
-        reader, _ = await asyncio.open_connection(*node.address)
-        await getattr(node, broken)()
-        try:
-            return "ended" if await asyncio.wait_for(reader.read(), patience) == b"" else "spoke"
-        except ConnectionResetError:  # it had not come to accept it
-            return "ended"
-        except TimeoutError:
-            return "silent"
+        async with connected(node) as (reader, _):
+            await getattr(node, broken)()
+            try:
+                return "ended" if await asyncio.wait_for(reader.read(), patience) == b"" else "spoke"
+            except ConnectionResetError:  # it had not come to accept it
+                return "ended"
+            except TimeoutError:
+                return "silent"
 
     async def scenario() -> None:
         node = cluster.brokers[0]
@@ -290,10 +296,10 @@ def test_a_lost_page_cache_takes_the_process_and_leaves_the_machine(
         node = cluster.brokers[0]
         await ask(node, "append", "cache-0/0.log", 2, 5, "sync")
         await ask(node, "append", "cache-0/0.log", 3, 5, "unsynced")
-        reader, _ = await asyncio.open_connection(*node.address)
-        evidence = await node.lose_page_cache()
-        with suppress(ConnectionResetError):  # or so: either way its host ends the connections
-            assert await asyncio.wait_for(reader.read(), 5.0) == b""
+        async with connected(node) as (reader, _):
+            evidence = await node.lose_page_cache()
+            with suppress(ConnectionResetError):  # or so: either way its host ends the connections
+                assert await asyncio.wait_for(reader.read(), 5.0) == b""
         assert evidence["lost_by_partition"] == {"cache-0": 15}
         assert evidence["exit_status"] == 128 + signal.SIGKILL
         await node.start()
