@@ -9,6 +9,7 @@ import os
 import re
 import time
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
@@ -216,11 +217,12 @@ def test_nobody_waits_for_answers_that_take_longer_than_the_fault() -> None:
 
 def test_the_agent_is_asked_for_something_else_while_it_measures(tmp_path: Path) -> None:
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        while line := await reader.readline():
-            request = json.loads(line)
-            if request["do"] == "round_trips":
-                await killed.wait()
-            writer.write(json.dumps({"result": request["do"]}).encode() + b"\n")
+        with closing(writer):
+            while line := await reader.readline():
+                request = json.loads(line)
+                if request["do"] == "round_trips":
+                    await killed.wait()
+                writer.write(json.dumps({"result": request["do"]}).encode() + b"\n")
 
     async def scenario() -> None:
         async with await asyncio.start_unix_server(answer, tmp_path / "socket"):
@@ -245,8 +247,8 @@ def test_an_agent_that_is_frozen_is_told_of_and_then_given_up(
     told: list[str] = []
 
     async def never(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        await reader.read()
-        writer.close()
+        with closing(writer):
+            await reader.read()
 
     async def scenario() -> None:
         async with await asyncio.start_unix_server(never, tmp_path / "socket"):

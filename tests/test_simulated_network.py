@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine
+from contextlib import closing
 from datetime import timedelta
 from itertools import pairwise
 from typing import Any
@@ -168,13 +169,14 @@ def test_messages_of_a_connection_never_overtake_each_other_though_some_are_late
 
 
 def latencies(seed: int, *, others: int) -> tuple[list[float], list[float]]:
-    network = SimulatedNetwork(VirtualLoop(), seed)
     there, back = [], []
-    for _ in range(20):
-        there.append(network.latency("a", "b"))
-        for _ in range(others):
-            back.append(network.latency("b", "a"))
-            network.latency("a", "c")
+    with closing(VirtualLoop()) as loop:
+        network = SimulatedNetwork(loop, seed)
+        for _ in range(20):
+            there.append(network.latency("a", "b"))
+            for _ in range(others):
+                back.append(network.latency("b", "a"))
+                network.latency("a", "c")
     return there, back
 
 

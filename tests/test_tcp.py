@@ -6,7 +6,7 @@ import asyncio
 import socket
 import struct
 from collections.abc import AsyncIterator, Callable, Coroutine
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, closing
 from datetime import timedelta
 from typing import Any
 
@@ -214,8 +214,10 @@ async def test_a_response_that_was_not_asked_for_or_is_malformed_closes_the_conn
     ]
 
     async def bad_server(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        await reader.read(1)
-        writer.write(replies.pop())
+        with closing(writer):
+            await reader.read(1)
+            writer.write(replies.pop())
+            await reader.read()
 
     port = free_port()
     server = await asyncio.start_server(bad_server, "127.0.0.1", port)

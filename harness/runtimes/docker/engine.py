@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import socket
 from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any, ParamSpec, TypeVar
@@ -49,8 +50,11 @@ def connect() -> docker.APIClient:
             "`sudo usermod -aG docker $USER` and log in again."
         )
     try:
+        with socket.socket(socket.AF_UNIX) as tried:  # the client leaves its own open when nobody answers
+            tried.settimeout(_TIMEOUT)
+            tried.connect(url.path)
         return docker.APIClient(base_url=address, version="auto", timeout=_TIMEOUT, max_pool_size=_CONNECTIONS)
-    except DockerException as error:
+    except (OSError, DockerException) as error:
         raise RuntimeUnavailable(
             f"No Docker Engine answers at {address}: start it, or install and start one on Debian with "
             "`sudo make docker`."
