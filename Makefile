@@ -23,11 +23,9 @@ DEVELOPING := $(VENV)/.developing
 run: $(INSTALLED)
 	@$(BIN)/chaos run --nemesis power-outage $(ARGS)
 
-# Containers by themselves: Docker now and then loses count of a network's endpoints when several are made at a time.
 test: $(DEVELOPING)
 ifeq ($(ARGS),)
-	@$(BIN)/pytest -m docker --durations 15
-	@$(BIN)/pytest -m "not docker" --numprocesses 2 --dist loadfile --durations 15
+	@$(BIN)/pytest --numprocesses 3 --dist loadgroup --no-loadscope-reorder --durations 15
 else
 	@$(BIN)/pytest $(ARGS)
 endif

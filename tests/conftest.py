@@ -1,4 +1,9 @@
-"""Tests marked `docker` are skipped, with the reason, where there is no engine to use; in CI they fail."""
+"""Tests marked `docker` are skipped, with the reason, where there is no engine to use; in CI they fail.
+
+With `pytest --dist loadgroup`, which runs several at a time: those of `docker` one after the other (Docker now and
+then loses count of a network's endpoints when several are made at a time), those of `spark` in one process with one
+session, others by file. What takes longest begins first.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +17,13 @@ import pytest
 from harness.cluster import RuntimeUnavailable
 
 
+@pytest.hookimpl(tryfirst=True)  # before pytest-xdist looks for the groups
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    kinds = ("docker", "spark")
+    for item in items:
+        kind = next((kind for kind in kinds if item.get_closest_marker(kind)), None)
+        item.add_marker(pytest.mark.xdist_group(kind or item.nodeid.partition("::")[0]))
+    items.sort(key=lambda item: next((n for n, kind in enumerate(kinds) if item.get_closest_marker(kind)), len(kinds)))
     marked = [item for item in items if item.get_closest_marker("docker")]
     if not marked or os.environ.get("CI"):
         return

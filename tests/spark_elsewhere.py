@@ -19,6 +19,8 @@ from spark_history import ingest, session, tasks
 from spark_history.failures import SparkUnavailable
 from spark_history.files import HistoryError
 from spark_history.master import parse
+from tests.spark_pages import listening
+from tests.spark_processes import free_port
 
 SEGMENT_OFFSETS = 400  # so that logs of a thousand records have several segments
 
@@ -96,9 +98,11 @@ def _error(action: Any) -> str:
 
 
 def main(master: str, directory: Path, *pythons: str) -> None:
-    spark = session.start(master)
+    port = free_port() if master.startswith("spark:") else None
+    spark = session.start(master, ui_port=port)
+    pages = [] if port is None else [address.hex() for address in listening(port)]
     found = judge_all(directory, spark)
-    around = look_around(spark, directory / "damaged")
+    around = look_around(spark, directory / "damaged") | {"pages": pages}
     said = try_pythons(spark, master, list(pythons)) if pythons else []
     print(json.dumps({"found": found, "pythons": said, **around}))
     spark.stop()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import inspect
 import os
 import re
@@ -277,8 +278,14 @@ def test_a_disk_that_is_put_aside_gives_away_no_folder_of_the_host(
     assert given == []
 
 
+def _fail(path: Path) -> None:
+    raise OSError(errno.EIO, "Input/output error", str(path))
+
+
 @pytest.mark.parametrize("what", ["link", "file"])
-def test_what_a_node_has_in_the_place_of_another_goes_and_nothing_else(tmp_path: Path, host: Path, what: str) -> None:
+def test_what_a_node_has_in_the_place_of_another_goes_and_nothing_else(
+    tmp_path: Path, host: Path, what: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     volume = tmp_path / "volume"
     volume.mkdir()
     if what == "link":
@@ -286,6 +293,9 @@ def test_what_a_node_has_in_the_place_of_another_goes_and_nothing_else(tmp_path:
     else:
         (volume / other.OTHER).write_bytes(b"")
     assert other.leftovers(volume) == [], "none of ours"
+    monkeypatch.setattr(os, "lstat", _fail)
+    assert other.leftovers(volume) == [], "of a disk that fails it is told elsewhere"
+    monkeypatch.undo()
     other.discard(volume)
     assert not os.path.lexists(volume / other.OTHER) and (host / "secret").read_bytes() == SECRET
 

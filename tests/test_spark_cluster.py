@@ -20,7 +20,7 @@ from spark_history import ingest
 from spark_history.dataset import DatasetWriter
 from tests.histories import LongHistory
 from tests.spark_elsewhere import SEGMENT_OFFSETS, judge_all
-from tests.spark_pages import assert_pages_are_here_only
+from tests.spark_pages import LOOPBACK
 from tests.spark_processes import EXECUTOR_MEMORY, connect_server, standalone
 from tests.test_check import acknowledge_out_of_order, drop_a_record_on_one_replica, stale_end
 
@@ -136,12 +136,7 @@ def test_a_standalone_cluster_judges_as_this_process_does(
     assert f"run Python 3.99 and this is Python {sys.version_info[0]}.{sys.version_info[1]};" in of_newer
     assert f"the executors have no {tmp_path / 'none'}" in none
     assert not any("\n" in sentence or "no error" in sentence for sentence in found["pythons"])
-
-
-def test_pages_of_a_driver_of_a_cluster_are_shown_on_this_machine_only(elsewhere: dict[str, Any]) -> None:
-    assert_pages_are_here_only(
-        elsewhere["standalone"].master, PYSPARK_PYTHON=elsewhere["python"], SPARK_EXECUTOR_MEMORY=EXECUTOR_MEMORY
-    )
+    assert found["pages"] and set(map(bytes.fromhex, found["pages"])) <= LOOPBACK
 
 
 NEWER = (
@@ -157,12 +152,11 @@ def test_a_connect_server_judges_as_this_process_does(
 
 
 def test_the_command_takes_a_master(histories: Path, elsewhere: dict[str, Any], tmp_path: Path) -> None:
-    for run, code in (("good", 0), ("broken", 1)):
-        directory = shutil.copytree(histories / "runs" / run, tmp_path / run)
-        command = [sys.executable, "-m", "harness", "check", str(directory), "--spark", elsewhere["connect"]]
-        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120)
-        assert done.returncode == code, done.stderr
-        assert json.loads((directory / "verdict.json").read_text())["exit_code"] == code
+    directory = shutil.copytree(histories / "runs" / "broken", tmp_path / "broken")
+    command = [sys.executable, "-m", "harness", "check", str(directory), "--spark", elsewhere["connect"]]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 1, done.stderr
+    assert json.loads((directory / "verdict.json").read_text())["exit_code"] == 1
 
 
 def test_segments_are_small_enough_to_matter() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import shutil
+import stat
 from contextlib import suppress
 from pathlib import Path
 
@@ -51,5 +52,8 @@ def _remove_folders(place: Path) -> None:
 def leftovers(volume: Path) -> list[str]:
     """As a clause each. None of a disk that fails: that is a trace of its own (disk.leftovers)."""
     place = volume / OTHER
-    there = place.is_dir() and not place.is_symlink()  # what else is there is the node's own doing
+    try:
+        there = stat.S_ISDIR(os.lstat(place).st_mode)  # what else is there is the node's own doing
+    except OSError:
+        return []
     return ["has the logs of another node on its disk"] if there else []
