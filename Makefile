@@ -25,7 +25,7 @@ run: $(INSTALLED)
 
 test: $(DEVELOPING)
 ifeq ($(ARGS),)
-	@$(BIN)/pytest --numprocesses 3 --dist loadgroup --no-loadscope-reorder --durations 15
+	@$(BIN)/pytest --numprocesses 3 --dist loadfile --no-loadscope-reorder --durations 15
 else
 	@$(BIN)/pytest $(ARGS)
 endif

@@ -1,8 +1,8 @@
 """Tests marked `docker` are skipped, with the reason, where there is no engine to use; in CI they fail.
 
-With `pytest --dist loadgroup`, which runs several at a time: those of `docker` one after the other (Docker now and
-then loses count of a network's endpoints when several are made at a time), those of `spark` in one process with one
-session, others by file. What takes longest begins first.
+With `pytest -n 3 --dist loadfile` all files that need a Docker Engine go to one of the processes, first of all: Docker
+now and then loses count of a network's endpoints when several are made at a time, and what is compared before and after
+is the whole machine's. They mostly wait, and some measure: whatever else runs at the same time is nice to them.
 """
 
 from __future__ import annotations
@@ -10,20 +10,44 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from functools import cache
+from pathlib import Path
+from typing import Any, Final
 
 import pytest
+from xdist.scheduler import LoadFileScheduling
 
 from harness.cluster import RuntimeUnavailable
 
 
-@pytest.hookimpl(tryfirst=True)  # before pytest-xdist looks for the groups
+NICE: Final = 10
+
+
+class ContainersApart(LoadFileScheduling):
+    """By file, those that need a Docker Engine as if they were one."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        file: str = super()._split_scope(nodeid)
+        return "docker" if _needs_docker(self.config.rootpath / file) else file
+
+
+@cache
+def _needs_docker(file: Path) -> bool:
+    return "mark.docker" in file.read_text()
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> ContainersApart | None:
+    return ContainersApart(config, log) if config.getvalue("dist") == "loadfile" else None
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    if "PYTEST_XDIST_WORKER" in os.environ and not _needs_docker(item.path) and os.nice(0) < NICE:
+        os.nice(NICE)  # for good: those that need Docker were this process' first, if they were its
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    kinds = ("docker", "spark")
-    for item in items:
-        kind = next((kind for kind in kinds if item.get_closest_marker(kind)), None)
-        item.add_marker(pytest.mark.xdist_group(kind or item.nodeid.partition("::")[0]))
-    items.sort(key=lambda item: next((n for n, kind in enumerate(kinds) if item.get_closest_marker(kind)), len(kinds)))
+    # First what takes long, and must not be begun last.
+    items.sort(key=lambda item: (not _needs_docker(item.path), not item.get_closest_marker("spark")))
     marked = [item for item in items if item.get_closest_marker("docker")]
     if not marked or os.environ.get("CI"):
         return

@@ -44,7 +44,7 @@ def test_finds_what_brute_force_finds(tmp_path: Path) -> None:
         assert bool(found.undecided) == bool(truth.unseen), f"{number}\n{text}{truth}"
         assert (said["verdict"] == "fail") == bool(truth.names), f"{number}\n{text}{truth}"
         met.update(truth.names or [said["verdict"]])
-    assert min(met[name] for name in EVERY) >= HISTORIES // 2500, met
+    assert min(met[name] for name in EVERY) >= max(1, HISTORIES // 2500), met
 
 
 def test_a_cluster_that_does_all_right_never_fails(tmp_path: Path) -> None:
