@@ -19,7 +19,6 @@ from xdist.scheduler import LoadFileScheduling
 
 from harness.cluster import RuntimeUnavailable
 
-
 NICE: Final = 10
 
 
