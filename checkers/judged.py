@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from checkers.anomalies import WEAK, examples
-from checkers.verdict import EXIT_CODES, by_property, name
+from checkers.tally import EXIT_CODES, by_property, name
 
 
 @dataclass

@@ -36,12 +36,11 @@ from checkers.anomalies import (
 from checkers.contract import contract, not_known, weigh_losses
 from checkers.invariants import Violation
 from checkers.nodes import OfNodes
+from checkers.tally import EXIT_CODES, Tally, by_property, name
 
-EXIT_CODES: Final = {"pass": 0, "fail": 1, "unknown": 2}
 _LOSSES: Final = ("unsynced_bytes", "unsynced_files", "unsynced_records")
 
 Fault = Mapping[str, Any]  # a FAULTS row, evidence parsed
-Tally = Sequence[tuple[str, str, int, int]]  # (property, anomaly, witnesses, records)
 
 
 @dataclass(frozen=True)
@@ -226,21 +225,6 @@ def _decide(evidence: Evidence, of_contract: Mapping[str, Any]) -> tuple[str, st
     return "pass", f"all {acknowledged:,} acknowledged appends are in the final log and every operation is in order"
 
 
-def name(violations: Tally, only_read: int = 0) -> str:
-    """Anomalies with how many records of each, in the order of weight: what was lost first. only_read: how many of the
-    lost were never acknowledged, but returned by a read."""
-    totals: dict[str, int] = defaultdict(int)
-    for _, anomaly, _, records in violations:
-        totals[anomaly] += records
-    named = []
-    if LOST_APPEND in totals:
-        lost = totals.pop(LOST_APPEND)
-        of_these = f" ({lost - only_read:,} acknowledged, {only_read:,} only returned by reads)" if only_read else ""
-        named.append(f"{lost:,} lost appends{of_these}")
-    named += [f"{anomaly} ({count:,})" for anomaly, count in sorted(totals.items())]
-    return ", ".join(named)
-
-
 def _vacuous(evidence: Evidence) -> str:
     """Why the faults prove nothing, or an empty string."""
     must = evidence.plan.get("must_take_effect", "each")
@@ -358,19 +342,3 @@ def _by_property(evidence: Evidence) -> dict[str, Any]:
         tally.append((evidence.violation.property, VIOLATION, 1, 1))
         examples[evidence.violation.property] = evidence.violation.sentence(evidence.origin)
     return by_property(checked, tally, examples)
-
-
-def by_property(checked: Iterable[str], tally: Tally, examples: Mapping[str, str]) -> dict[str, Any]:
-    """What was found of each property, also of those that hold. examples: see Evidence."""
-    summary = {property_: _property(property_) for property_ in checked}
-    for property_, anomaly, witnesses, records in tally:
-        entry = summary.setdefault(property_, _property(property_))
-        entry["count"] += records
-        entry["witnesses"] += witnesses
-        entry["anomalies"][anomaly] = entry["anomalies"].get(anomaly, 0) + records
-        entry["example"] = examples.get(property_)
-    return summary
-
-
-def _property(name: str) -> dict[str, Any]:
-    return {"count": 0, "witnesses": 0, "weak": name in WEAK, "anomalies": {}, "example": None}
