@@ -42,7 +42,7 @@ def check(run_directory: Path, engine: Engine) -> dict[str, Any]:
     plan = _read_plan(run_directory, beside, damaged)
     violation = _read_violation(run_directory, damaged)
     record = _read_record(run_directory, beside, damaged)
-    doubts, ended = [str(doubt) for doubt in record.get("doubts", [])], _how_it_ended(record)
+    doubts, ended = [str(doubt) for doubt in record.get("doubts", [])], how_it_ended(record)
     try:
         history = ingest(run_directory, engine)
     except HistoryError as error:
@@ -275,7 +275,7 @@ def _read_record(run_directory: Path, beside: Mapping[str, Any], damaged: list[D
     return dict(record)
 
 
-def _how_it_ended(record: Mapping[str, Any]) -> str:
+def how_it_ended(record: Mapping[str, Any]) -> str:
     """Of a run that ended before its time, how; nothing of any other, or if its record does not say."""
     if told := record.get("ended_early"):
         return str(told)

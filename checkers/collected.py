@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 TRACE: Final = "trace"
 METADATA_LOG: Final = "metadata log"
 REPLICA_LOG: Final = "replica log"
+#: Of a plan: whoever wrote it also notes what it collects.
+_NEWER: Final = "must_take_effect"
 _GROWS: Final = ".jsonl"  # nodes write on while they are collected
 
 
@@ -85,14 +87,15 @@ def gaps(
     memberships: Memberships | None,
     logs: Iterable[str],
 ) -> list[str]:
-    """What is missing of the evidence, a sentence each, the first of many. collected: rows of COLLECTED. logs: the
+    """What is missing of the evidence, a sentence each. collected: rows of COLLECTED. logs: the
     partitions that the history has, e.g. chaos-0. A history that has no nodes (of others, or generated) lacks none."""
     if plan.get("on") not in ("docker", "simulation") or not plan.get("replica_logs", True):
         return []
     found = [piece["problem"] for piece in collected if piece["problem"] is not None]
     found += [_fewer(piece, held) for piece in collected if held.of(piece) not in (None, piece["records"])]
     if not collected:
-        found += _of_older(plan, held)
+        older = _NEWER not in plan
+        found += _of_older(plan, held) if older else ["what was collected of the nodes was not noted"]
     for what in (TRACE, METADATA_LOG):
         noted = {piece["node"] for piece in collected if piece["what"] == what}
         found += [f"no {what} of {node} was looked for" for node in node_names(plan) if noted and node not in noted]

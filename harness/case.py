@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import Counter
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -182,12 +182,16 @@ class Case:
         await self._close_history()
 
     async def _collect(self) -> None:
+        problems: Sequence[str] | None = None
         with self._record.survived("collect"):
             self._progress.update("collecting logs and disks")
             async with asyncio.timeout(COLLECT_TIMEOUT_S):
                 problems = await self._parts.collect(self._cluster, self._directory, self._plan.topic, self._recorder)
-            for problem in problems:
-                self._record.problem(problem)
+        if problems is None:
+            self._record.doubt("what the nodes left (logs, traces, disks) was not collected as a whole")
+            return
+        for problem in problems:
+            self._record.problem(problem)
 
     async def _close_history(self) -> None:
         """What cannot be written any more is lost, and what was written before can be judged."""

@@ -63,11 +63,13 @@ def export(
 
 def _write_events(directory: Path, target: Path, format_: str) -> int:
     """How many events there are."""
+    from checkers import how_it_ended
     from spark_history.jepsen.export_run import write_run
     from spark_history.jepsen.notation import NOTATIONS
 
     plan = _plan(directory)
-    doubts = results.read_json(directory / "run.json").get("doubts") or []
+    record = results.read_json(directory / "run.json")
+    doubts = [*filter(None, [how_it_ended(record)]), *(record.get("doubts") or [])]
     violation = results.read_json(directory / "violation.json") or None
     return write_run(directory, plan, target, NOTATIONS[format_](), doubts=doubts, violation=violation)
 

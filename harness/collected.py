@@ -15,6 +15,8 @@ from typing import Any, Final, Literal, Protocol
 
 import pyarrow as pa
 
+from cluster_image.records import RecordError
+from harness.errors import describe
 from spark_history.damage import checksum
 from spark_history.schema import COLLECTED
 
@@ -51,6 +53,11 @@ def record_collected(pieces: Iterable[Collected], recorder: Recorder) -> list[st
     pieces = list(pieces)
     recorder.add_rows("collected", pa.Table.from_pylist([asdict(piece) for piece in pieces], schema=_COLUMNS))
     return [piece.problem for piece in pieces if piece.problem is not None]
+
+
+def why(error: Exception) -> str:
+    """For a piece's problem: what is wrong with what a node has written. Whatever that is, it is one piece's."""
+    return str(error) if isinstance(error, RecordError | OSError) else describe(error)
 
 
 def missing(what: What, nodes: Sequence[str], pieces: Iterable[Collected]) -> list[Collected]:

@@ -17,13 +17,14 @@ import json
 import time
 from collections import Counter, defaultdict
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Protocol
 
 from tenacity import AsyncRetrying, retry_if_not_exception_type, stop_after_attempt, wait_fixed
 
 from harness.cluster import Cluster, ClusterLost, Evidence, Node
-from harness.errors import describe
+from harness.errors import HistoryLost, describe
 from harness.observer import Observer
 from harness.schedule import CALM_AT_END_S, Fault, Schedule
 from nemesis import Nemesis, Situation, Targets, merge
@@ -241,7 +242,8 @@ class Injector:
                 injected.evidence = known
             injected.end = injected.end or self._now_ns()
         injected.effective = nemesis.effective(injected.evidence)
-        self._record(injected)
+        with suppress(HistoryLost):  # which must not keep the next one in force; whoever ends the run learns of it
+            self._record(injected)
 
     async def _resync(self, injected: InjectedFault) -> None:
         """Note when its brokers are back in every ISR: until then what they lost counts against MinISR - 1."""

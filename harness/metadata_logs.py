@@ -21,11 +21,12 @@ from cluster_image.raft.control_records import LEADER_CHANGE, SNAPSHOT_FOOTER, S
 from cluster_image.raft.snapshots import snapshot_of
 from cluster_image.records import BatchHeader, RecordError, decode_values, iter_batches, validate_batch
 from cluster_image.storage.segment import base_offset_of
-from harness.collected import Collected
+from harness.collected import Collected, why
 from harness.replica_logs import ReadableDisk, copied_disks
 from spark_history.schema import METADATA_LOG
 
 _CONTROL: Final = {LEADER_CHANGE: "LeaderChange", SNAPSHOT_HEADER: "SnapshotHeader", SNAPSHOT_FOOTER: "SnapshotFooter"}
+_LAST_OFFSET: Final = (1 << 63) - 1
 _COLUMNS: Final = METADATA_LOG.remove(METADATA_LOG.get_field_index("run"))
 
 
@@ -39,11 +40,11 @@ def record_metadata_logs(disks: Path | Mapping[str, ReadableDisk], recorder: Met
     """disks: the directory of a run's disks, or a disk a node. Returns a piece for each node's log; of one that could
     not be read to its end all before that point is added."""
     by_node = copied_disks(disks) if isinstance(disks, Path) else disks
-    rows: list[dict[str, Any]] = []
+    tables = [_COLUMNS.empty_table()]
     pieces = []
     for node, disk in sorted(by_node.items()):
         problems: list[str] = []
-        before = len(rows)
+        count = 0
         try:
             files = sorted(disk.list(METADATA_DIRECTORY))
         except OSError:
@@ -54,26 +55,23 @@ def record_metadata_logs(disks: Path | Mapping[str, ReadableDisk], recorder: Met
                 continue
             end = None if snapshot is None else snapshot.end_offset
             try:
-                rows += _rows(node, disk.read(f"{METADATA_DIRECTORY}/{name}"), end)
-            except _Damaged as damaged:
-                rows += damaged.rows
-                problems.append(f"{name} of the metadata log on {node} could not be read to its end: {damaged}")
-            except OSError as error:
-                problems.append(f"{name} of the metadata log on {node} could not be read: {error}")
-        pieces.append(Collected(node, "metadata log", len(rows) - before, "; ".join(problems) or None))
-    recorder.add_rows("metadata_log", pa.Table.from_pylist(rows, schema=_COLUMNS))
+                table, damage = _read(node, disk.read(f"{METADATA_DIRECTORY}/{name}"), end)
+            except Exception as error:  # whatever a node may have written: it must not cost what others left
+                problems.append(f"{name} of the metadata log on {node} could not be read: {why(error)}")
+                continue
+            tables.append(table)
+            count += table.num_rows
+            if damage is not None:
+                problems.append(f"{name} of the metadata log on {node} could not be read to its end: {damage}")
+        pieces.append(Collected(node, "metadata log", count, "; ".join(problems) or None))
+    recorder.add_rows("metadata_log", pa.concat_tables(tables))
     return pieces
 
 
-class _Damaged(Exception):
-    def __init__(self, error: RecordError, rows: list[dict[str, Any]]) -> None:
-        super().__init__(str(error))
-        self.rows = rows
-
-
-def _rows(node: str, content: bytes, snapshot: int | None) -> list[dict[str, Any]]:
-    """Raises _Damaged."""
+def _read(node: str, content: bytes, snapshot: int | None) -> tuple[pa.Table, str | None]:
+    """METADATA_LOG rows, but for `run`, and why these are not all."""
     rows: list[dict[str, Any]] = []
+    damage = None
     try:
         for start, end, header in iter_batches(content):
             validate_batch(content, start, header)
@@ -84,9 +82,12 @@ def _rows(node: str, content: bytes, snapshot: int | None) -> list[dict[str, Any
                         "snapshot": snapshot, "type": type_, "fields": json.dumps(record),
                     }
                 )  # fmt: skip
-    except RecordError as error:
-        raise _Damaged(error, rows) from None
-    return rows
+                if not 0 <= offset <= _LAST_OFFSET:
+                    rows.pop()
+                    raise RecordError(f"a record at offset {offset}, where there can be none")
+    except Exception as error:
+        damage = why(error)
+    return pa.Table.from_pylist(rows, schema=_COLUMNS), damage
 
 
 def _records(batch: bytes, header: BatchHeader) -> Iterator[tuple[int, str, dict[str, Any]]]:

@@ -14,8 +14,9 @@ from typing import Any, Final, Protocol
 import numpy as np
 
 from cluster_image.records import RecordError, decode_int64s, iter_batches, validate_batch
-from harness.collected import Collected
+from harness.collected import Collected, why
 
+_LAST_OFFSET: Final = (1 << 63) - 1
 _LAST_PARTITION: Final = (1 << 31) - 1  # an int32, as the protocol and the history have it
 
 
@@ -61,11 +62,11 @@ def record_replica_logs(
                 for segment in disk.list(name):
                     if segment.endswith(".log"):
                         _read_segment(disk.read(f"{name}/{segment}"), offsets, epochs, values)
-            except (RecordError, OSError) as error:
-                problem = f"the log of {name} on {node} could not be read to its end: {error}"
-            columns = (_as_numpy(column) for column in (offsets, epochs, values))
+            except Exception as error:  # whatever a node may have written: it must not cost what others left
+                problem = f"the log of {name} on {node} could not be read to its end: {why(error)}"
+            columns = (_as_numpy(column)[: len(values)] for column in (offsets, epochs, values))
             recorder.add_replica_log(node, topic, partition, *columns)
-            pieces.append(Collected(node, "replica log", len(offsets), problem, topic, partition))
+            pieces.append(Collected(node, "replica log", len(values), problem, topic, partition))
     return pieces
 
 
@@ -99,6 +100,8 @@ def _read_segment(content: bytes, offsets: array[int], epochs: array[int], value
     for start, end, header in iter_batches(content):
         validate_batch(content, start, header)
         for batch in decode_int64s(content[start:end]):
+            if batch.base_offset > _LAST_OFFSET - len(batch.values):
+                raise RecordError(f"a batch at offset {batch.base_offset}, beyond any that there can be")
             offsets.extend(range(batch.base_offset, batch.base_offset + len(batch.values)))
             epochs.extend([batch.leader_epoch] * len(batch.values))
             values.extend(batch.values)

@@ -14,6 +14,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from checkers import keeping
+
 if TYPE_CHECKING:
     from harness.plan import Plan
 
@@ -87,15 +89,32 @@ def judged(directory: Path, judge: Callable[[Path], dict[str, Any]]) -> dict[str
                 (copy / each.name).symlink_to(each.resolve())
         if not (directory / "journal").is_dir() and (directory / "history").is_dir():  # which cannot be made again
             shutil.copytree(directory / "history", copy / "history")
+        if (directory / "verdict.json").is_file():  # it is kept beside the new one
+            shutil.copyfile(directory / "verdict.json", copy / "verdict.json")
+        if (directory / keeping.FOLDER).is_dir():
+            shutil.copytree(directory / keeping.FOLDER, copy / keeping.FOLDER)
         verdict = judge(copy)
-        for name in ("verdict.json", "anomalies.parquet", "lost.parquet"):
-            with suppress(OSError):
-                shutil.copyfile(copy / name, directory / name)
+        with suppress(OSError):  # all that was said before, or nothing new: verdict.json is the last
+            for kept in sorted((copy / keeping.FOLDER).glob("*")):
+                (directory / keeping.FOLDER).mkdir(exist_ok=True)
+                if not (directory / keeping.FOLDER / kept.name).exists():
+                    _put(kept, directory / keeping.FOLDER / kept.name)
+            for name in ("anomalies.parquet", "lost.parquet", "verdict.json"):
+                if (copy / name).exists():
+                    _put(copy / name, directory / name)
         return verdict
 
 
+def _put(source: Path, target: Path) -> None:
+    """There as a whole, or as it was. Raises OSError."""
+    from spark_history.files import replacing
+
+    with replacing(target) as temporary:
+        shutil.copyfile(source, temporary)
+
+
 _MADE_BY_JUDGING: Final = frozenset(
-    {"history", "history.new", "verdict.json", "anomalies.parquet", "lost.parquet", "report.html"}
+    {"history", "history.new", "verdict.json", keeping.FOLDER, "anomalies.parquet", "lost.parquet", "report.html"}
 )
 
 

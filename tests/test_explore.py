@@ -294,6 +294,7 @@ FOUND = Exploration(Path("r"), PLAN, 10, 10, 8, (), {"vacuous: no fault": (4, 9)
     [
         ({}, ExitCode.PASS),
         ({"passed": 0}, ExitCode.UNKNOWN),
+        ({"unknown": {"evidence is missing: no trace of broker-1 was found": (4,)}}, ExitCode.UNKNOWN),
         ({"without_effect": {"kill": "none of its faults was begun"}}, ExitCode.UNKNOWN),
         (
             {

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from random import Random
@@ -94,6 +95,15 @@ def test_a_real_run_gets_the_same_verdict_back(real: Path, tmp_path: Path, name:
     again = check_tables(imported.plan, imported.tables, imported.doubts)
     rest = {"anomalies": None, "contract": None}  # which rest on the nodes' traces too, and these are not exported
     assert told(again) | rest == told(verdict) | rest
+
+
+def test_an_export_of_a_run_that_was_cut_short_is_not_decided_either(real: Path, tmp_path: Path) -> None:
+    run = shutil.copytree(real, tmp_path / "run")
+    how = "the run was cut short by SIGINT after 3.0 s of 8 s"
+    (run / "run.json").write_text(json.dumps({"status": "interrupted", "ended_early": how}))
+    assert chaos("export", run, "--output", tmp_path / "cut.edn") == 0
+    assert chaos("check", tmp_path / "cut.edn") == 2
+    assert read_history(tmp_path / "cut.edn").doubts == [how]
 
 
 def test_tables_of_a_real_run_get_the_same_verdict(real: Path, tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ from typing import Any, get_type_hints
 
 import pytest
 
+from cluster_image.records import build_batch
 from harness.runtimes.docker.agent import copying, damage, disk, loss, other, pages, tree, verbs
 from harness.runtimes.docker.agent.machine import Machine
 
@@ -254,6 +255,32 @@ def test_filling_a_disk_fills_no_file_of_the_host(tmp_path: Path, host: Path, mo
     disk.fill(tmp_path / "volume")
     assert not (host / "not-there").exists()
     assert disk.leftovers(tmp_path / "volume") == ["has a disk that is full on purpose"]
+
+
+def test_a_folder_in_the_place_of_what_fills_a_disk_keeps_no_fault_in_force(tmp_path: Path) -> None:
+    (tmp_path / disk.FILLER).mkdir()
+    disk.free(tmp_path)
+    assert (tmp_path / disk.FILLER).is_dir(), "the node's own"
+    with pytest.raises(OSError, match="keeps putting something of its own there"):
+        disk.fill(tmp_path)
+
+
+@pytest.mark.parametrize("left", [0, 30, 61, 200])
+def test_a_log_that_is_cut_short_while_it_is_surveyed_keeps_nobody(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, left: int
+) -> None:
+    """As a follower does after each change of leader."""
+    log = tmp_path / "t-0" / "00000000000000000000.log"
+    log.parent.mkdir()
+    log.write_bytes(build_batch([b"x" * 500], timestamp_ms=0) * 3)
+    read = os.pread
+
+    def cut_short(descriptor: int, wanted: int, position: int) -> bytes:
+        os.truncate(log, left)
+        return read(descriptor, wanted, position)
+
+    monkeypatch.setattr(os, "pread", cut_short)
+    assert str(loss.Survey(tmp_path).strange) == ""
 
 
 def test_a_disk_that_is_put_aside_gives_away_no_folder_of_the_host(

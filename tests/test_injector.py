@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from harness import schedule, schedule_file
+from harness.errors import HistoryLost
 from harness.injector import Injector
 from harness.schedule import Fault
 from nemesis import Nemesis
@@ -258,6 +259,22 @@ def test_what_cannot_be_healed_stays_in_force_and_keeps_its_node() -> None:
     asyncio.run(bench.injector.heal_all())
     assert bench.log.rows[0]["end"] is not None and "heal_failed" not in bench.log.rows[0]["evidence"]
     assert not bench.injector.in_force
+
+
+def test_every_fault_is_healed_though_nothing_can_be_recorded_any_more() -> None:
+    nemesis = Unhealable()
+    nemesis.failures = 1000
+    bench = Bench(nemesis)
+    bench.run()
+    assert len(bench.injector.in_force) > 1
+    nemesis.failures = 0
+
+    def full(*_: Any, **__: Any) -> None:
+        raise HistoryLost("the history cannot be written to results/r/journal: no space left")
+
+    bench.log.record_fault = full  # type: ignore[method-assign]
+    asyncio.run(bench.injector.heal_all())
+    assert not bench.injector.in_force and all(node.state == "running" for node in bench.cluster.nodes)
 
 
 def test_a_nemesis_that_cannot_tell_whom_to_strike_costs_its_own_faults_only() -> None:

@@ -45,6 +45,18 @@ def test_every_record_of_the_topic_with_its_offset_and_epoch(tmp_path: Path) -> 
     }
 
 
+def test_a_batch_at_an_offset_that_there_cannot_be_costs_its_own_log_alone(tmp_path: Path) -> None:
+    """The CRC does not cover where a batch stands."""
+    _write(tmp_path, "broker-1/chaos-0", _batch([5], 0, 0), _batch([6, 7], (1 << 63) - 1, 0))
+    _write(tmp_path, "broker-2/chaos-0", _batch([5], 0, 0))
+    rows = Rows()
+    pieces = [each for each in record_replica_logs(tmp_path, "chaos", rows) if each.what == "replica log"]
+    assert [(each.node, each.records, each.problem is None) for each in pieces] == [
+        ("broker-1", 1, False), ("broker-2", 1, True),
+    ]  # fmt: skip
+    assert set(map(tuple, rows.logs.values())) == {((0, 0, 5),)}
+
+
 def test_a_damaged_log_is_named_and_kept_up_to_the_damage(tmp_path: Path) -> None:
     torn = bytearray(_batch([5, 6], 1, 0))
     torn[-1] ^= 1

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from checkers import keeping
 from harness import results, room
 from harness.generate import log, registers
 from harness.judging import Asked, Judge
@@ -87,3 +88,16 @@ def test_a_run_that_may_not_be_written_is_judged_all_the_same(
     (outcome,) = Judge(Asked(None, None, {}, None), lambda _: None, judge_log).judge(subject)
     assert outcome.error is None and outcome.verdict["verdict"] == "pass", (outcome.error, outcome.verdict)
     assert not (read_only / name / "verdict.json").exists() and json.dumps(outcome.verdict)
+
+
+def test_a_verdict_for_which_there_is_little_room_keeps_the_one_before(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "plan.json").write_text("{}")
+    keeping.keep(tmp_path, {"verdict": "fail", "reason": "2 lost appends"})
+    monkeypatch.setattr(room, "free", lambda _: 0)
+    room.judged(tmp_path, lambda place: keeping.keep(place, {"verdict": "pass", "reason": "all is well"}))
+    now = json.loads((tmp_path / "verdict.json").read_text())
+    (earlier,) = now["earlier"]
+    assert (now["verdict"], earlier["verdict"]) == ("pass", "fail")
+    assert json.loads((tmp_path / earlier["file"]).read_text())["reason"] == "2 lost appends"

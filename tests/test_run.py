@@ -118,7 +118,9 @@ def test_what_fails_after_the_workload_does_not_cost_the_verdict(tmp_path: Path,
     setattr(owner, name, broken)
     case = Case(tmp_path, parts, time_limit=0.2)
     assert case.run() == FAIL
-    assert case.record["problems"] == [f"{phase} failed: OSError: disk gone"]
+    doubts = ["what the nodes left (logs, traces, disks) was not collected as a whole"] if phase == "collect" else []
+    assert case.record["problems"] == [f"{phase} failed: OSError: disk gone", *doubts]
+    assert case.record.get("doubts", []) == doubts, "what says that it passed must have seen what the nodes left"
     assert parts.recorder.closed
     assert parts.cluster.stopped == (0 if phase == "tear down" else 1)
 

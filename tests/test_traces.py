@@ -221,3 +221,39 @@ def test_a_damaged_metadata_log_is_named_and_kept_up_to_the_damage(tmp_path: Pat
     (piece,) = record_metadata_logs({"controller-1": LocalDisk(tmp_path / "controller-1")}, found)
     assert piece.problem and "metadata log on controller-1" in piece.problem and "cut off" in piece.problem
     assert [row["offset"] for row in found.rows] == [0]
+
+
+def test_a_metadata_record_at_an_offset_that_there_cannot_be_costs_its_own_log_alone(tmp_path: Path) -> None:
+    change = encode(PartitionChangeRecord(partition_id=4, topic_id=None))
+    for node, offset in (("controller-1", (1 << 63) - 1), ("controller-2", 1)):
+        _write(tmp_path, f"{node}/__cluster_metadata-0", batch(0, change), batch(offset, change, change))
+    found = Rows()
+    one, other = record_metadata_logs(tmp_path, found)
+    assert one.problem and "could not be read to its end" in one.problem and other.problem is None
+    assert [row["offset"] for row in found.rows if row["node"] == "controller-2"] == [0, 1, 2]
+
+
+@pytest.mark.parametrize("odd", ['"time":99999999999999999999,', '"time":1,"where":"x-99999999999",', "\n\n"])
+def test_an_odd_line_of_one_trace_costs_no_other(tmp_path: Path, odd: str) -> None:
+    line = '{"time":5,"node":1,"event":"role","where":"t-0","fields":{}}\n'
+    (tmp_path / "broker-1.jsonl").write_text(line + "{" + odd + '"node":1,"event":"e","where":"","fields":{}}\n')
+    (tmp_path / "broker-2.jsonl").write_text(line * 3)
+    traces = read_traces(tmp_path)
+    (one, other) = traces.pieces
+    assert (one.records, other.records, other.problem) == (1, 3, None)
+    assert one.problem == "the trace of broker-1 is damaged at line 2; what follows is left out"
+
+
+def test_a_trace_read_in_blocks_is_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    lines = [f'{{"time":{n},"node":1,"event":"role","where":"t-{n}","fields":{{"n":{n}}}}}\n' for n in range(50)]
+    (tmp_path / "broker-1.jsonl").write_text("".join(lines) + '{"time":')
+    whole = read_traces(tmp_path)
+    for size in (1, 7, 64, 1000):
+        monkeypatch.setattr("harness.traces._BLOCK_BYTES", size)
+        in_blocks = read_traces(tmp_path)
+        assert in_blocks.rows.equals(whole.rows) and in_blocks.pieces == whole.pieces
+    assert whole.rows["number"].to_pylist() == list(range(50)) and whole.pieces[0].problem is None
+    monkeypatch.setattr("harness.traces._BLOCK_BYTES", 8)
+    monkeypatch.setattr("harness.traces._LONGEST_LINE", 30)
+    (piece,) = read_traces(tmp_path).pieces
+    assert piece.problem == "the trace of broker-1 has a line of more than 30 bytes"

@@ -90,7 +90,8 @@ class Exploration:
             return ExitCode.FAIL
         if self.failing or self.problems:
             return ExitCode.HARNESS_FAILURE
-        proven = self.passed and self.runs == self.asked
+        undecided = any(not reason.startswith("vacuous: ") for reason in self.unknown)
+        proven = self.passed and self.runs == self.asked and not undecided
         vacuous = self.without_effect and self.plan.must_take_effect != "none"
         return ExitCode.PASS if proven and not vacuous else ExitCode.UNKNOWN
 

@@ -127,11 +127,12 @@ def write_events(path: Path, operations: Iterator[pa.Table], notation: Notation,
             op, process = (integers(part, name, NEMESIS) for name in ("op", "process"))
             done = part["done"].to_numpy(zero_copy_only=False)
             who = lanes.processes(op, process, done, row, is_end)
-            texts = pa.concat_arrays([*part["invocation"].chunks, *part["completion"].chunks])
+            chunks = (*part["invocation"].chunks, *part["completion"].chunks)
+            texts = pa.concat_arrays([chunk.cast(pa.large_string()) for chunk in chunks])  # may be more than 2 GiB
             place = row + is_end * len(op)
             for low in range(0, len(row), EVENTS_AT_ONCE):
                 some = slice(low, low + EVENTS_AT_ONCE)
-                said = texts.take(pa.array(place[some]))
+                said = texts.take(pa.array(place[some])).cast(pa.string())
                 _write_lines(
                     out, notation, np.arange(count + low, count + low + len(said)), time[some], who[some], said
                 )

@@ -39,7 +39,7 @@ def fill(directory: Path) -> dict[str, Any]:
 def _filler(directory: Path) -> int:
     """A descriptor of our own one, a new file: what a node has under its name may be a link to a file of the host."""
     for _ in range(_TRIES):
-        with suppress(FileNotFoundError):
+        with suppress(FileNotFoundError, IsADirectoryError):
             (directory / FILLER).unlink()  # the name, whatever it leads to
         with suppress(FileExistsError):
             return os.open(directory / FILLER, os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_WRONLY, 0o600)
@@ -49,8 +49,10 @@ def _filler(directory: Path) -> int:
 def free(directory: Path) -> int:
     """Gives the room back. Bytes that were left before. Safe to repeat."""
     left = _free(directory)
-    with suppress(FileNotFoundError):
-        (directory / FILLER).unlink()
+    # A node that put something of its own in its place has taken it away itself.
+    with suppress(FileNotFoundError, IsADirectoryError):
+        if is_ours(os.lstat(directory / FILLER)):
+            (directory / FILLER).unlink()
     return left
 
 

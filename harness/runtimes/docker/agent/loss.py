@@ -89,6 +89,8 @@ def _batches(descriptor: int, position: int) -> Iterator[tuple[int, memoryview, 
                 break
             at += size
             yield position + at, window[at - size : at], records
+        if not at and len(window) < wanted:
+            return  # it was cut short meanwhile
         position += at
         wanted = _WINDOW if at else size
 
