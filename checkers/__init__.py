@@ -76,11 +76,13 @@ class _Run:
 def _untold(
     history: History, violation: Violation | None, doubts: list[str], record: Mapping[str, Any]
 ) -> list[Damage]:  # fmt: skip
-    """What is missing though nothing else shows it, where there are no checksums: a run that ended in order ends with
-    final reads. record: run.json."""
+    """What is missing though nothing else shows it: the whole journal; where there are no checksums, final reads, with
+    which a run ends that ended in order. record: run.json."""
     from spark_history.log import NOWHERE
 
     journal = history.directory / "journal"
+    if not journal.is_dir() and record.get("status") in ("done", "interrupted"):
+        return [("journal", "it is missing: what was laid out of it in history/ was judged")]
     checked = not journal.is_dir() or any(journal.glob("checks-*.json"))
     if checked or violation is not None or doubts or all(log.final_reads.end != NOWHERE for log in history.logs):
         return []

@@ -171,6 +171,8 @@ class Judge:
         check_choices(None, self._asked.plan)
         with tempfile.TemporaryDirectory(prefix="chaos-check-") as scratch:
             verdicts = check_dataset(directory.resolve(), self._spark(Path(scratch) / "spark.log"))
+        if not verdicts:
+            raise HarnessFailure(f"{directory} lists no run: what was to be judged was not written, or is gone")
         return [Outcome(f"{directory}:{verdict['run']}", verdict, witnesses=_examples(verdict)) for verdict in verdicts]
 
     def _history(self, path: Path) -> Outcome:
@@ -187,6 +189,7 @@ class Judge:
             from checkers import judged
 
             found = self._imported(family, imported)
+            found.undecided += imported.doubts
             verdict, rows, origin = judged.verdict(found, imported.plan), found.rows, found.origin
         verdict = {**verdict, "workload": workload, "source": str(path)}
         return Outcome(str(path), verdict, imported.notes, witnesses.lines_of(rows, origin))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import os
 from pathlib import Path
@@ -356,3 +357,30 @@ def test_a_run_whose_plan_is_lost_names_it(here: Path, damage: str | None, capfd
 def test_an_operation_that_cannot_be_is_told_with_its_file(here: Path, capfd: pytest.CaptureFixture[str]) -> None:
     assert chaos("check", "good.edn", "--workload", "mutex") == 255
     assert "chaos: good.edn: operation 0 is a 'write', which a mutex does not have" in capfd.readouterr().err
+
+
+@pytest.mark.parametrize("name", [":client-1", '"x"'])
+def test_operations_of_a_process_with_a_name_are_not_left_out(
+    here: Path, name: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    more = f"{{:process {name} :type :invoke :f :read :value nil}}\n{{:process {name} :type :ok :f :read :value 777}}\n"
+    (here / "named.edn").write_text(GOOD + more)
+    assert chaos("check", "named.edn") == 255
+    assert "named.edn line 5: the process" in capfd.readouterr().err
+
+
+def test_a_gzip_stream_that_is_cut_off_is_no_pass(here: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    for name, verdict in (("good", 2), ("stale", 1)):
+        content = gzip.compress((here / f"{name}.edn").read_bytes())
+        (here / f"{name}.edn.gz").write_bytes(content[:-8])  # what checks the whole is gone
+        assert chaos("check", f"{name}.edn.gz", "--workload", "register") == verdict
+    assert "ends within its gzip stream" in capfd.readouterr().out
+
+
+def test_an_exploration_without_its_runs_is_not_judged(here: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    assert chaos("explore", "--seeds", "1", "--time-limit", "8", "--results", here / "r") in (0, 2)
+    (exploration,) = (here / "r").iterdir()
+    for path in (exploration / "dataset" / "runs").iterdir():
+        path.unlink()
+    assert chaos("check", exploration) == 255
+    assert "lists no run" in capfd.readouterr().err

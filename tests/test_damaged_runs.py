@@ -241,11 +241,13 @@ def test_of_a_history_without_a_journal_only_the_log_that_is_damaged_is_left_out
 def test_a_history_without_a_journal_never_passes_when_it_is_damaged(
     no_spark: None, sound: Path, tmp_path: Path
 ) -> None:
-    """The journal is gone; the history that was laid out from it is judged, as long as it is whole."""
+    """The journal is gone; the history that was laid out from it is judged, and what is missing is named."""
     run = copy(sound, tmp_path / "sound")
-    expected = keeping.without_stamps(judge(run))
+    expected = judge(run)["operations"]
     shutil.rmtree(run / "journal")
-    assert keeping.without_stamps(judge(copy(run, tmp_path / "run"))) == expected
+    verdict = judge(copy(run, tmp_path / "run"))
+    assert (verdict["verdict"], verdict["operations"]) == ("unknown", expected)
+    assert [each["file"] for each in verdict["damaged"]] == ["journal"]
     paths = [path for path in sorted((run / "history").rglob("*.*")) if path.is_file()]
     for path in (*paths, run / "plan.json", run / "run.json"):
         content = path.read_bytes()

@@ -219,7 +219,7 @@ def test_a_last_line_that_is_cut_off_is_left_out_and_said(tmp_path: Path, text: 
     assert imported.operations == 4
     assert any("ends within line" in note for note in imported.notes)
     imported = importing(tmp_path, gzip.compress(text.encode() * 1)[:-9])
-    assert any("gzip stream" in note for note in imported.notes)
+    assert any("gzip stream" in doubt for doubt in imported.doubts)
 
 
 @pytest.mark.parametrize(

@@ -144,6 +144,15 @@ def test_the_sums_of_a_journal_cannot_be_taken_away(no_spark: None, whole: Path,
     assert judge(directory)["verdict"] == "unknown"
 
 
+def test_the_whole_journal_cannot_be_taken_away(no_spark: None, whole: Path, tmp_path: Path) -> None:
+    """Though what was laid out of it is there."""
+    directory = copy(whole, tmp_path / "run")
+    assert judge(directory)["verdict"] == "pass"
+    shutil.rmtree(directory / "journal")
+    verdict = judge(directory)
+    assert verdict["verdict"] == "unknown" and verdict["damaged"][0]["file"] == "journal"
+
+
 # -- what was collected: the tables as the harness has recorded them, with checksums of their own --------------------
 
 

@@ -87,7 +87,8 @@ def _read_history(path: Path, workload: str | None, keyed: bool | None, given: M
     pairs = operations.pairs()
     first = list(islice(pairs, _LOOKED_AT))
     if not first and not operations.nemesis:
-        raise HistoryError(f"{path} holds no operation" + "".join(f"; {note}" for note in foreign.notes))
+        odd = "".join(f"; {each}" for each in (*foreign.notes, *foreign.doubts))
+        raise HistoryError(f"{path} holds no operation{odd}")
     told = _told(operations)
     doubts, violation = (told.pop(name, None) for name in BESIDE_THE_PLAN)
     notes: list[str] = []
@@ -118,7 +119,8 @@ def _read_history(path: Path, workload: str | None, keyed: bool | None, given: M
         tables["faults"] = faults(operations, run)
     if not operations.timed:
         notes.append("its times cannot be used: the order of its events counts, and second n is the n-th, from 0")
-    return Imported(plan, tables, [*foreign.notes, *notes], count, foreign.notation, doubts or (), violation)
+    doubts = [*(doubts or ()), *foreign.doubts]
+    return Imported(plan, tables, [*foreign.notes, *notes], count, foreign.notation, doubts, violation)
 
 
 def _workload(path: Path, first: Sequence[Pair], asked: str | None, notes: list[str], *, initial: bool) -> str:

@@ -35,19 +35,20 @@ from spark_history.jepsen.text_events import TEXT_LINE, text_events
 
 @dataclass(frozen=True)
 class Foreign:
-    """A history file that is being read. events: to be gone through once; notes: complete after that."""
+    """A history file that is being read. events: to be gone through once; notes, doubts: complete after that."""
 
     path: Path
     notation: str  # EDN, JSON or text
     events: Iterator[Event]
     notes: list[str]
+    doubts: list[str]
 
 
 def open_history(path: Path) -> Foreign:
     """Find out how the history in the file is written. Raises HistoryError, as going through the events does."""
     file = TextFile(path)
     notation, read = _notation(file)
-    return Foreign(path, notation, read(file), file.notes)
+    return Foreign(path, notation, read(file), file.notes, file.doubts)
 
 
 def _notation(file: TextFile) -> tuple[str, Callable[[TextFile], Iterator[Event]]]:

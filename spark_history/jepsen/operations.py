@@ -24,7 +24,7 @@ import pyarrow as pa
 
 from spark_history.files import HistoryError, Ints, compact, nullable
 from spark_history.jepsen import edn
-from spark_history.jepsen.event import Event
+from spark_history.jepsen.event import Event, short
 from spark_history.jepsen.events import Foreign
 from spark_history.jepsen.plain import plain_text
 from spark_history.schema import FAULTS
@@ -63,6 +63,11 @@ class Operations:
             position += 1
             process = event.process
             if isinstance(process, str):
+                if process != "nemesis" and event.type != "info":
+                    raise HistoryError(
+                        f"{path} line {event.line}: the process {short(process)} has a name, and only nemesis may: "
+                        "processes of clients are numbers, and its operations would be left out"
+                    )
                 self.nemesis.append((position, event))
                 continue
             time = event.time

@@ -25,6 +25,7 @@ class TextFile:
 
     path: Path
     notes: list[str] = field(default_factory=list)
+    doubts: list[str] = field(default_factory=list)  # the same, of what forbids to call what was read a whole history
     ends_with_newline: bool = True
 
     def head(self, size: int = 1 << 16) -> str:
@@ -35,6 +36,7 @@ class TextFile:
             if len(text) >= size:
                 break
         self.notes.clear()
+        self.doubts.clear()
         return text[:size]
 
     def lines(self) -> Iterator[list[str]]:
@@ -80,7 +82,7 @@ class TextFile:
                         first, stream = stream.unused_data, None
                     first = first or file.read(chunk)
                 if stream is not None:
-                    self.notes.append(f"{self.path} ends within its gzip stream: it is judged as far as it goes")
+                    self.doubts.append(f"{self.path} ends within its gzip stream, so there was more of it")
         except OSError as error:
             raise HistoryError(f"{self.path} cannot be read: {error.strerror or error}") from None
         except zlib.error as error:
