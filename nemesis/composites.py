@@ -7,6 +7,7 @@ own evidence, so that they can be edited, taken away and shrunk one by one.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from random import Random
 from typing import Any, Final, NamedTuple
 
@@ -95,6 +96,11 @@ class MajorityDown(Composite):
 
     def parts(self, random: Random) -> Sequence[Part]:
         return (Part(Kill.variants["majority"](), 0.0, random.uniform(4.0, 8.0)),)
+
+    def draw(self, random: Random) -> Draw:
+        """Until a quorum, a registration and an ISR are there again takes seconds: of a cluster that is never back
+        nothing is learned."""
+        return replace(super().draw(random), gap=random.uniform(8.0, 12.0))
 
 
 #: By family: what works in every runtime, needs no netem, and leaves every replica's files as they were written.

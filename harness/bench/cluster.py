@@ -187,8 +187,9 @@ class _Load:
     def leader_once_in_sync(self, topic: str) -> int:
         deadline = time.monotonic() + PATIENCE_S
         while time.monotonic() < deadline:
-            partition = self._admin.list_topics(topic, timeout=10).topics[topic].partitions[0]
-            if len(partition.isrs) == 3 and partition.leader >= 0:
+            # A broker may know of the topic before it knows of its partitions.
+            partition = self._admin.list_topics(topic, timeout=10).topics[topic].partitions.get(0)
+            if partition is not None and len(partition.isrs) == 3 and partition.leader >= 0:
                 return int(partition.leader)
             time.sleep(0.1)
         raise HarnessFailure(f"the replicas of {topic} did not come into sync within {PATIENCE_S} s")
