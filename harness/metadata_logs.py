@@ -22,11 +22,10 @@ from cluster_image.raft.snapshots import snapshot_of
 from cluster_image.records import BatchHeader, RecordError, decode_values, iter_batches, validate_batch
 from cluster_image.storage.segment import base_offset_of
 from harness.collected import Collected, why
-from harness.replica_logs import ReadableDisk, copied_disks
+from harness.replica_logs import LAST_OFFSET, ReadableDisk, copied_disks
 from spark_history.schema import METADATA_LOG
 
 _CONTROL: Final = {LEADER_CHANGE: "LeaderChange", SNAPSHOT_HEADER: "SnapshotHeader", SNAPSHOT_FOOTER: "SnapshotFooter"}
-_LAST_OFFSET: Final = (1 << 63) - 1
 _COLUMNS: Final = METADATA_LOG.remove(METADATA_LOG.get_field_index("run"))
 
 
@@ -82,7 +81,7 @@ def _read(node: str, content: bytes, snapshot: int | None) -> tuple[pa.Table, st
                         "snapshot": snapshot, "type": type_, "fields": json.dumps(record),
                     }
                 )  # fmt: skip
-                if not 0 <= offset <= _LAST_OFFSET:
+                if not 0 <= offset <= LAST_OFFSET:
                     rows.pop()
                     raise RecordError(f"a record at offset {offset}, where there can be none")
     except Exception as error:

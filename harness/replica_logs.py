@@ -16,7 +16,7 @@ import numpy as np
 from cluster_image.records import RecordError, decode_int64s, iter_batches, validate_batch
 from harness.collected import Collected, why
 
-_LAST_OFFSET: Final = (1 << 63) - 1
+LAST_OFFSET: Final = (1 << 63) - 1
 _LAST_PARTITION: Final = (1 << 31) - 1  # an int32, as the protocol and the history have it
 
 
@@ -100,7 +100,7 @@ def _read_segment(content: bytes, offsets: array[int], epochs: array[int], value
     for start, end, header in iter_batches(content):
         validate_batch(content, start, header)
         for batch in decode_int64s(content[start:end]):
-            if batch.base_offset > _LAST_OFFSET - len(batch.values):
+            if batch.base_offset > LAST_OFFSET - len(batch.values):
                 raise RecordError(f"a batch at offset {batch.base_offset}, beyond any that there can be")
             offsets.extend(range(batch.base_offset, batch.base_offset + len(batch.values)))
             epochs.extend([batch.leader_epoch] * len(batch.values))
