@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 from collections import Counter
 from collections.abc import Iterable, Mapping
@@ -220,12 +219,11 @@ def _read_plan(
     beside: what is noted of it (spark_history.damage.notes_beside)."""
     from spark_history.damage import differs
     from spark_history.files import HistoryError, first_line
+    from spark_history.regular import read_object
 
     path = run_directory / "plan.json"
     try:
-        plan = json.loads(path.read_text())
-        if not isinstance(plan, dict):
-            raise ValueError("it does not hold an object")
+        plan = read_object(path)
         int(plan.get("min_insync_replicas", 1))
         if (noted := beside.get(path.name)) and (why := differs(path, [(noted[0], noted[1])])):
             raise ValueError(why)
@@ -234,7 +232,7 @@ def _read_plan(
             raise HistoryError(f"{run_directory} is not a run: it has no plan.json") from None
         damaged.append((path.name, "it is missing"))
         return None
-    except (OSError, ValueError, TypeError, RecursionError) as error:
+    except (OSError, ValueError, TypeError) as error:
         damaged.append((path.name, first_line(error)))
         return None
     return plan
@@ -244,13 +242,14 @@ def _read_violation(run_directory: Path, damaged: list[Damage]) -> Violation | N
     """Of the invariant that stopped a simulated run."""
     from checkers.invariants import Violation
     from spark_history.files import HistoryError, first_line
+    from spark_history.regular import read_object
 
     path = run_directory / "violation.json"
     try:
-        return Violation.of(json.loads(path.read_text()))
+        return Violation.of(read_object(path))
     except FileNotFoundError:
         return None
-    except (OSError, ValueError, RecursionError, HistoryError) as error:
+    except (OSError, ValueError, HistoryError) as error:
         damaged.append((path.name, f"an invariant was violated, but it cannot be read which: {first_line(error)}"))
         return None
 
@@ -259,10 +258,11 @@ def _read_record(run_directory: Path, beside: Mapping[str, Any], damaged: list[D
     """run.json: what the harness says of the run, `doubts` why it would not call it passed. Empty: it does not say."""
     from spark_history.damage import is_sealed
     from spark_history.files import first_line
+    from spark_history.regular import read_object
 
     path = run_directory / "run.json"
     try:
-        record = json.loads(path.read_text())
+        record = read_object(path)
         if not isinstance(record.get("doubts", []), list) or not isinstance(record.get("phases", {}), dict):
             raise ValueError("its doubts are no list, or its phases no object")
         if not is_sealed(record) or (path.name in beside and "crc" not in record):
@@ -271,10 +271,10 @@ def _read_record(run_directory: Path, beside: Mapping[str, Any], damaged: list[D
         if path.name in beside:
             damaged.append((path.name, "it is missing"))
         return {}
-    except (OSError, ValueError, AttributeError, RecursionError) as error:
+    except (OSError, ValueError) as error:
         damaged.append((path.name, first_line(error)))
         return {}
-    return dict(record)
+    return record
 
 
 def how_it_ended(record: Mapping[str, Any]) -> str:

@@ -46,7 +46,7 @@ class Held:
     def of(self, piece: Mapping[str, Any]) -> int | None:
         """Of a row of COLLECTED; None: there is no table of it."""
         if piece["what"] == REPLICA_LOG:
-            return self.replica_logs.get((piece["node"], f"{piece['topic']}-{piece['partition']}"), 0)
+            return self.replica_logs.get((piece["node"], _log(piece)), 0)
         tables = {TRACE: self.trace, METADATA_LOG: self.metadata_log}
         table = tables.get(piece["what"])
         return None if table is None else table.get(piece["node"], 0)
@@ -91,8 +91,12 @@ def gaps(
     partitions that the history has, e.g. chaos-0. A history that has no nodes (of others, or generated) lacks none."""
     if plan.get("on") not in ("docker", "simulation") or not plan.get("replica_logs", True):
         return []
+    logs = list(logs)
     found = [piece["problem"] for piece in collected if piece["problem"] is not None]
-    found += [_fewer(piece, held) for piece in collected if held.of(piece) not in (None, piece["records"])]
+    lacking = [piece for piece in collected if held.of(piece) not in (None, piece["records"])]
+    unheld = [piece["what"] == REPLICA_LOG and _log(piece) not in logs for piece in lacking]
+    found += _not_compared([piece for piece, of_none in zip(lacking, unheld, strict=True) if of_none])
+    found += [_fewer(piece, held) for piece, of_none in zip(lacking, unheld, strict=True) if not of_none]
     if not collected:
         older = _NEWER not in plan
         found += _of_older(plan, held) if older else ["what was collected of the nodes was not noted"]
@@ -103,8 +107,23 @@ def gaps(
     return list(dict.fromkeys(found))
 
 
+def _log(piece: Mapping[str, Any]) -> str:
+    return f"{piece['topic']}-{piece['partition']}"
+
+
+def _not_compared(replica_logs: Sequence[Mapping[str, Any]]) -> list[str]:
+    """replica_logs: of partitions of which the history has no operation."""
+    if not replica_logs:
+        return []
+    logs, count = sorted({_log(piece) for piece in replica_logs}), len(replica_logs)
+    return [
+        f"of {', '.join(logs[:3])}{', …' * (len(logs) > 3)} no operation is left, so {count:,} collected replica "
+        f"log{'s' * (count != 1)} of {'them' if len(logs) > 1 else 'it'} could be compared with nothing"
+    ]
+
+
 def _fewer(piece: Mapping[str, Any], held: Held) -> str:
-    of = f" of {piece['topic']}-{piece['partition']}" if piece["what"] == REPLICA_LOG else ""
+    of = f" of {_log(piece)}" if piece["what"] == REPLICA_LOG else ""
     return (
         f"of the {piece['what']}{of} on {piece['node']} {piece['records']:,} rows were collected, and "
         f"{held.of(piece):,} are on record"
@@ -141,7 +160,7 @@ def _missing_replicas(
     there: dict[str, set[str]] = {}
     for each in collected:
         if each["what"] == REPLICA_LOG:
-            there.setdefault(f"{each['topic']}-{each['partition']}", set()).add(each["node"])
+            there.setdefault(_log(each), set()).add(each["node"])
     for node, log in held.replica_logs:
         there.setdefault(log, set()).add(node)
     assigned = {} if memberships is None else assigned_replicas(memberships)
@@ -181,7 +200,7 @@ def must_hold_the_final_log(
     noted: dict[str, dict[str, bool]] = {}
     for each in collected:
         if each["what"] == REPLICA_LOG:
-            noted.setdefault(f"{each['topic']}-{each['partition']}", {})[each["node"]] = each["problem"] is None
+            noted.setdefault(_log(each), {})[each["node"]] = each["problem"] is None
     known = {} if memberships is None else in_sync_replicas(memberships)
     return {
         log: {node: nodes.get(node, False) for node in known.get(log, nodes)} for log, nodes in noted.items()

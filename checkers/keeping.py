@@ -26,7 +26,8 @@ from pathlib import Path
 from typing import Any, Final
 
 import spark_history
-from spark_history.files import replacing
+from spark_history.files import HistoryError, replacing
+from spark_history.regular import NotRegular, open_regular, read_object
 
 FOLDER: Final = "verdicts"
 _STAMPS: Final = ("checked_at", "checkers", "asked", "history", "earlier")
@@ -75,7 +76,8 @@ def _contents(run_directory: Path) -> Iterator[Path]:
 
 def keep(run_directory: Path, verdict: Mapping[str, Any], asked: Mapping[str, Any] | None = None) -> dict[str, Any]:
     """Write a verdict as verdict.json, its predecessor being kept; returns what was written. asked: entries of the plan
-    that were to be judged by instead of plan.json's; those that are the same there do not count. Raises OSError."""
+    that were to be judged by instead of plan.json's; those that are the same there do not count. Raises HistoryError
+    if something that is no file is in its place, or OSError."""
     path, folder = run_directory / "verdict.json", run_directory / FOLDER
     asked = _otherwise(run_directory, asked or {})
     result = {
@@ -86,9 +88,12 @@ def keep(run_directory: Path, verdict: Mapping[str, Any], asked: Mapping[str, An
         "history": digest_of(run_directory, asked),
     }
     try:
-        old = path.read_bytes()
+        with open_regular(path) as file:
+            old = file.read()
     except FileNotFoundError:
         old = None
+    except NotRegular as error:
+        raise HistoryError(f"{path} is where the verdict goes, and {error}: move it away") from None
     if old is not None and not _is_same(old, result):
         _put_aside(folder, path, old)
     result["earlier"] = _earlier(folder)
@@ -98,8 +103,8 @@ def keep(run_directory: Path, verdict: Mapping[str, Any], asked: Mapping[str, An
 
 def _otherwise(run_directory: Path, asked: Mapping[str, Any]) -> dict[str, Any]:
     try:
-        plan = _parse((run_directory / "plan.json").read_bytes())
-    except OSError:
+        plan = read_object(run_directory / "plan.json")
+    except (OSError, ValueError):
         plan = {}
     return {key: value for key, value in sorted(asked.items()) if key not in plan or plan[key] != value}
 
@@ -159,7 +164,7 @@ def _is_same(old: bytes, new: Mapping[str, Any]) -> bool:
 def _put_aside(folder: Path, path: Path, content: bytes) -> None:
     folder.mkdir(exist_ok=True)
     kept = {int(match[1]): each for each in folder.iterdir() if (match := _KEPT.fullmatch(each.name))}
-    if any(each.stat().st_size == len(content) and each.read_bytes() == content for each in kept.values()):
+    if any(_holds(each, content) for each in kept.values()):
         return
     fields = _parse(content)
     of = fields.get("checkers")
@@ -169,11 +174,15 @@ def _put_aside(folder: Path, path: Path, content: bytes) -> None:
     _write(folder / f"{max(kept, default=0) + 1:04}-{name}.json", content)
 
 
+def _holds(path: Path, content: bytes) -> bool:
+    return path.is_file() and path.stat().st_size == len(content) and path.read_bytes() == content
+
+
 def _earlier(folder: Path) -> list[dict[str, Any]]:
     entries = []
     for path in sorted(folder.glob("*.json")) if folder.is_dir() else ():
         if _KEPT.fullmatch(path.name):
-            fields = _parse(path.read_bytes())
+            fields = _parse(path.read_bytes()) if path.is_file() else {}
             told = {key: fields.get(key) for key in ("verdict", "reason", "checked_at", "checkers", "asked")}
             entries.append({"file": f"{FOLDER}/{path.name}", **told})
     return entries

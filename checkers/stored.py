@@ -25,6 +25,7 @@ import pyarrow.compute as pc
 from checkers.anomalies import MAX_WITNESSES
 from checkers.judged import Judged
 from spark_history.files import HistoryError, Ints, replacing, write_parquet
+from spark_history.regular import read_object
 from spark_history.tasks import Unit, run_tasks, shared
 
 if TYPE_CHECKING:
@@ -73,14 +74,11 @@ class Stored:
 
 def _read_json(path: Path) -> dict[str, Any]:
     try:
-        content = json.loads(path.read_bytes())
+        return read_object(path)
     except OSError as error:
-        raise HistoryError(f"{path} cannot be read ({error.strerror})") from None
-    except (ValueError, RecursionError):
-        raise HistoryError(f"{path} is damaged: it does not hold JSON") from None
-    if not isinstance(content, dict):
-        raise HistoryError(f"{path} is damaged: it does not hold a JSON object")
-    return content
+        raise HistoryError(f"{path} cannot be read ({error.strerror or error})") from None
+    except ValueError as error:
+        raise HistoryError(f"{path} is damaged: {error}") from None
 
 
 class Writer:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from random import SystemRandom
 from typing import Annotated, Any, Literal
@@ -21,9 +21,10 @@ from harness.cli_nemesis import IntervalOption, NemesisOption, RecoveryOption, p
 from harness.cli_options import TimeLimitOption, check_seed
 from harness.cli_replay import replay, shrink
 from harness.cli_spark import LOCAL, SparkOption, check_reachable
-from harness.errors import BadArguments, ExitCode
+from harness.errors import BadArguments, ExitCode, HarnessFailure
 from harness.feasible import check_targets
 from harness.guarded import guarded
+from harness.owner import is_alive
 from harness.plan import make_plan, parse_settings
 from harness.runtimes import choose_runtime
 from harness.terminal import Terminal, printable, say
@@ -143,6 +144,11 @@ def run(
         parts_of_it = registry.make_nemeses(schedule_file.parts_in(schedule), acks)
         faults = schedule_file.read(schedule, parts_of_it, tried.seed, time_limit, tried.node_names)
     directory = results.create(results_directory, wanted, fields["seed"])
+    try:
+        room.check(directory)
+    except HarnessFailure:
+        directory.rmdir()
+        raise
     plan = make_plan(run=directory.name, **fields)
 
     from harness.console import Progress
@@ -242,13 +248,33 @@ def _print_runs(directory: Path) -> None:
     rows = []
     for run_directory in results.list_runs(directory):
         verdict = results.read_json(run_directory / "verdict.json")
-        state = results.read_json(run_directory / "run.json").get("status", "")
-        # A run that says it goes on and has no verdict may have been killed: only its journal knows.
-        rows.append((run_directory.name, str(verdict.get("verdict", "not judged")), str(verdict.get("reason", state))))
+        how = _state(results.read_json(run_directory / "run.json"))
+        rows.append((run_directory.name, str(verdict.get("verdict", "not judged")), str(verdict.get("reason", how))))
+    for directory_ in results.list_explorations(directory):
+        rows.append((directory_.name, *_of_exploration(results.read_json(directory_ / results.EXPLORATION_FILE))))
     if rows:
         _print_table(("run", "verdict", "reason"), rows)
     else:
         say(f"no runs under {directory}")
+
+
+def _state(record: Mapping[str, Any]) -> str:
+    """Of a run without a verdict. record: run.json."""
+    status = str(record.get("status", ""))
+    if status != "running" or is_alive(str(record.get("harness", ""))):
+        return status
+    return "its harness was killed; chaos check judges what was recorded until then"
+
+
+def _of_exploration(told: Mapping[str, Any]) -> tuple[str, str]:
+    """Verdict and reason. told: exploration.json; {}: it did not come to its end."""
+    totals = told.get("totals")
+    if not isinstance(totals, Mapping):
+        return "not judged", "an exploration that did not come to its end"
+    words = {ExitCode.PASS: "pass", ExitCode.FAIL: "fail", ExitCode.UNKNOWN: "unknown"}
+    word = words.get(told.get("exit_code"), "not judged")
+    counts = ", ".join(f"{totals.get(name, 0):,} {name}" for name in ("passed", "failed", "unknown"))
+    return word, f"an exploration of {totals.get('runs', 0):,} seeds: {counts}"
 
 
 def _print_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:

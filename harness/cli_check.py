@@ -17,7 +17,7 @@ from harness.cli_spark import LOCAL, SparkOption
 from harness.console import COLOURS, Progress, print_summary
 from harness.errors import BadArguments, ExitCode, HarnessFailure
 from harness.guarded import guarded
-from harness.judging import NOT_JUDGED, Asked, Judge, Outcome, check_choices, check_workload, worst
+from harness.judging import NOT_JUDGED, Asked, Judge, Outcome, check_choices, check_workload, examples, worst
 from harness.subjects import find
 from harness.terminal import Terminal, say_json
 from spark_history.master import LOOPBACK
@@ -185,7 +185,8 @@ def conclude(directory: Path, verdict: Mapping[str, Any]) -> int:
     console = Terminal()
     print_summary(console, directory, verdict, results.read_faults(directory, verdict.get("origin_ns")), problems)
     if verdict["exit_code"] == ExitCode.FAIL:
-        _print_witnesses(console, witnesses.of_run(directory))
+        # What lies there is of another verdict if this one could not be put there.
+        _print_witnesses(console, examples(verdict) if "unsaved" in verdict else witnesses.of_run(directory))
     return int(verdict["exit_code"])
 
 
@@ -200,6 +201,8 @@ def _print_one(console: Terminal, outcome: Outcome) -> None:
     console.print(_verdict(outcome, f": {verdict['reason']}"))
     if changed := _changed(verdict):
         console.print(Text(f"  verdict     {changed}"))
+    if unsaved := verdict.get("unsaved"):
+        console.print(Text(f"  not saved   {unsaved}"))
     counts = verdict.get("operations", {})
     told = ", ".join(f"{name} {count:,}" for name, count in counts.items() if count)
     console.print(Text(f"  history     {outcome.path} ({verdict.get('workload')})"))
@@ -239,6 +242,8 @@ def _print_many(console: Terminal, outcomes: Sequence[Outcome]) -> None:
         reason = outcome.error if outcome.error is not None else str(outcome.verdict["reason"])
         if changed := _changed(outcome.verdict):
             reason = f"{reason} ({changed})"
+        if unsaved := outcome.verdict.get("unsaved"):
+            reason = f"{reason} ({unsaved})"
         rest = f"{'':{12 - len(outcome.word)}}{reason}"
         console.print(Text(f"{outcome.path:<{width}}  ").append_text(_verdict(outcome, rest)))
     words = [outcome.word for outcome in outcomes]

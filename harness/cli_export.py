@@ -9,7 +9,6 @@ spark_history/schema.py, and plan.json: tables for notebooks, in which texts of 
 
 from __future__ import annotations
 
-import json
 import shutil
 import tempfile
 from collections.abc import Iterator, Mapping
@@ -22,6 +21,7 @@ import typer
 from harness import results
 from harness.errors import BadArguments, ExitCode, HarnessFailure
 from harness.terminal import say
+from spark_history.regular import read_object
 
 
 def export(
@@ -78,12 +78,9 @@ def _plan(directory: Path) -> dict[str, Any]:
     """Raises HarnessFailure."""
     path = directory / "plan.json"
     try:
-        plan = json.loads(path.read_text()) if path.exists() else {}
+        return read_object(path) if path.exists() else {}
     except (OSError, ValueError) as error:
         raise HarnessFailure(f"{path} cannot be read as a plan: {error}") from None
-    if not isinstance(plan, dict):
-        raise HarnessFailure(f"{path} cannot be read as a plan: it does not hold an object")
-    return plan
 
 
 def _write_tables(directory: Path, target: Path) -> str:

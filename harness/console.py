@@ -6,6 +6,7 @@ import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from datetime import datetime
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
@@ -154,6 +155,8 @@ def _summary_lines(
 
     changed = keeping.change(verdict)
     lines = [f"  {'verdict':<10}  {changed}"] if changed else []
+    if verdict.get("unsaved"):
+        lines.append(f"  not saved   {verdict['unsaved']}")
     if verdict.get("ended_early"):
         lines.append(f"  cut short   {verdict['ended_early']}")
     lines += [f"  {'no effect':<10}  {each['nemesis']}: {each['why_not']}"
@@ -169,10 +172,19 @@ def _summary_lines(
     lines += [f"  {'recoveries' if i == 0 else '':<10}  {text}" for i, text in enumerate(_possible_losses(verdict))]
     lines += _shortened([f"  {'faults' if i == 0 else '':<10}  {fault_line(fault)}" for i, fault in enumerate(faults)])
     lines += _shortened([f"  {'problem':<10}  {problem}" for problem in problems])
-    if (directory / "report.html").exists():
-        lines.append(f"  report      {directory / 'report.html'}")
+    if _is_of(report := directory / "report.html", verdict):
+        lines.append(f"  report      {report}")
     lines.append(f"  judge again chaos check {directory}")
     return lines
+
+
+def _is_of(report: Path, verdict: Mapping[str, Any]) -> bool:
+    """Was the report made of this verdict, not of one before?"""
+    try:
+        made = report.stat().st_mtime
+    except OSError:
+        return False
+    return made >= datetime.fromisoformat(verdict.get("checked_at", "1970-01-01T00:00:00Z")).timestamp()
 
 
 def _shortened(lines: Sequence[str]) -> list[str]:

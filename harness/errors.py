@@ -32,10 +32,12 @@ class Stopped(HarnessFailure):
 
 
 def describe(error: BaseException) -> str:
-    """The error in one line; an error that is not one of the harness' own also says its type."""
+    """The error in one line; one that is neither the harness' own nor the operating system's also says its type."""
     text = " ".join(str(error).split())
     if isinstance(error, BadArguments | HarnessFailure):
         return text
+    if isinstance(error, OSError) and error.strerror:
+        return error.strerror if error.filename is None else f"{error.filename}: {error.strerror}"
     # Docker's client puts the address of a request and its status before what the engine has to say.
     explanation = getattr(error, "explanation", None)
     if isinstance(explanation, str) and explanation:

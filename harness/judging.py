@@ -173,7 +173,7 @@ class Judge:
             verdicts = check_dataset(directory.resolve(), self._spark(Path(scratch) / "spark.log"))
         if not verdicts:
             raise HarnessFailure(f"{directory} lists no run: what was to be judged was not written, or is gone")
-        return [Outcome(f"{directory}:{verdict['run']}", verdict, witnesses=_examples(verdict)) for verdict in verdicts]
+        return [Outcome(f"{directory}:{verdict['run']}", verdict, witnesses=examples(verdict)) for verdict in verdicts]
 
     def _history(self, path: Path) -> Outcome:
         from spark_history.jepsen import read_history
@@ -295,7 +295,7 @@ def write_journal(directory: Path, imported: Imported) -> None:
     write_parquet(directory / "journal" / f"pending-{last:06}.parquet", OPERATIONS.empty_table())
 
 
-def _examples(verdict: Mapping[str, Any]) -> list[str]:
+def examples(verdict: Mapping[str, Any]) -> list[str]:
     """A sentence for each property that does not hold."""
     return [each["example"] for each in verdict.get("anomalies", {}).values() if each.get("example")]
 

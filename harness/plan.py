@@ -14,6 +14,7 @@ from cluster_image import bugs
 from cluster_image.config import IDENTITY, ConfigError, check_together, read_setting
 from harness.errors import BadArguments
 from harness.schedule import Pace
+from spark_history.regular import open_regular
 
 Targets = Literal["random", "leaders"]
 
@@ -138,7 +139,8 @@ class Plan(BaseModel):
         """The plan of a saved run. Raises BadArguments if the directory holds none."""
         path = directory / _PLAN_FILE
         try:
-            return cls.model_validate_json(path.read_text())
+            with open_regular(path) as file:
+                return cls.model_validate_json(file.read())
         except FileNotFoundError:
             raise BadArguments(f"{directory} is not a run: it has no {_PLAN_FILE}") from None
         except (OSError, ValueError) as error:

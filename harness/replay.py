@@ -101,9 +101,8 @@ def shrink_run(
 
 def _free_name(directory: Path) -> Path:
     """RUN-shrunk, RUN-shrunk-2 …: none that is there is lost."""
-    names = (
-        f"{directory.name}-shrunk{suffix}" for suffix in itertools.chain([""], (f"-{n}" for n in itertools.count(2)))
-    )
+    suffixes = itertools.chain([""], (f"-{n}" for n in itertools.count(2)))
+    names = (f"{directory.name}{results.SHRUNK}{suffix}" for suffix in suffixes)
     return next(path for name in names if not (path := directory.with_name(name)).exists())
 
 

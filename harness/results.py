@@ -24,9 +24,14 @@ from pathlib import Path
 from typing import Any, Final, Literal
 
 from harness.errors import BadArguments, describe
+from spark_history.regular import open_regular, read_object
 
 #: Of a run's directory: what nodes said and stored is no business of other users of the machine.
 _MODE: Final = 0o750
+#: What an exploration says of itself, in its directory.
+EXPLORATION_FILE: Final = "explore.json"
+#: What the name of a run made smaller by `chaos shrink` adds to that of the run it was made from.
+SHRUNK: Final = "-shrunk"
 Status = Literal["running", "done", "interrupted", "failed"]
 
 
@@ -86,6 +91,11 @@ def list_runs(results: Path) -> list[Path]:
     return sorted(filter(is_run, results.iterdir()), key=lambda run: (run.stat().st_mtime_ns, run))
 
 
+def list_explorations(results: Path) -> list[Path]:
+    """By name."""
+    return sorted(path.parent for path in results.glob("*/dataset") if path.is_dir() and not is_run(path.parent))
+
+
 def read_faults(directory: Path, origin: int | None = None) -> list[dict[str, Any]]:
     """The faults of a run in order, as rows of the faults table with `evidence` read, and with `start_s` and `end_s`
     (None: never healed) in seconds since `origin`, that of its verdict: monotonic ns of the first operation. None: as
@@ -96,7 +106,8 @@ def read_faults(directory: Path, origin: int | None = None) -> list[dict[str, An
     if origin is None:
         origin = read_json(directory / "verdict.json").get("origin_ns")
     try:
-        rows = pq.ParquetFile(directory / "journal" / "faults-000000.parquet").read().to_pylist()
+        with open_regular(directory / "journal" / "faults-000000.parquet") as file:
+            rows = pq.ParquetFile(file).read().to_pylist()
     except (OSError, pa.ArrowException):
         return []
     rows.sort(key=lambda row: (row["start"], row["fault"]))
@@ -111,10 +122,9 @@ def read_faults(directory: Path, origin: int | None = None) -> list[dict[str, An
 def read_json(path: Path) -> dict[str, Any]:
     """The object in a JSON file; {} if it is missing or damaged."""
     try:
-        content = json.loads(path.read_text())
+        return read_object(path)
     except (OSError, ValueError):
         return {}
-    return content if isinstance(content, dict) else {}
 
 
 _RESERVE: Final = ".reserve"

@@ -10,11 +10,11 @@ import os
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from checkers import keeping
+from harness.errors import HarnessFailure, describe
 
 if TYPE_CHECKING:
     from harness.plan import Plan
@@ -38,6 +38,16 @@ def needed_now(directory: Path, acknowledged: int, replication_factor: int) -> i
 def needed(time_limit: float, rate: float, replication_factor: int) -> int:
     """Bytes that a run takes in all, at most: a cluster may acknowledge less than clients are told to send."""
     return int(LEAST_BYTES + time_limit * rate * (_RECORDED_BYTES + replication_factor * _RECORD_BYTES))
+
+
+def check(directory: Path) -> None:
+    """Raises HarnessFailure where there is not even room for a run that ends at once. directory: of the run."""
+    left = free(directory)
+    if left is not None and left < LEAST_BYTES:
+        raise HarnessFailure(
+            f"{directory.parent} has {megabytes(left)} left, and the least that a run takes is "
+            f"{megabytes(LEAST_BYTES)}; make room, or give another --results"
+        )
 
 
 def short(directory: Path, plan: Plan) -> str | None:
@@ -76,11 +86,17 @@ def log_file(directory: Path, name: str) -> Path:
 
 def judged(directory: Path, judge: Callable[[Path], dict[str, Any]]) -> dict[str, Any]:
     """The verdict on a run, by `judge`, which writes beside it. Where there is no room for that, or it may not be
-    written, what is laid out lies under TMPDIR meanwhile, and what is said is put beside the run as far as it can."""
+    written, what is laid out lies under TMPDIR meanwhile, and what is said is put beside the run if that can be done;
+    else the verdict says under `unsaved` why not. Raises what `judge` does; HistoryError if it cannot write either."""
+    from spark_history.files import HistoryError
+
     left = free(directory)
     needed = LEAST_BYTES / 2 + _JOURNALS * sum(_sizes(directory / "journal"))
     if os.access(directory, os.W_OK) and (left is None or left >= needed):
-        return judge(directory)
+        try:
+            return judge(directory)
+        except OSError as error:
+            raise HistoryError(f"{directory} could not be judged: {describe(error)}") from error
     with tempfile.TemporaryDirectory(prefix="chaos-judged-") as scratch:
         copy = Path(scratch) / directory.name
         copy.mkdir()
@@ -93,8 +109,13 @@ def judged(directory: Path, judge: Callable[[Path], dict[str, Any]]) -> dict[str
             shutil.copyfile(directory / "verdict.json", copy / "verdict.json")
         if (directory / keeping.FOLDER).is_dir():
             shutil.copytree(directory / keeping.FOLDER, copy / keeping.FOLDER)
-        verdict = judge(copy)
-        with suppress(OSError):  # all that was said before, or nothing new: verdict.json is the last
+        try:
+            verdict = judge(copy)
+        except HistoryError as error:
+            raise HistoryError(str(error).replace(str(copy), str(directory))) from None
+        except OSError as error:
+            raise HistoryError(f"{directory} could not be judged under {scratch}: {describe(error)}") from error
+        try:  # all that was said before, or nothing new: verdict.json is the last
             for kept in sorted((copy / keeping.FOLDER).glob("*")):
                 (directory / keeping.FOLDER).mkdir(exist_ok=True)
                 if not (directory / keeping.FOLDER / kept.name).exists():
@@ -102,6 +123,8 @@ def judged(directory: Path, judge: Callable[[Path], dict[str, Any]]) -> dict[str
             for name in ("anomalies.parquet", "lost.parquet", "verdict.json"):
                 if (copy / name).exists():
                     _put(copy / name, directory / name)
+        except OSError as error:
+            verdict["unsaved"] = f"this verdict is not on record in {directory}: {describe(error)}"
         return verdict
 
 

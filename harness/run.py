@@ -20,6 +20,7 @@ from harness.cluster import Cluster
 from harness.console import Progress
 from harness.errors import HarnessFailure, Stopped, describe
 from harness.interrupt import Interrupt
+from harness.owner import owner
 from harness.parts import Analysis, Parts
 from harness.plan import Plan
 from harness.results import RunRecord, utc_now
@@ -48,7 +49,7 @@ async def run(
     """
     interrupt = Interrupt(progress.say)
     interrupt.watch()
-    record = RunRecord(directory, facts={"command": plan.command(), "started_at": utc_now()})
+    record = RunRecord(directory, facts={"command": plan.command(), "started_at": utc_now(), "harness": owner()})
     record.save()
     with suppress(OSError):
         record.reserve()

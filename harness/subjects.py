@@ -81,6 +81,9 @@ def _inside(directory: Path, say: Callable[[str], None]) -> Iterator[Subject]:
     """What a directory that is no run holds."""
     if (directory / "dataset" / "runs").is_dir():
         yield Subject(directory / "dataset", "dataset")
+        for each in sorted((directory / "runs").glob(f"*{results.SHRUNK}*")):  # the others are in the dataset
+            if results.is_run(each):
+                yield Subject(each, "run")
         return
     if (directory / "runs").is_dir() and (directory / "operations").is_dir():
         yield Subject(directory, "dataset")

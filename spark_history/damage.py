@@ -30,6 +30,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from spark_history.files import first_line
+from spark_history.regular import open_regular, read_object
 from spark_history.schema import TABLES
 
 _CHUNK: Final = 1 << 22
@@ -49,7 +50,7 @@ Sum = tuple[int, int]  # size, CRC-32
 def checksum(path: Path, most: int | None = None) -> Sum:
     """most: bytes from the beginning that are looked at; None: all. Raises OSError."""
     size = crc = 0
-    with path.open("rb") as file:
+    with open_regular(path) as file:
         while chunk := file.read(_CHUNK if most is None else min(_CHUNK, most - size)):
             size += len(chunk)
             crc = zlib.crc32(chunk, crc)
@@ -117,7 +118,7 @@ def write_checks(directory: Path, newest: int) -> None:
 def noted_beside(journal: Path) -> dict[str, Sum | None]:
     """The same as it was noted; nothing where it cannot be read, which find() says."""
     try:
-        noted = json.loads((journal / CHECKS.format(0)).read_text())
+        noted = read_object(journal / CHECKS.format(0))
         return {name: noted[name] and (int(noted[name][0]), int(noted[name][1])) for name in BESIDE if name in noted}
     except (OSError, *_UNREADABLE):
         return {}
@@ -147,7 +148,7 @@ def find(journal: Path, paths: Sequence[Path], newest: int) -> list[Damage]:
     for path in checks:
         try:
             flush = int(path.stem.rpartition("-")[2])
-            for name, sum_ in json.loads(path.read_text()).items():
+            for name, sum_ in read_object(path).items():
                 if name not in BESIDE:
                     size, crc = (int(number) for number in sum_)
                     noted.setdefault(name, []).append((size, crc))
@@ -178,7 +179,8 @@ def _missing(due: Iterable[str], there: Set[str], why: str) -> list[Damage]:
 def _is_marked(path: Path) -> bool:
     """Was it written together with its checksum?"""
     try:
-        return MARK.items() <= (pq.read_metadata(path).metadata or {}).items()
+        with open_regular(path) as file:
+            return MARK.items() <= (pq.read_metadata(file).metadata or {}).items()
     except (OSError, pa.ArrowException, UnicodeDecodeError):
         return False
 
@@ -199,7 +201,8 @@ def _judge(path: Path, noted: Mapping[str, Sequence[Sum]]) -> str:
 
 def _footer(path: Path) -> str:
     try:
-        metadata = pq.read_metadata(path)
+        with open_regular(path) as file:
+            metadata = pq.read_metadata(file)
         groups = [metadata.row_group(number) for number in range(metadata.num_row_groups)]
         whole = sum(group.num_rows for group in groups) == metadata.num_rows and all(
             group.column(number).num_values == group.num_rows

@@ -32,6 +32,7 @@ from spark_history import damage
 from spark_history.files import HistoryError, compact, first_line, integers, read_parquet, write_parquet
 from spark_history.lane import lay_out_lane
 from spark_history.log import NOWHERE, FinalReads, Log
+from spark_history.regular import read_object
 from spark_history.schema import FAULTS, OPERATIONS, TABLES
 from spark_history.tasks import Engine, Here, parallelism, run_tasks
 
@@ -398,10 +399,10 @@ def _write_faults(paths: Sequence[Path], directory: Path) -> None:
 
 def _read_manifest(directory: Path) -> dict[str, Any]:
     try:
-        manifest = json.loads((directory / "history" / "manifest.json").read_text())
-    except (OSError, ValueError, RecursionError):
+        manifest = read_object(directory / "history" / "manifest.json")
+    except (OSError, ValueError):
         return {}
-    return manifest if isinstance(manifest, dict) and damage.is_sealed(manifest) else {}
+    return manifest if damage.is_sealed(manifest) else {}
 
 
 def _history(directory: Path, manifest: Mapping[str, Any], changed: Sequence[damage.Damage] = ()) -> History:

@@ -11,6 +11,7 @@ import pytest
 from harness import clean as cleaning
 from harness.clean import Wish, clean
 from harness.errors import BadArguments
+from harness.owner import owner
 from harness.runtimes.docker import builds, cleanup, engine, images
 from harness.runtimes.docker.engine import CHECKOUT_LABEL, OWNER_LABEL, RUN_LABEL, USER_LABEL
 
@@ -18,7 +19,7 @@ MINE, OTHERS = str(os.getuid()), str(os.getuid() + 1)
 
 
 def thing(run: str, *, user: str | None = MINE, alive: bool = False) -> dict[str, Any]:
-    labels = {RUN_LABEL: run, OWNER_LABEL: engine.owner() if alive else "1:0"}
+    labels = {RUN_LABEL: run, OWNER_LABEL: owner() if alive else "1:0"}
     return {"Id": run, "Labels": labels | ({} if user is None else {USER_LABEL: user})}
 
 

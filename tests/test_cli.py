@@ -13,6 +13,7 @@ import pytest
 from harness import cli, registry
 from harness.cluster import RuntimeUnavailable
 from harness.errors import HarnessFailure
+from harness.owner import owner
 from harness.plan import Plan, make_plan, parse_settings
 from harness.results import create, find, list_runs
 from tests.fakes import FakeParts, FakeRuntime
@@ -183,13 +184,22 @@ def test_list(capfd: pytest.CaptureFixture[str]) -> None:
     assert "log.flush.interval.messages\t" in settings and "node.id" not in settings
     assert chaos("list") == 0
     assert "no runs under results" in capfd.readouterr().out
-    killed, judged = (create(Path("results"), ("pause",), seed) for seed in (1, 2))
-    for run in (killed, judged):
+    killed, judged, going = (create(Path("results"), ("pause",), seed) for seed in (1, 2, 3))
+    for run, harness in ((killed, "1:1"), (judged, "1:1"), (going, owner())):
         make_plan(run=run.name).save(run)
+        (run / "run.json").write_text(json.dumps({"status": "running", "harness": harness}))
     (judged / "verdict.json").write_text(json.dumps({"verdict": "pass", "reason": "all held"}))
+    for name in ("explored", "stopped"):
+        Path(f"results/{name}/dataset").mkdir(parents=True)
+    told = {"exit_code": 1, "totals": {"runs": 1200, "passed": 1198, "failed": 2, "unknown": 0}}
+    Path("results/explored/explore.json").write_text(json.dumps(told))
     assert chaos("list", "runs") == 0
-    assert {tuple(line.split("\t")[:2]) for line in capfd.readouterr().out.splitlines()} == {
-        (killed.name, "not judged"), (judged.name, "pass"),
+    assert {tuple(line.split("\t")) for line in capfd.readouterr().out.splitlines()} == {
+        (killed.name, "not judged", "its harness was killed; chaos check judges what was recorded until then"),
+        (judged.name, "pass", "all held"),
+        (going.name, "not judged", "running"),
+        ("explored", "fail", "an exploration of 1,200 seeds: 1,198 passed, 2 failed, 0 unknown"),
+        ("stopped", "not judged", "an exploration that did not come to its end"),
     }  # fmt: skip
     assert chaos("list", "everything") == 254
 

@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from harness.cluster import RuntimeUnavailable
+from harness.owner import is_alive, owner
 from harness.plan import Plan
 from harness.runtimes.docker import engine, images, subnet
 from harness.runtimes.docker.runtime import DockerCluster, write_configurations
@@ -52,13 +53,13 @@ def test_engine_of_another_machine_is_refused(monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_owner_is_alive_until_its_process_ends() -> None:
-    assert engine.is_alive(engine.owner())
-    pid, _, started = engine.owner().partition(":")
-    assert not engine.is_alive(f"{pid}:{int(started) - 1}")  # an earlier process of the same pid
+    assert is_alive(owner())
+    pid, _, started = owner().partition(":")
+    assert not is_alive(f"{pid}:{int(started) - 1}")  # an earlier process of the same pid
     with subprocess.Popen([sys.executable, "-c", "pass"]) as child:
         other = f"{child.pid}:{started}"
-    assert not engine.is_alive(other)
-    assert not engine.is_alive("")
+    assert not is_alive(other)
+    assert not is_alive("")
 
 
 def test_configuration_of_every_node(tmp_path: Path) -> None:

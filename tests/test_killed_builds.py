@@ -15,6 +15,7 @@ import pytest
 
 from harness import clean
 from harness.cluster import RuntimeUnavailable
+from harness.owner import owner
 from harness.runtimes.docker import builds, engine, images
 
 ROOT = Path(__file__).parent.parent
@@ -141,14 +142,14 @@ def test_the_exit_status_and_words_of_a_command_come_through(tmp_path: Path, mon
 def test_labels_come_with_the_first_step() -> None:
     text = builds.labelled("# FROM here\nARG BASE\nFROM ${BASE}\nRUN FROM\n", "node").splitlines()
     assert text[2] == "FROM ${BASE}" and text[4] == "RUN FROM"
-    assert text[3] == f"LABEL chaos.image=node chaos.build={engine.owner()}"
+    assert text[3] == f"LABEL chaos.image=node chaos.build={owner()}"
 
 
 class _Engine:
     """With a container and images of a dead build, of a living one, and of a run."""
 
     def __init__(self) -> None:
-        dead, alive = {engine.BUILD_LABEL: "1:1"}, {engine.BUILD_LABEL: engine.owner()}
+        dead, alive = {engine.BUILD_LABEL: "1:1"}, {engine.BUILD_LABEL: owner()}
         self.containers_ = [
             {"Id": "a" * 64, "Labels": dead}, {"Id": "b" * 64, "Labels": alive},
             {"Id": "c" * 64, "Labels": {**dead, engine.RUN_LABEL: "run"}},
@@ -197,6 +198,7 @@ RUN sleep 600
 BUILD_IMAGE = """
 import sys
 from pathlib import Path
+from harness.owner import owner
 from harness.runtimes.docker import builds, engine, images
 builds.BUILD_LABEL = images.BUILD_LABEL = sys.argv[2]
 builds.IMAGE_LABEL = images.IMAGE_LABEL = sys.argv[3]
@@ -244,6 +246,7 @@ def test_a_killed_build_of_a_layer_leaves_no_container_and_no_image(
 BOOTSTRAP = """
 import sys
 from pathlib import Path
+from harness.owner import owner
 from harness.runtimes.docker import builds, engine, images
 builds.FOLDERS = Path(sys.argv[1])
 with builds.scratch() as folder:

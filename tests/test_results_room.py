@@ -5,17 +5,23 @@ from __future__ import annotations
 import json
 import subprocess
 from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from io import StringIO
 from pathlib import Path
 
 import pytest
 
 from checkers import keeping
 from harness import results, room
+from harness.cli import main
+from harness.console import print_summary
 from harness.generate import log, registers
 from harness.judging import Asked, Judge
 from harness.plan import Plan
 from harness.results import RunRecord
 from harness.subjects import find
+from harness.terminal import Terminal
+from spark_history.files import HistoryError
 
 
 def test_a_record_that_cannot_be_written_keeps_nobody_from_going_on(tmp_path: Path) -> None:
@@ -88,6 +94,40 @@ def test_a_run_that_may_not_be_written_is_judged_all_the_same(
     (outcome,) = Judge(Asked(None, None, {}, None), lambda _: None, judge_log).judge(subject)
     assert outcome.error is None and outcome.verdict["verdict"] == "pass", (outcome.error, outcome.verdict)
     assert not (read_only / name / "verdict.json").exists() and json.dumps(outcome.verdict)
+    assert f"not on record in {read_only / name}: " in outcome.verdict["unsaved"]
+    assert "Read-only file system" in outcome.verdict["unsaved"]
+
+
+def test_what_cannot_be_judged_is_told_by_its_own_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(room, "free", lambda _: 0)
+
+    def judge(place: Path) -> dict[str, object]:
+        raise HistoryError(f"{place / 'history'} is damaged")
+
+    with pytest.raises(HistoryError, match=f"^{tmp_path / 'history'} is damaged$"):
+        room.judged(tmp_path, judge)
+
+
+def test_a_run_that_cannot_even_begin_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(room, "free", lambda _: 1 << 20)
+    with pytest.raises(SystemExit) as ended:
+        main(["run", "--on", "simulation", "--results", str(tmp_path / "results")])
+    told = capsys.readouterr().err
+    assert ended.value.code == 255 and "has 1 MB left, and the least that a run takes is 6 MB" in told
+    assert list((tmp_path / "results").iterdir()) == []
+
+
+def test_a_report_of_another_verdict_is_not_shown(tmp_path: Path) -> None:
+    (tmp_path / "report.html").write_text("")
+    now = datetime.now(UTC)
+    for age, shown in ((-60, True), (60, False)):
+        checked_at = (now + timedelta(seconds=age)).isoformat(timespec="seconds")
+        written = StringIO()
+        verdict = {"verdict": "pass", "checked_at": checked_at}
+        print_summary(Terminal(file=written, width=200), tmp_path, verdict, [], [])
+        assert ("report.html" in written.getvalue()) == shown, age
 
 
 def test_a_verdict_for_which_there_is_little_room_keeps_the_one_before(

@@ -124,6 +124,31 @@ def test_no_file_can_be_removed_or_altered_unnoticed(no_spark: None, whole: Path
                 path.write_bytes(content)
 
 
+def test_what_is_no_regular_file_is_not_waited_for(no_spark: None, whole: Path, tmp_path: Path) -> None:
+    """Opening a pipe does not end before somebody writes into it."""
+    everything = pieces(whole)
+    first = [next(piece for piece in everything if piece.parts[0] == folder) for folder in ("disks", "trace")]
+    for piece in [*first, *(piece for piece in everything if piece.parts[0] not in ("disks", "trace"))]:
+        run_directory = copy(whole, tmp_path / "run")
+        (run_directory / piece).unlink()
+        os.mkfifo(run_directory / piece)
+        verdict = judge(run_directory)
+        assert verdict["verdict"] == "unknown", piece
+        assert "it is no regular file" in str(verdict["damaged"]), piece
+
+
+def test_of_logs_without_operations_it_is_told_once_what_could_not_be_compared(
+    no_spark: None, whole: Path, tmp_path: Path
+) -> None:
+    run_directory = copy(whole, tmp_path / "run")
+    for path in (run_directory / "journal").glob("operations-*.parquet"):
+        path.unlink()
+    (gap,) = judge(run_directory)["evidence_missing"]
+    assert gap == (
+        "of chaos-0, chaos-1 no operation is left, so 6 collected replica logs of them could be compared with nothing"
+    )
+
+
 def _flipped(content: bytes, random: Random) -> bytes:
     at = random.randrange(len(content))
     return content[:at] + bytes([content[at] ^ 1]) + content[at + 1 :]

@@ -27,7 +27,6 @@ from spark_history.session import SparkUnavailable, find_java, start_in_backgrou
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-EXPLORATION_FILE = "explore.json"
 #: Seconds by the wall clock that a run may take, and as many more for each second of its time limit. A run takes a
 #: fraction of its simulated time; this is for one that never ends, and for a machine that has much else to do.
 RUN_LIMIT_S = 120.0
@@ -176,7 +175,7 @@ def explore(
         done, directory, plan, asked=len(plans), problems=problems,
         simulate_s=simulated_at - began, judge_s=time.monotonic() - simulated_at,
     )  # fmt: skip
-    (directory / EXPLORATION_FILE).write_text(json.dumps(exploration.as_dict(), indent=2) + "\n")
+    (directory / results.EXPLORATION_FILE).write_text(json.dumps(exploration.as_dict(), indent=2) + "\n")
     return exploration
 
 

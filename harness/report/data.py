@@ -6,7 +6,6 @@ A report is most wanted when a run went wrong, so nothing here gives up: what ca
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -28,6 +27,7 @@ from harness.plan import Plan
 from harness.report import operations
 from harness.report.operations import Operations
 from spark_history.files import first_line
+from spark_history.regular import read_object
 from spark_history.schema import FAULTS, OPERATIONS, READS, REPLICA_LOGS
 
 # Few distinct values over many rows: read as dictionaries, which keeps memory and group-bys small.
@@ -98,16 +98,12 @@ def load(directory: Path) -> RunData:
 
 def _read_json(path: Path, problems: list[str]) -> dict[str, Any]:
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
+        return read_object(path)
     except FileNotFoundError:
         return {}
     except (OSError, ValueError) as error:
         problems.append(f"{path.name} cannot be read: {first_line(error)}")
         return {}
-    if not isinstance(content, dict):
-        problems.append(f"{path.name} does not hold an object")
-        return {}
-    return content
 
 
 def _validated(plan_fields: Mapping[str, Any], problems: list[str]) -> Plan | None:

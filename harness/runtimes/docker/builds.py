@@ -1,7 +1,7 @@
 """What building an image takes besides the image, and removing it when a build was killed.
 
 A build has a folder, /var/tmp/chaos-builds-<uid>/<pid>.<start>-<random>, named for the harness process that it dies
-with (engine.owner()); commands run in it under guard.py. Images that are not finished, and the containers in which the
+with (harness.owner); commands run in it under guard.py. Images that are not finished, and the containers in which the
 engine makes them, have the label chaos.build with the same owner. Everything here may be repeated.
 """
 
@@ -24,8 +24,9 @@ import docker
 from docker.errors import APIError, NotFound
 
 from harness.cluster import RuntimeUnavailable
+from harness.owner import is_alive, owner
 
-from .engine import BUILD_LABEL, IMAGE_LABEL, RUN_LABEL, is_alive, owner
+from .engine import BUILD_LABEL, IMAGE_LABEL, RUN_LABEL
 
 #: Of /var/tmp, not /tmp: that may be small, or allow no programs. A folder a user, so that none is in another's way.
 FOLDERS: Final = Path("/var/tmp")

@@ -14,8 +14,10 @@ import docker
 from docker.errors import APIError, NotFound
 from tenacity import Retrying, retry_if_exception, stop_after_delay, wait_fixed
 
+from harness.owner import is_alive
+
 from .agent_container import run_agent
-from .engine import KIND_LABEL, OWNER_LABEL, RUN_LABEL, USER_LABEL, VOLUMES, is_alive
+from .engine import KIND_LABEL, OWNER_LABEL, RUN_LABEL, USER_LABEL, VOLUMES
 from .images import ensure_images
 
 _AGENT_TIMEOUT = 20  # seconds to unmount and delete a run's volumes

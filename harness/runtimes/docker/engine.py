@@ -18,6 +18,7 @@ import docker
 from docker.errors import APIError, DockerException
 
 from harness.cluster import RuntimeUnavailable
+from harness.owner import owner
 
 RUN_LABEL = "chaos.run"
 KIND_LABEL = "chaos.kind"  # node, network (holds a node's network namespace) or agent
@@ -93,25 +94,6 @@ class Calls:
             await asyncio.gather(*self._under_way, return_exceptions=True)
 
 
-def owner() -> str:
-    """This process, so that a later one with the same pid is not taken for it."""
-    return f"{os.getpid()}:{_start_time(os.getpid())}"
-
-
 def labels(run: str, kind: str) -> dict[str, str]:
     """Of a container or network of a run of this process."""
     return {RUN_LABEL: run, KIND_LABEL: kind, OWNER_LABEL: owner(), USER_LABEL: str(os.getuid())}
-
-
-def is_alive(owner: str) -> bool:
-    pid, _, started = owner.partition(":")
-    return pid.isdigit() and _start_time(int(pid)) == started
-
-
-def _start_time(pid: int) -> str | None:
-    """In clock ticks since boot; None if there is no such process."""
-    try:
-        stat = Path(f"/proc/{pid}/stat").read_text()
-    except OSError:
-        return None
-    return stat.rpartition(")")[2].split()[19]

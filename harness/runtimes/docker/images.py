@@ -21,9 +21,10 @@ from docker.errors import APIError, ImageNotFound
 
 import cluster_image
 from harness.cluster import RuntimeUnavailable
+from harness.owner import is_alive, owner
 
 from . import builds
-from .engine import BUILD_LABEL, CHECKOUT_LABEL, IMAGE_LABEL, is_alive, owner, told
+from .engine import BUILD_LABEL, CHECKOUT_LABEL, IMAGE_LABEL, told
 
 Progress = Callable[[str], None]
 

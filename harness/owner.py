@@ -1,0 +1,25 @@
+"""Which process of this machine a run, a build or what they leave belongs to, and whether it is still there."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+
+def owner() -> str:
+    """This process, so that a later one with the same pid is not taken for it."""
+    return f"{os.getpid()}:{_start_time(os.getpid())}"
+
+
+def is_alive(owner: str) -> bool:
+    pid, _, started = owner.partition(":")
+    return pid.isdigit() and _start_time(int(pid)) == started
+
+
+def _start_time(pid: int) -> str | None:
+    """In clock ticks since boot; None if there is no such process."""
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text()
+    except OSError:
+        return None
+    return stat.rpartition(")")[2].split()[19]
