@@ -22,8 +22,8 @@ class Judged:
 
 
 def verdict(judged: Judged, plan: Mapping[str, Any]) -> dict[str, Any]:
-    """The content of verdict.json: `fail` if an anomaly was found, else `unknown` if something was not decided or
-    nothing was ok."""
+    """The content of verdict.json: `fail` if an anomaly was found, else `unknown` if something was not decided,
+    nothing was ok, or a set was never read."""
     violations = [entry for entry in judged.tally if entry[0] not in WEAK]
     allowed = [entry for entry in judged.tally if entry[0] in WEAK]
     operations = judged.counts.get("operations", 0)
@@ -35,6 +35,8 @@ def verdict(judged: Judged, plan: Mapping[str, Any]) -> dict[str, Any]:
         word, reason = "unknown", "vacuous: the history holds no operation"
     elif not any(count for of, count in judged.counts.items() if of.endswith(" ok")):
         word, reason = "unknown", f"vacuous: none of the {operations:,} operations was ok"
+    elif plan.get("workload") == "set" and not judged.counts.get("read ok"):  # as jepsen.checker/set has it
+        word, reason = "unknown", "vacuous: the set was never read"
     else:
         checked = ", ".join(property_ for property_ in judged.properties if property_ not in WEAK)
         besides = f"; allowed here: {name(allowed)}" if allowed else ""

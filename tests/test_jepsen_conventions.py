@@ -106,6 +106,9 @@ def test_what_jepsen_would_say(tmp_path: Path, workload: str, answer: str, steps
     [
         (r"line 4: this completes 1, .* line 3 is of the key 0", [("write", "[0 1]", "[0 1]"),
                                                                   ("read", "[0 nil]", "1")], {}),
+        (r"line 2: this completes a write of 2, .* line 1 is of 1$", [("write", "1", "2")], {}),
+        (r"line 4: this completes a cas of \[1 3\]", [("write", "1", "1"), ("cas", "[1 2]", "[1 3]")], {}),
+        (r"line 2: this completes a write of 2, .* is of 1$", [("write", "[0 1]", "[0 2]")], {"keyed": True}),
         (r"line 4: this completes \[1 1\]", [("write", "[0 1]", "[0 1]"), ("read", "[0 nil]", "[1 1]")], {}),
         (r"line 4: this completes nil", [("write", "[0 1]", "[0 1]"), ("read", "[0 nil]", "nil")], {"keyed": True}),
         (r"line 3: .* is nil, no \[key value\]", [("write", "[0 1]", "[0 1]"), ("read", "nil", "1")], {"keyed": True}),

@@ -105,7 +105,8 @@ def _read_history(path: Path, workload: str | None, keyed: bool | None, given: M
         tables = logs.logs(operations, every, run)
         count = tables["operations"].num_rows
     else:
-        keyed = registers.is_keyed(first) if keyed is None else keyed
+        if keyed is None and (keyed := FAMILY[workload] != TRANSACTIONS and registers.is_keyed(first)):
+            notes.append("its values are taken for [key value], each key an object of its own; --not-keyed says otherwise")
         if FAMILY[workload] == TRANSACTIONS:
             tables, values, keys, rebalanced = transactions.transactions(operations, every, run, workload)
             plan |= _names(values, keys) | ({"rebalanced": rebalanced} if rebalanced else {})
