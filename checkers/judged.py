@@ -40,7 +40,8 @@ def verdict(judged: Judged, plan: Mapping[str, Any]) -> dict[str, Any]:
     else:
         checked = ", ".join(property_ for property_ in judged.properties if property_ not in WEAK)
         besides = f"; allowed here: {name(allowed)}" if allowed else ""
-        word, reason = "pass", f"all {operations:,} operations fit: no anomaly of {checked}{besides}"
+        fit = f"all {operations:,} operations fit" if operations != 1 else "the one operation fits"
+        word, reason = "pass", f"{fit}: no anomaly of {checked}{besides}"
     return {
         "verdict": word,
         "reason": reason,

@@ -230,7 +230,7 @@ class Case:
     def _no_room(self, acknowledged: int) -> str | None:
         """Why the run must end now for its results to be written, as a clause."""
         left = self._parts.free_room(self._directory)
-        needed = room.needed_now(self._directory, acknowledged, self._plan.replication_factor)
+        needed = room.needed_now(self._recorder.written, acknowledged, self._plan.replication_factor)
         if left is None or left >= needed:
             return None
         return f"{self._directory} has {room.megabytes(left)} left and needs {room.megabytes(needed)} to end"

@@ -35,7 +35,6 @@ DEFAULT_NEMESIS = "power-outage"
 
 app = typer.Typer(
     name="chaos",
-    help="Breaks a replicated log on purpose, and proves from the record whether it kept its promises.",
     add_completion=False,
     rich_markup_mode=None,
 )
@@ -48,6 +47,24 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Entry point of `chaos`. Raises SystemExit always."""
     words = list(sys.argv[1:] if arguments is None else arguments) or ["--help"]
     sys.exit(guarded(lambda: typer.main.get_command(app).main(words, prog_name="chaos", standalone_mode=False)))
+
+
+def _tell_version(asked: bool) -> None:
+    if asked:
+        from checkers.keeping import checkers_version
+
+        of = checkers_version()
+        say(f"chaos {of['version']}, checkers {of['source']}")
+        raise typer.Exit
+
+
+@app.callback()
+def about(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_tell_version, is_eager=True, help="Say which this is, and end.")
+    ] = False,
+) -> None:
+    """Breaks a replicated log on purpose, and proves from the record whether it kept its promises."""
 
 
 @app.command()
@@ -271,7 +288,7 @@ def _of_exploration(told: Mapping[str, Any]) -> tuple[str, str]:
     totals = told.get("totals")
     if not isinstance(totals, Mapping):
         return "not judged", "an exploration that did not come to its end"
-    words = {ExitCode.PASS: "pass", ExitCode.FAIL: "fail", ExitCode.UNKNOWN: "unknown"}
+    words: Mapping[Any, str] = {ExitCode.PASS: "pass", ExitCode.FAIL: "fail", ExitCode.UNKNOWN: "unknown"}
     word = words.get(told.get("exit_code"), "not judged")
     counts = ", ".join(f"{totals.get(name, 0):,} {name}" for name in ("passed", "failed", "unknown"))
     return word, f"an exploration of {totals.get('runs', 0):,} seeds: {counts}"

@@ -32,7 +32,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from harness.errors import HarnessFailure, HistoryLost
+from harness.errors import HarnessFailure, HistoryLost, describe
 from spark_history.damage import CHECKS, MARK, checksum, notes_beside
 from spark_history.files import compact
 from spark_history.schema import FAULTS, OPERATIONS, READS, REPLICA_LOGS, TABLES
@@ -41,6 +41,7 @@ Outcome = Literal["ok", "fail", "info"]
 Int64s = Sequence[int] | np.ndarray[Any, np.dtype[np.int64]]
 
 PENDING: Final = "pending"
+_REPLACED: Final = (PENDING, "faults")  # by each flush, or by some
 FLUSH_INTERVAL_S: Final = 1.0
 _MOSTLY_UNIQUE: Final = frozenset({"op", "value", "offset"})  # a dictionary of these would only cost time
 
@@ -86,6 +87,7 @@ class HistoryRecorder:
 
     def __init__(self, run: str) -> None:
         self._run = run
+        self.written = 0  # bytes of the journal so far, but for files that are replaced
         self._closed = False
         self._lock = threading.Lock()
         self._next_op = 0
@@ -270,7 +272,7 @@ class Recorder(HistoryRecorder):
 
     def _check(self) -> None:
         if self._failure is not None:
-            raise HistoryLost(f"the history cannot be written to {self._directory}: {self._failure}")
+            raise HistoryLost(f"the history cannot be written to {self._directory}: {describe(self._failure)}")
 
     def _write(self, files: dict[str, pa.Table], number: int) -> None:
         """All of the files or, if killed meanwhile, none that counts: the last of them is the pending file, and their
@@ -282,6 +284,7 @@ class Recorder(HistoryRecorder):
                 os.fsync(file.fileno())
         checks = CHECKS.format(number)
         sums: dict[str, Any] = {name: checksum(self._directory / f".{name}.tmp") for name in files}
+        self.written += sum(size for name, (size, _) in sums.items() if not name.startswith(_REPLACED))
         if not number:
             sums |= notes_beside(self._directory.parent)
         with (self._directory / f".{checks}.tmp").open("w") as text:

@@ -93,7 +93,7 @@ class Judge:
         """A dataset has many outcomes, anything else one. Raises only what is not of the subject."""
         if subject.kind == "address":
             return self._brought(subject.address)
-        self._say(f"checking {subject.path}")
+        self._say(f"{'reading' if subject.kind == 'history' else 'checking'} {subject.path}")
         try:
             if subject.kind == "dataset":
                 return self._dataset(subject.path)
@@ -181,7 +181,8 @@ class Judge:
         imported = read_history(path, workload=self._asked.workload, keyed=self._asked.keyed, given=self._asked.plan)
         count, workload = imported.operations, imported.plan["workload"]
         check_choices(workload, self._asked.plan)
-        self._say(f"checking {path}: {count:,} operations of {workload}, in {imported.notation}")
+        told = f"{count:,} operation{'s' * (count != 1)}"
+        self._say(f"checking {path}: {told} of {workload}, in {imported.notation}")
         family = family_of(workload)
         if family is None:
             verdict, rows, origin = self._imported_log(imported)

@@ -42,7 +42,9 @@ class Workload(Protocol):
 
 
 class Recorder(FaultRecorder, Protocol):
-    """The part of history.Recorder that the harness itself uses."""
+    """The part of history.Recorder that the harness itself uses. written: bytes of its journal so far."""
+
+    written: int
 
     def add_replica_log(
         self, node: str, topic: str, partition: int, offsets: Any, leader_epochs: Any, values: Any

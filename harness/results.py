@@ -75,7 +75,10 @@ def find(run: str, results: Path) -> Path:
             raise BadArguments(f"{run} is an exploration, not a run; runs of it that failed: {named or 'none'}")
     if Path(run).is_dir():
         raise BadArguments(f"{run or repr(run)} is not a run directory: it has no plan.json, no journal and no history")
-    raise BadArguments(f"there is no run {run!r} under {results}, nor such a directory; `chaos list runs` shows them")
+    raise BadArguments(
+        f"there is no run {run!r} under {results}, nor a file or directory of that name; `chaos list runs` shows what "
+        "there is"
+    )
 
 
 def is_run(directory: Path) -> bool:

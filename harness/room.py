@@ -29,9 +29,8 @@ _RECORD_BYTES: Final = 40
 _RECORDED_BYTES: Final = 80
 
 
-def needed_now(directory: Path, acknowledged: int, replication_factor: int) -> int:
-    """Bytes that it takes to end, in order, a run that has come so far. directory: of the run."""
-    journal = sum(_sizes(directory / "journal"))
+def needed_now(journal: int, acknowledged: int, replication_factor: int) -> int:
+    """Bytes that it takes to end, in order, a run that has come so far. journal: bytes."""
     return int(LEAST_BYTES + _JOURNALS * journal + acknowledged * replication_factor * _RECORD_BYTES)
 
 

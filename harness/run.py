@@ -118,7 +118,6 @@ async def run(
 
 def check(directory: Path, parts: Parts, progress: Progress, *, spark_ui_port: int | None = None) -> Mapping[str, Any]:
     """Judge a saved run again, also one whose harness was killed. Raises HarnessFailure if it cannot be judged."""
-    progress.update(f"checking {directory}")
     verdict = parts.start_analysis(directory, spark_ui_port).judge()
     progress.update("writing the report")
     try:

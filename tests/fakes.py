@@ -213,6 +213,7 @@ class FaultLog:
 
 class FakeRecorder(FaultLog):
     closed = False
+    written = 0
 
     def add_replica_log(self, node: str, topic: str, partition: int, *columns: Any) -> None:
         pass

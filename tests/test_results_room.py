@@ -16,6 +16,7 @@ from harness import results, room
 from harness.cli import main
 from harness.console import print_summary
 from harness.generate import log, registers
+from harness.history import Recorder
 from harness.judging import Asked, Judge
 from harness.plan import Plan
 from harness.results import RunRecord
@@ -58,11 +59,15 @@ def test_short_room_is_said_before_a_run(tmp_path: Path, monkeypatch: pytest.Mon
 
 
 def test_what_is_needed_to_end_grows_with_journal_and_disks(tmp_path: Path) -> None:
-    (tmp_path / "journal").mkdir()
-    least = room.needed_now(tmp_path, 0, 3)
-    (tmp_path / "journal" / "operations-000000.parquet").write_bytes(bytes(1000))
-    assert room.needed_now(tmp_path, 0, 3) == least + 2000
-    assert room.needed_now(tmp_path, 10, 3) - room.needed_now(tmp_path, 0, 3) == 10 * 3 * 40
+    assert room.needed_now(1000, 0, 3) == room.needed_now(0, 0, 3) + 2000
+    assert room.needed_now(0, 10, 3) - room.needed_now(0, 0, 3) == 10 * 3 * 40
+    recorder = Recorder(tmp_path, "run", flush_interval=None)
+    for value in range(3):
+        recorder.complete(recorder.invoke_append(1, "t", 0, 1, value), value + 1, "ok", offset=value)
+        recorder.flush()
+    recorder.close()
+    parts = (tmp_path / "journal").glob("operations-*.parquet")
+    assert recorder.written == sum(path.stat().st_size for path in parts) > 0
 
 
 @pytest.fixture

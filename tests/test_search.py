@@ -37,7 +37,7 @@ def test_hard_history_stays_within_its_time() -> None:
     assert time.process_time() - started < 2
     outcome = verdict(judged, plan)
     assert (outcome["verdict"], outcome["exit_code"]) == ("unknown", 2)
-    assert "key 0: not decided within 1 s: " in outcome["reason"]
+    assert "key 0: not decided within 1 s (--time-limit of chaos check): " in outcome["reason"]
     assert " of 44 completed operations were explained" in outcome["reason"]
 
 

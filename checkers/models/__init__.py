@@ -159,9 +159,9 @@ class _Object:
 
     def judge(self, bounds: Bounds) -> str | None:
         """Anomalies are added; returns why the object is undecided, if it is."""
-        calls, model = calls_of(self.name, self.model, self.rows)
         budget = Budget(bounds)
         try:
+            calls, model = calls_of(self.name, self.model, self.rows, budget)
             wrong = self._directly(calls, model, budget)
             if wrong is None:
                 object_ = self._prepare(model, calls, budget)

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
+from checkers.models.bounds import Budget
 from checkers.models.calls import Call
 from checkers.models.objects import MODELS, UNKNOWN, UNWRITTEN, Model, freeze
 from checkers.naming import short
@@ -30,13 +31,23 @@ def model_of(plan: Mapping[str, Any]) -> tuple[str, Model]:
     return name, replace(MODELS[name], initial=frozen)
 
 
-def calls_of(workload: str, model: Model, rows: Sequence[Mapping[str, Any]]) -> tuple[list[Call], Model]:
+#: Of values, for a unit of work.
+_LETTERS: Final = 16
+
+
+def calls_of(
+    workload: str, model: Model, rows: Sequence[Mapping[str, Any]], budget: Budget
+) -> tuple[list[Call], Model]:
     """The operations of one object that did not fail, numbered as their rows; and the model, its keys spelt as theirs.
 
-    Raises HistoryError.
+    Raises HistoryError, or Exceeded.
     """
     numbers = [number for number, row in enumerate(rows) if row["outcome"] != "fail"]
-    values = [_values(workload, model, rows[number]) for number in numbers]
+    values = []
+    for number in numbers:
+        row = rows[number]
+        budget.spend(1 + (len(row["argument"] or "") + len(row["result"] or "")) // _LETTERS)
+        values.append(_values(workload, model, row))
     if workload == "multi-register":
         keys = _keys([pair for number, pair in zip(numbers, values, strict=True) if rows[number]["kind"] == "txn"])
         values = [(_spelt(argument, keys), _spelt(result, keys)) for argument, result in values]
@@ -98,12 +109,12 @@ _Keys = Mapping[str, frozenset[Any]]
 def _keys(values: Sequence[tuple[Any, Any]]) -> _Keys:
     """By their text, the keys that transactions name. Those of a map are always text, as JSON has it, so that the 1 of
     `{1 5}` and that of `[:r 1 5]` look different. values: of transactions alone."""
+    # With the type: 1 and 1.0 are equal, and their texts are not.
+    keys = {(type(key), key) for pair in values for steps in pair if isinstance(steps, tuple) for _, key, _ in steps}
     found: dict[str, frozenset[Any]] = {}
-    for pair in values:
-        for steps in pair:
-            for _, key, _ in steps if isinstance(steps, tuple) else ():
-                text = key if isinstance(key, str) else _text(key)
-                found[text] = found.get(text, frozenset()) | {key}
+    for _, key in keys:
+        text = key if isinstance(key, str) else _text(key)
+        found[text] = found.get(text, frozenset()) | {key}
     return found
 
 

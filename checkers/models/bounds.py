@@ -106,10 +106,10 @@ class Budget:
         """held: bytes, apart from those that hold() was told. Raises Exceeded."""
         self.next_look = self.work + LOOK_EVERY
         if self.spent > self.bounds.seconds:
-            raise Exceeded(f"{self.bounds.seconds:g} s")
+            raise Exceeded(f"{self.bounds.seconds:g} s (--time-limit of chaos check)")
         most = self.bounds.memory_mb * 1e6
         if self.held + held > most or resident_bytes() - self.before > most:
-            raise Exceeded(f"{self.bounds.memory_mb:g} MB of memory")
+            raise Exceeded(f"{self.bounds.memory_mb:g} MB of memory (--memory-limit of chaos check)")
 
 
 def resident_bytes() -> int:

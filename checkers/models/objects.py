@@ -24,10 +24,13 @@ UNKNOWN: Final = Unknown()
 Action = tuple[str, Any, Any]
 
 
+_NOT_FROZEN: Final = frozenset({list, dict, bool})  # of what JSON decodes to
+
+
 def freeze(value: Any) -> Any:
     """What JSON decodes to, made hashable; equal if and only if the JSON is, but for the order in objects."""
     if isinstance(value, list):
-        return tuple(freeze(each) for each in value)
+        return tuple([freeze(each) if type(each) in _NOT_FROZEN else each for each in value])
     if isinstance(value, dict):
         return frozenset((key, freeze(each)) for key, each in value.items())
     if isinstance(value, bool):

@@ -105,8 +105,9 @@ def _read_history(path: Path, workload: str | None, keyed: bool | None, given: M
         tables = logs.logs(operations, every, run)
         count = tables["operations"].num_rows
     else:
-        if keyed is None and (keyed := FAMILY[workload] != TRANSACTIONS and registers.is_keyed(first)):
-            notes.append("its values are taken for [key value], each key an object of its own; --not-keyed says otherwise")
+        if keyed is None:
+            keyed = FAMILY[workload] != TRANSACTIONS and registers.is_keyed(first)
+            notes += [_KEYED] * keyed
         if FAMILY[workload] == TRANSACTIONS:
             tables, values, keys, rebalanced = transactions.transactions(operations, every, run, workload)
             plan |= _names(values, keys) | ({"rebalanced": rebalanced} if rebalanced else {})
@@ -122,6 +123,9 @@ def _read_history(path: Path, workload: str | None, keyed: bool | None, given: M
         notes.append("its times cannot be used: the order of its events counts, and second n is the n-th, from 0")
     doubts = [*(doubts or ()), *foreign.doubts]
     return Imported(plan, tables, [*foreign.notes, *notes], count, foreign.notation, doubts, violation)
+
+
+_KEYED: Final = "its values are taken for [key value], each key an object of its own; --not-keyed says otherwise"
 
 
 def _workload(path: Path, first: Sequence[Pair], asked: str | None, notes: list[str], *, initial: bool) -> str:
