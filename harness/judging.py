@@ -2,7 +2,7 @@
 
 | a path to                                           | is judged by                                                |
 | --------------------------------------------------- | ----------------------------------------------------------- |
-| a run of a log                                      | checkers.check, on Spark                                    |
+| a run of a log                                      | checkers.check: in this process, or on Spark if it is long  |
 | a run of registers, of other objects, transactions  | its family: in memory, or on Spark if it is large           |
 | a directory with a dataset (an exploration)         | checkers.dataset.check_dataset, one Spark job for all runs  |
 | a history of others                                 | as a run of its workload, in memory or a scratch directory  |

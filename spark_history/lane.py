@@ -44,6 +44,12 @@ _T = TypeVar("_T")
 _R = TypeVar("_R")
 
 
+class _Threads(ThreadPoolExecutor):
+    def __init__(self, count: int) -> None:
+        super().__init__(count)
+        self.count = count
+
+
 def lay_out_lane(unit: dict[str, Any]) -> pa.Table:
     """Read the journal, write the files of some logs, and say what they hold: one row a log, `facts` as JSON.
 
@@ -52,7 +58,7 @@ def lay_out_lane(unit: dict[str, Any]) -> pa.Table:
     """
     logs = [Log(topic, partition) for topic, partition in unit["logs"]]
     part, root = Range(unit["low"], unit["high"]), Path(unit["directory"])
-    with ThreadPoolExecutor(unit.get("threads", 1)) as threads:
+    with _Threads(unit.get("threads", 1)) as threads:
         facts = _lay_out_clients(unit, logs, part, root, threads)  # what these hold is let go of before replicas
         replica_logs = _gather(unit["journal"]["replica_logs"], REPLICA_LOGS, logs, threads)
 
@@ -70,7 +76,7 @@ def lay_out_lane(unit: dict[str, Any]) -> pa.Table:
 
 
 def _lay_out_clients(
-    unit: dict[str, Any], logs: Sequence[Log], part: Range, root: Path, threads: ThreadPoolExecutor
+    unit: dict[str, Any], logs: Sequence[Log], part: Range, root: Path, threads: _Threads
 ) -> list[dict[str, Any]]:
     """What clients did and saw."""
     operations = _gather_operations(unit, logs, part, threads)
@@ -110,7 +116,7 @@ def _write(root: Path, table: str, log: Log, part: Range, content: pa.Table) -> 
 
 
 def _gather_operations(
-    unit: dict[str, Any], logs: Sequence[Log], part: Range, threads: ThreadPoolExecutor
+    unit: dict[str, Any], logs: Sequence[Log], part: Range, threads: _Threads
 ) -> list[list[pa.Table]]:
     """In pieces."""
     pending = read_parquet(unit["pending"], OPERATIONS) if unit["pending"] else None
@@ -138,7 +144,7 @@ def _gather(
     paths: Sequence[str],
     schema: pa.Schema,
     logs: Sequence[Log],
-    threads: ThreadPoolExecutor,
+    threads: _Threads,
     choose: Callable[[pa.Table], pa.Table] | None = None,
 ) -> list[list[pa.Table]]:
     """The rows of each log, in pieces. choose: which rows of a table are wanted."""
@@ -153,7 +159,7 @@ def _shared_out(
     paths: Sequence[str],
     schema: pa.Schema,
     logs: Sequence[Log],
-    threads: ThreadPoolExecutor,
+    threads: _Threads,
     choose: Callable[[pa.Table], pa.Table] | None = None,
 ) -> Iterator[list[pa.Table]]:
     """The rows of each log, of some BATCH_ROWS rows of the files at a time, in the order of the files."""
@@ -194,12 +200,12 @@ def _pieces(path: str) -> list[_Piece]:
     return [(path, group, footer.row_group(group).num_rows) for group in range(footer.num_row_groups)]
 
 
-def _ahead(threads: ThreadPoolExecutor, work: Callable[[_T], _R], items: Iterable[_T]) -> Iterator[_R]:
+def _ahead(threads: _Threads, work: Callable[[_T], _R], items: Iterable[_T]) -> Iterator[_R]:
     """As map(); but no more is under way, or done and not yet taken, than one for each thread and one more."""
     under_way: deque[Future[_R]] = deque()
     for item in items:
         under_way.append(threads.submit(work, item))
-        if len(under_way) > threads._max_workers:
+        if len(under_way) > threads.count:
             yield under_way.popleft().result()
     while under_way:
         yield under_way.popleft().result()

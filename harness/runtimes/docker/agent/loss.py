@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from .tree import Found, Strange, regular_files
+from .tree import Found, Strange, opened
 
 METADATA_TOPIC = "__cluster_metadata"
 
@@ -95,6 +95,10 @@ def _batches(descriptor: int, position: int) -> Iterator[tuple[int, memoryview, 
         wanted = _WINDOW if at else size
 
 
+def _is_segment(found: Found) -> bool:
+    return found.path.endswith(".log")
+
+
 class Survey:
     """Every file under `root` at one moment, as a process would read it. `strange`: what was not read."""
 
@@ -118,27 +122,15 @@ class Survey:
     def _read(self, known: dict[str, tuple[int, Segment]], *, others: bool = False) -> None:
         """others: what is no segment, too."""
         batches, kept = _MOST_BATCHES, _KEPT_IN_ALL
-        for found in regular_files(self._root, self.strange):
-            is_segment = found.path.endswith(".log")
-            if not is_segment and not others:
-                continue
-            try:
-                descriptor = found.open(os.O_RDONLY)
-            except FileNotFoundError:
-                continue  # renamed or deleted under us; complete() sees what is final
-            except OSError as error:
-                self.strange.add(f"file that cannot be opened ({error.strerror})", found.path)
-                continue
-            try:
-                if is_segment:
-                    batches -= len(self._read_segment(found, descriptor, known, batches).ends)
-                elif kept > 0:
-                    self.files[found.path] = content = _content(descriptor)
-                    kept -= len(content)
-                else:
-                    self.strange.add(f"file beyond the {_KEPT_IN_ALL:,} bytes that are compared", found.path)
-            finally:
-                os.close(descriptor)
+        # What is renamed or deleted under us complete() sees in the end.
+        for found, descriptor in opened(self._root, self.strange, lambda found: others or _is_segment(found)):
+            if _is_segment(found):
+                batches -= len(self._read_segment(found, descriptor, known, batches).ends)
+            elif kept > 0:
+                self.files[found.path] = content = _content(descriptor)
+                kept -= len(content)
+            else:
+                self.strange.add(f"file beyond the {_KEPT_IN_ALL:,} bytes that are compared", found.path)
 
     def _read_segment(
         self, found: Found, descriptor: int, known: dict[str, tuple[int, Segment]], most: int
@@ -201,8 +193,7 @@ def lost(before: Survey, after: Survey) -> dict[str, Any]:
 
 def compared(before: Survey, after: Survey) -> dict[str, Any]:
     """lost(), and `not_surveyed`, a clause, if there was something on the volume that was not looked at."""
-    strange = str(before.strange) or str(after.strange)
-    return {**lost(before, after), **({"not_surveyed": strange} if strange else {})}
+    return lost(before, after) | (before.strange.evidence() or after.strange.evidence())
 
 
 def final(root: Path) -> Survey:

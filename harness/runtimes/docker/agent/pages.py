@@ -6,11 +6,10 @@ import ctypes
 import errno
 import mmap
 import os
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from .tree import MOST_BYTES, Strange, regular_files
+from .tree import MOST_BYTES, Strange, opened
 
 _libc = ctypes.CDLL(None, use_errno=True)
 _libc.mmap.restype = ctypes.c_void_p
@@ -36,12 +35,12 @@ def drop_clean(directory: Path) -> dict[str, Any]:
     the volume that was not looked at."""
     before = after = 0
     strange = Strange()
-    for descriptor in _files(directory, strange):
+    for _, descriptor in opened(directory, strange):
         before += resident(descriptor)
         _drop_clean(descriptor, 0, min(os.fstat(descriptor).st_size, MOST_BYTES))
         after += resident(descriptor)
     evidence = {"resident_before": before, "resident_after": after, "dropped_bytes": max(before - after, 0)}
-    return {**evidence, **({"not_surveyed": str(strange)} if str(strange) else {})}
+    return evidence | strange.evidence()
 
 
 def resident(descriptor: int) -> int:
@@ -83,22 +82,6 @@ def _is_dirty(descriptor: int, start: int, size: int) -> bool:
             return False
         raise _last_error("cachestat")
     return bool(found.dirty or found.writeback)
-
-
-def _files(directory: Path, strange: Strange) -> Iterator[int]:
-    """A descriptor of each; closed once the next is asked for."""
-    for found in regular_files(directory, strange):
-        try:
-            descriptor = found.open(os.O_RDONLY)
-        except FileNotFoundError:
-            continue  # renamed or deleted under us
-        except OSError as error:
-            strange.add(f"file that cannot be opened ({error.strerror})", found.path)
-            continue
-        try:
-            yield descriptor
-        finally:
-            os.close(descriptor)
 
 
 def _last_error(call: str) -> OSError:

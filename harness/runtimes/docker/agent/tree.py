@@ -12,7 +12,7 @@ import errno
 import itertools
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -60,6 +60,11 @@ class Strange:
         )
 
 
+    def evidence(self) -> dict[str, str]:
+        """`not_surveyed`, a clause, if there was something."""
+        return {"not_surveyed": str(self)} if self._count else {}
+
+
 class Found(NamedTuple):
     """A regular file or a folder. `folder` is a descriptor of the one that it is in, open until the next is asked for;
     path: from the volume's root."""
@@ -92,6 +97,26 @@ def walk(root: Path, strange: Strange) -> Iterator[Found]:
 def regular_files(root: Path, strange: Strange | None = None) -> Iterator[Found]:
     """As walk(), without the folders."""
     return (found for found in walk(root, strange or Strange()) if not found.is_folder)
+
+
+def opened(
+    root: Path, strange: Strange, wanted: Callable[[Found], bool] = lambda _: True
+) -> Iterator[tuple[Found, int]]:
+    """The regular files that are wanted, each with a descriptor to read it by, closed once the next is asked for."""
+    for found in regular_files(root, strange):
+        if not wanted(found):
+            continue
+        try:
+            descriptor = found.open(os.O_RDONLY)
+        except FileNotFoundError:
+            continue  # renamed or deleted under us
+        except OSError as error:
+            strange.add(f"file that cannot be opened ({error.strerror})", found.path)
+            continue
+        try:
+            yield found, descriptor
+        finally:
+            os.close(descriptor)
 
 
 def open_regular(folder: int, name: str, flags: int) -> int:
