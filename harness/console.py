@@ -157,8 +157,9 @@ def _summary_lines(
     lines = [f"  {'verdict':<10}  {changed}"] if changed else []
     if verdict.get("unsaved"):
         lines.append(f"  not saved   {verdict['unsaved']}")
-    if verdict.get("ended_early"):
-        lines.append(f"  cut short   {verdict['ended_early']}")
+    ended = verdict.get("ended_early")
+    if ended and str(ended) not in str(verdict.get("reason")):
+        lines.append(f"  cut short   {ended}")
     lines += [f"  {'no effect':<10}  {each['nemesis']}: {each['why_not']}"
               for each in verdict.get("nemeses") or () if each["why_not"]]  # fmt: skip
     lines += _shortened([f"  {'missing':<10}  {gap}" for gap in verdict.get("evidence_missing") or ()])
@@ -171,7 +172,7 @@ def _summary_lines(
         lines.append(f"  contract    {contract['explanation']}")
     lines += [f"  {'recoveries' if i == 0 else '':<10}  {text}" for i, text in enumerate(_possible_losses(verdict))]
     lines += _shortened([f"  {'faults' if i == 0 else '':<10}  {fault_line(fault)}" for i, fault in enumerate(faults)])
-    lines += _shortened([f"  {'problem':<10}  {problem}" for problem in problems])
+    lines += _shortened([f"  {'problem':<10}  {problem}" for problem in problems if problem != ended])
     if _is_of(report := directory / "report.html", verdict):
         lines.append(f"  report      {report}")
     lines.append(f"  judge again chaos check {directory}")

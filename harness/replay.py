@@ -70,7 +70,12 @@ def load(directory: Path) -> tuple[Plan, Schedule]:
 def replay(directory: Path) -> Replayed:
     """Raises BadArguments, or HarnessFailure if the run came to no verdict."""
     plan, schedule = load(directory)
-    return _repeat(plan, schedule, str(results.read_json(directory / "run.json").get("trace_hash", "")))
+    record = results.read_json(directory / "run.json")
+    if how := record.get("ended_early"):
+        raise BadArguments(
+            f"{directory.name} cannot be repeated, for {how}, as no seed tells; as planned: {plan.command()}"
+        )
+    return _repeat(plan, schedule, str(record.get("trace_hash", "")))
 
 
 def shrink_run(

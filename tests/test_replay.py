@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -88,6 +89,18 @@ def test_only_a_simulated_run_can_be_replayed(tmp_path: Path, capsys: pytest.Cap
         assert chaos(tmp_path, command, "real") == ExitCode.BAD_ARGUMENTS
         message = capsys.readouterr().err
         assert "real ran on docker, and only simulated runs repeat exactly; `chaos run --on docker" in message
+
+
+def test_a_run_that_was_cut_short_is_not_repeated(
+    results: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """When that was, the seed does not tell."""
+    shutil.copytree(results / "held", tmp_path / "held")
+    how = "the run was cut short by SIGINT after 1.0 s of 5 s"
+    (tmp_path / "held" / "run.json").write_text(json.dumps({"trace_hash": "abc", "ended_early": how}))
+    assert chaos(tmp_path, "replay", "held") == ExitCode.BAD_ARGUMENTS
+    told = capsys.readouterr().err
+    assert f"held cannot be repeated, for {how}, as no seed tells; as planned: chaos run --on simulation" in told
 
 
 def test_a_run_without_its_faults_cannot_be_replayed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -310,6 +310,16 @@ def test_what_was_checked_inside_the_cluster_and_each_unclean_recovery_is_told(t
     assert f"recoveries  p{sentence}" in written.export_text()
 
 
+def test_a_summary_says_once_that_the_run_was_cut_short(tmp_path: Path) -> None:
+    how = "the run was cut short by SIGINT after 3.1 s of 60 s"
+    for reason in (f"{how}: no violation in the 3.1 s on record", "3 lost appends"):
+        written = Console(record=True, width=300, file=StringIO())
+        verdict = {"verdict": "unknown", "reason": reason, "ended_early": how}
+        print_summary(written, tmp_path, verdict, [], [how, "another problem"])
+        told = written.export_text()
+        assert told.count(how) == 1 and "another problem" in told
+
+
 def test_a_run_that_its_user_cut_short_says_so(tmp_path: Path) -> None:
     directory = failing().write(tmp_path / "run")
     assert "cut short by" not in page_of(directory).text
