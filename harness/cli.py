@@ -285,13 +285,15 @@ def _state(record: Mapping[str, Any]) -> str:
 
 def _of_exploration(told: Mapping[str, Any]) -> tuple[str, str]:
     """Verdict and reason. told: exploration.json; {}: it did not come to its end."""
-    totals = told.get("totals")
-    if not isinstance(totals, Mapping):
+    if not told:
         return "not judged", "an exploration that did not come to its end"
     words: Mapping[Any, str] = {ExitCode.PASS: "pass", ExitCode.FAIL: "fail", ExitCode.UNKNOWN: "unknown"}
-    word = words.get(told.get("exit_code"), "not judged")
-    counts = ", ".join(f"{totals.get(name, 0):,} {name}" for name in ("passed", "failed", "unknown"))
-    return word, f"an exploration of {totals.get('runs', 0):,} seeds: {counts}"
+    try:
+        word, totals = words.get(told["exit_code"], "not judged"), told["totals"]
+        counts = ", ".join(f"{totals[name]:,} {name}" for name in ("passed", "failed", "unknown"))
+        return word, f"an exploration of {totals['runs']:,} seeds: {counts}"
+    except (KeyError, TypeError, ValueError):
+        return "not judged", f"an exploration whose {results.EXPLORATION_FILE} is damaged"
 
 
 def _print_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:

@@ -189,8 +189,9 @@ def test_list(capfd: pytest.CaptureFixture[str]) -> None:
         make_plan(run=run.name).save(run)
         (run / "run.json").write_text(json.dumps({"status": "running", "harness": harness}))
     (judged / "verdict.json").write_text(json.dumps({"verdict": "pass", "reason": "all held"}))
-    for name in ("explored", "stopped"):
+    for name in ("explored", "stopped", "damaged"):
         Path(f"results/{name}/dataset").mkdir(parents=True)
+    Path("results/damaged/explore.json").write_text(json.dumps({"exit_code": [], "totals": {"runs": "all"}}))
     told = {"exit_code": 1, "totals": {"runs": 1200, "passed": 1198, "failed": 2, "unknown": 0}}
     Path("results/explored/explore.json").write_text(json.dumps(told))
     assert chaos("list", "runs") == 0
@@ -200,6 +201,7 @@ def test_list(capfd: pytest.CaptureFixture[str]) -> None:
         (going.name, "not judged", "running"),
         ("explored", "fail", "an exploration of 1,200 seeds: 1,198 passed, 2 failed, 0 unknown"),
         ("stopped", "not judged", "an exploration that did not come to its end"),
+        ("damaged", "not judged", "an exploration whose explore.json is damaged"),
     }  # fmt: skip
     assert chaos("list", "everything") == 254
 

@@ -226,6 +226,15 @@ def test_nothing_that_a_node_left_can_be_missing_unnoticed(no_spark: None, table
             assert not verdict["complete"] and verdict["evidence_missing"], what
 
 
+def test_a_run_without_notes_of_what_was_collected_does_not_pass(
+    no_spark: None, tables: Tables, tmp_path: Path
+) -> None:
+    """Though all that they would tell of is there: of what is gone, too, nothing would tell."""
+    verdict = judge(record(tmp_path / "run", tables | {"collected": tables["collected"].slice(0, 0)}))
+    assert verdict["verdict"] == "unknown"
+    assert verdict["evidence_missing"] == ["what was collected of the nodes was not noted"]
+
+
 def test_a_log_that_was_not_read_to_its_end_is_named(no_spark: None, tables: Tables, tmp_path: Path) -> None:
     """One broker's copied log is cut short, and another's is missing for a partition: `pass`, once."""
     notes = tables["collected"].to_pylist()
