@@ -17,7 +17,7 @@ from rich.console import Console
 from checkers import check
 from checkers.anomalies import INVARIANTS
 from checkers.keeping import without_stamps
-from harness import cli, cli_explore, results
+from harness import cli, cli_explore, results, subjects
 from harness.errors import BadArguments, ExitCode, HarnessFailure
 from harness.explore import exploration
 from harness.explore.exploration import Exploration, Standing, explore
@@ -120,8 +120,10 @@ def test_failing_seeds_are_told_and_can_be_judged_again(
     }
 
     capfd.readouterr()
-    assert chaos("list", "runs") == 0  # an exploration is no run
-    assert capfd.readouterr().out == "no runs under results\n"
+    assert chaos("list", "runs") == 0
+    name, verdict, told = capfd.readouterr().out.rstrip("\n").split("\t")
+    assert run.parents[1].name == name and verdict == "fail"
+    assert told.startswith(f"an exploration of 4 seeds: {totals['passed']} passed, {totals['failed']} failed")
 
 
 @pytest.mark.spark
@@ -345,3 +347,14 @@ def test_an_exploration_is_no_run_and_names_those_that_failed(tmp_path: Path) ->
     (tmp_path / "e" / "runs" / "s7").mkdir(parents=True)
     with pytest.raises(BadArguments, match=r"e is an exploration, not a run; .*e/runs/s7"):
         results.find("e", tmp_path)
+
+
+def test_of_an_exploration_what_was_made_smaller_is_judged_beside_its_dataset(tmp_path: Path) -> None:
+    (tmp_path / "e" / "dataset" / "runs").mkdir(parents=True)
+    for name in ("s7", "s7-shrunk", "s7-shrunk-2"):
+        (tmp_path / "e" / "runs" / name).mkdir(parents=True)
+        (tmp_path / "e" / "runs" / name / "plan.json").write_text("{}")
+    found = subjects.find([str(tmp_path / "e")], tmp_path)
+    assert [(each.kind, each.path.name) for each in found] == [
+        ("dataset", "dataset"), ("run", "s7-shrunk"), ("run", "s7-shrunk-2"),
+    ]  # fmt: skip
