@@ -2,8 +2,7 @@
 
 With `pytest -n 3 --dist loadfile` all files that need a Docker Engine go to one of the processes, first of all: Docker
 now and then loses count of a network's endpoints when several are made at a time, and what is compared before and after
-is the whole machine's. They mostly wait, and some measure: whatever else runs at the same time is nice to them. All
-files that need Spark go to another of the processes: they share one JVM there.
+is the whole machine's. They mostly wait, and some measure: whatever else runs at the same time is nice to them.
 """
 
 from __future__ import annotations
@@ -23,33 +22,31 @@ from harness.cluster import RuntimeUnavailable
 NICE: Final = 10
 
 
-class ByEngine(LoadFileScheduling):
-    """By file, those that need a Docker Engine as if they were one, and those that need Spark."""
+class ContainersApart(LoadFileScheduling):
+    """By file, those that need a Docker Engine as if they were one."""
 
     def _split_scope(self, nodeid: str) -> str:
         file: str = super()._split_scope(nodeid)
-        return _engine(self.config.rootpath / file) or file
+        return "docker" if _needs_docker(self.config.rootpath / file) else file
 
 
 @cache
-def _engine(file: Path) -> str:
-    """What a file of tests needs; of what needs both, Docker."""
-    text = file.read_text()
-    return next((engine for engine in ("docker", "spark") if f"mark.{engine}" in text), "")
+def _needs_docker(file: Path) -> bool:
+    return "mark.docker" in file.read_text()
 
 
-def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> ByEngine | None:
-    return ByEngine(config, log) if config.getvalue("dist") == "loadfile" else None
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> ContainersApart | None:
+    return ContainersApart(config, log) if config.getvalue("dist") == "loadfile" else None
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    if "PYTEST_XDIST_WORKER" in os.environ and _engine(item.path) != "docker" and os.nice(0) < NICE:
+    if "PYTEST_XDIST_WORKER" in os.environ and not _needs_docker(item.path) and os.nice(0) < NICE:
         os.nice(NICE)  # for good: those that need Docker were this process' first, if they were its
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     # First what takes long, and must not be begun last.
-    items.sort(key=lambda item: ("docker", "spark", "").index(_engine(item.path)))
+    items.sort(key=lambda item: (not _needs_docker(item.path), not item.get_closest_marker("spark")))
     marked = [item for item in items if item.get_closest_marker("docker")]
     if not marked or os.environ.get("CI"):
         return

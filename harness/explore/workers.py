@@ -31,6 +31,8 @@ POLL_S = 0.5
 START_LIMIT_S = 120.0
 #: For a worker to say where it stands before it is ended.
 LAST_WORDS_S = 1.0
+#: For one that has hung up to be gone: on a busy machine its end takes longer.
+END_S = 10.0
 #: What goes to every process of the terminal: it is for the parent to end its workers.
 FROM_TERMINAL = (signal.SIGINT, signal.SIGHUP)
 
@@ -137,7 +139,7 @@ class _Worker:
         try:
             said: Outcome | None = self.connection.recv()
         except (EOFError, OSError):
-            self._process.join(LAST_WORDS_S)
+            self._process.join(END_S)
             code = self._process.exitcode
             how = f"by {signal.Signals(-code).name}" if code is not None and code < 0 else f"with status {code}"
             return self._lost("crashed", f"the worker process ended {how}")
