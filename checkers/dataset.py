@@ -31,6 +31,7 @@ from spark_history.files import HistoryError, Ints, equals, integers, read_row_g
 from spark_history.ingest import read_faults
 from spark_history.lane import lay_out_run, split_run
 from spark_history.log import NOWHERE, Log
+from spark_history.regular import require_regular
 from spark_history.schema import TABLES
 from spark_history.tasks import Unit, run_tasks, shared
 
@@ -107,6 +108,7 @@ def _check_what_is_sound(directory: Path, name: str, why: str) -> list[dict[str,
 
 def _groups(path: Path) -> int:
     try:
+        require_regular(path)
         return int(pq.read_metadata(path).num_row_groups)
     except (OSError, pa.ArrowException):
         return 0

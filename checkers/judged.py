@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
 from checkers.anomalies import WEAK, examples
 from checkers.tally import EXIT_CODES, by_property, name
+
+#: In counts: how many sets nobody has read.
+NEVER_READ: Final = "never read"
 
 
 @dataclass
@@ -35,8 +38,9 @@ def verdict(judged: Judged, plan: Mapping[str, Any]) -> dict[str, Any]:
         word, reason = "unknown", "vacuous: the history holds no operation"
     elif not any(count for of, count in judged.counts.items() if of.endswith(" ok")):
         word, reason = "unknown", f"vacuous: none of the {operations:,} operations was ok"
-    elif plan.get("workload") == "set" and not judged.counts.get("read ok"):  # as jepsen.checker/set has it
-        word, reason = "unknown", "vacuous: the set was never read"
+    elif unread := judged.counts.get(NEVER_READ):
+        of = f"{unread:,} of {judged.counts['keys']:,} sets were" if judged.counts["keys"] > 1 else "the set was"
+        word, reason = "unknown", f"vacuous: {of} never read"
     else:
         checked = ", ".join(property_ for property_ in judged.properties if property_ not in WEAK)
         besides = f"; allowed here: {name(allowed)}" if allowed else ""

@@ -236,6 +236,8 @@ class Case:
         return f"{self._directory} has {room.megabytes(left)} left and needs {room.megabytes(needed)} to end"
 
     def _end_early(self, how: str, after_s: float) -> None:
+        """At a moment that no seed tells."""
+        self._record.facts["ended_at_s"] = round(after_s, 3)
         self._record.end_early(f"the run was {how} after {after_s:.1f} s of {self._plan.time_limit:g} s")
 
     async def _unless_it_crashes(self, name: str, work: Coroutine[Any, Any, None], over: asyncio.Event) -> None:

@@ -24,7 +24,7 @@ from harness.cli_spark import LOCAL, SparkOption, check_reachable
 from harness.errors import BadArguments, ExitCode, HarnessFailure
 from harness.feasible import check_targets
 from harness.guarded import guarded
-from harness.owner import is_alive
+from harness.owner import is_alive, machine
 from harness.plan import make_plan, parse_settings
 from harness.runtimes import choose_runtime
 from harness.terminal import Terminal, printable, say
@@ -277,8 +277,10 @@ def _print_runs(directory: Path) -> None:
 
 def _state(record: Mapping[str, Any]) -> str:
     """Of a run without a verdict. record: run.json."""
-    status = str(record.get("status", ""))
-    if status != "running" or is_alive(str(record.get("harness", ""))):
+    status, harness = str(record.get("status", "")), record.get("harness")
+    if status != "running" or not isinstance(harness, Mapping) or harness.get("machine") != machine():
+        return status
+    if is_alive(str(harness.get("process"))):
         return status
     return "its harness was killed; chaos check judges what was recorded until then"
 

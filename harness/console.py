@@ -173,7 +173,7 @@ def _summary_lines(
     lines += [f"  {'recoveries' if i == 0 else '':<10}  {text}" for i, text in enumerate(_possible_losses(verdict))]
     lines += _shortened([f"  {'faults' if i == 0 else '':<10}  {fault_line(fault)}" for i, fault in enumerate(faults)])
     lines += _shortened([f"  {'problem':<10}  {problem}" for problem in problems if problem != ended])
-    if _is_of(report := directory / "report.html", verdict):
+    if "unsaved" not in verdict and _is_of(report := directory / "report.html", verdict):
         lines.append(f"  report      {report}")
     lines.append(f"  judge again chaos check {directory}")
     return lines

@@ -35,6 +35,7 @@ import pyarrow.parquet as pq
 from harness.errors import HarnessFailure, HistoryLost, describe
 from spark_history.damage import CHECKS, MARK, checksum, notes_beside
 from spark_history.files import compact
+from spark_history.regular import require_regular
 from spark_history.schema import FAULTS, OPERATIONS, READS, REPLICA_LOGS, TABLES
 
 Outcome = Literal["ok", "fail", "info"]
@@ -386,6 +387,7 @@ def load_journal(directory: Path) -> dict[str, pa.Table]:
 
 def _read(path: Path) -> pa.Table:
     try:
+        require_regular(path)
         with contextlib.closing(pq.ParquetFile(path)) as file:
             return file.read()
     except (pa.ArrowException, OSError) as error:

@@ -253,12 +253,14 @@ def _count(directory: Path) -> int:
 
     from spark_history.files import HistoryError
     from spark_history.jepsen.export_tables import SCHEMAS, files
+    from spark_history.regular import require_regular
 
     rows = 0
     for table in SCHEMAS:
         with suppress(HistoryError):
             for path in files(directory, table):
                 with suppress(OSError, ValueError, pa.ArrowException):
+                    require_regular(path)
                     rows += pq.read_metadata(path).num_rows
     return rows
 

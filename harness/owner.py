@@ -16,6 +16,14 @@ def is_alive(owner: str) -> bool:
     return pid.isdigit() and _start_time(int(pid)) == started
 
 
+def machine() -> str:
+    """Where pids mean the same: this machine since it was booted, and this namespace of pids."""
+    try:
+        return f"{Path('/proc/sys/kernel/random/boot_id').read_text().strip()}/{os.readlink('/proc/self/ns/pid')}"
+    except OSError:
+        return ""
+
+
 def _start_time(pid: int) -> str | None:
     """In clock ticks since boot; None if there is no such process."""
     try:

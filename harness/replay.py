@@ -71,9 +71,10 @@ def replay(directory: Path) -> Replayed:
     """Raises BadArguments, or HarnessFailure if the run came to no verdict."""
     plan, schedule = load(directory)
     record = results.read_json(directory / "run.json")
-    if how := record.get("ended_early"):
+    if "ended_at_s" in record:
         raise BadArguments(
-            f"{directory.name} cannot be repeated, for {how}, as no seed tells; as planned: {plan.command()}"
+            f"{directory.name} cannot be repeated: {record.get('ended_early')}, and the seed does not tell when; its "
+            f"planned end is reached by {plan.command()}"
         )
     return _repeat(plan, schedule, str(record.get("trace_hash", "")))
 

@@ -10,6 +10,7 @@ import os
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -96,24 +97,17 @@ def judged(directory: Path, judge: Callable[[Path], dict[str, Any]]) -> dict[str
             return judge(directory)
         except OSError as error:
             raise HistoryError(f"{directory} could not be judged: {describe(error)}") from error
-    with tempfile.TemporaryDirectory(prefix="chaos-judged-") as scratch:
-        copy = Path(scratch) / directory.name
-        copy.mkdir()
-        for each in directory.iterdir():
-            if each.name not in _MADE_BY_JUDGING:
-                (copy / each.name).symlink_to(each.resolve())
-        if not (directory / "journal").is_dir() and (directory / "history").is_dir():  # which cannot be made again
-            shutil.copytree(directory / "history", copy / "history")
-        if (directory / "verdict.json").is_file():  # it is kept beside the new one
-            shutil.copyfile(directory / "verdict.json", copy / "verdict.json")
-        if (directory / keeping.FOLDER).is_dir():
-            shutil.copytree(directory / keeping.FOLDER, copy / keeping.FOLDER)
+    with ExitStack() as stack:
         try:
+            scratch = stack.enter_context(tempfile.TemporaryDirectory(prefix="chaos-judged-"))
+            copy = _links(directory, Path(scratch) / directory.name)
             verdict = judge(copy)
         except HistoryError as error:
             raise HistoryError(str(error).replace(str(copy), str(directory))) from None
         except OSError as error:
-            raise HistoryError(f"{directory} could not be judged under {scratch}: {describe(error)}") from error
+            raise HistoryError(
+                f"{directory} could not be judged under {tempfile.gettempdir()}: {describe(error)}"
+            ) from error
         try:  # all that was said before, or nothing new: verdict.json is the last
             for kept in sorted((copy / keeping.FOLDER).glob("*")):
                 (directory / keeping.FOLDER).mkdir(exist_ok=True)
@@ -125,6 +119,23 @@ def judged(directory: Path, judge: Callable[[Path], dict[str, Any]]) -> dict[str
         except OSError as error:
             verdict["unsaved"] = f"this verdict is not on record in {directory}: {describe(error)}"
         return verdict
+
+
+def _links(directory: Path, copy: Path) -> Path:
+    """A run's directory whose contents are links, but for what judging writes. Raises OSError."""
+    copy.mkdir()
+    for each in directory.iterdir():
+        if each.name not in _MADE_BY_JUDGING:
+            (copy / each.name).symlink_to(each.resolve())
+    if not (directory / "journal").is_dir() and (directory / "history").is_dir():  # which cannot be made again
+        shutil.copytree(directory / "history", copy / "history")
+    if (directory / "verdict.json").is_file():  # it is kept beside the new one
+        shutil.copyfile(directory / "verdict.json", copy / "verdict.json")
+    for kept in (directory / keeping.FOLDER).glob("*"):
+        if kept.is_file():
+            (copy / keeping.FOLDER).mkdir(exist_ok=True)
+            shutil.copyfile(kept, copy / keeping.FOLDER / kept.name)
+    return copy
 
 
 def _put(source: Path, target: Path) -> None:

@@ -20,7 +20,7 @@ from harness.cluster import Cluster
 from harness.console import Progress
 from harness.errors import HarnessFailure, Stopped, describe
 from harness.interrupt import Interrupt
-from harness.owner import owner
+from harness.owner import machine, owner
 from harness.parts import Analysis, Parts
 from harness.plan import Plan
 from harness.results import RunRecord, utc_now
@@ -49,7 +49,9 @@ async def run(
     """
     interrupt = Interrupt(progress.say)
     interrupt.watch()
-    record = RunRecord(directory, facts={"command": plan.command(), "started_at": utc_now(), "harness": owner()})
+    harness = {"process": owner(), "machine": machine()}
+    facts = {"command": plan.command(), "started_at": utc_now(), "harness": harness}
+    record = RunRecord(directory, facts=facts)
     record.save()
     with suppress(OSError):
         record.reserve()
@@ -119,6 +121,8 @@ async def run(
 def check(directory: Path, parts: Parts, progress: Progress, *, spark_ui_port: int | None = None) -> Mapping[str, Any]:
     """Judge a saved run again, also one whose harness was killed. Raises HarnessFailure if it cannot be judged."""
     verdict = parts.start_analysis(directory, spark_ui_port).judge()
+    if "unsaved" in verdict:  # the report would be of the verdict that is there
+        return verdict
     progress.update("writing the report")
     try:
         parts.build_report(directory)

@@ -25,6 +25,7 @@ from harness.errors import BadArguments
 from harness.schedule import CALM_AT_END_S, Fault, Schedule
 from nemesis import Nemesis
 from nemesis.composites import Composite
+from spark_history.regular import require_regular
 
 SCHEDULE_FILE: Final = "schedule.toml"
 #: Of versions before schedules could be edited by hand.
@@ -91,7 +92,9 @@ def load(directory: Path) -> Schedule:
     """The schedule of a saved run. Raises OSError, or ValueError if it is damaged."""
     path = directory / SCHEDULE_FILE
     if not path.exists() and (directory / _OLD_FILE).exists():
+        require_regular(directory / _OLD_FILE)
         return _SCHEDULE.validate_json((directory / _OLD_FILE).read_bytes())
+    require_regular(path)
     faults = _read(path)
     return tuple(_planned(each, number, {}) for number, each in enumerate(faults))
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from harness import results
+from spark_history.regular import require_regular
 
 #: Of each anomaly.
 SHOWN: Final = 2
@@ -19,6 +20,7 @@ def of_run(directory: Path) -> list[str]:
     from checkers.anomalies import LOST_APPEND, WEAK
 
     try:
+        require_regular(directory / "anomalies.parquet")
         rows = pq.read_table(directory / "anomalies.parquet").to_pylist()
     except (OSError, ValueError):
         return []

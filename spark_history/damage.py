@@ -30,7 +30,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from spark_history.files import first_line
-from spark_history.regular import open_regular, read_object
+from spark_history.regular import open_regular, read_object, require_regular
 from spark_history.schema import TABLES
 
 _CHUNK: Final = 1 << 22
@@ -233,6 +233,7 @@ def unreadable(paths: Iterable[Path], root: Path | None = None) -> list[Damage]:
 
     def why(path: Path) -> str:
         try:
+            require_regular(path)
             with pq.ParquetFile(path, page_checksum_verification=True) as file:
                 due = TABLES[table].names if (table := _table(path.name)) in TABLES and root is None else []
                 for column in sorted(set(due) - set(file.schema_arrow.names)):

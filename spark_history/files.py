@@ -14,6 +14,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from spark_history.regular import require_regular
+
 Ints = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
 
@@ -34,6 +36,7 @@ def compact(schema: pa.Schema) -> pa.Schema:
 def read_parquet(path: Path | str, schema: pa.Schema) -> pa.Table:
     """The columns of `schema`, categories as dictionaries. Raises HistoryError."""
     try:
+        require_regular(path)
         metadata = pq.read_metadata(path)
         present = metadata.schema.to_arrow_schema().names
         missing = [name for name in schema.names if name not in present]
@@ -52,6 +55,7 @@ def read_parquet(path: Path | str, schema: pa.Schema) -> pa.Table:
 def read_row_groups(path: Path | str, schema: pa.Schema) -> Iterator[pa.Table]:
     """The same, a row group at a time. Raises HistoryError."""
     try:
+        require_regular(path)
         categories = [name for name in schema.names if name in CATEGORIES]
         with pq.ParquetFile(path, read_dictionary=categories, page_checksum_verification=True) as file:
             for number in range(file.num_row_groups):
@@ -63,6 +67,7 @@ def read_row_groups(path: Path | str, schema: pa.Schema) -> Iterator[pa.Table]:
 def read_row_group(path: Path | str, schema: pa.Schema, number: int) -> tuple[pa.Table, int]:
     """One row group, which may be sound where others are damaged; and how many there are. Raises HistoryError."""
     try:
+        require_regular(path)
         categories = [name for name in schema.names if name in CATEGORIES]
         with pq.ParquetFile(path, read_dictionary=categories, page_checksum_verification=True) as file:
             table = file.read_row_group(number, columns=schema.names, use_threads=False)
@@ -74,6 +79,7 @@ def read_row_group(path: Path | str, schema: pa.Schema, number: int) -> tuple[pa
 def read_lengths(path: Path | str, schema: pa.Schema) -> tuple[pa.Table, Ints]:
     """As read_parquet(), and how many rows each row group has. Raises HistoryError."""
     try:
+        require_regular(path)
         groups = pq.read_metadata(path)
     except (OSError, pa.ArrowException):
         groups = None

@@ -32,7 +32,7 @@ from spark_history import damage
 from spark_history.files import HistoryError, compact, first_line, integers, read_parquet, write_parquet
 from spark_history.lane import lay_out_lane
 from spark_history.log import NOWHERE, FinalReads, Log
-from spark_history.regular import read_object
+from spark_history.regular import read_object, require_regular
 from spark_history.schema import FAULTS, OPERATIONS, TABLES
 from spark_history.tasks import Engine, Here, parallelism, run_tasks
 
@@ -188,6 +188,7 @@ def count_operations(directory: Path) -> int:
     rows = 0
     for path in paths:
         with suppress(OSError, pa.ArrowException):
+            require_regular(path)
             rows += pq.read_metadata(path).num_rows
     return rows
 

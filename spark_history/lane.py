@@ -34,6 +34,7 @@ from spark_history.files import (
 )
 from spark_history.layout import LaidOut, ReadIndex, lay_out, without_offset
 from spark_history.log import NOWHERE, WHOLE, Log, Range
+from spark_history.regular import require_regular
 from spark_history.schema import OPERATIONS, READS, REPLICA_LOGS
 
 BATCH_ROWS: Final = 1 << 19
@@ -192,6 +193,7 @@ def _batches(paths: Sequence[str]) -> Iterator[list[_Piece]]:
 
 def _pieces(path: str) -> list[_Piece]:
     try:
+        require_regular(path)
         footer = pq.read_metadata(path)
     except (OSError, pa.ArrowException):
         return [(path, None, 0)]  # who reads it says what is wrong

@@ -16,13 +16,16 @@ class NotRegular(OSError):
     """A directory, a pipe, a socket or a device where a file is due. The message is a clause."""
 
 
+def require_regular(path: Path | str) -> None:
+    """For what opens it by its name. Raises OSError."""
+    if not stat.S_ISREG(os.stat(path).st_mode):
+        raise NotRegular("it is no regular file")
+
+
 def open_regular(path: Path) -> BinaryIO:
     """For reading. Raises OSError."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-        os.close(descriptor)
-        raise NotRegular("it is no regular file")
-    return open(descriptor, "rb")
+    require_regular(path)
+    return path.open("rb")
 
 
 def read_object(path: Path) -> dict[str, Any]:

@@ -13,7 +13,7 @@ import pytest
 from harness import cli, registry
 from harness.cluster import RuntimeUnavailable
 from harness.errors import HarnessFailure
-from harness.owner import owner
+from harness.owner import machine, owner
 from harness.plan import Plan, make_plan, parse_settings
 from harness.results import create, find, list_runs
 from tests.fakes import FakeParts, FakeRuntime
@@ -184,9 +184,12 @@ def test_list(capfd: pytest.CaptureFixture[str]) -> None:
     assert "log.flush.interval.messages\t" in settings and "node.id" not in settings
     assert chaos("list") == 0
     assert "no runs under results" in capfd.readouterr().out
-    killed, judged, going = (create(Path("results"), ("pause",), seed) for seed in (1, 2, 3))
-    for run, harness in ((killed, "1:1"), (judged, "1:1"), (going, owner())):
+    killed, judged, going, away = (create(Path("results"), ("pause",), seed) for seed in (1, 2, 3, 4))
+    for run, process, on in (
+        (killed, "1:1", machine()), (judged, "1:1", machine()), (going, owner(), machine()), (away, "1:1", "another"),
+    ):  # fmt: skip
         make_plan(run=run.name).save(run)
+        harness = {"process": process, "machine": on}
         (run / "run.json").write_text(json.dumps({"status": "running", "harness": harness}))
     (judged / "verdict.json").write_text(json.dumps({"verdict": "pass", "reason": "all held"}))
     for name in ("explored", "stopped", "damaged"):
@@ -199,6 +202,7 @@ def test_list(capfd: pytest.CaptureFixture[str]) -> None:
         (killed.name, "not judged", "its harness was killed; chaos check judges what was recorded until then"),
         (judged.name, "pass", "all held"),
         (going.name, "not judged", "running"),
+        (away.name, "not judged", "running"),
         ("explored", "fail", "an exploration of 1,200 seeds: 1,198 passed, 2 failed, 0 unknown"),
         ("stopped", "not judged", "an exploration that did not come to its end"),
         ("damaged", "not judged", "an exploration whose explore.json is damaged"),

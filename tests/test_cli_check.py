@@ -115,6 +115,7 @@ def test_adds_alone_are_of_a_set_or_a_counter(capfd: pytest.CaptureFixture[str])
         (add + read.format("nil", "3"), 0, "taken for a history of counter"),
         (keyed + read.format("[:x nil]", "[:x 3]"), 0, "taken for a history of counter"),
         (keyed + read.format("[:x nil]", "[:x #{3}]"), 0, "each key an object of its own; --not-keyed says otherwise"),
+        (keyed + read.format("[:x nil]", "[:x #{3}]") + add.replace("3", "[:y 4]"), 2, "1 of 2 sets were never read"),
     ):
         Path("adds.edn").write_text(text)
         assert chaos("check", "adds.edn") == code

@@ -198,7 +198,6 @@ RUN sleep 600
 BUILD_IMAGE = """
 import sys
 from pathlib import Path
-from harness.owner import owner
 from harness.runtimes.docker import builds, engine, images
 builds.BUILD_LABEL = images.BUILD_LABEL = sys.argv[2]
 builds.IMAGE_LABEL = images.IMAGE_LABEL = sys.argv[3]
@@ -246,7 +245,6 @@ def test_a_killed_build_of_a_layer_leaves_no_container_and_no_image(
 BOOTSTRAP = """
 import sys
 from pathlib import Path
-from harness.owner import owner
 from harness.runtimes.docker import builds, engine, images
 builds.FOLDERS = Path(sys.argv[1])
 with builds.scratch() as folder:

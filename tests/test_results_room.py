@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
+import tempfile
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from io import StringIO
@@ -111,6 +113,22 @@ def test_what_cannot_be_judged_is_told_by_its_own_name(tmp_path: Path, monkeypat
 
     with pytest.raises(HistoryError, match=f"^{tmp_path / 'history'} is damaged$"):
         room.judged(tmp_path, judge)
+
+
+def test_what_is_no_file_among_earlier_verdicts_costs_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(room, "free", lambda _: 0)
+    (tmp_path / "plan.json").write_text("{}")
+    (tmp_path / "verdicts").mkdir()
+    os.mkfifo(tmp_path / "verdicts" / "0001-pipe.json")
+    verdict = room.judged(tmp_path, lambda place: keeping.keep(place, {"verdict": "pass", "reason": "all is well"}))
+    assert verdict["verdict"] == "pass" and "unsaved" not in verdict
+
+
+def test_where_nothing_can_be_laid_out_it_is_one_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(room, "free", lambda _: 0)
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "gone"))
+    with pytest.raises(HistoryError, match=rf"^{tmp_path} could not be judged under {tmp_path}/gone: .*No such file"):
+        room.judged(tmp_path, lambda place: {})
 
 
 def test_a_run_that_cannot_even_begin_is_refused(

@@ -19,7 +19,9 @@ import checkers
 from checkers import keeping
 from harness import registry, schedule_file
 from harness.console import Progress
+from harness.errors import HarnessFailure
 from harness.history import Recorder
+from harness.parts import LogAnalysis
 from harness.plan import Plan
 from harness.results import RunRecord
 from harness.run import run
@@ -132,9 +134,13 @@ def test_what_is_no_regular_file_is_not_waited_for(no_spark: None, whole: Path, 
         run_directory = copy(whole, tmp_path / "run")
         (run_directory / piece).unlink()
         os.mkfifo(run_directory / piece)
-        verdict = judge(run_directory)
+        verdict = LogAnalysis(run_directory, None).judge()
         assert verdict["verdict"] == "unknown", piece
         assert "it is no regular file" in str(verdict["damaged"]), piece
+    (run_directory / "verdict.json").unlink()
+    os.mkfifo(run_directory / "verdict.json")
+    with pytest.raises(HarnessFailure, match=r"verdict.json is where the verdict goes, and it is no regular file"):
+        LogAnalysis(run_directory, None).judge()
 
 
 def test_of_logs_without_operations_it_is_told_once_what_could_not_be_compared(

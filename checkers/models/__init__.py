@@ -41,7 +41,7 @@ import pyarrow as pa
 
 from checkers import witness
 from checkers.anomalies import Anomalies, seconds
-from checkers.judged import Judged
+from checkers.judged import NEVER_READ, Judged
 from checkers.models.actions import calls_of, model_of
 from checkers.models.bounds import Bounds, Budget, Exceeded, judge_each
 from checkers.models.calls import Call, Object
@@ -138,6 +138,9 @@ def judge(plan: Mapping[str, Any], rows: Sequence[Mapping[str, Any]], origin: in
 
     undecided = judge_each(list(objects), bounds, judge_one, lambda: bool(anomalies.tally))
     counts = Counter(f"{row['kind']} {row['outcome']}" for row in rows)
+    if name == "set":  # of which jepsen.checker/set says nothing
+        read = {row["key"] for row in rows if row["kind"] == "read" and row["outcome"] == "ok"}
+        counts[NEVER_READ] = len(objects) - len(read)
     return {
         "anomalies": anomalies.rows,
         "tally": anomalies.tally,

@@ -27,7 +27,7 @@ from harness.plan import Plan
 from harness.report import operations
 from harness.report.operations import Operations
 from spark_history.files import first_line
-from spark_history.regular import read_object
+from spark_history.regular import read_object, require_regular
 from spark_history.schema import FAULTS, OPERATIONS, READS, REPLICA_LOGS
 
 # Few distinct values over many rows: read as dictionaries, which keeps memory and group-bys small.
@@ -183,6 +183,7 @@ def _read_parquet(
     """The named columns as in `schema`; a column absent from the file is taken from key=value folders, else null.
     wanted: only the operations of these ids."""
     try:
+        require_regular(path)
         footer = pq.read_metadata(path)
         present = [name for name in columns if name in footer.schema.to_arrow_schema().names]
         categories = [name for name in present if name in CATEGORIES]

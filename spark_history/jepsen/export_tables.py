@@ -24,6 +24,7 @@ from spark_history.jepsen.export import (
 from spark_history.jepsen.notation import Notation, join, named, pick, transformed
 from spark_history.jepsen.operations import NULL
 from spark_history.jepsen.plain import unspell
+from spark_history.regular import read_object
 from spark_history.schema import ASSIGNMENTS, CALLS, MICRO_OPERATIONS, REGISTERS, TRANSACTIONS
 
 SCHEMAS: Final = {
@@ -36,7 +37,7 @@ def files(directory: Path, table: str) -> list[Path]:
     """Of a table of the run in `directory`, as its manifest names them. Raises HistoryError."""
     path = directory / "history" / "manifest.json"
     try:
-        named = json.loads(path.read_text())["tables"].get(table, [])
+        named = read_object(path)["tables"].get(table, [])
         return [directory / "history" / str(name) for name in named]
     except (OSError, ValueError, LookupError, TypeError, AttributeError) as error:
         raise HistoryError(f"{path} cannot be read, so there is no history to be had: {error}") from None

@@ -9,7 +9,7 @@ are put together, so they stand as they are, and nothing else may be in their pl
 are no texts stand in maps as JSON has them. A queue's `drain` becomes dequeues (_Drains).
 
 An ok operation that asks for something must have a value, be it nil. That of one that does not, is the invocation's; a
-write that completes with another value than it was invoked with contradicts itself, and is refused.
+write or cas of a register that completes with another contradicts itself, and is refused.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ import numpy as np
 import pyarrow as pa
 
 from spark_history.files import HistoryError, nullable
+from spark_history.jepsen import edn
 from spark_history.jepsen.event import says_nothing, shown
 from spark_history.jepsen.operations import NULL, Numbers, Operations, Pair, Rows, category, ints, table
 from spark_history.jepsen.plain import spell, spell_map, untag
@@ -34,8 +35,6 @@ from spark_history.schema import CALLS, REGISTERS
 KINDS: Final = ("read", "write", "cas")
 #: Operations whose completion says what they found.
 _ASKING: Final = frozenset({"read", "r", "get", "dequeue", "drain"})
-#: Operations whose completion repeats what was to be written, if it says anything.
-_WRITING: Final = frozenset({"write", "w", "cas", "compare-and-set", "enqueue"})
 #: Such a read finds a collection, perhaps a set.
 _COLLECTING: Final = frozenset({"read", "drain"})
 _KIND: Final = {"read": 0, "write": 1, "cas": 2, "r": 0, "w": 1, "compare-and-set": 2}
@@ -76,7 +75,7 @@ def _split(path: Path, pair: Pair, keyed: bool) -> tuple[Any, Any, Any]:
     if complete is not None and complete.type == "ok" and not complete.has_value and invoke.f in _ASKING:
         raise says_nothing(path, complete)
     if not keyed:
-        return invoke.more.get("key"), invoke.value, _as_invoked(path, pair, invoke.value, done)
+        return invoke.more.get("key"), invoke.value, done
     value, done = untag(invoke.value), untag(done)
     if not _is_two(value):
         raise HistoryError(
@@ -90,19 +89,21 @@ def _split(path: Path, pair: Pair, keyed: bool) -> tuple[Any, Any, Any]:
             f"{path} line {complete.line}: this completes {shown(done)}, but what was invoked on line {invoke.line} is "
             f"of the key {shown(value[0])}, so its value must be [{shown(value[0])} …]"
         )
-    return value[0], value[1], _as_invoked(path, pair, value[1], done[1])
+    return value[0], value[1], done[1]
 
 
-def _as_invoked(path: Path, pair: Pair, argument: Any, done: Any) -> Any:
-    """done, which for what writes is what was invoked, where both say it. Raises HistoryError."""
-    if pair.invoke.f not in _WRITING or None in (argument, done) or done == argument or pair.complete is None:
-        return done
-    if _KIND.get(pair.invoke.f) == 2 and not _is_two(untag(done)):  # which is told of otherwise
-        return done
-    raise HistoryError(
-        f"{path} line {pair.complete.line}: this completes a {pair.invoke.f} of {shown(done)}, but what was invoked on "
-        f"line {pair.invoke.line} is of {shown(argument)}"
-    )
+def _check_written(path: Path, pair: Pair, code: int, argument: Any, done: Any) -> None:
+    """Does what writes a register complete with what was invoked, where both say it? Raises HistoryError."""
+    asked, told = untag(argument), untag(done)
+    if code == 0 or asked is None or told is None or pair.complete is None:
+        return
+    if (type(asked) is type(told) is int and asked == told) or (code == 2 and not _is_two(told)):
+        return  # nearly always; and what is no [old new] is told of otherwise
+    if edn.write(asked, canonical=True) != edn.write(told, canonical=True):  # 1, 1.0 and true are equal to Python
+        raise HistoryError(
+            f"{path} line {pair.complete.line}: what is completed here is {pair.invoke.f} {shown(done)}, but what was "
+            f"invoked on line {pair.invoke.line} is {pair.invoke.f} {shown(argument)}"
+        )
 
 
 def registers(
@@ -121,6 +122,7 @@ def registers(
             )
         of, argument, done = _split(path, pair, keyed)
         rows.add(pair)
+        _check_written(path, pair, code, argument, done)
         if code == 0:
             result, asked = done, None
         else:
