@@ -144,7 +144,7 @@ class Parts:
 
     @cached_property
     def runtime(self) -> Machine:
-        from harness.runtimes.docker import DockerRuntime
+        from harness.runtimes.docker.runtime import DockerRuntime
 
         return cast(Machine, DockerRuntime())
 

@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Any, Final, Protocol, TypeVar
 
 #: 100,000 were run before a release: CHAOS_HISTORIES=100000 make test ARGS="tests/test_…".
-HISTORIES: Final = int(os.environ.get("CHAOS_HISTORIES", "2000"))
+HISTORIES: Final = int(os.environ.get("CHAOS_HISTORIES", "1000"))
 
 
 class Timed(Protocol):

@@ -21,6 +21,7 @@ from cluster_image.broker import describe, describe_configs
 from cluster_image.metadata.image import BrokerRegistration, MetadataImage
 from cluster_image.network import Address
 from tests.local_cluster import LocalCluster, local_cluster
+from tests.test_librdkafka import SAYS_NOTHING
 from tests.test_partition import config
 
 
@@ -33,7 +34,7 @@ def eventually(what: Callable[[], Any], expected: Any, patience: float = 10.0) -
 
 
 def with_librdkafka(bootstrap: str) -> None:
-    admin = AdminClient({"bootstrap.servers": bootstrap})
+    admin = AdminClient({"bootstrap.servers": bootstrap, **SAYS_NOTHING})
     cluster = admin.describe_cluster().result(10)
     assert cluster.cluster_id == "local" and sorted(node.id for node in cluster.nodes) == [1, 2, 3]
     assert cluster.controller.id in (1, 2, 3)

@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 
 from harness.doctor import checks
-from harness.runtimes.docker import DockerRuntime, cleanup, engine
+from harness.runtimes.docker import cleanup, engine
 from harness.runtimes.docker.clock import wall_minus_monotonic
 from harness.runtimes.docker.node import DockerNode
-from harness.runtimes.docker.runtime import DockerCluster
+from harness.runtimes.docker.runtime import DockerCluster, DockerRuntime
 from tests.test_docker_runtime import STAND_IN, ask, plan, quiet, removed_soon
 
 pytestmark = pytest.mark.docker

@@ -12,9 +12,9 @@ from random import Random
 import pytest
 
 from harness import registry
-from harness.runtimes.docker import DockerRuntime, cleanup, engine
+from harness.runtimes.docker import cleanup, engine
 from harness.runtimes.docker.agent_client import AgentGone
-from harness.runtimes.docker.runtime import DockerCluster
+from harness.runtimes.docker.runtime import DockerCluster, DockerRuntime
 from nemesis import EVERYWHERE, Nemesis
 from nemesis.composites import Composite
 from tests.machine_state import differences, differences_soon, machine_state
@@ -60,7 +60,7 @@ import asyncio, sys
 from pathlib import Path
 from harness import registry
 from harness.plan import Plan
-from harness.runtimes.docker import DockerRuntime
+from harness.runtimes.docker.runtime import DockerRuntime
 from tests.test_docker_healing import break_everything, every_fault, striking
 
 async def main():

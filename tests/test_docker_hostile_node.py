@@ -20,11 +20,11 @@ from typing import Any
 import pytest
 
 from harness.collected import Collected, with_problems
-from harness.runtimes.docker import DockerRuntime, cleanup, engine, seccomp
+from harness.runtimes.docker import cleanup, engine, seccomp
 from harness.runtimes.docker.agent_client import AgentError
 from harness.runtimes.docker.agent_container import CAPABILITIES
 from harness.runtimes.docker.node import DockerNode
-from harness.runtimes.docker.runtime import DockerCluster
+from harness.runtimes.docker.runtime import DockerCluster, DockerRuntime
 from tests.test_docker_runtime import STAND_IN, ask, plan, quiet, removed_soon
 
 pytestmark = [pytest.mark.docker, pytest.mark.timeout(400)]

@@ -12,10 +12,11 @@ import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from harness.plan import Plan
-from harness.runtimes.docker import DockerRuntime, cleanup, engine
-from harness.runtimes.docker.runtime import DockerCluster
+from harness.runtimes.docker import cleanup, engine
+from harness.runtimes.docker.runtime import DockerCluster, DockerRuntime
 from nemesis.membership import ControlledShutdown, NewId
 from tests.test_docker_runtime import quiet, removed_soon
+from tests.test_librdkafka import SAYS_NOTHING
 
 pytestmark = pytest.mark.docker
 
@@ -47,7 +48,7 @@ def cluster(runner: asyncio.Runner, tmp_path_factory: pytest.TempPathFactory) ->
 
 def client(cluster: DockerCluster) -> AdminClient:
     addresses = (f"{host}:{port}" for host, port in (node.address for node in cluster.brokers))
-    return AdminClient({"bootstrap.servers": ",".join(addresses)})
+    return AdminClient({"bootstrap.servers": ",".join(addresses), **SAYS_NOTHING})
 
 
 def wait_for(cluster: DockerCluster, condition: Any) -> Any:

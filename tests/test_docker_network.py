@@ -12,9 +12,9 @@ import pytest
 from harness.cluster import CLIENTS, NotAvailable, Shape
 from harness.doctor import checks
 from harness.plan import Plan
-from harness.runtimes.docker import DockerRuntime, cleanup, engine
+from harness.runtimes.docker import cleanup, engine
 from harness.runtimes.docker.node import DockerNode
-from harness.runtimes.docker.runtime import DockerCluster
+from harness.runtimes.docker.runtime import DockerCluster, DockerRuntime
 
 from .test_docker_runtime import STAND_IN, ask, quiet
 

@@ -20,9 +20,9 @@ from harness.cluster import RuntimeUnavailable
 from harness.doctor import checks
 from harness.errors import BadArguments
 from harness.plan import Plan
-from harness.runtimes.docker import DockerRuntime, cleanup, engine, runtime
+from harness.runtimes.docker import cleanup, engine, runtime
 from harness.runtimes.docker.node import DockerNode
-from harness.runtimes.docker.runtime import DockerCluster
+from harness.runtimes.docker.runtime import DockerCluster, DockerRuntime
 
 pytestmark = pytest.mark.docker
 
@@ -435,7 +435,7 @@ def test_what_a_killed_harness_left_is_found_and_removed(tmp_path: Path) -> None
 import asyncio
 from pathlib import Path
 from harness.plan import Plan
-from harness.runtimes.docker import DockerRuntime
+from harness.runtimes.docker.runtime import DockerRuntime
 
 async def main():
     plan = Plan.model_validate_json({wanted.model_dump_json()!r})

@@ -477,7 +477,8 @@ def test_a_run_does_not_depend_on_the_hash_seed() -> None:
 @pytest.mark.docker
 def test_one_way_partition_in_docker_drops_one_direction_only(tmp_path: Path) -> None:
     """Seen from outside by datagrams, which need no answer."""
-    from harness.runtimes.docker import DockerRuntime, cleanup, engine
+    from harness.runtimes.docker import cleanup, engine
+    from harness.runtimes.docker.runtime import DockerRuntime
     from tests.test_docker_runtime import STAND_IN, plan, quiet
 
     api = engine.connect()

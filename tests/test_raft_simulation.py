@@ -13,7 +13,7 @@ from cluster_image.raft.quorum import NotLeader, Role
 
 from .raft_simulation import CONFIG, Simulation, Violation
 
-SEEDS = range(int(os.environ.get("RAFT_SEEDS", "80")))
+SEEDS = range(int(os.environ.get("RAFT_SEEDS", "40")))
 
 
 def tormented(seed: int, duration: float = 2.0) -> Simulation:

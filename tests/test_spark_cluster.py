@@ -71,7 +71,7 @@ def elsewhere(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, An
     python = str(bare_python(directory / "bare", "numpy", "pyarrow"))
     with ExitStack() as stack:
         server = stack.enter_context(connect_server(directory / "connect", PYSPARK_PYTHON=python))
-        cluster = stack.enter_context(standalone(directory / "standalone"))
+        cluster = stack.enter_context(standalone(directory / "standalone", workers=1, cores=2))
         yield {"connect": server, "standalone": cluster, "python": python, "directory": directory}
 
 

@@ -21,7 +21,8 @@ from harness.bench import Figure, profile
 from harness.cluster import Cluster, Node
 from harness.errors import HarnessFailure
 from harness.plan import Plan
-from harness.runtimes.docker import DockerRuntime, cleanup, engine
+from harness.runtimes.docker import cleanup, engine
+from harness.runtimes.docker.runtime import DockerRuntime
 
 PARTITIONS: Final = 6
 RECORD: Final = b"x" * 100

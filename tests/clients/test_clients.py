@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from harness.plan import Plan
-from harness.runtimes.docker import DockerRuntime, cleanup, engine
-from harness.runtimes.docker.runtime import DockerCluster
+from harness.runtimes.docker import cleanup, engine
+from harness.runtimes.docker.runtime import DockerCluster, DockerRuntime
 from tests.clients.adapters import Aiokafka, Client, Confluent, KafkaPython, Kcat
 
 pytestmark = pytest.mark.docker

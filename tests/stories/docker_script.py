@@ -29,9 +29,9 @@ from cluster_image.tcp import TcpNetwork
 from harness.cluster import Evidence
 from harness.node_properties import FIRST_CONTROLLER_ID
 from harness.plan import Plan
-from harness.runtimes.docker import DockerRuntime, cleanup, engine
+from harness.runtimes.docker import cleanup, engine
 from harness.runtimes.docker.node import DockerNode
-from harness.runtimes.docker.runtime import CONTROLLER_PORT, DockerCluster
+from harness.runtimes.docker.runtime import CONTROLLER_PORT, DockerCluster, DockerRuntime
 from tests.stories.script import TOPIC, as_text, assigned, fetch_all, values_of
 from workloads.client import requests
 

@@ -1,5 +1,1 @@
-"""The Docker runtime. Start with runtime.py."""
-
-from .runtime import DockerRuntime
-
-__all__ = ["DockerRuntime"]
+"""The Docker runtime: runtime.py. Imported by nobody who runs elsewhere: the Docker client takes a while."""
