@@ -61,10 +61,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="session")
 def spark() -> Iterator[Any]:
-    """One Spark session for all tests marked `spark`."""
+    """One Spark session for all tests marked `spark`, with its pages."""
     from spark_history.session import start
+    from tests.spark_processes import free_port
 
-    session = start("local[2]")
+    session = start("local[2]", ui_port=free_port())
     yield session
     session.stop()
 

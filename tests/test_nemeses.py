@@ -398,7 +398,7 @@ def test_the_mix_has_every_family() -> None:
 
 @pytest.mark.parametrize("name", COMPOSITES)
 def test_a_composite_strikes_through_its_parts(name: str) -> None:
-    plan = Plan(run="r", on="simulation", nemesis=(name,), seed=2, time_limit=40.0, rate=40.0, partitions=2)
+    plan = Plan(run="r", on="simulation", nemesis=(name,), seed=2, time_limit=30.0, rate=40.0, partitions=2)
     simulated = simulate(plan)
     assert not simulated.crash and simulated.halt is None
     rows = simulated.tables["faults"].to_pylist()

@@ -317,7 +317,7 @@ def test_a_node_that_has_ended_is_started_when_it_is_healed(nemesis: Any) -> Non
 )  # fmt: skip
 def test_a_simulated_cluster_survives_it(name: str, seen: str) -> None:
     plan = Plan(
-        run="r", on="simulation", nemesis=(name,), seed=4, time_limit=30.0, rate=100.0, partitions=2,
+        run="r", on="simulation", nemesis=(name,), seed=4, time_limit=20.0, rate=100.0, partitions=2,
         settings={"log.segment.bytes": "2048"},
     )  # fmt: skip
     simulated = simulate(plan)

@@ -25,7 +25,7 @@ from harness import cli, cli_check
 from harness.console import Progress, print_summary
 from harness.errors import HarnessFailure
 from harness.terminal import Terminal, say_json
-from tests.spark_pages import assert_pages_are_here_only
+from tests.spark_pages import LOOPBACK, listening
 
 ROOT = Path(__file__).parent.parent
 #: Clears the screen; renames the window; answers for the user; rings; turns the direction; the same by C1 controls.
@@ -156,5 +156,6 @@ def test_a_port_of_sparks_pages_is_looked_up_where_they_are_shown() -> None:
 
 
 @pytest.mark.spark
-def test_sparks_pages_are_shown_on_this_machine_only() -> None:
-    assert_pages_are_here_only("local[1]")
+def test_sparks_pages_are_shown_on_this_machine_only(spark: Any) -> None:
+    found = listening(int(spark.sparkContext.uiWebUrl.rpartition(":")[2]))
+    assert found and found <= LOOPBACK, found
