@@ -23,7 +23,7 @@ DEVELOPING := $(VENV)/.developing
 run: $(INSTALLED)
 	@$(BIN)/chaos run --nemesis power-outage $(ARGS)
 
-# Compiled once, not by each of the processes that tests start: that is a fifth of the time.
+# Modules are compiled once, and not by each of the processes that tests start, whatever the environment says.
 test: export PYTHONDONTWRITEBYTECODE :=
 test: $(DEVELOPING)
 ifeq ($(ARGS),)

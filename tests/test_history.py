@@ -180,9 +180,11 @@ def test_the_thread_flushes_by_itself_and_close_is_idempotent(tmp_path: Path) ->
     recorder = Recorder(tmp_path, "run-1", flush_interval=0.02)
     recorder.complete(recorder.invoke_append(0, "chaos", 1, 1, 10), 11, "ok", offset=0)
     deadline = time.monotonic() + 10
-    while not list((tmp_path / "journal").glob("operations-*.parquet")):
+    # One file, which stays: the thread replaces others while they are looked at.
+    while not (written := list((tmp_path / "journal").glob("operations-*.parquet"))):
         assert time.monotonic() < deadline
         time.sleep(0.01)
+    assert pq.read_metadata(written[0]).num_rows == 1
     recorder.close()
     recorder.close()
     assert rows(load_journal(tmp_path / "journal"))
