@@ -7,6 +7,7 @@ is the whole machine's. They mostly wait, and some measure: whatever else runs a
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 from collections.abc import Callable, Iterator, Sequence
@@ -57,6 +58,14 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     except RuntimeUnavailable as error:
         for item in marked:
             item.add_marker(pytest.mark.skip(reason=str(error)))
+
+
+def pytest_collection_finish() -> None:
+    """What was imported and collected stays to the end, and is most of what there is: it is not searched for garbage
+    again and again (of six files of tests with 177 s, 152 s were left)."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(50_000, 20, 100)
 
 
 @pytest.fixture(scope="session")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import subprocess
 import sys
@@ -42,6 +43,7 @@ def variants() -> Mapping[str, Fault]:
 
 def print_hashes() -> None:
     """A line each: the nemesis, whether its fault took effect, the trace hash."""
+    gc.disable()  # as in the workers of an exploration
     for name, fault in variants().items():
         plan = Plan(
             run=name, on="simulation", nemesis=(name,), seed=1, time_limit=TIME_LIMIT, rate=20.0, concurrency=1,
