@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
@@ -33,21 +33,18 @@ from spark_history.lane import lay_out_run, split_run
 from spark_history.log import NOWHERE, Log
 from spark_history.regular import require_regular
 from spark_history.schema import TABLES
-from spark_history.tasks import Unit, run_tasks, shared
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+from spark_history.tasks import Engine, Unit, run_tasks, shared
 
 _NAMES: Final = pa.schema([RUNS.field("run")])
 
 
-def check_dataset(path: Path, spark: SparkSession) -> list[dict[str, Any]]:
+def check_dataset(path: Path, engine: Engine) -> list[dict[str, Any]]:
     """The verdict on every run of a dataset (see verdict.py), in the order of their names. A run that cannot be judged,
     or a part of which is damaged, is `unknown`, with the reason; the others are judged. Raises HistoryError if Spark
     does not see the dataset."""
-    (path,) = shared(spark, [path])
+    (path,) = shared(engine, [path])
     parts = [{"dataset": str(path), "part": name} for name in list_parts(path)]
-    rows = [row for result in run_tasks(spark, check_part, parts) for row in result["verdict"].to_pylist()]
+    rows = [row for result in run_tasks(engine, check_part, parts) for row in result["verdict"].to_pylist()]
     return sorted((json.loads(row) for row in rows), key=lambda verdict_: str(verdict_["run"]))
 
 

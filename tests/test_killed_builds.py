@@ -267,7 +267,7 @@ def test_a_killed_bootstrap_leaves_no_process_and_no_folder(seconds: float) -> N
         assert running.stdout is not None
         folder = Path(running.stdout.readline().strip()).parent
         try:
-            assert soon(lambda: b"debootstrap" in _commands(folder), 60), "it began"
+            assert soon(lambda: b"mmdebstrap" in _commands(folder), 60), "it began"
             time.sleep(seconds)
         finally:
             finish(running)

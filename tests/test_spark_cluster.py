@@ -18,6 +18,7 @@ import pytest
 from harness.history import load_journal
 from spark_history import ingest
 from spark_history.dataset import DatasetWriter
+from spark_history.tasks import Here
 from tests.histories import LongHistory
 from tests.spark_elsewhere import SEGMENT_OFFSETS, judge_all
 from tests.spark_pages import LOOPBACK
@@ -58,10 +59,10 @@ def histories(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def expected(histories: Path, spark: Any, tmp_path_factory: pytest.TempPathFactory) -> Any:
-    """What this process's own Spark finds."""
+def expected(histories: Path, tmp_path_factory: pytest.TempPathFactory) -> Any:
+    """What is found without Spark."""
     directory = shutil.copytree(histories, tmp_path_factory.mktemp("here") / "all")
-    return json.loads(json.dumps(judge_all(directory, spark)))
+    return json.loads(json.dumps(judge_all(directory, Here(1))))
 
 
 @pytest.fixture(scope="module")
@@ -104,7 +105,8 @@ def judge(master: str, histories: Path, directory: Path, *pythons: Path, **varia
 
 
 def check_elsewhere(found: Any, expected: Any) -> None:
-    assert found["found"] == expected
+    assert found["found"] == {name: expected[name] for name in found["found"]}
+    assert {"runs/broken", "runs/good", "dataset"} <= found["found"].keys()
     assert expected["runs/broken"]["verdict"]["verdict"] == "fail"
     assert expected["segments/broken"]["anomalies"] == expected["runs/broken"]["anomalies"] != []
     assert expected["runs/broken"]["lost"] != []
@@ -130,6 +132,7 @@ def test_a_standalone_cluster_judges_as_this_process_does(
     newer = bare_python(tmp_path / "newer", "numpy", "pyarrow", pretend=NEWER)
     pythons = (numpy_alone, pyarrow_alone, newer, tmp_path / "none")
     found = judge(cluster.master, histories, tmp_path, *pythons, PYSPARK_PYTHON=elsewhere["python"])
+    assert found["found"].keys() == expected.keys()
     check_elsewhere(found, expected)
     without_arrow, without_numpy, of_newer, none = found["pythons"]
     assert "pyarrow" in without_arrow and "numpy" in without_numpy

@@ -1,6 +1,6 @@
 """guard.py PARENT FOLDER COMMAND…: runs a command of a build that dies with whoever started it.
 
-A killed harness cannot clean up after itself, and bash, debootstrap and what they start would go on for a minute and
+A killed harness cannot clean up after itself, and bash, mmdebstrap and what they start would go on for a minute and
 leave 160 MB. So the command is in a session of its own, and in a namespace of mounts where this may make one: when
 PARENT, this process' parent, is gone, or a signal asks for it, all of the session is killed and FOLDER removed.
 A script, of the standard library only.
@@ -55,7 +55,7 @@ def _begin() -> None:
     """In the command's process, before it is the command."""
     _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     signal.pthread_sigmask(signal.SIG_SETMASK, ())
-    # What it mounts (debootstrap: /proc) is gone with it, and nothing below the folder leads out of it. Not everybody
+    # What it mounts (mmdebstrap: /proc) is gone with it, and nothing below the folder leads out of it. Not everybody
     # may do so; whoever may not cannot mount either.
     if _libc.unshare(_CLONE_NEWNS) == 0:
         _libc.mount(None, b"/", None, ctypes.c_ulong(_MS_REC_PRIVATE), None)
