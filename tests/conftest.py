@@ -2,7 +2,8 @@
 
 With `pytest -n 3 --dist loadfile` all files that need a Docker Engine go to one of the processes, first of all: Docker
 now and then loses count of a network's endpoints when several are made at a time, and what is compared before and after
-is the whole machine's. They mostly wait, and some measure: whatever else runs at the same time is nice to them.
+is the whole machine's. They mostly wait, and some measure: whatever else runs at the same time is nice to them. All
+files that need the session of Spark go to another process: each would start its own, which takes 15 s of CPU.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import gc
 import json
 import os
+import re
 from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 from pathlib import Path
@@ -23,12 +25,13 @@ from harness.cluster import RuntimeUnavailable
 NICE: Final = 10
 
 
-class ContainersApart(LoadFileScheduling):
-    """By file, those that need a Docker Engine as if they were one."""
+class Grouped(LoadFileScheduling):
+    """By file; those that need a Docker Engine as if they were one, and those that need the session of Spark."""
 
     def _split_scope(self, nodeid: str) -> str:
         file: str = super()._split_scope(nodeid)
-        return "docker" if _needs_docker(self.config.rootpath / file) else file
+        path = self.config.rootpath / file
+        return "docker" if _needs_docker(path) else "spark" if _needs_spark(path) else file
 
 
 @cache
@@ -36,8 +39,13 @@ def _needs_docker(file: Path) -> bool:
     return "mark.docker" in file.read_text()
 
 
-def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> ContainersApart | None:
-    return ContainersApart(config, log) if config.getvalue("dist") == "loadfile" else None
+@cache
+def _needs_spark(file: Path) -> bool:
+    return re.search(r"\bspark: |usefixtures\(\"spark\"", file.read_text()) is not None
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Grouped | None:
+    return Grouped(config, log) if config.getvalue("dist") == "loadfile" else None
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
@@ -47,7 +55,7 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     # First what takes long, and must not be begun last.
-    items.sort(key=lambda item: (not _needs_docker(item.path), not item.get_closest_marker("spark")))
+    items.sort(key=lambda item: (not _needs_docker(item.path), not _needs_spark(item.path), not _is_spark(item)))
     marked = [item for item in items if item.get_closest_marker("docker")]
     if not marked or os.environ.get("CI"):
         return
@@ -66,6 +74,10 @@ def pytest_collection_finish() -> None:
     gc.collect()
     gc.freeze()
     gc.set_threshold(50_000, 20, 100)
+
+
+def _is_spark(item: pytest.Item) -> bool:
+    return item.get_closest_marker("spark") is not None
 
 
 @pytest.fixture(scope="session")
