@@ -9,9 +9,11 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from docker.errors import APIError
 
 from harness import clean
 from harness.cluster import RuntimeUnavailable
@@ -184,6 +186,17 @@ def test_clean_tells_of_dead_builds_and_leaves_the_living_alone(
         f"removed image {'d' * 12} of a dead build",
     ]  # fmt: skip
     assert fake.removed == ["a", "d"]
+
+
+def test_what_the_engine_removes_itself_is_no_failure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    fake = _Engine()
+
+    def removing(*_: Any, **__: Any) -> None:
+        raise APIError("removal is already in progress", response=SimpleNamespace(status_code=409))
+
+    fake.remove_container = removing  # type: ignore[method-assign]
+    monkeypatch.setattr(builds, "FOLDERS", tmp_path)
+    assert list(builds.remove_dead(fake)) == [f"image {'d' * 12} of a dead build"]  # type: ignore[arg-type]
 
 
 # --- with an engine ---

@@ -138,10 +138,17 @@ def _mounts_in(folder: Path) -> list[str]:
 def _remove_containers(api: docker.APIClient) -> Iterator[str]:
     """A run's have the label too, of the image that they are made of."""
     for container in api.containers(all=True, filters={"label": BUILD_LABEL}):
-        if RUN_LABEL not in container["Labels"] and _is_dead(container["Labels"]):
-            with suppress(NotFound):
-                api.remove_container(container["Id"], force=True, v=True)
-                yield f"container {container['Id'][:12]} of a dead build"
+        if RUN_LABEL in container["Labels"] or not _is_dead(container["Labels"]):
+            continue
+        try:
+            api.remove_container(container["Id"], force=True, v=True)
+        except NotFound:
+            continue
+        except APIError as error:
+            if error.status_code != 409:  # being removed already: the engine does so with a build that was cut off
+                raise
+            continue
+        yield f"container {container['Id'][:12]} of a dead build"
 
 
 def _remove_images(api: docker.APIClient) -> Iterator[str]:
