@@ -67,6 +67,7 @@ $(INSTALLED): requirements.txt pyproject.toml harness/make_venv.sh
 
 $(DEVELOPING): $(INSTALLED) requirements-dev.txt
 	@$(BIN)/python -m pip install --quiet --requirement requirements-dev.txt
+	@$(BIN)/python -m tests.spark_archive || echo "Tests will start Spark without an archive of its classes."
 	@touch $@
 
 # Needs uv. The node image has a lock of its own, held to the same versions. docs/dependencies.md says what they are.

@@ -21,6 +21,7 @@ import pytest
 from xdist.scheduler import LoadFileScheduling
 
 from harness.cluster import RuntimeUnavailable
+from tests import spark_archive
 
 NICE: Final = 10
 
@@ -42,6 +43,10 @@ def _needs_docker(file: Path) -> bool:
 @cache
 def _needs_spark(file: Path) -> bool:
     return re.search(r"\bspark: |usefixtures\(\"spark\"", file.read_text()) is not None
+
+
+def pytest_configure() -> None:
+    spark_archive.use()
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Grouped | None:

@@ -37,7 +37,8 @@ def environment(directory: Path, **more: str) -> dict[str, str]:
         "SPARK_WORKER_DIR": str(directory / "work"),
         "SPARK_EXECUTOR_MEMORY": EXECUTOR_MEMORY,
         "SPARK_DAEMON_MEMORY": "256m",
-        "JDK_JAVA_OPTIONS": _JAVA_OPTIONS,  # of executors too, which no setting of a daemon reaches
+        # Of executors too, which no setting of a daemon reaches.
+        "JDK_JAVA_OPTIONS": f"{os.environ.get('JDK_JAVA_OPTIONS', '')} {_JAVA_OPTIONS}".strip(),
         "PYTHONDONTWRITEBYTECODE": "1",
     }
     kept = {k: v for k, v in os.environ.items() if not k.startswith(("SPARK_", "PYSPARK_")) and k != "PYTHONPATH"}
