@@ -64,15 +64,20 @@ async def all_brokers_known(cluster: DockerCluster, bootstrap: str) -> None:
 def topic(bootstrap: str, request: pytest.FixtureRequest) -> str:
     name = "".join(c if c.isalnum() else "-" for c in request.node.name)
     Confluent(bootstrap).create(name, PARTITIONS)
+    known_everywhere(bootstrap, name)
     return name
 
 
-def soon(condition: Callable[[], bool]) -> None:
-    """Brokers learn of topics one after the other."""
+def known_everywhere(bootstrap: str, topic: str, known: bool = True) -> None:
+    """Returns once every broker lists the topic, or none of them does if not `known`.
+
+    Brokers learn of topics one after the other, and clients ask any of them. A client that was just opened asks the one
+    broker whose address it has been given."""
     deadline = time.monotonic() + 10
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
+    for broker in bootstrap.split(","):
+        while (topic in Confluent(broker).topics()) is not known:
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
 
 
 def client(name: str, bootstrap: str) -> Client:
@@ -102,12 +107,14 @@ def test_offsets_are_those_of_the_log(bootstrap: str, topic: str, name: str) -> 
 def test_a_topic_lives_from_creation_to_deletion(bootstrap: str, name: str) -> None:
     admin, topic = client(name, bootstrap), f"made-by-{name}"
     admin.create(topic, PARTITIONS)
-    soon(lambda: topic in admin.topics())
+    known_everywhere(bootstrap, topic)
+    assert topic in admin.topics()
     Confluent(bootstrap).produce(topic, {0: [b"of the first"]})
     admin.delete(topic)
-    soon(lambda: topic not in admin.topics())
+    known_everywhere(bootstrap, topic, known=False)
+    assert topic not in admin.topics()
     admin.create(topic, PARTITIONS)
-    soon(lambda: topic in admin.topics())
+    known_everywhere(bootstrap, topic)
     # A new topic of an old name is empty.
     assert admin.offsets(topic) == dict.fromkeys(range(PARTITIONS), (0, 0))
     admin.delete(topic)
