@@ -57,7 +57,8 @@ class Client(Protocol):
 class Confluent:
     """librdkafka by confluent-kafka."""
 
-    def __init__(self, bootstrap: str) -> None:
+    def __init__(self, bootstrap: str, patience_s: float = PATIENCE_S) -> None:
+        self._patience_s = patience_s
         self._settings = {"bootstrap.servers": bootstrap}
         self._admin = confluent_admin.AdminClient(self._settings)
 
@@ -112,7 +113,7 @@ class Confluent:
         return sorted(self._admin.list_topics(timeout=PATIENCE_S).topics)
 
     def describe(self) -> Described:
-        cluster = self._admin.describe_cluster(request_timeout=PATIENCE_S).result(PATIENCE_S)
+        cluster = self._admin.describe_cluster(request_timeout=self._patience_s).result(self._patience_s)
         return Described(sorted(node.id for node in cluster.nodes), cluster.controller.id)
 
     def _partitions(self, topic: str) -> Sequence[int]:

@@ -52,7 +52,8 @@ async def all_brokers_known(cluster: DockerCluster, bootstrap: str) -> None:
     async with asyncio.timeout(60):
         while True:
             try:
-                described = await asyncio.to_thread(Confluent(bootstrap).describe)
+                # librdkafka that finds nobody listening may ask nobody else until its time is up.
+                described = await asyncio.to_thread(Confluent(bootstrap, patience_s=2).describe)
             except Exception:  # nobody answers yet
                 await asyncio.sleep(0.2)
                 continue
