@@ -13,6 +13,7 @@ import struct
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from itertools import repeat
+from mmap import mmap
 from typing import NamedTuple
 
 import google_crc32c
@@ -103,8 +104,13 @@ class BatchHeader(NamedTuple):
         return bool(self.attributes & _TRANSACTIONAL)
 
     @property
+    def codec(self) -> int:
+        """0: none, 1: gzip, 2: snappy, 3: lz4, 4: zstd."""
+        return self.attributes & _COMPRESSION_MASK
+
+    @property
     def is_compressed(self) -> bool:
-        return bool(self.attributes & _COMPRESSION_MASK)
+        return bool(self.codec)
 
 
 class Record(NamedTuple):
@@ -188,8 +194,8 @@ def build_batch(
     """One uncompressed batch at base offset 0, without headers, all records at `timestamp_ms`."""
     records = bytearray()
     for delta, (key, value) in enumerate(zip(keys or repeat(None, len(values)), values, strict=True)):
-        body = b"\0\0" + _varint(delta) + _nullable(key) + _nullable(value) + b"\0"
-        records += _varint(len(body))
+        body = b"\0\0" + varint(delta) + _nullable(key) + _nullable(value) + b"\0"
+        records += varint(len(body))
         records += body
     attributes = _CONTROL if control else 0
     return _assemble(bytes(records), len(values), attributes, timestamp_ms, producer_id, producer_epoch, base_sequence)
@@ -289,8 +295,8 @@ def _int64_layout(count: int) -> tuple[struct.Struct, tuple[bytes | int, ...]]:
     frame: list[bytes | int] = []
     no_headers = b""
     for delta in range(count):
-        body = b"\0\0" + _varint(delta) + _varint(-1) + _varint(8)
-        frame += [no_headers + _varint(len(body) + 9) + body, 0]
+        body = b"\0\0" + varint(delta) + varint(-1) + varint(8)
+        frame += [no_headers + varint(len(body) + 9) + body, 0]
         no_headers = b"\0"
     frame.append(no_headers)
     layout = ">" + "".join(f"{len(field)}s" if isinstance(field, bytes) else "q" for field in frame)
@@ -303,12 +309,12 @@ def _iter_records(buffer: bytes, position: int, end: int, header: BatchHeader) -
     at = position + HEADER_SIZE
     try:
         for _ in range(header.record_count):
-            length, at = _read_varint(buffer, at)
+            length, at = read_varint(buffer, at)
             record_end = at + length
             if length < 0 or record_end > end:
                 raise IndexError
-            timestamp_delta, at = _read_varint(buffer, at + 1)  # after the attributes, of which none is defined
-            offset_delta, at = _read_varint(buffer, at)
+            timestamp_delta, at = read_varint(buffer, at + 1)  # after the attributes, of which none is defined
+            offset_delta, at = read_varint(buffer, at)
             key, at = _read_nullable(buffer, at, record_end)
             value, at = _read_nullable(buffer, at, record_end)
             yield Record(
@@ -323,7 +329,8 @@ def _iter_records(buffer: bytes, position: int, end: int, header: BatchHeader) -
         raise CorruptRecord(f"a record of the batch at offset {header.base_offset} overruns it") from None
 
 
-def _varint(value: int) -> bytes:
+def varint(value: int) -> bytes:
+    """Zig-zag."""
     value = (value << 1) ^ (value >> 63)
     if value <= 0x7F:
         return value.to_bytes(1, "big")
@@ -336,10 +343,10 @@ def _varint(value: int) -> bytes:
 
 
 def _nullable(data: bytes | None) -> bytes:
-    return _varint(-1) if data is None else _varint(len(data)) + data
+    return varint(-1) if data is None else varint(len(data)) + data
 
 
-def _read_varint(buffer: bytes, at: int) -> tuple[int, int]:
+def read_varint(buffer: bytes | mmap, at: int) -> tuple[int, int]:
     """(value, position after it). Raises IndexError at the end of the buffer, and for more than 64 bits."""
     byte = buffer[at]
     at += 1
@@ -356,7 +363,7 @@ def _read_varint(buffer: bytes, at: int) -> tuple[int, int]:
 
 
 def _read_nullable(buffer: bytes, at: int, end: int) -> tuple[bytes | None, int]:
-    length, at = _read_varint(buffer, at)
+    length, at = read_varint(buffer, at)
     if length < 0:
         return None, at
     if at + length > end:

@@ -30,8 +30,8 @@ FILES: Final = {"requirements.txt": "use", "requirements-dev.txt": "development"
 #: Licences that let an Apache-2.0 project depend on a package, as SPDX writes them.
 ALLOWED: Final = frozenset(
     {
-        "Apache-2.0", "BSD-2-Clause", "BSD-3-Clause", "BSD-3-Clause-modification", "0BSD", "MIT", "MIT-CMU", "ISC",
-        "PSF-2.0", "Python-2.0", "MPL-2.0", "Unlicense", "Zlib", "CC0-1.0", "LGPL-2.1-or-later",
+        "Apache-2.0", "BSD-2-Clause", "BSD-3-Clause", "BSD-3-Clause-modification", "0BSD", "MIT", "MIT-0", "MIT-CMU",
+        "ISC", "PSF-2.0", "Python-2.0", "MPL-2.0", "Unlicense", "Zlib", "CC0-1.0", "LGPL-2.1-or-later",
         "GPL-2.0-only WITH Classpath-exception-2.0",
     }
 )  # fmt: skip

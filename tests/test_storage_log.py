@@ -438,6 +438,19 @@ def test_reading_outside_the_log_is_refused() -> None:
             log.read(offset, 100)
 
 
+def test_a_log_begins_where_its_first_segment_does() -> None:
+    """Nothing but the segments tells: the checkpoint of log start offsets is for finding out that one is lost."""
+    disk = simulated_disk()
+    log = Log.open(disk, DIRECTORY)
+    log.truncate_fully_and_start_at(10)
+    log.append_as_leader(encode_int64s([1], timestamp_ms=1), 0)
+    log.close()
+    reopened = Log.open(disk, DIRECTORY)
+    assert (reopened.start_offset, reopened.end_offset) == (10, 11)
+    with pytest.raises(OffsetOutOfRange):
+        reopened.read(9, 100)
+
+
 def test_truncation_below_the_start_follows_the_leader_there() -> None:
     log = Log.open(simulated_disk(), DIRECTORY)
     log.truncate_fully_and_start_at(10)

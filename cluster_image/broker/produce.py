@@ -15,8 +15,10 @@ from kio.schema.errors import ErrorCode
 from ..integers import i64
 from ..messages import NO_THROTTLE, make, response_module
 from ..metadata.image import MetadataImage, Topic
-from ..network import Entity
+from ..network import Aside, Entity, here
+from ..record_checks import UnknownTransaction, check_batches
 from ..records import CorruptRecord, InvalidRecord
+from ..slices import in_slices
 from .partition import Appended, Partition, Refused
 
 
@@ -31,27 +33,31 @@ class ProduceHandler:
         self._image = image
         self._find = find
 
-    async def handle(self, request: Any) -> Entity | None:
-        """None for acks=0. Raises ConnectionError, which closes the connection, if such a request fails: there is no
-        other way to tell. A storage failure is raised: the broker cannot go on."""
+    async def handle(self, request: Any, aside: Aside = here) -> Entity | None:
+        """aside: see network.Peer. None for acks=0. Raises ConnectionError, which closes the connection, if such a
+        request fails: there is no other way to tell. A storage failure is raised: the broker cannot go on."""
         loop = asyncio.get_running_loop()
         acks = int(request.acks)
         outcomes: dict[tuple[int, int], _Outcome] = {}
         waiting: dict[tuple[int, int], Appended] = {}
-        for t, topic in enumerate(request.topic_data):
-            known = self._image.topics.get(topic.name)
-            for p, data in enumerate(topic.partition_data):
-                partition = self._find(known.id, int(data.index)) if known is not None else None
-                if partition is None:
-                    outcomes[t, p] = _Outcome(self._why_missing(known, int(data.index)))
-                    continue
-                outcome = self._append(partition, data.records, acks, loop.create_future)
-                if isinstance(outcome, _Outcome):
-                    outcomes[t, p] = outcome
-                    continue
-                outcomes[t, p] = _Outcome(ErrorCode.none, outcome.base_offset, partition.log.start_offset)
-                if outcome.done is not None:
-                    waiting[t, p] = outcome
+        named = [
+            (t, p, topic.name, data)
+            for t, topic in enumerate(request.topic_data)
+            for p, data in enumerate(topic.partition_data)
+        ]
+        async for t, p, name, data in in_slices(named):
+            known = self._image.topics.get(name)
+            partition = self._find(known.id, int(data.index)) if known is not None else None
+            if partition is None:
+                outcomes[t, p] = _Outcome(self._why_missing(known, int(data.index)))
+                continue
+            outcome = await self._append(partition, data.records, acks, loop.create_future, aside)
+            if isinstance(outcome, _Outcome):
+                outcomes[t, p] = outcome
+                continue
+            outcomes[t, p] = _Outcome(ErrorCode.none, outcome.base_offset, partition.log.start_offset)
+            if outcome.done is not None:
+                waiting[t, p] = outcome
         if acks == 0:
             failed = next((o.error for o in outcomes.values() if o.error is not ErrorCode.none), None)
             if failed is not None:
@@ -68,11 +74,12 @@ class ProduceHandler:
         return ErrorCode.unknown_topic_or_partition
 
     @staticmethod
-    def _append(
+    async def _append(
         partition: Partition,
         records: bytes | None,
         acks: int,
         new_future: Callable[[], asyncio.Future[ErrorCode]],
+        aside: Aside,
     ) -> Appended | _Outcome:
         if acks not in (-1, 0, 1):
             return _Outcome(ErrorCode.invalid_required_acks)
@@ -81,9 +88,13 @@ class ProduceHandler:
         if len(records) > partition.max_message_bytes:
             return _Outcome(ErrorCode.message_too_large)
         try:
-            return partition.append(bytes(records), acks, new_future)
+            batches = bytes(records)
+            await check_batches(batches, aside)
+            return partition.append(batches, acks, new_future)
         except Refused as refused:
             return _Outcome(refused.error)
+        except UnknownTransaction:
+            return _Outcome(ErrorCode.invalid_txn_state)
         except CorruptRecord:
             return _Outcome(ErrorCode.corrupt_message)
         except InvalidRecord:

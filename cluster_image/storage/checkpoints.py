@@ -16,6 +16,7 @@ from .epoch_cache import EpochEntry
 
 HIGH_WATERMARK_FILE = "replication-offset-checkpoint"
 RECOVERY_POINT_FILE = "recovery-point-offset-checkpoint"
+LOG_START_FILE = "log-start-offset-checkpoint"
 LEADER_EPOCH_FILE = "leader-epoch-checkpoint"
 PARTITION_METADATA_FILE = "partition.metadata"
 CLEAN_SHUTDOWN_FILE = ".kafka_cleanshutdown"
@@ -24,7 +25,7 @@ TopicPartition = tuple[str, int]
 
 
 class OffsetCheckpoint:
-    """One offset for each partition of a data directory: high watermarks, or recovery points."""
+    """One offset for each partition of a data directory: high watermarks, recovery points, or starts of logs."""
 
     def __init__(self, disk: Disk, path: str) -> None:
         self._disk = disk
@@ -50,7 +51,8 @@ class OffsetCheckpoint:
 
 
 class LeaderEpochCheckpoint:
-    """A log's leader-epoch cache."""
+    """A log's leader-epoch cache, for tools: it is written when the log is cut or closed, and as each batch names its
+    leader epoch, the cache is made anew from the log at start. (Apache Kafka writes it as each epoch begins.)"""
 
     def __init__(self, disk: Disk, path: str) -> None:
         self._disk = disk

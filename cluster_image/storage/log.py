@@ -194,6 +194,20 @@ class Log:
             return b""
         return self._segment_of(offset).read(offset, max_bytes, limit, min_one)
 
+    def offset_since(self, timestamp: int) -> int | None:
+        """The base offset of the first batch from the log's start on that has a record of this time (ms) or later, as
+        far as its header tells; None: there is none."""
+        for segment in self._segments:
+            offset = segment.offset_since(timestamp)
+            if offset is not None:
+                return offset
+        return None
+
+    def latest_timestamp(self, max_offset: int) -> int | None:
+        """The largest time (ms) of the batches that end at or below `max_offset`; None: there are none."""
+        of_each = (segment.latest_timestamp(max_offset) for segment in self._segments)
+        return max((timestamp for timestamp in of_each if timestamp is not None), default=None)
+
     def end_offset_for_epoch(self, epoch: int) -> tuple[int, int]:
         """(epoch, end offset) of the highest leader epoch <= `epoch` in this log: see EpochCache.end_offset_for."""
         return self._epochs.end_offset_for(epoch, self.end_offset)
@@ -275,8 +289,9 @@ class Log:
         return now + interval
 
     def abandon(self) -> None:
-        """It is about to be deleted: close its files as they are, and refuse what comes later with StorageError."""
-        self._writing.refuse(OSError("it is deleted"))
+        """It is about to be deleted, or opened again: close its files as they are, and refuse what comes later with
+        StorageError."""
+        self._writing.refuse(OSError("it is given up"))
         self._close_files()
 
     def close(self) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from array import array
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
 
 from ..disk import Disk, File
@@ -45,7 +45,7 @@ def continues(header: BatchHeader, next_offset: int, last_epoch: int) -> bool:
 
 
 class Segment:
-    """An open segment and its index of every batch, 8 bytes each, in memory only: whatever a crash leaves of the
+    """An open segment and its index of every batch, 16 bytes each, in memory only: whatever a crash leaves of the
     file, there is no index file to disagree with it."""
 
     def __init__(self, disk: Disk, directory: str, base_offset: int) -> None:
@@ -57,6 +57,7 @@ class Segment:
         self._file: File = disk.open(self.path)
         self._offsets = array("I")  # of each batch, from base_offset
         self._positions = array("I")
+        self._latest = array("q")  # the largest timestamp of each batch and of those before it, ms
 
     def load(self, validate_from: int, last_epoch: int) -> Iterator[BatchHeader]:
         """Index the file's valid batches and yield their headers; stop at the first that is not.
@@ -132,7 +133,7 @@ class Segment:
         if keep < len(self._offsets):
             self.end_offset = self.base_offset + self._offsets[keep]
             self.size = self._positions[keep]
-            del self._offsets[keep:], self._positions[keep:]
+            del self._offsets[keep:], self._positions[keep:], self._latest[keep:]
             self.discard_tail()
 
     def headers(self) -> Iterator[BatchHeader]:
@@ -146,6 +147,16 @@ class Segment:
                 yield header
                 at += header.size
             position += at
+
+    def latest_timestamp(self, max_offset: int) -> int | None:
+        """The largest of the batches that end at or below `max_offset`, ms; None: there are none."""
+        batches = self._batches_below(max_offset)
+        return self._latest[batches - 1] if batches else None
+
+    def offset_since(self, timestamp: int) -> int | None:
+        """The base offset of the first batch that has this time (ms) or a later one, by its header."""
+        batch = bisect_left(self._latest, timestamp)
+        return self.base_offset + self._offsets[batch] if batch < len(self._latest) else None
 
     def sync(self) -> None:
         self._file.sync()
@@ -161,6 +172,7 @@ class Segment:
     def _index(self, header: BatchHeader, position: int) -> None:
         self._offsets.append(header.base_offset - self.base_offset)
         self._positions.append(position)
+        self._latest.append(max(header.max_timestamp, self._latest[-1]) if self._latest else header.max_timestamp)
         self.end_offset = header.next_offset
         self.size = position + header.size
 

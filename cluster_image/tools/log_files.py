@@ -9,7 +9,7 @@ Each item is a dict with `kind` (below) and `file`, ready for JSON:
 |              | producer_epoch, base_sequence, control, transactional, compression                                   |
 | `record`     | offset, timestamp, key, value, or of metadata: offset, timestamp, type, fields                       |
 | `epoch`      | epoch, start_offset: of the leader-epoch checkpoint                                                  |
-| `checkpoint` | topic, partition, offset: of the high watermarks and recovery points                                 |
+| `checkpoint` | topic, partition, offset: of the high watermarks, recovery points and log starts                     |
 | `content`    | fields: of the small JSON files and partition.metadata                                               |
 | `damage`     | position (in bytes, None: the whole file), reason                                                    |
 
@@ -288,6 +288,7 @@ _SMALL_FILES: Final[dict[str, Reader]] = {
     checkpoints.LEADER_EPOCH_FILE: partial(_lines, entry=_epoch),
     checkpoints.HIGH_WATERMARK_FILE: partial(_lines, entry=_offset),
     checkpoints.RECOVERY_POINT_FILE: partial(_lines, entry=_offset),
+    checkpoints.LOG_START_FILE: partial(_lines, entry=_offset),
     checkpoints.CLEAN_SHUTDOWN_FILE: _json,
     "quorum-state": _json,
     "partition.metadata": _properties,

@@ -1,0 +1,162 @@
+"""What of a producer's batch a broker looks at before it is stored (Apache Kafka's LogValidator): the records inside.
+
+Whoever reads a stored batch trusts it. So a CRC over garbage, records that claim to be others than the header counts,
+and what only brokers write (control batches, transactions that no coordinator knows) are refused here.
+
+Records of one shape, as most batches have, are compared column by column, in C; the others one by one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from functools import cache
+from mmap import mmap
+from typing import Final
+
+from .compression import expanded
+from .network import Aside
+from .records import (
+    HEADER_SIZE,
+    BatchHeader,
+    InvalidRecord,
+    RecordError,
+    iter_batches,
+    read_varint,
+    validate_batch,
+    varint,
+)
+
+#: Records of different shapes that are looked at without a pause.
+AT_ONCE: Final = 5_000
+
+
+class UnknownTransaction(RecordError):
+    """A transactional batch, and there is no transaction: Kafka's INVALID_TXN_STATE."""
+
+
+async def check_batches(batches: bytes, aside: Aside) -> None:
+    """Whether a client may write these. Others have their turn meanwhile; aside: see network.Peer. Raises
+    CorruptRecord, InvalidRecord, UnknownTransaction."""
+    for start, end, header in iter_batches(batches):
+        validate_batch(batches, start, header)
+        check_header(header)
+        records: bytes | mmap = batches[start + HEADER_SIZE : end]
+        if header.is_compressed:
+            records = await expanded(header.codec, bytes(records), aside)
+        try:
+            for _ in check_records(records, header.record_count):
+                await asyncio.sleep(0)
+        finally:
+            if isinstance(records, mmap):
+                records.close()  # at once: whoever keeps the error would keep these, too
+
+
+def check_header(header: BatchHeader) -> None:
+    """May a client write such a batch? Raises InvalidRecord, UnknownTransaction."""
+    if header.is_control:
+        raise InvalidRecord("clients may not write control batches")
+    if header.is_transactional:
+        raise UnknownTransaction("there are no transactions here")
+    if header.producer_id >= 0 and header.base_sequence < 0:
+        raise InvalidRecord(f"sequence number {header.base_sequence} of producer {header.producer_id}")
+
+
+def check_records(records: bytes | mmap, count: int) -> Iterator[None]:
+    """Are these `count` records, uncompressed and without their header, and nothing else? Yields now and then, for
+    whoever has something else to do meanwhile. Raises InvalidRecord."""
+    at = number = 0
+    try:
+        while number < count:
+            alike, size = _alike(records, at, number, count)
+            at += alike * size
+            number += alike
+            if alike == 1:
+                until = min(number + AT_ONCE, count)
+                for each in range(number, until):
+                    at = _check_record(records, at, each)
+                number = until
+                if number < count:
+                    yield
+    except IndexError:
+        raise InvalidRecord(f"of {count} records one does not end within the batch") from None
+    if at != len(records):
+        raise InvalidRecord(f"{len(records) - at} bytes after the last of {count} records")
+
+
+def _check_record(records: bytes | mmap, at: int, number: int) -> int:
+    """Where the record at `at` ends. Raises InvalidRecord, IndexError at the end of what there is."""
+    length, body = read_varint(records, at)
+    end = body + length
+    if length < 0 or end > len(records):
+        raise IndexError
+    _, position = read_varint(records, body + 1)  # the timestamp's delta, after the attributes
+    delta, position = read_varint(records, position)
+    if delta != number:
+        raise InvalidRecord(f"record {number} says that it is number {delta}")
+    position = _skip(records, _skip(records, position))  # key, value
+    headers, position = read_varint(records, position)
+    if not 0 <= headers <= end - position:
+        raise InvalidRecord(f"record {number} of {length} bytes has {headers} headers")
+    for _ in range(headers):
+        size, position = read_varint(records, position)
+        if size < 0:
+            raise InvalidRecord(f"record {number} has a header without a name")
+        position = _skip(records, position + size)
+    if position != end:
+        raise InvalidRecord(f"record {number} of {length} bytes has {position - body} bytes of content")
+    return end
+
+
+def _skip(records: bytes | mmap, position: int) -> int:
+    """Past a key or value that may be null. Beyond the end of the records: whoever reads on finds out."""
+    size, position = read_varint(records, position)
+    return position + max(size, 0)
+
+
+def _alike(records: bytes | mmap, at: int, number: int, count: int) -> tuple[int, int]:
+    """From `number` on, how many records are of the shape of the first of them, and the size of each. The same shape:
+    everything is where it is in the first and as long as there; no headers. Raises InvalidRecord, IndexError."""
+    end = _check_record(records, at, number)
+    size = end - at
+    position = read_varint(records, at)[1] + 1
+    time_at, (_, delta_at) = position, read_varint(records, position)
+    _, key_at = read_varint(records, delta_at)
+    _, key = read_varint(records, key_at)
+    value_at = _skip(records, key_at)
+    _, value = read_varint(records, value_at)
+    if _skip(records, value_at) != end - 1:
+        return 1, size  # headers
+    deltas, first = _deltas(key_at - delta_at)
+    alike = min(count - number, (len(records) - at) // size, first + len(deltas[0]) - number)
+    if alike < 2:
+        return 1, size
+    stop = at + alike * size
+    same = [*range(at, time_at), *range(key_at, key), *range(value_at, value), end - 1]
+    for column in same:
+        if records[column:stop:size] != records[column : column + 1] * alike:
+            return 1, size
+    for column, expected in zip(range(delta_at, key_at), deltas, strict=True):
+        if records[column:stop:size] != expected[number - first : number - first + alike]:
+            return 1, size
+    for column in range(time_at, delta_at):
+        # As many bytes as the first has: all but the last say that another follows.
+        if records[column:stop:size].translate(_FOLLOWED) != bytes([column < delta_at - 1]) * alike:
+            return 1, size
+    return alike, size
+
+
+_FOLLOWED: Final = bytes(byte >= 128 for byte in range(256))
+
+
+@cache
+def _deltas(width: int) -> tuple[tuple[bytes, ...], int]:
+    """Column by column, the varints of this many bytes; and the first number that they count from."""
+    first = 0 if width == 1 else 1 << 7 * (width - 1) - 1
+    last = min(1 << 7 * width - 1, _MOST)
+    whole = b"".join(varint(number) for number in range(first, last))
+    return tuple(whole[column::width] for column in range(width)), first
+
+
+#: Numbers of records that are compared by column: those of the rest of a batch are looked at one by one.
+_MOST: Final = 1 << 15

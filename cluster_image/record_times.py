@@ -1,0 +1,73 @@
+"""Which record is the first of a time or later (Apache Kafka: UnifiedLog.fetchOffsetByTimestamp).
+
+The index tells the batch by what its header says of the records inside; these are looked at one by one. A header may
+say a later time than any of its records has, so the search goes on with the next batch then.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from mmap import mmap
+from typing import Final
+
+from .compression import expanded
+from .network import Aside, here
+from .records import HEADER_SIZE, BatchHeader, InvalidRecord, iter_batches, read_varint
+from .storage import Log
+from .storage.errors import OffsetOutOfRange
+
+#: Records, or batches, that are looked at without a pause.
+AT_ONCE: Final = 5_000
+
+NONE: Final = (-1, -1, -1)
+
+
+async def record_since(log: Log, timestamp: int, end: int, aside: Aside = here) -> tuple[int, int, int]:
+    """The first record of `log` below `end` of this time (ms) or later: its offset, time (ms) and leader epoch; -1 each
+    if there is none. aside: see network.Peer."""
+    offset = log.offset_since(timestamp)
+    looked_at = 0
+    while offset is not None and offset < end:
+        try:
+            batches = log.read(offset, 1, end)  # one
+        except OffsetOutOfRange:  # it was cut meanwhile
+            return NONE
+        if not batches:
+            return NONE
+        for start, stop, header in iter_batches(batches):
+            offset = header.next_offset
+            if header.max_timestamp < timestamp:
+                continue
+            records: bytes | mmap = batches[start + HEADER_SIZE : stop]
+            if header.is_compressed:
+                records = await _expanded(header, bytes(records), aside)
+            for number, time in enumerate(times(records, header)):
+                if time >= timestamp and header.base_offset + number >= log.start_offset:
+                    return header.base_offset + number, time, header.leader_epoch
+                looked_at += 1
+                if looked_at % AT_ONCE == 0:
+                    await asyncio.sleep(0)
+        looked_at += 1
+        if looked_at % AT_ONCE == 0:
+            await asyncio.sleep(0)
+    return NONE
+
+
+async def _expanded(header: BatchHeader, payload: bytes, aside: Aside) -> bytes | mmap:
+    try:
+        return await expanded(header.codec, payload, aside)
+    except InvalidRecord:  # it was stored before anybody looked
+        return b""
+
+
+def times(records: bytes | mmap, header: BatchHeader) -> Iterator[int]:
+    """Of each record of a batch, given uncompressed and without its header, ms. Of what cannot be read, none."""
+    at = 0
+    try:
+        for _ in range(header.record_count):
+            length, body = read_varint(records, at)
+            yield header.base_timestamp + read_varint(records, body + 1)[0]  # after the attributes
+            at = body + length
+    except IndexError:
+        return
