@@ -28,6 +28,10 @@ from .tcp import TcpNetwork
 from .trace import Trace, TraceLines, no_trace
 from .trace_file import TraceFile
 
+#: A thread that decodes what is long keeps the event loop waiting for so long each time that it comes back from the
+#: kernel (Python's own: 5 ms).
+_SWITCH_S: Final = 0.0005
+
 _PLAIN: Final = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime"}
 
 
@@ -65,6 +69,7 @@ def main(path: str) -> int:
     handler = logging.StreamHandler(sys.stdout)
     handler.setFormatter(JsonFormatter())
     logging.basicConfig(level=config["log.level"], handlers=[handler])
+    sys.setswitchinterval(_SWITCH_S)
     with bugs.switched_on(config["chaos.bug"] or None):
         try:
             uvloop.run(_run(config))
@@ -85,7 +90,14 @@ async def _run(config: Config) -> None:
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
-    network = TcpNetwork(max_request_bytes=config["socket.request.max.bytes"])
+    network = TcpNetwork(
+        max_request_bytes=config["socket.request.max.bytes"],
+        request_memory_bytes=config["queued.max.request.bytes"],
+        max_client_elements=4 * config["max.request.partition.size.limit"],
+        max_connections=config["max.connections"],
+        max_connections_per_ip=config["max.connections.per.ip"],
+        credentials=config["sasl.jaas.config"],
+    )
     disk = LocalDisk(config["log.dirs"])
     lines = _trace_lines(config, loop)
 

@@ -8,9 +8,10 @@ requests are handled and answered in the order they were sent.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple, Protocol, TypeVar
 
+T = TypeVar("T")
 Entity = Any  # a kio request or response: a frozen dataclass with __api_key__ and __version__
 
 
@@ -22,12 +23,29 @@ class Address(NamedTuple):
         return f"{self.host}:{self.port}"
 
 
+async def at_once() -> None:
+    """There is room."""
+
+
+async def here(work: Callable[[], T]) -> T:
+    """Beside nothing else."""
+    return work()
+
+
+class Aside(Protocol):
+    async def __call__(self, work: Callable[[], T], /) -> T: ...
+
+
 @dataclass(frozen=True, slots=True)
 class Peer:
-    """Who sent a request."""
+    """Who sent a request. is_node: it has proved to be a node of this cluster, if that has to be proved. room: awaited
+    before a large answer is made, until there is room for it. aside: runs what takes long while others are served."""
 
     client_id: str | None
     host: str
+    is_node: bool = True
+    room: Callable[[], Awaitable[None]] = field(default=at_once, compare=False)
+    aside: Aside = field(default=here, compare=False)
 
 
 #: API key: (lowest, highest) version.

@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from random import Random
 
 from . import wire
+from .authorization import authorized
 from .broker.server import BrokerServer
 from .config import Config
 from .controller.server import ControllerServer
@@ -84,7 +85,7 @@ class Node:
         if self._controller is not None:
             await self._controller.start()
             address = self._config.listener("controller")
-            await self._network.listen(address, self._controller.handle, wire.SUPPORTED["controller"])
+            await self._network.listen(address, authorized(self._controller.handle), wire.SUPPORTED["controller"])
         if self._broker is not None:
             await self._broker.start()
         log.info("started")

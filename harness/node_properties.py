@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -13,10 +14,19 @@ FIRST_CONTROLLER_ID = 101
 DATA = "/data"
 
 
-def node_properties(plan: Plan, nodes: Sequence[Node], cluster_id: str) -> Mapping[str, Mapping[str, str]]:
-    """By node name."""
+def jaas_config() -> str:
+    """What the nodes of a new cluster prove to each other by, as Kafka writes it."""
+    module = "org.apache.kafka.common.security.scram.ScramLoginModule"
+    return f'{module} required username="node" password="{secrets.token_urlsafe(24)}";'
+
+
+def node_properties(
+    plan: Plan, nodes: Sequence[Node], cluster_id: str, jaas: str = ""
+) -> Mapping[str, Mapping[str, str]]:
+    """By node name. jaas: see jaas_config(); without it whoever asks is taken for a node."""
     voters = ",".join(f"{node.id}@{_text(address)}" for node in nodes if (address := quorum_address(node)))
-    return {node.name: _properties(plan, node, voters, cluster_id) for node in nodes}
+    proof = {"sasl.jaas.config": jaas} if jaas else {}
+    return {node.name: {**_properties(plan, node, voters, cluster_id), **proof} for node in nodes}
 
 
 def as_file(properties: Mapping[str, str]) -> str:

@@ -9,12 +9,21 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 from random import Random
+from typing import Final
 
 from cluster_image.config import parse
 from cluster_image.disk import LocalDisk
 from cluster_image.node import Node
+from cluster_image.sasl import Credentials
 from cluster_image.tcp import TcpNetwork
 from cluster_image.trace import Trace, no_trace
+
+JAAS: Final = 'org.apache.kafka.common.security.scram.ScramLoginModule required username="node" password="secret";'
+
+
+def node_network() -> TcpNetwork:
+    """Whose connections prove to be a node's."""
+    return TcpNetwork(credentials=Credentials.of_jaas(JAAS))
 
 
 class LocalCluster:
@@ -71,6 +80,7 @@ class LocalCluster:
             "log.dirs": str(directory),
             "min.insync.replicas": "2",
             "default.replication.factor": "3",
+            "sasl.jaas.config": JAAS,
             **self._settings,
         }
         config = parse("\n".join(f"{name}={value}" for name, value in properties.items()))
@@ -79,7 +89,7 @@ class LocalCluster:
         node = Node(
             config,
             LocalDisk(directory),
-            TcpNetwork(),
+            TcpNetwork(credentials=config["sasl.jaas.config"]),
             random,
             _fail,
             wall_clock=time.time,

@@ -15,11 +15,12 @@ ROOT = Path(__file__).parent.parent
 
 
 class ProcessCluster:
-    """Brokers 1.., one controller 101. Each has its Prometheus metrics on a port of its own."""
+    """Brokers 1.., controllers 101... Each has its Prometheus metrics on a port of its own."""
 
-    def __init__(self, directory: Path, brokers: int, **settings: str) -> None:
+    def __init__(self, directory: Path, brokers: int, controllers: int = 1, **settings: str) -> None:
         self.directory = directory
-        self.ids = [101, *range(1, brokers + 1)]
+        self._voters = range(101, 101 + controllers)
+        self.ids = [*self._voters, *range(1, brokers + 1)]
         ports = free_ports(2 * len(self.ids))
         self.ports = dict(zip(self.ids, ports, strict=False))
         self.metrics_ports = dict(zip(self.ids, ports[len(self.ids) :], strict=True))
@@ -33,7 +34,7 @@ class ProcessCluster:
             "node.id": node_id,
             "process.roles": "controller" if node_id > 100 else "broker",
             "cluster.id": "processes",
-            "controller.quorum.voters": f"101@127.0.0.1:{self.ports[101]}",
+            "controller.quorum.voters": ",".join(f"{voter}@127.0.0.1:{self.ports[voter]}" for voter in self._voters),
             "listeners": f"127.0.0.1:{self.ports[node_id]}",
             "log.dirs": disk,
             "metrics.port": self.metrics_ports[node_id],
@@ -42,6 +43,11 @@ class ProcessCluster:
         path = self.directory / f"{node_id}.properties"
         path.write_text("".join(f"{name}={value}\n" for name, value in settings.items()))
         return path
+
+    def pid(self, node_id: int) -> int | None:
+        """None once its process has ended."""
+        process = self._processes[node_id]
+        return process.pid if process.poll() is None else None
 
     def log(self, node_id: int) -> str:
         return (self.directory / f"{node_id}.log").read_text()

@@ -127,6 +127,18 @@ def test_only_a_candidate_with_an_up_to_date_log_gets_votes(
     assert granted(quorum, vote(2, 9, last_epoch, end_offset, pre_vote)) is expected
 
 
+@pytest.mark.parametrize("pre_vote", [False, True])
+def test_an_epoch_that_ends_all_elections_is_not_believed(pre_vote: bool) -> None:
+    quorum = boot(disk_with(1, 2, 2))
+    for epoch in (2**31 - 1, 2 + rules.MAX_EPOCH_JUMP + 1):
+        refused = answer(quorum, vote(2, epoch, epoch, 9, pre_vote))
+        assert refused.error_code is ErrorCode.invalid_request
+        begun = answer(quorum, rpc.begin_quorum_epoch(CLUSTER, 1, 2, epoch, VOTERS[2]))
+        assert begun.error_code is ErrorCode.invalid_request
+    assert quorum.epoch == 2
+    assert granted(quorum, vote(2, 2 + rules.MAX_EPOCH_JUMP, 2, 3))
+
+
 def test_a_candidate_votes_for_nobody_else_and_asks_for_a_pre_vote_first() -> None:
     quorum = boot(simulated_disk())
     output = quorum.poll(1.0)

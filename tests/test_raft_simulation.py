@@ -137,6 +137,19 @@ def test_a_follower_that_was_cut_off_does_not_unseat_the_leader(seed: int) -> No
 
 
 @pytest.mark.parametrize("seed", range(10))
+def test_a_follower_that_alone_does_not_hear_the_leader_does_not_unseat_it(seed: int) -> None:
+    """It asks the third voter for its pre-vote again and again, which hears the leader and refuses."""
+    simulation = working(seed)
+    assert simulation.leader is not None
+    leader, epoch = simulation.leader.id, simulation.leader.epoch
+    follower = next(voter for voter in simulation.voters if voter != leader)
+    simulation.cut |= {(leader, follower), (follower, leader)}
+    simulation.run(10 * CONFIG.fetch_timeout)
+    simulation.settle()
+    assert (simulation.leader.id, simulation.leader.epoch) == (leader, epoch)
+
+
+@pytest.mark.parametrize("seed", range(10))
 def test_a_leader_that_is_cut_off_resigns_and_takes_nothing_more(seed: int) -> None:
     simulation = working(seed)
     assert simulation.leader is not None

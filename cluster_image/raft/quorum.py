@@ -204,6 +204,8 @@ class Quorum:
             return ErrorCode.inconsistent_voter_set
         if epoch < self.epoch:
             return ErrorCode.fenced_leader_epoch
+        if not rules.is_epoch_in_reach(self.epoch, epoch):
+            return ErrorCode.invalid_request
         return ErrorCode.none
 
     # -- requests that were sent ------------------------------------------------------------------------------

@@ -11,6 +11,9 @@ from collections.abc import Iterable
 from ..storage.log import Log
 from .state import ElectionState, QuorumStateStore
 
+#: Epochs that a quorum may have gone through since a replica heard of it: as many as seconds in half a year.
+MAX_EPOCH_JUMP = 1 << 24
+
 
 class InvariantViolation(Exception):
     """Something that the protocol rules out has happened: this node must stop before it spreads."""
@@ -44,6 +47,12 @@ def state_after_restart(stored: ElectionState | None, log_epoch: int, is_voter: 
     if stored.epoch < log_epoch:
         raise InvariantViolation(f"quorum-state is of epoch {stored.epoch}, the metadata log of {log_epoch}")
     return stored
+
+
+def is_epoch_in_reach(ours: int, theirs: int) -> bool:
+    """Is a higher epoch believed? It is for good, and after 2^31 - 1 there is none: one request that named it would end
+    elections for ever. A replica that was away finds the quorum some thousands of epochs on, not millions."""
+    return theirs - ours <= MAX_EPOCH_JUMP
 
 
 def is_log_up_to_date(log: Log, last_epoch: int, end_offset: int) -> bool:

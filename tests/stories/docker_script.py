@@ -17,6 +17,7 @@ from typing import Any, Final
 from kio.schema.create_topics.v7.request import CreateTopicsRequest
 from kio.schema.errors import ErrorCode
 
+from cluster_image.config import parse
 from cluster_image.controller.log_inspection import ask_for_logs
 from cluster_image.disk import LocalDisk
 from cluster_image.messages import milliseconds
@@ -98,7 +99,9 @@ class DockerScript:
     def __init__(self, cluster: DockerCluster, directory: Path) -> None:
         self._cluster = cluster
         self._directory = directory
-        self._network = TcpNetwork()
+        config = parse((directory / "config" / "broker-1.properties").read_text())
+        # Who follows the metadata log must prove to be a node.
+        self._network = TcpNetwork(credentials=config["sasl.jaas.config"])
         self._seen = _States()
         self._told = 0
         self._cut: set[tuple[str, str]] = set()
@@ -106,13 +109,8 @@ class DockerScript:
             FIRST_CONTROLLER_ID + i: Address(node.address[0], CONTROLLER_PORT)
             for i, node in enumerate(cluster.controllers)
         }
-        cluster_id = next(
-            line.partition("=")[2]
-            for line in (directory / "config" / "broker-1.properties").read_text().splitlines()
-            if line.startswith("cluster.id=")
-        )
         self._observer = RaftClient(
-            999, voters, cluster_id, LocalDisk(str(directory / "observer")), "metadata", self._network,
+            999, voters, config["cluster.id"], LocalDisk(str(directory / "observer")), "metadata", self._network,
             random.Random(0), QuorumConfig(), self._seen, wall_clock=time.time,
         )  # fmt: skip
 

@@ -86,7 +86,7 @@ def tell(
         assert isinstance(cluster, SimulatedCluster)
         invariants = cluster.invariants
         if not watched:
-            nobody: Any = dict.fromkeys(("node_started", "node_gone", "changed", "check", "check_all"), _ignore)
+            nobody: Any = dict.fromkeys(_CALLED, _ignore)
             cluster.invariants = SimpleNamespace(**nobody)  # type: ignore[assignment]
         script = Script(cluster)
         telling = asyncio.create_task(_told(story, script, replicas))
@@ -105,6 +105,10 @@ async def _told(story: Story, script: Script, replicas: tuple[int, ...]) -> None
     await script.settled()
     await script.create_topic(replicas)
     await story(script)
+
+
+#: Of the invariants, by the cluster.
+_CALLED: Final = ("node_started", "node_gone", "changed", "check", "check_liveness", "check_all")
 
 
 def _ignore(*arguments: object) -> None: ...

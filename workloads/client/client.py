@@ -13,13 +13,15 @@ from typing import Final
 
 from kio.schema.errors import ErrorCode
 
-from cluster_image.network import Address, Connection, Network
+from cluster_image.network import Address, Connection, Entity, Network
 from harness.errors import HarnessFailure
 from workloads.client import outcomes, requests
 from workloads.client.metadata import CONNECT_TIMEOUT_S, Metadata
 
 REQUEST_TIMEOUT_S: Final = 3.0
 _RETRY_S: Final = 0.2
+#: A broker takes no more new ones in a request (cluster_image/controller/topics.py).
+PARTITIONS_AT_ONCE: Final = 1000
 #: How a cluster answers CreateTopics whose brokers are not there yet: fewer than the replication factor, or none.
 _NOT_YET: Final = frozenset({ErrorCode.invalid_replication_factor, ErrorCode.broker_not_available})
 
@@ -74,9 +76,15 @@ class Client:
     async def create_topic(self, partitions: int, replication_factor: int, configs: Mapping[str, str]) -> None:
         """Create the topic unless it exists, asking one broker after another until cancelled. Raises NotReady if it
         is refused for good."""
-        request = requests.create_topic_request(
-            self.topic, partitions, replication_factor, configs, self.request_timeout
-        )
+        first = min(partitions, PARTITIONS_AT_ONCE)
+        request = requests.create_topic_request(self.topic, first, replication_factor, configs, self.request_timeout)
+        await self._administer(request, ErrorCode.topic_already_exists)
+        for count in range(first + PARTITIONS_AT_ONCE, partitions + PARTITIONS_AT_ONCE, PARTITIONS_AT_ONCE):
+            request = requests.create_partitions_request(self.topic, min(count, partitions), self.request_timeout)
+            await self._administer(request, ErrorCode.invalid_partitions)  # it has so many already
+
+    async def _administer(self, request: Entity, done: ErrorCode) -> None:
+        """done: the error that says that an earlier request of the same did it."""
         for address in itertools.cycle(self._bootstrap):
             try:
                 connection = await self.connect(address)
@@ -87,8 +95,8 @@ class Client:
             except (ConnectionError, TimeoutError):
                 error, message = ErrorCode.broker_not_available, None
             else:
-                error, message = requests.create_topic_answer(response)
-            if error in (ErrorCode.none, ErrorCode.topic_already_exists):
+                error, message = requests.topic_answer(response)
+            if error in (ErrorCode.none, done):
                 return
             if not (error.retriable or error in _NOT_YET):
                 reason = f"{outcomes.name(error)}" + (f" ({message})" if message else "")

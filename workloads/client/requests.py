@@ -27,6 +27,7 @@ _FETCH: Final = _request_module(1, 12)
 _LIST_OFFSETS: Final = _request_module(2, 7)
 _METADATA: Final = _request_module(3, 12)
 _CREATE_TOPICS: Final = _request_module(19, 7)
+_CREATE_PARTITIONS: Final = _request_module(37, 2)
 
 ACKS: Final[Mapping[str, int]] = {"all": -1, "1": 1, "0": 0}
 LATEST: Final = -1
@@ -86,9 +87,18 @@ def create_topic_request(
     )
 
 
-def create_topic_answer(response: Entity) -> tuple[ErrorCode, str | None]:
-    """The error and the broker's message about it."""
-    (topic,) = response.topics
+def create_partitions_request(topic: str, count: int, timeout: float) -> Entity:
+    """count: of all partitions, those that there are included. timeout: seconds that the cluster may take."""
+    return _CREATE_PARTITIONS.CreatePartitionsRequest(
+        topics=(_CREATE_PARTITIONS.CreatePartitionsTopic(name=topic, count=count, assignments=None),),
+        timeout=timedelta(seconds=timeout),
+        validate_only=False,
+    )
+
+
+def topic_answer(response: Entity) -> tuple[ErrorCode, str | None]:
+    """To what was asked of one topic: the error and the broker's message about it."""
+    (topic,) = getattr(response, "topics", None) or response.results
     return topic.error_code, topic.error_message
 
 

@@ -28,7 +28,7 @@ from cluster_image.tcp import TcpNetwork
 from harness.admin import Admin
 from harness.cluster import CLIENTS, Cluster, Evidence, Link, Role, RuntimeUnavailable, Shape
 from harness.errors import describe
-from harness.node_properties import FIRST_CONTROLLER_ID, as_file, node_properties, quorum_address
+from harness.node_properties import FIRST_CONTROLLER_ID, as_file, jaas_config, node_properties, quorum_address
 from harness.plan import NODE_PORTS, Plan
 
 from . import cleanup, engine
@@ -341,9 +341,10 @@ def _add(problems: dict[str, str], node: str, sentence: str) -> None:
 def write_configurations(plan: Plan, nodes: Sequence[DockerNode], directory: Path) -> dict[str, Path]:
     """A properties file a node. Returns them by node name."""
     directory.mkdir(parents=True, exist_ok=True)
+    directory.chmod(0o700)  # the files say what nodes prove to each other by
     cluster_id = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
     written = {}
-    for name, properties in node_properties(plan, nodes, cluster_id).items():
+    for name, properties in node_properties(plan, nodes, cluster_id, jaas_config()).items():
         path = (directory / f"{name}.properties").absolute()
         path.write_text(as_file({**properties, "chaos.trace": _TRACE}))
         path.chmod(0o644)  # the node's user reads it, whatever the umask here

@@ -131,6 +131,7 @@ class SimulatedCluster(Cluster):
             disk.failing = False
         try:
             self.invariants.check()
+            self.invariants.check_liveness(self.loop.time())
             if self.loop.time() >= self._check_all_at:
                 self._check_all_at = self.loop.time() + CHECK_ALL_EVERY_S
                 self.invariants.check_all()
