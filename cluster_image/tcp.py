@@ -9,32 +9,80 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import socket
 from collections import deque
 from collections.abc import Callable
-from typing import Final, NamedTuple, cast
+from functools import partial
+from typing import Final, NamedTuple, TypeVar, cast
 
-from cluster_image import wire
+from cluster_image import sasl, wire
 from cluster_image.network import Address, Connection, Entity, Handler, Listening, Peer, Versions
+from cluster_image.sasl import Credentials, Exchange, prove
+from cluster_image.tcp_limits import PATIENCE_S, SMALL_BYTES, Limits
 from cluster_image.wire import FrameSplitter, MalformedFrame, WireError
 
 log = logging.getLogger(__name__)
+
+T = TypeVar("T")
 
 MAX_FRAME_BYTES: Final = 100 * 1024 * 1024  # Kafka's default of socket.request.max.bytes
 #: Reading from a peer pauses while it has this much waiting to be handled.
 MAX_QUEUED_REQUESTS: Final = 64
 MAX_QUEUED_BYTES: Final = 4 * 1024 * 1024
+#: Of all peers of a listener together, by default: requests begun, waiting or being answered; answers not yet read.
+REQUEST_MEMORY_BYTES: Final = 32 << 20
+ANSWER_MEMORY_BYTES: Final = 32 << 20
+#: Of what was received, cut into frames in one turn.
+CUT_AT_ONCE_BYTES: Final = 4 << 10
+#: Connections that the kernel keeps until they are accepted, all in one cycle of the event loop (Kafka's default of
+#: socket.listen.backlog.size).
+BACKLOG: Final = 50
+#: Of each direction of a connection: Kafka's defaults of socket.receive.buffer.bytes and socket.send.buffer.bytes.
+SOCKET_BUFFER_BYTES: Final = 100 << 10
+#: Connections of all clients of a listener, and from one address.
+MAX_CONNECTIONS: Final = 1000
+MAX_CONNECTIONS_PER_IP: Final = 256
+#: What a request of a client may name, by default: topics, partitions, replicas and so on.
+MAX_CLIENT_ELEMENTS: Final = 8000
+#: Decoding takes half a second for each megabyte. What is longer is decoded by a thread, and the event loop goes on.
+#: (Of a Produce nearly all is records, which are not decoded.)
+LONG_BYTES: Final = 16 << 10
 
 
 class TcpNetwork:
     """Implements cluster_image.network.Network.
 
     served: the API versions that listeners answer which are not told otherwise; ApiVersions requests are answered here
-    and handlers never see them. max_request_bytes: socket.request.max.bytes.
+    and handlers never see them. credentials: what this process' connections prove to be of the cluster with, and its
+    listeners ask for (sasl.py). The limits are of each listener: max_request_bytes is socket.request.max.bytes;
+    request_memory_bytes queued.max.request.bytes, of which one request may take half; max_client_elements what a
+    request may name of whoever has not proved to be a node; max_connections and max_connections_per_ip as in Kafka.
     """
 
-    def __init__(self, served: Versions | None = None, *, max_request_bytes: int = MAX_FRAME_BYTES) -> None:
+    def __init__(
+        self,
+        served: Versions | None = None,
+        *,
+        max_request_bytes: int = MAX_FRAME_BYTES,
+        request_memory_bytes: int = REQUEST_MEMORY_BYTES,
+        answer_memory_bytes: int = ANSWER_MEMORY_BYTES,
+        max_client_elements: int = MAX_CLIENT_ELEMENTS,
+        max_connections: int = MAX_CONNECTIONS,
+        max_connections_per_ip: int = MAX_CONNECTIONS_PER_IP,
+        credentials: Credentials | None = None,
+    ) -> None:
+        self._credentials = credentials
         self._served = served or {}
-        self._max_request_bytes = max_request_bytes
+        self._max_request_bytes = min(max_request_bytes, request_memory_bytes // 2)
+        self._new_limits = partial(
+            Limits,
+            request_memory_bytes,
+            answer_memory_bytes,
+            max_client_elements,
+            max_connections,
+            max_connections_per_ip,
+            log,
+        )
         self._listeners: list[_Listener] = []
         self._opened: dict[_ClientConnection, None] = {}  # a dict, for its order
 
@@ -46,16 +94,28 @@ class TcpNetwork:
                 _, connection = await loop.create_connection(
                     lambda: _ClientConnection(client_id, on_lost=self._forget_opened), address.host, address.port
                 )
+                self._opened[connection] = None
+                if self._credentials is not None:
+                    await self._prove(connection, self._credentials, timeout)
         except (TimeoutError, ConnectionError):
             raise
         except OSError as error:  # no route, unknown host, out of descriptors
             raise ConnectionError(f"{address}: {error}") from error
-        self._opened[connection] = None
         return connection
+
+    @staticmethod
+    async def _prove(connection: _ClientConnection, credentials: Credentials, timeout: float) -> None:
+        try:
+            await prove(connection, credentials, timeout)
+        except BaseException:
+            connection.close()
+            raise
 
     async def listen(self, address: Address, handler: Handler, served: Versions | None = None) -> Listening:
         """Serve until close(). Raises OSError, e.g. when the port is in use."""
-        listener = _Listener(handler, self._served if served is None else served, self._max_request_bytes)
+        limits = self._new_limits()
+        served = self._served if served is None else served
+        listener = _Listener(handler, served, self._max_request_bytes, limits, self._credentials)
         await listener.open(address)
         self._listeners.append(listener)
         return listener
@@ -73,20 +133,33 @@ class TcpNetwork:
 class _Listener:
     """Implements cluster_image.network.Listening."""
 
-    def __init__(self, handler: Handler, served: Versions, max_request_bytes: int) -> None:
+    def __init__(
+        self,
+        handler: Handler,
+        served: Versions,
+        max_request_bytes: int,
+        limits: Limits,
+        credentials: Credentials | None,
+    ) -> None:
         self._handler = handler
         self._served = served
         self._max_request_bytes = max_request_bytes
+        self._limits = limits
+        self._credentials = credentials
         self._server: asyncio.Server | None = None
         self._accepted: dict[_ServerConnection, None] = {}  # a dict, for its order
 
     async def open(self, address: Address) -> None:
         loop = asyncio.get_running_loop()
-        self._server = await loop.create_server(self._accept, address.host, address.port, backlog=1024)
+        self._server = await loop.create_server(self._accept, address.host, address.port, backlog=BACKLOG)
 
     def _accept(self) -> _ServerConnection:
-        splitter = FrameSplitter(self._max_request_bytes)
-        return _ServerConnection(self._handler, self._served, splitter, self._accepted)
+        splitter = FrameSplitter(self._max_request_bytes, self._allowed)
+        exchange = Exchange(self._credentials)
+        return _ServerConnection(self._handler, self._served, splitter, self._accepted, self._limits, exchange)
+
+    def _allowed(self, api_key: int) -> int:
+        return self._max_request_bytes if api_key == wire.PRODUCE else wire.SMALL_REQUEST_BYTES
 
     async def close(self) -> None:
         if self._server is not None:
@@ -95,65 +168,116 @@ class _Listener:
         for connection in accepted:
             connection.close()
         await asyncio.gather(*(connection.stopped() for connection in accepted))
+        self._limits.close()
 
 
 class _ServerConnection(asyncio.Protocol):
-    """One accepted connection: frames in, one handler call at a time, responses out in order."""
+    """One accepted connection: frames in, one handler call at a time, responses out in order.
+
+    Implements tcp_limits.Peer and network.Peer's way to wait for room.
+    """
 
     def __init__(
-        self, handler: Handler, served: Versions, splitter: FrameSplitter, open_ones: dict[_ServerConnection, None]
+        self,
+        handler: Handler,
+        served: Versions,
+        splitter: FrameSplitter,
+        open_ones: dict[_ServerConnection, None],
+        limits: Limits,
+        exchange: Exchange,
     ) -> None:
         self._handler = handler
         self._served = served
+        self._exchange = exchange
         self._splitter = splitter
         self._open_ones = open_ones
+        self._limits = limits
+        self._received: deque[bytes] = deque()  # and not cut into frames yet
         self._frames: deque[bytes] = deque()
-        self._queued_bytes = 0
+        self._queued_bytes = 0  # of both
+        self._answering_bytes = 0
+        self._began = 0.0  # when the frame that is unfinished did
         self._broken: MalformedFrame | None = None  # nothing can be read after it
         self._serving: asyncio.Task[None] | None = None
         self._reading_paused = False
         self._writable = asyncio.Event()
         self._writable.set()
         self._host = "?"
+        self._lost = False
+        self._waits = False  # for records to come: that has no effect but the answer
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)  # uvloop's is one in all but name
         peer = transport.get_extra_info("peername")
         self._host = peer[0] if peer else "?"
+        opened = transport.get_extra_info("socket")
+        for option in (socket.SO_RCVBUF, socket.SO_SNDBUF):  # what the kernel keeps is the node's memory too
+            opened.setsockopt(socket.SOL_SOCKET, option, SOCKET_BUFFER_BYTES)
         self._open_ones[self] = None
+        if not self._limits.connections.take(self._host):
+            self._limits.complaints.warn("connection from %s refused: it has too many, or all have", self._host)
+            self._transport.abort()
 
     def data_received(self, data: bytes) -> None:
-        if self._transport.is_closing():
+        if self._transport.is_closing() or self._broken:
             return
+        self._received.append(data)
+        self._queued_bytes += len(data)
+        if self._serving is None:
+            self._serving = asyncio.get_running_loop().create_task(self._serve())
+        self._limit_reading()
+
+    def _cut_into_frames(self) -> None:
+        """Some of what was received: there may be thousands of frames in it, and others wait for their turn."""
+        data = self._received.popleft()
+        most = max(CUT_AT_ONCE_BYTES, self._splitter.begun - self._splitter.received)
+        if len(data) > most:
+            self._received.appendleft(data[most:])
+            data = data[:most]
+        self._queued_bytes -= len(data)
+        went_on = bool(self._splitter.begun)
         try:
             for frame in self._splitter.feed(data):
                 self._frames.append(frame)
                 self._queued_bytes += len(frame)
+                went_on = False
         except MalformedFrame as error:
             self._broken = error  # what came before it is still answered
-        if (self._frames or self._broken) and self._serving is None:
-            self._serving = asyncio.get_running_loop().create_task(self._serve())
-        self._limit_reading()
+            self._received.clear()
+        if self._splitter.begun and not went_on:
+            self._began = asyncio.get_running_loop().time()
 
     async def _serve(self) -> None:
+        turns = self._limits.turns
         try:
-            while self._frames:
+            while self._frames or self._received:
+                in_turns = not self._exchange.has_authenticated  # nodes have the way free: they keep the ISR full
+                if in_turns:
+                    await turns.take(self._host)
+                if not self._frames and self._received:
+                    self._cut_into_frames()
+                    self._limit_reading()
+                if not self._frames:
+                    continue  # none is complete, or this connection was given up
                 frame = self._frames.popleft()
                 self._queued_bytes -= len(frame)
+                self._answering_bytes = len(frame)
+                response = await turns.timed(self._host, self._answer(frame), in_turns=in_turns)
+                self._answering_bytes = 0
                 self._limit_reading()
-                response = await self._answer(frame)
                 if response is None:
                     continue
                 if self._transport.is_closing():
                     return  # the peer is gone: what it sent after this is dropped with it
                 self._transport.write(response)
+                self._limits.answers.note(self)
                 await self._writable.wait()
             if self._broken is not None:
                 self._refuse(self._broken)
         except WireError as error:
             self._refuse(error)
         except ConnectionError as error:  # the handler's way to close this connection and say why
-            log.info("connection from %s closed: %s", self._host, error)
+            self._limits.complaints.warn("connection from %s closed: %s", self._host, error)
             self._transport.close()
         except Exception:
             log.exception("request from %s failed: connection closed", self._host)
@@ -164,38 +288,101 @@ class _ServerConnection(asyncio.Protocol):
     async def _answer(self, frame: bytes) -> bytes | None:
         """The response frame, or None when none is due. Raises WireError and whatever the handler raises."""
         header, _ = wire.decode_request_header(frame)
+        self._waits = False
         response: Entity | None
         if header.api_key == wire.API_VERSIONS and wire.API_VERSIONS in self._served:
             response = wire.answer_api_versions(header.api_version, self._served)
         else:
-            _, request = wire.decode_request(frame, self._served)
-            response = await self._handler(request, Peer(header.client_id, self._host))
-        return None if response is None else wire.encode_response(response, header.correlation_id)
+            request = await self._decode(header, frame)
+            self._waits = header.api_key == wire.FETCH
+            if header.api_key in (sasl.HANDSHAKE, sasl.AUTHENTICATE):
+                response = self._exchange.answer(request)
+            else:
+                room = self._limits.answers.room
+                peer = Peer(header.client_id, self._host, self._exchange.proven, room, self._aside)
+                response = await self._handler(request, peer)
+        if response is None:
+            return None
+        encode = partial(wire.encode_response, response, header.correlation_id)
+        return await self._aside(encode) if wire.is_long(response) else encode()
+
+    async def _decode(self, header: wire.RequestHeader, frame: bytes) -> Entity:
+        most = wire.MAX_ELEMENTS if self._exchange.proven else self._limits.client_elements
+        if len(frame) <= LONG_BYTES or header.api_key == wire.PRODUCE:
+            return wire.decode_request(frame, self._served, most)[1]
+        _, request = await self._aside(partial(wire.decode_request, frame, self._served, most))
+        return request
+
+    async def _aside(self, work: Callable[[], T]) -> T:
+        return await asyncio.get_running_loop().run_in_executor(self._limits.worker, work)
 
     def _refuse(self, error: WireError) -> None:
-        log.warning("connection from %s closed: %s", self._host, error)
-        self._frames.clear()
+        self._limits.complaints.warn("connection from %s closed: %s", self._host, error)
+        self._forget_requests()
         self._transport.close()
 
+    def _forget_requests(self) -> None:
+        self._frames.clear()
+        self._received.clear()
+
+    # -- what it may take of this node ------------------------------------------------------------------------
+
     def _limit_reading(self) -> None:
-        full = len(self._frames) >= MAX_QUEUED_REQUESTS or self._queued_bytes >= MAX_QUEUED_BYTES
-        full = full or self._broken is not None
-        if full != self._reading_paused and not self._transport.is_closing():
-            self._reading_paused = full
-            if full:
-                self._transport.pause_reading()
-            else:
+        if self._transport.is_closing():
+            return
+        begun = self._splitter.begun
+        if self._exchange.has_authenticated:
+            full = len(self._frames) >= MAX_QUEUED_REQUESTS or self._queued_bytes >= MAX_QUEUED_BYTES
+            self._read(not full and self._broken is None)
+            return
+        size = self._queued_bytes + self._answering_bytes + (begun if begun > SMALL_BYTES else 0)
+        full = not self._limits.requests.hold(self, size)
+        full = full or len(self._frames) >= MAX_QUEUED_REQUESTS or self._queued_bytes >= MAX_QUEUED_BYTES
+        self._read(not full and self._broken is None)
+
+    def _read(self, wanted: bool) -> None:
+        if wanted == self._reading_paused and not self._transport.is_closing():
+            self._reading_paused = not wanted
+            if wanted:
                 self._transport.resume_reading()
+            else:
+                self._transport.pause_reading()
+
+    def read_on(self) -> None:
+        self._limit_reading()
+
+    def give_up(self, reason: str) -> None:
+        self._limits.complaints.warn("connection from %s closed: %s", self._host, reason)
+        self._forget_requests()
+        self._transport.abort()
+        self._forgotten()
+
+    def slowness(self, now: float) -> float:
+        taken = now - self._began
+        return taken / max(self._splitter.received, 1) if self._splitter.begun and taken > PATIENCE_S else 0.0
+
+    def unread_bytes(self) -> int:
+        return 0 if self._lost else self._transport.get_write_buffer_size()
 
     def pause_writing(self) -> None:
         self._writable.clear()
 
     def resume_writing(self) -> None:
         self._writable.set()
+        self._limits.answers.note(self)
+
+    def _forgotten(self) -> None:
+        self._lost = True
+        self._limits.requests.forget(self)
+        self._limits.answers.note(self)
 
     def connection_lost(self, exc: Exception | None) -> None:
+        if self._waits and self._serving is not None:
+            self._serving.cancel()  # nobody will hear of what it waits for
         self._writable.set()
         self._open_ones.pop(self, None)
+        self._limits.connections.leave(self._host)
+        self._forgotten()
 
     def close(self) -> None:
         self._transport.abort()

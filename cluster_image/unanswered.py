@@ -56,6 +56,15 @@ def error_answer(request: Any, error: ErrorCode, message: str | None = None) -> 
                 for n, i in asked
             )
             return make(answer, throttle_time=NO_THROTTLE, responses=responses)
+        case "IncrementalAlterConfigsResponse":
+            resources = tuple(
+                module.AlterConfigsResourceResponse(
+                    error_code=error, error_message=message, resource_type=r.resource_type,
+                    resource_name=r.resource_name,
+                )
+                for r in request.resources
+            )  # fmt: skip
+            return make(answer, throttle_time=NO_THROTTLE, responses=resources)
         case "ElectLeadersResponse" if request.__version__ == 0:
             # The error of the whole came with version 1.
             results = tuple(

@@ -8,7 +8,7 @@ without its length. Nothing here touches a socket.
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from datetime import timedelta
 from functools import cache
 from types import ModuleType
@@ -24,12 +24,14 @@ from kio.static.constants import EntityType
 from cluster_image import own_messages
 from cluster_image.network import Entity, Versions
 from cluster_image.wire_encoder import encoder
+from cluster_image.wire_guard import MAX_ELEMENTS as MAX_ELEMENTS
 from cluster_image.wire_guard import checked
 
 Listener = Literal["broker", "controller"]
 
 API_VERSIONS: Final = 18
 PRODUCE: Final = 0
+FETCH: Final = 1
 #: librdkafka 2.16 asks for all topics with an array count of four bytes where the version has one of one byte. The rest
 #: of the message then means the same, with bytes to spare; Apache Kafka does not look for any.
 METADATA: Final = 3
@@ -41,14 +43,18 @@ SUPPORTED: Final[Mapping[Listener, Versions]] = {
         1: (4, 18),  # Fetch: topic ids from 13, replica state from 15
         2: (1, 8),  # ListOffsets
         3: (0, 13),  # Metadata
+        10: (0, 6),  # FindCoordinator: an error, which clients show at once
+        17: (1, 1),  # SaslHandshake, between nodes
         18: (0, 4),  # ApiVersions
         19: (2, 7),  # CreateTopics
         20: (1, 6),  # DeleteTopics: by id too from 6
         22: (0, 4),  # InitProducerId
         23: (2, 4),  # OffsetForLeaderEpoch
         32: (1, 4),  # DescribeConfigs
+        36: (0, 2),  # SaslAuthenticate, between nodes
         37: (0, 3),  # CreatePartitions
         43: (0, 2),  # ElectLeaders
+        44: (0, 1),  # IncrementalAlterConfigs: of topics
         45: (0, 1),  # AlterPartitionReassignments
         46: (0, 0),  # ListPartitionReassignments
         55: (2, 2),  # DescribeQuorum, passed on
@@ -58,11 +64,14 @@ SUPPORTED: Final[Mapping[Listener, Versions]] = {
     },
     "controller": {
         1: (18, 18),  # Fetch of the metadata log, with the follower's high watermark
+        17: (1, 1),  # SaslHandshake
         18: (0, 4),  # ApiVersions
         19: (2, 7),  # CreateTopics
         20: (1, 6),  # DeleteTopics
+        36: (0, 2),  # SaslAuthenticate
         37: (0, 3),  # CreatePartitions
         43: (0, 2),  # ElectLeaders
+        44: (0, 1),  # IncrementalAlterConfigs
         45: (0, 1),  # AlterPartitionReassignments
         46: (0, 0),  # ListPartitionReassignments
         52: (2, 2),  # Vote, with pre-vote
@@ -97,7 +106,12 @@ class RequestHeader(NamedTuple):
     client_id: str | None
 
 
+#: A request of any API may be so long. All but Produce name things, and carry no records.
+SMALL_REQUEST_BYTES: Final = 1 << 20
+
+_MANY: Final = 500
 _LENGTH: Final = struct.Struct(">i")
+_API_KEY: Final = struct.Struct(">h")
 _REQUEST_HEADER: Final = struct.Struct(">hhih")  # key, version, correlation id, length of the client id
 _CORRELATION_ID: Final = struct.Struct(">i")
 
@@ -149,6 +163,14 @@ def encode_response(response: Entity, correlation_id: int) -> bytes:
     return _with_message(bytearray(_LENGTH.size) + _CORRELATION_ID.pack(correlation_id), response)
 
 
+def is_long(response: Entity) -> bool:
+    """Does it take more than some milliseconds to encode?"""
+    lists = [each for name in type(response).__slots__ if isinstance(each := getattr(response, name), tuple)]
+    if any(len(each) > _MANY for each in lists):
+        return True
+    return sum(len(getattr(item, "partitions", ())) for each in lists for item in each) > _MANY
+
+
 def _with_message(frame: bytearray, message: Entity) -> bytes:
     if message.__header_schema__.__flexible__:
         frame.append(0)  # no tagged fields in the header
@@ -176,14 +198,18 @@ def decode_request_header(frame: bytes) -> tuple[RequestHeader, int]:
     return RequestHeader(api_key, version, correlation_id, client_id), end
 
 
-def decode_request(frame: bytes, served: Versions) -> tuple[RequestHeader, Entity]:
-    """Raises MalformedFrame, or UnsupportedRequest for what is not in `served`."""
+def decode_request(
+    frame: bytes, served: Versions, max_elements: int = MAX_ELEMENTS
+) -> tuple[RequestHeader, Entity]:
+    """max_elements: what it may name of topics, partitions, replicas and so on, all in all. Raises MalformedFrame, or
+    UnsupportedRequest for what is not in `served`."""
     header, position = decode_request_header(frame)
     lowest, highest = served.get(header.api_key, (0, -1))
     if not lowest <= header.api_version <= highest:
         raise UnsupportedRequest(f"API key {header.api_key} version {header.api_version} is not served here")
     codec = _request_codec(header.api_key, header.api_version)
-    return header, _decode(codec, frame, position, more_may_follow=header.api_key == METADATA)
+    more_may_follow = header.api_key == METADATA
+    return header, _decode(codec, frame, position, more_may_follow=more_may_follow, max_elements=max_elements)
 
 
 def response_correlation_id(frame: bytes) -> int:
@@ -199,7 +225,9 @@ def decode_response(frame: bytes, api_key: int, version: int) -> Entity:
     return _decode(_response_codec(api_key, version), frame, _CORRELATION_ID.size)
 
 
-def _decode(codec: _Codec, frame: bytes, position: int, more_may_follow: bool = False) -> Entity:
+def _decode(
+    codec: _Codec, frame: bytes, position: int, *, more_may_follow: bool = False, max_elements: int = MAX_ELEMENTS
+) -> Entity:
     try:
         frame, position = checked(
             codec.schema,
@@ -207,6 +235,7 @@ def _decode(codec: _Codec, frame: bytes, position: int, more_may_follow: bool = 
             position,
             flexible_header=codec.flexible_header,
             more_may_follow=more_may_follow,
+            max_elements=max_elements,
         )
         entity, size = codec.read(frame, position)
     except Exception as error:  # kio raises its own errors, ValueError, OverflowError … for bad input
@@ -247,24 +276,41 @@ def _api_versions_schema(version: int) -> ModuleType:
 class FrameSplitter:
     """Cuts a stream of bytes into frames."""
 
-    def __init__(self, max_frame_bytes: int) -> None:
+    def __init__(self, max_frame_bytes: int, allowed: Callable[[int], int] | None = None) -> None:
+        """allowed: how long a request of an API key may be, if not max_frame_bytes; None: these are no requests."""
         self._max_frame_bytes = max_frame_bytes
+        self._allowed = allowed
         self._buffer = bytearray()
+        #: Bytes of the frame that has begun and not ended; 0: there is none, or its length is not known yet.
+        self.begun = 0
+
+    @property
+    def received(self) -> int:
+        """Of the frame that has begun."""
+        return len(self._buffer)
 
     def feed(self, data: bytes) -> Iterator[bytes]:
         """The frames, without their lengths, that `data` completes. Raises MalformedFrame for a length below
         zero or above the maximum, before any of that frame is kept."""
         self._buffer += data
         start = 0
+        self.begun = 0
         try:
             while len(self._buffer) - start >= _LENGTH.size:
                 length: int = _LENGTH.unpack_from(self._buffer, start)[0]
-                if not 0 <= length <= self._max_frame_bytes:
-                    raise MalformedFrame(f"a frame length of {length} bytes, allowed are 0 to {self._max_frame_bytes}")
+                self._check(length, start + _LENGTH.size)
                 end = start + _LENGTH.size + length
                 if end > len(self._buffer):
+                    self.begun = _LENGTH.size + length
                     break
                 yield bytes(memoryview(self._buffer)[start + _LENGTH.size : end])
                 start = end
         finally:
             del self._buffer[:start]
+
+    def _check(self, length: int, start: int) -> None:
+        most = self._max_frame_bytes
+        if self._allowed is not None and length > SMALL_REQUEST_BYTES and len(self._buffer) >= start + _API_KEY.size:
+            most = min(most, self._allowed(_API_KEY.unpack_from(self._buffer, start)[0]))
+        if not 0 <= length <= most:
+            raise MalformedFrame(f"a frame length of {length} bytes, allowed are 0 to {most}")

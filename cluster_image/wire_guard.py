@@ -58,7 +58,7 @@ class Found:
     def count(self, elements: int) -> None:
         self.room -= elements
         if self.room < 0:
-            raise InvalidStructure(f"more than {MAX_ELEMENTS} elements and tagged fields")
+            raise InvalidStructure("more elements and tagged fields than its sender may name in one request")
 
 
 #: Follows one part of a message: (frame, position, what has been found) -> position after the part.
@@ -87,17 +87,24 @@ _INT32: Final = struct.Struct(">i")
 
 
 def checked(
-    schema: Any, frame: bytes, position: int, *, flexible_header: bool, more_may_follow: bool = False
+    schema: Any,
+    frame: bytes,
+    position: int,
+    *,
+    flexible_header: bool,
+    more_may_follow: bool = False,
+    max_elements: int = MAX_ELEMENTS,
 ) -> tuple[bytes, int]:
     """The frame to decode `schema` from, without unknown tagged fields, and the position where it starts there.
 
     position: where the header's own tagged fields start, or the message if the header is not flexible.
-    more_may_follow: what follows the message is cut off. Raises InvalidStructure.
+    more_may_follow: what follows the message is cut off. max_elements: of all its arrays, and tagged fields. Raises
+    InvalidStructure.
     """
-    found = Found(MAX_ELEMENTS)
+    found = Found(max_elements)
     try:
         if flexible_header:
-            position = _NO_KNOWN_TAGS(frame, position, Found(MAX_ELEMENTS))
+            position = _NO_KNOWN_TAGS(frame, position, Found(max_elements))
         end = _walk_entity(schema)(frame, position, found)
     except (IndexError, struct.error):
         raise InvalidStructure("it ends too early") from None

@@ -19,7 +19,7 @@ from kio.schema.metadata.v12.request import MetadataRequest, MetadataRequestTopi
 from cluster_image.broker.api import BrokerApi
 from cluster_image.broker.describe import describe_quorum, describe_topic_partitions
 from cluster_image.metadata.image import BrokerRegistration, MetadataImage, PartitionRegistration, Topic
-from cluster_image.network import Address
+from cluster_image.network import Address, Peer
 from cluster_image.raft import rpc
 from tests.test_partition import config
 
@@ -40,14 +40,12 @@ def image(**partitions: int) -> MetadataImage:
 
 
 def ask(of: MetadataImage, *names: str, limit: int = 2000, cursor: tuple[str, int] | None = None) -> Any:
-    return describe_topic_partitions(
-        of,
-        DescribeTopicPartitionsRequest(
-            topics=tuple(TopicRequest(name=name) for name in names),
-            response_partition_limit=limit,
-            cursor=None if cursor is None else Cursor(topic_name=cursor[0], partition_index=cursor[1]),
-        ),
+    request = DescribeTopicPartitionsRequest(
+        topics=tuple(TopicRequest(name=name) for name in names),
+        response_partition_limit=limit,
+        cursor=None if cursor is None else Cursor(topic_name=cursor[0], partition_index=cursor[1]),
     )
+    return asyncio.run(describe_topic_partitions(of, request))
 
 
 def test_a_partition_is_shown_with_all_its_replica_sets() -> None:
@@ -100,9 +98,10 @@ def test_a_controller_out_of_reach_is_an_error_in_the_answer(error: Exception) -
 def answered(request: Any) -> Any:
     """By a broker with topic t of 3 partitions, whose replicas are elsewhere."""
     replicas: Any = SimpleNamespace(get=lambda key: None, is_eligible=None)
+    lifecycle: Any = SimpleNamespace(holds_lease=lambda: True)
     nothing: Any = None
-    api = BrokerApi(config(), image(t=3), replicas, nothing, nothing, nothing, Random(1))
-    return asyncio.run(api.handle(request, nothing))  # type: ignore[arg-type]
+    api = BrokerApi(config(), image(t=3), replicas, lifecycle, nothing, nothing, nothing, Random(1))
+    return asyncio.run(api.handle(request, Peer(None, "h")))
 
 
 def test_a_topic_that_is_named_often_is_told_of_once() -> None:

@@ -344,6 +344,24 @@ def test_a_follower_displaces_the_smallest_consumer() -> None:
     assert created(cache, 4, 1, 2.0) and not created(cache, 5, 1, 2.0), "no consumer is left to displace"
 
 
+def test_consumers_sessions_are_bounded_by_the_partitions_that_they_hold(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fetch_session, "MAX_CONSUMED_PARTITIONS", 3)
+
+    async def story() -> None:
+        leader = Leader(partitions=5, alone=True)
+        first = await leader.fetch({0: 0, 1: 0}, replica=-1)
+        assert first.session_id > 0
+        assert (await leader.fetch({0: 0, 1: 0}, replica=-1)).session_id == 0, "no room"
+        assert (await leader.fetch({0: 0, 1: 0}, replica=2)).session_id > 0, "followers are as many as brokers"
+        grown = await leader.fetch({2: 0, 3: 0}, (first.session_id, 1), replica=-1)
+        assert grown.session_id == 0 and list(told(grown)) == [0, 1, 2, 3], "all is told, and nothing kept"
+        gone = await leader.fetch({}, (first.session_id, 2), replica=-1)
+        assert gone.error_code is ErrorCode.fetch_session_id_not_found
+        assert (await leader.fetch({0: 0, 1: 0}, replica=-1)).session_id > 0
+
+    run(story())
+
+
 def test_an_unused_session_makes_room_for_anybody() -> None:
     cache = FetchSessionCache(2, Random(1))
     idle, busy = created(cache, 3, 9, 0.0), created(cache, 2, 9, 0.0)

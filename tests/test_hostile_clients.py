@@ -83,7 +83,7 @@ def test_requests_that_make_no_sense_are_answered_with_an_error(tmp_path: Path) 
             for offset in (-1, 10, 2**62):
                 answer = await leader.request(fetch_request(offset), timeout=5)
                 assert answer.responses[0].partitions[0].error_code is ErrorCode.offset_out_of_range
-            for timestamp in (-99, -3):
+            for timestamp in (-99, -5):
                 answer = await leader.request(list_offsets_request(timestamp), timeout=5)
                 assert answer.topics[0].partitions[0].error_code is ErrorCode.unsupported_for_message_format
             assert await produced(good) is ErrorCode.none
@@ -92,12 +92,54 @@ def test_requests_that_make_no_sense_are_answered_with_an_error(tmp_path: Path) 
     asyncio.run(scenario())
 
 
-def fetch_request(offset: int) -> FetchRequest:
+def fetch_request(offset: int, max_wait_ms: int = 0, min_bytes: int = -1, max_bytes: int = -1) -> FetchRequest:
     partition = FetchPartition(partition=0, fetch_offset=offset, partition_max_bytes=-1)
     return FetchRequest(
-        replica_id=-1, max_wait=milliseconds(0), min_bytes=-1, max_bytes=-1, session_id=0, session_epoch=-1,
-        topics=(FetchTopic(topic="t", partitions=(partition,)),), forgotten_topics_data=(),
+        replica_id=-1, max_wait=milliseconds(max_wait_ms), min_bytes=min_bytes, max_bytes=max_bytes, session_id=0,
+        session_epoch=-1, topics=(FetchTopic(topic="t", partitions=(partition,)),), forgotten_topics_data=(),
     )  # fmt: skip
+
+
+def test_fetches_that_wait_for_days_end_with_their_connection(tmp_path: Path) -> None:
+    """Each would be woken by every record that is written."""
+
+    async def scenario() -> None:
+        async with local_cluster(tmp_path) as cluster:
+            network = TcpNetwork()
+            somebody = await network.connect(Address("127.0.0.1", cluster.ports[1]), client_id="test", timeout=5)
+            await somebody.request(topic_request(), timeout=5)
+            address = await leader_of_t(cluster, network)
+            for request in (fetch_request(0, 2**31 - 1, 2**31 - 1, 1 << 20), fetch_request(0, 2**31 - 1, 1)):
+                waiting = await network.connect(address, client_id="test", timeout=5)
+                asked = asyncio.create_task(waiting.request(request, timeout=60))
+                nodes = [node.broker for node in cluster.nodes.values() if node.broker]
+                (leading,) = [p for broker in nodes for p in broker.partitions.values() if p.is_leader]
+                while not leading.watermark_waiters:
+                    await asyncio.sleep(0.01)
+                waiting.close()
+                with contextlib.suppress(ConnectionError):
+                    await asked
+                async with asyncio.timeout(5):
+                    while leading.watermark_waiters:
+                        await asyncio.sleep(0.01)
+            await network.close()
+
+    asyncio.run(scenario())
+
+
+def test_a_fetch_gets_no_more_than_it_takes_and_waits_for_no_more(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with local_cluster(tmp_path) as cluster:
+            network = TcpNetwork()
+            somebody = await network.connect(Address("127.0.0.1", cluster.ports[1]), client_id="test", timeout=5)
+            await somebody.request(topic_request(), timeout=5)
+            leader = await network.connect(await leader_of_t(cluster, network), client_id="test", timeout=5)
+            await leader.request(produce_request(build_batch([b"value"], timestamp_ms=0)), timeout=5)
+            answer = await leader.request(fetch_request(0, 60_000, min_bytes=2**31 - 1, max_bytes=1), timeout=5)
+            assert answer.responses[0].partitions[0].records
+            await network.close()
+
+    asyncio.run(scenario())
 
 
 def list_offsets_request(timestamp: int) -> ListOffsetsRequest:

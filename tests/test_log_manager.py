@@ -11,6 +11,7 @@ import pytest
 from cluster_image.broker.log_manager import LogManager
 from cluster_image.disk import Disk
 from cluster_image.records import build_batch
+from cluster_image.storage.checkpoints import OffsetCheckpoint
 from cluster_image.storage.errors import StorageError
 from harness.runtimes.simulation.disk import SimulatedDisk
 from tests.simulated_disk import PowerLoss, simulated_disk
@@ -111,7 +112,7 @@ def test_power_cuts_while_a_topic_is_deleted_and_created_again(seed: int) -> Non
         recreate(disk, at)
         logs = started(disk)
         assert logs.high_watermarks.get(("other", 0)) == 1 and b"kept" in values_of(logs, "other", OLD)
-        logs.delete_strays(lambda topic_id, index: topic_id == NEW)
+        delete_strays(logs, lambda topic_id, index: topic_id == NEW)
         records = values_of(logs, "t", NEW)
         assert b"old" not in records
         assert logs.high_watermarks.get(("t", 0), 0) == 0, "the old log's would commit the new one's records"
@@ -135,7 +136,7 @@ def test_strays_are_deleted_and_logs_of_this_broker_are_not() -> None:
     write(logs, "gone", OLD, b"1")
     write(logs, "here", NEW, b"2")
     logs = started(disk)
-    logs.delete_strays(lambda topic_id, index: (topic_id, index) == (NEW, 0))
+    delete_strays(logs, lambda topic_id, index: (topic_id, index) == (NEW, 0))
     assert [name for name in disk.list("") if name.endswith("-0")] == ["here-0"]
 
 
@@ -181,6 +182,7 @@ def test_without_an_interval_there_is_no_time_to_flush_at() -> None:
 # -- what a clean shutdown proves ----------------------------------------------------------------------------------
 
 CHECKPOINT = "recovery-point-offset-checkpoint"
+START = "log-start-offset-checkpoint"
 
 
 def left_cleanly(disk: Disk) -> None:
@@ -189,6 +191,36 @@ def left_cleanly(disk: Disk) -> None:
     write(logs, "t", OLD, b"1")
     logs.get("empty", OLD, 0, config())
     logs.close({("t", 0): 1}, broker_epoch=17)
+
+
+def shut_down(disk: SimulatedDisk, interrupt_at: int | None = None) -> int:
+    """A broker with a record that is not durable yet stops in an orderly way: how many operations that takes."""
+    logs = started(disk)
+    write(logs, "t", OLD, b"1")
+    logs.checkpoint({("t", 0): 1})
+    logs.get("t", OLD, 0, config()).append_as_leader(build_batch([b"2"], timestamp_ms=0), 0)
+    interrupted = Interrupted(disk, interrupt_at)
+    try:
+        logs.close({("t", 0): 2}, broker_epoch=17)
+    except PowerLoss:
+        disk.lose_power()
+    finally:
+        disk.before = lambda operation, path: None
+    return interrupted.count
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_power_cuts_while_a_broker_shuts_down(seed: int) -> None:
+    """At every operation: the shutdown was unclean; or all is there that it was to leave, the checkpoint by which a
+    later loss is noticed included."""
+    for at in range(1, shut_down(simulated_disk()) + 1):
+        disk = SimulatedDisk(Random(seed * 1000 + at), sector=64)
+        shut_down(disk, at)
+        logs = started(disk)
+        if logs.previous_epoch != -1:
+            assert logs.previous_epoch == 17
+            assert logs.get("t", OLD, 0, config()).end_offset == 2
+            assert logs.high_watermarks == OffsetCheckpoint(disk, CHECKPOINT).read() == {("t", 0): 2}
 
 
 def lose(disk: Disk, directory: str, *kept: str) -> None:
@@ -226,6 +258,59 @@ def test_what_the_disk_lost_after_a_clean_shutdown_makes_it_an_unclean_one(damag
     assert started(disk).previous_epoch == -1
 
 
+def two_segments(disk: Disk, topic: str) -> list[str]:
+    """A log whose first batch fills its first segment. Returns the segments' paths."""
+    logs = started(disk)
+    for value in (b"1", b"2"):
+        opened = logs.get(topic, OLD, 0, config(**{"log.segment.bytes": "1024"}))
+        opened.append_as_leader(build_batch([value * 1000], timestamp_ms=0), 0)
+    logs.close({(topic, 0): 2}, broker_epoch=17)
+    directory = f"{topic}-0"
+    segments = [f"{directory}/{name}" for name in sorted(disk.list(directory)) if name.endswith(".log")]
+    assert len(segments) == 2
+    return segments
+
+
+def test_a_log_that_has_lost_its_first_segment_ends_where_it_did_and_is_incomplete_all_the_same() -> None:
+    disk = simulated_disk()
+    first, _ = two_segments(disk, "t")
+    disk.remove(first)
+    logs = started(disk)
+    assert logs.previous_epoch == -1
+    assert logs.get("t", OLD, 0, config()).start_offset == 1
+
+
+@pytest.mark.parametrize("remembered", [True, False])
+def test_a_log_that_was_left_beginning_above_0_has_lost_nothing(remembered: bool) -> None:
+    disk = simulated_disk()
+    two_segments(disk, "t")
+    logs = started(disk)
+    logs.get("t", OLD, 0, config()).advance_start_to(1)
+    logs.close({("t", 0): 2}, broker_epoch=18)
+    if not remembered:
+        disk.remove(START)
+    assert started(disk).previous_epoch == (18 if remembered else -1)
+
+
+@pytest.mark.parametrize("segment", [0, 1], ids=["an older segment", "the newest segment"])
+def test_where_something_is_lost_nothing_else_is_believed(segment: int) -> None:
+    """A log that looks whole is read once more, in full, also where a checkpoint says that it need not be: what took a
+    file may have damaged others."""
+    disk = simulated_disk()
+    damaged = two_segments(disk, "t")[segment]
+    disk.files()[damaged][-1] ^= 1
+    logs = started(disk)
+    assert logs.get("t", OLD, 0, config()).end_offset == 2, "after a clean shutdown it is believed"
+    logs.close({("t", 0): 2}, broker_epoch=17)
+    logs = started(disk)
+    logs.get("gone", OLD, 0, config())
+    logs.close({("t", 0): 2}, broker_epoch=18)
+    lose_all(disk, "gone-0")
+    logs = started(disk)
+    assert logs.previous_epoch == -1
+    assert logs.get("t", OLD, 0, config()).end_offset == segment
+
+
 def delete_a_topic(logs: LogManager) -> None:
     write(logs, "gone", NEW, b"1")
     logs.checkpoint({("gone", 0): 1})
@@ -237,10 +322,14 @@ def create_a_topic(logs: LogManager) -> None:
     write(logs, "new", NEW, b"1")
 
 
+def delete_strays(logs: LogManager, expected: Callable[[UUID, int], bool]) -> None:
+    logs.delete(logs.strays(expected), logs.high_watermarks)
+
+
 def find_a_stray(logs: LogManager) -> None:
     write(logs, "stray", NEW, b"1")
     logs.checkpoint({})
-    logs.delete_strays(lambda topic_id, index: topic_id == OLD)
+    delete_strays(logs, lambda topic_id, index: topic_id == OLD)
 
 
 def replace_a_topic(logs: LogManager) -> None:

@@ -10,8 +10,8 @@ from kio.schema.errors import ErrorCode
 from cluster_image import unanswered, wire
 from tests.entities import random_entity
 
-#: Of the quorum itself, which answers them on every voter; and what any node answers.
-_NOT_DECIDED = {1, 18, 52, 53, 54, 55, 59}
+#: Of the quorum itself, which answers them on every voter; and what any node answers, or each of its connections.
+_NOT_DECIDED = {1, 17, 18, 36, 52, 53, 54, 55, 59}
 DECIDED = [
     (api, version)
     for api, (low, high) in wire.SUPPORTED["controller"].items()
@@ -33,7 +33,9 @@ def test_every_request_has_an_answer_that_is_only_an_error(api: int, version: in
             assert whole is ErrorCode.not_controller
             continue
         asked = next(
-            a for name in ("topics", "topic_names", "topic_partitions") if (a := getattr(request, name, 0)) != 0
+            a
+            for name in ("topics", "topic_names", "topic_partitions", "resources")
+            if (a := getattr(request, name, 0)) != 0
         )
         items = next(getattr(answer, n) for n in ("topics", "results", "responses", "replica_election_results")
                      if hasattr(answer, n))  # fmt: skip

@@ -110,7 +110,7 @@ def test_a_message_of_very_many_small_parts_is_malformed(key: int, version: int,
     _, decoded = wire.decode_request(header + body(1000), SERVED)
     assert wire.decode_request(request_frame(decoded, None), SERVED)[1] == decoded
     started = time.thread_time()
-    with pytest.raises(MalformedFrame, match="more than 262144 elements and tagged fields"):
+    with pytest.raises(MalformedFrame, match="more elements and tagged fields than"):
         wire.decode_request(header + body(5_000_000), SERVED)
     assert time.thread_time() - started < 1
 

@@ -18,17 +18,21 @@ from ..integers import i8, i32
 from ..messages import NO_THROTTLE, make, response_module
 from ..metadata.image import MetadataImage, PartitionRegistration
 from ..network import Entity
+from ..slices import in_slices
 
 #: Partitions in one answer at most (Kafka's max.request.partition.size.limit).
 MAX_PARTITIONS: Final = 2000
 #: Endpoint types of DescribeCluster.
 _BROKERS: Final = 1
 _CONTROLLERS: Final = 2
+#: Key type of FindCoordinator, beside 0, of groups.
+_TRANSACTION: Final = 1
 _NO_AUTHORIZED_OPERATIONS: Final = i32(-2147483648)
 
 
-def describe_topic_partitions(image: MetadataImage, request: Any) -> Entity:
-    """Topics in the order of their names, all of them if the request names none, from the request's cursor on.
+async def describe_topic_partitions(image: MetadataImage, request: Any) -> Entity:
+    """Topics in the order of their names, all of them if the request names none, from the request's cursor on. Others
+    have their turn meanwhile.
 
     `next_cursor` of the answer says where the next page starts; None: this was the last one.
     """
@@ -38,9 +42,7 @@ def describe_topic_partitions(image: MetadataImage, request: Any) -> Entity:
         first_name, first_index = str(request.cursor.topic_name), int(request.cursor.partition_index)
     room = min(max(int(request.response_partition_limit), 1), MAX_PARTITIONS)
     topics: list[Entity] = []
-    for name in names:
-        if name < first_name:
-            continue
+    async for name in in_slices(name for name in names if name >= first_name):
         topic = image.topics.get(name)
         if topic is None:
             topics.append(_topic(name, None, ErrorCode.unknown_topic_or_partition, ()))
@@ -131,3 +133,17 @@ def describe_cluster(image: MetadataImage, cluster_id: str, controller_id: int, 
         ),
         cluster_authorized_operations=_NO_AUTHORIZED_OPERATIONS,
     )
+
+
+async def find_coordinator(request: Any) -> Entity:
+    """There are no groups and no transactions here. Who asks for their coordinator is refused in a way that clients
+    take for final and tell their users: one that finds none would try again for ever."""
+    answers = response_module(request)
+    if getattr(request, "key_type", 0) == _TRANSACTION:
+        error, message = ErrorCode.transactional_id_authorization_failed, "there are no transactions here"
+    else:
+        error, message = ErrorCode.group_authorization_failed, "there are no groups here: assign partitions instead"
+    nobody = {"node_id": BrokerId(-1), "host": "", "port": i32(-1), "error_code": error, "error_message": message}
+    keys = getattr(request, "coordinator_keys", ())
+    coordinators = [make(answers.Coordinator, key=key, **nobody) async for key in in_slices(dict.fromkeys(keys))]
+    return make(answers.FindCoordinatorResponse, throttle_time=NO_THROTTLE, coordinators=tuple(coordinators), **nobody)

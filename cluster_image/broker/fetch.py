@@ -9,7 +9,7 @@ has not changed.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from random import Random
 from typing import Any, Final
 
@@ -20,13 +20,11 @@ from ..config import Config
 from ..integers import i32, i64
 from ..messages import NO_THROTTLE, make, response_module
 from ..metadata.image import MetadataImage
-from ..network import Entity
+from ..network import Entity, at_once
+from ..slices import in_slices
 from ..storage.errors import OffsetOutOfRange
 from .fetch_session import NO_SESSION, Fetch, FetchedPartition, FetchSessionCache
 from .partition import Eligible, Partition, Refused
-
-#: Most that one answer carries, whatever the request allows.
-_MAX_RESPONSE_BYTES: Final = 50 << 20
 
 
 class _Result:
@@ -70,6 +68,11 @@ class _Waiting:
             self.woken.set_result(None)
 
 
+#: Between looks at whether a fetch that waits for more than one batch has enough: more and more, up to this.
+_SHORTEST_PAUSE_S: Final = 0.01
+_LONGEST_PAUSE_S: Final = 0.1
+
+
 class FetchHandler:
     def __init__(
         self,
@@ -84,9 +87,11 @@ class FetchHandler:
         self._find = find
         self._eligible = eligible
         self._isr_changed = isr_changed
+        self._max_bytes: Final[int] = config["fetch.max.bytes"]
         self.sessions: Final = FetchSessionCache(config["max.incremental.fetch.session.cache.slots"], random)
 
-    async def handle(self, request: Any) -> Entity:
+    async def handle(self, request: Any, room: Callable[[], Awaitable[None]] = at_once) -> Entity:
+        """room: awaited before records are read for a consumer, until there is room for its answer."""
         loop = asyncio.get_running_loop()
         now = loop.time()
         deadline = now + request.max_wait.total_seconds()
@@ -94,18 +99,30 @@ class FetchHandler:
         fetch = self.sessions.receive(request, replica, now)
         if isinstance(fetch, ErrorCode):
             return _refusal(request, fetch)
-        budget = max(min(getattr(request, "max_bytes", _MAX_RESPONSE_BYTES), _MAX_RESPONSE_BYTES), 1)
+        budget = max(min(getattr(request, "max_bytes", self._max_bytes), self._max_bytes), 1)
         results: _Results = {}
         readable: Iterable[FetchedPartition] = fetch.partitions.values()
         if replica >= 0:
             readable = self._record(readable, replica, broker_epoch, now, results)
-        self._read(readable, replica >= 0, budget, results)
-        while not _complete(fetch, results, request.min_bytes) and (remaining := deadline - loop.time()) > 0:
-            changed = await self._wait(fetch, replica >= 0, remaining)
+        else:
+            await room()
+        await self._read(readable, replica >= 0, budget, results)
+        wanted = min(request.min_bytes, budget)  # it never gets more (as Apache Kafka)
+        pause = 0.0
+        while not _complete(fetch, results, wanted) and (remaining := deadline - loop.time()) > 0:
+            # Records are read again, and not kept, for as long as somebody chooses to wait for more of them.
+            found = [asked for asked, result in results.items() if result.records]
+            for asked in found:
+                del results[asked]
+            changed = await self._wait(fetch, replica >= 0, remaining, pause)
+            # Who waits for many records is not looked at after each of them.
+            pause = min(max(2 * pause, _SHORTEST_PAUSE_S), _LONGEST_PAUSE_S)
             if fetch.superseded:
                 return _refusal(request, ErrorCode.invalid_fetch_session_epoch)
-            self._read(changed, replica >= 0, budget, results)
-        return self._answer(request, fetch, results, replica, loop.time())
+            if replica < 0:
+                await room()
+            await self._read(dict.fromkeys([*found, *changed]), replica >= 0, budget, results)
+        return await self._answer(request, fetch, results, replica)
 
     def _partition(self, asked: FetchedPartition) -> Partition | None:
         partition = asked.partition
@@ -149,11 +166,13 @@ class FetchHandler:
             self._isr_changed()
         return behind
 
-    def _read(self, partitions: Iterable[FetchedPartition], follower: bool, budget: int, results: _Results) -> None:
+    async def _read(
+        self, partitions: Iterable[FetchedPartition], follower: bool, budget: int, results: _Results
+    ) -> None:
         """Read these (again). Each yields at least one batch while the budget is not used up, so that an answer is
         larger than it by one batch at most."""
         left = budget - sum(len(result.records) for result in results.values())
-        for asked in partitions:
+        async for asked in in_slices(partitions):
             before = results.get(asked)
             if before is not None:
                 if before.urgent:
@@ -188,8 +207,8 @@ class FetchHandler:
         return ErrorCode.unknown_topic_or_partition if by_name else ErrorCode.unknown_topic_id
 
     @staticmethod
-    async def _wait(fetch: Fetch, follower: bool, timeout: float) -> Iterable[FetchedPartition]:
-        """Until some have changed, which are returned; none after `timeout` seconds."""
+    async def _wait(fetch: Fetch, follower: bool, timeout: float, pause: float) -> Iterable[FetchedPartition]:
+        """Until some have changed, and `pause` seconds longer: these are returned; none after `timeout` seconds."""
         loop = asyncio.get_running_loop()
         waiting = _Waiting(loop.create_future())
         places = []
@@ -201,19 +220,21 @@ class FetchHandler:
         timer = loop.call_later(timeout, waiting.time_out)
         try:
             await waiting.woken
+            if pause > 0:
+                await asyncio.sleep(min(pause, timeout))
         finally:
             timer.cancel()
             for place in places:
                 del place[waiting]
         return waiting.changed
 
-    def _answer(self, request: Any, fetch: Fetch, results: _Results, replica: int, now: float) -> Entity:
+    async def _answer(self, request: Any, fetch: Fetch, results: _Results, replica: int) -> Entity:
         """All that was asked for; within a session only what has changed since it was last told."""
         module = response_module(request)
         session = fetch.session
         topics: dict[Any, list[Entity]] = {}
         moved = []
-        for asked in fetch.partitions.values():
+        async for asked in in_slices(fetch.partitions.values()):
             result, partition = results.get(asked), asked.partition
             start = partition.log.start_offset if partition is not None else -1
             failed = result is not None and result.error is not ErrorCode.none
@@ -227,11 +248,11 @@ class FetchHandler:
             if result is not None and result.records:
                 moved.append(asked)
         for asked in moved:  # whoever got something comes last the next time
-            del fetch.partitions[asked.key]
-            fetch.partitions[asked.key] = asked
+            if fetch.partitions.pop(asked.key, None) is not None:
+                fetch.partitions[asked.key] = asked
         session_id = session.id if session is not None else NO_SESSION
         if fetch.wants_session:
-            session_id = self.sessions.create(fetch, replica, now)
+            session_id = self.sessions.create(fetch, replica, asyncio.get_running_loop().time())
         return make(
             module.FetchResponse,
             throttle_time=NO_THROTTLE,

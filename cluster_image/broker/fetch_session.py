@@ -23,6 +23,8 @@ FINAL_EPOCH: Final = -1
 NO_SESSION: Final = 0
 #: A session is safe from newcomers for so long, seconds, and without a request for so long makes room for any.
 EVICTION_S: Final = 120.0
+#: Of all sessions of consumers together. Each takes some 400 bytes.
+MAX_CONSUMED_PARTITIONS: Final = 100_000
 
 Key = tuple[Any, int]  # topic id, or its name before version 13; index
 
@@ -139,8 +141,8 @@ class FetchSessionCache:
                 session.partitions.pop((name, int(index)), None)
         session.epoch = next_epoch(epoch)
         del self._sessions[session_id]
-        if not session.partitions:
-            return Fetch({}, by_id)
+        if not session.partitions or not self._has_room(session):
+            return Fetch(session.partitions, by_id)
         session.last_used = now
         self._sessions[session_id] = session
         return Fetch(session.partitions, by_id, session)
@@ -150,12 +152,21 @@ class FetchSessionCache:
         if not fetch.partitions:
             return NO_SESSION
         new = FetchSession(NO_SESSION, replica, fetch.by_id, fetch.partitions, now)
+        if not self._has_room(new):
+            return NO_SESSION
         if len(self._sessions) >= self._slots and not self._evict(new, now):
             return NO_SESSION
         while new.id == NO_SESSION or new.id in self._sessions:
             new.id = self._random.randrange(1, 1 << 31)
         self._sessions[new.id] = new
         return new.id
+
+    def _has_room(self, session: FetchSession) -> bool:
+        """Beside those that are kept? Of followers there are as many as brokers."""
+        if session.replica >= 0:
+            return True
+        consumed = sum(len(kept.partitions) for kept in self._sessions.values() if kept.replica < 0)
+        return consumed + len(session.partitions) <= MAX_CONSUMED_PARTITIONS
 
     def _evict(self, newcomer: FetchSession, now: float) -> bool:
         """Make room: for the longest unused, if it is that for long; else the least that is worth less."""

@@ -19,6 +19,7 @@ from ..config import NO_LIMIT, Config
 from ..disk import Disk
 from ..storage.checkpoints import (
     HIGH_WATERMARK_FILE,
+    LOG_START_FILE,
     RECOVERY_POINT_FILE,
     CleanShutdownFile,
     OffsetCheckpoint,
@@ -45,7 +46,9 @@ class LogManager:
         self._clean_shutdown = CleanShutdownFile(disk)
         self._watermark_file = OffsetCheckpoint(disk, HIGH_WATERMARK_FILE)
         self._recovery_file = OffsetCheckpoint(disk, RECOVERY_POINT_FILE)
+        self._start_file = OffsetCheckpoint(disk, LOG_START_FILE)
         self._recovery_points: dict[TopicPartition, int] = {}
+        self._starts: dict[TopicPartition, int] = {}  # as the file has them: of logs that begin above 0
         #: As of the last checkpoint before this start, of logs that are there.
         self.high_watermarks: dict[TopicPartition, int] = {}
         #: Broker epoch of the session before if it ended cleanly, else -1 (002, 5.2).
@@ -58,6 +61,7 @@ class LogManager:
         self.previous_epoch = -1 if epoch is None else epoch
         recovery_points = self._recovery_file.find()
         self._recovery_points = recovery_points or {}
+        self._starts = self._start_file.read()
         self.high_watermarks = self._watermark_file.read()
         for name in self._disk.list(""):
             key = _key_of(name)
@@ -65,16 +69,18 @@ class LogManager:
                 self._remove_directory(name)
             elif key is not None and key[0] != "__cluster_metadata":
                 self._load_one(name, key, clean)
+        missing = {key for key in (*self.high_watermarks, *self._recovery_points) if key not in self._logs}
         # close() has named every log in this file, each with its end, and nothing has changed since.
         whole = recovery_points is not None and recovery_points.keys() == self._logs.keys()
         if clean and (not whole or any(self._is_short(key) for key in self._logs)):
-            # It ended cleanly, and then the disk lost something: the controller must not count on what was there.
+            # It ended cleanly, and then the disk lost something: the controller must not count on what was there, and
+            # what is there now may be damaged, too.
             log.warning("something is lost since the clean shutdown", extra={"previous_epoch": self.previous_epoch})
             clean, self.previous_epoch = False, -1
-        checkpointed = [*self.high_watermarks, *self._recovery_points]
-        if any(key not in self._logs for key in checkpointed):
+            self._verify_all()
+        if missing:
             # A deletion got no further. Another log of that name must not be taken for what they tell of.
-            self._forget([key for key in checkpointed if key not in self._logs])
+            self._forget(missing)
             self.checkpoint(self.high_watermarks)
         log.info("logs loaded", extra={"clean": clean, "previous_epoch": self.previous_epoch, "logs": len(self._logs)})
 
@@ -82,7 +88,15 @@ class LogManager:
         """Has this log less than was once durable?"""
         opened = self._logs[key]
         repaired = opened.recovery.truncated_bytes or opened.recovery.removed_segments
-        return bool(repaired) or opened.end_offset < self._recovery_points.get(key, 0)
+        lost_its_end = opened.end_offset < self._recovery_points.get(key, 0)
+        return bool(repaired) or lost_its_end or opened.start_offset > self._starts.get(key, 0)
+
+    def _verify_all(self) -> None:
+        """Open every log again, believing nothing of it that its batches do not prove by their CRC."""
+        self._recovery_points = {}
+        for key, opened in list(self._logs.items()):
+            opened.abandon()
+            self._open(key, self._topic_ids[key], LogConfig(), clean=False)
 
     def _load_one(self, name: str, key: TopicPartition, clean: bool) -> None:
         topic_id = PartitionMetadataFile(self._disk, name).read()
@@ -124,6 +138,10 @@ class LogManager:
         self._topic_ids[key] = topic_id
         return opened
 
+    def topic_of(self, key: TopicPartition) -> UUID | None:
+        """The topic whose log this is; None: there is none."""
+        return self._topic_ids.get(key)
+
     # -- deletion ---------------------------------------------------------------------------------------------
 
     def delete(self, keys: Iterable[TopicPartition], high_watermarks: Mapping[TopicPartition, int]) -> None:
@@ -146,13 +164,10 @@ class LogManager:
             self._remove_directory(directory)
         log.info("logs deleted", extra={"logs": [_directory(key) for key, _ in deleted]})
 
-    def delete_strays(self, expected: Callable[[UUID, int], bool]) -> None:
-        """At start-up, once the metadata is known: logs of topics that are gone, or that have moved to other brokers,
-        while this one was down. expected: does this broker have a replica of that partition? Raises OSError."""
-        strays = [key for key in self._logs if not expected(self._topic_ids[key], key[1])]
-        if strays:
-            log.warning("stray logs", extra={"logs": [_directory(key) for key in strays]})
-        self.delete(strays, self.high_watermarks)
+    def strays(self, expected: Callable[[UUID, int], bool]) -> dict[TopicPartition, UUID]:
+        """Logs, each with its topic, of topics that are gone, or that have moved to other brokers while this one did
+        not have them open. expected: does this broker have a replica of that partition?"""
+        return {key: self._topic_ids[key] for key in self._logs if not expected(self._topic_ids[key], key[1])}
 
     def _forget(self, keys: Iterable[TopicPartition]) -> None:
         for key in keys:
@@ -174,8 +189,12 @@ class LogManager:
         return min((time for time in due if time is not None), default=None)
 
     def checkpoint(self, high_watermarks: Mapping[TopicPartition, int]) -> None:
-        """Durably note high watermarks, and up to where each log need not be checked after a crash."""
+        """Durably note high watermarks, where each log begins, and up to where it need not be checked after a crash."""
         self._watermark_file.write(high_watermarks)
+        starts = {key: each.start_offset for key, each in self._logs.items() if each.start_offset > 0}
+        if starts != self._starts:
+            self._start_file.write(starts)
+            self._starts = starts
         self._recovery_file.write({key: partition_log.flushed_offset for key, partition_log in self._logs.items()})
 
     def close(self, high_watermarks: Mapping[TopicPartition, int], broker_epoch: int) -> None:

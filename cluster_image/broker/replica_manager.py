@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
+from itertools import islice
 from uuid import UUID
 
 from kio.schema.errors import ErrorCode
 
 from ..config import Config
 from ..metadata import rules
-from ..metadata.image import MetadataImage, PartitionKey, PartitionRegistration
+from ..metadata.image import MetadataImage, PartitionKey, PartitionRegistration, Topic
 from ..network import Network
+from ..storage.checkpoints import TopicPartition
 from ..tasks import Failed, start_task
 from ..trace import Trace, no_trace
 from .fetcher import Fetcher, fetcher_of
@@ -23,6 +25,12 @@ from .partition import Partition
 
 log = logging.getLogger(__name__)
 
+#: New replicas whose logs are opened, or made, at once: some milliseconds each.
+OPENED_AT_ONCE = 1
+#: Logs that are deleted at once.
+DELETED_AT_ONCE = 4
+#: After which, for so many seconds, all else has its turn. (At start-up nobody waits for anything else.)
+PAUSE_S = 0.004
 _LONGEST_SLEEP_S = 3600.0  # event loops take no time that is years away
 
 
@@ -53,9 +61,16 @@ class ReplicaManager:
         self._flush_wanted = asyncio.Event()  # by a log that is new
         self._tasks: list[asyncio.Task[None]] = []
         self._stopped = False
+        self._to_open: dict[PartitionKey, None] = {}
+        self._configs: dict[UUID, tuple[Mapping[str, str], Config]] = {}  # by topic, and of which settings
+        self._opening = False  # some of them, in a while
+        self._to_delete: dict[TopicPartition, UUID] = {}
+        self._deleting = False  # likewise
+        self._pause_s = 0.0
         self.partitions: dict[PartitionKey, Partition] = {}
 
     def start(self) -> None:
+        self._pause_s = PAUSE_S
         lag = self._config.seconds("replica.lag.time.max.ms")
         checkpoint = self._config.seconds("replica.high.watermark.checkpoint.interval.ms")
         for action, interval in ((self._shrink_isrs, lag / 2), (self._checkpoint, checkpoint)):
@@ -75,33 +90,71 @@ class ReplicaManager:
         now = asyncio.get_running_loop().time()
         present: list[PartitionKey] = []
         removed: list[PartitionKey] = []
+        never_opened = False
         for key in changed:
             if self._is_replica(*key):
                 present.append(key)
             elif key in self.partitions:
                 removed.append(key)
+            elif key in self._to_open:
+                del self._to_open[key]
+                never_opened = True
         if removed:
             self._remove(removed)  # first: a new topic may have the name of one that is gone
+        if never_opened:
+            self._delete_in_a_while(self._logs.strays(self._is_replica))  # their logs, if they had some from before
         for key in present:
-            registration = self._image.partition(*key)
-            assert registration is not None
-            partition = self.partitions.get(key)
-            if partition is None:
-                partition = self.partitions[key] = self._open(registration)
-            before = (partition.leader, partition.leader_epoch)
-            partition.apply(registration, now)
-            if before != (partition.leader, partition.leader_epoch):
-                self._move(partition)
-                log.info(
-                    "role",
-                    extra={
-                        "partition": str(partition),
-                        "leader": partition.leader,
-                        "leader_epoch": partition.leader_epoch,
-                        "end": partition.log.end_offset,
-                        "high_watermark": partition.high_watermark,
-                    },
-                )
+            if key in self.partitions:
+                self._apply(key, now)
+            else:
+                self._to_open[key] = None
+        self._open_some()
+
+    def _open_some(self) -> None:
+        """Of replicas that are new, OPENED_AT_ONCE: their logs are files, and there may be thousands. The others follow
+        little by little, and until then are not here."""
+        if self._stopped:
+            return
+        now = asyncio.get_running_loop().time()
+        for key in list(islice(self._to_open, OPENED_AT_ONCE)):
+            del self._to_open[key]
+            if key not in self.partitions and self._is_replica(*key):
+                self._apply(key, now)
+        if self._to_open and not self._opening:
+            self._opening = True
+            asyncio.get_running_loop().call_later(self._pause_s, self._open_more)
+
+    def _open_more(self) -> None:
+        self._opening = False
+        self._open_some()
+
+    @property
+    def all_open(self) -> bool:
+        """Is every replica here that the metadata says is here?"""
+        return not self._to_open
+
+    def _apply(self, key: PartitionKey, now: float) -> None:
+        registration = self._image.partition(*key)
+        assert registration is not None
+        partition = self.partitions.get(key)
+        if partition is None:
+            partition = self.partitions[key] = self._open(registration)
+        else:
+            self._configure(partition)
+        before = (partition.leader, partition.leader_epoch)
+        partition.apply(registration, now)
+        if before != (partition.leader, partition.leader_epoch):
+            self._move(partition)
+            log.info(
+                "role",
+                extra={
+                    "partition": str(partition),
+                    "leader": partition.leader,
+                    "leader_epoch": partition.leader_epoch,
+                    "end": partition.log.end_offset,
+                    "high_watermark": partition.high_watermark,
+                },
+            )
 
     def _is_replica(self, topic_id: UUID, index: int) -> bool:
         registration = self._image.partition(topic_id, index)
@@ -109,16 +162,38 @@ class ReplicaManager:
 
     def _open(self, registration: PartitionRegistration) -> Partition:
         topic = self._image.topics_by_id[registration.topic_id]
-        config = self._config.for_topic(topic.settings)
+        config = self._config_of(topic)
+        name = (topic.name, registration.index)
+        if name in self._to_delete:  # it was removed, and is added again: with nothing
+            self._delete({name: self._to_delete.pop(name)})
         partition_log = self._logs.get(topic.name, topic.id, registration.index, config)
         self._flush_wanted.set()
         partition = Partition(registration, partition_log, config, self._me, self._trace)
-        partition.restore_high_watermark(self._logs.high_watermarks.get((topic.name, registration.index), 0))
+        partition.restore_high_watermark(self._logs.high_watermarks.get(name, 0))
         return partition
 
+    def _config_of(self, topic: Topic) -> Config:
+        """Read once for all partitions of the topic, and again when its settings have changed."""
+        settings, config = self._configs.get(topic.id, (None, self._config))
+        if settings is not topic.settings:
+            config = self._config.for_topic(topic.settings)
+            self._configs[topic.id] = (topic.settings, config)
+        return config
+
+    def _configure(self, partition: Partition) -> None:
+        """As its topic's settings are now."""
+        config = self._config_of(self._image.topics_by_id[partition.key[0]])
+        if config is not partition.config:
+            self._logs.get(partition.topic, partition.key[0], partition.index, config)
+            self._flush_wanted.set()
+            partition.configure(config)
+
     def delete_strays(self) -> None:
-        """Once, before the first apply(): what this broker has missed while it was down."""
-        self._logs.delete_strays(self._is_replica)
+        """Before the first apply(): what this broker has missed while it was down."""
+        strays = self._logs.strays(self._is_replica)
+        if strays:
+            log.warning("stray logs", extra={"logs": [f"{topic}-{index}" for topic, index in strays]})
+        self._delete(strays)
 
     def _remove(self, keys: Iterable[PartitionKey]) -> None:
         """These partitions are no longer here: nobody is served from them any more, and their logs go."""
@@ -129,7 +204,34 @@ class ReplicaManager:
             exists = self._image.partition(*partition.key) is not None
             partition.remove(ErrorCode.not_leader_or_follower if exists else ErrorCode.unknown_topic_or_partition)
             log.info("replica removed", extra={"partition": str(partition), "topic_exists": exists})
-        self._logs.delete(((p.topic, p.index) for p in gone), self._high_watermarks())
+        for topic in {p.key[0] for p in gone} - self._image.topics_by_id.keys():
+            self._configs.pop(topic, None)
+        self._delete_in_a_while({(p.topic, p.index): p.key[0] for p in gone})
+
+    def _delete_in_a_while(self, logs: Mapping[TopicPartition, UUID]) -> None:
+        self._to_delete |= logs
+        if not self._deleting:
+            self._delete_some()
+
+    def _delete_some(self) -> None:
+        """Logs of replicas that are gone; the others little by little. What is left when this broker stops, the next
+        start takes for strays."""
+        if self._stopped:
+            return
+        some = list(islice(self._to_delete, DELETED_AT_ONCE))
+        self._delete({key: self._to_delete.pop(key) for key in some})
+        if self._to_delete and not self._deleting:
+            self._deleting = True
+            asyncio.get_running_loop().call_later(self._pause_s, self._delete_more)
+
+    def _delete_more(self) -> None:
+        self._deleting = False
+        self._delete_some()
+
+    def _delete(self, gone: Mapping[TopicPartition, UUID]) -> None:
+        """Those of them that still are of the topic that was meant: another of its name may be here by now."""
+        meant = [key for key, topic_id in gone.items() if self._logs.topic_of(key) == topic_id]
+        self._logs.delete(meant, self._high_watermarks())
 
     def _move(self, partition: Partition) -> None:
         """To the fetcher of its present leader (000, 2.2.3)."""
@@ -159,7 +261,7 @@ class ReplicaManager:
     def _shrink_isrs(self) -> None:
         now = asyncio.get_running_loop().time()
         for partition in self.partitions.values():
-            partition.consider_shrinking(now)
+            partition.consider_shrinking(now, self.is_eligible)
         self._isr_manager.proposals_changed()
 
     def _checkpoint(self) -> None:

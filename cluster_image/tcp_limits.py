@@ -1,0 +1,314 @@
+"""What the peers of one listener may take of its node: memory, and turns on the event loop.
+
+Of memory, by back-pressure where that is enough, and by closing connections where it is not:
+
+- **Requests** (Kafka's queued.max.request.bytes). A large request is read on only once there is room for all of it.
+  While others wait for room, whoever takes longest over a request that it has begun loses its connection. Who has
+  requests waiting or being answered is not read from while there is no room.
+- **Answers** that peers do not read. While there is no room for another, what would be a large one waits, and who has
+  read nothing for the longest loses its connection.
+
+Of turns: requests that have come are begun in turn, one of each connection, and in each cycle of the event loop for so
+long only. Between cycles the node does what nobody asked it for: heartbeats, fetches, the quorum.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import Counter, deque
+from collections.abc import Awaitable, Callable, Coroutine, Generator
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from time import perf_counter
+from typing import Any, Final, Protocol, TypeVar
+
+from cluster_image.complaints import Complaints
+
+T = TypeVar("T")
+
+#: Requests of this size are read at once, as they come in a piece or two: nobody waits for room for them.
+SMALL_BYTES: Final = 64 << 10
+#: Whoever takes longer over a request, and the longest, may lose its connection to others that wait.
+PATIENCE_S: Final = 0.25
+#: How often it is looked who that is.
+LOOK_S: Final = 0.05
+#: Of each cycle of the event loop, for beginning requests. Each takes what it takes: a millisecond, as a rule.
+TURN_S: Final = 0.0005
+
+
+class Peer(Protocol):
+    """A connection, as seen from here."""
+
+    def read_on(self) -> None:
+        """There is room now."""
+
+    def give_up(self, reason: str) -> None:
+        """Close the connection."""
+
+    def unread_bytes(self) -> int:
+        """Of what was written to it."""
+
+    def slowness(self, now: float) -> float:
+        """Seconds for each byte of the request that has begun to come; 0.0: none has, or not for PATIENCE_S."""
+
+
+class RequestMemory:
+    """limit: bytes of requests that are large and begun, that wait, and that are being answered."""
+
+    def __init__(self, limit: int) -> None:
+        self.limit: Final = limit
+        self._held: dict[Peer, int] = {}
+        self._total = 0
+        self._waiting: dict[Peer, int] = {}  # what each wants to hold
+        self._timer: asyncio.TimerHandle | None = None
+
+    @property
+    def total(self) -> int:
+        return self._total
+
+    def hold(self, peer: Peer, size: int) -> bool:
+        """From now on this peer's requests take so many bytes. False: there is no room yet, and nothing has changed;
+        it is told to read on once there is."""
+        if self._admit(peer, size):
+            self._waiting.pop(peer, None)
+            self._let_in()
+            return True
+        self._waiting[peer] = size
+        self._watch()
+        return False
+
+    def forget(self, peer: Peer) -> None:
+        self._waiting.pop(peer, None)
+        self._total -= self._held.pop(peer, 0)
+        self._let_in()
+
+    def _admit(self, peer: Peer, size: int) -> bool:
+        held = self._held.get(peer, 0)
+        if size > max(held, SMALL_BYTES) and self._total + size - held > self.limit:
+            return False
+        self._total += size - held
+        self._held[peer] = size
+        return True
+
+    def _let_in(self) -> None:
+        while self._waiting:
+            peer, size = next(iter(self._waiting.items()))
+            if not self._admit(peer, size):
+                return
+            del self._waiting[peer]
+            peer.read_on()
+
+    def _watch(self) -> None:
+        if self._timer is None:
+            self._timer = asyncio.get_running_loop().call_later(LOOK_S, self._look)
+
+    def _look(self) -> None:
+        self._timer = None
+        if not self._waiting:
+            return
+        now = asyncio.get_running_loop().time()
+        slowest = max(self._held, key=lambda peer: peer.slowness(now), default=None)
+        if slowest is not None and slowest.slowness(now) > 0:
+            slowest.give_up("others wait for the memory that its unfinished request takes")
+        self._watch()
+
+
+class AnswerMemory:
+    """limit: bytes of answers that were written and that peers have not read."""
+
+    def __init__(self, limit: int) -> None:
+        self.limit: Final = limit
+        self._unread: dict[Peer, tuple[int, float]] = {}  # and since when it has been no less
+        self._total = 0
+        self._room: asyncio.Future[None] | None = None  # awaited by all who wait
+
+    @property
+    def total(self) -> int:
+        return self._total
+
+    def note(self, peer: Peer) -> None:
+        """Something was written to this peer, or it has read something, or is gone."""
+        now, unread = asyncio.get_running_loop().time(), peer.unread_bytes()
+        before, since = self._unread.pop(peer, (0, now))
+        self._total += unread - before
+        if unread:
+            self._unread[peer] = unread, since if unread >= before > 0 else now
+        if self._room is not None and self._total < self.limit:
+            self._room.set_result(None)
+            self._room = None
+
+    async def room(self) -> None:
+        """Until there is room for another answer."""
+        while self._total >= self.limit:
+            if self._room is None:
+                loop = asyncio.get_running_loop()
+                self._room = loop.create_future()
+                loop.call_soon(self._look)
+            await asyncio.shield(self._room)
+
+    def _look(self) -> None:
+        for peer in list(self._unread):
+            self.note(peer)
+        if self._room is None:
+            return
+        loop = asyncio.get_running_loop()
+        slowest = min(self._unread, key=lambda peer: self._unread[peer][1])
+        if loop.time() - self._unread[slowest][1] > PATIENCE_S:
+            slowest.give_up("it does not read its answers, and others wait for the memory that they take")
+        loop.call_later(LOOK_S, self._look)
+
+
+class Turns:
+    """Who may begin a request or the next slice of one now: one at a time, and no more in a cycle of the event loop
+    once they took TURN_S. Addresses share the time evenly, whatever the number of their connections: start-time fair
+    queuing (Goyal, Vin, Cheng 1996). One that has not asked for a while has no claim on what it left to others
+    meanwhile: whoever goes on asking for little is held up by one turn of each other address, and no more."""
+
+    def __init__(self) -> None:
+        self._waiting: dict[str, deque[asyncio.Future[None]]] = {}  # by address
+        self._taken: dict[str, float] = {}  # seconds by address, those included to which it has no claim any more
+        self._virtual = 0.0  # seconds that had been taken by the address whose turn it was last
+        self._forgotten_at = 0.0
+        self._spent = 0.0  # seconds, in this cycle
+        self._cycle_due = False
+
+    async def take(self, host: str) -> None:
+        """Returns when it is the caller's turn."""
+        if host not in self._waiting:
+            self._taken[host] = max(self._taken.get(host, 0.0), self._virtual)
+        if self._waiting or self._spent >= TURN_S:
+            turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            self._waiting.setdefault(host, deque()).append(turn)
+            await turn
+        else:
+            self._virtual = max(self._virtual, self._taken[host])
+
+    def timed(self, host: str, work: Coroutine[Any, Any, T], *, in_turns: bool) -> Timed[T]:
+        """The same work, and what it takes counts: for its address only if in_turns. That is, too, where it lets others
+        go on (asyncio.sleep(0), as loops in slices do), it goes on itself when it is its turn."""
+        if not in_turns:
+            return Timed(work, self._spend)
+        return Timed(work, partial(self._count, host), partial(self.take, host))
+
+    def _count(self, host: str, seconds: float) -> None:
+        self._taken[host] = self._taken.get(host, self._virtual) + seconds
+        self._spend(seconds)
+
+    def _spend(self, seconds: float) -> None:
+        self._spent += seconds
+        self._next_cycle()
+
+    def _next_cycle(self) -> None:
+        if not self._cycle_due:
+            self._cycle_due = True
+            asyncio.get_running_loop().call_soon(self._begin_cycle)
+
+    def _begin_cycle(self) -> None:
+        self._cycle_due = False
+        self._spent = 0.0
+        self._forget()
+        while self._waiting:
+            host = min(self._waiting, key=self._taken.__getitem__)
+            turn = self._waiting[host].popleft()
+            if not self._waiting[host]:
+                del self._waiting[host]
+            if not turn.done():
+                self._virtual = max(self._virtual, self._taken[host])
+                turn.set_result(None)
+                self._next_cycle()  # whoever is next has to wait for it
+                return
+
+    def _forget(self) -> None:
+        """Who has taken no more than others is as one that never asked."""
+        now = asyncio.get_running_loop().time()
+        if now - self._forgotten_at >= 1.0:
+            self._forgotten_at = now
+            self._taken = {
+                host: taken for host, taken in self._taken.items() if taken > self._virtual or host in self._waiting
+            }
+
+
+class Timed(Awaitable[T]):
+    """Awaits a coroutine, and tells how long each of its steps takes: seconds of the event loop's. take_turn: awaited
+    in the place of asyncio.sleep(0)."""
+
+    def __init__(
+        self,
+        work: Coroutine[Any, Any, T],
+        count: Callable[[float], None],
+        take_turn: Callable[[], Coroutine[Any, Any, None]] | None = None,
+    ) -> None:
+        self._work = work
+        self._count = count
+        self._take_turn = take_turn
+
+    def __await__(self) -> Generator[Any, Any, T]:
+        go_on: Callable[[], Any] = partial(self._work.send, None)
+        step = go_on
+        while True:
+            began = perf_counter()
+            try:
+                awaited = step()
+            except StopIteration as done:
+                result: T = done.value
+                return result
+            finally:
+                self._count(perf_counter() - began)
+            step = go_on
+            try:
+                if awaited is None and self._take_turn is not None:
+                    yield from self._take_turn().__await__()
+                else:
+                    yield awaited
+            except BaseException as error:  # a cancellation, above all
+                step = partial(self._work.throw, error)
+            else:
+                step = partial(self._work.send, None)
+
+
+class Connections:
+    """limit: of all addresses; per_ip: of each (Kafka's max.connections and max.connections.per.ip)."""
+
+    def __init__(self, limit: int, per_ip: int) -> None:
+        self._limit = limit
+        self._per_ip = per_ip
+        self._open: Counter[str] = Counter()
+        self._total = 0
+
+    def take(self, host: str) -> bool:
+        """One more is open. False: it is one too many. Whoever calls this says by leave() when it is closed."""
+        self._open[host] += 1
+        self._total += 1
+        return self._total <= self._limit and self._open[host] <= self._per_ip
+
+    def leave(self, host: str) -> None:
+        self._total -= 1
+        self._open[host] -= 1
+        if not self._open[host]:
+            del self._open[host]
+
+
+class Limits:
+    """Of one listener. client_elements: that one request may have (wire_guard.py). worker: one thread for what takes
+    long, so that it takes half of the interpreter at most."""
+
+    def __init__(
+        self,
+        request_bytes: int,
+        answer_bytes: int,
+        client_elements: int,
+        connections: int,
+        connections_per_ip: int,
+        log: logging.Logger,
+    ) -> None:
+        self.requests: Final = RequestMemory(request_bytes)
+        self.answers: Final = AnswerMemory(answer_bytes)
+        self.turns: Final = Turns()
+        self.client_elements: Final = client_elements
+        self.connections: Final = Connections(connections, connections_per_ip)
+        self.complaints: Final = Complaints(log)
+        self.worker: Final = ThreadPoolExecutor(1, "worker")
+
+    def close(self) -> None:
+        self.worker.shutdown(wait=False, cancel_futures=True)

@@ -1,0 +1,428 @@
+"""What peers may take of a node: memory for requests and answers, and turns on the event loop."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import AsyncIterator, Iterable
+from contextlib import asynccontextmanager, suppress
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from kio.schema.metadata.v12.request import MetadataRequestTopic
+from kio.schema.metadata.v12.response import MetadataResponse
+from kio.schema.produce.v9.request import PartitionProduceData, ProduceRequest, TopicProduceData
+
+from cluster_image import wire
+from cluster_image.complaints import PER_SECOND, Complaints
+from cluster_image.messages import milliseconds
+from cluster_image.network import Address, Entity, Peer
+from cluster_image.sasl import Credentials
+from cluster_image.slices import SLICE, in_slices
+from cluster_image.tcp import LONG_BYTES, TcpNetwork
+from cluster_image.tcp_limits import PATIENCE_S, SMALL_BYTES, RequestMemory, Turns
+from tests.fake_broker import free_port
+from tests.test_tcp import Echo, ask, on_both_loops, serving
+
+MIB = 1 << 20
+
+
+def produce(size: int, acks: int = -1) -> ProduceRequest:
+    data = PartitionProduceData(index=0, records=bytes(size))
+    return ProduceRequest(
+        transactional_id=None, acks=acks, timeout=milliseconds(2000),
+        topic_data=(TopicProduceData(name="t", partition_data=(data,)),),
+    )  # fmt: skip
+
+
+def an_answer(text: str = "") -> Entity:
+    return MetadataResponse(throttle_time=timedelta(0), brokers=(), topics=(), cluster_id=text)  # type: ignore[arg-type]
+
+
+@asynccontextmanager
+async def connections(address: Address, count: int) -> AsyncIterator[list[asyncio.StreamWriter]]:
+    """That read nothing, as a stream reader stops to at its limit."""
+    opened = [await asyncio.open_connection(*address, limit=1024) for _ in range(count)]
+    try:
+        yield [writer for _, writer in opened]
+    finally:
+        for _, writer in opened:
+            writer.transport.abort()
+        await asyncio.sleep(0)
+
+
+async def is_closed(reader: asyncio.StreamReader) -> bool:
+    with suppress(ConnectionError):
+        return await reader.read() == b""
+    return True
+
+
+@on_both_loops
+async def test_a_request_that_is_too_large_for_its_api_closes_its_connection_as_soon_as_that_is_known() -> None:
+    async with serving(Echo(), request_memory_bytes=8 * MIB) as (_, address):
+        for frame in (
+            wire.encode_request(ask("x"), 1, None)[4:],  # Metadata, of a MiB and more
+            wire.encode_request(produce(0), 1, None)[4:],  # Produce, of more than half of what there is
+        ):
+            size = 4 * MIB + 1 if frame[:2] == b"\0\0" else MIB + 1
+            reader, writer = await asyncio.open_connection(*address)
+            writer.write((size - 1).to_bytes(4) + frame[:2])
+            with pytest.raises(TimeoutError):
+                await asyncio.wait_for(reader.read(1), 0.1)
+            writer.close()
+            reader, writer = await asyncio.open_connection(*address)
+            writer.write(size.to_bytes(4) + frame[:2])
+            assert await asyncio.wait_for(is_closed(reader), 2)
+            writer.close()
+
+
+@on_both_loops
+async def test_requests_that_are_begun_and_not_ended_keep_nobody_waiting() -> None:
+    async def acknowledge(request: Any, peer: Peer) -> Entity:
+        return an_answer()
+
+    frame = wire.encode_request(produce(3 * MIB), 1, None)
+    async with serving(acknowledge, request_memory_bytes=16 * MIB) as (network, address):
+        memory = network._listeners[0]._limits.requests
+        async with connections(address, 40) as writers:
+            for writer in writers:
+                writer.write(frame[:-1])
+            await asyncio.sleep(0.2)
+            assert 0 < memory.total <= memory.limit
+            honest = await network.connect(address, client_id="me", timeout=1)
+            began = time.monotonic()
+            await honest.request(ask("small"), timeout=5)
+            assert time.monotonic() - began < 0.2
+            with pytest.raises(ConnectionError):  # the answer is Metadata's
+                await honest.request(produce(3 * MIB), timeout=5)
+            assert memory.total <= memory.limit
+        for _ in range(100):
+            if not memory.total:
+                break
+            await asyncio.sleep(0.01)
+        assert memory.total == 0, "nothing stays counted"
+
+
+@on_both_loops
+async def test_answers_that_nobody_reads_keep_nobody_waiting() -> None:
+    text = "x" * 30_000
+
+    async def generous(request: Any, peer: Peer) -> Entity:
+        if request.topics[0].name == "large":
+            await peer.room()
+        return an_answer(text)
+
+    async with serving(generous, answer_memory_bytes=MIB) as (network, address):
+        memory = network._listeners[0]._limits.answers
+        asked = wire.encode_request(ask("large"), 1, None) * 500
+        async with connections(address, 30) as writers:
+            for writer in writers:
+                writer.write(asked)
+            peak = 0
+            for _ in range(20):
+                await asyncio.sleep(0.02)
+                peak = max(peak, memory.total)
+            assert 0 < peak < 2 * MIB
+            honest = await network.connect(address, client_id="me", timeout=1)
+            began = time.monotonic()
+            assert (await honest.request(ask("small"), timeout=5)).cluster_id == text
+            assert time.monotonic() - began < 0.2
+            assert (await honest.request(ask("large"), timeout=10)).cluster_id == text
+        for _ in range(100):
+            if not memory.total:
+                break
+            await asyncio.sleep(0.01)
+        assert memory.total == 0, "nothing stays counted"
+
+
+@on_both_loops
+async def test_what_the_node_does_itself_has_its_turn_between_requests() -> None:
+    """Requests without an answer never wait for anything: their connections would be served without a pause."""
+
+    async def busy(request: Any, peer: Peer) -> None:
+        time.sleep(0.002)
+
+    longest, beats = 0.0, 0
+
+    async def heartbeat() -> None:
+        nonlocal longest, beats
+        while True:
+            began = time.monotonic()
+            await asyncio.sleep(0)
+            longest, beats = max(longest, time.monotonic() - began), beats + 1
+
+    async with serving(busy) as (_, address), connections(address, 20) as writers:
+        frames = wire.encode_request(produce(10, acks=0), 1, None) * 60
+        for writer in writers:
+            writer.write(frames)
+        await asyncio.sleep(0.05)
+        beating = asyncio.create_task(heartbeat())
+        await asyncio.sleep(1)
+        beating.cancel()
+    assert beats > 20 and longest < 0.1
+
+
+def test_turns_are_for_one_at_a_time_once_a_cycle_is_used_up() -> None:
+    async def scenario() -> None:
+        turns, done = Turns(), []
+
+        async def work(number: int) -> int:
+            time.sleep(0.01)
+            await asyncio.sleep(0.001)
+            return number
+
+        async def ask_for(number: int) -> None:
+            await turns.take("a")
+            done.append(await turns.timed("a", work(number), in_turns=True))
+
+        await asyncio.gather(*map(ask_for, range(20)))
+        assert done == sorted(done)
+        raising = asyncio.create_task(cancelled(turns))
+        await asyncio.sleep(0.01)
+        raising.cancel()
+        assert await raising == "cancelled"
+
+    asyncio.run(scenario())
+
+
+def test_an_address_that_has_taken_much_lets_others_go_first() -> None:
+    async def scenario() -> None:
+        turns, order = Turns(), []
+
+        async def work() -> None:
+            time.sleep(0.01)
+
+        async def ask_for(host: str) -> None:
+            await turns.take(host)
+            order.append(host)
+            await turns.timed(host, work(), in_turns=True)
+
+        many = [asyncio.create_task(ask_for("many")) for _ in range(20)]
+        await asyncio.sleep(0.02)
+        assert 0 < len(order) < 10
+        await asyncio.gather(ask_for("few"), *many)
+        assert order.index("few") < 12
+
+    asyncio.run(scenario())
+
+
+def test_an_address_that_comes_late_has_no_claim_on_what_others_took_before() -> None:
+    """Producers go on asking; a port scanner that has never been here must not have all turns until it has had as
+    many."""
+
+    async def scenario() -> None:
+        turns, order = Turns(), []
+
+        async def work() -> None:
+            time.sleep(0.005)
+
+        async def ask_for(host: str) -> None:
+            await turns.take(host)
+            order.append(host)
+            await turns.timed(host, work(), in_turns=True)
+
+        for _ in range(30):
+            await ask_for("long here")
+        order.clear()
+        late = [asyncio.create_task(ask_for("late")) for _ in range(20)]
+        await asyncio.sleep(0.01)
+        before = len(order)
+        await asyncio.gather(ask_for("long here"), *late)
+        assert order.index("long here") <= before + 3
+
+    asyncio.run(scenario())
+
+
+def test_a_loop_in_slices_takes_a_turn_for_each() -> None:
+    """So that two hundred of them at once hold nobody up for longer than one."""
+
+    async def scenario() -> None:
+        turns, order = Turns(), []
+
+        async def slices(host: str, number: int) -> None:
+            for _ in range(number):
+                time.sleep(0.003)
+                order.append(host)
+                await asyncio.sleep(0)
+
+        async def ask_for(host: str, number: int) -> None:
+            await turns.take(host)
+            await turns.timed(host, slices(host, number), in_turns=True)
+
+        many = [asyncio.create_task(ask_for("many", 5)) for _ in range(20)]
+        await asyncio.sleep(0.02)
+        before = len(order)
+        await asyncio.gather(ask_for("few", 1), *many)
+        assert order.index("few") <= before + 2
+
+    asyncio.run(scenario())
+
+
+def test_what_outlives_a_cancellation_goes_on() -> None:
+    async def outlives() -> str:
+        try:
+            async with asyncio.timeout(0.01):
+                await asyncio.sleep(10)
+        except TimeoutError:
+            await asyncio.sleep(0.001)
+            await asyncio.sleep(0)
+        return "went on"
+
+    async def scenario() -> str:
+        return await Turns().timed("a", outlives(), in_turns=True)
+
+    assert asyncio.run(scenario()) == "went on"
+
+
+async def cancelled(turns: Turns) -> str:
+    async def wait() -> None:
+        await asyncio.sleep(60)
+
+    try:
+        await turns.timed("a", wait(), in_turns=True)
+    except asyncio.CancelledError:
+        return "cancelled"
+    return "done"
+
+
+class Fake:
+    """A connection that holds what it is told to."""
+
+    def __init__(self, memory: RequestMemory, slow: float = 0.0) -> None:
+        self.memory = memory
+        self.slow = slow
+        self.wants = 0
+        self.reads = True
+
+    def want(self, size: int) -> bool:
+        self.wants = size
+        self.reads = self.memory.hold(self, size)
+        return self.reads
+
+    def read_on(self) -> None:
+        self.want(self.wants)
+
+    def give_up(self, reason: str) -> None:
+        self.reads = False
+        self.memory.forget(self)
+
+    def slowness(self, now: float) -> float:
+        return self.slow
+
+    def unread_bytes(self) -> int:
+        return 0
+
+
+def fakes(memory: RequestMemory, slownesses: Iterable[float]) -> list[Fake]:
+    return [Fake(memory, slow) for slow in slownesses]
+
+
+def test_memory_is_given_in_the_order_of_asking_and_small_requests_always_get_it() -> None:
+    async def scenario() -> None:
+        memory = RequestMemory(10 * SMALL_BYTES)
+        a, b, c, d = fakes(memory, [0.0] * 4)
+        assert a.want(6 * SMALL_BYTES) and not b.want(5 * SMALL_BYTES) and c.want(4 * SMALL_BYTES)
+        assert not d.want(3 * SMALL_BYTES) and d.want(SMALL_BYTES)
+        assert memory.total == 11 * SMALL_BYTES
+        assert not d.want(4 * SMALL_BYTES)
+        a.want(0)
+        assert b.reads and not d.reads and memory.total == 10 * SMALL_BYTES
+        memory.forget(c)
+        assert d.reads and memory.total == 9 * SMALL_BYTES
+        for each in (a, b, d):
+            memory.forget(each)
+        assert memory.total == 0
+
+    asyncio.run(scenario())
+
+
+def test_who_takes_longest_over_a_request_makes_room_for_others_that_wait() -> None:
+    async def scenario() -> None:
+        memory = RequestMemory(10 * SMALL_BYTES)
+        quick, slow, slower, waiting = fakes(memory, [0.0, 1.0, 2.0, 0.0])
+        assert quick.want(4 * SMALL_BYTES) and slow.want(3 * SMALL_BYTES) and slower.want(3 * SMALL_BYTES)
+        await asyncio.sleep(PATIENCE_S)
+        assert slower.reads, "nobody waits"
+        assert not waiting.want(2 * SMALL_BYTES)
+        await asyncio.sleep(PATIENCE_S)
+        assert waiting.reads and slow.reads and quick.reads and not slower.reads
+
+    asyncio.run(scenario())
+
+
+@on_both_loops
+async def test_what_one_request_may_name_is_bounded_for_all_but_nodes() -> None:
+    echo, ours = Echo(), Credentials("node", "secret")
+    network = TcpNetwork(wire.SUPPORTED["broker"], max_client_elements=100, credentials=ours)
+    address = Address("127.0.0.1", free_port())
+    await network.listen(address, echo)
+    try:
+        topics = tuple(MetadataRequestTopic(topic_id=None, name=f"t{number}") for number in range(101))  # type: ignore[arg-type]
+        for long in (False, True):  # also by the thread that decodes what is long
+            name = "x" * (LONG_BYTES if long else 1)
+            many, few = (
+                replace(ask("x"), topics=(*some, MetadataRequestTopic(topic_id=None, name=name)))  # type: ignore[arg-type]
+                for some in (topics, topics[:90])
+            )
+            client = await TcpNetwork().connect(address, client_id="me", timeout=5)
+            await client.request(few, timeout=5)
+            with pytest.raises(ConnectionError):
+                await client.request(many, timeout=5)
+            node = await TcpNetwork(credentials=ours).connect(address, client_id="node", timeout=5)
+            await node.request(many, timeout=5)
+    finally:
+        await network.close()
+
+
+@on_both_loops
+async def test_one_address_may_have_so_many_connections_and_no_more() -> None:
+    async with serving(Echo(), max_connections_per_ip=3) as (_, address):
+        opened = [await asyncio.open_connection(*address) for _ in range(3)]
+        reader, writer = await asyncio.open_connection(*address)
+        assert await asyncio.wait_for(is_closed(reader), 2)
+        writer.close()
+        assert not opened[0][0].at_eof()
+        opened[0][1].transport.abort()
+        await asyncio.sleep(0.05)
+        client = await TcpNetwork().connect(address, client_id="me", timeout=5)
+        await client.request(ask("x"), timeout=5)
+        for _, writer in opened:
+            writer.transport.abort()
+
+
+def test_what_strangers_cause_does_not_fill_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    async def scenario() -> None:
+        complaints = Complaints(logging.getLogger("test"))
+        loop = asyncio.get_running_loop()
+        now = 5.0
+        loop.time = lambda: now  # type: ignore[method-assign]
+        for _ in range(1000):
+            complaints.warn("refused: %s", "it")
+        now = 6.0
+        complaints.warn("refused: %s", "another")
+
+    asyncio.run(scenario())
+    assert [record.getMessage() for record in caplog.records] == [
+        *["refused: it"] * PER_SECOND, f"{1000 - PER_SECOND} more such lines were kept back", "refused: another",
+    ]  # fmt: skip
+
+
+def test_a_long_loop_lets_others_go_on() -> None:
+    async def scenario() -> int:
+        turns = 0
+
+        async def other() -> None:
+            nonlocal turns
+            while True:
+                turns += 1
+                await asyncio.sleep(0)
+
+        task = asyncio.create_task(other())
+        assert [item async for item in in_slices(range(10 * SLICE))] == list(range(10 * SLICE))
+        task.cancel()
+        return turns
+
+    assert asyncio.run(scenario()) == 10
