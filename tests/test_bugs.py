@@ -29,7 +29,18 @@ from harness.runtimes.simulation.invariants import PROPERTIES
 from tests.fetches import fetch_as_follower
 from tests.simulated_disk import simulated_disk
 from tests.test_controller import SESSION, three_brokers
-from tests.test_partition import Replica, append, batch, config, follow, future, leaders_batch, registration
+from tests.test_partition import (
+    EVERYONE,
+    LAG,
+    Replica,
+    append,
+    batch,
+    config,
+    follow,
+    future,
+    leaders_batch,
+    registration,
+)
 from tests.test_raft_quorum import CONFIG, boot, disk_with, elect, fetch, granted, vote
 from tests.test_raft_snapshot import filled
 from tests.test_unclean_recovery import all_unclean, recover, told
@@ -125,7 +136,9 @@ def proposed_member_is_behind(directory: Path) -> Any:
     partition = replica.lead(isr=(1, 2))
     replica.fetched(3, 0)
     append(partition)
-    replica.fetched(2, 1)
+    # The watermark waits for 3 because it keeps up, too; once it does not, because it was proposed.
+    replica.fetched(2, 1, now=LAG + 1)
+    partition.consider_shrinking(LAG + 1, EVERYONE)
     return partition.high_watermark
 
 

@@ -244,7 +244,7 @@ def test_candidate_completeness_of_whom_a_leader_proposes(
     monkeypatch.setattr(
         rules,
         "may_join_isr",
-        lambda end, fetched, watermark, start, eligible: (
+        lambda end, watermark, start, eligible: (
             (dropped == "high watermark" or end >= watermark) and (dropped == "epoch start" or end >= start)
         ),
     )

@@ -141,7 +141,7 @@ def test_a_leaving_member_counts_until_the_controller_has_agreed(replica: Replic
     partition = replica.lead()
     done = append(partition)
     replica.fetched(2, 1, now=LAG)
-    partition.consider_shrinking(now=LAG + 1)
+    partition.consider_shrinking(LAG + 1, EVERYONE)
     proposal = partition.leadership.proposal if partition.leadership else None
     assert proposal is not None and [r for r, _ in proposal.isr] == [1, 2]
     assert not done.done()

@@ -10,6 +10,7 @@ from asyncio import Future
 from collections import deque
 from collections.abc import Iterable, Sequence, Set
 from dataclasses import dataclass, field
+from itertools import chain
 
 from kio.schema.errors import ErrorCode
 
@@ -27,11 +28,11 @@ class Refused(Exception):
 
 @dataclass(slots=True)
 class FollowerState:
-    """What a leader knows of a follower from its fetches (000, 2.2.2). Times in seconds."""
+    """What a leader knows of a follower from its fetches in this leader epoch (000, 2.2.2). Before the first of them it
+    knows nothing: -1. Times in seconds."""
 
     end_offset: int = -1
     broker_epoch: int = -1
-    fetched_in_epoch: bool = False
     last_fetch: float = float("-inf")
     last_caught_up: float = 0.0
     leader_end_at_last_fetch: int = 0
@@ -44,7 +45,6 @@ class FollowerState:
             self.last_caught_up = max(self.last_caught_up, self.last_fetch)
         self.end_offset = offset
         self.broker_epoch = broker_epoch
-        self.fetched_in_epoch = True
         self.last_fetch = now
         self.leader_end_at_last_fetch = leader_end
 
@@ -70,6 +70,7 @@ class Leadership:
     followers: dict[int, FollowerState]
     proposal: IsrProposal | None = None
     maximal_isr: frozenset[int] = frozenset()
+    joining: set[int] = field(default_factory=set)  # outside the ISR, and the high watermark is held back for them
     waiting: deque[tuple[int, Future[ErrorCode]]] = field(default_factory=deque)  # by the offset to be committed
 
     @classmethod
@@ -85,17 +86,10 @@ class Leadership:
         """A reassignment has added or removed some. Nothing is known of who is new, even if it was one before."""
         for replica in [r for r in self.followers if r not in replicas]:
             del self.followers[replica]
+            self.joining.discard(replica)
         for replica in replicas:
             if replica != me and replica not in self.followers:
                 self.followers[replica] = FollowerState(last_caught_up=float("-inf"))
-
-    def left_isr(self, replicas: Iterable[int]) -> None:
-        """These must fetch anew before they may join again: between two looks at the metadata, one may have been
-        removed from the replicas, lost its log and been added again (description 6.5.4)."""
-        for replica in replicas:
-            follower = self.followers.get(replica)
-            if follower is not None:
-                follower.fetched_in_epoch = False
 
     def propose(self, isr: Sequence[int], committed: Set[int], leader_epoch: int, partition_epoch: int) -> None:
         epochs = {r: f.broker_epoch for r, f in self.followers.items()}
@@ -106,11 +100,19 @@ class Leadership:
         """This ISR is committed, and nothing else is under way."""
         self.proposal = None
         self.maximal_isr = frozenset(isr)
+        self.joining -= self.maximal_isr
+
+    def wait_to_join(self, replica: int, waits: bool) -> bool:
+        """Hold the high watermark back for this follower from now on, or no longer. True: it may have advanced."""
+        released = replica in self.joining and not waits
+        (self.joining.add if waits else self.joining.discard)(replica)
+        return released
 
     def next_high_watermark(self, current: int, me: int, own_end: int) -> int:
         followers = self.followers
         return rules.next_high_watermark(
-            current, [own_end if r == me else followers[r].end_offset for r in self.maximal_isr]
+            current,
+            [own_end if r == me else followers[r].end_offset for r in chain(self.maximal_isr, self.joining)],
         )
 
     # -- producers --------------------------------------------------------------------------------------------

@@ -27,6 +27,7 @@ from typing import NamedTuple
 
 from kio.schema.errors import ErrorCode
 
+from ..config import Config
 from ..metadata import rules as session_rules
 from ..metadata.image import PartitionRegistration
 from ..metadata.records import RECOVERING
@@ -82,6 +83,13 @@ class Partition(Replica):
             if new_epoch and new.leader >= 0:
                 self._become_follower()
 
+    def configure(self, config: Config) -> None:
+        """The topic's settings have changed: with min.insync.replicas where records count as committed. The metadata
+        log brings both in its order, so that what follows from the new minimum is not seen before it."""
+        self._config = config
+        if self.leadership is not None:
+            self._minimum_or_isr_changed(self.leadership)
+
     def remove(self, error: ErrorCode) -> None:
         """The topic is gone, or this broker is no replica of the partition any more: `error` tells which to those who
         wait for a commit. Its log may be deleted from now on."""
@@ -121,8 +129,10 @@ class Partition(Replica):
         leadership = self.leadership
         assert leadership is not None
         leadership.settle(isr)
-        leadership.left_isr(r for r in self._isr_in_order() if r not in isr)
         self._take_isr(isr, partition_epoch, new_role)
+        self._minimum_or_isr_changed(leadership)
+
+    def _minimum_or_isr_changed(self, leadership: Leadership) -> None:
         self._advance_high_watermark()
         if not self._enough_replicas():
             # Fail fast: what waits cannot be acknowledged before the ISR has grown again (000, 2.6).
@@ -214,6 +224,7 @@ class Partition(Replica):
         advanced = offset != follower.end_offset
         follower.fetched(broker_epoch, offset, end, now)
         if replica not in self.isr:
+            advanced |= self._consider_waiting(leadership, replica, now, eligible)
             self._consider_joining(leadership, replica, follower, eligible)
         if advanced:
             self._advance_high_watermark()
@@ -234,23 +245,34 @@ class Partition(Replica):
 
     # -- leader: ISR and high watermark -----------------------------------------------------------------------
 
+    def _consider_waiting(self, leadership: Leadership, replica: int, now: float, eligible: Eligible) -> bool:
+        """True: the high watermark is no longer held back for this follower."""
+        follower = leadership.followers[replica]
+        lags = follower.lags(self.log.end_offset, now, self._config.seconds("replica.lag.time.max.ms"))
+        waits = rules.waits_to_join_isr(lags, eligible(replica, follower.broker_epoch))
+        return leadership.wait_to_join(replica, waits)
+
     def _consider_joining(
         self, leadership: Leadership, replica: int, follower: FollowerState, eligible: Eligible
     ) -> None:
         if leadership.proposal is None and rules.may_join_isr(
             follower.end_offset,
-            follower.fetched_in_epoch,
             self._high_watermark,
             leadership.epoch_start,
             eligible(replica, follower.broker_epoch),
         ):
             self._propose(leadership, (*self._isr_in_order(), replica))
 
-    def consider_shrinking(self, now: float) -> None:
-        """Called now and then: followers that lag leave the ISR, and the controller hears that a leader elected
-        uncleanly has recovered, if no other proposal has told it."""
+    def consider_shrinking(self, now: float, eligible: Eligible) -> None:
+        """Called now and then: followers that lag leave the ISR, and are waited for no longer if they are outside; the
+        controller hears that a leader elected uncleanly has recovered, if no other proposal has told it."""
         leadership = self.leadership
-        if leadership is None or leadership.proposal is not None:
+        if leadership is None:
+            return
+        released = [self._consider_waiting(leadership, r, now, eligible) for r in sorted(leadership.joining)]
+        if any(released):
+            self._advance_high_watermark()
+        if leadership.proposal is not None:
             return
         max_lag = self._config.seconds("replica.lag.time.max.ms")
         end = self.log.end_offset
@@ -292,6 +314,7 @@ class Partition(Replica):
         """Go back to the committed ISR where that is safe; else the metadata log will bring what has happened."""
         if self.leadership is not None and self.leadership.proposal is proposal and rules.may_roll_back(error):
             self.leadership.settle(self.isr)
+            self.leadership.joining.clear()  # until the next fetch of each: the controller may refuse for long
             self._advance_high_watermark()
 
     def _advance_high_watermark(self) -> None:

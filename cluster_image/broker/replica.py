@@ -62,6 +62,11 @@ class Replica:
         return self.leadership is not None
 
     @property
+    def config(self) -> Config:
+        """With its topic's own settings."""
+        return self._config
+
+    @property
     def high_watermark(self) -> int:
         return self._high_watermark
 

@@ -27,14 +27,20 @@ def enough_replicas(isr: Set[int], min_insync_replicas: int, replication_factor:
     return len(isr) >= min(min_insync_replicas, replication_factor)
 
 
-def may_join_isr(
-    follower_end: int, fetched_in_epoch: bool, high_watermark: int, epoch_start: int, eligible: bool
-) -> bool:
+def may_join_isr(follower_end: int, high_watermark: int, epoch_start: int, eligible: bool) -> bool:
     """Has an out-of-sync follower proven itself complete (000, 2.9; description 6.5.3 and 6.5.4)?
 
-    It must have reached the high watermark; the leader epoch start offset, below which the leader's own watermark may
-    lag; by a fetch in this leader epoch; and its broker must be available in the session that it fetched in."""
-    return fetched_in_epoch and follower_end >= high_watermark and follower_end >= epoch_start and eligible
+    follower_end: as of its last fetch in this leader epoch; before the first it is -1, which is nowhere near. It must
+    have reached the high watermark; and the leader epoch start offset, below which the leader's own watermark may lag;
+    and its broker must be available in the session that it fetched in."""
+    return follower_end >= high_watermark and follower_end >= epoch_start and eligible
+
+
+def waits_to_join_isr(lags: bool, eligible: bool) -> bool:
+    """Is the high watermark held back for this follower outside the ISR? While it keeps up and its broker may be in the
+    ISR: under steady writes it is one batch behind at every fetch, and would never reach a watermark that follows the
+    ISR alone (Apache Kafka's Partition.shouldWaitForReplicaToJoinIsr)."""
+    return eligible and not lags
 
 
 def is_out_of_sync(follower_end: int, leader_end: int, last_caught_up: float, now: float, max_lag: float) -> bool:

@@ -9,10 +9,8 @@ from __future__ import annotations
 from . import Bug
 
 
-def may_join_isr(
-    follower_end: int, fetched_in_epoch: bool, high_watermark: int, epoch_start: int, eligible: bool
-) -> bool:
-    return fetched_in_epoch and follower_end >= high_watermark and eligible
+def may_join_isr(follower_end: int, high_watermark: int, epoch_start: int, eligible: bool) -> bool:
+    return follower_end >= high_watermark and eligible
 
 
 BUG = Bug(

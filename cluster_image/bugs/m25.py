@@ -8,10 +8,8 @@ from __future__ import annotations
 from . import Bug
 
 
-def may_join_isr(
-    follower_end: int, fetched_in_epoch: bool, high_watermark: int, epoch_start: int, eligible: bool
-) -> bool:
-    return fetched_in_epoch and follower_end >= epoch_start and eligible
+def may_join_isr(follower_end: int, high_watermark: int, epoch_start: int, eligible: bool) -> bool:
+    return follower_end >= epoch_start and eligible
 
 
 BUG = Bug(

@@ -53,6 +53,9 @@ the words mean:
 |                               | has what was committed in earlier epochs; a majority of  | changes; the   | KIP-630
 |                               | the voters' disks has all; a snapshot gives the state    | majority: now  |
 |                               | after what was committed below its end                   | and then       |
+| Liveness                      | a follower that keeps up with its leader and may be in   | ten times a    | 000, 2.9;
+|                               | the ISR is in it or proposed for it within a second;     | second; once   | design
+|                               | after healing, everything in liveness.py                 | all is healed  |
 
 TLA+: kip_966_properties.tla of Vanlightly/kafka-tlaplus; text: the description beside it; 000, 002: the protocol
 documents; M: the bug catalogue.

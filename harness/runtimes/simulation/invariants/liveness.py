@@ -87,9 +87,12 @@ def _partition_unmet(nodes: Mapping[str, Node], registration: PartitionRegistrat
             if partition.leader_epoch != registration.leader_epoch:
                 return f"{name} is in leader epoch {partition.leader_epoch} of {where}, not {registration.leader_epoch}"
             replicas[name] = partition
-    watermark = next((p.high_watermark for p in replicas.values() if p.is_leader), None)
-    if watermark is None:
+    leader = next((p for p in replicas.values() if p.is_leader), None)
+    if leader is None:
         return f"{where} has no leader"
+    watermark = leader.high_watermark
+    if watermark < leader.log.end_offset:  # nobody writes any more: a follower that does not fetch is not yet noticed
+        return f"the high watermark of {where} is {watermark}, its leader's log ends at {leader.log.end_offset}"
     registry = Registry("LogMatching", where)
     logs = {}
     for name, partition in replicas.items():

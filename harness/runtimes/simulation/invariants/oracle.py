@@ -9,6 +9,7 @@ from cluster_image.metadata.image import PartitionRegistration
 from cluster_image.node import METADATA_DIRECTORY, Node
 
 from . import metadata
+from .expansion import Expansion
 from .partitions import PartitionOracle
 from .quorum import Change, QuorumOracle
 
@@ -32,6 +33,7 @@ class Invariants:
         self._nodes: dict[str, Node] = {}  # those whose processes run
         self._ids: dict[str, int] = {}  # of every node that ever ran
         self._quorum = QuorumOracle(self._batch_replayed)
+        self._expansion = Expansion()
         self._partitions: dict[str, PartitionOracle] = {}
         # What check() has to look at: (node, ""), (node, partition), or ("", partition) for its committed state.
         self._dirty: dict[tuple[str, str], None] = {}
@@ -64,6 +66,8 @@ class Invariants:
         """What a node's trace tells, at once."""
         if event in _OF_PARTITIONS:
             self._dirty[name, where] = None
+            if event == "isr proposed":
+                self._expansion.proposed(name, where)
             if event == "truncate" and name in self._nodes and where in self._partitions:
                 # At once: what is appended in the same step must not hide it.
                 self._partitions[where].truncated(self._ids[name], self._nodes[name], int(str(fields["end"])))
@@ -91,6 +95,10 @@ class Invariants:
                     partition.look(self._ids[name], self._nodes[name])
         for where in touched:
             self._partitions[where].check()
+
+    def check_liveness(self, now: float) -> None:
+        """now: virtual seconds."""
+        self._expansion.look(self._nodes, now)
 
     def check_all(self) -> None:
         """Everything, from what the nodes' logs really hold, whatever their traces have told."""

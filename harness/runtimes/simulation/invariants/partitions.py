@@ -333,7 +333,7 @@ class PartitionOracle:
         for broker, state in leadership.followers.items():
             follower = self.replicas.get(broker)
             counts = follower is not None and follower.known and follower.broker_epoch == state.broker_epoch
-            if follower is None or not counts or not state.fetched_in_epoch:
+            if follower is None or not counts:
                 continue
             count = replica.count_below(state.end_offset)
             if not count or (

@@ -1,0 +1,59 @@
+"""While clients write without a pause, followers that come back are in the ISR within a second of keeping up: with the
+leader alone in the ISR, and with one follower farther away than the other. The invariants look (expansion.py); here are
+the loads under which an ISR that waits for a calm moment never fills.
+
+More seeds: ISR_SEEDS=200.
+"""
+
+from __future__ import annotations
+
+import os
+from random import Random
+from typing import Any, Final
+
+import pytest
+
+from cluster_image.broker import rules
+from harness.plan import Plan
+from harness.schedule import Fault
+from harness.simulate import Simulated, simulate
+
+SEEDS: Final = int(os.environ.get("ISR_SEEDS", "3"))
+TIME_LIMIT: Final = 16.0
+
+
+def without_a_pause(seed: int, far: bool) -> Simulated:
+    """A broker is killed, and comes back while another leads and is written to: of two, so that the leader is alone in
+    the ISR, or of three, far away from the others."""
+    random = Random(f"{seed}/{far}")
+    brokers = 3 if far else 2
+    plan = Plan(
+        run=f"s{seed}", on="simulation", nemesis=("kill",), seed=seed, time_limit=TIME_LIMIT, rate=1500.0,
+        concurrency=8, partitions=1, brokers=brokers, replication_factor=brokers, min_insync_replicas=1,
+        latency_ms=random.choice([5.0, 10.0, 15.0]), settings={"replica.lag.time.max.ms": "1500"},
+    )  # fmt: skip
+    killed = f"broker-{random.randint(1, brokers)}"
+    faults = [_fault(1, "kill", 4.0, random.uniform(2.0, 4.0), targets=[killed])]
+    if far:
+        shape = {"delay_ms": random.choice([20.0, 40.0, 80.0])}
+        choice: dict[str, Any] = {"links": "node", "direction": "both", "clients": "without", "shape": shape}
+        faults.insert(0, _fault(0, "network:delay", 2.0, TIME_LIMIT - 4.0, targets=[killed], **choice))
+    return simulate(plan, tuple(faults))
+
+
+def _fault(number: int, nemesis: str, at: float, duration: float, **choice: Any) -> Fault:
+    return Fault(fault=number, nemesis=nemesis, at=at, duration=duration, choice={"node": 0.0, **choice})
+
+
+@pytest.mark.parametrize("far", [False, True], ids=["one room", "one far away"])
+@pytest.mark.parametrize("seed", range(SEEDS))
+def test_who_keeps_up_is_in_the_isr_within_a_second(seed: int, far: bool) -> None:
+    done = without_a_pause(seed, far)
+    assert done.halt is None and not done.crash and not done.problems, done.halt or done.crash or done.problems
+
+
+@pytest.mark.parametrize("far", [False, True], ids=["one room", "one far away"])
+def test_without_the_rule_it_is_not(far: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rules, "waits_to_join_isr", lambda lags, eligible: False)
+    halts = [without_a_pause(seed, far).halt for seed in range(3)]
+    assert any(halt is not None and halt.property == "Liveness" and "has kept up" in halt.message for halt in halts)
