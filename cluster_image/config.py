@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Final, Literal
 
 from .network import Address
+from .sasl import Credentials
 
 NO_LIMIT: Final = 2**63 - 1
 
@@ -34,8 +35,15 @@ class Setting:
     help: str
     read: Callable[[str], Any]
 
+    def value_of(self, text: str) -> Any:
+        """Raises ConfigError naming the setting and what is valid."""
+        try:
+            return self.read(text.strip())
+        except (ValueError, KeyError):
+            raise ConfigError(f"{self.name}={text} is not valid: {self.valid} expected") from None
 
-def _integer(low: int, high: int) -> Callable[[str], int]:
+
+def integer(low: int, high: int) -> Callable[[str], int]:
     def read(text: str) -> int:
         value = int(text)
         if not low <= value <= high or "_" in text:  # which Python allows
@@ -45,11 +53,11 @@ def _integer(low: int, high: int) -> Callable[[str], int]:
     return read
 
 
-def _boolean(text: str) -> bool:
+def boolean(text: str) -> bool:
     return {"true": True, "false": False}[text.lower()]
 
 
-def _one_of(*choices: str) -> Callable[[str], str]:
+def one_of(*choices: str) -> Callable[[str], str]:
     def read(text: str) -> str:
         if text not in choices:
             raise ValueError(text)
@@ -95,6 +103,10 @@ def _bug(text: str) -> str:
     return bugs.find(text).id if text else ""
 
 
+def _jaas(text: str) -> Credentials | None:
+    return Credentials.of_jaas(text) if text else None
+
+
 def _voters(text: str) -> Mapping[int, Address]:
     voters = {}
     for item in text.split(","):
@@ -106,7 +118,7 @@ def _voters(text: str) -> Mapping[int, Address]:
 def _int(name: str, default: int | None, low: int, high: int, help: str) -> Setting:
     upper = "" if high == NO_LIMIT else f" to {high}"
     valid = f"an integer from {low}{upper}" + (" on" if not upper else "")
-    return Setting(name, "int", None if default is None else str(default), valid, help, _integer(low, high))
+    return Setting(name, "int", None if default is None else str(default), valid, help, integer(low, high))
 
 
 _MS: Final = 24 * 3600 * 1000
@@ -149,42 +161,60 @@ SETTINGS: Final[dict[str, Setting]] = {
         _int("max.incremental.fetch.session.cache.slots", 1000, 0, 2**31 - 1, "Fetch sessions that a broker keeps."),
         _int("replica.fetch.backoff.ms", 200, 1, _MS, "Wait of a fetcher after an error (Kafka: 1000)."),
         _int("replica.socket.timeout.ms", 3000, 100, _MS, "For a follower's fetch (Kafka: 30000)."),
+        _int("socket.connection.setup.timeout.ms", 3000, 100, _MS,
+             "For a connection to another node, after which it is tried anew (Kafka: 10000)."),
         _int("replica.high.watermark.checkpoint.interval.ms", 5000, 10, _MS,
              "Between checkpoints of the high watermarks."),
         _int("request.timeout.ms", 3000, 100, _MS, "For a broker's requests to the controller (Kafka: 30000)."),
         _int("min.insync.replicas", 1, 1, 32767, "acks=all is refused while the ISR is smaller."),
         Setting("eligible.leader.replicas.version", "int", "1", "0 or 1",
                 "1: replicas that leave an ISR below its minimum stay eligible (KIP-966); 0: as before it.",
-                _integer(0, 1)),
+                integer(0, 1)),
         Setting("unclean.recovery.strategy", "string", "balanced", "proactive, balanced or manual",
                 "When a leader is elected of which nobody knows whether it is complete (002, 5.3): as soon as no other "
                 "is available; when no other can come any more, the best of all that once were; or by an operator.",
-                _one_of("proactive", "balanced", "manual")),
+                one_of("proactive", "balanced", "manual")),
         _int("unclean.recovery.timeout.ms", 2000, 0, _MS,
              "A proactive recovery takes the best log that it has heard of by then (KIP-966: 300000)."),
         _int("default.replication.factor", 1, 1, 32767, "Of topics created without one."),
         _int("num.partitions", 1, 1, 10000, "Of topics created without a number."),
-        Setting("delete.topic.enable", "boolean", "true", "true or false", "May topics be deleted?", _boolean),
+        Setting("auto.create.topics.enable", "boolean", "false", "true or false",
+                "Is a topic made that a client asks for, with the defaults above (Kafka: true)?", boolean),
+        Setting("delete.topic.enable", "boolean", "true", "true or false", "May topics be deleted?", boolean),
         Setting("auto.leader.rebalance.enable", "boolean", "true", "true or false",
-                "Give leaderships back to the preferred leaders now and then.", _boolean),
+                "Give leaderships back to the preferred leaders now and then.", boolean),
         _int("leader.imbalance.check.interval.seconds", 300, 1, 24 * 3600, "How often they are given back."),
         _int("log.segment.bytes", 64 << 20, 1024, 2**31 - 1, "A segment rolls at this size (Kafka: 1 GiB)."),
         _int("log.flush.interval.messages", NO_LIMIT, 1, NO_LIMIT,
              "fsync a log after this many records; 1: before they count as replicated."),
         _int("log.flush.interval.ms", NO_LIMIT, 1, NO_LIMIT, "fsync every log at least this often."),
         _int("message.max.bytes", 1048588, 1, 2**31 - 1, "Largest record batch taken."),
-        _int("socket.request.max.bytes", 100 << 20, 1024, 2**31 - 1, "A longer request closes its connection."),
+        _int("socket.request.max.bytes", 100 << 20, 1024, 2**31 - 1,
+             "A longer request closes its connection, as does one of more than half of queued.max.request.bytes."),
+        _int("queued.max.request.bytes", 32 << 20, 1 << 20, NO_LIMIT,
+             "Requests of all clients that are begun, waiting or being answered (Kafka: no limit)."),
+        _int("max.connections", 1000, 1, 2**31 - 1, "Connections of all to one listener (Kafka: no limit)."),
+        _int("max.connections.per.ip", 256, 1, 2**31 - 1,
+             "Connections from one address to one listener (Kafka: no limit)."),
+        _int("max.request.partition.size.limit", 2000, 1, 50_000,
+             "Partitions that a client's request may name; with their topics, replicas and so on four times as much."),
+        _int("fetch.max.bytes", 16 << 20, 1024, 2**31 - 1, "Most that one answer to a Fetch carries (Kafka: 55 MiB)."),
         _int("controlled.shutdown.timeout.ms", 10000, 0, _MS,
              "A broker asked to stop waits this long for the controller's leave."),
+        Setting("sasl.jaas.config", "password", "",
+                'nothing, or `org.apache.kafka.common.security.scram.ScramLoginModule required username="…" '
+                'password="…";`',
+                "What nodes prove to each other by, with SCRAM-SHA-256; nothing: whoever asks is taken for a node.",
+                _jaas),
         Setting("controlled.shutdown.enable", "boolean", "true", "true or false",
-                "Hand leadership over before stopping.", _boolean),
+                "Hand leadership over before stopping.", boolean),
         Setting("chaos.bug", "string", "", "nothing, or an id that `chaos list bugs` shows",
                 "A historical bug that this node has.", _bug),
         Setting("chaos.trace", "path", "", "nothing, or a file",
                 "Where this node appends its trace (cluster_image/trace.py), outside of log.dirs.", str),
         _int("metrics.port", 0, 0, 65535, "Prometheus metrics are served here, at the listener's host; 0: nowhere."),
         Setting("log.level", "string", "INFO", "DEBUG, INFO, WARNING or ERROR", "Of the node's own log.",
-                _one_of("DEBUG", "INFO", "WARNING", "ERROR")),
+                one_of("DEBUG", "INFO", "WARNING", "ERROR")),
     )
 }  # fmt: skip
 
@@ -192,11 +222,17 @@ SETTINGS: Final[dict[str, Setting]] = {
 IDENTITY: Final = frozenset(
     {
         *("node.id", "process.roles", "cluster.id", "controller.quorum.voters", "listeners", "broker.rack"),
-        *("log.dirs", "chaos.bug", "chaos.trace"),
+        *("log.dirs", "chaos.bug", "chaos.trace", "sasl.jaas.config"),
     }
 )
 
-#: Settings that a topic may override, under the topic's name for them.
+#: Why the two are refused together.
+NO_UNCLEAN_RECOVERY: Final = (
+    "unclean.recovery.strategy needs eligible.leader.replicas.version=1: without ELR the last member of an ISR is "
+    "waited for, and there is no unclean recovery"
+)
+
+#: Settings that a topic may override, under the topic's name for them. (For others see topic_settings.py.)
 TOPIC_SETTINGS: Final[dict[str, str]] = {
     "min.insync.replicas": "min.insync.replicas",
     "unclean.recovery.strategy": "unclean.recovery.strategy",
@@ -229,11 +265,10 @@ class Config:
         return value / 1000
 
     def for_topic(self, overrides: Mapping[str, str]) -> Config:
-        """These settings with a topic's own on top. Raises ConfigError."""
-        if not overrides:
-            return self
-        read = {TOPIC_SETTINGS[name]: read_setting(TOPIC_SETTINGS[name], text) for name, text in overrides.items()}
-        return Config({**self.values, **read})
+        """These settings with a topic's own on top, but for those of topics that change nothing (topic_settings.py).
+        Raises ConfigError."""
+        own = {TOPIC_SETTINGS[name]: text for name, text in overrides.items() if name in TOPIC_SETTINGS}
+        return Config({**self.values, **{n: read_setting(n, text) for n, text in own.items()}}) if own else self
 
 
 def read_setting(name: str, text: str) -> Any:
@@ -241,15 +276,12 @@ def read_setting(name: str, text: str) -> Any:
     setting = SETTINGS.get(name)
     if setting is None:
         raise ConfigError(f"unknown setting {name!r}; `chaos list settings` shows the known ones")
-    try:
-        return setting.read(text.strip())
-    except (ValueError, KeyError):
-        raise ConfigError(f"{name}={text} is not valid: {setting.valid} expected") from None
+    return setting.value_of(text)
 
 
 def check_together(values: Mapping[str, Any]) -> None:
-    """Raise ConfigError where settings that are valid one by one make no sense together. values: read, by name; those
-    that are missing have their defaults."""
+    """Raise ConfigError where settings that are valid one by one make no sense together. values: those that are given,
+    read, by name; others have their defaults."""
 
     def value(name: str) -> Any:
         default = SETTINGS[name].default
@@ -262,14 +294,8 @@ def check_together(values: Mapping[str, Any]) -> None:
             f"broker.heartbeat.interval.ms={interval} must be less than broker.session.timeout.ms={timeout}, "
             "or every broker is fenced between two heartbeats"
         )
-
-
-def check_topic_settings(overrides: Mapping[str, str]) -> None:
-    """Raise ConfigError unless every override is a setting that a topic can have, with a valid value."""
-    for name, text in overrides.items():
-        if name not in TOPIC_SETTINGS:
-            raise ConfigError(f"unknown topic setting {name!r}; valid are {', '.join(TOPIC_SETTINGS)}")
-        read_setting(TOPIC_SETTINGS[name], text)
+    if "unclean.recovery.strategy" in values and not value("eligible.leader.replicas.version"):
+        raise ConfigError(NO_UNCLEAN_RECOVERY)
 
 
 def parse(properties: str) -> Config:
@@ -287,12 +313,12 @@ def parse(properties: str) -> Config:
             raise ConfigError(f"{name} is set twice")
         given[name] = text
     values: dict[str, Any] = {name: read_setting(name, text) for name, text in given.items()}
+    check_together(values)
     for setting in SETTINGS.values():
         if setting.name not in values:
             if setting.default is None:
                 raise ConfigError(f"{setting.name} is missing")
             values[setting.name] = setting.read(setting.default)
-    check_together(values)
     _check_roles(values)
     return Config(values)
 

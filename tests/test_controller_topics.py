@@ -111,8 +111,30 @@ def test_validating_writes_nothing(quorum: Quorum) -> None:
     assert create(quorum, topic(), validate_only=True) == [ErrorCode.topic_already_exists]
 
 
+def test_fenced_brokers_are_placed_last_and_count(quorum: Quorum) -> None:
+    """As with Apache Kafka: a broker that is down for a while keeps nobody from creating topics."""
+    quorum.fence(3, SESSION)
+    assert create(quorum, topic(num_partitions=4, replication_factor=3)) == [ErrorCode.none]
+    for partition in quorum.image.topics["t"].partitions.values():
+        assert partition.replicas[2] == 3 and sorted(partition.isr) == [1, 2] and partition.leader in (1, 2)
+    assert create(quorum, topic("u", num_partitions=4, replication_factor=2)) == [ErrorCode.none]
+    assert all(3 not in p.replicas for p in quorum.image.topics["u"].partitions.values())
+    assert create(quorum, topic("v", replication_factor=4)) == [ErrorCode.invalid_replication_factor]
+    quorum.fence(1, 2 * SESSION)
+    quorum.fence(2, 3 * SESSION)
+    assert create(quorum, topic("w", replication_factor=1)) == [ErrorCode.invalid_replication_factor]
+
+
+def test_names_whose_metrics_would_be_the_same_collide(quorum: Quorum) -> None:
+    errors = create(quorum, topic("a.b"), topic("a_b"), topic("a-b"))
+    assert errors == [ErrorCode.none, ErrorCode.invalid_topic_exception, ErrorCode.none]
+    assert create(quorum, topic("a_b"), topic("a.c"), topic("a_c")) == [
+        ErrorCode.invalid_topic_exception, ErrorCode.none, ErrorCode.invalid_topic_exception,
+    ]  # fmt: skip
+
+
 def test_one_request_writes_no_more_than_one_batch_should_hold(quorum: Quorum, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(controller_topics, "MAX_PARTITIONS", 5)
+    monkeypatch.setattr(controller_topics, "MAX_NEW_PARTITIONS", 5)
     errors = create(quorum, topic("a", num_partitions=3), topic("b", num_partitions=3), topic("c", num_partitions=2))
     assert errors == [ErrorCode.none, ErrorCode.policy_violation, ErrorCode.none]
 
@@ -120,7 +142,7 @@ def test_one_request_writes_no_more_than_one_batch_should_hold(quorum: Quorum, m
 def test_what_one_request_may_not_have_is_not_even_placed(quorum: Quorum, monkeypatch: pytest.MonkeyPatch) -> None:
     """A short request could keep the controller busy for many minutes."""
     placed = []
-    monkeypatch.setattr(controller_topics, "MAX_PARTITIONS", 5)
+    monkeypatch.setattr(controller_topics, "MAX_NEW_PARTITIONS", 5)
 
     def place(brokers: Any, partitions: int, *others: int) -> list[tuple[int, ...]]:
         placed.append(partitions)

@@ -182,6 +182,16 @@ def test_the_last_known_elr_is_cleaned_with_min_isr_and_not_before() -> None:
     assert quorum.state() == (1, (1, 2, 3), (), ())
 
 
+def test_who_was_eligible_once_is_forgotten_beside_an_isr_that_has_min_isr_members(quorum: Quorum) -> None:
+    """Records are committed without it from then on: its log is no longer one that may be the best."""
+    shrink(quorum, 1, 2)
+    quorum.fence(2, SESSION)
+    quorum.comes_back(2, 2 * SESSION)
+    assert quorum.state() == (1, (1,), (), (2,))
+    shrink(quorum, 1, 3)
+    assert quorum.state() == (1, (1, 3), (), ())
+
+
 # -- MinISR -----------------------------------------------------------------------------------------------------
 
 

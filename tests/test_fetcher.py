@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from typing import Any
 from uuid import UUID
 
@@ -138,6 +139,18 @@ def test_after_a_session_error_everything_is_said_again_at_once(error: ErrorCode
     living(story, replica_fetch_backoff_ms="60000")
 
 
+def test_a_partition_whose_end_its_leader_no_longer_has_is_asked_for_from_the_leaders_start() -> None:
+    async def story(broker: Broker) -> None:
+        link, request = await in_session(broker, 1)
+        answer(link, replace(data(0, error=ErrorCode.offset_out_of_range), log_start_offset=7))
+        while (request := await next_request(link, request)) and said(request)[2] != {0: 7}:
+            answer(link)
+        log = broker.manager.partitions[TOPIC, 0].log
+        assert (log.start_offset, log.end_offset) == (7, 7)
+
+    living(story, session=SESSION)
+
+
 def test_after_a_lost_connection_everything_is_said_again() -> None:
     async def story(broker: Broker) -> None:
         link, _ = await in_session(broker)
@@ -147,6 +160,29 @@ def test_after_a_lost_connection_everything_is_said_again() -> None:
         assert said(await next_request(broker.links[1])) == (SESSION, 0, {0: 0, 1: 0}, [])
 
     living(story)
+
+
+def test_a_connection_that_nobody_answers_is_tried_anew_long_before_a_fetch_would_be() -> None:
+    """The leader is cut off: TCP begins its connection again after 1, 3, 7 and 15 s, and is not yet there long after
+    the leader can be reached again."""
+
+    async def story(broker: Broker) -> None:
+        connect, patience = broker.connect, []
+
+        async def first_in_vain(address: Any, *, timeout: float, **of: Any) -> Link:
+            patience.append(timeout)
+            if len(patience) == 1:
+                raise TimeoutError
+            return await connect(address, **of)
+
+        broker.connect = first_in_vain  # type: ignore[method-assign,assignment]
+        broker.create(0, leader=2)
+        while not broker.links:
+            await asyncio.sleep(0.001)
+        assert said(await next_request(broker.links[0])) == (0, 0, {0: 0}, [])
+        assert patience == [0.7, 0.7]
+
+    living(story, replica_socket_timeout_ms="30000", socket_connection_setup_timeout_ms="700")
 
 
 def test_without_a_session_everything_is_said_each_time() -> None:

@@ -55,3 +55,28 @@ def test_the_lease_ends_with_the_session_and_with_the_wish_to_shut_down() -> Non
         assert not errors
 
     asyncio.run(asyncio.wait_for(scenario(), 20))
+
+
+def test_the_lease_begins_when_the_heartbeat_is_sent_and_not_when_it_is_answered() -> None:
+    """The controller counts from when it has heard the broker: of an answer that took longer than the session nobody
+    knows whether the session has lasted."""
+
+    class Slow(Controller):
+        async def request(self, request: Any) -> Any:
+            if "Heartbeat" in type(request).__name__:
+                await asyncio.sleep(0.4)
+            return await super().request(request)
+
+    async def scenario() -> None:
+        controller: Any = Slow()
+        settings = config(broker_session_timeout_ms="300", broker_heartbeat_interval_ms="20")
+        errors: list[BaseException] = []
+        lifecycle = Lifecycle(settings, controller, Random(1), -1, lambda: 5, errors.append)
+        await lifecycle.register()
+        lifecycle.run()
+        await asyncio.wait_for(lifecycle.unfenced.wait(), 5)
+        assert not lifecycle.fenced and not lifecycle.holds_lease()
+        await lifecycle.close()
+        assert not errors
+
+    asyncio.run(asyncio.wait_for(scenario(), 20))

@@ -24,11 +24,10 @@ from cluster_image.metadata.records import RECOVERED, RECOVERING
 from cluster_image.network import Address
 from cluster_image.own_messages import MAX_PARTITIONS, GetReplicaLogInfoRequest, TopicPartitions
 from cluster_image.records import build_batch
-from cluster_image.tcp import TcpNetwork
-from tests.local_cluster import LocalCluster, local_cluster
+from tests.local_cluster import LocalCluster, local_cluster, node_network
 from tests.test_controller import SESSION, Quorum, three_brokers
 from tests.test_hostile_clients import leader_of_t, produce_request, topic_request
-from tests.test_partition import Replica, config, registration
+from tests.test_partition import EVERYONE, Replica, config, registration
 
 #: Later than all that the helpers below do.
 NOW = 10 * SESSION
@@ -279,6 +278,22 @@ def test_the_time_that_others_get_begins_with_the_first_who_can_be_asked() -> No
     assert recover(quorum, NOW + 3600 + TIMEOUT)
 
 
+def test_the_time_that_others_get_begins_anew_with_a_new_leader_epoch() -> None:
+    """3 has led since, and may have left more behind than could be told of before: who has it gets the time to come
+    back, however long ago the controller began to ask."""
+    quorum = all_fenced(unclean_recovery_strategy="proactive")
+    quorum.comes_back(1, NOW - 1)
+    assert asked(quorum, NOW) == [1]
+    quorum.heartbeat(3, NOW)
+    assert quorum.partition().leader == 3
+    quorum.fence(3, LATER)
+    assert asked(quorum, LATER) == [1]
+    told(quorum, 1, 1, 9)
+    assert LATER >= NOW + TIMEOUT
+    assert not recover(quorum, LATER)
+    assert recover(quorum, LATER + TIMEOUT)
+
+
 # -- manual, and at an operator's word --------------------------------------------------------------------------
 
 
@@ -298,6 +313,21 @@ def test_an_operator_may_have_the_best_log_elected(strategy: str) -> None:
     assert asked(quorum, 2 * NOW) == [], "one word, one election"
 
 
+def test_an_operator_need_not_wait_for_whom_a_balanced_recovery_waits_for() -> None:
+    """Which may be for ever. The recovery has begun, and its answers so far were for another question."""
+    quorum = all_unclean()
+    quorum.fence(3, LATER)
+    told(quorum, 2, 1, 12)
+    assert not recover(quorum, LATER + 3600), "3 may have the better log"
+    assert quorum.controller.unclean_recovery.request(quorum.partition())
+    assert asked(quorum, LATER) == [1, 2], "any replica that is there"
+    told(quorum, 1, 0, 3)
+    told(quorum, 2, 1, 12)
+    assert not recover(quorum, LATER)
+    (recovery,) = recover(quorum, LATER + TIMEOUT)
+    assert (recovery.leader, recovery.strategy) == (2, "operator")
+
+
 def test_manual_does_nothing_by_itself() -> None:
     quorum = all_unclean(unclean_recovery_strategy="manual")
     assert quorum.state() == (-1, (), (), (2, 3))
@@ -307,7 +337,7 @@ def test_manual_does_nothing_by_itself() -> None:
 def test_an_operator_is_told_that_there_is_nothing_to_recover() -> None:
     quorum = three_brokers()
     assert not quorum.controller.unclean_recovery.request(quorum.partition())
-    without_elr = three_brokers(eligible_leader_replicas_version="0", unclean_recovery_strategy="proactive")
+    without_elr = three_brokers(eligible_leader_replicas_version="0")
     without_elr.fence_expired(SESSION)
     assert without_elr.partition().leader == -1
     assert not without_elr.controller.unclean_recovery.request(without_elr.partition())
@@ -361,12 +391,12 @@ def test_a_leader_elected_uncleanly_says_that_it_has_recovered(tmp_path: Path) -
     partition = replica.partition
     partition.apply(uncleanly, 0.0)
     assert partition.leadership is not None
-    partition.consider_shrinking(1.0)
+    partition.consider_shrinking(1.0, EVERYONE)
     proposal = partition.leadership.proposal
     assert proposal is not None
     assert (proposal.leader_recovery_state, [r for r, _ in proposal.isr]) == (RECOVERED, [1])
     partition.proposal_accepted(proposal, (1,), 1, 2)
-    partition.consider_shrinking(2.0)
+    partition.consider_shrinking(2.0, EVERYONE)
     assert partition.leadership.proposal is None
 
 
@@ -397,7 +427,7 @@ def test_without_candidates_nobody_is_elected() -> None:
 def test_any_replica_tells_how_far_its_log_goes_and_an_empty_one_never_looks_best(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with local_cluster(tmp_path) as cluster:
-            network = TcpNetwork()
+            network = node_network()
             somebody = await network.connect(address(cluster, 1), client_id="test", timeout=5)
             await somebody.request(topic_request(), timeout=5)
             leader = await network.connect(await leader_of_t(cluster, network), client_id="test", timeout=5)

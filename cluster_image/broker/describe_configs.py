@@ -1,17 +1,18 @@
-"""DescribeConfigs: the settings of a topic, and of this broker. None can be changed while the cluster runs."""
+"""DescribeConfigs: settings of a topic, and of this broker. Only a topic's can be changed while the cluster runs."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any, Final
+from collections.abc import Iterator, Mapping
+from typing import Any, Final, NamedTuple
 
 from kio.schema.errors import ErrorCode
 
-from ..config import IDENTITY, SETTINGS, TOPIC_SETTINGS, Config
+from ..config import IDENTITY, SETTINGS, TOPIC_SETTINGS, Config, Setting
 from ..integers import i8
 from ..messages import NO_THROTTLE, make, repeated, response_module
 from ..metadata.image import MetadataImage
 from ..network import Entity
+from ..topic_settings import UNUSED
 
 _TOPIC: Final = 2
 _BROKER: Final = 4
@@ -19,7 +20,16 @@ _BROKER: Final = 4
 _OF_TOPIC: Final = i8(1)
 _OF_BROKER: Final = i8(4)
 _DEFAULT: Final = i8(5)
-_TYPES: Final = {"boolean": i8(1), "string": i8(2), "int": i8(5), "path": i8(2)}
+_TYPES: Final = {
+    "boolean": i8(1), "string": i8(2), "path": i8(2), "int": i8(5), "long": i8(5), "double": i8(6), "list": i8(7),
+}  # fmt: skip
+
+
+class _Found(NamedTuple):
+    name: str
+    setting: Setting
+    value: Any
+    source: i8
 
 
 def describe_configs(image: MetadataImage, config: Config, request: Any) -> Entity:
@@ -40,7 +50,7 @@ def _result(
     module: Any, image: MetadataImage, config: Config, request: Any, resource: Any, named_twice: bool
 ) -> Entity:
     error, message = ErrorCode.none, None
-    found: Iterator[tuple[str, str, Any, i8]] = iter(())
+    found: Iterator[_Found] = iter(())
     if named_twice:
         error, message = ErrorCode.invalid_request, "the resource stands twice in the request"
     elif resource.resource_type == _TOPIC:
@@ -66,30 +76,32 @@ def _result(
                 module.DescribeConfigsResourceResult,
                 name=name,
                 value=_text(value),
-                read_only=True,
+                read_only=resource.resource_type != _TOPIC,
                 config_source=source,
                 is_sensitive=False,
                 synonyms=(),
-                config_type=_TYPES[SETTINGS[of_node].type],
-                documentation=SETTINGS[of_node].help if getattr(request, "include_documentation", False) else None,
+                config_type=_TYPES[setting.type],
+                documentation=setting.help if getattr(request, "include_documentation", False) else None,
             )
-            for name, of_node, value, source in found
+            for name, setting, value, source in found
             if wanted is None or name in wanted
         ),
     )  # fmt: skip
 
 
-def _of_topic(config: Config, overrides: dict[str, str]) -> Iterator[tuple[str, str, Any, i8]]:
-    """Name, name of the node's setting, value and source."""
+def _of_topic(config: Config, overrides: Mapping[str, str]) -> Iterator[_Found]:
     values = config.for_topic(overrides)
     for name, of_node in TOPIC_SETTINGS.items():
-        yield name, of_node, values[of_node], _OF_TOPIC if name in overrides else _source(config, of_node)
+        source = _OF_TOPIC if name in overrides else _source(config, of_node)
+        yield _Found(name, SETTINGS[of_node], values[of_node], source)
+    for name, setting in UNUSED.items():
+        yield _Found(name, setting, overrides.get(name, setting.default), _OF_TOPIC if name in overrides else _DEFAULT)
 
 
-def _of_broker(config: Config) -> Iterator[tuple[str, str, Any, i8]]:
+def _of_broker(config: Config) -> Iterator[_Found]:
     for name, setting in SETTINGS.items():
         if setting.type in _TYPES and name not in IDENTITY:
-            yield name, name, config[name], _source(config, name)
+            yield _Found(name, setting, config[name], _source(config, name))
 
 
 def _source(config: Config, name: str) -> i8:

@@ -122,7 +122,7 @@ class Fetcher:
             self._connection = await self._network.connect(
                 self._address(),
                 client_id=f"replica-{self._config['node.id']}",
-                timeout=self._config.seconds("replica.socket.timeout.ms"),
+                timeout=self._config.seconds("socket.connection.setup.timeout.ms"),
             )
         return self._connection
 

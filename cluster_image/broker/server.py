@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from random import Random
 
 from .. import wire
+from ..authorization import authorized
 from ..config import Config
 from ..disk import Disk
 from ..metadata import snapshot
@@ -20,6 +21,7 @@ from ..tasks import Failed
 from ..trace import Trace, no_trace
 from .api import BrokerApi
 from .channel import ControllerChannel
+from .forwarding import Forwarding
 from .isr_manager import IsrManager
 from .lifecycle import Lifecycle
 from .log_manager import LogManager
@@ -89,7 +91,8 @@ class BrokerServer:
             self._raft,
             self._config["controller.quorum.voters"],
             f"broker-{self._config['node.id']}-{purpose}",
-            timeout or self._config.seconds("request.timeout.ms"),
+            timeout=timeout or self._config.seconds("request.timeout.ms"),
+            setup_timeout=self._config.seconds("socket.connection.setup.timeout.ms"),
         )
 
     async def start(self) -> None:
@@ -124,13 +127,15 @@ class BrokerServer:
             self._failed,
             self._trace,
         )
-        self._forward = self._channel("forward")
+        self._forwarding = Forwarding(lambda: self._channel("forward"), self._config.seconds("request.timeout.ms"))
+        self._producer_ids = self._channel("producer-ids")
         api = self._api = BrokerApi(
             self._config,
             self._image,
             self._replicas,
             lifecycle,
-            self._forward,
+            self._forwarding,
+            self._producer_ids,
             self._isr_manager.proposals_changed,
             self._random,
         )
@@ -142,6 +147,8 @@ class BrokerServer:
         self._ready = True
         self._replicas.delete_strays()
         self._replicas.apply(p_key for p in self._image.partitions() if (p_key := (p.topic_id, p.index)))
+        while not self._replicas.all_open:
+            await asyncio.sleep(0)
         self._replicas.start()
         self._isr_manager.start()
 
@@ -153,7 +160,7 @@ class BrokerServer:
                 raise
 
         address = self._config.listener("broker")
-        self._listening = await self._network.listen(address, serve, wire.SUPPORTED["broker"])
+        self._listening = await self._network.listen(address, authorized(serve), wire.SUPPORTED["broker"])
         lifecycle.run()
         await lifecycle.unfenced.wait()
 
@@ -194,7 +201,10 @@ class BrokerServer:
         self._replicas.stop()
         await self._isr_manager.close()
         await self._lifecycle.close()
-        self._forward.close()
+        assert self._api is not None
+        self._api.close()
+        self._forwarding.close()
+        self._producer_ids.close()
         if self._listening is not None:
             await self._listening.close()
         if self._ready:

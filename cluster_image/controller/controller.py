@@ -16,7 +16,7 @@ from typing import Any
 
 from ..config import Config
 from ..metadata.image import MetadataImage, PartitionKey
-from . import partitions, producer_ids, reassignments, topics
+from . import configs, partitions, producer_ids, reassignments, topics
 from .brokers import Brokers
 from .term import Step, Term
 from .unclean_recovery import Recovery, UncleanRecovery
@@ -61,6 +61,9 @@ class Controller:
 
     def delete_topics(self, request: Any) -> Step:
         return topics.delete(self._term, request)
+
+    def alter_configs(self, request: Any) -> Step:
+        return configs.alter(self._term, request)
 
     def alter_partition(self, request: Any) -> Step:
         return partitions.alter(self._term, request)

@@ -16,13 +16,28 @@ def place(
 ) -> list[tuple[int, ...]]:
     """Replica lists (broker ids, preferred leader first), one a partition, from partition number `first` on.
 
-    Raises ValueError when there are fewer brokers than replicas."""
+    brokers: all that are registered. Those that are fenced come last, and only where there are not enough others (as
+    Apache Kafka's StripedReplicaPlacer). Raises ValueError: fewer brokers than replicas, or all are fenced."""
+    registered = list(brokers)
+    active, fenced = [b for b in registered if b.active], [b for b in registered if not b.active]
+    total = len(active) + len(fenced)
+    if replication_factor > total:
+        raise ValueError(f"replication factor {replication_factor} is larger than the {total} registered brokers")
+    if not active:
+        raise ValueError("all brokers are fenced")
+    placed = _stripe(active, partitions, min(replication_factor, len(active)), first)
+    missing = replication_factor - len(active)
+    if missing <= 0:
+        return placed
+    return [before + last for before, last in zip(placed, _stripe(fenced, partitions, missing, first), strict=True)]
+
+
+def _stripe(
+    brokers: Iterable[BrokerRegistration], partitions: int, replication_factor: int, first: int
+) -> list[tuple[int, ...]]:
     racks: dict[str, list[int]] = {}
     for broker in sorted(brokers, key=lambda b: b.id):
         racks.setdefault(broker.rack or "", []).append(broker.id)
-    total = sum(map(len, racks.values()))
-    if replication_factor > total:
-        raise ValueError(f"replication factor {replication_factor} is larger than the {total} available brokers")
     rack_names = sorted(racks)
     placed = []
     for partition in range(first, first + partitions):

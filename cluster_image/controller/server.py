@@ -74,6 +74,7 @@ class ControllerServer:
             "CreatePartitionsRequest": lambda c, request, now: c.create_partitions(request),
             "DeleteTopicsRequest": lambda c, request, now: c.delete_topics(request),
             "ElectLeadersRequest": lambda c, request, now: c.elect_leaders(request),
+            "IncrementalAlterConfigsRequest": lambda c, request, now: c.alter_configs(request),
             "AlterPartitionReassignmentsRequest": lambda c, request, now: c.alter_partition_reassignments(request),
             "ListPartitionReassignmentsRequest": lambda c, request, now: c.list_partition_reassignments(request),
             "AllocateProducerIdsRequest": lambda c, request, now: c.allocate_producer_ids(request),
@@ -142,7 +143,8 @@ class ControllerServer:
     async def _perform(self, operation: Callable[[Controller, float], Step]) -> Step:
         """Decide, write, replay, and return once all that the decision was based on is committed.
 
-        Raises NotLeader, or TimeoutError when the quorum does not commit in time: the outcome is then unknown."""
+        Raises NotLeader: nothing was written; or TimeoutError when it is not committed in time, or not by this
+        controller: the outcome is then unknown."""
         raft = self._raft
         raft.expire()
         controller = self._active
@@ -156,7 +158,12 @@ class ControllerServer:
             for offset, record in enumerate(step.records, last - len(step.records) + 1):
                 controller.image.replay(offset, record)
                 self._trace_decision(controller.image, offset, record)
-        await raft.committed(raft.end_offset - 1, _COMMIT_TIMEOUT_SECONDS)
+        try:
+            await raft.committed(raft.end_offset - 1, _COMMIT_TIMEOUT_SECONDS)
+        except NotLeader:
+            if step.records:
+                raise TimeoutError("deposed before the quorum had committed it") from None
+            raise
         return step
 
     def _trace_decision(self, image: MetadataImage, offset: int, record: MetadataRecord) -> None:

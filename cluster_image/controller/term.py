@@ -41,13 +41,18 @@ class Term:
     cluster_id: str
     random: Random
 
+    @property
+    def elr_enabled(self) -> bool:
+        version: int = self.config["eligible.leader.replicas.version"]
+        return version > 0
+
     def electorate(self, changed: BrokerRegistration | None = None, unclean: bool = False) -> Electorate:
         """As the image has it, but for this broker."""
         brokers = self.image.brokers if changed is None else {**self.image.brokers, changed.id: changed}
         return Electorate(
             brokers,
             self.min_insync_replicas,
-            self.config["eligible.leader.replicas.version"] > 0,
+            self.elr_enabled,
             changed.id if changed is not None and unclean else None,
         )
 

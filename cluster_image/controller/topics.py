@@ -9,16 +9,19 @@ from typing import Any, Final
 from kio.schema.errors import ErrorCode
 from kio.schema.types import BrokerId, TopicName
 
-from ..config import ConfigError, check_topic_settings
+from ..config import ConfigError
 from ..integers import i32
 from ..messages import NO_THROTTLE, make, repeated, response_module
 from ..metadata.image import Topic
 from ..metadata.records import ConfigRecord, MetadataRecord, PartitionRecord, RemoveTopicRecord, TopicRecord
+from ..topic_settings import check_topic_settings
 from . import placement
 from .term import Refused, Step, Term
 
-#: Of one topic, and of all topics of one request: what is written in one batch must stay small.
+#: Of one topic.
 MAX_PARTITIONS: Final = 10_000
+#: Of all topics of one request: what is written in one batch, and what brokers have to make at once, must stay small.
+MAX_NEW_PARTITIONS: Final = 1_000
 
 
 # -- CreateTopics ---------------------------------------------------------------------------------------------
@@ -30,12 +33,13 @@ def create(term: Term, request: Any) -> Step:
     twice = repeated(topic.name for topic in request.topics)
     records: list[MetadataRecord] = []
     answers = []
-    budget = MAX_PARTITIONS
+    budget = MAX_NEW_PARTITIONS
+    taken = {_metric_name(name): name for name in term.image.topics}
     for topic in request.topics:
         try:
             if topic.name in twice:
                 raise Refused(ErrorCode.invalid_request, f"topic {topic.name} stands twice in the request")
-            topic_id, created, replica_lists = _create(term, topic, budget)
+            topic_id, created, replica_lists = _create(term, topic, budget, taken)
         except Refused as refused:
             answers.append(make(
                 module.CreatableTopicResult, name=topic.name, error_code=refused.error,
@@ -54,16 +58,21 @@ def create(term: Term, request: Any) -> Step:
     return Step(() if getattr(request, "validate_only", False) else records, answer)
 
 
-def _create(term: Term, topic: Any, budget: int) -> tuple[uuid.UUID, list[MetadataRecord], list[tuple[int, ...]]]:
-    """The topic's id, its records, and its partitions' replicas. Raises Refused."""
+def _create(
+    term: Term, topic: Any, budget: int, taken: dict[str, str]
+) -> tuple[uuid.UUID, list[MetadataRecord], list[tuple[int, ...]]]:
+    """The topic's id, its records, and its partitions' replicas. taken: topics by the names that their metrics have, to
+    which this one is added. Raises Refused."""
     name = str(topic.name)
     if not _valid_topic_name(name):
         raise Refused(ErrorCode.invalid_topic_exception, f"{name!r} is not a valid topic name")
     if name in term.image.topics:
         raise Refused(ErrorCode.topic_already_exists, f"topic {name} exists already")
+    if (other := taken.setdefault(_metric_name(name), name)) != name:
+        raise Refused(ErrorCode.invalid_topic_exception, f"topic {name} collides with topic {other}")
     settings = {c.name: c.value or "" for c in topic.configs}
     try:
-        check_topic_settings(settings)
+        check_topic_settings(settings, term.elr_enabled)
     except ConfigError as error:
         raise Refused(ErrorCode.invalid_config, str(error)) from None
     replica_lists = _assigned(term, topic) if topic.assignments else _placed(term, topic, budget)
@@ -77,7 +86,7 @@ def _create(term: Term, topic: Any, budget: int) -> tuple[uuid.UUID, list[Metada
 
 def _check_budget(partitions: int, budget: int) -> None:
     if partitions > budget:
-        raise Refused(ErrorCode.policy_violation, f"more than {MAX_PARTITIONS} partitions in one request")
+        raise Refused(ErrorCode.policy_violation, f"more than {MAX_NEW_PARTITIONS} new partitions in one request")
 
 
 def _assigned(term: Term, topic: Any) -> list[tuple[int, ...]]:
@@ -120,9 +129,8 @@ def _placed(term: Term, topic: Any, budget: int) -> list[tuple[int, ...]]:
 
 
 def _place(term: Term, first: int, partitions: int, replication: int) -> list[tuple[int, ...]]:
-    active = [b for b in term.image.brokers.values() if b.active]
     try:
-        return placement.place(active, partitions, replication, first)
+        return placement.place(term.image.brokers.values(), partitions, replication, first)
     except ValueError as error:
         raise Refused(ErrorCode.invalid_replication_factor, str(error)) from None
 
@@ -152,6 +160,11 @@ def _new_partitions(
     return records
 
 
+def _metric_name(topic: str) -> str:
+    """Names of metrics have no dots: `a.b` and `a_b` would share theirs (Apache Kafka's Topic.hasCollision)."""
+    return topic.replace(".", "_")
+
+
 def _valid_topic_name(name: str) -> bool:
     """Kafka's rule: 1 to 249 of ASCII letters, digits, dot, underscore and hyphen, and not a path."""
     allowed = name.isascii() and all(c.isalnum() or c in "._-" for c in name)
@@ -167,7 +180,7 @@ def create_partitions(term: Term, request: Any) -> Step:
     twice = repeated(topic.name for topic in request.topics)
     records: list[MetadataRecord] = []
     answers = []
-    budget = MAX_PARTITIONS
+    budget = MAX_NEW_PARTITIONS
     for topic in request.topics:
         error, message = ErrorCode.none, None
         try:

@@ -78,7 +78,7 @@ class UncleanRecovery:
     def __init__(self, term: Term) -> None:
         self._term = term
         self._timeout: Final[float] = term.config.seconds("unclean.recovery.timeout.ms")
-        self._enabled: Final[bool] = term.config["eligible.leader.replicas.version"] > 0
+        self._enabled: Final[bool] = term.elr_enabled
         self._inspections: dict[PartitionKey, Inspection] = {}
         self._asked_for: dict[PartitionKey, None] = {}  # by an operator
 

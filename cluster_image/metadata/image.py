@@ -154,11 +154,12 @@ class MetadataImage:
                 del self.topics[topic.name]
                 changed = tuple((topic.id, index) for index in topic.partitions)
             case ConfigRecord():
-                settings = self.topics[record.resource_name].settings
-                if record.value is None:
-                    settings.pop(record.name, None)
-                else:
-                    settings[record.name] = record.value
+                topic = self.topics[record.resource_name]
+                # Anew: whoever has read the settings before sees that they are others.
+                topic.settings = {name: value for name, value in topic.settings.items() if name != record.name}
+                if record.value is not None:
+                    topic.settings[record.name] = record.value
+                changed = tuple((topic.id, index) for index in topic.partitions)
             case PartitionRecord():
                 assert record.topic_id is not None
                 topic = self.topics_by_id[record.topic_id]

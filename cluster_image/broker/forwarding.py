@@ -1,0 +1,86 @@
+"""What a broker passes on to the active controller, for administrators (Apache Kafka: ForwardingManager).
+
+Several at a time, each on a line of its own: one that the quorum is slow to commit holds up no other. While no
+controller is known, and while one has lost its office, a request waits for the next as long as it allows itself.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any, Final
+
+from kio.schema.errors import ErrorCode
+
+from ..network import Entity
+from ..unanswered import error_answer
+from .channel import ControllerChannel, NoController
+
+#: Requests at a time.
+LINES: Final = 8
+#: Between looks for a controller.
+LOOK_S: Final = 0.05
+#: However long a request allows.
+MOST_S: Final = 120.0
+
+
+class Forwarding:
+    """channel: makes a line to the controller. timeout: seconds, of requests that do not tell."""
+
+    def __init__(self, channel: Callable[[], ControllerChannel], timeout: float) -> None:
+        self._channel = channel
+        self._timeout = timeout
+        self._idle: list[ControllerChannel] = []
+        self._busy: set[ControllerChannel] = set()
+        self._lines = asyncio.Semaphore(LINES)
+
+    async def request(self, entity: Entity) -> Any:
+        """The active controller's answer. Raises NoController: it was certainly not carried out; ConnectionError,
+        TimeoutError: it may have been."""
+        until = asyncio.get_running_loop().time() + self._allowed(entity)
+        try:
+            async with asyncio.timeout_at(until):
+                await self._lines.acquire()
+        except TimeoutError:
+            raise NoController(f"{LINES} requests before it have no answer yet") from None
+        channel = self._idle.pop() if self._idle else self._channel()
+        self._busy.add(channel)
+        try:
+            return await self._ask(channel, entity, until)
+        finally:
+            self._busy.discard(channel)
+            self._idle.append(channel)
+            self._lines.release()
+
+    async def pass_on(self, request: Entity) -> Entity:
+        """As request(); the answer is this broker's, whatever happens."""
+        try:
+            answer: Entity = await self.request(request)
+            return answer
+        except NoController as error:
+            message = f"{error}: the request was not carried out"
+        except (ConnectionError, TimeoutError):
+            message = "the controller did not answer: the request may or may not have been carried out"
+        return error_answer(request, ErrorCode.request_timed_out, message)
+
+    def close(self) -> None:
+        for channel in (*self._idle, *self._busy):
+            channel.close()
+
+    def _allowed(self, entity: Entity) -> float:
+        timeout = getattr(entity, "timeout", None)
+        return self._timeout if timeout is None else min(max(timeout.total_seconds(), 0.0), MOST_S)
+
+    async def _ask(self, channel: ControllerChannel, entity: Entity, until: float) -> Any:
+        loop = asyncio.get_running_loop()
+        while True:
+            left = until - loop.time()
+            try:
+                answer = await channel.request(entity, max(left, LOOK_S))
+                if answer != error_answer(entity, ErrorCode.not_controller):
+                    return answer
+                raise NoController("who was the controller is not any more")
+            except NoController:
+                if left <= LOOK_S:
+                    raise
+            await asyncio.sleep(LOOK_S)
