@@ -6,6 +6,8 @@
 #   make lint     ruff and mypy
 #   make bench    measure throughput and times on this machine
 #   make nightly  what takes longer than tests may: hours (some of it: make nightly ARGS="acks --seeds 1..3")
+#   make protocol-table  drop each rule of PROTOCOL.md, and see its tests fail (ARGS="000-2.9" for some; "--changed")
+#   make hostile  what clients of all kinds may send, beside one that works: a table (ARGS="--short"; parts of names)
 #   make fuzz     fuzz what reads bytes of others, for FUZZ_SECONDS (1200)
 #   make install  put chaos on the PATH: a link in /usr/local/bin, or in ~/.local/bin
 #   make docker   install and start a Docker Engine (Debian, as root)
@@ -17,7 +19,7 @@ BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 DEVELOPING := $(VENV)/.developing
 
-.PHONY: run test lint bench nightly fuzz install docker clean lock
+.PHONY: run test lint bench nightly hostile protocol-table fuzz install docker clean lock
 .DEFAULT_GOAL := run
 
 run: $(INSTALLED)
@@ -43,6 +45,14 @@ bench: $(DEVELOPING)
 
 nightly: $(DEVELOPING)
 	@$(BIN)/python -m tests.nightly $(ARGS)
+
+hostile: export PYTHONDONTWRITEBYTECODE :=
+hostile: $(DEVELOPING)
+	@$(BIN)/python -m tests.hostile $(ARGS)
+
+protocol-table: export PYTHONDONTWRITEBYTECODE :=
+protocol-table: $(DEVELOPING)
+	@$(BIN)/python -m tests.protocol_table $(ARGS)
 
 FUZZ_SECONDS ?= 1200
 fuzz: $(DEVELOPING)

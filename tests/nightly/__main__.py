@@ -6,6 +6,9 @@
 |  | effect, or the verdict is `unknown` and says which did not |
 | acks | acks=1 with --nemesis kill fails within three seeds, in containers; acks=all passes ten |
 | hostile | containers that make a million names; results on 20 MB that run full |
+| traffic | hostile traffic of every kind against brokers and controllers, each for six seconds |
+| rules | each row of PROTOCOL.md: its tests fail without its rule |
+| isr | under load, who keeps up is in the ISR within a second: 200 seeds |
 | explore | 500 seeds of every nemesis in simulation: none fails |
 | search | bench: 1,000 adversarial histories of each model within twice 1 s and 200 MB |
 | histories | the tests against brute force, 100,000 histories each; the metadata quorum under 2,000 seeds of faults |
@@ -65,6 +68,27 @@ def hostile(seeds: Sequence[int], results: Path) -> Iterator[Line]:
     yield code == 0, f"hostile nodes and small volumes: exit code {code}"
 
 
+def traffic(seeds: Sequence[int], results: Path) -> Iterator[Line]:
+    yield _module("tests.hostile")
+
+
+def rules(seeds: Sequence[int], results: Path) -> Iterator[Line]:
+    yield _module("tests.protocol_table")
+
+
+def isr(seeds: Sequence[int], results: Path) -> Iterator[Line]:
+    code = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-n", "2", "tests/test_isr_under_load.py"],
+        env={**os.environ, "ISR_SEEDS": "200"}, check=False,
+    ).returncode  # fmt: skip
+    yield code == 0, f"who keeps up under load, 200 seeds: exit code {code}"
+
+
+def _module(name: str) -> Line:
+    code = subprocess.run([sys.executable, "-m", name], check=False).returncode
+    return code == 0, f"python -m {name}: exit code {code}; the table says what came of each"
+
+
 def explore(seeds: Sequence[int], results: Path) -> Iterator[Line]:
     command = ["explore", "--seeds", "0..499", "--nemesis", "all", "--results", str(results)]
     code = subprocess.run([sys.executable, "-m", "harness", *command], check=False).returncode
@@ -108,8 +132,8 @@ def _run(results: Path, place: str, seed: int, time_limit: int, *asked: str) -> 
 
 
 PARTS: Final[Mapping[str, Callable[[Sequence[int], Path], Iterator[Line]]]] = {
-    "named-nemeses": named_nemeses, "acks": acks, "hostile": hostile, "explore": explore,
-    "search": search, "histories": histories, "bench": bench,
+    "named-nemeses": named_nemeses, "acks": acks, "hostile": hostile, "traffic": traffic, "rules": rules,
+    "isr": isr, "explore": explore, "search": search, "histories": histories, "bench": bench,
 }  # fmt: skip
 
 
