@@ -9,7 +9,7 @@ from kio.schema.errors import ErrorCode
 
 from cluster_image.broker.partition import Partition, Refused
 from cluster_image.metadata.image import PartitionRegistration
-from tests.test_partition import LAG, TOPIC, Replica, append, batch, future
+from tests.test_partition import EVERYONE, LAG, TOPIC, Replica, append, batch, future
 
 
 @pytest.fixture
@@ -86,12 +86,15 @@ def test_removed_and_added_again_between_two_looks(replica: Replica) -> None:
     assert proposed(partition) == [1, 2, 3]
 
 
-def test_who_has_left_the_isr_must_fetch_anew_to_come_back(replica: Replica) -> None:
+def test_who_has_left_the_isr_comes_back_by_a_fetch_of_its_own(replica: Replica) -> None:
+    """Nobody else's, and not by what was known of it before."""
     partition = replica.lead()
     for follower in (2, 3):
         replica.fetched(follower, 0, now=LAG)
     told(partition, (1, 2, 3), (1, 2), 0, 1)
-    assert partition.leadership is not None and not partition.leadership.followers[3].fetched_in_epoch
+    replica.fetched(2, 0, now=LAG)
+    partition.consider_shrinking(LAG, EVERYONE)
+    assert proposed(partition) is None
     replica.fetched(3, 0, now=LAG)
     assert proposed(partition) == [1, 2, 3]
 

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import ast
 import importlib
-import re
 from functools import cache
-from pathlib import Path
-from typing import NamedTuple
 
 import pytest
 
-ROOT = Path(__file__).parent.parent
-TABLE = ROOT / "cluster_image" / "PROTOCOL.md"
+from tests.protocol_table.drops import drops, find
+from tests.protocol_table.rows import ROOT, TABLE, Row, cells, names, rows, rules_of
 
 #: Of the documents that the project names. A section needs a row, or a place among those that are no rules.
 SECTIONS = {
@@ -26,46 +23,24 @@ SECTIONS = {
 }
 
 
-class Row(NamedTuple):
-    id: str
-    statement: str
-    code: str
-    tests: str
-
-    @property
-    def section(self) -> str:
-        return self.id.rpartition("-")[0]
-
-
-def cells(line: str) -> list[str]:
-    return [cell.strip() for cell in line.strip().strip("|").split("|")]
-
-
-def rows() -> list[Row]:
-    found = []
-    for line in TABLE.read_text().partition("\n## Not rules")[0].splitlines():
-        if line.startswith("|") and not line.startswith(("| id |", "| --- |")):
-            id_, statement, code, tests = cells(line)
-            found.append(Row(id_, statement, code, tests))
-    return found
-
-
-def _names(cell: str) -> list[str]:
-    assert re.fullmatch(r"`[^`]+`(, `[^`]+`)*", cell), f"not a list of names: {cell}"
-    return re.findall(r"`([^`]+)`", cell)
-
-
 @cache
-def functions(path: str) -> frozenset[str]:
-    """The tests of a file, those in classes by their name alone."""
-    tree = ast.parse((ROOT / path).read_text())
-    return frozenset(n.name for n in ast.walk(tree) if isinstance(n, ast.FunctionDef | ast.AsyncFunctionDef))
+def parsed(path: str) -> ast.Module:
+    return ast.parse((ROOT / path).read_text())
+
+
+def is_a_test(path: str, name: str) -> bool:
+    """By the name that pytest finds it by: `test_…`, `TestX::test_…`; Hypothesis state machines, `TestX::runTest`."""
+    container, _, function = name.rpartition("::")
+    if function == "runTest":
+        return find(parsed(path), container) is not None
+    found = find(parsed(path), name.replace("::", "."))
+    return function.startswith("test_") and isinstance(found, ast.FunctionDef | ast.AsyncFunctionDef)
 
 
 @pytest.mark.parametrize("row", rows(), ids=lambda row: row.id)
 def test_what_a_row_names_is_there(row: Row) -> None:
     assert row.statement
-    for name in _names(row.code):
+    for name in names(row.code):
         path, _, qualified = name.partition(":")
         assert (TABLE.parent / path).is_file(), f"cluster_image/{path} is no file"
         found: object = importlib.import_module(f"cluster_image.{path.removesuffix('.py').replace('/', '.')}")
@@ -73,10 +48,10 @@ def test_what_a_row_names_is_there(row: Row) -> None:
         for part in qualified.split("."):
             assert hasattr(found, part) or part in _instance_attributes(path), f"there is no {qualified} in {path}"
             found = getattr(found, part, None)
-    for name in _names(row.tests):
+    for name in names(row.tests):
         path, _, function = name.partition("::")
         assert path.startswith("tests/") and (ROOT / path).is_file(), f"{path} is no file"
-        assert function.startswith("test_") and function in functions(path), f"there is no {function} in {path}"
+        assert is_a_test(path, function), f"there is no {function} in {path}"
 
 
 @cache
@@ -97,6 +72,15 @@ def test_no_id_stands_twice() -> None:
     assert sorted({id_ for id_ in ids if ids.count(id_) > 1}) == []
 
 
+def test_each_rule_can_be_dropped_or_the_row_says_why_not() -> None:
+    """That the row's tests fail without it takes longer to find out: `make protocol-table`."""
+    of_rows = {row.id: row for row in rows()}
+    assert sorted(drops().keys() - of_rows.keys()) == [], "of no row"
+    assert sorted(id_ for id_, row in of_rows.items() if (id_ in drops()) == bool(row.not_dropped)) == []
+    for drop in drops().values():
+        drop.apply((TABLE.parent / drop.path).read_text())
+
+
 def test_no_section_is_missing() -> None:
     known = {row.section for row in rows()}
     expected = {f"{document}-{s}" if document else s for document, names in SECTIONS.items() for s in names.split()}
@@ -106,7 +90,7 @@ def test_no_section_is_missing() -> None:
 
 def test_every_row_stands_under_the_heading_of_its_document() -> None:
     document = ""
-    for line in TABLE.read_text().partition("\n## Not rules")[0].splitlines():
+    for line in rules_of(TABLE.read_text()).splitlines():
         if line.startswith("## "):
             document = line.split()[1].rstrip(",;")
         elif line.startswith("| ") and not line.startswith(("| id |", "| --- |")):

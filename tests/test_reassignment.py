@@ -133,6 +133,19 @@ def test_only_removing_waits_for_the_target_to_be_in_sync() -> None:
     assert (quorum.partition().replicas, set(quorum.partition().isr)) == ((1, 2, 3), {1, 2, 3})
 
 
+def test_a_minimum_that_has_been_raised_meanwhile_is_waited_for() -> None:
+    """6.7, rule 1. All of the target are in sync, and would be fewer than MinISR by themselves."""
+    quorum = quorum_of(1, 2, 3)
+    reassign(quorum, (4, 5))
+    quorum.image.topics["t"].settings["min.insync.replicas"] = "3"
+    quorum.join(4)
+    assert quorum.join(5) is ErrorCode.none
+    assert (quorum.partition().replicas, len(quorum.partition().isr)) == ((4, 5, 1, 2, 3), 5)
+    quorum.image.topics["t"].settings["min.insync.replicas"] = "2"
+    assert quorum.join() is ErrorCode.new_leader_elected
+    assert (quorum.partition().replicas, quorum.partition().isr) == ((4, 5), (4, 5))
+
+
 def test_only_adding_is_a_new_leader_epoch_when_it_is_done() -> None:
     """000, 2.3.1: one leader epoch is unique to one assignment."""
     quorum = quorum_of(1, 2)

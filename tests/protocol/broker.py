@@ -25,6 +25,7 @@ from cluster_image.metadata.records import (
     TopicRecord,
 )
 from cluster_image.network import Address
+from harness.runtimes.simulation.disk import SimulatedDisk
 from tests.simulated_disk import simulated_disk
 from tests.test_partition import TOPIC, config
 
@@ -66,10 +67,11 @@ class Link:
 
 
 class Broker:
-    """Of epoch 77. session: the id of the fetch session that leaders grant, 0: none."""
+    """Of epoch 77. session: the id of the fetch session that leaders grant, 0: none. disk: what it starts with."""
 
-    def __init__(self, me: int = ME, session: int = 0, **settings: str) -> None:
+    def __init__(self, me: int = ME, session: int = 0, disk: SimulatedDisk | None = None, **settings: str) -> None:
         self.me = me
+        self.disk = disk or simulated_disk()
         self.session = session
         self.image = MetadataImage()
         self.links: list[Link] = []
@@ -83,7 +85,7 @@ class Broker:
             )  # fmt: skip
         self.replay(TopicRecord(name="t", topic_id=TOPIC))
         settings_ = config(**{"node_id": str(me), "replica_fetch_backoff_ms": "1", **settings})
-        logs = LogManager(settings_, simulated_disk())
+        logs = LogManager(settings_, self.disk)
         logs.load()
         network: Any = self
         isr_manager: Any = SimpleNamespace(proposals_changed=lambda: None)

@@ -104,7 +104,7 @@ def test_min_isr_and_replication_factor_are_chosen_apart() -> None:
 
 def test_the_isr_may_be_smaller_than_min_isr(group: Group) -> None:
     group.write(1, "a", acks=1)
-    group.partitions[1].consider_shrinking(100.0)
+    group.partitions[1].consider_shrinking(100.0, group.eligible)
     assert group.proposed(1) == [1]
     group.accept(1)
     assert group.partitions[1].is_leader and group.partitions[1].isr == {1}

@@ -133,7 +133,7 @@ def test_the_watermark_may_advance_after_either_answer(tmp_path: Path, accepted:
         group.write(1, "a")
         for now in (0.5, 5.0):
             group.fetch(1, 2, now=now)
-        group.partitions[1].consider_shrinking(6.0)
+        group.partitions[1].consider_shrinking(6.0, group.eligible)
         assert group.proposed(1) == [1, 2] and group.ends(1) == (1, 0)
         group.accept(1)
     else:

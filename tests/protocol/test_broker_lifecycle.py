@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import uuid
 from collections.abc import Callable, Coroutine
+from dataclasses import replace
 from random import Random
 from types import SimpleNamespace
 from typing import Any
@@ -96,6 +97,13 @@ def test_when_a_registration_is_accepted() -> None:
     )
     assert quorum.register(1, now=1.0 + SESSION, incarnation=8) is ErrorCode.none, "expired"
     assert quorum.epochs[1] > first
+
+
+def test_a_broker_of_another_cluster_is_refused() -> None:
+    quorum = Quorum()
+    step = quorum.controller.register_broker(replace(registration_request(1), cluster_id="another"), 0.0)
+    assert step.records == ()
+    assert quorum.do(step).error_code is ErrorCode.inconsistent_cluster_id
 
 
 def test_a_registration_finds_the_broker_out_of_every_isr() -> None:

@@ -100,7 +100,7 @@ def test_a_diverged_follower_gets_no_records(tmp_path: Path) -> None:
     read = group.ask(LEADER, FOLLOWER)
     assert read.diverging == (1, 1) and read.records == b""
     state = group.leadership(LEADER).followers[FOLLOWER]
-    assert (state.end_offset, state.fetched_in_epoch) == (-1, False), "such an offset is no progress"
+    assert (state.end_offset, state.broker_epoch) == (-1, -1), "such an offset is no progress"
     assert group.proposed(LEADER) is None
     catch_up(group)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from random import Random
 from unittest.mock import patch
 
@@ -9,13 +10,16 @@ import pytest
 
 from cluster_image.broker.log_manager import LogManager
 from cluster_image.broker.partition import Partition
+from cluster_image.broker.replica_manager import OPENED_AT_ONCE
 from cluster_image.disk import Disk
 from cluster_image.metadata.image import PartitionRegistration
+from cluster_image.metadata.records import PartitionRecord
 from cluster_image.storage.checkpoints import CleanShutdownFile
 from cluster_image.storage.errors import StorageError
 from cluster_image.storage.log import Log
 from harness.runtimes.simulation import disk as simulated
 from harness.runtimes.simulation.disk import SimulatedDisk
+from tests.protocol.broker import Broker, living
 from tests.simulated_disk import simulated_disk
 from tests.test_partition import TOPIC, batch, config, future, leaders_batch
 
@@ -149,6 +153,25 @@ def _write_if_durable(log: Log):  # type: ignore[no-untyped-def]
         assert log.flushed_offset == log.end_offset == 1 and broker_epoch == 17
 
     return write
+
+
+def test_a_broker_that_stops_makes_no_log_that_the_file_does_not_speak_for() -> None:
+    """The metadata log goes on while it stops, and of many new partitions some have yet to be opened. A log made after
+    the file was written is one that it does not speak for: the next start would take that for a loss."""
+
+    def new(index: int) -> PartitionRecord:
+        return PartitionRecord(partition_id=index, topic_id=TOPIC, replicas=(1, 2), isr=(1, 2), leader=1)
+
+    async def story(broker: Broker) -> None:
+        broker.manager.apply(broker.replay(*map(new, range(OPENED_AT_ONCE + 5))))
+        broker.manager.stop()
+        broker.manager.close_cleanly(77)
+        broker.manager.apply(broker.replay(new(100)))
+        await asyncio.sleep(0.01)
+        assert sum(name.startswith("t-") for name in broker.disk.list("")) == OPENED_AT_ONCE
+        assert started(broker.disk).previous_epoch == 77
+
+    living(story)
 
 
 def test_nothing_is_said_if_a_log_cannot_be_flushed() -> None:

@@ -51,10 +51,23 @@ def test_trigger_the_isr_shrinks(group: Group) -> None:
     for now in (0.5, LAG + 0.5):
         group.fetch(1, 2, now=now)
     assert group.ends(1) == (2, 1)
-    group.partitions[1].consider_shrinking(LAG + 1)
+    group.partitions[1].consider_shrinking(LAG + 1, group.eligible)
     assert group.proposed(1) == [1, 2] and group.ends(1) == (2, 1)
     group.accept(1)
     assert group.ends(1) == (2, 2)
+
+
+def test_what_was_fetched_in_an_earlier_epoch_commits_nothing(group: Group) -> None:
+    """Replica 1 leads in the epochs 1 and 3, and has seen nothing of what came between: 2 may have cut its log."""
+    group.write(1, "a")
+    group.fetch(1, 2)
+    group.ask(1, 2)
+    assert group.leadership(1).followers[2].end_offset == 1
+    group.partition_epoch += 1
+    group.tell(1, (1, 2), leader_epoch=3)
+    assert group.ends(1) == (1, 0)
+    group.ask(1, 2)
+    assert group.ends(1) == (1, 1)
 
 
 @pytest.mark.parametrize("acks", [1, -1])

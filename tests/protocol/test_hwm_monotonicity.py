@@ -54,3 +54,16 @@ def test_list_offsets_answers_once_the_watermark_has_reached_the_epoch_start(tmp
     group.ask(1, 2)
     assert group.ends(1) == (3, 2)
     assert group.partitions[1].end_of_committed_log(-1, lease_held=True) == 2
+
+
+def test_a_watermark_from_the_checkpoint_counts_as_far_as_the_log_goes(tmp_path: Path) -> None:
+    """A power cut may have taken the end of the log, and not the checkpoint."""
+    group = Group(tmp_path, (1, 2))
+    group.put(1, 1, 1)
+    partition = group.partitions[1]
+    for checkpointed, restored in ((1, 1), (5, 2)):
+        partition.restore_high_watermark(checkpointed)
+        assert group.ends(1) == (2, restored)
+    partition.log.advance_start_to(1)
+    partition.restore_high_watermark(0)
+    assert group.ends(1) == (2, 1), "nor is it below the start of the log"

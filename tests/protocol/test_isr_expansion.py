@@ -6,8 +6,10 @@ import shutil
 from pathlib import Path
 
 import pytest
+from kio.schema.errors import ErrorCode
 
 from cluster_image.broker import rules
+from cluster_image.broker.partition import Refused
 from tests.fetches import fetch_as_follower
 from tests.protocol.group import Group
 from tests.test_partition import LAG
@@ -61,7 +63,7 @@ def test_not_below_the_epoch_start(tmp_path: Path) -> None:
 
 def test_not_without_a_fetch_in_this_epoch(tmp_path: Path) -> None:
     """Epochs follow each other and nothing is written: LESO and watermark stand still, and a state from before would
-    satisfy both. It counts for nothing: not for the rule, and the new term has not got it."""
+    satisfy both. The new term has not got it: what is known of the followers begins anew with each."""
     group = Group(tmp_path)
     group.tell(1, (1, 2), leader_epoch=1)
     group.write(1, "a")
@@ -73,12 +75,30 @@ def test_not_without_a_fetch_in_this_epoch(tmp_path: Path) -> None:
         group.tell(1, (1, 2), leader_epoch=epoch)
         starts.append(group.leadership(1).epoch_start)
         state = group.leadership(1).followers[3]
-        assert not state.fetched_in_epoch and state.end_offset < group.leadership(1).epoch_start
-        group.partitions[1].consider_shrinking(0.0)
+        assert (state.end_offset, state.broker_epoch) == (-1, -1), "before its first fetch in this epoch"
+        assert not rules.may_join_isr(state.end_offset, 0, 0, True), "which no log's end is at or below"
+        group.partitions[1].consider_shrinking(0.0, group.eligible)
         group.fetch(1, 2)
         assert group.proposed(1) is None, "a fetch of another follower is no reason either"
     assert starts == [1, 1, 1]
-    assert not rules.may_join_isr(1, False, 1, 1, True) and rules.may_join_isr(1, True, 1, 1, True)
+    assert consider(group, 3) == [1, 2, 3]
+
+
+def test_a_fetch_of_an_earlier_epoch_adds_nobody(tmp_path: Path) -> None:
+    """1 leads on in a new epoch and nothing is written: LESO and watermark are where they were. A fetch on its way
+    since the epoch before tells how far 3 had come then; it may have lost its log meanwhile."""
+    group = Group(tmp_path)
+    group.tell(1, (1, 2), leader_epoch=1)
+    group.write(1, "a")
+    group.fetch(1, 2)
+    group.ask(1, 2)
+    group.fetch(1, 3)
+    group.tell(1, (1, 2), leader_epoch=2, to=(1, 2))
+    assert (group.ends(3)[0], group.ends(1)[1], group.leadership(1).epoch_start) == (1, 1, 1)
+    with pytest.raises(Refused) as refused:
+        group.ask(1, 3)
+    assert refused.value.error is ErrorCode.fenced_leader_epoch and group.proposed(1) is None
+    group.tell(1, (1, 2))
     assert consider(group, 3) == [1, 2, 3]
 
 
@@ -121,8 +141,23 @@ def test_who_leaves_and_who_stays(tmp_path: Path, silent_for: float, behind: boo
         group.write(1, "a", acks=1)
         group.fetch(1, 2, now=0.5)
     group.fetch(1, 2, now=silent_for)
-    group.partitions[1].consider_shrinking(silent_for)
+    group.partitions[1].consider_shrinking(silent_for, group.eligible)
     assert group.proposed(1) == ([1, 2] if leaves else None)
+
+
+def test_who_has_been_away_for_long_joins_by_the_fetch_that_shows_it_complete(tmp_path: Path) -> None:
+    """It has reached the watermark, and not the end of the log: it lags, which keeps nobody out."""
+    group = Group(tmp_path)
+    group.tell(1, (1, 2), leader_epoch=1)
+    group.write(1, "a")
+    group.fetch(1, 2)
+    group.ask(1, 2)
+    group.put(3, 1)
+    group.write(1, "b")
+    late = 100 * LAG
+    group.ask(1, 3, now=late)
+    assert group.ends(1) == (2, 1) and group.leadership(1).followers[3].lags(2, late, LAG)
+    assert group.proposed(1) == [1, 2, 3]
 
 
 def test_a_member_that_keeps_fetching_but_never_catches_up_leaves(tmp_path: Path) -> None:
@@ -138,5 +173,83 @@ def test_a_member_that_keeps_fetching_but_never_catches_up_leaves(tmp_path: Path
         log = group.partitions[3].log  # 3 takes one record of two
         group.put(3, 1)
         fetch_as_follower(group.partitions[1], 3, 13, 1, log.end_offset, -1, 1, now, group.eligible)
-    group.partitions[1].consider_shrinking(now)
+    group.partitions[1].consider_shrinking(now, group.eligible)
     assert group.proposed(1) == [1, 2]
+
+
+def test_a_follower_that_keeps_up_joins_however_steadily_the_leader_is_written_to(tmp_path: Path) -> None:
+    """Whatever it fetches, there is one batch more by its next fetch. With the leader alone in the ISR each batch would
+    be committed at once, and the follower stay one batch below the watermark for ever: the watermark waits for it."""
+    group = Group(tmp_path, min_isr=1)
+    group.tell(1, (1,), leader_epoch=1)
+    now = 0.0
+    for _ in range(3):
+        group.write(1, "x")
+        group.fetch(1, 2, now=now)
+        now += 0.1
+    assert group.proposed(1) == [1, 2]
+    group.accept(1)
+    assert group.partitions[1].isr == {1, 2}
+
+
+def test_a_follower_that_is_farther_away_than_others_joins_too(tmp_path: Path) -> None:
+    group = Group(tmp_path)
+    group.tell(1, (1, 2), leader_epoch=1)
+    now = 0.0
+    for _ in range(3):
+        for _ in range(4):  # these many round trips of 2 take as long as one of 3
+            group.write(1, "x")
+            group.fetch(1, 2, now=now)
+        group.fetch(1, 3, now=now)
+        now += 0.1
+    assert group.proposed(1) == [1, 2, 3]
+
+
+def one_batch_behind(directory: Path) -> Group:
+    """1 leads alone; 2 keeps up, and is a batch below the watermark, which waits for it."""
+    group = Group(directory, min_isr=1)
+    group.tell(1, (1,), leader_epoch=1)
+    group.write(1, "a")
+    group.fetch(1, 2)
+    group.write(1, "b")
+    group.ask(1, 2)
+    group.write(1, "c")
+    assert group.proposed(1) is None and group.ends(1) == (3, 2)
+    return group
+
+
+def test_the_watermark_waits_for_nobody_who_lags(tmp_path: Path) -> None:
+    group = one_batch_behind(tmp_path)
+    group.partitions[1].consider_shrinking(LAG - 0.1, group.eligible)
+    assert group.ends(1) == (3, 2)
+    group.partitions[1].consider_shrinking(LAG + 0.1, group.eligible)
+    assert group.ends(1) == (3, 3)
+
+
+def test_the_watermark_waits_for_nobody_whose_broker_may_not_be_in_an_isr(tmp_path: Path) -> None:
+    group = one_batch_behind(tmp_path)
+    group.eligible = lambda replica, epoch: False
+    group.partitions[1].consider_shrinking(0.1, group.eligible)
+    assert group.ends(1) == (3, 3)
+    group.fetch(1, 2)
+    group.write(1, "d")
+    assert group.ends(1) == (4, 4)
+
+
+def test_the_watermark_waits_for_nobody_whom_the_controller_refuses(tmp_path: Path) -> None:
+    """It may know for long what this leader's metadata does not tell yet: at most until the follower's next fetch."""
+    group = one_batch_behind(tmp_path)
+    group.fetch(1, 2)
+    group.ask(1, 2)
+    assert group.proposed(1) == [1, 2]
+    group.write(1, "d")
+    assert group.ends(1) == (4, 3)
+    group.refuse(1, ErrorCode.ineligible_replica)
+    assert group.ends(1) == (4, 4)
+
+
+def test_the_watermark_waits_for_no_replica_that_is_removed(tmp_path: Path) -> None:
+    group = one_batch_behind(tmp_path)
+    group.replicas = (1, 3)
+    group.tell(1, (1,), to=(1,))
+    assert group.ends(1) == (3, 3)

@@ -158,7 +158,7 @@ def test_a_zombie_controller_changes_nothing() -> None:
         active = office.server.active
         assert active is not None and sorted(active.image.brokers) == [1, 2], "so it thinks"
         office.raft.lose()
-        assert (await zombies).error_code is ErrorCode.not_controller
+        assert (await zombies).error_code is ErrorCode.request_timed_out, "what it wrote may survive, or not"
         assert office.server.active is None and list(office.server.image.brokers) == [1]
         office.raft.lost = False
         office.server.on_leader(3)

@@ -146,7 +146,7 @@ def test_a_new_leader_knows_nothing_of_its_followers(tmp_path: Path) -> None:
     assert leadership.epoch_start == group.ends(1)[0] == 2
     assert leadership.proposal is None and leadership.maximal_isr == {1, 2, 3}
     for state in leadership.followers.values():
-        assert (state.end_offset, state.broker_epoch, state.fetched_in_epoch) == (-1, -1, False)
+        assert (state.end_offset, state.broker_epoch) == (-1, -1)
 
 
 @pytest.mark.parametrize(("isr", "committed"), [((1,), 2), ((1, 2), 0)], ids=["alone", "not alone"])
@@ -185,7 +185,7 @@ def test_leader_to_leader_in_a_new_epoch(tmp_path: Path) -> None:
     group.tell(1, (1, 2), leader_epoch=3)
     leadership = group.leadership(1)
     assert leadership.epoch_start == 1 and group.ends(1) == (1, 1)
-    assert not leadership.followers[3].fetched_in_epoch and leadership.followers[3].last_fetch <= 0.0
+    assert leadership.followers[3].end_offset == -1 and leadership.followers[3].last_caught_up == float("-inf")
     group.fetch(1, 2)
     assert group.proposed(1) is None
     group.fetch(1, 3)
