@@ -132,14 +132,15 @@ def test_a_drifting_clock_goes_on_steadily(runner: asyncio.Runner, cluster: Dock
             gained = (await offset_s(node) - 10) / (time.monotonic() - began)
             assert gained == pytest.approx(drift, rel=0.2), "from when it was set, and not from when the process began"
             readings = []
-            for _ in range(20):  # for a second: on a busy machine each is some milliseconds off
-                readings.append((time.monotonic(), await offset_s(node)))
+            for _ in range(20):  # for a second
+                asked_at = time.monotonic()
+                readings.append((asked_at, await offset_s(node), time.monotonic()))
                 await asyncio.sleep(0.05)
-            (first_at, first_s), (last_at, last_s) = readings[0], readings[-1]
+            (first_at, first_s, _), (last_at, last_s, _) = readings[0], readings[-1]
             assert (last_s - first_s) / (last_at - first_at) == pytest.approx(drift, rel=0.2)
-            assert all(seen == pytest.approx(first_s + drift * (at - first_at), abs=0.01) for at, seen in readings), (
-                "no steps"
-            )
+            for at, seen, by in readings:  # on a busy machine each takes its time, the first as well
+                slack = 0.01 + abs(drift) * (by - at + readings[0][2] - first_at)
+                assert seen == pytest.approx(first_s + drift * (at - first_at), abs=slack), "no steps"
         finally:
             healed = await node.set_clock(0.0)
         gained_ms = drift * (time.monotonic() - began) * 1000
