@@ -23,7 +23,9 @@ from kio.schema.delete_topics.v6.request import DeleteTopicsRequest, DeleteTopic
 from kio.schema.errors import ErrorCode
 
 from cluster_image.controller import topics as controller_topics
+from cluster_image.controller.term import RECORDS_IN_BATCH
 from cluster_image.messages import milliseconds
+from cluster_image.metadata.records import TopicRecord
 from tests.controller_quorum import SESSION, Quorum, unfenced
 
 TIMEOUT = milliseconds(1000)
@@ -137,6 +139,21 @@ def test_one_request_writes_no_more_than_one_batch_should_hold(quorum: Quorum, m
     monkeypatch.setattr(controller_topics, "MAX_NEW_PARTITIONS", 5)
     errors = create(quorum, topic("a", num_partitions=3), topic("b", num_partitions=3), topic("c", num_partitions=2))
     assert errors == [ErrorCode.none, ErrorCode.policy_violation, ErrorCode.none]
+
+
+def test_many_topics_are_written_in_several_batches_with_each_topic_in_one(quorum: Quorum) -> None:
+    """Every node applies a batch in one turn of its event loop."""
+    many = [topic(f"t{number}", (1, 2), (2, 3), (3, 1)) for number in range(100)]
+    request = CreateTopicsRequest(topics=tuple(many), timeout=TIMEOUT, validate_only=False)
+    step = quorum.controller.create_topics(request)
+    batches = list(step.batches())
+    assert [record for batch in batches for record in batch] == list(step.records)
+    assert len(batches) > 4 and all(len(batch) <= RECORDS_IN_BATCH + 4 for batch in batches)
+    assert all(isinstance(batch[0], TopicRecord) for batch in batches)
+    one = quorum.controller.create_topics(
+        CreateTopicsRequest(topics=(topic("one", *[(1, 2)] * 200),), timeout=TIMEOUT, validate_only=False)
+    )
+    assert list(one.batches()) == [one.records]
 
 
 def test_what_one_request_may_not_have_is_not_even_placed(quorum: Quorum, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,6 +7,7 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from itertools import pairwise
 from random import Random
 from typing import Any
 
@@ -14,6 +15,7 @@ import pytest
 
 from cluster_image.network import Address, Entity, Handler, Peer
 from cluster_image.raft import NotLeader, QuorumConfig, RaftClient, rpc
+from cluster_image.raft.driver import DELIVERED_AT_ONCE
 from cluster_image.raft.state import QuorumStateError
 
 from .simulated_disk import simulated_disk
@@ -303,6 +305,25 @@ async def test_a_listener_that_fails_ends_the_node(cluster: Cluster) -> None:
     cluster.clients[leader].append([b"a"])
     with pytest.raises(KeyError):
         await cluster.clients[OBSERVER].failed
+
+
+@on_a_cluster
+async def test_many_records_are_delivered_little_by_little_and_others_have_their_turn(cluster: Cluster) -> None:
+    client, listener = cluster.clients[OBSERVER], cluster.listeners[OBSERVER]
+    seen = {0}
+
+    async def others() -> None:
+        while len(listener.records) < 2000:
+            seen.add(len(listener.records))
+            await asyncio.sleep(0)
+
+    leader = cluster.clients[await cluster.leader()]
+    for _ in range(200):
+        last = leader.append([b"x"] * 10)
+    await asyncio.gather(others(), leader.committed(last, 5))
+    sizes = sorted({*seen, 2000})
+    assert max(after - before for before, after in pairwise(sizes)) <= 2 * DELIVERED_AT_ONCE
+    assert client.failed.done() is False
 
 
 @on_a_cluster

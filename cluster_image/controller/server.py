@@ -153,9 +153,9 @@ class ControllerServer:
         # Offsets also go to the quorum's own control records, which no image sees.
         controller.image.end_offset = raft.end_offset
         step = operation(controller, asyncio.get_running_loop().time())
-        if step.records:
-            last = raft.append([encode(record) for record in step.records])
-            for offset, record in enumerate(step.records, last - len(step.records) + 1):
+        for batch in step.batches():
+            last = raft.append([encode(record) for record in batch])
+            for offset, record in enumerate(batch, last - len(batch) + 1):
                 controller.image.replay(offset, record)
                 self._trace_decision(controller.image, offset, record)
         try:

@@ -20,7 +20,7 @@ from .term import Refused, Step, Term
 
 #: Of one topic.
 MAX_PARTITIONS: Final = 10_000
-#: Of all topics of one request: what is written in one batch, and what brokers have to make at once, must stay small.
+#: Of all topics of one request: what is decided at once, and what brokers have to make, must stay small.
 MAX_NEW_PARTITIONS: Final = 1_000
 
 

@@ -32,7 +32,9 @@ from .state import QuorumStateStore
 
 logger = logging.getLogger(__name__)
 
-DELIVERY_BYTES = 1 << 20
+DELIVERY_BYTES = 64 << 10
+#: Records that are delivered in one step, and what is left of the last one's batch.
+DELIVERED_AT_ONCE = 64
 
 
 class RaftListener(Protocol):
@@ -162,7 +164,7 @@ class RaftClient:
 
     @property
     def high_watermark(self) -> int:
-        """Everything below is committed; what `on_commit` has not seen yet it sees within this turn of the loop."""
+        """Everything below is committed; `on_commit` may have some of it still to see."""
         return self._quorum.replica.high_watermark
 
     @property
@@ -272,7 +274,7 @@ class RaftClient:
 
     def _deliver(self) -> None:
         """Tell the listener what has happened, in this order: a leadership lost, records committed, one won. Then
-        write a snapshot if one is due."""
+        write a snapshot if one is due. Of many records some are left for the next step, and what comes after them."""
         leadership = self._quorum.leadership
         epoch = None if leadership is None else leadership.epoch
         if self._announced not in (None, epoch):
@@ -282,10 +284,14 @@ class RaftClient:
         high_watermark = self._quorum.replica.high_watermark
         news = self._delivered < high_watermark
         self._deliver_snapshot()
+        enough = self._delivered + DELIVERED_AT_ONCE
         while self._delivered < high_watermark:
             data = self._log.read(self._delivered, DELIVERY_BYTES, high_watermark)
             assert data, f"the high watermark {high_watermark} does not lie between batches"
             for start, end, header in iter_batches(data):
+                if self._delivered >= enough:
+                    self._wake()
+                    return
                 self._delivered = header.next_offset
                 self._count(end - start, header.max_timestamp)
                 if self.listener is not None and not header.is_control:
