@@ -6,6 +6,7 @@ With the name of a tool instead of a file: look at a cluster or at a node's file
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
 import logging
 import os
@@ -117,6 +118,8 @@ async def _run(config: Config) -> None:
         started = node.Node(config, disk, counting, random.Random(), fail, wall_clock=time.time, trace=events)
         collector = metrics.NodeCollector(started, config, events, counting.requests, loop)
         metrics.serve(collector, Address(config.listener(config["process.roles"][0]).host, config["metrics.port"]))
+    gc.collect()
+    gc.freeze()  # of all that was imported nothing goes any more: full collections need not look through it
     try:
         await node.run(started, stop)
     except Exception as error:

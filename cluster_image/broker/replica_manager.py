@@ -28,7 +28,7 @@ log = logging.getLogger(__name__)
 #: New replicas whose logs are opened, or made, at once: some milliseconds each.
 OPENED_AT_ONCE = 1
 #: Logs that are deleted at once.
-DELETED_AT_ONCE = 4
+DELETED_AT_ONCE = 2
 #: After which, for so many seconds, all else has its turn. (At start-up nobody waits for anything else.)
 PAUSE_S = 0.004
 _LONGEST_SLEEP_S = 3600.0  # event loops take no time that is years away
@@ -63,9 +63,8 @@ class ReplicaManager:
         self._stopped = False
         self._to_open: dict[PartitionKey, None] = {}
         self._configs: dict[UUID, tuple[Mapping[str, str], Config]] = {}  # by topic, and of which settings
-        self._opening = False  # some of them, in a while
         self._to_delete: dict[TopicPartition, UUID] = {}
-        self._deleting = False  # likewise
+        self._resting = False  # from opening and deleting
         self._pause_s = 0.0
         self.partitions: dict[PartitionKey, Partition] = {}
 
@@ -102,31 +101,35 @@ class ReplicaManager:
         if removed:
             self._remove(removed)  # first: a new topic may have the name of one that is gone
         if never_opened:
-            self._delete_in_a_while(self._logs.strays(self._is_replica))  # their logs, if they had some from before
+            self._to_delete |= self._logs.strays(self._is_replica)  # their logs, if they had some from before
         for key in present:
             if key in self.partitions:
                 self._apply(key, now)
             else:
                 self._to_open[key] = None
-        self._open_some()
+        self._open_and_delete_some()
 
-    def _open_some(self) -> None:
-        """Of replicas that are new, OPENED_AT_ONCE: their logs are files, and there may be thousands. The others follow
-        little by little, and until then are not here."""
-        if self._stopped:
+    def _open_and_delete_some(self) -> None:
+        """Of replicas that are new, OPENED_AT_ONCE, and logs of DELETED_AT_ONCE that are gone: they are files, and
+        there may be thousands. The others follow little by little. Until then those that are new are not here; what is
+        left when this broker stops, the next start takes for strays."""
+        if self._stopped or self._resting:
             return
-        now = asyncio.get_running_loop().time()
+        gone = list(islice(self._to_delete, DELETED_AT_ONCE))
+        self._delete({key: self._to_delete.pop(key) for key in gone})
+        loop = asyncio.get_running_loop()
         for key in list(islice(self._to_open, OPENED_AT_ONCE)):
             del self._to_open[key]
             if key not in self.partitions and self._is_replica(*key):
-                self._apply(key, now)
-        if self._to_open and not self._opening:
-            self._opening = True
-            asyncio.get_running_loop().call_later(self._pause_s, self._open_more)
+                self._apply(key, loop.time())
+        if self._to_open or self._to_delete:
+            self._resting = True
+            # All timers that are due have their turn before anything else, and this takes longer than others rest.
+            loop.call_later(self._pause_s, loop.call_soon, self._rested)
 
-    def _open_more(self) -> None:
-        self._opening = False
-        self._open_some()
+    def _rested(self) -> None:
+        self._resting = False
+        self._open_and_delete_some()
 
     @property
     def all_open(self) -> bool:
@@ -206,27 +209,7 @@ class ReplicaManager:
             log.info("replica removed", extra={"partition": str(partition), "topic_exists": exists})
         for topic in {p.key[0] for p in gone} - self._image.topics_by_id.keys():
             self._configs.pop(topic, None)
-        self._delete_in_a_while({(p.topic, p.index): p.key[0] for p in gone})
-
-    def _delete_in_a_while(self, logs: Mapping[TopicPartition, UUID]) -> None:
-        self._to_delete |= logs
-        if not self._deleting:
-            self._delete_some()
-
-    def _delete_some(self) -> None:
-        """Logs of replicas that are gone; the others little by little. What is left when this broker stops, the next
-        start takes for strays."""
-        if self._stopped:
-            return
-        some = list(islice(self._to_delete, DELETED_AT_ONCE))
-        self._delete({key: self._to_delete.pop(key) for key in some})
-        if self._to_delete and not self._deleting:
-            self._deleting = True
-            asyncio.get_running_loop().call_later(self._pause_s, self._delete_more)
-
-    def _delete_more(self) -> None:
-        self._deleting = False
-        self._delete_some()
+        self._to_delete |= {(p.topic, p.index): p.key[0] for p in gone}
 
     def _delete(self, gone: Mapping[TopicPartition, UUID]) -> None:
         """Those of them that still are of the topic that was meant: another of its name may be here by now."""

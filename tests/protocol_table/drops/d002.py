@@ -62,11 +62,8 @@ DROPS: Final[Mapping[str, Drop]] = {
     ),
     "002-5.1.1-5": Text(
         "broker/replica_manager.py",
-        "        if self._stopped:\n"
-        "            return\n"
-        "        now = asyncio.get_running_loop().time()\n"
-        "        for key",
-        "        now = asyncio.get_running_loop().time()\n        for key",
+        "        if self._stopped or self._resting:\n",
+        "        if self._resting:\n",
     ),
     "002-5.1.2-1": _ALL_ARE_CLEAN,
     "002-5.1.2-2": _LAST_LOG,

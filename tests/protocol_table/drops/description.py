@@ -171,7 +171,7 @@ DROPS: Final[Mapping[str, Drop]] = {
     ),
     "6.5.4-3": Text(
         "broker/replica_manager.py",
-        "        self._delete_in_a_while({(p.topic, p.index): p.key[0] for p in gone})\n",
+        "        self._to_delete |= {(p.topic, p.index): p.key[0] for p in gone}\n",
         "",
     ),
     # A replica that does not lead takes records too.
