@@ -8,8 +8,8 @@ Of memory, by back-pressure where that is enough, and by closing connections whe
 - **Answers** that peers do not read. While there is no room for another, what would be a large one waits, and who has
   read nothing for the longest loses its connection.
 
-Of turns: requests that have come are begun in turn, one of each connection, and in each cycle of the event loop for so
-long only. Between cycles the node does what nobody asked it for: heartbeats, fetches, the quorum.
+Of turns: addresses share the time evenly, and in each cycle of the event loop requests are begun for so long only.
+Between cycles the node does what nobody asked it for: heartbeats, fetches, the quorum.
 """
 
 from __future__ import annotations

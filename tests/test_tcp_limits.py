@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable
 from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 from datetime import timedelta
@@ -188,18 +188,27 @@ def test_turns_are_for_one_at_a_time_once_a_cycle_is_used_up() -> None:
     asyncio.run(scenario())
 
 
+def asking(slice_s: float) -> tuple[Callable[..., Coroutine[Any, Any, None]], list[str]]:
+    """A request of so many slices from an address, one unless told; and the addresses whose slices have been done."""
+    turns, order = Turns(), []
+
+    async def work(host: str, slices: int) -> None:
+        for number in range(slices):
+            if number:
+                await asyncio.sleep(0)
+            order.append(host)
+            time.sleep(slice_s)
+
+    async def ask_for(host: str, slices: int = 1) -> None:
+        await turns.take(host)
+        await turns.timed(host, work(host, slices), in_turns=True)
+
+    return ask_for, order
+
+
 def test_an_address_that_has_taken_much_lets_others_go_first() -> None:
     async def scenario() -> None:
-        turns, order = Turns(), []
-
-        async def work() -> None:
-            time.sleep(0.01)
-
-        async def ask_for(host: str) -> None:
-            await turns.take(host)
-            order.append(host)
-            await turns.timed(host, work(), in_turns=True)
-
+        ask_for, order = asking(0.01)
         many = [asyncio.create_task(ask_for("many")) for _ in range(20)]
         await asyncio.sleep(0.02)
         assert 0 < len(order) < 10
@@ -214,16 +223,7 @@ def test_an_address_that_comes_late_has_no_claim_on_what_others_took_before() ->
     many."""
 
     async def scenario() -> None:
-        turns, order = Turns(), []
-
-        async def work() -> None:
-            time.sleep(0.005)
-
-        async def ask_for(host: str) -> None:
-            await turns.take(host)
-            order.append(host)
-            await turns.timed(host, work(), in_turns=True)
-
+        ask_for, order = asking(0.005)
         for _ in range(30):
             await ask_for("long here")
         order.clear()
@@ -240,18 +240,7 @@ def test_a_loop_in_slices_takes_a_turn_for_each() -> None:
     """So that two hundred of them at once hold nobody up for longer than one."""
 
     async def scenario() -> None:
-        turns, order = Turns(), []
-
-        async def slices(host: str, number: int) -> None:
-            for _ in range(number):
-                time.sleep(0.003)
-                order.append(host)
-                await asyncio.sleep(0)
-
-        async def ask_for(host: str, number: int) -> None:
-            await turns.take(host)
-            await turns.timed(host, slices(host, number), in_turns=True)
-
+        ask_for, order = asking(0.003)
         many = [asyncio.create_task(ask_for("many", 5)) for _ in range(20)]
         await asyncio.sleep(0.02)
         before = len(order)
