@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, Protocol, TypeVar
+from typing import Any, Final, NamedTuple, Protocol, TypeVar
 
 T = TypeVar("T")
 Entity = Any  # a kio request or response: a frozen dataclass with __api_key__ and __version__
@@ -23,8 +23,25 @@ class Address(NamedTuple):
         return f"{self.host}:{self.port}"
 
 
-async def at_once() -> None:
-    """There is room."""
+class Room(Protocol):
+    """Of the memory for answers that are made, or not read yet: for one peer's."""
+
+    async def wait(self) -> None:
+        """Until there is room for another large answer."""
+
+    def hold(self, size: int) -> None:
+        """What is being made has so many bytes by now."""
+
+
+class _Unlimited(Room):
+    async def wait(self) -> None:
+        pass
+
+    def hold(self, size: int) -> None:
+        pass
+
+
+UNLIMITED: Final[Room] = _Unlimited()
 
 
 async def here(work: Callable[[], T]) -> T:
@@ -38,13 +55,13 @@ class Aside(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Peer:
-    """Who sent a request. is_node: it has proved to be a node of this cluster, if that has to be proved. room: awaited
-    before a large answer is made, until there is room for it. aside: runs what takes long while others are served."""
+    """Who sent a request. is_node: it has proved to be a node of this cluster, if that has to be proved. room: for
+    large answers. aside: runs what takes long while others are served."""
 
     client_id: str | None
     host: str
     is_node: bool = True
-    room: Callable[[], Awaitable[None]] = field(default=at_once, compare=False)
+    room: Room = field(default=UNLIMITED, compare=False)
     aside: Aside = field(default=here, compare=False)
 
 

@@ -18,7 +18,7 @@ from typing import Final, NamedTuple, TypeVar, cast
 from cluster_image import sasl, wire
 from cluster_image.network import Address, Connection, Entity, Handler, Listening, Peer, Versions
 from cluster_image.sasl import Credentials, Exchange, prove
-from cluster_image.tcp_limits import PATIENCE_S, SMALL_BYTES, Limits
+from cluster_image.tcp_limits import PATIENCE_S, SMALL_BYTES, AnswerRoom, Limits
 from cluster_image.wire import FrameSplitter, MalformedFrame, WireError
 
 log = logging.getLogger(__name__)
@@ -174,7 +174,7 @@ class _Listener:
 class _ServerConnection(asyncio.Protocol):
     """One accepted connection: frames in, one handler call at a time, responses out in order.
 
-    Implements tcp_limits.Peer and network.Peer's way to wait for room.
+    Implements tcp_limits.Peer.
     """
 
     def __init__(
@@ -200,6 +200,8 @@ class _ServerConnection(asyncio.Protocol):
         self._broken: MalformedFrame | None = None  # nothing can be read after it
         self._serving: asyncio.Task[None] | None = None
         self._reading_paused = False
+        self._written: deque[int] = deque()  # the length of each answer of which some is not read
+        self._kept_bytes = 0  # all of them together
         self._writable = asyncio.Event()
         self._writable.set()
         self._host = "?"
@@ -254,22 +256,14 @@ class _ServerConnection(asyncio.Protocol):
                 in_turns = not self._exchange.has_authenticated  # nodes have the way free: they keep the ISR full
                 if in_turns:
                     await turns.take(self._host)
-                if not self._frames and self._received:
-                    self._cut_into_frames()
-                    self._limit_reading()
-                if not self._frames:
-                    continue  # none is complete, or this connection was given up
-                frame = self._frames.popleft()
-                self._queued_bytes -= len(frame)
-                self._answering_bytes = len(frame)
-                response = await turns.timed(self._host, self._answer(frame), in_turns=in_turns)
-                self._answering_bytes = 0
-                self._limit_reading()
+                response = await turns.timed(self._host, self._answer_next(), in_turns=in_turns)
                 if response is None:
                     continue
                 if self._transport.is_closing():
                     return  # the peer is gone: what it sent after this is dropped with it
                 self._transport.write(response)
+                self._written.append(len(response))
+                self._kept_bytes += len(response)
                 self._limits.answers.note(self)
                 await self._writable.wait()
             if self._broken is not None:
@@ -285,6 +279,24 @@ class _ServerConnection(asyncio.Protocol):
         finally:
             self._serving = None
 
+    async def _answer_next(self) -> bytes | None:
+        """The response frame to the next request. None: none is due, or there is no request."""
+        if not self._frames and self._received:
+            self._cut_into_frames()
+            self._limit_reading()
+        if not self._frames:
+            return None  # none is complete, or this connection was given up
+        frame = self._frames.popleft()
+        self._queued_bytes -= len(frame)
+        self._answering_bytes = len(frame)
+        try:
+            response = await self._answer(frame)
+        finally:
+            self._limits.answers.hold(self, 0)  # of what is written at once, it counts how much is not read
+        self._answering_bytes = 0
+        self._limit_reading()
+        return response
+
     async def _answer(self, frame: bytes) -> bytes | None:
         """The response frame, or None when none is due. Raises WireError and whatever the handler raises."""
         header, _ = wire.decode_request_header(frame)
@@ -298,7 +310,7 @@ class _ServerConnection(asyncio.Protocol):
             if header.api_key in (sasl.HANDSHAKE, sasl.AUTHENTICATE):
                 response = self._exchange.answer(request)
             else:
-                room = self._limits.answers.room
+                room = AnswerRoom(self._limits.answers, self)
                 peer = Peer(header.client_id, self._host, self._exchange.proven, room, self._aside)
                 response = await self._handler(request, peer)
         if response is None:
@@ -364,6 +376,12 @@ class _ServerConnection(asyncio.Protocol):
     def unread_bytes(self) -> int:
         return 0 if self._lost else self._transport.get_write_buffer_size()
 
+    def kept_bytes(self) -> int:
+        unread, written = self.unread_bytes(), self._written
+        while written and (not unread or self._kept_bytes - written[0] >= unread):
+            self._kept_bytes -= written.popleft()
+        return self._kept_bytes
+
     def pause_writing(self) -> None:
         self._writable.clear()
 
@@ -401,7 +419,12 @@ class _Pending(NamedTuple):
     correlation_id: int
     api_key: int
     api_version: int
-    response: asyncio.Future[Entity]
+    response: asyncio.Future[bytes]
+
+
+async def _beside(work: Callable[[], T]) -> T:
+    """In a thread: the event loop goes on."""
+    return await asyncio.get_running_loop().run_in_executor(None, work)
 
 
 class _ClientConnection(asyncio.Protocol):
@@ -426,11 +449,12 @@ class _ClientConnection(asyncio.Protocol):
 
     async def request(self, entity: Entity, *, timeout: float) -> Entity:
         """See network.Connection. A Produce request with acks=0 returns None once it is handed to the socket."""
-        if self._closed:
-            raise ConnectionError("the connection is closed")
         correlation_id = self._next_correlation_id
         self._next_correlation_id = (correlation_id + 1) & 0x7FFFFFFF
-        frame = wire.encode_request(entity, correlation_id, self._client_id)
+        encode = partial(wire.encode_request, entity, correlation_id, self._client_id)
+        frame = await _beside(encode) if wire.is_long(entity) else encode()
+        if self._closed:
+            raise ConnectionError("the connection is closed")
         if not wire.expects_response(entity):
             self._transport.write(frame)
             return None
@@ -440,9 +464,16 @@ class _ClientConnection(asyncio.Protocol):
         timer = loop.call_later(timeout, self._time_out, pending)
         self._transport.write(frame)
         try:
-            return await pending.response
+            answer = await pending.response
         finally:
             timer.cancel()
+        decode = partial(wire.decode_response, answer, pending.api_key, pending.api_version)
+        try:
+            long = len(answer) > LONG_BYTES and pending.api_key != wire.FETCH  # of that nearly all is records
+            return await _beside(decode) if long else decode()
+        except MalformedFrame as error:
+            self._fail(f"malformed response: {error}")
+            raise ConnectionError(f"malformed response: {error}") from error
 
     def _time_out(self, pending: _Pending) -> None:
         if not pending.response.done():
@@ -460,11 +491,9 @@ class _ClientConnection(asyncio.Protocol):
         correlation_id = wire.response_correlation_id(frame)
         if not self._pending or self._pending[0].correlation_id != correlation_id:
             raise MalformedFrame(f"correlation id {correlation_id} out of order")
-        pending = self._pending[0]
-        response = wire.decode_response(frame, pending.api_key, pending.api_version)
-        self._pending.popleft()
+        pending = self._pending.popleft()
         if not pending.response.done():  # else its caller was cancelled
-            pending.response.set_result(response)
+            pending.response.set_result(frame)
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._fail(f"connection lost: {exc or 'closed by peer'}")

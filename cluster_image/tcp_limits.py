@@ -5,8 +5,8 @@ Of memory, by back-pressure where that is enough, and by closing connections whe
 - **Requests** (Kafka's queued.max.request.bytes). A large request is read on only once there is room for all of it.
   While others wait for room, whoever takes longest over a request that it has begun loses its connection. Who has
   requests waiting or being answered is not read from while there is no room.
-- **Answers** that peers do not read. While there is no room for another, what would be a large one waits, and who has
-  read nothing for the longest loses its connection.
+- **Answers** that are being made, and those that peers do not read. While there is no room for another, what would be
+  a large one waits, and who has read nothing for the longest loses its connection.
 
 Of turns: addresses share the time evenly, and in each cycle of the event loop requests are begun for so long only.
 Between cycles the node does what nobody asked it for: heartbeats, fetches, the quorum.
@@ -24,6 +24,7 @@ from time import perf_counter
 from typing import Any, Final, Protocol, TypeVar
 
 from cluster_image.complaints import Complaints
+from cluster_image.network import Room
 
 T = TypeVar("T")
 
@@ -48,6 +49,9 @@ class Peer(Protocol):
 
     def unread_bytes(self) -> int:
         """Of what was written to it."""
+
+    def kept_bytes(self) -> int:
+        """For that: an answer is kept whole until the last of it is read."""
 
     def slowness(self, now: float) -> float:
         """Seconds for each byte of the request that has begun to come; 0.0: none has, or not for PATIENCE_S."""
@@ -115,11 +119,13 @@ class RequestMemory:
 
 
 class AnswerMemory:
-    """limit: bytes of answers that were written and that peers have not read."""
+    """limit: bytes of large answers that are being made, and of answers that were written and that peers have not
+    read."""
 
     def __init__(self, limit: int) -> None:
         self.limit: Final = limit
-        self._unread: dict[Peer, tuple[int, float]] = {}  # and since when it has been no less
+        self._unread: dict[Peer, tuple[int, int, float]] = {}  # kept; unread, and since when it has been no less
+        self._made: dict[Peer, int] = {}  # so far, of what each will be answered
         self._total = 0
         self._room: asyncio.Future[None] | None = None  # awaited by all who wait
 
@@ -129,11 +135,22 @@ class AnswerMemory:
 
     def note(self, peer: Peer) -> None:
         """Something was written to this peer, or it has read something, or is gone."""
-        now, unread = asyncio.get_running_loop().time(), peer.unread_bytes()
-        before, since = self._unread.pop(peer, (0, now))
-        self._total += unread - before
+        now, kept, unread = asyncio.get_running_loop().time(), peer.kept_bytes(), peer.unread_bytes()
+        kept_before, before, since = self._unread.pop(peer, (0, 0, now))
         if unread:
-            self._unread[peer] = unread, since if unread >= before > 0 else now
+            self._unread[peer] = kept, unread, since if unread >= before > 0 else now
+        self._count(kept - kept_before)
+
+    def hold(self, peer: Peer, size: int) -> None:
+        """What this peer will be answered has so many bytes by now. Whoever calls this says 0 when it is written, and
+        when there is no answer after all."""
+        before = self._made.pop(peer, 0)
+        if size:
+            self._made[peer] = size
+        self._count(size - before)
+
+    def _count(self, more: int) -> None:
+        self._total += more
         if self._room is not None and self._total < self.limit:
             self._room.set_result(None)
             self._room = None
@@ -153,10 +170,24 @@ class AnswerMemory:
         if self._room is None:
             return
         loop = asyncio.get_running_loop()
-        slowest = min(self._unread, key=lambda peer: self._unread[peer][1])
-        if loop.time() - self._unread[slowest][1] > PATIENCE_S:
+        slowest = min(self._unread, key=lambda peer: self._unread[peer][-1], default=None)
+        if slowest is not None and loop.time() - self._unread[slowest][-1] > PATIENCE_S:
             slowest.give_up("it does not read its answers, and others wait for the memory that they take")
         loop.call_later(LOOK_S, self._look)
+
+
+class AnswerRoom(Room):
+    """One peer's."""
+
+    def __init__(self, memory: AnswerMemory, peer: Peer) -> None:
+        self._memory = memory
+        self._peer = peer
+
+    async def wait(self) -> None:
+        await self._memory.room()
+
+    def hold(self, size: int) -> None:
+        self._memory.hold(self._peer, size)
 
 
 class Turns:

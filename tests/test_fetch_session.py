@@ -18,11 +18,12 @@ from kio.schema.errors import ErrorCode
 
 from cluster_image.broker import fetch_session
 from cluster_image.broker.fetch import FetchHandler
-from cluster_image.broker.fetch_session import FetchSessionCache
-from cluster_image.broker.fetch_session_handler import FetchSessionHandler, Followed
+from cluster_image.broker.fetch_session import FetchedPartition, FetchSessionCache
+from cluster_image.broker.fetch_session_handler import FetchSessionHandler
 from cluster_image.broker.partition import Partition
 from cluster_image.messages import make, milliseconds
 from cluster_image.metadata.image import MetadataImage, PartitionRegistration, Topic
+from cluster_image.network import UNLIMITED, Room
 from cluster_image.records import build_batch
 from cluster_image.storage.log import Log
 from tests.simulated_disk import simulated_disk
@@ -87,13 +88,16 @@ class Leader:
         forgotten: Any = ()
         if forget:
             forgotten = (make(module.ForgottenTopic, topic="t", topic_id=topic, partitions=forget),)
-        state = {"replica_state": module.ReplicaState(replica_id=replica, replica_epoch=10)} if version >= 15 else {}
+        broker_epoch = fields.get("broker_epoch", 10)
+        state = {}
+        if version >= 15:
+            state["replica_state"] = module.ReplicaState(replica_id=replica, replica_epoch=broker_epoch)
         request = make(
             module.FetchRequest, replica_id=replica, max_wait=milliseconds(max_wait), min_bytes=1,
             max_bytes=fields.get("max_bytes", 1 << 20), isolation_level=0, session_id=session[0],
             session_epoch=session[1], topics=topics, forgotten_topics_data=forgotten, rack_id="", **state,
         )  # fmt: skip
-        return await self.handler.handle(request)
+        return await self.handler.handle(request, fields.get("room", UNLIMITED))
 
 
 def told(answer: Any) -> dict[int, Any]:
@@ -152,6 +156,211 @@ def test_what_is_not_named_counts_as_fetched_again() -> None:
         await asyncio.sleep(0.01)
         await leader.fetch({}, (session, 1))
         assert leadership.followers[2].last_caught_up >= before + 0.01
+
+    run(story())
+
+
+def looked_at(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Partitions that a fetch has been noted for, from now on."""
+    seen: list[int] = []
+    record_fetch = Partition.record_fetch
+
+    def noted(self: Partition, *args: Any) -> Any:
+        seen.append(self.index)
+        return record_fetch(self, *args)
+
+    monkeypatch.setattr(Partition, "record_fetch", noted)
+    return seen
+
+
+async def idle_session(leader: Leader) -> int:
+    """A session of a follower that has everything, with three requests so far."""
+    session: int = (await leader.fetch(dict.fromkeys(leader.partitions, 0))).session_id
+    for epoch in (1, 2):
+        assert told(await leader.fetch({}, (session, epoch))) == {}
+    return session
+
+
+def test_partitions_without_news_are_not_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else what each fetch costs would grow with the partitions, however quiet they are."""
+
+    async def story() -> None:
+        leader = Leader(5)
+        session = await idle_session(leader)
+        seen = looked_at(monkeypatch)
+        assert told(await leader.fetch({}, (session, 3))) == {} and seen == []
+        leader.write(4)
+        assert list(told(await leader.fetch({}, (session, 4)))) == [4] and seen == [4]
+        assert list(told(await leader.fetch({4: 1}, (session, 5)))) == [4] and seen == [4, 4]
+        assert told(await leader.fetch({}, (session, 6))) == {} and seen == [4, 4]
+
+    run(story())
+
+
+def test_a_follower_of_idle_partitions_is_caught_up_with_each_fetch_until_the_log_grows() -> None:
+    async def story() -> None:
+        leader = Leader(1)
+        session = await idle_session(leader)
+        leadership = leader.partitions[0].leadership
+        assert leadership is not None
+        follower, loop = leadership.followers[2], asyncio.get_running_loop()
+        await asyncio.sleep(0.01)
+        asked = loop.time()
+        await leader.fetch({}, (session, 3))
+        caught_up = follower.last_caught_up
+        assert caught_up >= asked
+        leader.write(0)
+        await asyncio.sleep(0.01)
+        await leader.fetch({}, (session, 4))
+        assert follower.last_caught_up == caught_up, "it had everything then, and has not since"
+        assert follower.lags(1, caught_up + 1.01, 1.0) and not follower.lags(1, caught_up + 0.99, 1.0)
+        asked = loop.time()
+        await leader.fetch({0: 1}, (session, 5))
+        assert follower.last_caught_up >= asked
+
+    run(story())
+
+
+@pytest.mark.parametrize("end", ["forgotten", "lost"])
+def test_a_follower_whose_session_ends_does_not_go_on_being_caught_up(end: str) -> None:
+    async def story() -> None:
+        leader = Leader(2)
+        session = await idle_session(leader)
+        await asyncio.sleep(0.01)
+        leadership = leader.partitions[0].leadership
+        assert leadership is not None
+        caught_up = leadership.followers[2].last_caught_up
+        if end == "forgotten":
+            await leader.fetch({}, (session, 3), forget=(0,))
+            await leader.fetch({}, (session, 4))
+        else:
+            await leader.fetch({1: 0}, (session, 0))
+        assert leadership.followers[2].last_caught_up == caught_up
+        assert not any(isinstance(w, FetchedPartition) for w in leader.partitions[0].watchers)
+        assert [isinstance(w, FetchedPartition) for w in leader.partitions[1].watchers] == [True]
+
+    run(story())
+
+
+def test_a_fetch_without_a_session_is_not_told_of_changes_when_it_is_over() -> None:
+    async def story() -> None:
+        leader = Leader(1)
+        for replica in (-1, 2):
+            await leader.fetch({0: 0}, (0, -1), replica=replica)
+        assert not leader.partitions[0].watchers
+
+    run(story())
+
+
+def test_a_follower_that_left_the_isr_is_looked_at_again() -> None:
+    """It has everything and says nothing: its leader proposes it all the same."""
+
+    async def story() -> None:
+        leader = Leader(1)
+        session = await idle_session(leader)
+        partition = leader.partitions[0]
+        changed = PartitionRegistration(TOPIC, "t", 0, (1, 2), (1,), 1, 0, 1)
+        partition.apply(changed, 0.0)
+        await leader.fetch({}, (session, 3))
+        assert partition.leadership is not None and partition.leadership.proposal is not None
+        assert [broker for broker, _ in partition.leadership.proposal.isr] == [1, 2]
+
+    run(story())
+
+
+def test_a_follower_outside_the_isr_is_looked_at_with_each_fetch() -> None:
+    """It may be proposed again."""
+
+    async def story() -> None:
+        leader = Leader(1)
+        partition = leader.partitions[0]
+        partition.apply(PartitionRegistration(TOPIC, "t", 0, (1, 2), (1,), 1, 0, 1), 0.0)
+        session = await idle_session(leader)
+        assert partition.leadership is not None
+        for epoch in (3, 4):
+            proposal = partition.leadership.proposal
+            assert proposal is not None
+            partition.proposal_refused(proposal, ErrorCode.ineligible_replica)
+            assert partition.leadership.proposal is None
+            await leader.fetch({}, (session, epoch))
+        assert partition.leadership.proposal is not None
+
+    run(story())
+
+
+def test_a_follower_that_was_removed_and_is_added_again_is_looked_at_again() -> None:
+    async def story() -> None:
+        leader = Leader(1)
+        session = await idle_session(leader)
+        partition = leader.partitions[0]
+        for epoch, replicas in enumerate(((1,), (1, 2)), 1):
+            partition.apply(PartitionRegistration(TOPIC, "t", 0, replicas, (1,), 1, 0, epoch), 0.0)
+        assert partition.leadership is not None and partition.leadership.followers[2].end_offset == -1
+        await leader.fetch({}, (session, 3))
+        assert partition.leadership.followers[2].end_offset == 0
+
+    run(story())
+
+
+def test_a_new_registration_of_the_follower_begins_a_new_session() -> None:
+    async def story() -> None:
+        leader = Leader(1)
+        session = await idle_session(leader)
+        answer = await leader.fetch({}, (session, 3), broker_epoch=11)
+        assert answer.error_code is ErrorCode.fetch_session_id_not_found
+
+    run(story())
+
+
+def test_the_next_request_of_a_session_ends_one_that_waits() -> None:
+    async def story() -> None:
+        leader = Leader(1)
+        session = await idle_session(leader)
+        waiting = asyncio.create_task(leader.fetch({}, (session, 3), max_wait=5000))
+        await asyncio.sleep(0.01)
+        after = asyncio.create_task(leader.fetch({}, (session, 4), max_wait=5000))
+        assert (await waiting).error_code is ErrorCode.invalid_fetch_session_epoch
+        leader.write(0)
+        assert list(told(await after)) == [0]
+
+    run(story())
+
+
+class Full(Room):
+    def __init__(self) -> None:
+        self.free = asyncio.Event()
+
+    async def wait(self) -> None:
+        await self.free.wait()
+
+    def hold(self, size: int) -> None: ...
+
+
+def test_the_next_request_of_a_session_is_not_held_up_by_one_that_has_not_read_yet() -> None:
+    async def story() -> None:
+        leader, room = Leader(2, alone=True), Full()
+        session = (await leader.fetch({0: 0, 1: 0}, replica=-1)).session_id
+        reads = asyncio.create_task(leader.fetch({}, (session, 1), max_wait=5000, replica=-1, room=room))
+        await asyncio.sleep(0)
+        waits = asyncio.create_task(leader.fetch({}, (session, 2), max_wait=5000, replica=-1))
+        await asyncio.sleep(0.01)
+        room.free.set()
+        assert (await reads).error_code is ErrorCode.invalid_fetch_session_epoch
+        assert not waits.done()
+        leader.write(1)
+        assert list(told(await asyncio.wait_for(waits, 1))) == [1]
+
+    run(story())
+
+
+def test_a_fetch_of_a_session_that_ends_does_not_wait_on() -> None:
+    async def story() -> None:
+        leader = Leader(1)
+        session = await idle_session(leader)
+        waiting = asyncio.create_task(leader.fetch({}, (session, 3), max_wait=5000))
+        await asyncio.sleep(0.01)
+        await leader.fetch({0: 0}, (session, 0))
+        assert (await asyncio.wait_for(waiting, 1)).error_code is ErrorCode.invalid_fetch_session_epoch
 
     run(story())
 
@@ -316,16 +525,16 @@ def created(cache: FetchSessionCache, replica: int, partitions: int, now: float)
     request: Any = SimpleNamespace(
         __version__=17, session_id=0, session_epoch=0, topics=(SimpleNamespace(topic_id=TOPIC, partitions=data),)
     )
-    fetch = cache.receive(request, replica, now)
+    fetch = cache.receive(request, replica, 1, now)
     assert not isinstance(fetch, ErrorCode)
-    return cache.create(fetch, replica, now)
+    return cache.create(fetch, replica, 1, now)
 
 
 def used(cache: FetchSessionCache, session: int, replica: int, epoch: int, now: float) -> ErrorCode | None:
     request: Any = SimpleNamespace(
         __version__=17, session_id=session, session_epoch=epoch, topics=(), forgotten_topics_data=()
     )
-    fetch = cache.receive(request, replica, now)
+    fetch = cache.receive(request, replica, 1, now)
     return fetch if isinstance(fetch, ErrorCode) else None
 
 
@@ -403,17 +612,28 @@ def test_sessions_bring_the_same_as_full_fetches(steps: list[tuple[str, int]]) -
     async def story() -> None:
         leader = Leader(3)
         disk = simulated_disk()
-        followed = {index: Followed(replica(2, index, disk)) for index in leader.partitions}
+        client = FetchSessionHandler(1 << 20)
+        followed = {index: client.add(replica(2, index, disk)) for index in leader.partitions}
         for each in followed.values():
             each.partition.apply(registration(each.partition.index, epoch=0), 0.0)
-        client = FetchSessionHandler(1 << 20)
         epochs = dict.fromkeys(leader.partitions, 0)
         now = 0.0
         request = importlib.import_module("kio.schema.fetch.v17.request")
 
+        def note_who_has_everything(since: float) -> None:
+            for index, each in followed.items():
+                theirs, fetched = leader.partitions[index], each.asked is not None
+                same = fetched and each.asked.current_leader_epoch == theirs.leader_epoch
+                if same and theirs.leadership is not None and each.asked.fetch_offset == theirs.log.end_offset:
+                    follower = theirs.leadership.followers[2]
+                    assert follower.end_offset == theirs.log.end_offset or follower.last_caught_up < since
+                    if follower.end_offset == theirs.log.end_offset:
+                        assert follower.last_caught_up >= since
+
         async def fetch(lost: bool) -> None:
             session_id, session_epoch = client.id, client.epoch
-            topics, forgotten = client.next_request(followed.values(), now)
+            since = asyncio.get_running_loop().time()
+            topics, forgotten = client.next_request(now)
             answer = await leader.handler.handle(
                 request.FetchRequest(
                     replica_state=request.ReplicaState(replica_id=2, replica_epoch=10), max_wait=milliseconds(0),
@@ -421,6 +641,8 @@ def test_sessions_bring_the_same_as_full_fetches(steps: list[tuple[str, int]]) -
                     forgotten_topics_data=forgotten,
                 )
             )  # fmt: skip
+            if answer.error_code is ErrorCode.none:
+                note_who_has_everything(since)
             if lost:
                 client.lost()
                 return
@@ -455,10 +677,10 @@ def test_sessions_bring_the_same_as_full_fetches(steps: list[tuple[str, int]]) -
                     followed[index].partition.append(build_batch([b"no"], timestamp_ms=0), 1, future)
                     elect(index, 1)
                 case "delay":
-                    followed[index].delayed_until = now + 2.5
+                    client.delay(followed[index], now + 2.5)
                 case "remove":  # and add it again, as when a leader changes and changes back
-                    client.forget(followed[index])
-                    followed[index] = Followed(followed[index].partition)
+                    client.remove(followed[index].partition.key)
+                    followed[index] = client.add(followed[index].partition)
                 case "lose the session":
                     leader.handler.sessions._sessions.clear()
                 case _:

@@ -17,6 +17,9 @@ from kio.schema.list_offsets.v7.request import ListOffsetsPartition, ListOffsets
 from kio.schema.metadata.v12.request import MetadataRequest
 from kio.schema.produce.v9.request import PartitionProduceData, ProduceRequest, TopicProduceData
 
+from cluster_image.broker.fetch_session import FetchedPartition
+from cluster_image.broker.partition import Partition
+from cluster_image.broker.replica import Watcher
 from cluster_image.messages import milliseconds
 from cluster_image.network import Address
 from cluster_image.records import build_batch
@@ -100,6 +103,10 @@ def fetch_request(offset: int, max_wait_ms: int = 0, min_bytes: int = -1, max_by
     )  # fmt: skip
 
 
+def consumers_of(partition: Partition) -> list[Watcher]:
+    return [w for w in partition.watchers if isinstance(w, FetchedPartition) and not w.fetched.for_follower]
+
+
 def test_fetches_that_wait_for_days_end_with_their_connection(tmp_path: Path) -> None:
     """Each would be woken by every record that is written."""
 
@@ -114,13 +121,13 @@ def test_fetches_that_wait_for_days_end_with_their_connection(tmp_path: Path) ->
                 asked = asyncio.create_task(waiting.request(request, timeout=60))
                 nodes = [node.broker for node in cluster.nodes.values() if node.broker]
                 (leading,) = [p for broker in nodes for p in broker.partitions.values() if p.is_leader]
-                while not leading.watermark_waiters:
+                while not consumers_of(leading):
                     await asyncio.sleep(0.01)
                 waiting.close()
                 with contextlib.suppress(ConnectionError):
                     await asked
                 async with asyncio.timeout(5):
-                    while leading.watermark_waiters:
+                    while consumers_of(leading):
                         await asyncio.sleep(0.01)
             await network.close()
 

@@ -5,10 +5,13 @@ from __future__ import annotations
 import asyncio
 import socket
 import struct
+import threading
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager, closing
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 import uvloop
@@ -23,7 +26,7 @@ from kio.schema.produce.v9.request import ProduceRequest
 
 from cluster_image import tcp, wire
 from cluster_image.network import Address, Entity, Handler, Peer
-from cluster_image.tcp import TcpNetwork
+from cluster_image.tcp import LONG_BYTES, TcpNetwork
 from tests.fake_broker import free_port
 from workloads.client.requests import metadata_request
 
@@ -311,3 +314,27 @@ def test_random_bytes_never_stop_the_server(chunks: list[bytes]) -> None:
             writer.close()
 
     asyncio.run(scenario())
+
+
+@on_both_loops
+async def test_long_messages_are_encoded_and_decoded_beside_the_event_loop() -> None:
+    """A thousand topics take a tenth of a second."""
+    beside: list[bool] = []
+    encode, decode = wire.encode_request, wire.decode_response
+
+    def noted(work: Any) -> Any:
+        def work_and_note(*args: Any) -> Any:
+            beside.append(threading.current_thread() is not threading.main_thread())
+            return work(*args)
+
+        return work_and_note
+
+    async with serving(Echo()) as (network, address):
+        connection = await network.connect(address, client_id="me", timeout=1)
+        with patch.object(wire, "encode_request", noted(encode)), patch.object(wire, "decode_response", noted(decode)):
+            assert (await connection.request(ask("short"), timeout=5)).cluster_id == "short"
+            name = "x" * (2 * LONG_BYTES)
+            assert (await connection.request(ask(name), timeout=5)).cluster_id == name
+            many = replace(ask("many"), topics=ask("many").topics * 1000)
+            assert (await connection.request(many, timeout=5)).cluster_id == "many"
+    assert beside == [False, False, False, True, True, False]

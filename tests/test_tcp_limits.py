@@ -10,16 +10,18 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 from kio.schema.metadata.v12.request import MetadataRequestTopic
-from kio.schema.metadata.v12.response import MetadataResponse
+from kio.schema.metadata.v12.response import MetadataResponse, MetadataResponseBroker
 from kio.schema.produce.v9.request import PartitionProduceData, ProduceRequest, TopicProduceData
+from kio.schema.types import BrokerId
 
 from cluster_image import wire
 from cluster_image.complaints import PER_SECOND, Complaints
 from cluster_image.messages import milliseconds
-from cluster_image.network import Address, Entity, Peer
+from cluster_image.network import Address, Entity, Handler, Peer
 from cluster_image.sasl import Credentials
 from cluster_image.slices import SLICE, in_slices
 from cluster_image.tcp import LONG_BYTES, TcpNetwork
@@ -112,7 +114,7 @@ async def test_answers_that_nobody_reads_keep_nobody_waiting() -> None:
 
     async def generous(request: Any, peer: Peer) -> Entity:
         if request.topics[0].name == "large":
-            await peer.room()
+            await peer.room.wait()
         return an_answer(text)
 
     async with serving(generous, answer_memory_bytes=MIB) as (network, address):
@@ -136,6 +138,96 @@ async def test_answers_that_nobody_reads_keep_nobody_waiting() -> None:
                 break
             await asyncio.sleep(0.01)
         assert memory.total == 0, "nothing stays counted"
+
+
+@on_both_loops
+async def test_large_answers_are_made_one_after_the_other_where_there_is_no_room_for_all() -> None:
+    made = most = 0
+
+    async def generous(request: Any, peer: Peer) -> Entity:
+        nonlocal made, most
+        await peer.room.wait()
+        peer.room.hold(MIB)
+        made += 1
+        most = max(most, made)
+        await asyncio.sleep(0.01)
+        made -= 1
+        return an_answer()
+
+    async with serving(generous, answer_memory_bytes=3 * MIB) as (network, address):
+        asking = [await network.connect(address, client_id="me", timeout=1) for _ in range(20)]
+        await asyncio.gather(*(one.request(ask("large"), timeout=5) for one in asking))
+        assert most == 3 and network._listeners[0]._limits.answers.total == 0
+
+
+@on_both_loops
+async def test_an_answer_counts_whole_until_the_last_of_it_is_read() -> None:
+    """For so long it is kept, however much of it the network has taken."""
+    text = "x" * 30_000
+
+    async def generous(request: Any, peer: Peer) -> Entity:
+        return make_topics(text, 400)
+
+    async with serving(generous) as (network, address), connections(address, 1) as (writer,):
+        memory = network._listeners[0]._limits.answers
+        writer.write(wire.encode_request(ask("large"), 1, None))
+        async with asyncio.timeout(5):
+            while not memory.total:
+                await asyncio.sleep(0.01)
+        (peer,) = memory._unread
+        assert 0 < peer.unread_bytes() < 400 * len(text) < memory.total
+
+
+def make_topics(text: str, count: int) -> Entity:
+    """An answer of so many times this text."""
+    brokers = tuple(
+        MetadataResponseBroker(node_id=BrokerId(number), host=text, port=1, rack=None)  # type: ignore[arg-type]
+        for number in range(count)
+    )
+    return replace(an_answer(), brokers=brokers)
+
+
+@on_both_loops
+async def test_reading_requests_counts_as_a_turn() -> None:
+    """Strangers that send large ones are served as much as who asks for little, and not whenever there is something to
+    read from them."""
+    pieces = 0
+    feed = wire.FrameSplitter.feed
+
+    def slow(self: wire.FrameSplitter, data: bytes) -> Any:
+        nonlocal pieces
+        if self.begun > MIB:
+            pieces += 1
+            time.sleep(0.002)
+        return feed(self, data)
+
+    async def works(request: Any, peer: Peer) -> Entity:
+        time.sleep(0.005)
+        return an_answer()
+
+    with patch.object(wire.FrameSplitter, "feed", slow):
+        await asked_beside_large_ones(works, lambda: pieces)
+
+
+async def asked_beside_large_ones(works: Handler, pieces: Callable[[], int]) -> None:
+    async with serving(works) as (network, address):
+        honest = await network.connect(address, client_id="me", timeout=1)
+        strangers = [
+            await asyncio.open_connection(*address, local_addr=("127.0.0.66", 0)) for _ in range(10)
+        ]
+        frame = wire.encode_request(produce(8 * MIB), 1, None)
+        for _, writer in strangers:
+            writer.write(frame[:-1])
+        await asyncio.sleep(0.05)
+        assert pieces(), "it has begun"
+        longest = 0
+        for _ in range(20):
+            before = pieces()
+            await honest.request(ask("small"), timeout=5)
+            longest = max(longest, pieces() - before)
+        assert pieces() > 20 and longest <= 10
+        for _, writer in strangers:
+            writer.transport.abort()
 
 
 @on_both_loops
@@ -302,6 +394,9 @@ class Fake:
         return self.slow
 
     def unread_bytes(self) -> int:
+        return 0
+
+    def kept_bytes(self) -> int:
         return 0
 
 

@@ -9,7 +9,7 @@ has not changed.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Callable, Iterable
 from random import Random
 from typing import Any, Final
 
@@ -20,7 +20,7 @@ from ..config import Config
 from ..integers import i32, i64
 from ..messages import NO_THROTTLE, make, response_module
 from ..metadata.image import MetadataImage
-from ..network import Entity, at_once
+from ..network import UNLIMITED, Entity, Room
 from ..slices import in_slices
 from ..storage.errors import OffsetOutOfRange
 from .fetch_session import NO_SESSION, Fetch, FetchedPartition, FetchSessionCache
@@ -48,26 +48,6 @@ class _Result:
 _Results = dict[FetchedPartition, _Result]
 
 
-class _Waiting:
-    """A fetch that waits. Implements partition.Waiter; tokens are its partitions."""
-
-    __slots__ = ("changed", "woken")
-
-    def __init__(self, woken: asyncio.Future[None]) -> None:
-        self.woken = woken
-        self.changed: dict[FetchedPartition, None] = {}
-
-    def wake(self, token: object) -> None:
-        assert isinstance(token, FetchedPartition)
-        self.changed[token] = None
-        if not self.woken.done():
-            self.woken.set_result(None)
-
-    def time_out(self) -> None:
-        if not self.woken.done():
-            self.woken.set_result(None)
-
-
 #: Between looks at whether a fetch that waits for more than one batch has enough: more and more, up to this.
 _SHORTEST_PAUSE_S: Final = 0.01
 _LONGEST_PAUSE_S: Final = 0.1
@@ -90,39 +70,48 @@ class FetchHandler:
         self._max_bytes: Final[int] = config["fetch.max.bytes"]
         self.sessions: Final = FetchSessionCache(config["max.incremental.fetch.session.cache.slots"], random)
 
-    async def handle(self, request: Any, room: Callable[[], Awaitable[None]] = at_once) -> Entity:
-        """room: awaited before records are read for a consumer, until there is room for its answer."""
-        loop = asyncio.get_running_loop()
-        now = loop.time()
-        deadline = now + request.max_wait.total_seconds()
+    async def handle(self, request: Any, room: Room = UNLIMITED) -> Entity:
+        """room: for what is read for a consumer."""
+        now = asyncio.get_running_loop().time()
         replica, broker_epoch = _sender(request)
-        fetch = self.sessions.receive(request, replica, now)
+        fetch = self.sessions.receive(request, replica, broker_epoch, now)
         if isinstance(fetch, ErrorCode):
             return _refusal(request, fetch)
+        try:
+            return await self._serve(request, fetch, replica, broker_epoch, now, room)
+        finally:
+            if fetch.session is None:
+                fetch.partitions.close()
+
+    async def _serve(
+        self, request: Any, fetch: Fetch, replica: int, broker_epoch: int, now: float, room: Room
+    ) -> Entity:
+        loop = asyncio.get_running_loop()
+        deadline = now + request.max_wait.total_seconds()
         budget = max(min(getattr(request, "max_bytes", self._max_bytes), self._max_bytes), 1)
         results: _Results = {}
-        readable: Iterable[FetchedPartition] = fetch.partitions.values()
+        readable: Iterable[FetchedPartition] = list(fetch.partitions.due)
         if replica >= 0:
+            room = UNLIMITED
             readable = self._record(readable, replica, broker_epoch, now, results)
-        else:
-            await room()
-        await self._read(readable, replica >= 0, budget, results)
+        await self._read(readable, replica >= 0, budget, results, room)
         wanted = min(request.min_bytes, budget)  # it never gets more (as Apache Kafka)
         pause = 0.0
         while not _complete(fetch, results, wanted) and (remaining := deadline - loop.time()) > 0:
+            if fetch.superseded:
+                return _refusal(request, ErrorCode.invalid_fetch_session_epoch)
             # Records are read again, and not kept, for as long as somebody chooses to wait for more of them.
             found = [asked for asked, result in results.items() if result.records]
             for asked in found:
                 del results[asked]
-            changed = await self._wait(fetch, replica >= 0, remaining, pause)
+            room.hold(0)
+            await fetch.partitions.wait(remaining, pause)
             # Who waits for many records is not looked at after each of them.
             pause = min(max(2 * pause, _SHORTEST_PAUSE_S), _LONGEST_PAUSE_S)
             if fetch.superseded:
                 return _refusal(request, ErrorCode.invalid_fetch_session_epoch)
-            if replica < 0:
-                await room()
-            await self._read(dict.fromkeys([*found, *changed]), replica >= 0, budget, results)
-        return await self._answer(request, fetch, results, replica)
+            await self._read(dict.fromkeys([*found, *fetch.partitions.changed()]), replica >= 0, budget, results, room)
+        return await self._answer(request, fetch, results, replica, broker_epoch)
 
     def _partition(self, asked: FetchedPartition) -> Partition | None:
         partition = asked.partition
@@ -131,7 +120,8 @@ class FetchHandler:
             if isinstance(topic_id, str):
                 known = self._image.topics.get(topic_id)
                 topic_id = known.id if known is not None else None
-            partition = asked.partition = self._find(topic_id, asked.index)
+            partition = self._find(topic_id, asked.index)
+            asked.found(partition)
         return partition
 
     def _record(
@@ -167,10 +157,11 @@ class FetchHandler:
         return behind
 
     async def _read(
-        self, partitions: Iterable[FetchedPartition], follower: bool, budget: int, results: _Results
+        self, partitions: Iterable[FetchedPartition], follower: bool, budget: int, results: _Results, room: Room
     ) -> None:
-        """Read these (again). Each yields at least one batch while the budget is not used up, so that an answer is
-        larger than it by one batch at most."""
+        """Read these (again) once there is room. Each yields at least one batch while the budget is not used up, so
+        that an answer is larger than it by one batch at most."""
+        await room.wait()
         left = budget - sum(len(result.records) for result in results.values())
         async for asked in in_slices(partitions):
             before = results.get(asked)
@@ -194,6 +185,7 @@ class FetchHandler:
             if records:
                 results[asked] = _Result(records=records)
                 left -= len(records)
+                room.hold(budget - left)
             elif before is not None:
                 del results[asked]
 
@@ -206,53 +198,37 @@ class FetchHandler:
             return ErrorCode.not_leader_or_follower
         return ErrorCode.unknown_topic_or_partition if by_name else ErrorCode.unknown_topic_id
 
-    @staticmethod
-    async def _wait(fetch: Fetch, follower: bool, timeout: float, pause: float) -> Iterable[FetchedPartition]:
-        """Until some have changed, and `pause` seconds longer: these are returned; none after `timeout` seconds."""
-        loop = asyncio.get_running_loop()
-        waiting = _Waiting(loop.create_future())
-        places = []
-        for asked in fetch.partitions.values():
-            assert asked.partition is not None
-            place = asked.partition.log_waiters if follower else asked.partition.watermark_waiters
-            place[waiting] = asked
-            places.append(place)
-        timer = loop.call_later(timeout, waiting.time_out)
-        try:
-            await waiting.woken
-            if pause > 0:
-                await asyncio.sleep(min(pause, timeout))
-        finally:
-            timer.cancel()
-            for place in places:
-                del place[waiting]
-        return waiting.changed
-
-    async def _answer(self, request: Any, fetch: Fetch, results: _Results, replica: int) -> Entity:
+    async def _answer(
+        self, request: Any, fetch: Fetch, results: _Results, replica: int, broker_epoch: int
+    ) -> Entity:
         """All that was asked for; within a session only what has changed since it was last told."""
         module = response_module(request)
         session = fetch.session
         topics: dict[Any, list[Entity]] = {}
         moved = []
-        async for asked in in_slices(fetch.partitions.values()):
+        async for asked in in_slices(fetch.partitions.due):
+            if fetch.superseded:
+                return _refusal(request, ErrorCode.invalid_fetch_session_epoch)
             result, partition = results.get(asked), asked.partition
             start = partition.log.start_offset if partition is not None else -1
             failed = result is not None and result.error is not ErrorCode.none
             watermark = partition.high_watermark if partition is not None and not failed else -1
             news = watermark != asked.high_watermark or start != asked.log_start_offset
-            if session is not None and result is None and not news:
-                continue
+            if session is not None and result is None:
+                if partition is not None and _has_everything(asked, partition, replica):
+                    asked.set_idle(session)
+                if not news:
+                    continue
             asked.high_watermark = watermark
             asked.log_start_offset = start
             topics.setdefault(asked.key[0], []).append(_partition_data(module, asked, result, watermark, start))
             if result is not None and result.records:
                 moved.append(asked)
         for asked in moved:  # whoever got something comes last the next time
-            if fetch.partitions.pop(asked.key, None) is not None:
-                fetch.partitions[asked.key] = asked
+            fetch.partitions.served_last(asked)
         session_id = session.id if session is not None else NO_SESSION
         if fetch.wants_session:
-            session_id = self.sessions.create(fetch, replica, asyncio.get_running_loop().time())
+            session_id = self.sessions.create(fetch, replica, broker_epoch, asyncio.get_running_loop().time())
         return make(
             module.FetchResponse,
             throttle_time=NO_THROTTLE,
@@ -263,6 +239,21 @@ class FetchHandler:
                 for topic, partitions in topics.items()
             ),
         )
+
+
+def _has_everything(asked: FetchedPartition, partition: Partition, replica: int) -> bool:
+    """Is there nothing that could be told of it before something has changed?"""
+    leadership = partition.leadership
+    if leadership is None:
+        return False
+    if replica < 0:
+        return asked.fetch_offset >= partition.high_watermark
+    follower = leadership.followers.get(replica)
+    return (
+        follower is not None
+        and replica in partition.isr
+        and asked.fetch_offset == follower.end_offset == partition.log.end_offset
+    )
 
 
 def _partition_data(module: Any, asked: FetchedPartition, result: _Result | None, watermark: int, start: int) -> Entity:

@@ -8,13 +8,16 @@ told that it is gone asks for everything again.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterable
 from random import Random
 from typing import Any, Final
 
 from kio.schema.errors import ErrorCode
 
+from .leadership import FollowerState
 from .partition import Partition
+from .replica import Change
 
 #: Session epochs with a meaning of their own.
 INITIAL_EPOCH: Final = 0
@@ -26,22 +29,28 @@ EVICTION_S: Final = 120.0
 #: Of all sessions of consumers together. Each takes some 400 bytes.
 MAX_CONSUMED_PARTITIONS: Final = 100_000
 
+#: What a fetch that waits has waited for.
+_FOR_FOLLOWERS: Final = frozenset({Change.LOG, Change.ROLE})
+_FOR_CONSUMERS: Final = frozenset({Change.HIGH_WATERMARK, Change.ROLE})
+
 Key = tuple[Any, int]  # topic id, or its name before version 13; index
 
 
 class FetchedPartition:
     """What a fetch asks of one partition, and what its session has told of it. partition: the replica here, once
-    looked up."""
+    looked up. Implements replica.Watcher."""
 
     __slots__ = (
-        "fetch_offset", "high_watermark", "index", "key", "last_fetched_epoch", "leader_epoch", "log_start_offset",
-        "max_bytes", "partition",
+        "_follower", "fetch_offset", "fetched", "high_watermark", "index", "key", "last_fetched_epoch",
+        "leader_epoch", "log_start_offset", "max_bytes", "partition",
     )  # fmt: skip
 
-    def __init__(self, key: Key, data: Any) -> None:
+    def __init__(self, key: Key, data: Any, fetched: FetchedPartitions) -> None:
         self.key = key
         self.index = key[1]
         self.partition: Partition | None = None
+        self.fetched = fetched
+        self._follower: FollowerState | None = None  # while this is idle
         self.fetch_offset = int(data.fetch_offset)
         self.leader_epoch = int(getattr(data, "current_leader_epoch", -1))
         self.last_fetched_epoch = int(getattr(data, "last_fetched_epoch", -1))
@@ -61,15 +70,139 @@ class FetchedPartition:
         self.last_fetched_epoch = int(getattr(data, "last_fetched_epoch", -1))
         self.max_bytes = int(data.partition_max_bytes)
 
+    def found(self, partition: Partition | None) -> None:
+        """Which replica it is here, if there is one."""
+        self.partition = partition
+        if partition is not None:
+            partition.watchers[self] = None
+
+    def note(self, change: Change) -> None:
+        self.fetched.note(self, change)
+
+    def set_idle(self, session: FetchSession) -> None:
+        """There is nothing to do for it with a request of the session before it is named or has changed."""
+        self.fetched.due.pop(self, None)
+        if self.partition is not None and self.partition.leadership is not None:
+            self._follower = self.partition.leadership.followers.get(session.replica)
+        if self._follower is not None:
+            self._follower.set_idle(session)
+
+    def set_active(self) -> None:
+        if self._follower is not None:
+            self._follower.set_active()
+            self._follower = None
+
+    def close(self) -> None:
+        self.set_active()
+        if self.partition is not None:
+            self.partition.watchers.pop(self, None)
+
+
+class FetchedPartitions:
+    """All that a fetch asks for, or a session. due: those that have to be looked at. The others are idle: there is
+    nothing new. So what a fetch costs depends on what has changed, and not on how many partitions there are."""
+
+    def __init__(self, for_follower: bool) -> None:
+        self.for_follower: Final = for_follower
+        self.by_key: dict[Key, FetchedPartition] = {}
+        self.due: dict[FetchedPartition, None] = {}
+        self._ends_wait: Final = _FOR_FOLLOWERS if for_follower else _FOR_CONSUMERS
+        self._changed: dict[FetchedPartition, None] = {}
+        self._woken: asyncio.Future[None] | None = None
+
+    def __len__(self) -> int:
+        return len(self.by_key)
+
+    def take(self, request: Any) -> None:
+        """The request names some, and says which to forget."""
+        topics: Iterable[Any] = request.topics
+        for topic in topics:
+            name = topic.topic_id if hasattr(topic, "topic_id") else topic.topic
+            for data in topic.partitions:
+                key = (name, int(data.partition))
+                asked = self.by_key.get(key)
+                if asked is None:
+                    asked = self.by_key[key] = FetchedPartition(key, data, self)
+                else:
+                    asked.set_active()
+                    asked.update(data)
+                self.due[asked] = None
+        for topic in getattr(request, "forgotten_topics_data", ()):
+            name = topic.topic_id if hasattr(topic, "topic_id") else topic.topic
+            for index in topic.partitions:
+                asked = self.by_key.pop((name, int(index)), None)
+                if asked is not None:
+                    asked.close()
+                    self.due.pop(asked, None)
+                    self._changed.pop(asked, None)
+
+    def note(self, asked: FetchedPartition, change: Change) -> None:
+        asked.set_active()
+        self.due[asked] = None
+        if change in self._ends_wait:
+            self._changed[asked] = None
+            self._wake()
+
+    async def wait(self, timeout: float, pause: float) -> None:
+        """Until some have changed that changed() has not told, and `pause` seconds longer; at most `timeout` seconds,
+        or until another request comes."""
+        if not self._changed:
+            loop = asyncio.get_running_loop()
+            woken = self._woken = loop.create_future()
+            timer = loop.call_later(timeout, _end, woken)
+            try:
+                await woken
+            finally:
+                timer.cancel()
+        if pause > 0:
+            await asyncio.sleep(min(pause, timeout))
+
+    def changed(self) -> Iterable[FetchedPartition]:
+        """Those that have, since the last call, or since this request came."""
+        changed, self._changed = self._changed, {}
+        return changed
+
+    def all_due(self) -> None:
+        for asked in self.by_key.values():
+            asked.set_active()
+            self.due[asked] = None
+
+    def served_last(self, asked: FetchedPartition) -> None:
+        """Of those that are due, the next time."""
+        if asked in self.due:
+            del self.due[asked]
+            self.due[asked] = None
+
+    def end_wait(self) -> None:
+        """Of an earlier request."""
+        self._changed.clear()
+        self._wake()
+
+    def close(self) -> None:
+        for asked in self.by_key.values():
+            asked.close()
+
+    def _wake(self) -> None:
+        if self._woken is not None:
+            _end(self._woken)
+
+
+def _end(waiting: asyncio.Future[None]) -> None:
+    if not waiting.done():
+        waiting.set_result(None)
+
 
 class FetchSession:
     """replica: whose, -1: a consumer's. by_id: topics are named by id. epoch: of the next request."""
 
-    __slots__ = ("by_id", "created", "epoch", "id", "last_used", "partitions", "replica")
+    __slots__ = ("broker_epoch", "by_id", "created", "epoch", "id", "last_used", "partitions", "replica")
 
-    def __init__(self, id: int, replica: int, by_id: bool, partitions: dict[Key, FetchedPartition], now: float) -> None:
+    def __init__(
+        self, id: int, replica: int, broker_epoch: int, by_id: bool, partitions: FetchedPartitions, now: float
+    ) -> None:
         self.id = id
         self.replica = replica
+        self.broker_epoch = broker_epoch
         self.by_id = by_id
         self.partitions = partitions
         self.created = self.last_used = now
@@ -88,7 +221,7 @@ class Fetch:
 
     def __init__(
         self,
-        partitions: dict[Key, FetchedPartition],
+        partitions: FetchedPartitions,
         by_id: bool,
         session: FetchSession | None = None,
         wants_session: bool = False,
@@ -101,7 +234,7 @@ class Fetch:
 
     @property
     def superseded(self) -> bool:
-        """Has a later request of the same session come meanwhile?"""
+        """Has a later request of the same session come meanwhile, or has it ended?"""
         return self.session is not None and self.session.epoch != self.epoch
 
 
@@ -116,7 +249,7 @@ class FetchSessionCache:
     def __len__(self) -> int:
         return len(self._sessions)
 
-    def receive(self, request: Any, replica: int, now: float) -> Fetch | ErrorCode:
+    def receive(self, request: Any, replica: int, broker_epoch: int, now: float) -> Fetch | ErrorCode:
         """What a request of any version asks for, sessions being brought up to date; or why it is refused."""
         session_id = int(getattr(request, "session_id", NO_SESSION))
         epoch = int(getattr(request, "session_epoch", FINAL_EPOCH))
@@ -126,40 +259,49 @@ class FetchSessionCache:
             session = None  # not the sender's: what it fetches must not be taken for another's progress
         if epoch in (INITIAL_EPOCH, FINAL_EPOCH):
             if session is not None:
-                del self._sessions[session_id]
-            return Fetch(_partitions(request, {}), by_id, wants_session=epoch == INITIAL_EPOCH)
+                self._end(session)
+            partitions = FetchedPartitions(replica >= 0)
+            partitions.take(request)
+            return Fetch(partitions, by_id, wants_session=epoch == INITIAL_EPOCH)
         if session is None:
             return ErrorCode.fetch_session_id_not_found
         if session.by_id != by_id:
             return ErrorCode.fetch_session_topic_id_error
+        if session.broker_epoch != broker_epoch:
+            return ErrorCode.fetch_session_id_not_found  # idle ones would be noted for its earlier registration
         if session.epoch != epoch:
             return ErrorCode.invalid_fetch_session_epoch
-        _partitions(request, session.partitions)
-        for topic in request.forgotten_topics_data:
-            name = topic.topic_id if by_id else topic.topic
-            for index in topic.partitions:
-                session.partitions.pop((name, int(index)), None)
+        session.partitions.end_wait()
+        session.partitions.take(request)
         session.epoch = next_epoch(epoch)
         del self._sessions[session_id]
         if not session.partitions or not self._has_room(session):
+            session.partitions.all_due()
             return Fetch(session.partitions, by_id)
         session.last_used = now
         self._sessions[session_id] = session
         return Fetch(session.partitions, by_id, session)
 
-    def create(self, fetch: Fetch, replica: int, now: float) -> int:
+    def create(self, fetch: Fetch, replica: int, broker_epoch: int, now: float) -> int:
         """A session for a fetch that wants one: its id, or NO_SESSION if there is no room for it."""
         if not fetch.partitions:
             return NO_SESSION
-        new = FetchSession(NO_SESSION, replica, fetch.by_id, fetch.partitions, now)
+        new = FetchSession(NO_SESSION, replica, broker_epoch, fetch.by_id, fetch.partitions, now)
         if not self._has_room(new):
             return NO_SESSION
         if len(self._sessions) >= self._slots and not self._evict(new, now):
             return NO_SESSION
         while new.id == NO_SESSION or new.id in self._sessions:
             new.id = self._random.randrange(1, 1 << 31)
-        self._sessions[new.id] = new
+        self._sessions[new.id] = fetch.session = new
+        fetch.epoch = new.epoch
         return new.id
+
+    def _end(self, session: FetchSession) -> None:
+        del self._sessions[session.id]
+        session.epoch = FINAL_EPOCH
+        session.partitions.end_wait()
+        session.partitions.close()
 
     def _has_room(self, session: FetchSession) -> bool:
         """Beside those that are kept? Of followers there are as many as brokers."""
@@ -174,7 +316,7 @@ class FetchSessionCache:
         if oldest is None:
             return False  # no session is ever kept
         if now - oldest.last_used > EVICTION_S:
-            del self._sessions[oldest.id]
+            self._end(oldest)
             return True
         privileged = newcomer.replica >= 0
         evictable = [
@@ -183,24 +325,9 @@ class FetchSessionCache:
         least = min(evictable, key=lambda s: s.worth, default=None)
         if least is None or least.worth > newcomer.worth:
             return False
-        del self._sessions[least.id]
+        self._end(least)
         return True
 
 
 def next_epoch(epoch: int) -> int:
     return 1 if epoch == 0x7FFFFFFF else epoch + 1
-
-
-def _partitions(request: Any, known: dict[Key, FetchedPartition]) -> dict[Key, FetchedPartition]:
-    """`known`, with those that the request names: in its order, new ones last."""
-    topics: Iterable[Any] = request.topics
-    for topic in topics:
-        name = topic.topic_id if hasattr(topic, "topic_id") else topic.topic
-        for data in topic.partitions:
-            key = (name, int(data.partition))
-            before = known.get(key)
-            if before is None:
-                known[key] = FetchedPartition(key, data)
-            else:
-                before.update(data)
-    return known

@@ -5,7 +5,6 @@ Whatever goes wrong ends the session, and the next request says everything again
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Any
 
 from kio.schema.errors import ErrorCode
@@ -15,18 +14,23 @@ from ..integers import i32, i64
 from ..metadata.image import PartitionKey
 from .fetch_session import INITIAL_EPOCH, NO_SESSION, next_epoch
 from .partition import Partition
+from .replica import Change
 
 
 class Followed:
     """A partition that a fetcher fetches. asked: as the leader's session has it, None: not in it. delayed_until: not
-    to be fetched before this time, seconds."""
+    to be fetched before this time, seconds. Implements replica.Watcher."""
 
-    __slots__ = ("asked", "delayed_until", "partition")
+    __slots__ = ("_due", "asked", "delayed_until", "partition")
 
-    def __init__(self, partition: Partition) -> None:
+    def __init__(self, partition: Partition, due: dict[Followed, None]) -> None:
         self.partition = partition
         self.asked: FetchPartition | None = None
         self.delayed_until = 0.0
+        self._due = due
+
+    def note(self, change: Change) -> None:
+        self._due[self] = None
 
 
 class FetchSessionHandler:
@@ -35,21 +39,51 @@ class FetchSessionHandler:
     def __init__(self, max_bytes: int) -> None:
         self.id = NO_SESSION
         self.epoch = INITIAL_EPOCH  # of the next request
+        self.followed: dict[PartitionKey, Followed] = {}
         self._max_bytes = max_bytes
+        self._due: dict[Followed, None] = {}  # who may have to be named in the next request
+        self._delayed: dict[Followed, None] = {}
         self._forgotten: dict[PartitionKey, None] = {}
 
-    def next_request(
-        self, followed: Iterable[Followed], now: float
-    ) -> tuple[tuple[FetchTopic, ...], tuple[ForgottenTopic, ...]]:
-        """The topics of a request for those of `followed` whose time has come, and those to forget."""
+    def add(self, partition: Partition) -> Followed:
+        followed = self.followed[partition.key] = Followed(partition, self._due)
+        partition.watchers[followed] = None
+        self._due[followed] = None
+        return followed
+
+    def remove(self, key: PartitionKey) -> FetchPartition | None:
+        """What was asked of it last."""
+        followed = self.followed.pop(key, None)
+        if followed is None:
+            return None
+        followed.partition.watchers.pop(followed, None)
+        self._due.pop(followed, None)
+        self._delayed.pop(followed, None)
+        asked = followed.asked
+        self._forget(followed)
+        return asked
+
+    def delay(self, followed: Followed, until: float) -> None:
+        """It is not fetched before this time, in seconds."""
+        followed.delayed_until = until
+        self._delayed[followed] = None
+        self._forget(followed)
+
+    def any_to_fetch(self, now: float) -> bool:
+        for followed in [each for each in self._delayed if each.delayed_until <= now]:
+            del self._delayed[followed]
+            self._due[followed] = None
+        return len(self.followed) > len(self._delayed)
+
+    def next_request(self, now: float) -> tuple[tuple[FetchTopic, ...], tuple[ForgottenTopic, ...]]:
+        """The topics of a request for those whose time has come, and those to forget."""
         full = self.epoch == INITIAL_EPOCH
+        self.any_to_fetch(now)
         topics: dict[Any, list[FetchPartition]] = {}
-        for each in followed:
-            partition, asked = each.partition, each.asked
-            if each.delayed_until > now:
-                if asked is not None:
-                    self.forget(each)
+        for each in list(self.followed.values() if full else self._due):
+            if each in self._delayed:
                 continue
+            partition, asked = each.partition, each.asked
             log = partition.log
             end, start = log.end_offset, log.start_offset
             epoch, last_epoch = partition.leader_epoch, partition.last_fetched_epoch
@@ -71,6 +105,7 @@ class FetchSessionHandler:
                 )
                 topics.setdefault(partition.key[0], []).append(each.asked)
                 self._forgotten.pop(partition.key, None)
+        self._due.clear()
         if full:
             self._forgotten.clear()
         forgotten: dict[Any, list[int]] = {}
@@ -82,7 +117,7 @@ class FetchSessionHandler:
             tuple(ForgottenTopic(topic_id=t, partitions=tuple(map(i32, ps))) for t, ps in forgotten.items()),
         )
 
-    def forget(self, followed: Followed) -> None:
+    def _forget(self, followed: Followed) -> None:
         """It is no longer fetched, at least for a while: the next request says so."""
         if followed.asked is not None:
             followed.asked = None

@@ -25,7 +25,7 @@ from ..network import Address, Connection, Network
 from ..records import RecordError
 from ..storage.errors import NonContiguousAppend
 from ..tasks import Failed, start_task
-from .fetch_session_handler import FetchSessionHandler, Followed
+from .fetch_session_handler import FetchSessionHandler
 from .partition import Partition
 
 log = logging.getLogger(__name__)
@@ -61,9 +61,8 @@ class Fetcher:
         self._network = network
         self._address = address
         self._broker_epoch = broker_epoch
-        self._followed: dict[PartitionKey, Followed] = {}
         #: Removed while a request is under way: its answer still comes to them.
-        self._late: dict[PartitionKey, tuple[Followed, FetchPartition]] = {}
+        self._late: dict[PartitionKey, tuple[Partition, FetchPartition]] = {}
         self._session = FetchSessionHandler(config["replica.fetch.max.bytes"])
         self._changed = asyncio.Event()
         self._connection: Connection | None = None
@@ -71,16 +70,16 @@ class Fetcher:
 
     def add(self, partition: Partition) -> None:
         """Fetch this partition, from its log end offset, in its present leader epoch."""
-        if not self._followed:
+        if not self._session.followed:
             self._hang_up()  # what it may wait for was asked in an earlier epoch, perhaps of a process that is gone
-        self._followed[partition.key] = Followed(partition)
+        self._session.add(partition)
         self._changed.set()
 
     def remove(self, key: PartitionKey) -> None:
-        followed = self._followed.pop(key, None)
-        if followed is not None and followed.asked is not None:
-            self._late[key] = followed, followed.asked
-            self._session.forget(followed)
+        followed = self._session.followed.get(key)
+        asked = self._session.remove(key)
+        if followed is not None and asked is not None:
+            self._late[key] = followed.partition, asked
 
     def close(self) -> None:
         self._task.cancel()
@@ -94,12 +93,12 @@ class Fetcher:
     async def _run(self) -> None:
         backoff = self._config.seconds("replica.fetch.backoff.ms")
         while True:
-            if not self._any_due():
-                if not self._followed:
+            if not self._session.any_to_fetch(asyncio.get_running_loop().time()):
+                if not self._session.followed:
                     self._hang_up()
                 self._changed.clear()
                 try:
-                    async with asyncio.timeout(backoff if self._followed else None):
+                    async with asyncio.timeout(backoff if self._session.followed else None):
                         await self._changed.wait()
                 except TimeoutError:
                     pass
@@ -126,14 +125,10 @@ class Fetcher:
             )
         return self._connection
 
-    def _any_due(self) -> bool:
-        now = asyncio.get_running_loop().time()
-        return any(followed.delayed_until <= now for followed in self._followed.values())
-
     def _request(self) -> FetchRequest:
         session = self._session
         session_id, session_epoch = session.id, session.epoch
-        topics, forgotten = session.next_request(self._followed.values(), asyncio.get_running_loop().time())
+        topics, forgotten = session.next_request(asyncio.get_running_loop().time())
         return FetchRequest(
             cluster_id=self._config["cluster.id"],
             replica_state=ReplicaState(
@@ -153,19 +148,18 @@ class Fetcher:
         if response.error_code is not ErrorCode.none:
             log.info("fetch refused", extra={"leader": self.leader, "error": response.error_code.name})
             if response.error_code not in _SESSION_ERRORS:
-                for followed in self._followed.values():
-                    followed.delayed_until = delayed_until
+                for each in self._session.followed.values():
+                    self._session.delay(each, delayed_until)
             return
         for topic in response.responses:
             for data in topic.partitions:
                 key = (topic.topic_id, int(data.partition_index))
-                now_followed = self._followed.get(key)
-                if now_followed is not None and now_followed.asked is not None:
-                    if not self._apply_one(now_followed.partition, now_followed.asked, data):
-                        now_followed.delayed_until = delayed_until
+                followed = self._session.followed.get(key)
+                if followed is not None and followed.asked is not None:
+                    if not self._apply_one(followed.partition, followed.asked, data):
+                        self._session.delay(followed, delayed_until)
                 elif key in self._late:
-                    followed, asked = self._late[key]
-                    self._apply_one(followed.partition, asked, data)
+                    self._apply_one(*self._late[key], data)
 
     def _apply_one(self, partition: Partition, asked: FetchPartition, data: Any) -> bool:
         """False: ask for this partition again only after a while."""

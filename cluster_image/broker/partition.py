@@ -36,7 +36,7 @@ from ..storage.errors import InvalidProducerEpoch, OutOfOrderSequence
 from ..storage.producer_state import Duplicate
 from . import rules
 from .leadership import FollowerState, IsrProposal, Leadership, Refused
-from .replica import Replica, wake
+from .replica import Change, Replica
 
 __all__ = ["Appended", "Eligible", "FollowerState", "IsrProposal", "Leadership", "Partition", "Refused"]
 
@@ -97,7 +97,7 @@ class Partition(Replica):
         self.leader = -1
         if self.leadership is not None:
             self._resign(self.leadership, error)
-        self._wake_all()
+        self._tell(Change.ROLE)
 
     def close(self) -> None:
         """This broker stops: nothing more is acknowledged."""
@@ -118,12 +118,12 @@ class Partition(Replica):
             # Its log is still the one that counts, and what waits in it can still be committed. Who fetches must hear
             # of the new epoch.
             self.leadership.waiting = before.waiting
-            self._wake_all()
+            self._tell(Change.ROLE)
 
     def _resign(self, leadership: Leadership, error: ErrorCode) -> None:
         self.leadership = None
         leadership.answer_all(error)
-        self._wake_all()
+        self._tell(Change.ROLE)
 
     def _commit_isr(self, isr: Sequence[int], partition_epoch: int, new_role: bool = False) -> None:
         leadership = self.leadership
@@ -152,7 +152,7 @@ class Partition(Replica):
             base_offset = self.log.append_as_leader(records, self.leader_epoch)
             end_offset = self.log.end_offset
             self._trace("append", self._name, end=end_offset)
-        wake(self.log_waiters)
+        self._tell(Change.LOG)
         if acks != -1:
             self._advance_high_watermark()
             return Appended(base_offset, None)

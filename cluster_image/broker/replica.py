@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from enum import Enum
 from typing import Final, Protocol
 
 from ..config import Config
@@ -13,13 +14,17 @@ from . import rules
 from .leadership import Leadership
 
 
-class Waiter(Protocol):
-    """A fetch that waits for one of its partitions to change. token: its own name for the partition."""
+class Change(Enum):
+    """Of a partition, as those hear of it who fetch it."""
 
-    def wake(self, token: object) -> None: ...
+    LOG = "the log has grown, or was cut"
+    HIGH_WATERMARK = "the high watermark has moved"
+    METADATA = "the metadata log told something of it: its replicas, its ISR, a leader epoch"
+    ROLE = "it leads no longer, or in another epoch, or the replica is gone"
 
 
-Waiters = dict[Waiter, object]  # to the token
+class Watcher(Protocol):
+    def note(self, change: Change) -> None: ...
 
 
 class Replica:
@@ -50,9 +55,7 @@ class Replica:
         self._name: Final = f"{self.topic}-{self.index}"
         #: This broker has no replica any more; nothing here changes again.
         self.removed = False
-        #: Woken when the log grows (followers) and when the high watermark advances (consumers).
-        self.log_waiters: Waiters = {}
-        self.watermark_waiters: Waiters = {}
+        self.watchers: dict[Watcher, None] = {}  # a dict, for its order
 
     def __str__(self) -> str:
         return self._name
@@ -78,6 +81,7 @@ class Replica:
     def _take_isr(self, isr: Sequence[int], partition_epoch: int, new_role: bool) -> None:
         self.isr = frozenset(isr)
         self.partition_epoch = partition_epoch
+        self._tell(Change.METADATA)
         if new_role:
             self._trace(
                 "role",
@@ -102,7 +106,7 @@ class Replica:
         if offset != self._high_watermark:
             self._high_watermark = offset
             self._trace("high watermark", self._name, offset=offset)
-            wake(self.watermark_waiters)
+            self._tell(Change.HIGH_WATERMARK)
 
     # -- following --------------------------------------------------------------------------------------------
 
@@ -139,6 +143,7 @@ class Replica:
             return True
         if records:
             self.log.append_as_follower(records)
+            self._tell(Change.LOG)
             self._trace("append", self._name, end=self.log.end_offset)
         # The leader's word, even if lower than before: it is the leader's knowledge (description 6.4).
         self._set_high_watermark(max(min(leaders_watermark, self.log.end_offset), self.log.start_offset))
@@ -146,22 +151,19 @@ class Replica:
 
     def _truncate_to(self, offset: int) -> None:
         self.log.truncate_to(min(offset, self.log.end_offset))
+        self._tell(Change.LOG)
         self._trace("truncate", self._name, end=self.log.end_offset)
 
     def leader_starts_at(self, requested_epoch: int, log_start_offset: int) -> None:
         """The leader's log no longer reaches down to this follower's end: begin anew at its start."""
         if requested_epoch == self.leader_epoch and not self.is_leader and self.log.end_offset < log_start_offset:
             self.log.truncate_fully_and_start_at(log_start_offset)
+            self._tell(Change.LOG)
             self._trace("truncate", self._name, end=log_start_offset)
             self._set_high_watermark(log_start_offset)  # M22
 
-    # -- fetches that wait ------------------------------------------------------------------------------------
+    # -- who fetches ------------------------------------------------------------------------------------------
 
-    def _wake_all(self) -> None:
-        wake(self.log_waiters)
-        wake(self.watermark_waiters)
-
-
-def wake(waiters: Waiters) -> None:
-    for waiter, token in waiters.items():
-        waiter.wake(token)
+    def _tell(self, change: Change) -> None:
+        for watcher in self.watchers:
+            watcher.note(change)

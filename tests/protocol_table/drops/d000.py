@@ -113,12 +113,12 @@ DROPS: Final[Mapping[str, Drop]] = {
         "leader = max(r for r in partition.replicas if r != self._me)\n",
     ),
     "000-2.2.1-4": Text(
-        "broker/fetch_session_handler.py", "for each in followed:", "for each in [each for each in followed][:1]:"
+        "broker/fetch_session_handler.py",
+        "            if each in self._delayed:\n",
+        "            if topics or each in self._delayed:\n",
     ),
     "000-2.2.1-5": Text("broker/fetch_session_handler.py", "full = self.epoch == INITIAL_EPOCH\n", "full = True\n"),
-    "000-2.2.1-6": Text(
-        "broker/fetch.py", "if session is not None and result is None and not news:", "if asked.key[1] < 0:"
-    ),
+    "000-2.2.1-6": Text("broker/fetch.py", "                if not news:\n", "                if asked.key[1] < 0:\n"),
     "000-2.2.2-1": Text(
         "storage/log.py",
         "        start_offset: int = 0,\n        start_epoch: int = -1,\n    ) -> Log:",
@@ -371,7 +371,7 @@ DROPS: Final[Mapping[str, Drop]] = {
     "000-2.7-9": Text(
         "broker/partition.py", "if offset >= self._high_watermark or", "if offset + 1 >= self._high_watermark or"
     ),
-    "000-2.7-10": Text("broker/replica.py", "            wake(self.watermark_waiters)\n", ""),
+    "000-2.7-10": Text("broker/replica.py", "            self._tell(Change.HIGH_WATERMARK)\n", ""),
     # What is refused is taken out again.
     "000-2.7-11": Text(
         "broker/partition.py",
@@ -527,9 +527,9 @@ DROPS: Final[Mapping[str, Drop]] = {
         """        self.leader = -1
         if self.leadership is not None:
             self._resign(self.leadership, error)
-        self._wake_all()
+        self._tell(Change.ROLE)
 """,
-        """        self._wake_all()
+        """        self._tell(Change.ROLE)
 """,
     ),
     # It must see each.
