@@ -57,6 +57,10 @@ class Disk(Protocol):
         earlier process created and never synced."""
 
     @abstractmethod
+    def add_directory(self, path: str) -> None:
+        """Create `path` (durable once its parent is synced). Raises FileExistsError."""
+
+    @abstractmethod
     def remove(self, path: str) -> None:
         """Remove a file. Raises FileNotFoundError."""
 
@@ -160,6 +164,9 @@ class LocalDisk(Disk):
         while path:
             path = parent(path)
             self.sync_directory(path)
+
+    def add_directory(self, path: str) -> None:
+        os.mkdir(self._absolute(path))
 
     def remove(self, path: str) -> None:
         os.unlink(self._absolute(path))

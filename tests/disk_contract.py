@@ -277,6 +277,19 @@ def a_directory_that_was_there_is_made_durable_too(machine: Machine) -> str:
     return ""
 
 
+@case("lost", "kept")
+def an_added_directory_is_durable_once_its_parent_is_synced(machine: Machine) -> str:
+    machine.disk.add_directory("a")
+    with pytest.raises(FileExistsError):
+        machine.disk.add_directory("a")
+    machine.disk.add_directory("b")
+    machine.disk.sync_directory("")
+    machine.disk.add_directory("c")
+    machine.cut_power()
+    assert {"a", "b"} <= set(machine.disk.list(""))
+    return "kept" if machine.disk.exists("c") else "lost"
+
+
 @case("")
 def a_synced_truncation_stays(machine: Machine) -> str:
     put(machine.disk, "f", noise(5000))

@@ -26,8 +26,8 @@ def started(disk: Disk) -> LogManager:
     return logs
 
 
-def write(logs: LogManager, topic: str, topic_id: UUID, *values: bytes) -> None:
-    log = logs.get(topic, topic_id, 0, config())
+def write(logs: LogManager, topic: str, topic_id: UUID, *values: bytes, index: int = 0) -> None:
+    log = logs.get(topic, topic_id, index, config())
     log.append_as_leader(build_batch(values, timestamp_ms=0), 0)
     log.flush()
 
@@ -61,7 +61,7 @@ def test_a_long_name_has_room_for_what_is_added() -> None:
     logs = started(disk)
     name = "x" * 249
     for index in (0, 1):
-        logs.get(name, OLD, index, config())
+        write(logs, name, OLD, b"1", index=index)
     seen: list[str] = []
     disk.before = lambda operation, path: seen.append(path) if operation == "rename" else None
     logs.delete([(name, 0), (name, 1)], {})
@@ -124,6 +124,69 @@ def test_power_cuts_while_a_topic_is_deleted_and_created_again(seed: int) -> Non
         assert not [name for name in disk.list("") if name.endswith("-delete")]
 
 
+def test_logs_that_are_never_written_to_are_empty_directories_at_most() -> None:
+    """Thousands may be created and deleted at once, and each file, and more so each sync, takes milliseconds."""
+    disk = simulated_disk()
+    logs = started(disk)
+    changes: list[str] = []
+    disk.before = lambda operation, path: changes.append(f"{operation} {path}")
+    for index in range(10):
+        log = logs.get("t", OLD, index, config())
+        log.flush()
+        assert (log.start_offset, log.end_offset, log.size, log.last_epoch, log.read(0, 1)) == (0, 0, 0, -1, b"")
+        assert (log.offset_since(0), log.latest_timestamp(0), log.end_offset_for_epoch(3)) == (None, None, (3, 0))
+    for index in (0, 0, 8, 11):
+        logs.announce(("t", index))
+    logs.delete([("t", index) for index in range(5)], {})
+    assert changes == ["make_directory t-0", "make_directory t-8", "remove_directory t-0"]
+    logs.close({("t", 9): 0}, 7)
+    with pytest.raises(StorageError):
+        log.append_as_leader(build_batch([b"1"], timestamp_ms=0), 0)
+    disk.lose_power()
+    logs = started(disk)
+    assert logs.previous_epoch == 7 and logs.topic_of(("t", 9)) is None and not logs.high_watermarks
+
+
+def first_writes(disk: SimulatedDisk, interrupt_at: int | None = None) -> int:
+    """A log is created, and written to for the first time: how many operations that takes."""
+    interrupted = Interrupted(disk, interrupt_at)
+    try:
+        logs = started(disk)
+        logs.checkpoint({})
+        write(logs, "t", OLD, b"a")
+        disk.before = lambda operation, path: None
+        disk.lose_power()
+        assert b"a" in values_of(started(disk), "t", OLD), "it was flushed"
+    except PowerLoss:
+        disk.before = lambda operation, path: None
+        disk.lose_power()
+    return interrupted.count
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_power_cuts_around_a_logs_first_records(seed: int) -> None:
+    """At every operation: there is never a record of which it is not known of which topic it is."""
+    for at in range(1, first_writes(simulated_disk()) + 1):
+        disk = SimulatedDisk(Random(seed * 1000 + at), sector=64)
+        first_writes(disk, at)
+        logs = started(disk)
+        assert logs.topic_of(("t", 0)) in (OLD, None)
+        write(logs, "t", OLD, b"after")
+        disk.lose_power()
+        assert b"after" in values_of(started(disk), "t", OLD)
+
+
+def test_a_log_whose_first_sync_failed_takes_nothing() -> None:
+    disk = simulated_disk()
+    log = started(disk).get("t", OLD, 0, config())
+    disk.failing = True
+    for _ in range(2):
+        with pytest.raises(StorageError):
+            log.append_as_leader(build_batch([b"1"], timestamp_ms=0), 0)
+        disk.failing = False
+    assert not log.end_offset
+
+
 def test_a_log_of_another_topic_with_the_same_name_is_not_taken() -> None:
     logs = started(simulated_disk())
     write(logs, "t", OLD, b"old")
@@ -150,7 +213,7 @@ def test_a_log_that_cannot_be_told_whose_it_is_stops_the_broker() -> None:
 
 def test_the_partition_metadata_file_is_kafkas() -> None:
     disk = simulated_disk()
-    started(disk).get("t", UUID("9d2f4b1c-0a3e-4c5d-8e7f-102030405060"), 0, config())
+    write(started(disk), "t", UUID("9d2f4b1c-0a3e-4c5d-8e7f-102030405060"), b"1")
     assert disk.read("t-0/partition.metadata") == b"version: 0\ntopic_id: nS9LHAo-TF2OfxAgMEBQYA\n"
 
 
@@ -186,10 +249,12 @@ START = "log-start-offset-checkpoint"
 
 
 def left_cleanly(disk: Disk) -> None:
-    """A log with a record and one without."""
+    """A log with a record, one that has none any more, and one that never had any."""
     logs = started(disk)
     write(logs, "t", OLD, b"1")
-    logs.get("empty", OLD, 0, config())
+    write(logs, "empty", OLD, b"1")
+    logs.get("empty", OLD, 0, config()).truncate_to(0)
+    logs.get("untouched", OLD, 0, config())
     logs.close({("t", 0): 1}, broker_epoch=17)
 
 
@@ -303,7 +368,7 @@ def test_where_something_is_lost_nothing_else_is_believed(segment: int) -> None:
     assert logs.get("t", OLD, 0, config()).end_offset == 2, "after a clean shutdown it is believed"
     logs.close({("t", 0): 2}, broker_epoch=17)
     logs = started(disk)
-    logs.get("gone", OLD, 0, config())
+    write(logs, "gone", OLD, b"1")
     logs.close({("t", 0): 2}, broker_epoch=18)
     lose_all(disk, "gone-0")
     logs = started(disk)

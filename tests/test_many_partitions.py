@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from cluster_image.broker import replica_manager
 from cluster_image.broker.replica_manager import DELETED_AT_ONCE, OPENED_AT_ONCE
 from cluster_image.controller import topics
 from cluster_image.metadata.records import PartitionChangeRecord, PartitionRecord, RemoveTopicRecord, TopicRecord
@@ -47,12 +48,12 @@ def test_topics_deleted_before_all_of_their_replicas_are_here_are_gone() -> None
 
     async def scenario() -> None:
         broker = Broker()
-        topics = [uuid.UUID(int=100 + number) for number in range(3 * DELETED_AT_ONCE)]
+        topics = [uuid.UUID(int=100 + number) for number in range(OPENED_AT_ONCE + 3 * DELETED_AT_ONCE)]
 
         def logs() -> int:
             return sum(name.startswith("many-") for name in broker.disk.list(""))
 
-        for here in (OPENED_AT_ONCE, 2 * DELETED_AT_ONCE, len(topics)):
+        for here in (OPENED_AT_ONCE, len(topics)):
             made: list[Any] = []
             for number, topic in enumerate(topics):
                 made.append(TopicRecord(name=f"many-{number}", topic_id=topic))
@@ -61,13 +62,45 @@ def test_topics_deleted_before_all_of_their_replicas_are_here_are_gone() -> None
             assert len(broker.manager.partitions) == OPENED_AT_ONCE
             while len(broker.manager.partitions) < here:
                 await asyncio.sleep(0)
+            for partition in broker.manager.partitions.values():  # nothing of it is on the disk before
+                partition.append(batch(), 1, asyncio.get_running_loop().create_future)
+            assert logs() == len(broker.manager.partitions)
             broker.manager.apply(broker.replay(*(RemoveTopicRecord(topic_id=topic) for topic in topics)))
             assert not broker.manager.partitions and broker.manager.all_open
-            assert logs() >= here - DELETED_AT_ONCE, "not all at once"
+            assert logs() >= min(here, len(topics)) - DELETED_AT_ONCE, "not all at once"
             while logs():
                 await asyncio.sleep(0)
             await asyncio.sleep(0.01)
         assert not broker.errors
+
+    asyncio.run(scenario())
+
+
+def test_directories_of_many_new_logs_are_made_little_by_little(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a few at once: whoever looks at the disk sees which replicas are here."""
+    monkeypatch.setattr(replica_manager, "ANNOUNCED_AT_ONCE", 3)
+    monkeypatch.setattr(replica_manager, "ANNOUNCE_EVERY_S", 0.01)
+
+    async def scenario() -> None:
+        broker = Broker()
+        broker.manager.start()
+
+        def here() -> int:
+            return sum(name.startswith("t-") for name in broker.disk.list(""))
+
+        for index in range(6):
+            broker.create(index, leader=1)
+        while not broker.manager.all_open:
+            await asyncio.sleep(0)
+        assert here() == 3
+        gone = PartitionChangeRecord(partition_id=4, topic_id=TOPIC, replicas=(2, 3), leader=2)
+        broker.manager.apply(broker.replay(gone))
+        async with asyncio.timeout(5):
+            while here() < 5:
+                await asyncio.sleep(0.01)
+        await asyncio.sleep(0.05)
+        assert here() == 5 and not broker.disk.exists("t-4") and not broker.errors
+        broker.manager.stop()
 
     asyncio.run(scenario())
 

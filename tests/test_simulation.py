@@ -95,6 +95,14 @@ def chaos(*arguments: str) -> int:
     return int(ended.value.code or 0)  # type: ignore[arg-type]
 
 
+def test_partitions_that_nobody_wrote_to_lack_no_evidence(tmp_path: Path) -> None:
+    """Of their logs there are empty directories, which are saved, too."""
+    options = ("--partitions", "20", "--rate", "2", "--time-limit", "8", "--nemesis", "kill", "--seed", "1")
+    assert chaos("run", "--on", "simulation", *options, "--results", str(tmp_path)) == 0
+    verdict = json.loads(next(tmp_path.glob("*/verdict.json")).read_text())
+    assert verdict["verdict"] == "pass" and not verdict["evidence_missing"]
+
+
 @pytest.mark.spark
 def test_a_run_without_docker_ends_in_a_report_and_repeats_itself(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]

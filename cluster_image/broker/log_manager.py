@@ -1,7 +1,8 @@
 """The partition logs in this broker's data directory: recovery at start, checkpoints, deletion, clean-shutdown file.
 
 A log lies in `<topic>-<index>`, with a file `partition.metadata` that tells which topic of that name it is of: the file
-is durable before there is a record. A log that is deleted is durably renamed first, to
+is durable before there is a record. Before the first is written there is an empty directory at most: thousands of
+topics that nobody writes to cost next to nothing. A log on the disk that is deleted is durably renamed first, to
 `<topic>-<index>.<topic id>-delete`; then the checkpoints forget it; then it is removed. So a power cut leaves the whole
 log, or what the next start removes, and a new topic of the same name finds nothing of the old one.
 """
@@ -12,6 +13,7 @@ import logging
 import re
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import ExitStack
+from functools import partial
 from typing import Final
 from uuid import UUID
 
@@ -43,6 +45,7 @@ class LogManager:
         self._disk = disk
         self._logs: dict[TopicPartition, Log] = {}
         self._topic_ids: dict[TopicPartition, UUID] = {}
+        self._announced: set[TopicPartition] = set()  # see announce()
         self._clean_shutdown = CleanShutdownFile(disk)
         self._watermark_file = OffsetCheckpoint(disk, HIGH_WATERMARK_FILE)
         self._recovery_file = OffsetCheckpoint(disk, RECOVERY_POINT_FILE)
@@ -121,12 +124,22 @@ class LogManager:
         existing = self._logs.get(key)
         if existing is None:
             directory = _directory(key)
-            self._disk.make_directory(directory)
-            PartitionMetadataFile(self._disk, directory).write(topic_id)
-            # A log that was created empty has nothing to recover.
-            return self._open(key, topic_id, log_config, clean=True)
+            prepare = partial(self._make_directory, directory, topic_id)
+            return self._add(key, topic_id, Log.create(self._disk, directory, log_config, prepare))
         existing.config = log_config
         return existing
+
+    def announce(self, key: TopicPartition) -> None:
+        """Make the directory of a log that has not been written to, if it is still here, for whoever looks which
+        replicas this broker has. It is empty, and need not be durable."""
+        known = self._logs.get(key)
+        if known is not None and known.is_untouched and key not in self._announced:
+            self._disk.add_directory(_directory(key))
+            self._announced.add(key)
+
+    def _make_directory(self, directory: str, topic_id: UUID) -> None:
+        self._disk.make_directory(directory)
+        PartitionMetadataFile(self._disk, directory).write(topic_id)
 
     def _open(self, key: TopicPartition, topic_id: UUID, config: LogConfig, clean: bool) -> Log:
         opened = Log.open(
@@ -134,9 +147,12 @@ class LogManager:
         )
         if opened.recovery.truncated_bytes or opened.recovery.removed_segments:
             log.warning("log repaired", extra={"log": opened.directory, **opened.recovery._asdict()})
-        self._logs[key] = opened
+        return self._add(key, topic_id, opened)
+
+    def _add(self, key: TopicPartition, topic_id: UUID, partition_log: Log) -> Log:
+        self._logs[key] = partition_log
         self._topic_ids[key] = topic_id
-        return opened
+        return partition_log
 
     def topic_of(self, key: TopicPartition) -> UUID | None:
         """The topic whose log this is; None: there is none."""
@@ -149,8 +165,15 @@ class LogManager:
         Raises OSError; what is left of them is removed at the next start."""
         deleted = []
         for key in keys:
-            self._logs.pop(key).abandon()
-            directory = _deleted_directory(key, self._topic_ids.pop(key))
+            partition_log, topic_id = self._logs.pop(key), self._topic_ids.pop(key)
+            partition_log.abandon()
+            announced = key in self._announced
+            self._announced.discard(key)
+            if partition_log.is_untouched:
+                if announced:
+                    self._disk.remove_directory(_directory(key))
+                continue
+            directory = _deleted_directory(key, topic_id)
             if self._disk.exists(directory):
                 self._remove_directory(directory)  # of an earlier deletion that failed
             self._disk.rename(_directory(key), directory)
@@ -159,7 +182,7 @@ class LogManager:
             return
         self._disk.sync_directory("")
         self._forget([key for key, _ in deleted])
-        self.checkpoint({key: offset for key, offset in high_watermarks.items() if key in self._logs})
+        self.checkpoint(high_watermarks)
         for _, directory in deleted:
             self._remove_directory(directory)
         log.info("logs deleted", extra={"logs": [_directory(key) for key, _ in deleted]})
@@ -190,12 +213,13 @@ class LogManager:
 
     def checkpoint(self, high_watermarks: Mapping[TopicPartition, int]) -> None:
         """Durably note high watermarks, where each log begins, and up to where it need not be checked after a crash."""
-        self._watermark_file.write(high_watermarks)
-        starts = {key: each.start_offset for key, each in self._logs.items() if each.start_offset > 0}
+        touched = {key: each for key, each in self._logs.items() if not each.is_untouched}
+        self._watermark_file.write({key: offset for key, offset in high_watermarks.items() if key in touched})
+        starts = {key: each.start_offset for key, each in touched.items() if each.start_offset > 0}
         if starts != self._starts:
             self._start_file.write(starts)
             self._starts = starts
-        self._recovery_file.write({key: partition_log.flushed_offset for key, partition_log in self._logs.items()})
+        self._recovery_file.write({key: partition_log.flushed_offset for key, partition_log in touched.items()})
 
     def close(self, high_watermarks: Mapping[TopicPartition, int], broker_epoch: int) -> None:
         """The end of a controlled shutdown (002, 5.2): flush everything, then say so. Raises OSError, and says nothing

@@ -25,12 +25,15 @@ from .partition import Partition
 
 log = logging.getLogger(__name__)
 
-#: New replicas whose logs are opened, or made, at once: some milliseconds each.
-OPENED_AT_ONCE = 1
-#: Logs that are deleted at once.
+#: New replicas that are taken in at once: a millisecond or two.
+OPENED_AT_ONCE = 8
+#: Logs that are deleted at once, some milliseconds each.
 DELETED_AT_ONCE = 2
 #: After which, for so many seconds, all else has its turn. (At start-up nobody waits for anything else.)
 PAUSE_S = 0.004
+#: New logs whose directories are made when they are: further ones get theirs at this interval, in seconds, each.
+ANNOUNCED_AT_ONCE = 64
+ANNOUNCE_EVERY_S = 0.05
 _LONGEST_SLEEP_S = 3600.0  # event loops take no time that is years away
 
 
@@ -64,6 +67,8 @@ class ReplicaManager:
         self._to_open: dict[PartitionKey, None] = {}
         self._configs: dict[UUID, tuple[Mapping[str, str], Config]] = {}  # by topic, and of which settings
         self._to_delete: dict[TopicPartition, UUID] = {}
+        self._to_announce: dict[TopicPartition, None] = {}
+        self._announce_at_once = ANNOUNCED_AT_ONCE
         self._resting = False  # from opening and deleting
         self._pause_s = 0.0
         self.partitions: dict[PartitionKey, Partition] = {}
@@ -72,7 +77,11 @@ class ReplicaManager:
         self._pause_s = PAUSE_S
         lag = self._config.seconds("replica.lag.time.max.ms")
         checkpoint = self._config.seconds("replica.high.watermark.checkpoint.interval.ms")
-        for action, interval in ((self._shrink_isrs, lag / 2), (self._checkpoint, checkpoint)):
+        for action, interval in (
+            (self._shrink_isrs, lag / 2),
+            (self._checkpoint, checkpoint),
+            (self._announce_next, ANNOUNCE_EVERY_S),
+        ):
             self._tasks.append(start_task(_every(interval, action), self._failed))
         self._tasks.append(start_task(self._flush_timed(), self._failed))
 
@@ -171,9 +180,26 @@ class ReplicaManager:
             self._delete({name: self._to_delete.pop(name)})
         partition_log = self._logs.get(topic.name, topic.id, registration.index, config)
         self._flush_wanted.set()
+        if partition_log.is_untouched:
+            self._announce(name)
         partition = Partition(registration, partition_log, config, self._me, self._trace)
         partition.restore_high_watermark(self._logs.high_watermarks.get(name, 0))
         return partition
+
+    def _announce(self, name: TopicPartition) -> None:
+        if self._announce_at_once:
+            self._announce_at_once -= 1
+            self._logs.announce(name)
+        else:
+            self._to_announce[name] = None
+
+    def _announce_next(self) -> None:
+        if self._to_announce:
+            name = next(iter(self._to_announce))
+            del self._to_announce[name]
+            self._logs.announce(name)
+        else:
+            self._announce_at_once = min(self._announce_at_once + 1, ANNOUNCED_AT_ONCE)
 
     def _config_of(self, topic: Topic) -> Config:
         """Read once for all partitions of the topic, and again when its settings have changed."""
@@ -213,8 +239,11 @@ class ReplicaManager:
 
     def _delete(self, gone: Mapping[TopicPartition, UUID]) -> None:
         """Those of them that still are of the topic that was meant: another of its name may be here by now."""
+        for key in gone:
+            self._to_announce.pop(key, None)
         meant = [key for key, topic_id in gone.items() if self._logs.topic_of(key) == topic_id]
-        self._logs.delete(meant, self._high_watermarks())
+        if meant:
+            self._logs.delete(meant, self._high_watermarks())
 
     def _move(self, partition: Partition) -> None:
         """To the fetcher of its present leader (000, 2.2.3)."""

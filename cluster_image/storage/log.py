@@ -10,8 +10,9 @@ valid prefix.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import NamedTuple
 
 from ..disk import TEMPORARY_SUFFIX, Disk
@@ -45,11 +46,17 @@ class Recovery(NamedTuple):
 
 
 class _WriteGuard:
-    """A context in which the first OSError is final: it and every later entry raise StorageError."""
+    """A context in which the first OSError is final: it and every later entry raise StorageError. before: is done once,
+    at the first entry."""
 
-    def __init__(self, directory: str) -> None:
+    def __init__(self, directory: str, before: Callable[[], None] | None = None) -> None:
         self._directory = directory
+        self._before = before
         self._failure: OSError | None = None
+
+    @property
+    def entered(self) -> bool:
+        return self._before is None
 
     def refuse(self, reason: OSError) -> None:
         self._failure = self._failure or reason
@@ -57,6 +64,12 @@ class _WriteGuard:
     def __enter__(self) -> None:
         if self._failure is not None:
             raise StorageError(f"{self._directory} takes no more writes: {self._failure}") from self._failure
+        before, self._before = self._before, None
+        if before is not None:
+            try:
+                before()
+            except OSError as error:
+                self.__exit__(None, error, None)
 
     def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
         if isinstance(error, OSError) and self._failure is None:
@@ -65,13 +78,14 @@ class _WriteGuard:
 
 
 class Log:
-    """Made by `Log.open`. Offsets are exclusive at the end: the log holds start_offset ... end_offset - 1.
+    """Made by `Log.open` or `Log.create`. Offsets are exclusive at the end: the log holds start_offset ...
+    end_offset - 1.
 
     After a failed write or sync the log refuses further changes with StorageError; reads go on.
     """
 
     def __init__(self, disk: Disk, directory: str, config: LogConfig) -> None:
-        """Use `Log.open`, which loads what is on disk."""
+        """Use `Log.open`, which loads what is on disk, or `Log.create`."""
         self.directory = directory
         self.config = config
         self.producers = ProducerState()
@@ -114,6 +128,25 @@ class Log:
             log._close_files()
             raise
         return log
+
+    @classmethod
+    def create(cls, disk: Disk, directory: str, config: LogConfig, prepare: Callable[[], None]) -> Log:
+        """A new log, of which there are no files before something is written to it: until then there is nothing to
+        lose. prepare: makes `directory`, durably, just before."""
+        log = cls(disk, directory, config)
+        log._segments = [Segment(disk, directory, 0, exists=False)]
+        log._writing = _WriteGuard(directory, partial(log._begin, prepare))
+        return log
+
+    def _begin(self, prepare: Callable[[], None]) -> None:
+        prepare()
+        self._segments[0].create()
+        self._disk.sync_directory(self.directory)
+
+    @property
+    def is_untouched(self) -> bool:
+        """Was it created, and never written to?"""
+        return not self._writing.entered
 
     @property
     def start_offset(self) -> int:
@@ -298,9 +331,11 @@ class Log:
         """Flush and close. Raises StorageError if any write to this log ever failed; files are closed even so."""
         try:
             self.flush()
-            with self._writing:
-                self._epoch_checkpoint.write(self._epochs.entries)
+            if not self.is_untouched:
+                with self._writing:
+                    self._epoch_checkpoint.write(self._epochs.entries)
         finally:
+            self._writing.refuse(OSError("it is closed"))
             self._close_files()
 
     def _load(self, clean: bool, recovery_point: int | None, start_offset: int, start_epoch: int) -> None:
@@ -401,7 +436,7 @@ class Log:
                 self.producers.update(header)
 
     def _close_files(self) -> None:
-        for segment in self._segments:
+        for segment in [] if self.is_untouched else self._segments:
             segment.close()
 
     def _segment_of(self, offset: int) -> Segment:

@@ -48,16 +48,22 @@ class Segment:
     """An open segment and its index of every batch, 16 bytes each, in memory only: whatever a crash leaves of the
     file, there is no index file to disagree with it."""
 
-    def __init__(self, disk: Disk, directory: str, base_offset: int) -> None:
+    def __init__(self, disk: Disk, directory: str, base_offset: int, exists: bool = True) -> None:
+        """exists: False: it has no file before create(), and nothing can be done with it but to ask how long it is."""
         self.base_offset = base_offset
         self.end_offset = base_offset
         self.size = 0  # of the indexed batches, in bytes
         self.path = f"{directory}/{segment_name(base_offset)}"
         self._disk = disk
-        self._file: File = disk.open(self.path)
+        self._file: File
         self._offsets = array("I")  # of each batch, from base_offset
         self._positions = array("I")
         self._latest = array("q")  # the largest timestamp of each batch and of those before it, ms
+        if exists:
+            self.create()
+
+    def create(self) -> None:
+        self._file = self._disk.open(self.path)
 
     def load(self, validate_from: int, last_epoch: int) -> Iterator[BatchHeader]:
         """Index the file's valid batches and yield their headers; stop at the first that is not.

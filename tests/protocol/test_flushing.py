@@ -164,10 +164,17 @@ def test_a_broker_that_stops_makes_no_log_that_the_file_does_not_speak_for() -> 
 
     async def story(broker: Broker) -> None:
         broker.manager.apply(broker.replay(*map(new, range(OPENED_AT_ONCE + 5))))
+        here = list(broker.manager.partitions.values())
+        assert len(here) == OPENED_AT_ONCE
+        here[0].append(batch(), 1, future)
         broker.manager.stop()
         broker.manager.close_cleanly(77)
         broker.manager.apply(broker.replay(new(100)))
         await asyncio.sleep(0.01)
+        assert list(broker.manager.partitions.values()) == here
+        for partition in here:
+            with pytest.raises(StorageError):
+                partition.log.append_as_leader(batch(), 0)
         assert sum(name.startswith("t-") for name in broker.disk.list("")) == OPENED_AT_ONCE
         assert started(broker.disk).previous_epoch == 77
 

@@ -97,6 +97,14 @@ class Mount(Disk):
                 raise _error(errno.ENOTDIR, path)
             directory = entry
 
+    def add_directory(self, path: str) -> None:
+        directory, name = self._locate(path)
+        if name in directory.entries:
+            raise _error(errno.EEXIST, path)
+        self._change("make_directory", path)
+        self._disk.needs_room(path)
+        directory.change({name: Directory({})})
+
     def remove(self, path: str) -> None:
         directory, name = self._locate(path)
         if isinstance(_entry(directory, name, path), Directory):
@@ -259,7 +267,10 @@ class SimulatedDisk(Mount):
         return {path: inode.content for path, inode in self.root.inodes()}
 
     def save(self, directory: Path) -> None:
-        """Write all files() below a real directory."""
+        """Write all directories at its root, and all files(), below a real directory."""
+        for name, entry in self.root.entries.items():
+            if isinstance(entry, Directory):
+                (directory / name).mkdir(parents=True, exist_ok=True)
         for path, content in self.files().items():
             target = directory / path
             target.parent.mkdir(parents=True, exist_ok=True)
