@@ -5,6 +5,7 @@ Each API has its own place for an error: of the whole answer, or of each item as
 
 from __future__ import annotations
 
+from dataclasses import fields
 from typing import Any, Final
 
 from kio.schema.errors import ErrorCode
@@ -23,6 +24,14 @@ _NOTHING: Final[dict[str, Any]] = {
     "producer_id_len": 0,
     "should_shut_down": False,
 }
+
+
+def says(answer: Any, error: ErrorCode) -> bool:
+    """Is this an answer with the error for the whole? Of items that are alike it looks at the first only."""
+    if hasattr(answer, "error_code"):
+        return bool(answer.error_code is error)
+    parts = next((part for field in fields(answer) if isinstance(part := getattr(answer, field.name), tuple)), ())
+    return bool(parts) and says(parts[0], error)
 
 
 def error_answer(request: Any, error: ErrorCode, message: str | None = None) -> Entity:

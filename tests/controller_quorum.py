@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from random import Random
 from typing import Any
 
@@ -19,6 +19,7 @@ from kio.schema.create_topics.v7.request import (
 from kio.schema.errors import ErrorCode
 
 from cluster_image.controller.controller import Controller
+from cluster_image.controller.term import Step
 from cluster_image.messages import milliseconds
 from cluster_image.metadata.image import MetadataImage, PartitionRegistration
 from cluster_image.metadata.records import decode, encode
@@ -39,10 +40,14 @@ class Quorum:
     def image(self) -> MetadataImage:
         return self.controller.image
 
-    def do(self, step: Any) -> Any:
-        for record in step.records:
-            self.image.replay(self.image.end_offset, decode(encode(record)))
-        return step.answer
+    def do(self, steps: Step | Iterator[Step]) -> Any:
+        """The answer."""
+        answer = None
+        for step in [steps] if isinstance(steps, Step) else steps:
+            for record in step.records:
+                self.image.replay(self.image.end_offset, decode(encode(record)))
+            answer = step.answer
+        return answer
 
     def register(
         self,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -23,7 +24,8 @@ from kio.schema.delete_topics.v6.request import DeleteTopicsRequest, DeleteTopic
 from kio.schema.errors import ErrorCode
 
 from cluster_image.controller import topics as controller_topics
-from cluster_image.controller.term import RECORDS_IN_BATCH
+from cluster_image.controller.term import Step
+from cluster_image.controller.topics import RECORDS_IN_STEP
 from cluster_image.messages import milliseconds
 from cluster_image.metadata.records import TopicRecord
 from tests.controller_quorum import SESSION, Quorum, unfenced
@@ -141,19 +143,53 @@ def test_one_request_writes_no_more_than_one_batch_should_hold(quorum: Quorum, m
     assert errors == [ErrorCode.none, ErrorCode.policy_violation, ErrorCode.none]
 
 
-def test_many_topics_are_written_in_several_batches_with_each_topic_in_one(quorum: Quorum) -> None:
-    """Every node applies a batch in one turn of its event loop."""
+def test_many_topics_are_created_and_deleted_in_several_steps_with_each_topic_in_one(quorum: Quorum) -> None:
+    """Every node applies a step in one turn of its event loop."""
     many = [topic(f"t{number}", (1, 2), (2, 3), (3, 1)) for number in range(100)]
-    request = CreateTopicsRequest(topics=tuple(many), timeout=TIMEOUT, validate_only=False)
-    step = quorum.controller.create_topics(request)
-    batches = list(step.batches())
-    assert [record for batch in batches for record in batch] == list(step.records)
-    assert len(batches) > 4 and all(len(batch) <= RECORDS_IN_BATCH + 4 for batch in batches)
-    assert all(isinstance(batch[0], TopicRecord) for batch in batches)
-    one = quorum.controller.create_topics(
+    creation = quorum.controller.create_topics(
+        CreateTopicsRequest(topics=(*many, topic("t99")), timeout=TIMEOUT, validate_only=False)
+    )
+    steps, answer = all_steps(quorum, creation)
+    assert len(steps) > 10 and all(len(step.records) < RECORDS_IN_STEP + 4 for step in steps)
+    assert all(isinstance(step.records[0], TopicRecord) for step in steps)
+    assert len(answer.topics) == 101 and len(quorum.image.topics) == 99
+    request = by_name.DeleteTopicsRequest(topic_names=tuple(quorum.image.topics), timeout=TIMEOUT)
+    steps, answer = all_steps(quorum, quorum.controller.delete_topics(request))
+    assert len(steps) == 13 and len(answer.responses) == 99 and not quorum.image.topics
+    large = quorum.controller.create_topics(
         CreateTopicsRequest(topics=(topic("one", *[(1, 2)] * 200),), timeout=TIMEOUT, validate_only=False)
     )
-    assert list(one.batches()) == [one.records]
+    assert len(all_steps(quorum, large)[0]) == 1
+
+
+def all_steps(quorum: Quorum, steps: Iterator[Step]) -> tuple[list[Step], Any]:
+    """And the answer."""
+    done = []
+    for step in steps:
+        answer = quorum.do(step)
+        done.append(step)
+    assert all(step.answer is None for step in done[:-1])
+    return done, answer
+
+
+def test_what_others_do_between_steps_counts(quorum: Quorum, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(controller_topics, "RECORDS_IN_STEP", 1)
+    names = ("a", "b", "c.c", "d")
+    creation = quorum.controller.create_topics(
+        CreateTopicsRequest(topics=tuple(topic(name, (1,)) for name in names), timeout=TIMEOUT, validate_only=False)
+    )
+    quorum.do(next(creation))
+    assert create(quorum, topic("b", (1,)), topic("c_c", (1,))) == [ErrorCode.none] * 2
+    errors = [t.error_code for t in quorum.do(creation).topics]
+    assert errors == [
+        ErrorCode.none, ErrorCode.topic_already_exists, ErrorCode.invalid_topic_exception, ErrorCode.none,
+    ]  # fmt: skip
+    request = by_name.DeleteTopicsRequest(topic_names=("a", "b", "d"), timeout=TIMEOUT)
+    deletion = quorum.controller.delete_topics(request)
+    quorum.do(next(deletion))
+    quorum.do(quorum.controller.delete_topics(by_name.DeleteTopicsRequest(topic_names=("b",), timeout=TIMEOUT)))
+    errors = [t.error_code for t in quorum.do(deletion).responses]
+    assert errors == [ErrorCode.none, ErrorCode.unknown_topic_or_partition, ErrorCode.none]
 
 
 def test_what_one_request_may_not_have_is_not_even_placed(quorum: Quorum, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from random import Random
+from typing import Any
 
 import pytest
 from kio.schema.errors import ErrorCode
@@ -27,10 +29,11 @@ def test_every_request_has_an_answer_that_is_only_an_error(api: int, version: in
     for _ in range(30):
         request = random_entity(wire.request_schema(api, version), random)
         answer = unanswered.error_answer(request, ErrorCode.not_controller, "no")
-        wire.decode_response(wire.encode_response(answer, 1)[4:], api, version)
+        decoded = wire.decode_response(wire.encode_response(answer, 1)[4:], api, version)
+        assert not unanswered.says(decoded, ErrorCode.request_timed_out)
         whole = getattr(answer, "error_code", None)
         if whole is not None:
-            assert whole is ErrorCode.not_controller
+            assert whole is ErrorCode.not_controller and unanswered.says(decoded, ErrorCode.not_controller)
             continue
         asked = next(
             a
@@ -40,6 +43,12 @@ def test_every_request_has_an_answer_that_is_only_an_error(api: int, version: in
         items = next(getattr(answer, n) for n in ("topics", "results", "responses", "replica_election_results")
                      if hasattr(answer, n))  # fmt: skip
         assert len(items) == len(asked or ())
+        assert unanswered.says(decoded, ErrorCode.not_controller) is bool(parts_of(items))
         for item in items:
             for part in getattr(item, "partition_result", (item,)):
                 assert part.error_code is ErrorCode.not_controller
+
+
+def parts_of(items: Sequence[Any]) -> Sequence[Any]:
+    """What has an error code of its own, in the first of them."""
+    return [part for item in items[:1] for part in getattr(item, "partition_result", (item,))]

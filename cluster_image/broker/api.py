@@ -97,7 +97,7 @@ class BrokerApi:
             case "DescribeClusterRequest":
                 return describe_cluster(self._image, self._config["cluster.id"], self._some_broker(), request)
             case name if name in _FOR_THE_CONTROLLER:
-                return await self._forwarding.pass_on(request)
+                return await self._forwarding.pass_on(request, peer.aside)
             case "OffsetForLeaderEpochRequest":
                 return await self._offsets.offset_for_leader_epoch(request)
             case "DescribeTopicPartitionsRequest":

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from functools import partial
 from typing import Any, Final
 
 from kio.schema.errors import ErrorCode
 
-from ..network import Entity
-from ..unanswered import error_answer
+from ..network import Aside, Entity, here
+from ..unanswered import error_answer, says
 from .channel import ControllerChannel, NoController
 
 #: Requests at a time.
@@ -52,8 +53,8 @@ class Forwarding:
             self._idle.append(channel)
             self._lines.release()
 
-    async def pass_on(self, request: Entity) -> Entity:
-        """As request(); the answer is this broker's, whatever happens."""
+    async def pass_on(self, request: Entity, aside: Aside = here) -> Entity:
+        """As request(); the answer is this broker's, whatever happens. aside: see network.Peer."""
         try:
             answer: Entity = await self.request(request)
             return answer
@@ -61,7 +62,7 @@ class Forwarding:
             message = f"{error}: the request was not carried out"
         except (ConnectionError, TimeoutError):
             message = "the controller did not answer: the request may or may not have been carried out"
-        return error_answer(request, ErrorCode.request_timed_out, message)
+        return await aside(partial(error_answer, request, ErrorCode.request_timed_out, message))
 
     def close(self) -> None:
         for channel in (*self._idle, *self._busy):
@@ -77,7 +78,7 @@ class Forwarding:
             left = until - loop.time()
             try:
                 answer = await channel.request(entity, max(left, LOOK_S))
-                if answer != error_answer(entity, ErrorCode.not_controller):
+                if not says(answer, ErrorCode.not_controller):
                     return answer
                 raise NoController("who was the controller is not any more")
             except NoController:

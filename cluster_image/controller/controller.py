@@ -10,7 +10,7 @@ reassignments, producer_ids, unclean_recovery.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from random import Random
 from typing import Any
 
@@ -53,13 +53,13 @@ class Controller:
 
     # -- topics and partitions --------------------------------------------------------------------------------
 
-    def create_topics(self, request: Any) -> Step:
+    def create_topics(self, request: Any) -> Iterator[Step]:
         return topics.create(self._term, request)
 
     def create_partitions(self, request: Any) -> Step:
         return topics.create_partitions(self._term, request)
 
-    def delete_topics(self, request: Any) -> Step:
+    def delete_topics(self, request: Any) -> Iterator[Step]:
         return topics.delete(self._term, request)
 
     def alter_configs(self, request: Any) -> Step:

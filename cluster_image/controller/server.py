@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from random import Random
 from typing import Any, Final
 
@@ -39,6 +40,9 @@ _OPERATOR_MARGIN_SECONDS: Final = 0.5
 _TICK_SECONDS: Final = 0.1
 #: A request that its quorum has not committed by then is answered with an error: the outcome is then unknown.
 _COMMIT_TIMEOUT_SECONDS: Final = 5.0
+#: Between steps of one request. A thousand topics are a thousand logs on each of their brokers: so some eighty are made
+#: in a second, and there is time for what else the nodes have to do.
+_BETWEEN_STEPS_SECONDS: Final = 0.040
 
 
 class ControllerServer:
@@ -70,14 +74,17 @@ class ControllerServer:
             "BrokerRegistrationRequest": Controller.register_broker,
             "BrokerHeartbeatRequest": Controller.heartbeat,
             "AlterPartitionRequest": lambda c, request, now: c.alter_partition(request),
-            "CreateTopicsRequest": lambda c, request, now: c.create_topics(request),
             "CreatePartitionsRequest": lambda c, request, now: c.create_partitions(request),
-            "DeleteTopicsRequest": lambda c, request, now: c.delete_topics(request),
             "ElectLeadersRequest": lambda c, request, now: c.elect_leaders(request),
             "IncrementalAlterConfigsRequest": lambda c, request, now: c.alter_configs(request),
             "AlterPartitionReassignmentsRequest": lambda c, request, now: c.alter_partition_reassignments(request),
             "ListPartitionReassignmentsRequest": lambda c, request, now: c.list_partition_reassignments(request),
             "AllocateProducerIdsRequest": lambda c, request, now: c.allocate_producer_ids(request),
+        }
+
+        self._in_steps: dict[str, Callable[[Controller, Any], Iterator[Step]]] = {
+            "CreateTopicsRequest": Controller.create_topics,
+            "DeleteTopicsRequest": Controller.delete_topics,
         }
 
     async def start(self) -> None:
@@ -127,18 +134,46 @@ class ControllerServer:
         name = type(request).__name__
         if name in _RAFT_REQUESTS:
             return await self._raft.handle(request, peer)
-        operation = self._operations.get(name)
-        if operation is None:
+        operation, in_steps = self._operations.get(name), self._in_steps.get(name)
+        if operation is None and in_steps is None:
             raise ConnectionError(f"{name} is not for a controller")
         try:
             if name == "ElectLeadersRequest" and getattr(request, "election_type", PREFERRED) == UNCLEAN:
                 return await self._elect_uncleanly(request)
+            if in_steps is not None:
+                return await self._perform_in_steps(lambda controller: in_steps(controller, request))
+            assert operation is not None
             step = await self._perform(lambda controller, now: operation(controller, request, now))
         except NotLeader:
-            return error_answer(request, ErrorCode.not_controller)
+            return await peer.aside(partial(error_answer, request, ErrorCode.not_controller))
         except TimeoutError:
-            return error_answer(request, ErrorCode.request_timed_out)
+            return await peer.aside(partial(error_answer, request, ErrorCode.request_timed_out))
         return step.answer
+
+    async def _perform_in_steps(self, begin: Callable[[Controller], Iterator[Step]]) -> Entity | None:
+        """All steps of a request, one after the other, while others have their turn; the answer that the last has.
+        Raises as _perform."""
+        controller = self._active
+        if controller is None:
+            raise NotLeader
+        steps, any_written = begin(controller), False
+
+        def next_step(active: Controller, now: float) -> Step:
+            if active is not controller:
+                raise NotLeader
+            return next(steps)
+
+        while True:
+            try:
+                step = await self._perform(next_step)
+            except NotLeader:
+                if any_written:
+                    raise TimeoutError("deposed before the last of it was decided") from None
+                raise
+            if step.answer is not None:
+                return step.answer
+            any_written = any_written or bool(step.records)
+            await asyncio.sleep(_BETWEEN_STEPS_SECONDS)
 
     async def _perform(self, operation: Callable[[Controller, float], Step]) -> Step:
         """Decide, write, replay, and return once all that the decision was based on is committed.
@@ -153,9 +188,9 @@ class ControllerServer:
         # Offsets also go to the quorum's own control records, which no image sees.
         controller.image.end_offset = raft.end_offset
         step = operation(controller, asyncio.get_running_loop().time())
-        for batch in step.batches():
-            last = raft.append([encode(record) for record in batch])
-            for offset, record in enumerate(batch, last - len(batch) + 1):
+        if step.records:
+            last = raft.append([encode(record) for record in step.records])
+            for offset, record in enumerate(step.records, last - len(step.records) + 1):
                 controller.image.replay(offset, record)
                 self._trace_decision(controller.image, offset, record)
         try:

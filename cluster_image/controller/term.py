@@ -2,39 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from random import Random
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 from kio.schema.errors import ErrorCode
 
 from ..config import Config
 from ..metadata.image import BrokerRegistration, MetadataImage
-from ..metadata.records import MetadataRecord, RemoveTopicRecord, TopicRecord
+from ..metadata.records import MetadataRecord
 from ..network import Entity
 from .partition_change import Electorate
 
-#: With what else there is of the last one's topic.
-RECORDS_IN_BATCH: Final = 64
-
 
 class Step(NamedTuple):
-    """What a request or a timer leads to: records to append, and the answer once they are committed. They are one
-    batch, which is there as a whole or not at all; of many topics there may be several, with all of a topic in one."""
+    """What a request or a timer leads to: records to append, as one batch that is there as a whole or not at all, and
+    the answer once they are committed. Some requests take several steps: an answer has the last of them."""
 
     records: Sequence[MetadataRecord]
     answer: Entity | None = None
-
-    def batches(self) -> Iterator[Sequence[MetadataRecord]]:
-        """Nobody is held up for longer than by one of them."""
-        begin = 0
-        for at, record in enumerate(self.records):
-            if at - begin >= RECORDS_IN_BATCH and isinstance(record, TopicRecord | RemoveTopicRecord):
-                yield self.records[begin:at]
-                begin = at
-        if self.records:
-            yield self.records[begin:]
 
 
 class Refused(Exception):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 from kio.schema.errors import ErrorCode
@@ -22,20 +22,26 @@ from .term import Refused, Step, Term
 MAX_PARTITIONS: Final = 10_000
 #: Of all topics of one request: what is decided at once, and what brokers have to make, must stay small.
 MAX_NEW_PARTITIONS: Final = 1_000
+#: With what else there is of the last one's topic. Every node applies a step at once, and has other things to do.
+RECORDS_IN_STEP: Final = 8
 
 
 # -- CreateTopics ---------------------------------------------------------------------------------------------
 
 
-def create(term: Term, request: Any) -> Step:
-    """CreateTopics of any version served."""
+def create(term: Term, request: Any) -> Iterator[Step]:
+    """CreateTopics of any version served, some of the topics in each step; the last step has the answer."""
     module = response_module(request)
     twice = repeated(topic.name for topic in request.topics)
+    only_validated = getattr(request, "validate_only", False)
     records: list[MetadataRecord] = []
     answers = []
     budget = MAX_NEW_PARTITIONS
-    taken = {_metric_name(name): name for name in term.image.topics}
+    taken = _names_of_metrics(term)
     for topic in request.topics:
+        if len(records) >= RECORDS_IN_STEP:
+            yield Step(() if only_validated else records)
+            records, taken = [], _names_of_metrics(term)
         try:
             if topic.name in twice:
                 raise Refused(ErrorCode.invalid_request, f"topic {topic.name} stands twice in the request")
@@ -55,14 +61,19 @@ def create(term: Term, request: Any) -> Step:
             num_partitions=i32(len(replica_lists)), replication_factor=len(replica_lists[0]), configs=(),
         ))  # fmt: skip
     answer = make(module.CreateTopicsResponse, throttle_time=NO_THROTTLE, topics=tuple(answers))
-    return Step(() if getattr(request, "validate_only", False) else records, answer)
+    yield Step(() if only_validated else records, answer)
+
+
+def _names_of_metrics(term: Term) -> dict[str, str]:
+    """Topics, by the names that their metrics have."""
+    return {_metric_name(name): name for name in term.image.topics}
 
 
 def _create(
     term: Term, topic: Any, budget: int, taken: dict[str, str]
 ) -> tuple[uuid.UUID, list[MetadataRecord], list[tuple[int, ...]]]:
-    """The topic's id, its records, and its partitions' replicas. taken: topics by the names that their metrics have, to
-    which this one is added. Raises Refused."""
+    """The topic's id, its records, and its partitions' replicas. taken: see _names_of_metrics; it is added there.
+    Raises Refused."""
     name = str(topic.name)
     if not _valid_topic_name(name):
         raise Refused(ErrorCode.invalid_topic_exception, f"{name!r} is not a valid topic name")
@@ -225,22 +236,26 @@ def _add_partitions(term: Term, asked: Any, budget: int) -> list[MetadataRecord]
 # -- DeleteTopics ---------------------------------------------------------------------------------------------
 
 
-def delete(term: Term, request: Any) -> Step:
-    """DeleteTopics of any version served: by name, from version 6 on also by id. The answer says that the topics are
-    gone for the controller; brokers remove their logs when they replay it."""
+def delete(term: Term, request: Any) -> Iterator[Step]:
+    """DeleteTopics of any version served: by name, from version 6 on also by id; some in each step, the last has the
+    answer. It says that the topics are gone for the controller; brokers remove their logs when they replay it."""
     module = response_module(request)
     asked: list[tuple[str | None, uuid.UUID | None]]
     if request.__version__ < 6:
         asked = [(name, None) for name in request.topic_names]
     else:
         asked = [(topic.name, topic.topic_id) for topic in request.topics]
-    topics = [_look_up(term, *names) for names in asked]
-    keys = [names if topic is None else topic.id for names, topic in zip(asked, topics, strict=True)]
+    found = [_look_up(term, *names) for names in asked]
+    keys = [names if topic is None else topic.id for names, topic in zip(asked, found, strict=True)]
     twice = repeated(keys)
     records: list[MetadataRecord] = []
     answers = []
-    for (name, topic_id), topic, key in zip(asked, topics, keys, strict=True):
+    for (name, topic_id), key in zip(asked, keys, strict=True):
+        if len(records) >= RECORDS_IN_STEP:
+            yield Step(records)
+            records = []
         error, message = ErrorCode.none, None
+        topic = _look_up(term, name, topic_id)
         try:
             _check_deletion(term, request.__version__, name, topic_id)
             if key in twice:
@@ -255,7 +270,7 @@ def delete(term: Term, request: Any) -> Step:
         answers.append(
             make(module.DeletableTopicResult, name=name, topic_id=topic_id, error_code=error, error_message=message)
         )
-    return Step(records, make(module.DeleteTopicsResponse, throttle_time=NO_THROTTLE, responses=tuple(answers)))
+    yield Step(records, make(module.DeleteTopicsResponse, throttle_time=NO_THROTTLE, responses=tuple(answers)))
 
 
 def _look_up(term: Term, name: str | None, topic_id: uuid.UUID | None) -> Topic | None:

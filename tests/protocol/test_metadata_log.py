@@ -9,15 +9,20 @@ from random import Random
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
 from kio.schema.broker_heartbeat.v1.request import BrokerHeartbeatRequest
 from kio.schema.broker_registration.v4.request import BrokerRegistrationRequest, Listener
+from kio.schema.create_topics.v7.request import CreatableReplicaAssignment, CreatableTopic, CreateTopicsRequest
 from kio.schema.errors import ErrorCode
 
 from cluster_image.broker.server import BrokerServer
 from cluster_image.controller.controller import Controller
 from cluster_image.controller.server import ControllerServer
+from cluster_image.controller.topics import RECORDS_IN_STEP
+from cluster_image.messages import milliseconds
 from cluster_image.metadata.image import PartitionRegistration
 from cluster_image.metadata.records import PartitionChangeRecord, PartitionRecord, TopicRecord, encode
+from cluster_image.network import Peer
 from cluster_image.raft import NotLeader, rpc
 from tests.protocol.group import Group
 from tests.simulated_disk import simulated_disk
@@ -74,7 +79,7 @@ class Office:
         self.server = ControllerServer(config(), raft, network, Random(1), _fail)
 
     def ask(self, request: Any) -> asyncio.Task[Any]:
-        return asyncio.create_task(self.server.handle(request, None))  # type: ignore[arg-type]
+        return asyncio.create_task(self.server.handle(request, Peer("test", "somewhere")))
 
 
 def _fail(error: BaseException) -> None:
@@ -182,6 +187,71 @@ def test_two_changes_at_once_are_decided_one_after_the_other() -> None:
             ErrorCode.none, ErrorCode.duplicate_broker_registration, ErrorCode.none, ErrorCode.none,
         ]  # fmt: skip
         assert [int(a.broker_epoch) for a in found] == [0, -1, 1, 2]
+
+    told(story)
+
+
+def many_topics(count: int) -> CreateTopicsRequest:
+    topics = tuple(
+        CreatableTopic(
+            name=f"t{number}", num_partitions=-1, replication_factor=-1, configs=(),
+            assignments=(CreatableReplicaAssignment(partition_index=0, broker_ids=(1,)),),
+        )
+        for number in range(count)
+    )  # fmt: skip
+    return CreateTopicsRequest(topics=topics, timeout=milliseconds(1000), validate_only=False)
+
+
+async def with_a_broker(office: Office) -> int:
+    """How many records that takes."""
+    office.server.on_leader(1)
+    awake = BrokerHeartbeatRequest(
+        broker_id=1, broker_epoch=0, current_metadata_offset=0, want_fence=False, want_shut_down=False
+    )
+    for request in (registration(1), awake):
+        answer = office.ask(request)
+        await a_moment()
+        office.raft.commit()
+        assert (await answer).error_code is ErrorCode.none
+    return len(office.raft.log)
+
+
+def test_many_topics_are_decided_in_steps_and_others_have_their_turn_between_them() -> None:
+    async def story(office: Office) -> None:
+        before = await with_a_broker(office)
+        answer = office.ask(many_topics(3 * RECORDS_IN_STEP))
+        await a_moment()
+        assert len(office.raft.log) == before + RECORDS_IN_STEP
+        other = office.ask(registration(2))
+        await a_moment()
+        office.raft.commit()
+        assert (await other).error_code is ErrorCode.none
+        while not answer.done():
+            await asyncio.sleep(0.005)
+            office.raft.commit()
+        assert {t.error_code for t in (await answer).topics} == {ErrorCode.none}
+        assert len(office.server.image.topics) == 3 * RECORDS_IN_STEP
+
+    told(story)
+
+
+@pytest.mark.parametrize("steps", [0, 1])
+def test_a_controller_deposed_between_the_steps_of_a_request_does_not_go_on(steps: int) -> None:
+    async def story(office: Office) -> None:
+        await with_a_broker(office)
+        answer = office.ask(many_topics(3 * RECORDS_IN_STEP))
+        if not steps:
+            office.raft.lose()
+        else:
+            await a_moment()
+            office.raft.commit()
+            await a_moment()
+            office.raft.lose()
+            office.raft.lost = False
+            office.server.on_leader(3)
+        found = {t.error_code for t in (await answer).topics}
+        assert found == {ErrorCode.request_timed_out if steps else ErrorCode.not_controller}
+        assert len(office.server.image.topics) == steps * RECORDS_IN_STEP // 2
 
     told(story)
 
