@@ -14,6 +14,7 @@ more than MEMORY_MB, or the percentile was more than SLOWER times that of quiet 
 | records.py     | records that brokers must not store                                  |
 | nodes.py       | what only nodes may ask                                              |
 
-Strangers run with a lower priority than nodes: they are other machines. `--short` gives each kind a second, and looks
-at no percentile: for CI.
+Strangers run with a lower priority than nodes: they are other machines. The percentile is the least of as many goes, of
+GOES at most, as it takes to be within its limit; so is the quiet one, of all GOES. `--short` gives each kind a second,
+and looks at no percentile: for CI.
 """

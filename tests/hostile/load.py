@@ -12,11 +12,12 @@ PARTITIONS: Final = 3
 
 
 def produce(bootstrap: str, topic: str, pipe: Connection) -> None:
-    """Until something comes by the pipe. Then it goes back by it: (time sent, seconds it took) of each record, as
-    time.monotonic() has it; errors; and by partition the next offset after the last record that was acknowledged."""
+    """By the pipe come pairs of times, as time.monotonic() has them: how many seconds each record took that was sent
+    between them goes back; of those that have no answer yet, so far. Until None comes: then the number of records that
+    were acknowledged, errors, and by partition the next offset after the last of them."""
     from confluent_kafka import Producer
 
-    acknowledged: list[tuple[float, float]] = []
+    took: dict[float, float | None] = {}  # by the time sent
     errors: list[str] = []
     ends: dict[int, int] = {}
 
@@ -25,7 +26,7 @@ def produce(bootstrap: str, topic: str, pipe: Connection) -> None:
             if error is not None:
                 errors.append(error.str())
                 return
-            acknowledged.append((sent, time.monotonic() - sent))
+            took[sent] = time.monotonic() - sent
             ends[message.partition()] = max(ends.get(message.partition(), 0), message.offset() + 1)
 
         return note
@@ -34,9 +35,17 @@ def produce(bootstrap: str, topic: str, pipe: Connection) -> None:
         {"bootstrap.servers": bootstrap, "acks": "all", "enable.idempotence": True, "linger.ms": 2, "log_level": 0}
     )
     due, number = time.monotonic(), 0
-    while not pipe.poll():
+    while True:
+        if pipe.poll():
+            asked = pipe.recv()
+            if asked is None:
+                break
+            now = time.monotonic()
+            pipe.send([now - at if s is None else s for at, s in took.items() if asked[0] <= at <= asked[1]])
         number += 1
-        note = delivered(time.monotonic())
+        sent = time.monotonic()
+        took[sent] = None
+        note = delivered(sent)
         producer.produce(topic, value=b"%d" % number, partition=number % PARTITIONS, on_delivery=note)
         due = max(due + 1 / RATE, time.monotonic() - 1)
         while True:
@@ -44,4 +53,4 @@ def produce(bootstrap: str, topic: str, pipe: Connection) -> None:
             if time.monotonic() >= due:
                 break
     left = producer.flush(60)
-    pipe.send((acknowledged, errors + ["never answered"] * left, ends))
+    pipe.send((sum(seconds is not None for seconds in took.values()), errors + ["never answered"] * left, ends))
