@@ -187,6 +187,23 @@ def test_a_log_whose_first_sync_failed_takes_nothing() -> None:
     assert not log.end_offset
 
 
+def test_what_has_not_changed_is_not_written_again() -> None:
+    """With each checkpoint, two syncs a file, in which the broker stands still."""
+    disk = simulated_disk()
+    logs = started(disk)
+    write(logs, "t", OLD, b"1")
+    logs.checkpoint({("t", 0): 0})
+    synced: list[str] = []
+    disk.before = lambda operation, path: synced.append(path.partition(".")[0]) if operation == "sync" else None
+    logs.get("untouched", OLD, 0, config())
+    logs.checkpoint({("t", 0): 1, ("untouched", 0): 0})
+    assert synced == ["replication-offset-checkpoint"]
+    write(logs, "t", OLD, b"2")
+    del synced[:]
+    logs.checkpoint({("t", 0): 2})
+    assert synced == ["replication-offset-checkpoint", "recovery-point-offset-checkpoint"]
+
+
 def test_a_log_of_another_topic_with_the_same_name_is_not_taken() -> None:
     logs = started(simulated_disk())
     write(logs, "t", OLD, b"old")

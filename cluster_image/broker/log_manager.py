@@ -52,6 +52,7 @@ class LogManager:
         self._start_file = OffsetCheckpoint(disk, LOG_START_FILE)
         self._recovery_points: dict[TopicPartition, int] = {}
         self._starts: dict[TopicPartition, int] = {}  # as the file has them: of logs that begin above 0
+        self._flushed: dict[TopicPartition, int] | None = None  # as this process has written them
         #: As of the last checkpoint before this start, of logs that are there.
         self.high_watermarks: dict[TopicPartition, int] = {}
         #: Broker epoch of the session before if it ended cleanly, else -1 (002, 5.2).
@@ -219,7 +220,10 @@ class LogManager:
         if starts != self._starts:
             self._start_file.write(starts)
             self._starts = starts
-        self._recovery_file.write({key: partition_log.flushed_offset for key, partition_log in touched.items()})
+        flushed = {key: each.flushed_offset for key, each in touched.items()}
+        if flushed != self._flushed:
+            self._recovery_file.write(flushed)
+            self._flushed = flushed
 
     def close(self, high_watermarks: Mapping[TopicPartition, int], broker_epoch: int) -> None:
         """The end of a controlled shutdown (002, 5.2): flush everything, then say so. Raises OSError, and says nothing
@@ -227,6 +231,7 @@ class LogManager:
         with ExitStack() as closing:
             for partition_log in self._logs.values():
                 closing.callback(partition_log.close)
+        self._flushed = None  # the next start asks this file whether all logs are there
         self.checkpoint(high_watermarks)
         self._clean_shutdown.write(broker_epoch)
 
