@@ -163,9 +163,9 @@ def encode_response(response: Entity, correlation_id: int) -> bytes:
     return _with_message(bytearray(_LENGTH.size) + _CORRELATION_ID.pack(correlation_id), response)
 
 
-def is_long(response: Entity) -> bool:
+def is_long(message: Entity) -> bool:
     """Does it take more than some milliseconds to encode?"""
-    lists = [each for name in type(response).__slots__ if isinstance(each := getattr(response, name), tuple)]
+    lists = [each for name in type(message).__slots__ if isinstance(each := getattr(message, name), tuple)]
     if any(len(each) > _MANY for each in lists):
         return True
     return sum(len(getattr(item, "partitions", ())) for each in lists for item in each) > _MANY
