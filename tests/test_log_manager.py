@@ -185,6 +185,8 @@ def test_a_log_whose_first_sync_failed_takes_nothing() -> None:
             log.append_as_leader(build_batch([b"1"], timestamp_ms=0), 0)
         disk.failing = False
     assert not log.end_offset
+    with pytest.raises(StorageError):
+        log.close()
 
 
 def test_what_has_not_changed_is_not_written_again() -> None:

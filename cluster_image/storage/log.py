@@ -436,7 +436,7 @@ class Log:
                 self.producers.update(header)
 
     def _close_files(self) -> None:
-        for segment in [] if self.is_untouched else self._segments:
+        for segment in self._segments:
             segment.close()
 
     def _segment_of(self, offset: int) -> Segment:

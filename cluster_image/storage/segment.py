@@ -56,6 +56,7 @@ class Segment:
         self.path = f"{directory}/{segment_name(base_offset)}"
         self._disk = disk
         self._file: File
+        self._has_file = False
         self._offsets = array("I")  # of each batch, from base_offset
         self._positions = array("I")
         self._latest = array("q")  # the largest timestamp of each batch and of those before it, ms
@@ -64,6 +65,7 @@ class Segment:
 
     def create(self) -> None:
         self._file = self._disk.open(self.path)
+        self._has_file = True
 
     def load(self, validate_from: int, last_epoch: int) -> Iterator[BatchHeader]:
         """Index the file's valid batches and yield their headers; stop at the first that is not.
@@ -168,7 +170,8 @@ class Segment:
         self._file.sync()
 
     def close(self) -> None:
-        self._file.close()
+        if self._has_file:
+            self._file.close()
 
     def remove(self) -> None:
         """Close and delete the file; durable once the log's directory is synced."""
