@@ -40,8 +40,8 @@ _OPERATOR_MARGIN_SECONDS: Final = 0.5
 _TICK_SECONDS: Final = 0.1
 #: A request that its quorum has not committed by then is answered with an error: the outcome is then unknown.
 _COMMIT_TIMEOUT_SECONDS: Final = 5.0
-#: Between steps of one request. A thousand topics are a thousand logs on each of their brokers: so some seventy are made
-#: in a second, and there is time for what else the nodes have to do.
+#: Between steps of one request. A thousand topics are a thousand logs on each of their brokers: so some seventy are
+#: made in a second, and there is time for what else the nodes have to do.
 _BETWEEN_STEPS_SECONDS: Final = 0.040
 
 
