@@ -19,7 +19,7 @@ from cluster_image import sasl, wire
 from cluster_image.network import Address, Connection, Entity, Handler, Listening, Peer, Versions
 from cluster_image.sasl import Credentials, Exchange, prove
 from cluster_image.tcp_limits import PATIENCE_S, SMALL_BYTES, AnswerRoom, Limits
-from cluster_image.wire import FrameSplitter, MalformedFrame, WireError
+from cluster_image.wire import FrameSplitter, MalformedFrame, Parts, WireError
 
 log = logging.getLogger(__name__)
 
@@ -261,10 +261,8 @@ class _ServerConnection(asyncio.Protocol):
                     continue
                 if self._transport.is_closing():
                     return  # the peer is gone: what it sent after this is dropped with it
-                self._transport.write(response)
-                self._written.append(len(response))
-                self._kept_bytes += len(response)
-                self._limits.answers.note(self)
+                self._send(response)
+                del response  # else it would be kept until there is the next one
                 await self._writable.wait()
             if self._broken is not None:
                 self._refuse(self._broken)
@@ -279,7 +277,14 @@ class _ServerConnection(asyncio.Protocol):
         finally:
             self._serving = None
 
-    async def _answer_next(self) -> bytes | None:
+    def _send(self, response: Parts) -> None:
+        _write(self._transport, response)
+        size = sum(map(len, response))
+        self._written.append(size)
+        self._kept_bytes += size
+        self._limits.answers.note(self)
+
+    async def _answer_next(self) -> Parts | None:
         """The response frame to the next request. None: none is due, or there is no request."""
         if not self._frames and self._received:
             self._cut_into_frames()
@@ -297,7 +302,7 @@ class _ServerConnection(asyncio.Protocol):
         self._limit_reading()
         return response
 
-    async def _answer(self, frame: bytes) -> bytes | None:
+    async def _answer(self, frame: bytes) -> Parts | None:
         """The response frame, or None when none is due. Raises WireError and whatever the handler raises."""
         header, _ = wire.decode_request_header(frame)
         self._waits = False
@@ -315,7 +320,7 @@ class _ServerConnection(asyncio.Protocol):
                 response = await self._handler(request, peer)
         if response is None:
             return None
-        encode = partial(wire.encode_response, response, header.correlation_id)
+        encode = partial(wire.response_parts, response, header.correlation_id)
         return await self._aside(encode) if wire.is_long(response) else encode()
 
     async def _decode(self, header: wire.RequestHeader, frame: bytes) -> Entity:
@@ -427,6 +432,13 @@ async def _beside(work: Callable[[], T]) -> T:
     return await asyncio.get_running_loop().run_in_executor(None, work)
 
 
+def _write(transport: asyncio.Transport, frame: Parts) -> None:
+    if len(frame) == 1:
+        transport.write(frame[0])
+    else:
+        transport.writelines(frame)
+
+
 class _ClientConnection(asyncio.Protocol):
     """One opened connection. Requests may overlap: they are sent at once and answered in order."""
 
@@ -451,18 +463,18 @@ class _ClientConnection(asyncio.Protocol):
         """See network.Connection. A Produce request with acks=0 returns None once it is handed to the socket."""
         correlation_id = self._next_correlation_id
         self._next_correlation_id = (correlation_id + 1) & 0x7FFFFFFF
-        encode = partial(wire.encode_request, entity, correlation_id, self._client_id)
+        encode = partial(wire.request_parts, entity, correlation_id, self._client_id)
         frame = await _beside(encode) if wire.is_long(entity) else encode()
         if self._closed:
             raise ConnectionError("the connection is closed")
         if not wire.expects_response(entity):
-            self._transport.write(frame)
+            _write(self._transport, frame)
             return None
         loop = asyncio.get_running_loop()
         pending = _Pending(correlation_id, entity.__api_key__, entity.__version__, loop.create_future())
         self._pending.append(pending)
         timer = loop.call_later(timeout, self._time_out, pending)
-        self._transport.write(frame)
+        _write(self._transport, frame)
         try:
             answer = await pending.response
         finally:

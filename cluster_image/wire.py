@@ -23,11 +23,13 @@ from kio.static.constants import EntityType
 
 from cluster_image import own_messages
 from cluster_image.network import Entity, Versions
-from cluster_image.wire_encoder import encoder
+from cluster_image.wire_encoder import Encoded, encoder
 from cluster_image.wire_guard import MAX_ELEMENTS as MAX_ELEMENTS
 from cluster_image.wire_guard import checked
 
 Listener = Literal["broker", "controller"]
+#: Of a frame, one after the other.
+Parts = list[bytes | memoryview]
 
 API_VERSIONS: Final = 18
 PRODUCE: Final = 0
@@ -150,9 +152,14 @@ def _response_codec(api_key: int, version: int) -> _Codec:
 
 def encode_request(request: Entity, correlation_id: int, client_id: str | None) -> bytes:
     """A whole frame, length included."""
+    return b"".join(request_parts(request, correlation_id, client_id))
+
+
+def request_parts(request: Entity, correlation_id: int, client_id: str | None) -> Parts:
+    """The parts of a whole frame, length included: long records are not copied."""
     name = b"" if client_id is None else client_id.encode()
     name_length = -1 if client_id is None else len(name)
-    frame = bytearray(_LENGTH.size)
+    frame = Encoded(_LENGTH.size)
     frame += _REQUEST_HEADER.pack(request.__api_key__, request.__version__, correlation_id, name_length)
     frame += name
     return _with_message(frame, request)
@@ -160,7 +167,14 @@ def encode_request(request: Entity, correlation_id: int, client_id: str | None) 
 
 def encode_response(response: Entity, correlation_id: int) -> bytes:
     """A whole frame, length included."""
-    return _with_message(bytearray(_LENGTH.size) + _CORRELATION_ID.pack(correlation_id), response)
+    return b"".join(response_parts(response, correlation_id))
+
+
+def response_parts(response: Entity, correlation_id: int) -> Parts:
+    """As request_parts, of a response."""
+    frame = Encoded(_LENGTH.size)
+    frame += _CORRELATION_ID.pack(correlation_id)
+    return _with_message(frame, response)
 
 
 def is_long(message: Entity) -> bool:
@@ -171,13 +185,13 @@ def is_long(message: Entity) -> bool:
     return sum(len(getattr(item, "partitions", ())) for each in lists for item in each) > _MANY
 
 
-def _with_message(frame: bytearray, message: Entity) -> bytes:
+def _with_message(frame: Encoded, message: Entity) -> Parts:
     if message.__header_schema__.__flexible__:
         frame.append(0)  # no tagged fields in the header
     schema: Any = type(message)
     encoder(schema)(frame, message)
-    _LENGTH.pack_into(frame, 0, len(frame) - _LENGTH.size)
-    return bytes(frame)
+    _LENGTH.pack_into(frame, 0, frame.size() - _LENGTH.size)
+    return frame.parts()
 
 
 def decode_request_header(frame: bytes) -> tuple[RequestHeader, int]:

@@ -25,8 +25,36 @@ from kio.serial._introspect import (
     is_optional,
 )
 
+#: Records are copied into the message they belong to if they are fewer.
+APART_BYTES: Final = 64 << 10
+
+
+class Encoded(bytearray):
+    """What a message has been encoded to, but for long records. They stay where they are (a megabyte takes a
+    millisecond to copy): apart has each, with its position in these bytes."""
+
+    def __init__(self, *content: Any) -> None:
+        super().__init__(*content)
+        self.apart: Final[list[tuple[int, bytes]]] = []
+
+    def parts(self) -> list[bytes | memoryview]:
+        """Of the whole message, one after the other."""
+        if not self.apart:
+            return [bytes(self)]
+        view, start = memoryview(self), 0
+        parts: list[bytes | memoryview] = []
+        for position, content in self.apart:
+            parts += [view[start:position], content]
+            start = position
+        return [*parts, view[start:]] if start < len(view) else parts
+
+    def size(self) -> int:
+        """Of the whole message, in bytes."""
+        return len(self) + sum(len(content) for _, content in self.apart)
+
+
 #: Appends the encoding of a value. Raises TypeError, AttributeError or struct.error for a value of another type.
-Encode: TypeAlias = Callable[[bytearray, Any], None]
+Encode: TypeAlias = Callable[[Encoded, Any], None]
 
 _NUMBERS: Final = {
     "bool": "?",
@@ -76,7 +104,7 @@ def encoder(schema: Any) -> Encode:
     if flexible:
         steps.append((lambda entity: entity, _tagged_fields(sorted(tagged, key=lambda entry: entry[0]))))
 
-    def encode(out: bytearray, entity: Any) -> None:
+    def encode(out: Encoded, entity: Any) -> None:
         for get, encode_part in steps:
             encode_part(out, get(entity))
 
@@ -115,14 +143,17 @@ def _primitive(primitive: str, flexible: bool, *, optional: bool) -> Encode:
         return _numbers(_NUMBERS[primitive])
     if primitive in ("string", "bytes", "records"):
         legacy_length = _INT16 if primitive == "string" else _INT32
-        return _sized(flexible, legacy_length, is_text=primitive == "string", optional=optional)
+        add = _add_records if primitive == "records" else bytearray.extend
+        return _sized(flexible, legacy_length, add, is_text=primitive == "string", optional=optional)
     return _OTHERS[primitive]
 
 
-def _sized(flexible: bool, legacy_length: struct.Struct, *, is_text: bool, optional: bool) -> Encode:
+def _sized(
+    flexible: bool, legacy_length: struct.Struct, add: Callable[[Any, bytes], None], *, is_text: bool, optional: bool
+) -> Encode:
     """A string or bytes: its length, then itself."""
 
-    def encode(out: bytearray, value: Any) -> None:
+    def encode(out: Encoded, value: Any) -> None:
         if value is None and optional:
             out.extend(b"\0" if flexible else legacy_length.pack(-1))
             return
@@ -131,13 +162,20 @@ def _sized(flexible: bool, legacy_length: struct.Struct, *, is_text: bool, optio
             write_uvarint(out, len(content) + 1)
         else:
             out.extend(legacy_length.pack(len(content)))
-        out.extend(content)
+        add(out, content)
 
     return encode
 
 
+def _add_records(out: Encoded, records: bytes) -> None:
+    if len(records) < APART_BYTES:
+        out.extend(records)
+    else:
+        out.apart.append((len(out), records))
+
+
 def _array(element: Encode, flexible: bool) -> Encode:
-    def encode(out: bytearray, values: Any) -> None:
+    def encode(out: Encoded, values: Any) -> None:
         if flexible:
             write_uvarint(out, 0 if values is None else len(values) + 1)
         else:
@@ -151,7 +189,7 @@ def _array(element: Encode, flexible: bool) -> Encode:
 def _nullable(entity: Encode) -> Encode:
     """An entity that may be absent (KIP-893)."""
 
-    def encode(out: bytearray, value: Any) -> None:
+    def encode(out: Encoded, value: Any) -> None:
         out.append(255 if value is None else 1)
         if value is not None:
             entity(out, value)
@@ -162,14 +200,14 @@ def _nullable(entity: Encode) -> Encode:
 def _tagged_fields(known: list[tuple[int, Any, Callable[[Any], Any], Encode]]) -> Encode:
     """The fields that differ from their defaults, in order of their tags."""
 
-    def encode(out: bytearray, entity: Any) -> None:
+    def encode(out: Encoded, entity: Any) -> None:
         count = 0
-        section = bytearray()
+        section = Encoded()
         for tag, default, get, encode_field in known:
             value = get(entity)
             if value is default or value == default:
                 continue
-            content = bytearray()
+            content = Encoded()
             encode_field(content, value)
             write_uvarint(section, tag)
             write_uvarint(section, len(content))
@@ -181,19 +219,19 @@ def _tagged_fields(known: list[tuple[int, Any, Callable[[Any], Any], Encode]]) -
     return encode
 
 
-def _uuid(out: bytearray, value: UUID | None) -> None:
+def _uuid(out: Encoded, value: UUID | None) -> None:
     out.extend(_NO_UUID if value is None else value.bytes)
 
 
-def _timedelta_i32(out: bytearray, value: timedelta) -> None:
+def _timedelta_i32(out: Encoded, value: timedelta) -> None:
     out.extend(_INT32.pack(round(value / _MILLISECOND)))
 
 
-def _timedelta_i64(out: bytearray, value: timedelta) -> None:
+def _timedelta_i64(out: Encoded, value: timedelta) -> None:
     out.extend(_INT64.pack(round(value / _MILLISECOND)))
 
 
-def _datetime_i64(out: bytearray, value: datetime | None) -> None:
+def _datetime_i64(out: Encoded, value: datetime | None) -> None:
     out.extend(_INT64.pack(-1 if value is None else round(value.timestamp() * 1000)))
 
 

@@ -320,7 +320,7 @@ def test_random_bytes_never_stop_the_server(chunks: list[bytes]) -> None:
 async def test_long_messages_are_encoded_and_decoded_beside_the_event_loop() -> None:
     """A thousand topics take a tenth of a second."""
     beside: list[bool] = []
-    encode, decode = wire.encode_request, wire.decode_response
+    encode, decode = wire.request_parts, wire.decode_response
 
     def noted(work: Any) -> Any:
         def work_and_note(*args: Any) -> Any:
@@ -331,7 +331,7 @@ async def test_long_messages_are_encoded_and_decoded_beside_the_event_loop() -> 
 
     async with serving(Echo()) as (network, address):
         connection = await network.connect(address, client_id="me", timeout=1)
-        with patch.object(wire, "encode_request", noted(encode)), patch.object(wire, "decode_response", noted(decode)):
+        with patch.object(wire, "request_parts", noted(encode)), patch.object(wire, "decode_response", noted(decode)):
             assert (await connection.request(ask("short"), timeout=5)).cluster_id == "short"
             name = "x" * (2 * LONG_BYTES)
             assert (await connection.request(ask(name), timeout=5)).cluster_id == name

@@ -9,10 +9,13 @@ from collections.abc import AsyncIterator, Callable, Coroutine, Iterable
 from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 from datetime import timedelta
+from functools import partial
 from typing import Any
 from unittest.mock import patch
 
 import pytest
+from kio.schema.errors import ErrorCode
+from kio.schema.fetch.v12.response import FetchableTopicResponse, FetchResponse, PartitionData
 from kio.schema.metadata.v12.request import MetadataRequestTopic
 from kio.schema.metadata.v12.response import MetadataResponse, MetadataResponseBroker
 from kio.schema.produce.v9.request import PartitionProduceData, ProduceRequest, TopicProduceData
@@ -26,10 +29,20 @@ from cluster_image.sasl import Credentials
 from cluster_image.slices import SLICE, in_slices
 from cluster_image.tcp import LONG_BYTES, TcpNetwork
 from cluster_image.tcp_limits import PATIENCE_S, SMALL_BYTES, RequestMemory, Turns
+from cluster_image.wire_encoder import APART_BYTES
 from tests.fake_broker import free_port
 from tests.test_tcp import Echo, ask, on_both_loops, serving
+from workloads.client.requests import fetch_request
 
 MIB = 1 << 20
+
+
+def fetched(records: bytes) -> Entity:
+    data = PartitionData(
+        partition_index=0, error_code=ErrorCode.none, high_watermark=1, records=records, aborted_transactions=None
+    )  # type: ignore[call-arg]
+    topics = (FetchableTopicResponse(topic="t", partitions=(data,)),)
+    return FetchResponse(throttle_time=timedelta(0), error_code=ErrorCode.none, session_id=0, responses=topics)  # type: ignore[arg-type]
 
 
 def produce(size: int, acks: int = -1) -> ProduceRequest:
@@ -176,6 +189,62 @@ async def test_an_answer_counts_whole_until_the_last_of_it_is_read() -> None:
                 await asyncio.sleep(0.01)
         (peer,) = memory._unread
         assert 0 < peer.unread_bytes() < 400 * len(text) < memory.total
+
+
+@on_both_loops
+async def test_an_answer_is_kept_no_longer_than_until_the_network_has_it() -> None:
+    """And not until the connection's next request is answered, which may wait for room: nobody counts it."""
+
+    class Kept(bytes):
+        def __del__(self) -> None:
+            freed.append(len(self))
+
+    freed: list[int] = []
+
+    async def read(request: Any, peer: Peer) -> Entity:
+        if request.__api_key__ != wire.FETCH:
+            await asyncio.sleep(60)
+        return fetched(Kept(APART_BYTES))
+
+    async with serving(read) as (_, address):
+        reader, writer = await asyncio.open_connection(*address)
+        answered = fetch_request("t", (), max_wait=0, min_bytes=1, max_bytes=1, partition_max_bytes=1)
+        for request in (answered, ask("waits")):
+            writer.write(wire.encode_request(request, 1, None))
+        await reader.readexactly(APART_BYTES)
+        await asyncio.sleep(0.05)
+        assert freed == [APART_BYTES]
+        writer.transport.abort()
+
+
+@on_both_loops
+async def test_who_waits_for_room_goes_on_in_turns() -> None:
+    """Once there is room for all of them, or their connections are gone."""
+    began: list[float] = []
+
+    async def generous(request: Any, peer: Peer) -> Entity:
+        if request.topics[0].name == "filling":
+            peer.room.hold(MIB)
+            await asyncio.sleep(0.2)
+        elif request.topics[0].name == "large":
+            await peer.room.wait()
+            time.sleep(0.005)
+            began.append(time.monotonic())
+        return an_answer()
+
+    async with serving(generous, answer_memory_bytes=MIB) as (network, address):
+        connect = partial(network.connect, address, client_id="me", timeout=1)
+        filling, *large = [await connect() for _ in range(41)]
+        filled = asyncio.create_task(filling.request(ask("filling"), timeout=5))
+        await asyncio.sleep(0.05)
+        waiting = [asyncio.create_task(one.request(ask("large"), timeout=5)) for one in large]
+        await filled
+        cycles = 0
+        while len(began) < len(large):
+            await asyncio.sleep(0)
+            cycles += 1
+        assert cycles > len(large) / 2
+        await asyncio.gather(*waiting)
 
 
 def make_topics(text: str, count: int) -> Entity:

@@ -6,6 +6,7 @@ import io
 import struct
 import time
 from contextlib import suppress
+from dataclasses import replace
 from random import Random
 from typing import Any
 
@@ -18,7 +19,7 @@ from kio.serial import entity_writer
 
 from cluster_image import wire
 from cluster_image.wire import FrameSplitter, MalformedFrame, UnsupportedRequest
-from cluster_image.wire_encoder import write_uvarint
+from cluster_image.wire_encoder import APART_BYTES, write_uvarint
 from tests.entities import random_entity
 
 SERVED = {key: versions for listener in wire.SUPPORTED.values() for key, versions in listener.items()}
@@ -52,6 +53,27 @@ def test_every_served_message_is_encoded_as_kio_does_and_survives_a_round_trip(k
         assert frame.endswith(by_kio(response))
         assert wire.response_correlation_id(frame[4:]) == 8
         assert wire.decode_response(frame[4:], key, version) == response
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.sampled_from([4, 12, 17]), st.lists(st.integers(APART_BYTES - 1, APART_BYTES + 1) | st.just(5), max_size=4))
+def test_long_records_are_not_copied(version: int, sizes: list[int]) -> None:
+    random = Random(1)
+    some = random_entity(wire.response_schema(wire.FETCH, version), random)
+    while not some.responses or not some.responses[0].partitions:
+        some = random_entity(wire.response_schema(wire.FETCH, version), random)
+    topic = some.responses[0]
+    of_each = [random.randbytes(size) for size in sizes]
+    partitions = tuple(replace(topic.partitions[0], records=records) for records in of_each)
+    response = replace(some, responses=(replace(topic, partitions=partitions),))
+    parts = wire.response_parts(response, 8)
+    frame = b"".join(parts)
+    assert frame == wire.encode_response(response, 8)
+    assert struct.unpack_from(">i", frame)[0] == len(frame) - 4
+    assert frame.endswith(by_kio(response))
+    long = [records for records in of_each if len(records) >= APART_BYTES]
+    assert [part for part in parts if isinstance(part, bytes)] == (long or [frame])
+    assert all(any(part is records for part in parts) for records in long)
 
 
 @settings(max_examples=300, deadline=None)

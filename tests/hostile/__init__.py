@@ -4,7 +4,7 @@ Three real brokers and three real controllers, a process each, serve librdkafka,
 strangers send what port scanners, careless clients and attackers do, a kind at a time. For each kind a line: what was
 answered, the most memory that any node had, the 99th percentile of librdkafka's latency, restarts, fencings. The exit
 status is 1 if a node ended, a broker was fenced, a controller was deposed, a record was refused or lost, a node had
-more than MEMORY_MB, or the percentile was more than SLOWER times that of quiet seconds before.
+more than MEMORY_MB, or the percentile was more than SLOWER times that of the quiet seconds before.
 
 | file           | what strangers send                                                  |
 | -------------- | -------------------------------------------------------------------- |
@@ -14,7 +14,8 @@ more than MEMORY_MB, or the percentile was more than SLOWER times that of quiet 
 | records.py     | records that brokers must not store                                  |
 | nodes.py       | what only nodes may ask                                              |
 
-Strangers run with a lower priority than nodes: they are other machines. The percentile is the least of as many goes, of
-GOES at most, as it takes to be within its limit; so is the quiet one, of all GOES. `--short` gives each kind a second,
-and looks at no percentile: for CI.
+Strangers run with a lower priority than nodes: they are other machines. Each go has quiet seconds before it, as many,
+and its percentile is compared with theirs: a virtual machine whose host takes a third of its processors ("stolen") has
+ten times the latency, with strangers and without. Of GOES at most that go counts which is the least times its quiet
+seconds. `--short` gives each kind a second, and looks at no percentile: for CI.
 """

@@ -16,8 +16,9 @@ from .load import produce
 
 MEMORY_MB: Final = 256
 SLOWER: Final = 3.0
-#: What a kind does to others, it does each time; a machine that stands still for a moment does so once. So the least
-#: percentile counts, of as many goes as it takes, and of no more than these.
+#: What a kind does to others, it does each time; a machine that stands still for a moment does so once. So that go
+#: counts whose percentile is the least times that of the quiet seconds before it, of as many goes as it takes, and of
+#: no more than these.
 GOES: Final = 3
 _CALM_S: Final = 1.0
 
@@ -49,14 +50,12 @@ def _run(cluster: Cluster, chosen: list[str], seconds: float, short: bool) -> in
     attacker.start()
     time.sleep(5.0)  # until everything is warm
     judge = _Judge(cluster, attackers, ours, short)
-    quiet = judge.line("", 3.0 if short else 5.0)
     print(_HEADER)
-    print(quiet.text("(quiet)"), flush=True)
     failed: list[str] = []
     for kind in chosen:
-        line = judge.line(kind, seconds, SLOWER * quiet.p99)
+        line = judge.line(kind, seconds)
         print(line.text(kind), flush=True)
-        slow = not short and line.p99 > SLOWER * quiet.p99
+        slow = not short and line.times > SLOWER
         if slow or line.ended_nodes or line.fencings or line.depositions or line.megabytes > MEMORY_MB:
             failed.append(kind)
     ours.send(None)
@@ -72,23 +71,42 @@ def _run(cluster: Cluster, chosen: list[str], seconds: float, short: bool) -> in
     return int(bool(failed or errors or lost))
 
 
-_HEADER: Final = f"{'kind':38} {'MB':>4} {'p99 ms':>7} {'goes':>4} {'ended':>5} {'fenced':>6} {'deposed':>7}  answer"
+_HEADER: Final = (
+    f"{'kind':38} {'MB':>4} {'quiet ms':>8} {'p99 ms':>7} {'times':>5} {'goes':>4} {'stolen %':>8} {'ended':>5} "
+    f"{'fenced':>6} {'deposed':>7}  answer"
+)
+
+
+class Go(NamedTuple):
+    """Percentiles in seconds. stolen: of the machine's processors, what its host gave to others, 0.0 to 1.0."""
+
+    answer: str
+    quiet: float  # before it
+    p99: float
+    stolen: float
+
+    @property
+    def times(self) -> float:
+        return self.p99 / self.quiet
 
 
 class Line(NamedTuple):
-    p99: float  # seconds
+    go: Go  # the one that counts
     goes: int
-    answer: str
     megabytes: float
     ended_nodes: list[int]
     fencings: int
     depositions: int
 
+    @property
+    def times(self) -> float:
+        return self.go.times
+
     def text(self, kind: str) -> str:
-        return (
-            f"{kind:38} {self.megabytes:4.0f} {self.p99 * 1000:7.1f} {self.goes:4} {len(self.ended_nodes):5} "
-            f"{self.fencings:6} {self.depositions:7}  {self.answer}"
-        )
+        go = self.go
+        latency = f"{go.quiet * 1000:8.1f} {go.p99 * 1000:7.1f} {go.times:5.1f} {self.goes:4} {go.stolen * 100:8.0f}"
+        troubles = f"{len(self.ended_nodes):5} {self.fencings:6} {self.depositions:7}"
+        return f"{kind:38} {self.megabytes:4.0f} {latency} {troubles}  {go.answer}"
 
 
 class _Judge:
@@ -98,37 +116,46 @@ class _Judge:
         self._producer = producer
         self._short = short
 
-    def line(self, kind: str, seconds: float, enough: float = 0.0) -> Line:
-        """kind: "" for none. enough: a percentile, in seconds, that needs no other go."""
+    def line(self, kind: str, seconds: float) -> Line:
         before = self._cluster.troubles()
         self._cluster.most_memory()
-        answers: list[str] = []
-        percentiles: list[float] = []
-        while not percentiles or (len(percentiles) < GOES and min(percentiles) > enough and not self._short):
-            began = time.monotonic()
-            answers.append(self._go(kind, seconds))
-            ended = time.monotonic()
-            time.sleep(_CALM_S)
-            percentiles.append(self._percentile(began, ended))
+        goes: list[Go] = []
+        while not goes or (len(goes) < GOES and min(go.times for go in goes) > SLOWER and not self._short):
+            goes.append(self._go(kind, seconds))
         after = self._cluster.troubles()
         return Line(
-            min(percentiles), len(percentiles), answers[0], self._cluster.most_memory()[0], self._cluster.ended(),
+            min(goes, key=lambda go: go.times), len(goes), self._cluster.most_memory()[0], self._cluster.ended(),
             after.fencings - before.fencings, after.depositions - before.depositions,
         )  # fmt: skip
 
-    def _go(self, kind: str, seconds: float) -> str:
-        if not kind:
-            time.sleep(seconds)
-            return ""
+    def _go(self, kind: str, seconds: float) -> Go:
+        began = time.monotonic()
+        time.sleep(seconds)
+        attacked, before = time.monotonic(), _processor_seconds()
         self._attackers.send((kind, seconds))
-        answer: str = self._attackers.recv()
-        return answer
+        answer = self._attackers.recv()
+        ended, after = time.monotonic(), _processor_seconds()
+        time.sleep(_CALM_S)
+        percentiles = [self._percentile(*times) for times in ((began, attacked), (attacked, ended))]
+        self._cluster.settle()
+        return Go(answer, *percentiles, (after.stolen - before.stolen) / max(after.all - before.all, 1))
 
     def _percentile(self, began: float, ended: float) -> float:
         """The 99th, in seconds, of the records that were sent meanwhile."""
         self._producer.send((began, ended))
         took = sorted(self._producer.recv())
         return took[int(0.99 * (len(took) - 1))] if took else float("inf")
+
+
+class _Processors(NamedTuple):
+    stolen: int
+    all: int
+
+
+def _processor_seconds() -> _Processors:
+    """Since the machine began, in hundredths (proc(5), /proc/stat)."""
+    user, nice, system, idle, iowait, irq, softirq, steal = map(int, Path("/proc/stat").read_text().split()[1:9])
+    return _Processors(steal, user + nice + system + idle + iowait + irq + softirq + steal)
 
 
 if __name__ == "__main__":

@@ -92,6 +92,17 @@ class Cluster:
         finally:
             consumer.close()
 
+    def settle(self) -> None:
+        """Deletes the topics that strangers have made, and waits until they are gone. Raises TimeoutError."""
+        admin = confluent_admin.AdminClient({"bootstrap.servers": self.bootstrap, "log_level": 0})
+        for _ in range(20):
+            left = sorted(set(admin.list_topics(timeout=20).topics) - {TOPIC})
+            if not left:
+                return
+            for deleted in admin.delete_topics(left[:200], operation_timeout=20).values():
+                deleted.exception(20)
+        raise TimeoutError("topics that strangers made are still there")
+
     def stop(self) -> None:
         self._done.set()
         self.processes.stop()
