@@ -27,8 +27,11 @@ from .records import (
     varint,
 )
 
-#: Records of different shapes that are looked at without a pause.
+#: Records of different shapes that are looked at without a pause; to compare some by column takes as long as so many.
 AT_ONCE: Final = 5_000
+_COMPARED: Final = 64
+#: At first so many are looked at one by one where fewer were alike; each time that this happens again, twice as many.
+FEW: Final = 16
 
 
 class UnknownTransaction(RecordError):
@@ -65,19 +68,24 @@ def check_header(header: BatchHeader) -> None:
 def check_records(records: bytes | mmap, count: int) -> Iterator[None]:
     """Are these `count` records, uncompressed and without their header, and nothing else? Yields now and then, for
     whoever has something else to do meanwhile. Raises InvalidRecord."""
-    at = number = 0
+    at = number = work = 0
+    apart = FEW
     try:
         while number < count:
             alike, size = _alike(records, at, number, count)
             at += alike * size
             number += alike
-            if alike == 1:
-                until = min(number + AT_ONCE, count)
+            work += _COMPARED
+            if alike < FEW:
+                until = min(number + apart, count)
                 for each in range(number, until):
                     at = _check_record(records, at, each)
+                work += until - number
                 number = until
-                if number < count:
-                    yield
+            apart = FEW if alike >= FEW else min(2 * apart, AT_ONCE)
+            if work >= AT_ONCE and number < count:
+                work = 0
+                yield
     except IndexError:
         raise InvalidRecord(f"of {count} records one does not end within the batch") from None
     if at != len(records):
@@ -115,8 +123,9 @@ def _skip(records: bytes | mmap, position: int) -> int:
 
 
 def _alike(records: bytes | mmap, at: int, number: int, count: int) -> tuple[int, int]:
-    """From `number` on, how many records are of the shape of the first of them, and the size of each. The same shape:
-    everything is where it is in the first and as long as there; no headers. Raises InvalidRecord, IndexError."""
+    """From `number` on, how many records are of the shape of the first of them (of _MOST_AT_ONCE at most), and the size
+    of each. The same shape: everything is where it is in the first and as long as there; no headers. Raises
+    InvalidRecord, IndexError."""
     end = _check_record(records, at, number)
     size = end - at
     position = read_varint(records, at)[1] + 1
@@ -128,22 +137,33 @@ def _alike(records: bytes | mmap, at: int, number: int, count: int) -> tuple[int
     if _skip(records, value_at) != end - 1:
         return 1, size  # headers
     deltas, first = _deltas(key_at - delta_at)
-    alike = min(count - number, (len(records) - at) // size, first + len(deltas[0]) - number)
+    alike = min(count - number, (len(records) - at) // size, first + len(deltas[0]) - number, _MOST_AT_ONCE)
     if alike < 2:
         return 1, size
-    stop = at + alike * size
-    same = [*range(at, time_at), *range(key_at, key), *range(value_at, value), end - 1]
-    for column in same:
-        if records[column:stop:size] != records[column : column + 1] * alike:
-            return 1, size
+    for column in (*range(at, time_at), *range(key_at, key), *range(value_at, value), end - 1):
+        alike = _common(records[column : at + alike * size : size], records[column : column + 1] * alike)
     for column, expected in zip(range(delta_at, key_at), deltas, strict=True):
-        if records[column:stop:size] != expected[number - first : number - first + alike]:
-            return 1, size
+        counted = expected[number - first : number - first + alike]
+        alike = _common(records[column : at + alike * size : size], counted)
     for column in range(time_at, delta_at):
         # As many bytes as the first has: all but the last say that another follows.
-        if records[column:stop:size].translate(_FOLLOWED) != bytes([column < delta_at - 1]) * alike:
-            return 1, size
+        followed = records[column : at + alike * size : size].translate(_FOLLOWED)
+        alike = _common(followed, bytes([column < delta_at - 1]) * alike)
     return alike, size
+
+
+def _common(some: bytes, others: bytes) -> int:
+    """With how many bytes both begin."""
+    if some == others:
+        return len(some)
+    least, most = 0, min(len(some), len(others))
+    while least < most:
+        middle = (least + most + 1) // 2
+        if some[:middle] == others[:middle]:
+            least = middle
+        else:
+            most = middle - 1
+    return least
 
 
 _FOLLOWED: Final = bytes(byte >= 128 for byte in range(256))
@@ -158,5 +178,7 @@ def _deltas(width: int) -> tuple[tuple[bytes, ...], int]:
     return tuple(whole[column::width] for column in range(width)), first
 
 
+#: Of one batch that changes its shape again and again, no more is compared each time.
+_MOST_AT_ONCE: Final = 4096
 #: Numbers of records that are compared by column: those of the rest of a batch are looked at one by one.
 _MOST: Final = 1 << 15

@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 import gzip
 import struct
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from random import Random
 from typing import Any
+from unittest.mock import patch
 
 import cramjam
 import google_crc32c
@@ -122,6 +123,30 @@ def is_taken(batch: bytes) -> bool:
 @pytest.mark.parametrize("count", [1, 63, 64, 65, 8_191, 8_192, 8_193, 30_000])
 def test_the_harness_own_batches_are_looked_at_in_one_go(count: int) -> None:
     assert check(encode_int64s(range(count), timestamp_ms=1)) == 0
+
+
+def shaped(times: Iterable[int]) -> bytes:
+    """Records of a hundred bytes each, by their time deltas, as librdkafka fills a batch with."""
+    records = bytearray()
+    for number, time in enumerate(times):
+        body = b"\0" + varint(time) + varint(number) + varint(-1) + varint(100) + b"v" * 100 + b"\0"
+        records += varint(len(body)) + body
+    return bytes(records)
+
+
+@pytest.mark.parametrize(
+    ("times", "singly"),
+    [
+        pytest.param([n // 100 for n in range(10_000)], 10, id="while 64 ms pass"),
+        pytest.param(sorted([0] * 5000 + [100] * 4000 + [9000] * 1000), 10, id="while seconds pass"),
+        pytest.param([n % 2 * 100 for n in range(2_000)], 2_100, id="no two alike"),
+        pytest.param([n // 20 % 2 * 100 for n in range(2_000)], 120, id="alike by twenties"),
+    ],
+)
+def test_records_are_looked_at_singly_only_where_the_shape_changes(times: list[int], singly: int) -> None:
+    with patch.object(record_checks, "_check_record", side_effect=record_checks._check_record) as looked_at:
+        assert list(record_checks.check_records(shaped(times), len(times))) in ([], [None])
+    assert looked_at.call_count <= singly
 
 
 def test_others_have_their_turn_while_many_records_are_looked_at() -> None:
