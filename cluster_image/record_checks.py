@@ -72,10 +72,12 @@ def check_records(records: bytes | mmap, count: int) -> Iterator[None]:
     apart = FEW
     try:
         while number < count:
-            alike, size = _alike(records, at, number, count)
-            at += alike * size
-            number += alike
-            work += _COMPARED
+            alike = 0
+            if count - number >= FEW:
+                alike, size = _alike(records, at, number, count)
+                at += alike * size
+                number += alike
+                work += _COMPARED
             if alike < FEW:
                 until = min(number + apart, count)
                 for each in range(number, until):

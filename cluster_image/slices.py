@@ -26,9 +26,23 @@ class Pauses:
             await asyncio.sleep(0)
 
 
-async def in_slices(items: Iterable[T]) -> AsyncIterator[T]:
+def in_slices(items: Iterable[T]) -> AsyncIterator[T]:
     """All of them, as they are now."""
-    for number, item in enumerate(list(items), 1):
-        yield item
-        if number % SLICE == 0:
+    return _InSlices(list(items))
+
+
+class _InSlices(AsyncIterator[T]):
+    """Not an async generator: the event loop keeps a record of each of those, which takes longer than a few items."""
+
+    def __init__(self, items: list[T]) -> None:
+        self._items = iter(items)
+        self._since = 0
+
+    async def __anext__(self) -> T:
+        if self._since == SLICE:
+            self._since = 0
             await asyncio.sleep(0)
+        self._since += 1
+        for item in self._items:
+            return item
+        raise StopAsyncIteration

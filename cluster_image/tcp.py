@@ -253,10 +253,11 @@ class _ServerConnection(asyncio.Protocol):
         turns = self._limits.turns
         try:
             while self._frames or self._received:
-                in_turns = not self._exchange.has_authenticated  # nodes have the way free: they keep the ISR full
-                if in_turns:
+                if self._exchange.has_authenticated:  # nodes have the way free: they keep the ISR full
+                    response = await self._answer_next()
+                else:
                     await turns.take(self._host)
-                response = await turns.timed(self._host, self._answer_next(), in_turns=in_turns)
+                    response = await turns.timed(self._host, self._answer_next())
                 if response is None:
                     continue
                 if self._transport.is_closing():

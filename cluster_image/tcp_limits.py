@@ -217,18 +217,13 @@ class Turns:
         else:
             self._virtual = max(self._virtual, self._taken[host])
 
-    def timed(self, host: str, work: Coroutine[Any, Any, T], *, in_turns: bool) -> Timed[T]:
-        """The same work, and what it takes counts: for its address only if in_turns. That is, too, where it lets others
-        go on (asyncio.sleep(0), as loops in slices do), it goes on itself when it is its turn."""
-        if not in_turns:
-            return Timed(work, self._spend)
+    def timed(self, host: str, work: Coroutine[Any, Any, T]) -> Timed[T]:
+        """The same work, and what it takes counts for its address. Where it lets others go on (asyncio.sleep(0), as
+        loops in slices do), it goes on itself when it is its turn."""
         return Timed(work, partial(self._count, host), partial(self.take, host))
 
     def _count(self, host: str, seconds: float) -> None:
         self._taken[host] = self._taken.get(host, self._virtual) + seconds
-        self._spend(seconds)
-
-    def _spend(self, seconds: float) -> None:
         self._spent += seconds
         self._next_cycle()
 
@@ -270,7 +265,7 @@ class Timed(Awaitable[T]):
         self,
         work: Coroutine[Any, Any, T],
         count: Callable[[float], None],
-        take_turn: Callable[[], Coroutine[Any, Any, None]] | None = None,
+        take_turn: Callable[[], Coroutine[Any, Any, None]],
     ) -> None:
         self._work = work
         self._count = count
@@ -290,7 +285,7 @@ class Timed(Awaitable[T]):
                 self._count(perf_counter() - began)
             step = go_on
             try:
-                if awaited is None and self._take_turn is not None:
+                if awaited is None:
                     yield from self._take_turn().__await__()
                 else:
                     yield awaited

@@ -23,7 +23,7 @@ from kio.static.constants import EntityType
 
 from cluster_image import own_messages
 from cluster_image.network import Entity, Versions
-from cluster_image.wire_encoder import Encoded, encoder
+from cluster_image.wire_encoder import Encoded, arrays, encoder
 from cluster_image.wire_guard import MAX_ELEMENTS as MAX_ELEMENTS
 from cluster_image.wire_guard import checked
 
@@ -179,10 +179,15 @@ def response_parts(response: Entity, correlation_id: int) -> Parts:
 
 def is_long(message: Entity) -> bool:
     """Does it take more than some milliseconds to encode?"""
-    lists = [each for name in type(message).__slots__ if isinstance(each := getattr(message, name), tuple)]
-    if any(len(each) > _MANY for each in lists):
-        return True
-    return sum(len(getattr(item, "partitions", ())) for each in lists for item in each) > _MANY
+    partitions = 0
+    schema: Any = type(message)
+    for name in arrays(schema):
+        items = getattr(message, name) or ()
+        if len(items) > _MANY:
+            return True
+        for item in items:
+            partitions += len(getattr(item, "partitions", ()))
+    return partitions > _MANY
 
 
 def _with_message(frame: Encoded, message: Entity) -> Parts:

@@ -111,6 +111,17 @@ def encoder(schema: Any) -> Encode:
     return encode
 
 
+@cache
+def arrays(schema: Any) -> tuple[str, ...]:
+    """Names of the fields of an entity type that are lists."""
+    kinds = {field.name: classify_field(field) for field in fields(schema)}
+    return tuple(
+        name
+        for name, kind in kinds.items()
+        if isinstance(kind, EntityTupleField) or (not isinstance(kind, EntityField) and kind.is_array)
+    )
+
+
 def _number(field: Any) -> str | None:
     """The struct format of a field that is a plain number."""
     kind = classify_field(field)
@@ -201,12 +212,13 @@ def _tagged_fields(known: list[tuple[int, Any, Callable[[Any], Any], Encode]]) -
     """The fields that differ from their defaults, in order of their tags."""
 
     def encode(out: Encoded, entity: Any) -> None:
+        section: bytearray | None = None
         count = 0
-        section = Encoded()
         for tag, default, get, encode_field in known:
             value = get(entity)
             if value is default or value == default:
                 continue
+            section = section or bytearray()
             content = Encoded()
             encode_field(content, value)
             write_uvarint(section, tag)
@@ -214,7 +226,8 @@ def _tagged_fields(known: list[tuple[int, Any, Callable[[Any], Any], Encode]]) -
             section += content
             count += 1
         write_uvarint(out, count)
-        out += section
+        if section is not None:
+            out += section
 
     return encode
 

@@ -337,7 +337,7 @@ def test_turns_are_for_one_at_a_time_once_a_cycle_is_used_up() -> None:
 
         async def ask_for(number: int) -> None:
             await turns.take("a")
-            done.append(await turns.timed("a", work(number), in_turns=True))
+            done.append(await turns.timed("a", work(number)))
 
         await asyncio.gather(*map(ask_for, range(20)))
         assert done == sorted(done)
@@ -362,7 +362,7 @@ def asking(slice_s: float) -> tuple[Callable[..., Coroutine[Any, Any, None]], li
 
     async def ask_for(host: str, slices: int = 1) -> None:
         await turns.take(host)
-        await turns.timed(host, work(host, slices), in_turns=True)
+        await turns.timed(host, work(host, slices))
 
     return ask_for, order
 
@@ -422,7 +422,7 @@ def test_what_outlives_a_cancellation_goes_on() -> None:
         return "went on"
 
     async def scenario() -> str:
-        return await Turns().timed("a", outlives(), in_turns=True)
+        return await Turns().timed("a", outlives())
 
     assert asyncio.run(scenario()) == "went on"
 
@@ -432,7 +432,7 @@ async def cancelled(turns: Turns) -> str:
         await asyncio.sleep(60)
 
     try:
-        await turns.timed("a", wait(), in_turns=True)
+        await turns.timed("a", wait())
     except asyncio.CancelledError:
         return "cancelled"
     return "done"
