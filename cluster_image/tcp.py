@@ -223,20 +223,26 @@ class _ServerConnection(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         if self._transport.is_closing() or self._broken:
             return
-        self._received.append(data)
-        self._queued_bytes += len(data)
+        if self._exchange.has_authenticated and not self._received:
+            self._cut_into_frames(data)
+        else:
+            self._received.append(data)
+            self._queued_bytes += len(data)
         if self._serving is None:
             self._serving = asyncio.get_running_loop().create_task(self._serve())
         self._limit_reading()
 
-    def _cut_into_frames(self) -> None:
-        """Some of what was received: there may be thousands of frames in it, and others wait for their turn."""
+    def _cut_some(self) -> None:
+        """Of what was received: there may be thousands of frames in it, and others wait for their turn."""
         data = self._received.popleft()
         most = max(CUT_AT_ONCE_BYTES, self._splitter.begun - self._splitter.received)
         if len(data) > most:
             self._received.appendleft(data[most:])
             data = data[:most]
         self._queued_bytes -= len(data)
+        self._cut_into_frames(data)
+
+    def _cut_into_frames(self, data: bytes) -> None:
         went_on = bool(self._splitter.begun)
         try:
             for frame in self._splitter.feed(data):
@@ -280,6 +286,8 @@ class _ServerConnection(asyncio.Protocol):
 
     def _send(self, response: Parts) -> None:
         _write(self._transport, response)
+        if self._exchange.has_authenticated:
+            return  # nodes read their answers, one at a time
         size = sum(map(len, response))
         self._written.append(size)
         self._kept_bytes += size
@@ -288,7 +296,7 @@ class _ServerConnection(asyncio.Protocol):
     async def _answer_next(self) -> Parts | None:
         """The response frame to the next request. None: none is due, or there is no request."""
         if not self._frames and self._received:
-            self._cut_into_frames()
+            self._cut_some()
             self._limit_reading()
         if not self._frames:
             return None  # none is complete, or this connection was given up
@@ -298,7 +306,8 @@ class _ServerConnection(asyncio.Protocol):
         try:
             response = await self._answer(frame)
         finally:
-            self._limits.answers.hold(self, 0)  # of what is written at once, it counts how much is not read
+            if not self._exchange.has_authenticated:
+                self._limits.answers.hold(self, 0)  # of what is written at once, it counts how much is not read
         self._answering_bytes = 0
         self._limit_reading()
         return response

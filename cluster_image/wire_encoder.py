@@ -33,13 +33,16 @@ class Encoded(bytearray):
     """What a message has been encoded to, but for long records. They stay where they are (a megabyte takes a
     millisecond to copy): apart has each, with its position in these bytes."""
 
-    def __init__(self, *content: Any) -> None:
-        super().__init__(*content)
-        self.apart: Final[list[tuple[int, bytes]]] = []
+    apart: list[tuple[int, bytes]] | None = None
+
+    def keep_apart(self, content: bytes) -> None:
+        """It comes next."""
+        self.apart = self.apart or []
+        self.apart.append((len(self), content))
 
     def parts(self) -> list[bytes | memoryview]:
         """Of the whole message, one after the other."""
-        if not self.apart:
+        if self.apart is None:
             return [bytes(self)]
         view, start = memoryview(self), 0
         parts: list[bytes | memoryview] = []
@@ -50,7 +53,7 @@ class Encoded(bytearray):
 
     def size(self) -> int:
         """Of the whole message, in bytes."""
-        return len(self) + sum(len(content) for _, content in self.apart)
+        return len(self) + sum(len(content) for _, content in self.apart or ())
 
 
 #: Appends the encoding of a value. Raises TypeError, AttributeError or struct.error for a value of another type.
@@ -182,7 +185,7 @@ def _add_records(out: Encoded, records: bytes) -> None:
     if len(records) < APART_BYTES:
         out.extend(records)
     else:
-        out.apart.append((len(out), records))
+        out.keep_apart(records)
 
 
 def _array(element: Encode, flexible: bool) -> Encode:
