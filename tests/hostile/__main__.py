@@ -87,7 +87,8 @@ class Go(NamedTuple):
 
     @property
     def times(self) -> float:
-        return self.p99 / self.quiet
+        """Of the quiet percentile. Without one there is nothing to compare with, and no limit is kept."""
+        return self.p99 / self.quiet if self.quiet < float("inf") else float("inf")
 
 
 class Line(NamedTuple):
