@@ -16,6 +16,6 @@ more than MEMORY_MB, or the percentile was more than SLOWER times that of the qu
 
 Strangers run with a lower priority than nodes: they are other machines. Each go has quiet seconds before it, as many,
 and its percentile is compared with theirs: a virtual machine whose host takes a third of its processors ("stolen") has
-ten times the latency, with strangers and without. Of GOES at most that go counts which is the least times its quiet
-seconds. `--short` gives each kind a second, and looks at no percentile: for CI.
+ten times the latency, with strangers and without. Of GOES at most the least percentile counts, beside the least quiet
+one. `--short` gives each kind a second, and looks at no percentile: for CI.
 """
