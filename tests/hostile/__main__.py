@@ -17,8 +17,8 @@ from .load import produce
 MEMORY_MB: Final = 256
 SLOWER: Final = 3.0
 #: What a kind does to others, it does each time; a machine that stands still for a moment does so once. So the least
-#: percentile counts, beside the least of the quiet seconds before each, of as many goes as it takes, and of no more than
-#: these.
+#: percentile counts, beside the least of the quiet seconds before each, of as many goes as it takes, and of no more
+#: than these.
 GOES: Final = 3
 _CALM_S: Final = 1.0
 
@@ -111,8 +111,8 @@ class Line(NamedTuple):
 
 
 def _least(goes: list[Go]) -> Go:
-    """The least percentile of all, and the least quiet one: of what a go leaves behind, the next one's quiet seconds may
-    have some."""
+    """The least percentile of all, and the least quiet one: what a go leaves behind may be in the next one's quiet
+    seconds."""
     return min(goes, key=lambda go: go.p99)._replace(quiet=min(go.quiet for go in goes))
 
 
