@@ -9,12 +9,16 @@ from __future__ import annotations
 
 import os
 from random import Random
+from types import SimpleNamespace
 from typing import Any, Final
 
 import pytest
 
 from cluster_image.broker import rules
+from cluster_image.broker.leadership import FollowerState
 from harness.plan import Plan
+from harness.runtimes.simulation.invariants import Violation
+from harness.runtimes.simulation.invariants.expansion import LOOK_EVERY_S, Expansion
 from harness.schedule import Fault
 from harness.simulate import Simulated, simulate
 
@@ -57,3 +61,58 @@ def test_without_the_rule_it_is_not(far: bool, monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(rules, "waits_to_join_isr", lambda lags, eligible: False)
     halts = [without_a_pause(seed, far).halt for seed in range(3)]
     assert any(halt is not None and halt.property == "Liveness" and "has kept up" in halt.message for halt in halts)
+
+
+class Outside:
+    """A leader of one partition, and of follower 2, which is not in the ISR, what the leader knows."""
+
+    def __init__(self) -> None:
+        self.follower = FollowerState()
+        self.brokers: dict[int, Any] = {}
+        self._expansion = Expansion()
+        self._now = 0.0
+        partition = SimpleNamespace(
+            isr=frozenset({1}), config=_Lag(), high_watermark=5,
+            leadership=SimpleNamespace(proposal=None, followers={2: self.follower}),
+        )  # fmt: skip
+        image = SimpleNamespace(brokers=self.brokers)
+        self._nodes: Any = {"broker-1": SimpleNamespace(broker=SimpleNamespace(partitions={0: partition}, image=image))}
+
+    def registered(self, epoch: int) -> None:
+        self.brokers[2] = SimpleNamespace(active=True, epoch=epoch)
+
+    def fetches(self, epoch: int) -> None:
+        self.follower.fetched(epoch, 5, 5, self._now)
+
+    def goes_on(self, seconds: float) -> None:
+        until = self._now + seconds
+        while self._now < until:
+            self._now += LOOK_EVERY_S
+            self._expansion.look(self._nodes, self._now)
+
+
+class _Lag:
+    def seconds(self, name: str) -> float:
+        return 4.0
+
+
+def test_who_fetches_and_is_not_proposed_is_seen() -> None:
+    leader = Outside()
+    leader.registered(88)
+    with pytest.raises(Violation, match="broker 2 has kept up"):
+        for _ in range(5):
+            leader.fetches(88)
+            leader.goes_on(0.4)
+
+
+def test_what_was_before_a_restart_does_not_count() -> None:
+    """The first fetch after it came before the leader heard of the new uptime session, and so proves nothing. Until the
+    next one comes there is nothing to propose."""
+    leader = Outside()
+    leader.registered(88)
+    leader.goes_on(0.4)
+    leader.fetches(88)
+    leader.goes_on(0.4)
+    leader.fetches(105)
+    leader.registered(105)
+    leader.goes_on(2.0)
