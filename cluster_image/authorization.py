@@ -7,6 +7,7 @@ acknowledged that no replica has. The cluster's id, which all these requests car
 from __future__ import annotations
 
 import logging
+from collections.abc import Awaitable
 from typing import Any, Final
 
 from kio.schema.errors import ErrorCode
@@ -42,11 +43,12 @@ def authorized(handler: Handler) -> Handler:
 
     complaints = Complaints(log)
 
-    async def handle(request: Entity, peer: Peer) -> Entity | None:
-        if peer.is_node or not is_for_nodes(request):
-            return await handler(request, peer)
+    async def refuse(request: Entity, peer: Peer) -> Entity:
         complaints.warn("%s of %s refused: it has not proved to be a node", type(request).__name__, peer.host)
         return _refusal(request)
+
+    def handle(request: Entity, peer: Peer) -> Awaitable[Entity | None]:
+        return handler(request, peer) if peer.is_node or not is_for_nodes(request) else refuse(request, peer)
 
     return handle
 

@@ -1,4 +1,4 @@
-"""kio's integer types as what they are to a type checker, and nothing at run time.
+"""kio's types of integers as what they are to a type checker, and nothing at run time.
 
 kio checks the range of each value that it is handed so, which costs a tenth of all that a node does; whatever crosses
 the wire is checked there once more (wire_encoder.py packs into fixed sizes).
@@ -9,12 +9,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from kio.schema.types import BrokerId
     from kio.static.primitive import i8, i16, i32, i64, u16
 else:
 
     def _as_it_is(value):
         return value
 
-    i8 = i16 = i32 = i64 = u16 = _as_it_is
+    BrokerId = i8 = i16 = i32 = i64 = u16 = _as_it_is
 
-__all__ = ["i8", "i16", "i32", "i64", "u16"]
+__all__ = ["BrokerId", "i8", "i16", "i32", "i64", "u16"]

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterable
-from typing import Final, TypeVar
+from typing import Final
 
-T = TypeVar("T")
-
-#: Each takes some tens of microseconds, so that a slice takes about a millisecond.
+#: Each step takes some tens of microseconds, so that a slice takes about a millisecond.
 SLICE: Final = 32
 
 
 class Pauses:
-    """For loops within loops."""
+    """Of one loop, or of loops within each other. Who loops over what may change meanwhile takes a copy."""
 
     def __init__(self) -> None:
         self._since = 0
@@ -24,25 +21,3 @@ class Pauses:
         if self._since >= SLICE:
             self._since = 0
             await asyncio.sleep(0)
-
-
-def in_slices(items: Iterable[T]) -> AsyncIterator[T]:
-    """All of them, as they are now."""
-    return _InSlices(list(items))
-
-
-class _InSlices(AsyncIterator[T]):
-    """Not an async generator: the event loop keeps a record of each of those, which takes longer than a few items."""
-
-    def __init__(self, items: list[T]) -> None:
-        self._items = iter(items)
-        self._since = 0
-
-    async def __anext__(self) -> T:
-        if self._since == SLICE:
-            self._since = 0
-            await asyncio.sleep(0)
-        self._since += 1
-        for item in self._items:
-            return item
-        raise StopAsyncIteration

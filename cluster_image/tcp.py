@@ -192,6 +192,7 @@ class _ServerConnection(asyncio.Protocol):
         self._splitter = splitter
         self._open_ones = open_ones
         self._limits = limits
+        self._room = AnswerRoom(limits.answers, self)
         self._received: deque[bytes] = deque()  # and not cut into frames yet
         self._frames: deque[bytes] = deque()
         self._queued_bytes = 0  # of both
@@ -314,31 +315,26 @@ class _ServerConnection(asyncio.Protocol):
 
     async def _answer(self, frame: bytes) -> Parts | None:
         """The response frame, or None when none is due. Raises WireError and whatever the handler raises."""
-        header, _ = wire.decode_request_header(frame)
+        header, position = wire.decode_request_header(frame)
         self._waits = False
         response: Entity | None
         if header.api_key == wire.API_VERSIONS and wire.API_VERSIONS in self._served:
             response = wire.answer_api_versions(header.api_version, self._served)
         else:
-            request = await self._decode(header, frame)
+            most = wire.MAX_ELEMENTS if self._exchange.proven else self._limits.client_elements
+            decode = partial(wire.decode_request_message, header, frame, position, self._served, most)
+            short = len(frame) <= LONG_BYTES or header.api_key == wire.PRODUCE
+            request = decode() if short else await self._aside(decode)
             self._waits = header.api_key == wire.FETCH
             if header.api_key in (sasl.HANDSHAKE, sasl.AUTHENTICATE):
                 response = self._exchange.answer(request)
             else:
-                room = AnswerRoom(self._limits.answers, self)
-                peer = Peer(header.client_id, self._host, self._exchange.proven, room, self._aside)
+                peer = Peer(header.client_id, self._host, self._exchange.proven, self._room, self._aside)
                 response = await self._handler(request, peer)
         if response is None:
             return None
         encode = partial(wire.response_parts, response, header.correlation_id)
         return await self._aside(encode) if wire.is_long(response) else encode()
-
-    async def _decode(self, header: wire.RequestHeader, frame: bytes) -> Entity:
-        most = wire.MAX_ELEMENTS if self._exchange.proven else self._limits.client_elements
-        if len(frame) <= LONG_BYTES or header.api_key == wire.PRODUCE:
-            return wire.decode_request(frame, self._served, most)[1]
-        _, request = await self._aside(partial(wire.decode_request, frame, self._served, most))
-        return request
 
     async def _aside(self, work: Callable[[], T]) -> T:
         return await asyncio.get_running_loop().run_in_executor(self._limits.worker, work)
@@ -357,23 +353,18 @@ class _ServerConnection(asyncio.Protocol):
     def _limit_reading(self) -> None:
         if self._transport.is_closing():
             return
-        begun = self._splitter.begun
-        if self._exchange.has_authenticated:
-            full = len(self._frames) >= MAX_QUEUED_REQUESTS or self._queued_bytes >= MAX_QUEUED_BYTES
-            self._read(not full and self._broken is None)
-            return
-        size = self._queued_bytes + self._answering_bytes + (begun if begun > SMALL_BYTES else 0)
-        full = not self._limits.requests.hold(self, size)
-        full = full or len(self._frames) >= MAX_QUEUED_REQUESTS or self._queued_bytes >= MAX_QUEUED_BYTES
-        self._read(not full and self._broken is None)
-
-    def _read(self, wanted: bool) -> None:
-        if wanted == self._reading_paused and not self._transport.is_closing():
-            self._reading_paused = not wanted
-            if wanted:
-                self._transport.resume_reading()
-            else:
+        full = len(self._frames) >= MAX_QUEUED_REQUESTS or self._queued_bytes >= MAX_QUEUED_BYTES
+        if not self._exchange.has_authenticated:
+            begun = self._splitter.begun
+            size = self._queued_bytes + self._answering_bytes + (begun if begun > SMALL_BYTES else 0)
+            full = not self._limits.requests.hold(self, size) or full
+        paused = full or self._broken is not None
+        if paused != self._reading_paused and not self._transport.is_closing():
+            self._reading_paused = paused
+            if paused:
                 self._transport.pause_reading()
+            else:
+                self._transport.resume_reading()
 
     def read_on(self) -> None:
         self._limit_reading()

@@ -220,15 +220,22 @@ def decode_request_header(frame: bytes) -> tuple[RequestHeader, int]:
 def decode_request(
     frame: bytes, served: Versions, max_elements: int = MAX_ELEMENTS
 ) -> tuple[RequestHeader, Entity]:
-    """max_elements: what it may name of topics, partitions, replicas and so on, all in all. Raises MalformedFrame, or
-    UnsupportedRequest for what is not in `served`."""
+    """As decode_request_header and decode_request_message."""
     header, position = decode_request_header(frame)
+    return header, decode_request_message(header, frame, position, served, max_elements)
+
+
+def decode_request_message(
+    header: RequestHeader, frame: bytes, position: int, served: Versions, max_elements: int = MAX_ELEMENTS
+) -> Entity:
+    """What comes after the header: from `position` on. max_elements: what it may name of topics, partitions, replicas
+    and so on, all in all. Raises MalformedFrame, or UnsupportedRequest for what is not in `served`."""
     lowest, highest = served.get(header.api_key, (0, -1))
     if not lowest <= header.api_version <= highest:
         raise UnsupportedRequest(f"API key {header.api_key} version {header.api_version} is not served here")
     codec = _request_codec(header.api_key, header.api_version)
     more_may_follow = header.api_key == METADATA
-    return header, _decode(codec, frame, position, more_may_follow=more_may_follow, max_elements=max_elements)
+    return _decode(codec, frame, position, more_may_follow=more_may_follow, max_elements=max_elements)
 
 
 def response_correlation_id(frame: bytes) -> int:

@@ -53,7 +53,7 @@ class Encoded(bytearray):
 
     def size(self) -> int:
         """Of the whole message, in bytes."""
-        return len(self) + sum(len(content) for _, content in self.apart or ())
+        return len(self) if self.apart is None else len(self) + sum(len(content) for _, content in self.apart)
 
 
 #: Appends the encoding of a value. Raises TypeError, AttributeError or struct.error for a value of another type.
@@ -104,14 +104,18 @@ def encoder(schema: Any) -> Encode:
             end_run()
             steps.append((get, _field(field, flexible, optional=is_optional(field))))
     end_run()
-    if flexible:
-        steps.append((lambda entity: entity, _tagged_fields(sorted(tagged, key=lambda entry: entry[0]))))
+    encode_tagged = _tagged_fields(sorted(tagged, key=lambda entry: entry[0]))
 
     def encode(out: Encoded, entity: Any) -> None:
         for get, encode_part in steps:
             encode_part(out, get(entity))
 
-    return encode
+    def encode_flexible(out: Encoded, entity: Any) -> None:
+        for get, encode_part in steps:
+            encode_part(out, get(entity))
+        encode_tagged(out, entity)
+
+    return encode_flexible if flexible else encode
 
 
 @cache
@@ -167,18 +171,29 @@ def _sized(
 ) -> Encode:
     """A string or bytes: its length, then itself."""
 
-    def encode(out: Encoded, value: Any) -> None:
+    pack = legacy_length.pack
+
+    def encode_compact(out: Encoded, value: Any) -> None:
         if value is None and optional:
-            out.extend(b"\0" if flexible else legacy_length.pack(-1))
+            out.append(0)
             return
         content = value.encode() if is_text else value
-        if flexible:
-            write_uvarint(out, len(content) + 1)
+        length = len(content) + 1
+        if length < 128:  # most are, and a call takes longer
+            out.append(length)
         else:
-            out.extend(legacy_length.pack(len(content)))
+            write_uvarint(out, length)
         add(out, content)
 
-    return encode
+    def encode_legacy(out: Encoded, value: Any) -> None:
+        if value is None and optional:
+            out.extend(pack(-1))
+            return
+        content = value.encode() if is_text else value
+        out.extend(pack(len(content)))
+        add(out, content)
+
+    return encode_compact if flexible else encode_legacy
 
 
 def _add_records(out: Encoded, records: bytes) -> None:
@@ -189,15 +204,21 @@ def _add_records(out: Encoded, records: bytes) -> None:
 
 
 def _array(element: Encode, flexible: bool) -> Encode:
-    def encode(out: Encoded, values: Any) -> None:
-        if flexible:
-            write_uvarint(out, 0 if values is None else len(values) + 1)
+    def encode_compact(out: Encoded, values: Any) -> None:
+        length = 0 if values is None else len(values) + 1
+        if length < 128:
+            out.append(length)
         else:
-            out.extend(_INT32.pack(-1 if values is None else len(values)))
+            write_uvarint(out, length)
         for value in values or ():
             element(out, value)
 
-    return encode
+    def encode_legacy(out: Encoded, values: Any) -> None:
+        out.extend(_INT32.pack(-1 if values is None else len(values)))
+        for value in values or ():
+            element(out, value)
+
+    return encode_compact if flexible else encode_legacy
 
 
 def _nullable(entity: Encode) -> Encode:
@@ -212,27 +233,30 @@ def _nullable(entity: Encode) -> Encode:
 
 
 def _tagged_fields(known: list[tuple[int, Any, Callable[[Any], Any], Encode]]) -> Encode:
-    """The fields that differ from their defaults, in order of their tags."""
+    """The fields that differ from their defaults, in order of their tags, of which each takes a byte, as their number
+    does."""
+    assert all(tag < 128 for tag, *_ in known)
 
     def encode(out: Encoded, entity: Any) -> None:
-        section: bytearray | None = None
+        section = bytearray()
         count = 0
         for tag, default, get, encode_field in known:
             value = get(entity)
             if value is default or value == default:
                 continue
-            section = section or bytearray()
             content = Encoded()
             encode_field(content, value)
-            write_uvarint(section, tag)
+            section.append(tag)
             write_uvarint(section, len(content))
             section += content
             count += 1
-        write_uvarint(out, count)
-        if section is not None:
-            out += section
+        out.append(count)
+        out.extend(section)
 
-    return encode
+    def encode_none(out: Encoded, entity: Any) -> None:
+        out.append(0)
+
+    return encode if known else encode_none
 
 
 def _uuid(out: Encoded, value: UUID | None) -> None:
@@ -240,7 +264,7 @@ def _uuid(out: Encoded, value: UUID | None) -> None:
 
 
 def _timedelta_i32(out: Encoded, value: timedelta) -> None:
-    out.extend(_INT32.pack(round(value / _MILLISECOND)))
+    out.extend(_INT32.pack(round(value / _MILLISECOND) if value else 0))
 
 
 def _timedelta_i64(out: Encoded, value: timedelta) -> None:

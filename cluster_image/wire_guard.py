@@ -104,7 +104,7 @@ def checked(
     found = Found(max_elements)
     try:
         if flexible_header:
-            position = _NO_KNOWN_TAGS(frame, position, Found(max_elements))
+            position = _NO_KNOWN_TAGS(frame, position, Found(max_elements)) if frame[position] else position + 1
         end = _walk_entity(schema)(frame, position, found)
     except (IndexError, struct.error):
         raise InvalidStructure("it ends too early") from None
@@ -126,8 +126,8 @@ def _apply(cuts: list[Cut], frame: bytes) -> bytes:
 @cache
 def _walk_entity(schema: Any) -> Walk:
     flexible = schema.__flexible__
-    walks: list[Walk] = []
-    fixed = 0  # bytes of fixed-size fields since the last other one: walked in one step
+    walks: list[tuple[int, Walk]] = []  # each after so many bytes of fixed-size fields
+    fixed = 0
     tagged: dict[int, Walk] = {}
     for field in fields(schema):
         tag = get_field_tag(field)
@@ -136,15 +136,9 @@ def _walk_entity(schema: Any) -> Walk:
         elif (size := _fixed_size(field)) is not None:
             fixed += size
         else:
-            if fixed:
-                walks.append(_skip(fixed))
-                fixed = 0
-            walks.append(_walk_field(field, flexible, optional=is_optional(field)))
-    if fixed:
-        walks.append(_skip(fixed))
-    if flexible:
-        walks.append(_walk_tagged_fields(tagged))
-    return walks[0] if len(walks) == 1 else _in_sequence(walks)
+            walks.append((fixed, _walk_field(field, flexible, optional=is_optional(field))))
+            fixed = 0
+    return _in_sequence(walks, fixed, _walk_tagged_fields(tagged) if flexible else None)
 
 
 def _fixed_size(field: Any) -> int | None:
@@ -161,26 +155,33 @@ def _walk_field(field: Any, flexible: bool, *, optional: bool) -> Walk:
         return _nullable(entity) if optional else entity
     count = _count_reader(flexible, _INT32, nullable=is_optional(field))
     if isinstance(kind, EntityTupleField):
-        return _walk_array(_walk_entity(kind.type_), count)
+        return _walk_array(_walk_entity(kind.type_), flexible, count)
     primitive = get_schema_field_type(field)
     if primitive in _FIXED_SIZES:
         size = _FIXED_SIZES[primitive]
         return _walk_fixed_array(size, count) if kind.is_array else _skip(size)
     legacy = _INT16 if primitive == "string" else _INT32
     if kind.is_array:
-        return _walk_array(_walk_sized(_count_reader(flexible, legacy, nullable=False)), count)
-    return _walk_sized(_count_reader(flexible, legacy, nullable=is_optional(field)))
+        element = _walk_sized(flexible, _count_reader(flexible, legacy, nullable=False))
+        return _walk_array(element, flexible, count)
+    return _walk_sized(flexible, _count_reader(flexible, legacy, nullable=is_optional(field)))
 
 
 def _skip(size: int) -> Walk:
     return lambda frame, position, found: position + size
 
 
-def _in_sequence(walks: list[Walk]) -> Walk:
+def _in_sequence(walks: list[tuple[int, Walk]], rest: int, tagged: Walk | None) -> Walk:
+    """rest: bytes of fixed-size fields after all of them. tagged: follows the tagged fields at the end, if there are
+    any."""
+
     def walk(frame: bytes, position: int, found: Found) -> int:
-        for step in walks:
-            position = step(frame, position, found)
-        return position
+        for fixed, step in walks:
+            position = step(frame, position + fixed, found)
+        position += rest
+        if tagged is None:
+            return position
+        return tagged(frame, position, found) if frame[position] else position + 1
 
     return walk
 
@@ -200,13 +201,25 @@ CountReader: TypeAlias = Callable[[bytes, int], tuple[int, int]]
 
 
 def _count_reader(flexible: bool, legacy: struct.Struct, *, nullable: bool) -> CountReader:
+    return _compact_count_reader(nullable) if flexible else _legacy_count_reader(legacy, nullable)
+
+
+def _compact_count_reader(nullable: bool) -> CountReader:
+    """It is one more than what it tells, and 0 for null (KIP-482)."""
+
     def read(frame: bytes, position: int) -> tuple[int, int]:
-        if flexible:
-            count, position = _read_uvarint(frame, position)
-            count -= 1
-        else:
-            count = legacy.unpack_from(frame, position)[0]
-            position += legacy.size
+        count, position = _read_uvarint(frame, position)
+        if not count and not nullable:
+            raise InvalidStructure("null where there must be a value")
+        return max(count - 1, 0), position
+
+    return read
+
+
+def _legacy_count_reader(number: struct.Struct, nullable: bool) -> CountReader:
+    def read(frame: bytes, position: int) -> tuple[int, int]:
+        count = number.unpack_from(frame, position)[0]
+        position += number.size
         if count >= 0:
             return count, position
         if count < -1 or not nullable:
@@ -216,11 +229,14 @@ def _count_reader(flexible: bool, legacy: struct.Struct, *, nullable: bool) -> C
     return read
 
 
-def _walk_sized(count: CountReader) -> Walk:
+def _walk_sized(flexible: bool, count: CountReader) -> Walk:
     """A string or bytes."""
 
     def walk(frame: bytes, position: int, found: Found) -> int:
-        size, position = count(frame, position)
+        if flexible and 0 < frame[position] < 128:  # as a rule, and a call takes longer
+            size, position = frame[position] - 1, position + 1
+        else:
+            size, position = count(frame, position)
         if size > len(frame) - position:
             raise InvalidStructure(f"a length of {size} where {len(frame) - position} bytes are left")
         return position + size
@@ -240,9 +256,12 @@ def _walk_fixed_array(element_size: int, count: CountReader) -> Walk:
     return walk
 
 
-def _walk_array(element: Walk, count: CountReader) -> Walk:
+def _walk_array(element: Walk, flexible: bool, count: CountReader) -> Walk:
     def walk(frame: bytes, position: int, found: Found) -> int:
-        elements, position = count(frame, position)
+        if flexible and 0 < frame[position] < 128:  # as above
+            elements, position = frame[position] - 1, position + 1
+        else:
+            elements, position = count(frame, position)
         if elements > len(frame) - position:  # every element has at least one byte
             raise InvalidStructure(f"an array of {elements} elements where {len(frame) - position} bytes are left")
         found.count(elements)
@@ -257,10 +276,8 @@ def _walk_tagged_fields(known: dict[int, Walk]) -> Walk:
     def walk(frame: bytes, position: int, found: Found) -> int:
         start = position
         count, position = _read_uvarint(frame, position)
-        if not count:
-            return position
         found.count(count)
-        kept = []
+        kept, cut = [], False
         for _ in range(count):
             field_start = position
             tag, position = _read_uvarint(frame, position)
@@ -269,17 +286,20 @@ def _walk_tagged_fields(known: dict[int, Walk]) -> Walk:
             if end > len(frame):
                 raise InvalidStructure(f"a tagged field of {size} bytes where {len(frame) - position} are left")
             if tag in known:
-                inner = Found(found.room)
-                if known[tag](frame, position, inner) != end:
+                before = len(found.cuts)
+                if known[tag](frame, position, found) != end:
                     raise InvalidStructure(f"tagged field {tag} has not the size it claims")
-                found.room = inner.room
-                content = _apply([Cut(s - position, e - position, k) for s, e, k in inner.cuts], frame[position:end])
-                header = frame[field_start:position] if not inner.cuts else _uvarint(tag) + _uvarint(len(content))
-                kept.append(header + content)
+                inner = found.cuts[before:]
+                if inner:
+                    del found.cuts[before:]
+                    cut = True
+                    content = _apply([Cut(s - position, e - position, k) for s, e, k in inner], frame[position:end])
+                    kept.append(_uvarint(tag) + _uvarint(len(content)) + content)
+                else:
+                    kept.append(frame[field_start:end])
             position = end
-        section = _uvarint(len(kept)) + b"".join(kept)
-        if len(section) != position - start:
-            found.cuts.append(Cut(start, position, section))
+        if cut or len(kept) < count:
+            found.cuts.append(Cut(start, position, _uvarint(len(kept)) + b"".join(kept)))
         return position
 
     return walk

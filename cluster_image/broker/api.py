@@ -9,10 +9,10 @@ from typing import Any, Final
 
 from kio.schema.allocate_producer_ids.v0.request import AllocateProducerIdsRequest
 from kio.schema.errors import ErrorCode
-from kio.schema.types import BrokerId, ProducerId
+from kio.schema.types import ProducerId
 
 from ..config import Config
-from ..integers import i16, i64
+from ..integers import BrokerId, i16, i64
 from ..messages import NO_THROTTLE, make, response_module
 from ..metadata.image import MetadataImage
 from ..network import Entity, Peer

@@ -6,19 +6,20 @@ Topics and brokers are answered from this broker's own metadata, which may lag b
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Awaitable, Callable, Iterator
 from typing import Any, Final
 
 from kio.schema.describe_quorum.v2 import response as quorum_module
 from kio.schema.describe_topic_partitions.v0 import response as module
 from kio.schema.errors import ErrorCode
-from kio.schema.types import BrokerId, TopicName
+from kio.schema.types import TopicName
 
-from ..integers import i8, i32
+from ..integers import BrokerId, i8, i32
 from ..messages import NO_THROTTLE, make, response_module
 from ..metadata.image import MetadataImage, PartitionRegistration
 from ..network import Entity
-from ..slices import in_slices
+from ..slices import Pauses
 
 #: Partitions in one answer at most (Kafka's max.request.partition.size.limit).
 MAX_PARTITIONS: Final = 2000
@@ -42,7 +43,9 @@ async def describe_topic_partitions(image: MetadataImage, request: Any) -> Entit
         first_name, first_index = str(request.cursor.topic_name), int(request.cursor.partition_index)
     room = min(max(int(request.response_partition_limit), 1), MAX_PARTITIONS)
     topics: list[Entity] = []
-    async for name in in_slices(name for name in names if name >= first_name):
+    pauses = Pauses()
+    for name in names[bisect_left(names, first_name) :]:
+        await pauses.after(1)
         topic = image.topics.get(name)
         if topic is None:
             topics.append(_topic(name, None, ErrorCode.unknown_topic_or_partition, ()))
@@ -145,5 +148,8 @@ async def find_coordinator(request: Any) -> Entity:
         error, message = ErrorCode.group_authorization_failed, "there are no groups here: assign partitions instead"
     nobody = {"node_id": BrokerId(-1), "host": "", "port": i32(-1), "error_code": error, "error_message": message}
     keys = getattr(request, "coordinator_keys", ())
-    coordinators = [make(answers.Coordinator, key=key, **nobody) async for key in in_slices(dict.fromkeys(keys))]
+    coordinators, pauses = [], Pauses()
+    for key in dict.fromkeys(keys):
+        await pauses.after(1)
+        coordinators.append(make(answers.Coordinator, key=key, **nobody))
     return make(answers.FindCoordinatorResponse, throttle_time=NO_THROTTLE, coordinators=tuple(coordinators), **nobody)

@@ -14,14 +14,13 @@ from random import Random
 from typing import Any, Final
 
 from kio.schema.errors import ErrorCode
-from kio.schema.types import BrokerId
 
 from ..config import Config
-from ..integers import i32, i64
+from ..integers import BrokerId, i32, i64
 from ..messages import NO_THROTTLE, make, response_module
 from ..metadata.image import MetadataImage
 from ..network import UNLIMITED, Entity, Room
-from ..slices import in_slices
+from ..slices import Pauses
 from ..storage.errors import OffsetOutOfRange
 from .fetch_session import NO_SESSION, Fetch, FetchedPartition, FetchSessionCache
 from .partition import Eligible, Partition, Refused
@@ -163,7 +162,9 @@ class FetchHandler:
         that an answer is larger than it by one batch at most."""
         await room.wait()
         left = budget - sum(len(result.records) for result in results.values())
-        async for asked in in_slices(partitions):
+        pauses = Pauses()
+        for asked in partitions:
+            await pauses.after(1)
             before = results.get(asked)
             if before is not None:
                 if before.urgent:
@@ -205,8 +206,9 @@ class FetchHandler:
         module = response_module(request)
         session = fetch.session
         topics: dict[Any, list[Entity]] = {}
-        moved = []
-        async for asked in in_slices(fetch.partitions.due):
+        moved, pauses = [], Pauses()
+        for asked in list(fetch.partitions.due):
+            await pauses.after(1)
             if fetch.superseded:
                 return _refusal(request, ErrorCode.invalid_fetch_session_epoch)
             result, partition = results.get(asked), asked.partition

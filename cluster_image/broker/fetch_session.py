@@ -30,8 +30,8 @@ EVICTION_S: Final = 120.0
 MAX_CONSUMED_PARTITIONS: Final = 100_000
 
 #: What a fetch that waits has waited for.
-_FOR_FOLLOWERS: Final = frozenset({Change.LOG, Change.ROLE})
-_FOR_CONSUMERS: Final = frozenset({Change.HIGH_WATERMARK, Change.ROLE})
+_FOR_FOLLOWERS: Final = (Change.LOG, Change.ROLE)
+_FOR_CONSUMERS: Final = (Change.HIGH_WATERMARK, Change.ROLE)
 
 Key = tuple[Any, int]  # topic id, or its name before version 13; index
 
@@ -77,6 +77,8 @@ class FetchedPartition:
             partition.watchers[self] = None
 
     def note(self, change: Change) -> None:
+        if self._follower is not None:
+            self.set_active()
         self.fetched.note(self, change)
 
     def set_idle(self, session: FetchSession) -> None:
@@ -137,7 +139,6 @@ class FetchedPartitions:
                     self._changed.pop(asked, None)
 
     def note(self, asked: FetchedPartition, change: Change) -> None:
-        asked.set_active()
         self.due[asked] = None
         if change in self._ends_wait:
             self._changed[asked] = None

@@ -15,10 +15,9 @@ from typing import Any, Final
 
 from kio.schema.errors import ErrorCode
 from kio.schema.fetch.v17.request import FetchPartition, FetchRequest, ReplicaState
-from kio.schema.types import BrokerId
 
 from ..config import Config
-from ..integers import i32, i64
+from ..integers import BrokerId, i32, i64
 from ..messages import milliseconds
 from ..metadata.image import PartitionKey
 from ..network import Address, Connection, Network
@@ -58,6 +57,13 @@ class Fetcher:
     ) -> None:
         self.leader = leader
         self._config = config
+        self._node_id = BrokerId(config["node.id"])
+        self._same_in_all = {
+            "cluster_id": config["cluster.id"],
+            "max_wait": milliseconds(config["replica.fetch.wait.max.ms"]),
+            "min_bytes": i32(config["replica.fetch.min.bytes"]),
+            "max_bytes": i32(config["replica.fetch.response.max.bytes"]),
+        }
         self._network = network
         self._address = address
         self._broker_epoch = broker_epoch
@@ -130,13 +136,8 @@ class Fetcher:
         session_id, session_epoch = session.id, session.epoch
         topics, forgotten = session.next_request(asyncio.get_running_loop().time())
         return FetchRequest(
-            cluster_id=self._config["cluster.id"],
-            replica_state=ReplicaState(
-                replica_id=BrokerId(self._config["node.id"]), replica_epoch=i64(self._broker_epoch())
-            ),
-            max_wait=milliseconds(self._config["replica.fetch.wait.max.ms"]),
-            min_bytes=i32(self._config["replica.fetch.min.bytes"]),
-            max_bytes=i32(self._config["replica.fetch.response.max.bytes"]),
+            **self._same_in_all,
+            replica_state=ReplicaState(replica_id=self._node_id, replica_epoch=i64(self._broker_epoch())),
             session_id=i32(session_id),
             session_epoch=i32(session_epoch),
             topics=topics,

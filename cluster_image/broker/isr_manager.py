@@ -13,9 +13,8 @@ from typing import Any
 
 from kio.schema.alter_partition.v3.request import AlterPartitionRequest, BrokerState, PartitionData, TopicData
 from kio.schema.errors import ErrorCode
-from kio.schema.types import BrokerId
 
-from ..integers import i8, i32, i64
+from ..integers import BrokerId, i8, i32, i64
 from ..metadata.image import PartitionKey
 from ..tasks import Failed, start_task
 from .channel import ControllerChannel

@@ -19,10 +19,9 @@ from random import Random
 from kio.schema.broker_heartbeat.v1.request import BrokerHeartbeatRequest
 from kio.schema.broker_registration.v4.request import BrokerRegistrationRequest, Listener
 from kio.schema.errors import ErrorCode
-from kio.schema.types import BrokerId
 
 from ..config import Config
-from ..integers import i16, i64, u16
+from ..integers import BrokerId, i16, i64, u16
 from ..tasks import Failed, start_task
 from .channel import ControllerChannel
 

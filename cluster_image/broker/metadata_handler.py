@@ -6,10 +6,10 @@ from collections.abc import Callable
 from typing import Any, Final, NamedTuple
 
 from kio.schema.errors import ErrorCode
-from kio.schema.types import BrokerId, TopicName
+from kio.schema.types import TopicName
 
 from ..config import Config
-from ..integers import i32
+from ..integers import BrokerId, i32
 from ..messages import NO_THROTTLE, make, response_module
 from ..metadata.image import BrokerRegistration, MetadataImage, PartitionRegistration, Topic
 from ..network import Entity

@@ -11,7 +11,7 @@ from ..integers import i32, i64
 from ..messages import NO_THROTTLE, make, repeated, response_module
 from ..network import Aside, Entity, here
 from ..record_times import record_since
-from ..slices import in_slices
+from ..slices import Pauses
 from .partition import Partition, Refused
 
 LATEST: Final = -1
@@ -32,10 +32,11 @@ class OffsetsHandler:
         """aside: see network.Peer."""
         module = response_module(request)
         twice = repeated((t.name, p.partition_index) for t in request.topics for p in t.partitions)
-        topics = []
+        topics, pauses = [], Pauses()
         for topic in request.topics:
             answers = []
-            async for data in in_slices(topic.partitions):
+            for data in topic.partitions:
+                await pauses.after(1)
                 error, offset, timestamp, epoch = ErrorCode.none, -1, -1, -1
                 try:
                     if (topic.name, data.partition_index) in twice:
@@ -75,10 +76,11 @@ class OffsetsHandler:
 
     async def offset_for_leader_epoch(self, request: Any) -> Entity:
         module = response_module(request)
-        topics = []
+        topics, pauses = [], Pauses()
         for topic in request.topics:
             answers = []
-            async for data in in_slices(topic.partitions):
+            for data in topic.partitions:
+                await pauses.after(1)
                 error, epoch, end = ErrorCode.none, -1, -1
                 try:
                     partition = self._find(topic.topic, int(data.partition))

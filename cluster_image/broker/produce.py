@@ -18,7 +18,7 @@ from ..metadata.image import MetadataImage, Topic
 from ..network import Aside, Entity, here
 from ..record_checks import UnknownTransaction, check_batches
 from ..records import CorruptRecord, InvalidRecord
-from ..slices import in_slices
+from ..slices import Pauses
 from .partition import Appended, Partition, Refused
 
 
@@ -45,7 +45,9 @@ class ProduceHandler:
             for t, topic in enumerate(request.topic_data)
             for p, data in enumerate(topic.partition_data)
         ]
-        async for t, p, name, data in in_slices(named):
+        pauses = Pauses()
+        for t, p, name, data in named:
+            await pauses.after(1)
             known = self._image.topics.get(name)
             partition = self._find(known.id, int(data.index)) if known is not None else None
             if partition is None:

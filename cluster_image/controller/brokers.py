@@ -24,9 +24,8 @@ from kio.schema.broker_heartbeat.v1 import response as heartbeat_response
 from kio.schema.broker_registration.v4 import request as registration_request
 from kio.schema.broker_registration.v4 import response as registration_response
 from kio.schema.errors import ErrorCode
-from kio.schema.types import BrokerId
 
-from ..integers import i8, i64
+from ..integers import BrokerId, i8, i64
 from ..messages import NO_THROTTLE
 from ..metadata.image import BrokerRegistration
 from ..metadata.records import BrokerEndpoint, BrokerRegistrationChangeRecord, MetadataRecord, RegisterBrokerRecord

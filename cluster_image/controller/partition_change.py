@@ -10,9 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from kio.schema.types import BrokerId
-
-from ..integers import i8, i32
+from ..integers import BrokerId, i8, i32
 from ..metadata.image import BrokerRegistration, MetadataImage, PartitionRegistration
 from ..metadata.records import NO_LEADER, NO_LEADER_CHANGE, NO_RECOVERY_CHANGE, RECOVERING, PartitionChangeRecord
 from . import rules

@@ -10,9 +10,8 @@ from typing import Any, Final
 from kio.schema.alter_partition.v3 import request as alter_request
 from kio.schema.alter_partition.v3 import response as alter_response
 from kio.schema.errors import ErrorCode
-from kio.schema.types import BrokerId
 
-from ..integers import i8, i32
+from ..integers import BrokerId, i8, i32
 from ..messages import NO_THROTTLE, make, repeated, response_module
 from ..metadata import rules as isr_rules
 from ..metadata.image import PartitionKey, PartitionRegistration, Topic, changed_partition

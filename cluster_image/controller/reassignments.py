@@ -10,9 +10,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from kio.schema.errors import ErrorCode
-from kio.schema.types import BrokerId
 
-from ..integers import i32
+from ..integers import BrokerId, i32
 from ..messages import NO_THROTTLE, make, repeated, response_module
 from ..metadata.image import PartitionRegistration
 from ..metadata.records import MetadataRecord

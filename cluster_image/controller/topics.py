@@ -7,10 +7,10 @@ from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 from kio.schema.errors import ErrorCode
-from kio.schema.types import BrokerId, TopicName
+from kio.schema.types import TopicName
 
 from ..config import ConfigError
-from ..integers import i32
+from ..integers import BrokerId, i32
 from ..messages import NO_THROTTLE, make, repeated, response_module
 from ..metadata.image import Topic
 from ..metadata.records import ConfigRecord, MetadataRecord, PartitionRecord, RemoveTopicRecord, TopicRecord

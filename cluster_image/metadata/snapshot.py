@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from kio.schema.types import BrokerId, ProducerId, TopicName
+from kio.schema.types import ProducerId, TopicName
 
-from ..integers import i8, i16, i32, i64, u16
+from ..integers import BrokerId, i8, i16, i32, i64, u16
 from .image import BrokerRegistration, MetadataImage, PartitionRegistration
 from .records import (
     BrokerEndpoint,

@@ -20,12 +20,12 @@ from kio.schema.fetch.v18 import request as fetch_request
 from kio.schema.fetch.v18 import response as fetch_response
 from kio.schema.fetch_snapshot.v1 import request as snapshot_request
 from kio.schema.fetch_snapshot.v1 import response as snapshot_response
-from kio.schema.types import BrokerId, TopicName
+from kio.schema.types import TopicName
 from kio.schema.vote.v2 import request as vote_request
 from kio.schema.vote.v2 import response as vote_response
 from kio.static.primitive import Records
 
-from ..integers import i32, i64, u16
+from ..integers import BrokerId, i32, i64, u16
 from ..messages import NO_THROTTLE, milliseconds
 from ..network import Address, Entity
 
