@@ -61,6 +61,8 @@ def _refusal(request: Any) -> Entity:
     if isinstance(request, rpc.REQUESTS):
         return rpc.refusal(request, error)
     if type(request).__name__ == "FetchRequest":
+        if request.__version__ < 7:
+            raise ConnectionError("only replicas fetch as replicas")
         answer = response_module(request).FetchResponse
         return make(answer, throttle_time=NO_THROTTLE, error_code=error, session_id=0, responses=())
     return error_answer(request, error)

@@ -18,7 +18,7 @@ class Complaints:
         self._said = 0
         self._kept_back = 0
 
-    def warn(self, message: str, *values: object) -> None:
+    def warn(self, message: str, *values: object, exc_info: bool = False) -> None:
         second = int(asyncio.get_running_loop().time())
         if second != self._second:
             if self._kept_back:
@@ -26,6 +26,6 @@ class Complaints:
             self._second, self._said, self._kept_back = second, 0, 0
         if self._said < PER_SECOND:
             self._said += 1
-            self._log.warning(message, *values)
+            self._log.warning(message, *values, exc_info=exc_info)
         else:
             self._kept_back += 1

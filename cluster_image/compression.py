@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import mmap
 import struct
-from collections.abc import Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
 from functools import partial
 from typing import Any, Final
 
@@ -24,8 +25,8 @@ _XERIAL_HEADER: Final = len(_XERIAL) + 8  # two version numbers
 _BLOCK_LENGTH: Final = struct.Struct(">i")
 
 
-#: As much as this takes no time to speak of.
-LITTLE_BYTES: Final = 1 << 20
+#: To make, or to make something of, so much takes ten milliseconds at the worst.
+LITTLE_BYTES: Final = 64 << 10
 
 
 def decompress(codec: int, payload: bytes, most: int = MOST_BYTES) -> bytes | mmap.mmap:
@@ -49,12 +50,31 @@ def decompress(codec: int, payload: bytes, most: int = MOST_BYTES) -> bytes | mm
         raise InvalidRecord(f"{reason}: {error}") from None
 
 
-async def expanded(codec: int, payload: bytes, aside: Aside) -> bytes | mmap.mmap:
-    """As decompress(); what becomes large, aside. Raises InvalidRecord."""
+@asynccontextmanager
+async def expanded(codec: int, payload: bytes, aside: Aside) -> AsyncIterator[bytes | mmap.mmap]:
+    """As decompress(); what becomes large is made aside, and not kept for longer than this is open. aside: see
+    network.Peer. Raises InvalidRecord."""
+    little = _little(codec, payload)
+    if little is not None:
+        yield little
+        return
+    async with aside.large():
+        records = await aside(partial(decompress, codec, payload))
+        try:
+            yield records
+        finally:
+            if isinstance(records, mmap.mmap):
+                records.close()  # at once: whoever keeps an error would keep these, too
+
+
+def _little(codec: int, payload: bytes) -> bytes | mmap.mmap | None:
+    """None: it takes long to find out, or does not become little."""
+    if len(payload) > LITTLE_BYTES:
+        return None
     try:
         return decompress(codec, payload, LITTLE_BYTES)
     except InvalidRecord:
-        return await aside(partial(decompress, codec, payload))
+        return None
 
 
 def _snappy(payload: bytes, room: memoryview) -> int:

@@ -19,6 +19,7 @@ from kio.static.primitive import i32Timedelta
 
 from .network import Entity
 
+MOST_OF_MESSAGE: Final = 1000
 NO_THROTTLE: Final = i32Timedelta.parse(datetime.timedelta(0))
 
 
@@ -47,6 +48,12 @@ def repeated(items: Iterable[Hashable]) -> set[Hashable]:
     """What a request names more than once: it is refused everywhere, as no order among its items is promised, and an
     answer that is longer than its question must not grow with how often that is asked."""
     return {item for item, count in Counter(items).items() if count > 1}
+
+
+def shortened(text: str) -> str:
+    """Of what an answer says, in the client's own words for a part: these may be as long as a request, and what a
+    string may hold is less in early versions."""
+    return text if len(text) <= MOST_OF_MESSAGE else f"{text[:MOST_OF_MESSAGE]}..."
 
 
 @cache

@@ -8,6 +8,7 @@ requests are handled and answered in the order they were sent.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple, Protocol, TypeVar
 
@@ -44,25 +45,45 @@ class _Unlimited(Room):
 UNLIMITED: Final[Room] = _Unlimited()
 
 
-async def here(work: Callable[[], T]) -> T:
-    """Beside nothing else."""
-    return work()
-
-
 class Aside(Protocol):
-    async def __call__(self, work: Callable[[], T], /) -> T: ...
+    """What takes long, or much memory, without holding up others."""
+
+    async def __call__(self, work: Callable[[], T], /) -> T:
+        """What `work` returns."""
+
+    def large(self) -> AbstractAsyncContextManager[None]:
+        """To be in while there is what a few bytes of a request have expanded to: there is room for few of these."""
+
+
+def _nothing() -> None:
+    """Nobody needs to know."""
+
+
+class _Here(Aside):
+    """Beside nothing else."""
+
+    async def __call__(self, work: Callable[[], T], /) -> T:
+        return work()
+
+    def large(self) -> AbstractAsyncContextManager[None]:
+        return nullcontext()
+
+
+here: Final = _Here()
 
 
 @dataclass(frozen=True, slots=True)
 class Peer:
     """Who sent a request. is_node: it has proved to be a node of this cluster, if that has to be proved. room: for
-    large answers. aside: runs what takes long while others are served."""
+    large answers. aside: for what takes long while others are served. only_waits: to be called once a request has no
+    effect any more but its answer, which must wait for something to happen: it is cancelled if the peer leaves."""
 
     client_id: str | None
     host: str
     is_node: bool = True
     room: Room = field(default=UNLIMITED, compare=False)
     aside: Aside = field(default=here, compare=False)
+    only_waits: Callable[[], None] = field(default=_nothing, compare=False)
 
 
 #: API key: (lowest, highest) version.

@@ -17,6 +17,7 @@ from typing import Final
 from .compression import expanded
 from .network import Aside
 from .records import (
+    BYTES_OF_INT,
     HEADER_SIZE,
     BatchHeader,
     InvalidRecord,
@@ -32,27 +33,33 @@ AT_ONCE: Final = 5_000
 _COMPARED: Final = 64
 #: At first so many are looked at one by one where fewer were alike; each time that this happens again, twice as many.
 FEW: Final = 16
+#: More headers than these count as records that are looked at.
+MANY_HEADERS: Final = 4
 
 
 class UnknownTransaction(RecordError):
     """A transactional batch, and there is no transaction: Kafka's INVALID_TXN_STATE."""
 
 
-async def check_batches(batches: bytes, aside: Aside) -> None:
-    """Whether a client may write these. Others have their turn meanwhile; aside: see network.Peer. Raises
-    CorruptRecord, InvalidRecord, UnknownTransaction."""
-    for start, end, header in iter_batches(batches):
-        validate_batch(batches, start, header)
-        check_header(header)
-        records: bytes | mmap = batches[start + HEADER_SIZE : end]
-        if header.is_compressed:
-            records = await expanded(header.codec, bytes(records), aside)
-        try:
-            for _ in check_records(records, header.record_count):
-                await asyncio.sleep(0)
-        finally:
-            if isinstance(records, mmap):
-                records.close()  # at once: whoever keeps the error would keep these, too
+async def check_batch(batch: bytes, aside: Aside) -> None:
+    """Whether a client may write this. Others have their turn meanwhile; aside: see network.Peer. Raises CorruptRecord,
+    InvalidRecord, UnknownTransaction."""
+    start, end, header = next(iter_batches(batch))
+    validate_batch(batch, start, header)
+    check_header(header)
+    if end < len(batch):  # (as Apache Kafka since version 3 of Produce)
+        raise InvalidRecord("a client writes one batch at a time to a partition")
+    if not header.is_compressed:
+        await _check_records(batch[start + HEADER_SIZE :], header.record_count)
+        return
+    async with expanded(header.codec, batch[start + HEADER_SIZE :], aside) as records:
+        await _check_records(records, header.record_count)
+    await asyncio.sleep(0)  # a request may have thousands, each a few bytes that have become many
+
+
+async def _check_records(records: bytes | mmap, count: int) -> None:
+    for _ in check_records(records, count):
+        await asyncio.sleep(0)
 
 
 def check_header(header: BatchHeader) -> None:
@@ -81,7 +88,15 @@ def check_records(records: bytes | mmap, count: int) -> Iterator[None]:
             if alike < FEW:
                 until = min(number + apart, count)
                 for each in range(number, until):
-                    at = _check_record(records, at, each)
+                    try:
+                        at = _check_record(records, at, each)
+                    except _ManyHeaders as many:
+                        at = many.end
+                        work += many.count
+                        if work >= AT_ONCE:
+                            work = 0
+                            yield
+                        yield from _check_headers(records, many, each)
                 work += until - number
                 number = until
             apart = FEW if alike >= FEW else min(2 * apart, AT_ONCE)
@@ -94,41 +109,71 @@ def check_records(records: bytes | mmap, count: int) -> Iterator[None]:
         raise InvalidRecord(f"{len(records) - at} bytes after the last of {count} records")
 
 
+class _ManyHeaders(Exception):
+    """Of a record that is right but for its `count` headers, from `position` to `end`, which are still to be checked:
+    there may be millions."""
+
+    def __init__(self, count: int, position: int, end: int) -> None:
+        self.count = count
+        self.position = position
+        self.end = end
+
+
 def _check_record(records: bytes | mmap, at: int, number: int) -> int:
-    """Where the record at `at` ends. Raises InvalidRecord, IndexError at the end of what there is."""
-    length, body = read_varint(records, at)
+    """Where the record at `at` ends. Raises InvalidRecord, _ManyHeaders, IndexError at the end of what there is."""
+    length, body = read_varint(records, at, BYTES_OF_INT)
     end = body + length
     if length < 0 or end > len(records):
         raise IndexError
     _, position = read_varint(records, body + 1)  # the timestamp's delta, after the attributes
-    delta, position = read_varint(records, position)
+    delta, position = read_varint(records, position, BYTES_OF_INT)
     if delta != number:
         raise InvalidRecord(f"record {number} says that it is number {delta}")
     position = _skip(records, _skip(records, position))  # key, value
-    headers, position = read_varint(records, position)
+    headers, position = read_varint(records, position, BYTES_OF_INT)
     if not 0 <= headers <= end - position:
         raise InvalidRecord(f"record {number} of {length} bytes has {headers} headers")
+    if headers > MANY_HEADERS:
+        raise _ManyHeaders(headers, position, end)
     for _ in range(headers):
-        size, position = read_varint(records, position)
-        if size < 0:
-            raise InvalidRecord(f"record {number} has a header without a name")
-        position = _skip(records, position + size)
+        position = _skip_header(records, position, number)
     if position != end:
         raise InvalidRecord(f"record {number} of {length} bytes has {position - body} bytes of content")
     return end
 
 
+def _check_headers(records: bytes | mmap, many: _ManyHeaders, number: int) -> Iterator[None]:
+    """Yields and raises as check_records."""
+    position = many.position
+    for header in range(many.count):
+        if header % AT_ONCE == AT_ONCE - 1:
+            yield
+        position = _skip_header(records, position, number)
+    if position != many.end:
+        raise InvalidRecord(f"record {number} has {position - many.position} bytes of headers")
+
+
+def _skip_header(records: bytes | mmap, position: int, number: int) -> int:
+    size, position = read_varint(records, position, BYTES_OF_INT)
+    if size < 0:
+        raise InvalidRecord(f"record {number} has a header without a name")
+    return _skip(records, position + size)
+
+
 def _skip(records: bytes | mmap, position: int) -> int:
     """Past a key or value that may be null. Beyond the end of the records: whoever reads on finds out."""
-    size, position = read_varint(records, position)
+    size, position = read_varint(records, position, BYTES_OF_INT)
     return position + max(size, 0)
 
 
 def _alike(records: bytes | mmap, at: int, number: int, count: int) -> tuple[int, int]:
     """From `number` on, how many records are of the shape of the first of them (of _MOST_AT_ONCE at most), and the size
-    of each. The same shape: everything is where it is in the first and as long as there; no headers. Raises
-    InvalidRecord, IndexError."""
-    end = _check_record(records, at, number)
+    of each. The same shape: everything is where it is in the first and as long as there; no headers. 0: the first has
+    many headers. Raises InvalidRecord, IndexError."""
+    try:
+        end = _check_record(records, at, number)
+    except _ManyHeaders:
+        return 0, 0
     size = end - at
     position = read_varint(records, at)[1] + 1
     time_at, (_, delta_at) = position, read_varint(records, position)

@@ -7,7 +7,8 @@ say a later time than any of its records has, so the search goes on with the nex
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
+from contextlib import AsyncExitStack, asynccontextmanager
 from mmap import mmap
 from typing import Final
 
@@ -21,6 +22,7 @@ from .storage.errors import OffsetOutOfRange
 AT_ONCE: Final = 5_000
 
 NONE: Final = (-1, -1, -1)
+_HALF: Final = 1 << 63
 
 
 async def record_since(log: Log, timestamp: int, end: int, aside: Aside = here) -> tuple[int, int, int]:
@@ -39,35 +41,43 @@ async def record_since(log: Log, timestamp: int, end: int, aside: Aside = here) 
             offset = header.next_offset
             if header.max_timestamp < timestamp:
                 continue
-            records: bytes | mmap = batches[start + HEADER_SIZE : stop]
+            async with _records(header, batches[start + HEADER_SIZE : stop], aside) as records:
+                for number, time in enumerate(times(records, header)):
+                    if time >= timestamp and header.base_offset + number >= log.start_offset:
+                        return header.base_offset + number, time, header.leader_epoch
+                    looked_at += 1
+                    if looked_at % AT_ONCE == 0:
+                        await asyncio.sleep(0)
             if header.is_compressed:
-                records = await _expanded(header, bytes(records), aside)
-            for number, time in enumerate(times(records, header)):
-                if time >= timestamp and header.base_offset + number >= log.start_offset:
-                    return header.base_offset + number, time, header.leader_epoch
-                looked_at += 1
-                if looked_at % AT_ONCE == 0:
-                    await asyncio.sleep(0)
+                await asyncio.sleep(0)
         looked_at += 1
         if looked_at % AT_ONCE == 0:
             await asyncio.sleep(0)
     return NONE
 
 
-async def _expanded(header: BatchHeader, payload: bytes, aside: Aside) -> bytes | mmap:
-    try:
-        return await expanded(header.codec, payload, aside)
-    except InvalidRecord:  # it was stored before anybody looked
-        return b""
+@asynccontextmanager
+async def _records(header: BatchHeader, payload: bytes, aside: Aside) -> AsyncIterator[bytes | mmap]:
+    """Of a batch, uncompressed."""
+    async with AsyncExitStack() as stack:
+        records: bytes | mmap = payload
+        if header.is_compressed:
+            try:
+                records = await stack.enter_async_context(expanded(header.codec, payload, aside))
+            except InvalidRecord:  # it was stored before anybody looked
+                records = b""
+        yield records
 
 
 def times(records: bytes | mmap, header: BatchHeader) -> Iterator[int]:
-    """Of each record of a batch, given uncompressed and without its header, ms. Of what cannot be read, none."""
+    """Of each record of a batch, given uncompressed and without its header, ms; of 64 bits, as Java adds them. Of what
+    cannot be read, none."""
     at = 0
     try:
         for _ in range(header.record_count):
             length, body = read_varint(records, at)
-            yield header.base_timestamp + read_varint(records, body + 1)[0]  # after the attributes
+            time = header.base_timestamp + read_varint(records, body + 1)[0]  # after the attributes
+            yield (time + _HALF) % (2 * _HALF) - _HALF
             at = body + length
     except IndexError:
         return

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from itertools import repeat
 from mmap import mmap
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import google_crc32c
 
@@ -346,14 +346,18 @@ def _nullable(data: bytes | None) -> bytes:
     return varint(-1) if data is None else varint(len(data)) + data
 
 
-def read_varint(buffer: bytes | mmap, at: int) -> tuple[int, int]:
-    """(value, position after it). Raises IndexError at the end of the buffer, and for more than 64 bits."""
+#: A varint of 32 bits has no more, one of 64 bits ten.
+BYTES_OF_INT: Final = 5
+
+
+def read_varint(buffer: bytes | mmap, at: int, most_bytes: int = 10) -> tuple[int, int]:
+    """(value, position after it). Raises IndexError at the end of the buffer, and after most_bytes."""
     byte = buffer[at]
     at += 1
     value = byte & 0x7F
     shift = 7
     while byte & 0x80:
-        if shift > 63:
+        if shift >= 7 * most_bytes:
             raise IndexError
         byte = buffer[at]
         at += 1

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import socket
 from collections import deque
 from collections.abc import Callable
@@ -18,7 +19,7 @@ from typing import Final, NamedTuple, TypeVar, cast
 from cluster_image import sasl, wire
 from cluster_image.network import Address, Connection, Entity, Handler, Listening, Peer, Versions
 from cluster_image.sasl import Credentials, Exchange, prove
-from cluster_image.tcp_limits import PATIENCE_S, SMALL_BYTES, AnswerRoom, Limits
+from cluster_image.tcp_limits import PATIENCE_S, SMALL_BYTES, AnswerRoom, AsideOf, Limits
 from cluster_image.wire import FrameSplitter, MalformedFrame, Parts, WireError
 
 log = logging.getLogger(__name__)
@@ -207,12 +208,13 @@ class _ServerConnection(asyncio.Protocol):
         self._writable.set()
         self._host = "?"
         self._lost = False
-        self._waits = False  # for records to come: that has no effect but the answer
+        self._waits_since = math.inf  # loop time: its request has no effect any more but the answer
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)  # uvloop's is one in all but name
         peer = transport.get_extra_info("peername")
         self._host = peer[0] if peer else "?"
+        self._aside = AsideOf(self._limits, self._host)
         opened = transport.get_extra_info("socket")
         for option in (socket.SO_RCVBUF, socket.SO_SNDBUF):  # what the kernel keeps is the node's memory too
             opened.setsockopt(socket.SOL_SOCKET, option, SOCKET_BUFFER_BYTES)
@@ -280,10 +282,12 @@ class _ServerConnection(asyncio.Protocol):
             self._limits.complaints.warn("connection from %s closed: %s", self._host, error)
             self._transport.close()
         except Exception:
-            log.exception("request from %s failed: connection closed", self._host)
+            self._limits.complaints.warn("request from %s failed: connection closed", self._host, exc_info=True)
             self._transport.close()
         finally:
             self._serving = None
+            if self._lost:
+                self._limits.requests.forget(self)
 
     def _send(self, response: Parts) -> None:
         _write(self._transport, response)
@@ -316,7 +320,7 @@ class _ServerConnection(asyncio.Protocol):
     async def _answer(self, frame: bytes) -> Parts | None:
         """The response frame, or None when none is due. Raises WireError and whatever the handler raises."""
         header, position = wire.decode_request_header(frame)
-        self._waits = False
+        self._waits_since = math.inf
         response: Entity | None
         if header.api_key == wire.API_VERSIONS and wire.API_VERSIONS in self._served:
             response = wire.answer_api_versions(header.api_version, self._served)
@@ -325,19 +329,21 @@ class _ServerConnection(asyncio.Protocol):
             decode = partial(wire.decode_request_message, header, frame, position, self._served, most)
             short = len(frame) <= LONG_BYTES or header.api_key == wire.PRODUCE
             request = decode() if short else await self._aside(decode)
-            self._waits = header.api_key == wire.FETCH
+            if header.api_key != wire.PRODUCE:  # whose records are a part of it
+                self._answering_bytes = 0
+                self._limit_reading()
+            if header.api_key == wire.FETCH:
+                self._only_waits()
             if header.api_key in (sasl.HANDSHAKE, sasl.AUTHENTICATE):
                 response = self._exchange.answer(request)
             else:
-                peer = Peer(header.client_id, self._host, self._exchange.proven, self._room, self._aside)
+                room, proven = self._room, self._exchange.proven
+                peer = Peer(header.client_id, self._host, proven, room, self._aside, self._only_waits)
                 response = await self._handler(request, peer)
         if response is None:
             return None
         encode = partial(wire.response_parts, response, header.correlation_id)
         return await self._aside(encode) if wire.is_long(response) else encode()
-
-    async def _aside(self, work: Callable[[], T]) -> T:
-        return await asyncio.get_running_loop().run_in_executor(self._limits.worker, work)
 
     def _refuse(self, error: WireError) -> None:
         self._limits.complaints.warn("connection from %s closed: %s", self._host, error)
@@ -379,6 +385,13 @@ class _ServerConnection(asyncio.Protocol):
         taken = now - self._began
         return taken / max(self._splitter.received, 1) if self._splitter.begun and taken > PATIENCE_S else 0.0
 
+    def waits_since(self) -> float:
+        return self._waits_since
+
+    def _only_waits(self) -> None:
+        """See network.Peer."""
+        self._waits_since = asyncio.get_running_loop().time()
+
     def unread_bytes(self) -> int:
         return 0 if self._lost else self._transport.get_write_buffer_size()
 
@@ -397,11 +410,12 @@ class _ServerConnection(asyncio.Protocol):
 
     def _forgotten(self) -> None:
         self._lost = True
-        self._limits.requests.forget(self)
+        if self._serving is None:
+            self._limits.requests.forget(self)
         self._limits.answers.note(self)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        if self._waits and self._serving is not None:
+        if self._waits_since < math.inf and self._serving is not None:
             self._serving.cancel()  # nobody will hear of what it waits for
         self._writable.set()
         self._open_ones.pop(self, None)

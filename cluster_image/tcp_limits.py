@@ -3,8 +3,10 @@
 Of memory, by back-pressure where that is enough, and by closing connections where it is not:
 
 - **Requests** (Kafka's queued.max.request.bytes). A large request is read on only once there is room for all of it.
-  While others wait for room, whoever takes longest over a request that it has begun loses its connection. Who has
-  requests waiting or being answered is not read from while there is no room.
+  While others wait for room, whoever takes longest over a request that it has begun loses its connection, and so does
+  who keeps room while all that is done for it is to wait. Who has requests waiting or being answered is not read from
+  while there is no room. What was received and cannot be forgotten yet counts, whether or not its connection lives.
+- **What compressed records become**, for a few at a time.
 - **Answers** that are being made, and those that peers do not read. While there is no room for another, what would be
   a large one waits, and who has read nothing for the longest loses its connection.
 
@@ -17,14 +19,16 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import Counter, deque
-from collections.abc import Awaitable, Callable, Coroutine, Generator
+from collections.abc import Awaitable, Callable, Coroutine, Generator, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractAsyncContextManager
 from functools import partial
 from time import perf_counter
 from typing import Any, Final, Protocol, TypeVar
 
 from cluster_image.complaints import Complaints
-from cluster_image.network import Room
+from cluster_image.network import Aside, Room
+from cluster_image.shares import Shares
 
 T = TypeVar("T")
 
@@ -32,10 +36,14 @@ T = TypeVar("T")
 SMALL_BYTES: Final = 64 << 10
 #: Whoever takes longer over a request, and the longest, may lose its connection to others that wait.
 PATIENCE_S: Final = 0.25
+#: Whoever has more than SMALL_BYTES here for longer, and its request does nothing but wait.
+WAITING_S: Final = 5.0
 #: How often it is looked who that is.
 LOOK_S: Final = 0.05
 #: Of each cycle of the event loop, for beginning requests. Each takes what it takes: a millisecond, as a rule.
 TURN_S: Final = 0.0005
+#: What compressed records have become, at a time: compression.MOST_BYTES each, at most.
+MOST_EXPANSIONS: Final = 3
 
 
 class Peer(Protocol):
@@ -55,6 +63,9 @@ class Peer(Protocol):
 
     def slowness(self, now: float) -> float:
         """Seconds for each byte of the request that has begun to come; 0.0: none has, or not for PATIENCE_S."""
+
+    def waits_since(self) -> float:
+        """When its request began to wait for something to happen (loop time); inf: it does not."""
 
 
 class RequestMemory:
@@ -113,9 +124,16 @@ class RequestMemory:
             return
         now = asyncio.get_running_loop().time()
         slowest = max(self._held, key=lambda peer: peer.slowness(now), default=None)
+        idlest = min(self._large(), key=lambda peer: peer.waits_since(), default=None)
         if slowest is not None and slowest.slowness(now) > 0:
             slowest.give_up("others wait for the memory that its unfinished request takes")
+        elif idlest is not None and now - idlest.waits_since() > WAITING_S:
+            idlest.give_up("others wait for the memory that its requests take, of which the first only waits")
         self._watch()
+
+    def _large(self) -> Iterator[Peer]:
+        """Of what is small, none is the reason that others wait."""
+        return (peer for peer, size in self._held.items() if size > SMALL_BYTES)
 
 
 class AnswerMemory:
@@ -336,7 +354,23 @@ class Limits:
         self.client_elements: Final = client_elements
         self.connections: Final = Connections(connections, connections_per_ip)
         self.complaints: Final = Complaints(log)
+        self.expansions: Final = Shares(MOST_EXPANSIONS, 1)
         self.worker: Final = ThreadPoolExecutor(1, "worker")
 
     def close(self) -> None:
         self.worker.shutdown(wait=False, cancel_futures=True)
+
+
+class AsideOf(Aside):
+    """For the requests of one address."""
+
+    def __init__(self, limits: Limits, host: str) -> None:
+        self._limits = limits
+        self._host = host
+
+    async def __call__(self, work: Callable[[], T], /) -> T:
+        return await asyncio.get_running_loop().run_in_executor(self._limits.worker, work)
+
+    def large(self) -> AbstractAsyncContextManager[None]:
+        return self._limits.expansions.turn(self._host)
+

@@ -137,6 +137,24 @@ def test_names_whose_metrics_would_be_the_same_collide(quorum: Quorum) -> None:
     ]  # fmt: skip
 
 
+def test_a_topic_that_is_refused_takes_no_name(quorum: Quorum) -> None:
+    wrong = topic("a.b", configs=(CreatableTopicConfig(name="min.insync.replicas", value="none"),))
+    assert create(quorum, wrong, topic("a_b")) == [ErrorCode.invalid_config, ErrorCode.none]
+
+
+def test_names_collide_in_whichever_step_they_are_validated(quorum: Quorum) -> None:
+    many = [topic(f"t{number}") for number in range(2 * RECORDS_IN_STEP)]
+    errors = create(quorum, topic("a.b"), *many, topic("a_b"), validate_only=True)
+    assert errors == [*[ErrorCode.none] * (1 + len(many)), ErrorCode.invalid_topic_exception]
+
+
+def test_a_long_name_is_not_told_whole(quorum: Quorum) -> None:
+    """In early versions an answer has no place for it."""
+    request = CreateTopicsRequest(topics=(topic("\x01" * 10_000),), timeout=TIMEOUT, validate_only=False)
+    (refused,) = quorum.do(quorum.controller.create_topics(request)).topics
+    assert refused.error_code is ErrorCode.invalid_topic_exception and len(refused.error_message) < 1100
+
+
 def test_one_request_writes_no_more_than_one_batch_should_hold(quorum: Quorum, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(controller_topics, "MAX_NEW_PARTITIONS", 5)
     errors = create(quorum, topic("a", num_partitions=3), topic("b", num_partitions=3), topic("c", num_partitions=2))

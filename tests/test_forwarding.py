@@ -11,7 +11,7 @@ from kio.schema.create_topics.v5.request import CreatableTopic, CreateTopicsRequ
 from kio.schema.errors import ErrorCode
 
 from cluster_image.broker.channel import ControllerChannel, NoController
-from cluster_image.broker.forwarding import LINES, Forwarding
+from cluster_image.broker.forwarding import LINES, LINES_OF_ONE, Forwarding
 from cluster_image.messages import NO_THROTTLE, make, response_module
 from cluster_image.unanswered import error_answer
 
@@ -97,11 +97,14 @@ def test_one_that_takes_long_holds_up_no_other() -> None:
 
         controller = Controller(answer)
         forwarding = Forwarding(controller.line, 3.0)
-        slow = [asyncio.create_task(forwarding.pass_on(request("slow", 60))) for _ in range(LINES - 1)]
+        hosts = (f"host {n // LINES_OF_ONE}" for n in range(LINES))
+        slow = [
+            asyncio.create_task(forwarding.pass_on(request("slow", 60), host=next(hosts))) for _ in range(LINES - 1)
+        ]
         for _ in range(5):
             assert (await asyncio.wait_for(forwarding.pass_on(request()), 1)).topics == ()
         assert controller.lines == LINES
-        slow.append(asyncio.create_task(forwarding.pass_on(request("slow", 60))))
+        slow.append(asyncio.create_task(forwarding.pass_on(request("slow", 60), host=next(hosts))))
         await asyncio.sleep(0)
         _, message = error_of(await forwarding.pass_on(request(seconds=0.1)))
         assert message is not None and message.endswith("the request was not carried out")
@@ -109,5 +112,25 @@ def test_one_that_takes_long_holds_up_no_other() -> None:
             task.cancel()
         await asyncio.gather(*slow, return_exceptions=True)
         assert (await forwarding.pass_on(request())).topics == ()
+
+    asyncio.run(run())
+
+
+def test_one_address_has_not_all_lines() -> None:
+    async def run() -> None:
+        never: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+
+        async def forever() -> Any:
+            return await never
+
+        forwarding = Forwarding(
+            Controller(lambda entity: forever() if entity.topics[0].name == "slow" else done(entity)).line, 3.0
+        )
+        slow = [asyncio.create_task(forwarding.pass_on(request("slow", 60), host="one")) for _ in range(3 * LINES)]
+        await asyncio.sleep(0)
+        assert (await asyncio.wait_for(forwarding.pass_on(request(), host="other"), 1)).topics == ()
+        for task in slow:
+            task.cancel()
+        await asyncio.gather(*slow, return_exceptions=True)
 
     asyncio.run(run())

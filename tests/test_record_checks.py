@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import gzip
 import struct
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from contextlib import asynccontextmanager
 from random import Random
 from typing import Any
 from unittest.mock import patch
@@ -17,7 +18,7 @@ import pytest
 from cluster_image import record_checks
 from cluster_image.compression import LITTLE_BYTES, MOST_BYTES, decompress
 from cluster_image.network import here
-from cluster_image.record_checks import UnknownTransaction, check_batches
+from cluster_image.record_checks import UnknownTransaction, check_batch
 from cluster_image.records import HEADER_SIZE, CorruptRecord, InvalidRecord, build_batch, encode_int64s, varint
 
 ATTRIBUTES_AT, COUNT_AT, LAST_DELTA_AT, CRC_AT = 21, 57, 23, 17
@@ -40,7 +41,7 @@ def rewritten(
 
 def check(batch: bytes) -> int:
     """How many pauses it takes."""
-    checking, pauses = check_batches(batch, here), 0
+    checking, pauses = check_batch(batch, here), 0
     while True:
         try:
             checking.send(None)
@@ -193,16 +194,103 @@ def test_a_codec_that_does_not_exist_is_refused() -> None:
         check(rewritten(GOOD, attributes=6))
 
 
-def test_what_becomes_large_is_expanded_aside() -> None:
-    """A client's few kilobytes would else hold up the event loop for tens of milliseconds."""
-    aside_for = []
+class Aside:
+    """Notes what is asked of it, and what is so large meanwhile."""
 
-    async def aside(work: Callable[[], Any]) -> Any:
-        aside_for.append(work)
+    def __init__(self) -> None:
+        self.asked = 0
+        self.large_ones = 0
+
+    async def __call__(self, work: Callable[[], Any], /) -> Any:
+        assert self.large_ones == 1
+        self.asked += 1
         return work()
 
-    for size, large in ((1000, False), (2 * LITTLE_BYTES, True)):
-        values = build_batch([bytes(size)], timestamp_ms=0)
-        batch = rewritten(values, attributes=1, records=gzip.compress(contents(values)))
-        asyncio.run(check_batches(batch, aside))
-        assert bool(aside_for) is large
+    @asynccontextmanager
+    async def large(self) -> AsyncIterator[None]:
+        self.large_ones += 1
+        yield
+        self.large_ones -= 1
+
+
+@pytest.mark.parametrize(("size", "large"), [(1000, False), (2 * LITTLE_BYTES, True)])
+def test_what_becomes_large_is_expanded_aside_and_counts_until_it_is_looked_at(size: int, large: bool) -> None:
+    """A client's few kilobytes would else hold up the event loop for tens of milliseconds."""
+    aside = Aside()
+    values = build_batch([bytes(size)], timestamp_ms=0)
+    batch = rewritten(values, attributes=1, records=gzip.compress(contents(values)))
+    while_checked = []
+
+    def check_records(*of: Any) -> Iterable[None]:
+        while_checked.append(aside.large_ones)
+        return checked(*of)
+
+    checked = record_checks.check_records
+    with patch.object(record_checks, "check_records", check_records):
+        asyncio.run(check_batch(batch, aside))
+    assert aside.asked == large and while_checked == [large] and not aside.large_ones
+
+
+def test_what_takes_long_to_expand_is_expanded_aside() -> None:
+    """Of snappy, millions of empty blocks are nothing at the end."""
+    aside = Aside()
+    payload = b"\x82SNAPPY\x00" + struct.pack(">ii", 1, 1) + (struct.pack(">i", 1) + b"\0") * LITTLE_BYTES
+    with pytest.raises(InvalidRecord):
+        asyncio.run(check_batch(rewritten(GOOD, attributes=2, records=payload), aside))
+    assert aside.asked == 1
+
+
+def with_headers(count: int, header: bytes = b"\0\0") -> bytes:
+    """A batch of one record."""
+    body = b"\0" + varint(0) + varint(0) + varint(-1) + varint(-1) + varint(count) + header * count
+    return rewritten(build_batch([b"x"], timestamp_ms=0), records=varint(len(body)) + body)
+
+
+def test_others_have_their_turn_while_the_headers_of_one_record_are_looked_at() -> None:
+    count = 10 * record_checks.AT_ONCE
+    assert check(with_headers(count)) >= 10
+    for number in (0, 1, record_checks.MANY_HEADERS, record_checks.MANY_HEADERS + 1):
+        assert check(with_headers(number)) == 0
+    many = contents(with_headers(record_checks.AT_ONCE))
+    with pytest.raises(InvalidRecord):
+        check(rewritten(GOOD, records=many[:-1] + b"\2", count=1))
+    with pytest.raises(InvalidRecord, match="header without a name"):
+        check(with_headers(count, b"\1\0"))
+
+
+def test_headers_count_as_records_that_are_looked_at() -> None:
+    """Of thousands of records with a hundred headers each."""
+    headers = 100
+    records = b""
+    for number in range(record_checks.AT_ONCE // 10):
+        body = b"\0" + varint(0) + varint(number) + varint(-1) + varint(-1) + varint(headers) + b"\0\0" * headers
+        records += varint(len(body)) + body
+    batch = rewritten(GOOD, records=records, count=record_checks.AT_ONCE // 10)
+    assert check(batch) >= headers // 10 - 1
+
+
+def test_others_have_their_turn_after_each_compressed_batch() -> None:
+    assert check(rewritten(GOOD, attributes=1, records=gzip.compress(contents(GOOD)))) == 1
+
+
+def test_a_client_writes_one_batch_at_a_time() -> None:
+    with pytest.raises(InvalidRecord, match="one batch"):
+        check(GOOD + GOOD)
+
+
+def test_numbers_that_no_java_client_can_read_are_refused() -> None:
+    """Of 32 bits, in more than five bytes: a poison pill for every consumer of the partition."""
+
+    def stretched(value: int) -> bytes:
+        short = varint(value).ljust(1, b"\0")
+        return bytes(byte | 0x80 for byte in short) + b"\x80" * (6 - len(short) - 1) + b"\0"
+
+    whole = [b"\0", varint(0), varint(0), varint(1), b"k", varint(1), b"v", varint(0)]
+    for place in (2, 3, 5, 7):
+        for is_stretched in (False, True):
+            parts = list(whole)
+            if is_stretched:
+                parts[place] = stretched(1 if place in (3, 5) else 0)
+            body = b"".join(parts)
+            batch = rewritten(build_batch([b"x"], timestamp_ms=0), records=varint(len(body)) + body)
+            assert is_taken(batch) is not is_stretched

@@ -79,3 +79,13 @@ def test_of_many_batches_one_is_read(tmp_path: Path) -> None:
     assert since(log, 2500) == (5000, 2500, 0)
     assert reads == [5000]
     assert log.latest_timestamp(5000) == 2499 and log.latest_timestamp(0) is None
+
+
+def test_a_time_beyond_64_bits_is_what_java_makes_of_it(tmp_path: Path) -> None:
+    """Of a client that means harm: who asks would have no answer."""
+    log = Log.open(LocalDisk(tmp_path), "log", LogConfig())
+    log.append_as_leader(batch([(1 << 63) - 1, (1 << 63) + 4], claimed=(1 << 63) - 1), 0)
+    assert since(log, (1 << 63) - 1) == (0, (1 << 63) - 1, 0)
+    log = Log.open(LocalDisk(tmp_path), "other", LogConfig())
+    log.append_as_leader(batch([5, 5 + (1 << 63)], claimed=(1 << 63) - 1), 0)
+    assert since(log, 6) == NONE

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import time
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable
 from contextlib import asynccontextmanager, suppress
@@ -21,7 +22,7 @@ from kio.schema.metadata.v12.response import MetadataResponse, MetadataResponseB
 from kio.schema.produce.v9.request import PartitionProduceData, ProduceRequest, TopicProduceData
 from kio.schema.types import BrokerId
 
-from cluster_image import wire
+from cluster_image import tcp_limits, wire
 from cluster_image.complaints import PER_SECOND, Complaints
 from cluster_image.messages import milliseconds
 from cluster_image.network import Address, Entity, Handler, Peer
@@ -444,6 +445,7 @@ class Fake:
     def __init__(self, memory: RequestMemory, slow: float = 0.0) -> None:
         self.memory = memory
         self.slow = slow
+        self.waits = math.inf
         self.wants = 0
         self.reads = True
 
@@ -461,6 +463,9 @@ class Fake:
 
     def slowness(self, now: float) -> float:
         return self.slow
+
+    def waits_since(self) -> float:
+        return self.waits
 
     def unread_bytes(self) -> int:
         return 0
@@ -504,6 +509,110 @@ def test_who_takes_longest_over_a_request_makes_room_for_others_that_wait() -> N
         assert waiting.reads and slow.reads and quick.reads and not slower.reads
 
     asyncio.run(scenario())
+
+
+def test_who_keeps_memory_while_it_only_waits_makes_room_for_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tcp_limits, "WAITING_S", 0.3)
+
+    async def scenario() -> None:
+        memory = RequestMemory(10 * SMALL_BYTES)
+        works, polls, small, waiting = fakes(memory, [0.0] * 4)
+        assert works.want(4 * SMALL_BYTES) and polls.want(6 * SMALL_BYTES) and small.want(SMALL_BYTES)
+        polls.waits = asyncio.get_running_loop().time()
+        small.waits = polls.waits - 1
+        assert not waiting.want(3 * SMALL_BYTES)
+        await asyncio.sleep(0.2)
+        assert polls.reads and not waiting.reads, "it has not waited for long"
+        await asyncio.sleep(0.3)
+        assert works.reads and small.reads and waiting.reads and not polls.reads
+
+    asyncio.run(scenario())
+
+
+async def until(true: Callable[[], bool]) -> None:
+    async with asyncio.timeout(5):
+        while not true():
+            await asyncio.sleep(0.01)
+
+
+@on_both_loops
+async def test_a_request_that_goes_on_after_its_connection_is_gone_still_counts() -> None:
+    may_end, ended = asyncio.Event(), []
+
+    async def handler(request: Entity, peer: Peer) -> Entity:
+        await may_end.wait()
+        ended.append(request)
+        return an_answer()
+
+    async with serving(handler) as (network, address):
+        memory = network._listeners[0]._limits.requests
+        async with connections(address, 3) as writers:
+            for writer in writers:
+                writer.write(wire.encode_request(produce(200_000), 1, None))
+            await until(lambda: memory.total > 600_000)
+        await asyncio.sleep(0.1)
+        assert memory.total > 600_000 and not ended
+        may_end.set()
+        await until(lambda: len(ended) == 3 and memory.total == 0)
+
+
+@on_both_loops
+async def test_of_what_is_decoded_records_alone_are_kept() -> None:
+    handled: list[Entity] = []
+    may_end = asyncio.Event()
+
+    async def handler(request: Entity, peer: Peer) -> Entity:
+        handled.append(request)
+        await may_end.wait()
+        return an_answer()
+
+    async with serving(handler) as (network, address), connections(address, 2) as (one, other):
+        memory = network._listeners[0]._limits.requests
+        one.write(wire.encode_request(ask("x" * 15_000), 1, None))
+        await until(lambda: len(handled) == 1)
+        assert memory.total == 0
+        other.write(wire.encode_request(produce(100_000), 1, None))
+        await until(lambda: len(handled) == 2)
+        assert memory.total > 100_000
+        may_end.set()
+
+
+@on_both_loops
+async def test_who_leaves_while_its_request_only_waits_is_not_waited_for() -> None:
+    waiting: list[Entity] = []
+    cancelled: list[Entity] = []
+
+    async def handler(request: Entity, peer: Peer) -> Entity:
+        peer.only_waits()
+        waiting.append(request)
+        try:
+            await asyncio.sleep(60)
+        except asyncio.CancelledError:
+            cancelled.append(request)
+            raise
+        return an_answer()
+
+    async with serving(handler) as (_, address):
+        async with connections(address, 1) as (writer,):
+            writer.write(wire.encode_request(produce(1000), 1, None))
+            await until(lambda: len(waiting) == 1)
+        await until(lambda: cancelled == waiting)
+
+
+def test_an_error_that_strangers_can_cause_does_not_fill_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    async def handler(request: Entity, peer: Peer) -> Entity:
+        raise ValueError("not foreseen")
+
+    async def story() -> None:
+        async with serving(handler) as (network, address):
+            for _ in range(3 * PER_SECOND):
+                connection = await network.connect(address, client_id="me", timeout=1)
+                with pytest.raises(ConnectionError):
+                    await connection.request(ask("x"), timeout=5)
+
+    asyncio.run(story())
+    with_traceback = [record for record in caplog.records if record.exc_info]
+    assert PER_SECOND <= len(with_traceback) < 3 * PER_SECOND
 
 
 @on_both_loops

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from functools import partial
 from random import Random
 from typing import Any, Final
 
@@ -81,7 +82,7 @@ class BrokerApi:
     async def handle(self, request: Any, peer: Peer) -> Entity | None:
         match type(request).__name__:
             case "ProduceRequest":
-                return await self._produce.handle(request, peer.aside)
+                return await self._produce.handle(request, peer.aside, peer.only_waits)
             case "FetchRequest":
                 return await self._fetch.handle(request, peer.room)
             case "ListOffsetsRequest":
@@ -97,13 +98,13 @@ class BrokerApi:
             case "DescribeClusterRequest":
                 return describe_cluster(self._image, self._config["cluster.id"], self._some_broker(), request)
             case name if name in _FOR_THE_CONTROLLER:
-                return await self._forwarding.pass_on(request, peer.aside)
+                return await self._forwarding.pass_on(request, peer.aside, peer.host)
             case "OffsetForLeaderEpochRequest":
                 return await self._offsets.offset_for_leader_epoch(request)
             case "DescribeTopicPartitionsRequest":
                 return await describe_topic_partitions(self._image, request)
             case "DescribeQuorumRequest":
-                return await describe_quorum(request, self._forwarding.request)
+                return await describe_quorum(request, partial(self._forwarding.request, host=peer.host))
             case "GetReplicaLogInfoRequest":
                 return replica_log_info(self._image, self._replicas.get, self._lifecycle.broker_epoch, request)
             case name:

@@ -9,7 +9,7 @@ from kio.schema.errors import ErrorCode
 
 from ..config import IDENTITY, SETTINGS, TOPIC_SETTINGS, Config, Setting
 from ..integers import i8
-from ..messages import NO_THROTTLE, make, repeated, response_module
+from ..messages import NO_THROTTLE, make, repeated, response_module, shortened
 from ..metadata.image import MetadataImage
 from ..network import Entity
 from ..topic_settings import UNUSED
@@ -56,7 +56,8 @@ def _result(
     elif resource.resource_type == _TOPIC:
         topic = image.topics.get(resource.resource_name)
         if topic is None:
-            error, message = ErrorCode.unknown_topic_or_partition, f"there is no topic {resource.resource_name}"
+            error = ErrorCode.unknown_topic_or_partition
+            message = shortened(f"there is no topic {resource.resource_name}")
         else:
             found = _of_topic(config, topic.settings)
     elif resource.resource_type != _BROKER:

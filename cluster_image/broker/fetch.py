@@ -47,6 +47,8 @@ class _Result:
 _Results = dict[FetchedPartition, _Result]
 
 
+#: However long a request would: it may have an answer before.
+LONGEST_WAIT_S: Final = 60.0
 #: Between looks at whether a fetch that waits for more than one batch has enough: more and more, up to this.
 _SHORTEST_PAUSE_S: Final = 0.01
 _LONGEST_PAUSE_S: Final = 0.1
@@ -86,14 +88,14 @@ class FetchHandler:
         self, request: Any, fetch: Fetch, replica: int, broker_epoch: int, now: float, room: Room
     ) -> Entity:
         loop = asyncio.get_running_loop()
-        deadline = now + request.max_wait.total_seconds()
+        deadline = now + min(request.max_wait.total_seconds(), LONGEST_WAIT_S)
         budget = max(min(getattr(request, "max_bytes", self._max_bytes), self._max_bytes), 1)
         results: _Results = {}
         readable: Iterable[FetchedPartition] = list(fetch.partitions.due)
         if replica >= 0:
             room = UNLIMITED
             readable = self._record(readable, replica, broker_epoch, now, results)
-        await self._read(readable, replica >= 0, budget, results, room)
+        await self._read(fetch, readable, replica >= 0, budget, results, room)
         wanted = min(request.min_bytes, budget)  # it never gets more (as Apache Kafka)
         pause = 0.0
         while not _complete(fetch, results, wanted) and (remaining := deadline - loop.time()) > 0:
@@ -109,7 +111,8 @@ class FetchHandler:
             pause = min(max(2 * pause, _SHORTEST_PAUSE_S), _LONGEST_PAUSE_S)
             if fetch.superseded:
                 return _refusal(request, ErrorCode.invalid_fetch_session_epoch)
-            await self._read(dict.fromkeys([*found, *fetch.partitions.changed()]), replica >= 0, budget, results, room)
+            readable = dict.fromkeys([*found, *fetch.partitions.changed()])
+            await self._read(fetch, readable, replica >= 0, budget, results, room)
         return await self._answer(request, fetch, results, replica, broker_epoch)
 
     def _partition(self, asked: FetchedPartition) -> Partition | None:
@@ -156,15 +159,38 @@ class FetchHandler:
         return behind
 
     async def _read(
-        self, partitions: Iterable[FetchedPartition], follower: bool, budget: int, results: _Results, room: Room
+        self,
+        fetch: Fetch,
+        partitions: Iterable[FetchedPartition],
+        follower: bool,
+        budget: int,
+        results: _Results,
+        room: Room,
     ) -> None:
-        """Read these (again) once there is room. Each yields at least one batch while the budget is not used up, so
-        that an answer is larger than it by one batch at most."""
+        """Read these (again) once there is room for as much as the budget, unless a later request of the session comes
+        meanwhile. Each yields at least one batch while the budget is not used up, so that an answer is larger than it
+        by one batch at most."""
         await room.wait()
+        room.hold(budget)
+        try:
+            await self._read_within(fetch, partitions, follower, budget, results)
+        finally:
+            room.hold(sum(len(result.records) for result in results.values()))
+
+    async def _read_within(
+        self,
+        fetch: Fetch,
+        partitions: Iterable[FetchedPartition],
+        follower: bool,
+        budget: int,
+        results: _Results,
+    ) -> None:
         left = budget - sum(len(result.records) for result in results.values())
         pauses = Pauses()
         for asked in partitions:
             await pauses.after(1)
+            if fetch.superseded:
+                return
             before = results.get(asked)
             if before is not None:
                 if before.urgent:
@@ -186,7 +212,6 @@ class FetchHandler:
             if records:
                 results[asked] = _Result(records=records)
                 left -= len(records)
-                room.hold(budget - left)
             elif before is not None:
                 del results[asked]
 
@@ -210,7 +235,7 @@ class FetchHandler:
         for asked in list(fetch.partitions.due):
             await pauses.after(1)
             if fetch.superseded:
-                return _refusal(request, ErrorCode.invalid_fetch_session_epoch)
+                break
             result, partition = results.get(asked), asked.partition
             start = partition.log.start_offset if partition is not None else -1
             failed = result is not None and result.error is not ErrorCode.none
@@ -226,6 +251,8 @@ class FetchHandler:
             topics.setdefault(asked.key[0], []).append(_partition_data(module, asked, result, watermark, start))
             if result is not None and result.records:
                 moved.append(asked)
+        if fetch.superseded:
+            return _refusal(request, ErrorCode.invalid_fetch_session_epoch)
         for asked in moved:  # whoever got something comes last the next time
             fetch.partitions.served_last(asked)
         session_id = session.id if session is not None else NO_SESSION

@@ -41,7 +41,7 @@ class FetchedPartition:
     looked up. Implements replica.Watcher."""
 
     __slots__ = (
-        "_follower", "fetch_offset", "fetched", "high_watermark", "index", "key", "last_fetched_epoch",
+        "_closed", "_follower", "fetch_offset", "fetched", "high_watermark", "index", "key", "last_fetched_epoch",
         "leader_epoch", "log_start_offset", "max_bytes", "partition",
     )  # fmt: skip
 
@@ -51,6 +51,7 @@ class FetchedPartition:
         self.partition: Partition | None = None
         self.fetched = fetched
         self._follower: FollowerState | None = None  # while this is idle
+        self._closed = False
         self.fetch_offset = int(data.fetch_offset)
         self.leader_epoch = int(getattr(data, "current_leader_epoch", -1))
         self.last_fetched_epoch = int(getattr(data, "last_fetched_epoch", -1))
@@ -73,7 +74,7 @@ class FetchedPartition:
     def found(self, partition: Partition | None) -> None:
         """Which replica it is here, if there is one."""
         self.partition = partition
-        if partition is not None:
+        if partition is not None and not self._closed:
             partition.watchers[self] = None
 
     def note(self, change: Change) -> None:
@@ -95,6 +96,8 @@ class FetchedPartition:
             self._follower = None
 
     def close(self) -> None:
+        """Whoever is still at it hears of no changes any more."""
+        self._closed = True
         self.set_active()
         if self.partition is not None:
             self.partition.watchers.pop(self, None)

@@ -8,17 +8,20 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from contextlib import AsyncExitStack
 from functools import partial
 from typing import Any, Final
 
 from kio.schema.errors import ErrorCode
 
 from ..network import Aside, Entity, here
+from ..shares import Shares
 from ..unanswered import error_answer, says
 from .channel import ControllerChannel, NoController
 
-#: Requests at a time.
+#: Requests at a time, and of one address.
 LINES: Final = 8
+LINES_OF_ONE: Final = 4
 #: Between looks for a controller.
 LOOK_S: Final = 0.05
 #: However long a request allows.
@@ -33,30 +36,30 @@ class Forwarding:
         self._timeout = timeout
         self._idle: list[ControllerChannel] = []
         self._busy: set[ControllerChannel] = set()
-        self._lines = asyncio.Semaphore(LINES)
+        self._lines = Shares(LINES, LINES_OF_ONE)
 
-    async def request(self, entity: Entity) -> Any:
-        """The active controller's answer. Raises NoController: it was certainly not carried out; ConnectionError,
-        TimeoutError: it may have been."""
+    async def request(self, entity: Entity, host: str = "") -> Any:
+        """The active controller's answer. host: who asks. Raises NoController: it was certainly not carried out;
+        ConnectionError, TimeoutError: it may have been."""
         until = asyncio.get_running_loop().time() + self._allowed(entity)
-        try:
-            async with asyncio.timeout_at(until):
-                await self._lines.acquire()
-        except TimeoutError:
-            raise NoController(f"{LINES} requests before it have no answer yet") from None
-        channel = self._idle.pop() if self._idle else self._channel()
-        self._busy.add(channel)
-        try:
-            return await self._ask(channel, entity, until)
-        finally:
-            self._busy.discard(channel)
-            self._idle.append(channel)
-            self._lines.release()
+        async with AsyncExitStack() as stack:
+            try:
+                async with asyncio.timeout_at(until):
+                    await stack.enter_async_context(self._lines.turn(host))
+            except TimeoutError:
+                raise NoController("requests before it have no answer yet") from None
+            channel = self._idle.pop() if self._idle else self._channel()
+            self._busy.add(channel)
+            try:
+                return await self._ask(channel, entity, until)
+            finally:
+                self._busy.discard(channel)
+                self._idle.append(channel)
 
-    async def pass_on(self, request: Entity, aside: Aside = here) -> Entity:
+    async def pass_on(self, request: Entity, aside: Aside = here, host: str = "") -> Entity:
         """As request(); the answer is this broker's, whatever happens. aside: see network.Peer."""
         try:
-            answer: Entity = await self.request(request)
+            answer: Entity = await self.request(request, host)
             return answer
         except NoController as error:
             message = f"{error}: the request was not carried out"

@@ -31,7 +31,7 @@ from ..config import Config
 from ..metadata import rules as session_rules
 from ..metadata.image import PartitionRegistration
 from ..metadata.records import RECOVERING
-from ..records import InvalidRecord, iter_batches
+from ..records import iter_batches
 from ..storage.errors import InvalidProducerEpoch, OutOfOrderSequence
 from ..storage.producer_state import Duplicate
 from . import rules
@@ -141,7 +141,7 @@ class Partition(Replica):
     # -- leader: appends --------------------------------------------------------------------------------------
 
     def append(self, records: bytes, acks: int, new_future: Callable[[], Future[ErrorCode]]) -> Appended:
-        """A producer's batch. Raises Refused, and the storage's own errors for a batch that is not valid."""
+        """A producer's batch: one. Raises Refused, and the storage's own errors for a batch that is not valid."""
         leadership = self._require_leadership()
         if acks == -1 and not self._enough_replicas():
             raise Refused(ErrorCode.not_enough_replicas)
@@ -166,13 +166,9 @@ class Partition(Replica):
 
     def _check_producer(self, records: bytes) -> Duplicate | None:
         """Is this the retry of an idempotent producer's batch that the log has already?"""
-        headers = [header for _, _, header in iter_batches(records)]
-        if not headers or headers[0].producer_id < 0:
-            return None
-        if len(headers) > 1:
-            raise InvalidRecord("an idempotent producer sends one batch a partition")
+        _, _, header = next(iter_batches(records))
         try:
-            return self.log.producers.check(headers[0])
+            return self.log.producers.check(header)
         except OutOfOrderSequence:
             raise Refused(ErrorCode.out_of_order_sequence_number) from None
         except InvalidProducerEpoch:

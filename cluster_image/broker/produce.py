@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from kio.schema.errors import ErrorCode
 
@@ -16,10 +16,15 @@ from ..integers import i64
 from ..messages import NO_THROTTLE, make, response_module
 from ..metadata.image import MetadataImage, Topic
 from ..network import Aside, Entity, here
-from ..record_checks import UnknownTransaction, check_batches
+from ..record_checks import UnknownTransaction, check_batch
 from ..records import CorruptRecord, InvalidRecord
 from ..slices import Pauses
 from .partition import Appended, Partition, Refused
+
+#: To look at so much takes as long as a step of slices.SLICE.
+_BYTES_OF_STEP: Final = 4096
+#: However long a request allows: an answer may come before.
+_LONGEST_WAIT_S: Final = 120.0
 
 
 class _Outcome(NamedTuple):
@@ -33,9 +38,11 @@ class ProduceHandler:
         self._image = image
         self._find = find
 
-    async def handle(self, request: Any, aside: Aside = here) -> Entity | None:
-        """aside: see network.Peer. None for acks=0. Raises ConnectionError, which closes the connection, if such a
-        request fails: there is no other way to tell. A storage failure is raised: the broker cannot go on."""
+    async def handle(
+        self, request: Any, aside: Aside = here, only_waits: Callable[[], None] = lambda: None
+    ) -> Entity | None:
+        """aside, only_waits: see network.Peer. None for acks=0. Raises ConnectionError, which closes the connection, if
+        such a request fails: there is no other way to tell. A storage failure is raised: the broker cannot go on."""
         loop = asyncio.get_running_loop()
         acks = int(request.acks)
         outcomes: dict[tuple[int, int], _Outcome] = {}
@@ -47,7 +54,7 @@ class ProduceHandler:
         ]
         pauses = Pauses()
         for t, p, name, data in named:
-            await pauses.after(1)
+            await pauses.after(1 + len(data.records or b"") // _BYTES_OF_STEP)
             known = self._image.topics.get(name)
             partition = self._find(known.id, int(data.index)) if known is not None else None
             if partition is None:
@@ -65,7 +72,8 @@ class ProduceHandler:
             if failed is not None:
                 raise ConnectionError(f"a Produce request with acks=0 failed: {failed.name}")
             return None
-        await self._commit(request.timeout.total_seconds(), waiting, outcomes)
+        only_waits()
+        await self._commit(min(request.timeout.total_seconds(), _LONGEST_WAIT_S), waiting, outcomes)
         return self._answer(request, outcomes)
 
     @staticmethod
@@ -90,9 +98,9 @@ class ProduceHandler:
         if len(records) > partition.max_message_bytes:
             return _Outcome(ErrorCode.message_too_large)
         try:
-            batches = bytes(records)
-            await check_batches(batches, aside)
-            return partition.append(batches, acks, new_future)
+            batch = bytes(records)
+            await check_batch(batch, aside)
+            return partition.append(batch, acks, new_future)
         except Refused as refused:
             return _Outcome(refused.error)
         except UnknownTransaction:

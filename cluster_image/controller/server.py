@@ -40,7 +40,7 @@ _OPERATOR_MARGIN_SECONDS: Final = 0.5
 _TICK_SECONDS: Final = 0.1
 #: A request that its quorum has not committed by then is answered with an error: the outcome is then unknown.
 _COMMIT_TIMEOUT_SECONDS: Final = 5.0
-#: Between steps of one request. A thousand topics are a thousand logs on each of their brokers: so some seventy are
+#: Between steps of requests. A thousand topics are a thousand logs on each of their brokers: so some seventy are
 #: made in a second, and there is time for what else the nodes have to do.
 _BETWEEN_STEPS_SECONDS: Final = 0.040
 
@@ -58,6 +58,7 @@ class ControllerServer:
         trace: Trace = no_trace,
     ) -> None:
         self._failed = failed
+        self._stepping = asyncio.Lock()  # requests in steps take turns
         self._trace = trace
         self._network = network
         self._config = config
@@ -164,16 +165,17 @@ class ControllerServer:
             return next(steps)
 
         while True:
-            try:
-                step = await self._perform(next_step)
-            except NotLeader:
-                if any_written:
-                    raise TimeoutError("deposed before the last of it was decided") from None
-                raise
-            if step.answer is not None:
-                return step.answer
-            any_written = any_written or bool(step.records)
-            await asyncio.sleep(_BETWEEN_STEPS_SECONDS)
+            async with self._stepping:
+                try:
+                    step = await self._perform(next_step)
+                except NotLeader:
+                    if any_written:
+                        raise TimeoutError("deposed before the last of it was decided") from None
+                    raise
+                if step.answer is not None:
+                    return step.answer
+                any_written = any_written or bool(step.records)
+                await asyncio.sleep(_BETWEEN_STEPS_SECONDS)
 
     async def _perform(self, operation: Callable[[Controller, float], Step]) -> Step:
         """Decide, write, replay, and return once all that the decision was based on is committed.

@@ -10,6 +10,7 @@ from typing import NamedTuple
 from kio.schema.errors import ErrorCode
 
 from ..config import Config
+from ..messages import shortened
 from ..metadata.image import BrokerRegistration, MetadataImage
 from ..metadata.records import MetadataRecord
 from ..network import Entity
@@ -28,6 +29,7 @@ class Refused(Exception):
     """One item of a request is answered with this error and message; the request's other items are not affected."""
 
     def __init__(self, error: ErrorCode, message: str = "") -> None:
+        message = shortened(message)
         super().__init__(message or error.name)
         self.error = error
         self.message = message or None

@@ -41,7 +41,7 @@ def create(term: Term, request: Any) -> Iterator[Step]:
     for topic in request.topics:
         if len(records) >= RECORDS_IN_STEP:
             yield Step(() if only_validated else records)
-            records, taken = [], _names_of_metrics(term)
+            records, taken = [], _names_of_metrics(term) | (taken if only_validated else {})
         try:
             if topic.name in twice:
                 raise Refused(ErrorCode.invalid_request, f"topic {topic.name} stands twice in the request")
@@ -55,6 +55,7 @@ def create(term: Term, request: Any) -> Iterator[Step]:
             continue
         budget -= len(replica_lists)
         records += created
+        taken[_metric_name(topic.name)] = str(topic.name)
         answers.append(make(
             module.CreatableTopicResult, name=topic.name, error_code=ErrorCode.none, error_message=None,
             topic_id=topic_id, topic_config_error_code=ErrorCode.none,
@@ -72,14 +73,13 @@ def _names_of_metrics(term: Term) -> dict[str, str]:
 def _create(
     term: Term, topic: Any, budget: int, taken: dict[str, str]
 ) -> tuple[uuid.UUID, list[MetadataRecord], list[tuple[int, ...]]]:
-    """The topic's id, its records, and its partitions' replicas. taken: see _names_of_metrics; it is added there.
-    Raises Refused."""
+    """The topic's id, its records, and its partitions' replicas. taken: see _names_of_metrics. Raises Refused."""
     name = str(topic.name)
     if not _valid_topic_name(name):
         raise Refused(ErrorCode.invalid_topic_exception, f"{name!r} is not a valid topic name")
     if name in term.image.topics:
         raise Refused(ErrorCode.topic_already_exists, f"topic {name} exists already")
-    if (other := taken.setdefault(_metric_name(name), name)) != name:
+    if (other := taken.get(_metric_name(name), name)) != name:
         raise Refused(ErrorCode.invalid_topic_exception, f"topic {name} collides with topic {other}")
     settings = {c.name: c.value or "" for c in topic.configs}
     try:

@@ -26,7 +26,8 @@ FETCHES_IN_LAG: Final = 4
 #: Between two looks.
 LOOK_EVERY_S: Final = 0.1
 
-_Key = tuple[str, str, int, int]  # leader's node, partition, follower and the epoch of its uptime session
+#: Leader's node, partition and leader epoch; follower and the epoch of its uptime session.
+_Key = tuple[str, str, int, int, int]
 
 
 class _KeepsUp:
@@ -76,7 +77,7 @@ class Expansion:
         for broker, follower in leadership.followers.items():
             if broker in partition.isr or not rules.may_be_in_isr(follower.broker_epoch, image.brokers.get(broker)):
                 continue
-            key = (name, str(partition), broker, follower.broker_epoch)
+            key = (name, str(partition), partition.leader_epoch, broker, follower.broker_epoch)
             known = before.get(key)
             if known is None or follower.last_caught_up < known.caught_up:
                 known = _KeepsUp(follower.last_caught_up, now)
