@@ -296,7 +296,9 @@ DROPS: Final[Mapping[str, Drop]] = {
     ),
     "000-2.5-2": Text("broker/partition.py", "        if acks != -1:\n", "        if acks == 0:\n"),
     "000-2.5-3": Text(
-        "broker/produce.py", "            return None\n        await self._commit(", "        await self._commit("
+        "broker/produce.py",
+        "            return None\n        only_waits()\n        await self._commit(",
+        "        only_waits()\n        await self._commit(",
     ),
     # What nobody waits for is not written.
     "000-2.5-4": Text(
