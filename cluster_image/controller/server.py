@@ -142,7 +142,9 @@ class ControllerServer:
             if name == "ElectLeadersRequest" and getattr(request, "election_type", PREFERRED) == UNCLEAN:
                 return await self._elect_uncleanly(request)
             if in_steps is not None:
-                return await self._perform_in_steps(lambda controller: in_steps(controller, request))
+                # Clients that wait for no more than that it is decided allow 0 s.
+                async with asyncio.timeout(max(request.timeout.total_seconds(), _COMMIT_TIMEOUT_SECONDS)):
+                    return await self._perform_in_steps(lambda controller: in_steps(controller, request))
             assert operation is not None
             step = await self._perform(lambda controller, now: operation(controller, request, now))
         except NotLeader:
@@ -152,8 +154,9 @@ class ControllerServer:
         return step.answer
 
     async def _perform_in_steps(self, begin: Callable[[Controller], Iterator[Step]]) -> Entity | None:
-        """All steps of a request, one after the other, while others have their turn; the answer that the last has.
-        Raises as _perform."""
+        """All steps of a request, one after the other, while others have their turn; the answer that the last has. A
+        step that is begun is written; of one that was cancelled, nobody knows whether it is committed. Raises as
+        _perform."""
         controller = self._active
         if controller is None:
             raise NotLeader

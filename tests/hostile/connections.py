@@ -83,6 +83,17 @@ async def long_polls(target: Target) -> str:
     return await _unread(wire.encode_request(request, 1, "stranger"), 200, 1)(target)
 
 
+async def long_polls_before_others(target: Target) -> str:
+    """Nine, and behind each 5 MB of requests."""
+    partition = FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1)
+    request = FetchRequest(
+        replica_id=-1, max_wait=milliseconds(2**31 - 1), min_bytes=2**31 - 1, max_bytes=1, session_id=0,
+        session_epoch=-1, topics=(FetchTopic(topic=target.topic, partitions=(partition,)),), forgotten_topics_data=(),
+        rack_id="r" * 1_000_000,
+    )  # fmt: skip
+    return await _unread(wire.encode_request(request, 1, "stranger"), 9, 5)(target)
+
+
 _METADATA: Final = wire.encode_request(
     MetadataRequest(topics=None, allow_auto_topic_creation=False, include_topic_authorized_operations=False), 1, "s"
 )
@@ -95,4 +106,5 @@ KINDS: Final[Mapping[str, Kind]] = {
     "200 connections, Fetch unread": lambda target: _unread(_fetch(target.topic), 200, 4)(target),
     "10,000 ApiVersions at once, unread": _unread(_VERSIONS * 2000, 1, 5),
     "200 fetches that wait for days": long_polls,
+    "nine fetches that wait before 5 MB": long_polls_before_others,
 }

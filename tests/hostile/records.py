@@ -14,7 +14,7 @@ from kio.schema.produce.v9.request import PartitionProduceData, ProduceRequest, 
 
 from cluster_image import wire
 from cluster_image.messages import milliseconds
-from cluster_image.records import HEADER_SIZE, build_batch
+from cluster_image.records import HEADER_SIZE, build_batch, varint
 
 from .stranger import Kind, Target, asked, stranger, told
 
@@ -76,7 +76,15 @@ async def large_at_once(target: Target) -> str:
     return " or ".join(sorted(set(await asyncio.gather(*answers))))
 
 
+def _record_of_headers(count: int) -> bytes:
+    """Each of two bytes; and one byte that belongs to nothing, which is found at the end."""
+    body = b"\0\0\0\1\1" + varint(count) + bytes(2 * count)
+    return varint(len(body)) + body + b"\0"
+
+
 _BOMB: Final = gzip.compress(bytes(200 << 20))
+_HEADERS: Final = gzip.compress(_record_of_headers(4_000_000))
+_MEGABYTE: Final = gzip.compress(bytes(1_000_000))
 
 KINDS: Final[Mapping[str, Kind]] = {
     "acks=0 without end": pipelined_without_acks,
@@ -85,6 +93,8 @@ KINDS: Final[Mapping[str, Kind]] = {
     "garbage under a right CRC": _batches(_batch(bytes(range(1, 200)), 0, 3)),
     "2^31 - 1 records in 61 bytes": _batches(_batch(gzip.compress(b""), _GZIP, 2**31 - 1)),
     "200 MB compressed to 200 kB": _batches(_batch(_BOMB, _GZIP, 1)),
+    "4,000,000 headers in 8 kB": _batches(_batch(_HEADERS, _GZIP, 1)),
+    "700 batches of 1 kB for 1 MB each": _batches(_batch(_MEGABYTE, _GZIP, 1) * 700),
     "a batch of 5 MB": too_large,
     "thirty batches of 10 MB": large_at_once,
 }

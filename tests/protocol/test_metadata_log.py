@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import uuid
 from collections.abc import Callable, Coroutine, Sequence
+from dataclasses import replace
 from random import Random
 from types import SimpleNamespace
 from typing import Any
@@ -16,6 +17,7 @@ from kio.schema.create_topics.v7.request import CreatableReplicaAssignment, Crea
 from kio.schema.errors import ErrorCode
 
 from cluster_image.broker.server import BrokerServer
+from cluster_image.controller import server as controller_server
 from cluster_image.controller.controller import Controller
 from cluster_image.controller.server import ControllerServer
 from cluster_image.controller.topics import RECORDS_IN_STEP
@@ -191,10 +193,10 @@ def test_two_changes_at_once_are_decided_one_after_the_other() -> None:
     told(story)
 
 
-def many_topics(count: int) -> CreateTopicsRequest:
+def many_topics(count: int, prefix: str = "t") -> CreateTopicsRequest:
     topics = tuple(
         CreatableTopic(
-            name=f"t{number}", num_partitions=-1, replication_factor=-1, configs=(),
+            name=f"{prefix}{number}", num_partitions=-1, replication_factor=-1, configs=(),
             assignments=(CreatableReplicaAssignment(partition_index=0, broker_ids=(1,)),),
         )
         for number in range(count)
@@ -231,6 +233,45 @@ def test_many_topics_are_decided_in_steps_and_others_have_their_turn_between_the
             office.raft.commit()
         assert {t.error_code for t in (await answer).topics} == {ErrorCode.none}
         assert len(office.server.image.topics) == 3 * RECORDS_IN_STEP
+
+    told(story)
+
+
+def test_requests_in_steps_take_turns() -> None:
+    """However many there are, no more is written in a second."""
+
+    async def story(office: Office) -> None:
+        before = await with_a_broker(office)
+        answers = [office.ask(many_topics(2 * RECORDS_IN_STEP, prefix)) for prefix in "abc"]
+        await a_moment()
+        assert len(office.raft.log) == before + RECORDS_IN_STEP
+        while not all(answer.done() for answer in answers):
+            written = len(office.raft.log)
+            await asyncio.sleep(0.005)
+            office.raft.commit()
+            assert len(office.raft.log) <= written + RECORDS_IN_STEP
+        assert len(office.server.image.topics) == 6 * RECORDS_IN_STEP
+
+    told(story)
+
+
+def test_a_request_that_nobody_waits_for_any_more_does_not_go_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(controller_server, "_COMMIT_TIMEOUT_SECONDS", 0.2)
+
+    async def story(office: Office) -> None:
+        await with_a_broker(office)
+        request = replace(many_topics(20 * RECORDS_IN_STEP), timeout=milliseconds(0))
+        answer = office.ask(request)
+        while not answer.done():
+            await asyncio.sleep(0.005)
+            office.raft.commit()
+        assert {t.error_code for t in (await answer).topics} == {ErrorCode.request_timed_out}
+        written = len(office.raft.log)
+        assert 0 < len(office.server.image.topics) < 20 * RECORDS_IN_STEP // 2
+        for _ in range(20):
+            await asyncio.sleep(0.005)
+            office.raft.commit()
+        assert len(office.raft.log) == written
 
     told(story)
 
