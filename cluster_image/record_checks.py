@@ -35,6 +35,8 @@ _COMPARED: Final = 64
 FEW: Final = 16
 #: More headers than these count as records that are looked at.
 MANY_HEADERS: Final = 4
+#: Headers of one record that are looked at without a pause: no honest client has so many.
+HEADERS_AT_ONCE: Final = 1_000
 
 
 class UnknownTransaction(RecordError):
@@ -146,7 +148,7 @@ def _check_headers(records: bytes | mmap, many: _ManyHeaders, number: int) -> It
     """Yields and raises as check_records."""
     position = many.position
     for header in range(many.count):
-        if header % AT_ONCE == AT_ONCE - 1:
+        if header % HEADERS_AT_ONCE == HEADERS_AT_ONCE - 1:
             yield
         position = _skip_header(records, position, number)
     if position != many.end:

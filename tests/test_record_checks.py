@@ -248,7 +248,7 @@ def with_headers(count: int, header: bytes = b"\0\0") -> bytes:
 
 def test_others_have_their_turn_while_the_headers_of_one_record_are_looked_at() -> None:
     count = 10 * record_checks.AT_ONCE
-    assert check(with_headers(count)) >= 10
+    assert check(with_headers(count)) >= count // record_checks.HEADERS_AT_ONCE
     for number in (0, 1, record_checks.MANY_HEADERS, record_checks.MANY_HEADERS + 1):
         assert check(with_headers(number)) == 0
     many = contents(with_headers(record_checks.AT_ONCE))
