@@ -311,6 +311,7 @@ class _ServerConnection(asyncio.Protocol):
         try:
             response = await self._answer(frame)
         finally:
+            self._waits_since = math.inf
             if not self._exchange.has_authenticated:
                 self._limits.answers.hold(self, 0)  # of what is written at once, it counts how much is not read
         self._answering_bytes = 0
@@ -320,7 +321,6 @@ class _ServerConnection(asyncio.Protocol):
     async def _answer(self, frame: bytes) -> Parts | None:
         """The response frame, or None when none is due. Raises WireError and whatever the handler raises."""
         header, position = wire.decode_request_header(frame)
-        self._waits_since = math.inf
         response: Entity | None
         if header.api_key == wire.API_VERSIONS and wire.API_VERSIONS in self._served:
             response = wire.answer_api_versions(header.api_version, self._served)
@@ -329,9 +329,6 @@ class _ServerConnection(asyncio.Protocol):
             decode = partial(wire.decode_request_message, header, frame, position, self._served, most)
             short = len(frame) <= LONG_BYTES or header.api_key == wire.PRODUCE
             request = decode() if short else await self._aside(decode)
-            if header.api_key != wire.PRODUCE:  # whose records are a part of it
-                self._answering_bytes = 0
-                self._limit_reading()
             if header.api_key == wire.FETCH:
                 self._only_waits()
             if header.api_key in (sasl.HANDSHAKE, sasl.AUTHENTICATE):
@@ -391,6 +388,8 @@ class _ServerConnection(asyncio.Protocol):
     def _only_waits(self) -> None:
         """See network.Peer."""
         self._waits_since = asyncio.get_running_loop().time()
+        if self._lost and self._serving is not None:
+            self._serving.cancel()
 
     def unread_bytes(self) -> int:
         return 0 if self._lost else self._transport.get_write_buffer_size()

@@ -19,7 +19,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import Counter, deque
-from collections.abc import Awaitable, Callable, Coroutine, Generator, Iterator
+from collections.abc import Awaitable, Callable, Coroutine, Generator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractAsyncContextManager
 from functools import partial
@@ -36,7 +36,7 @@ T = TypeVar("T")
 SMALL_BYTES: Final = 64 << 10
 #: Whoever takes longer over a request, and the longest, may lose its connection to others that wait.
 PATIENCE_S: Final = 0.25
-#: Whoever has more than SMALL_BYTES here for longer, and its request does nothing but wait.
+#: Whose request does nothing but wait, and for longer, may lose its connection to others; who keeps most, first.
 WAITING_S: Final = 5.0
 #: How often it is looked who that is.
 LOOK_S: Final = 0.05
@@ -124,16 +124,13 @@ class RequestMemory:
             return
         now = asyncio.get_running_loop().time()
         slowest = max(self._held, key=lambda peer: peer.slowness(now), default=None)
-        idlest = min(self._large(), key=lambda peer: peer.waits_since(), default=None)
+        idle = (peer for peer, size in self._held.items() if size and now - peer.waits_since() > WAITING_S)
+        largest = max(idle, key=self._held.__getitem__, default=None)
         if slowest is not None and slowest.slowness(now) > 0:
             slowest.give_up("others wait for the memory that its unfinished request takes")
-        elif idlest is not None and now - idlest.waits_since() > WAITING_S:
-            idlest.give_up("others wait for the memory that its requests take, of which the first only waits")
+        elif largest is not None:
+            largest.give_up("others wait for the memory that its requests take, of which the first only waits")
         self._watch()
-
-    def _large(self) -> Iterator[Peer]:
-        """Of what is small, none is the reason that others wait."""
-        return (peer for peer, size in self._held.items() if size > SMALL_BYTES)
 
 
 class AnswerMemory:

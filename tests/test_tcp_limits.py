@@ -519,7 +519,7 @@ def test_who_keeps_memory_while_it_only_waits_makes_room_for_others(monkeypatch:
         works, polls, small, waiting = fakes(memory, [0.0] * 4)
         assert works.want(4 * SMALL_BYTES) and polls.want(6 * SMALL_BYTES) and small.want(SMALL_BYTES)
         polls.waits = asyncio.get_running_loop().time()
-        small.waits = polls.waits - 1
+        small.waits = polls.waits
         assert not waiting.want(3 * SMALL_BYTES)
         await asyncio.sleep(0.2)
         assert polls.reads and not waiting.reads, "it has not waited for long"
@@ -529,7 +529,7 @@ def test_who_keeps_memory_while_it_only_waits_makes_room_for_others(monkeypatch:
     asyncio.run(scenario())
 
 
-async def until(true: Callable[[], bool]) -> None:
+async def until(true: Callable[[], object]) -> None:
     async with asyncio.timeout(5):
         while not true():
             await asyncio.sleep(0.01)
@@ -557,24 +557,19 @@ async def test_a_request_that_goes_on_after_its_connection_is_gone_still_counts(
 
 
 @on_both_loops
-async def test_of_what_is_decoded_records_alone_are_kept() -> None:
-    handled: list[Entity] = []
-    may_end = asyncio.Event()
-
+async def test_who_has_waited_for_records_and_sends_a_large_request_is_not_taken_for_one_that_waits() -> None:
     async def handler(request: Entity, peer: Peer) -> Entity:
-        handled.append(request)
-        await may_end.wait()
+        peer.only_waits()
         return an_answer()
 
-    async with serving(handler) as (network, address), connections(address, 2) as (one, other):
+    async with serving(handler) as (network, address), connections(address, 1) as (writer,):
+        writer.write(wire.encode_request(ask("x"), 1, None))
+        await until(lambda: network._listeners[0]._accepted)
+        (connection,) = network._listeners[0]._accepted
+        writer.write(wire.encode_request(produce(MIB), 2, None)[:-1])
         memory = network._listeners[0]._limits.requests
-        one.write(wire.encode_request(ask("x" * 15_000), 1, None))
-        await until(lambda: len(handled) == 1)
-        assert memory.total == 0
-        other.write(wire.encode_request(produce(100_000), 1, None))
-        await until(lambda: len(handled) == 2)
-        assert memory.total > 100_000
-        may_end.set()
+        await until(lambda: memory.total > MIB)
+        assert connection.waits_since() == math.inf
 
 
 @on_both_loops
@@ -597,6 +592,30 @@ async def test_who_leaves_while_its_request_only_waits_is_not_waited_for() -> No
             writer.write(wire.encode_request(produce(1000), 1, None))
             await until(lambda: len(waiting) == 1)
         await until(lambda: cancelled == waiting)
+
+
+@on_both_loops
+async def test_a_request_that_begins_to_wait_once_its_peer_has_left_is_not_waited_for() -> None:
+    begun, may_wait, cancelled = asyncio.Event(), asyncio.Event(), asyncio.Event()
+
+    async def handler(request: Entity, peer: Peer) -> Entity:
+        begun.set()
+        await may_wait.wait()
+        peer.only_waits()
+        try:
+            await asyncio.sleep(60)
+        except asyncio.CancelledError:
+            cancelled.set()
+            raise
+        return an_answer()
+
+    async with serving(handler) as (network, address):
+        async with connections(address, 1) as (writer,):
+            writer.write(wire.encode_request(produce(1000), 1, None))
+            await begun.wait()
+        await until(lambda: not network._listeners[0]._accepted)
+        may_wait.set()
+        await until(cancelled.is_set)
 
 
 def test_an_error_that_strangers_can_cause_does_not_fill_the_log(caplog: pytest.LogCaptureFixture) -> None:
