@@ -46,7 +46,7 @@ def main() -> int:
         bad += not good
         told = {"fails": "", "passes": "PASSES WITHOUT ITS RULE", "broken": "CANNOT BE RUN"}[result.outcome]
         print(f"{row.id:20} {result.seconds:6.1f} s  {told}".rstrip(), flush=True)
-        if not good and arguments.verbose:
+        if result.outcome == "broken" or (not good and arguments.verbose):
             print(result.printed)
         if good:
             verified[row.id] = digest(row, known[row.id])
@@ -64,8 +64,10 @@ def main() -> int:
 def _results(
     droppable: Sequence[Row], known: Mapping[str, Drop], processes: int
 ) -> Iterator[tuple[Row, without.Result]]:
-    """As they come; so many at a time."""
+    """As they come; so many at a time. What cannot be run is tried once more: a process that is forked where libraries
+    have threads may die of it."""
     left = list(reversed(droppable))
+    tried_again: set[str] = set()
     running: list[tuple[Row, without.Running]] = []
     while left or running:
         while left and len(running) < processes:
@@ -74,7 +76,12 @@ def _results(
         wait([each.sentinel for _, each in running], timeout=1.0)
         results = [(row, each, each.result()) for row, each in running]
         running = [(row, each) for row, each, result in results if result is None]
-        yield from ((row, result) for row, _, result in results if result is not None)
+        for row, _, result in results:
+            if result is not None and result.outcome == "broken" and row.id not in tried_again:
+                tried_again.add(row.id)
+                left.append(row)
+            elif result is not None:
+                yield row, result
 
 
 def _chosen(asked: Sequence[str], known: Mapping[str, Drop], seed: int | None) -> list[Row]:

@@ -100,6 +100,7 @@ class Running:
         printed = self._output.read().decode(errors="replace")
         self._output.close()
         outcome = _OUTCOMES.get(self._process.exitcode or 0, "broken")
+        printed += f"\nexit status {self._process.exitcode}\n"
         return Result(outcome, seconds, printed)
 
 
