@@ -236,7 +236,10 @@ def test_case_g(tmp_path: Path) -> None:
 # -- 6.6 --------------------------------------------------------------------------------------------------------
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+# Of examples that are drawn anew each time, a few in a hundred times find nothing where a rule is dropped.
+@settings(
+    max_examples=100, derandomize=True, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 @given(data=st.data())
 def test_any_two_logs_match_in_the_end(tmp_path_factory: pytest.TempPathFactory, data: st.DataObject) -> None:
     """Any lineage of leaders that the protocol can leave: each epoch was written by one leader, so that two logs with
