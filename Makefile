@@ -8,6 +8,8 @@
 #   make nightly  what takes longer than tests may: hours (some of it: make nightly ARGS="acks --seeds 1..3")
 #   make protocol-table  drop each rule of PROTOCOL.md, and see its tests fail (ARGS="000-2.9" for some; "--changed")
 #   make hostile  what clients of all kinds may send, beside one that works: a table (ARGS="--short"; parts of names)
+#   make hashes   see that a change which should change nothing does not: simulated runs, what commands print, verdicts
+#                 (after one that should: make hashes ARGS=--write)
 #   make fuzz     fuzz what reads bytes of others, for FUZZ_SECONDS (1200)
 #   make install  put chaos on the PATH: a link in /usr/local/bin, or in ~/.local/bin
 #   make docker   install and start a Docker Engine (Debian, as root)
@@ -19,7 +21,7 @@ BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 DEVELOPING := $(VENV)/.developing
 
-.PHONY: run test lint bench nightly hostile protocol-table fuzz install docker clean lock
+.PHONY: run test lint bench nightly hostile protocol-table hashes fuzz install docker clean lock
 .DEFAULT_GOAL := run
 
 run: $(INSTALLED)
@@ -53,6 +55,9 @@ hostile: $(DEVELOPING)
 protocol-table: export PYTHONDONTWRITEBYTECODE :=
 protocol-table: $(DEVELOPING)
 	@$(BIN)/python -m tests.protocol_table $(ARGS)
+
+hashes: $(DEVELOPING)
+	@$(BIN)/python -m tests.hashes $(ARGS)
 
 FUZZ_SECONDS ?= 1200
 fuzz: $(DEVELOPING)
