@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from random import Random
 from types import SimpleNamespace
 from typing import Any
@@ -18,6 +19,7 @@ from kio.schema.metadata.v12.request import MetadataRequest, MetadataRequestTopi
 
 from cluster_image.broker.api import BrokerApi
 from cluster_image.broker.describe import describe_quorum, describe_topic_partitions
+from cluster_image.broker.metadata_handler import STARTING_S
 from cluster_image.metadata.image import BrokerRegistration, MetadataImage, PartitionRegistration, Topic
 from cluster_image.network import Address, Peer
 from cluster_image.raft import rpc
@@ -97,11 +99,14 @@ def test_a_controller_out_of_reach_is_an_error_in_the_answer(error: Exception) -
 
 def answered(request: Any) -> Any:
     """By a broker with topic t of 3 partitions, whose replicas are elsewhere."""
+    return asyncio.run(broker(image(t=3)).handle(request, Peer(None, "h")))
+
+
+def broker(known: MetadataImage) -> BrokerApi:
     replicas: Any = SimpleNamespace(get=lambda key: None, is_eligible=None)
     lifecycle: Any = SimpleNamespace(holds_lease=lambda: True)
     nothing: Any = None
-    api = BrokerApi(config(), image(t=3), replicas, lifecycle, nothing, nothing, nothing, Random(1))
-    return asyncio.run(api.handle(request, Peer(None, "h")))
+    return BrokerApi(config(), known, replicas, lifecycle, nothing, nothing, nothing, Random(1))
 
 
 def test_a_topic_that_is_named_often_is_told_of_once() -> None:
@@ -111,6 +116,28 @@ def test_a_topic_that_is_named_often_is_told_of_once() -> None:
         topics=named * 9, allow_auto_topic_creation=False, include_topic_authorized_operations=False
     )
     assert [len(t.partitions) for t in answered(request).topics] == [3, 3]
+
+
+def test_who_asks_a_broker_that_has_just_started_waits_until_one_is_available() -> None:
+    """librdkafka does not ask again for minutes after an answer that names no broker."""
+    request = MetadataRequest(topics=(), allow_auto_topic_creation=False, include_topic_authorized_operations=False)
+
+    async def ask() -> list[list[int]]:
+        known = image()
+        all_available = dict(known.brokers)
+        for number in (1, 2):
+            known.brokers[number] = replace(known.brokers[number], fenced=True)
+        starting, peer, answers = broker(known), Peer(None, "h"), []
+        loop = asyncio.get_running_loop()
+        loop.call_later(0.1, known.brokers.update, all_available)
+        answers.append(await starting.handle(request, peer))
+        known.brokers.clear()
+        began = loop.time()
+        answers.append(await starting.handle(request, peer))
+        assert loop.time() - began < STARTING_S / 2, "only one that has just started waits"
+        return [[each.node_id for each in answer.brokers] for answer in answers]
+
+    assert asyncio.run(ask()) == [[1, 2], []]
 
 
 def test_a_partition_whose_offsets_are_asked_for_twice_is_refused() -> None:

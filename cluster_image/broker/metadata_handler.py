@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from typing import Any, Final, NamedTuple
 
@@ -19,6 +20,10 @@ from .auto_creation import AutoCreation
 #: Of a request; before version 4 every one may.
 _MAY_CREATE: Final = "allow_auto_topic_creation"
 _NO_AUTHORIZED_OPERATIONS: Final = i32(-2147483648)
+#: A broker that has just started may know of none that is available, itself included, until it is unfenced. Clients take
+#: an answer without brokers badly: librdkafka does not ask again for minutes. So for so long, seconds, they wait for it.
+STARTING_S: Final = 5.0
+LOOK_S: Final = 0.05
 
 
 class _Asked(NamedTuple):
@@ -40,9 +45,12 @@ class MetadataHandler:
         self._image = image
         self._some_broker = some_broker
         self._auto_creation = auto_creation
+        self._starting = True
 
     async def handle(self, request: Any) -> Entity:
         """Others have their turn while many partitions are told of; what is told is of one moment."""
+        if self._starting:
+            await self._some_available()
         module = response_module(request)
         brokers = dict(self._image.brokers)
         asked = self._asked(request)
@@ -72,6 +80,15 @@ class MetadataHandler:
             cluster_authorized_operations=_NO_AUTHORIZED_OPERATIONS,
             error_code=ErrorCode.none,
         )
+
+    async def _some_available(self) -> None:
+        loop = asyncio.get_running_loop()
+        until = loop.time() + STARTING_S
+        while all(broker.fenced for broker in self._image.brokers.values()):
+            if loop.time() >= until:
+                return
+            await asyncio.sleep(LOOK_S)
+        self._starting = False
 
     def _asked(self, request: Any) -> list[_Asked]:
         image = self._image
