@@ -41,7 +41,9 @@ def _field_names(entity_type: Hashable) -> frozenset[str]:
 def make(entity_type: Any, **values: Any) -> Entity:
     """An entity of this version with those of `values` that the version knows."""
     known = _field_names(entity_type)
-    return entity_type(**{name: value for name, value in values.items() if name in known})
+    if not values.keys() <= known:
+        values = {name: value for name, value in values.items() if name in known}
+    return entity_type(**values)
 
 
 def repeated(items: Iterable[Hashable]) -> set[Hashable]:

@@ -209,6 +209,8 @@ class _ServerConnection(asyncio.Protocol):
         self._host = "?"
         self._lost = False
         self._waits_since = math.inf  # loop time: its request has no effect any more but the answer
+        self._peer: Peer | None = None  # who sent the last request
+        self._loop = asyncio.get_running_loop()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)  # uvloop's is one in all but name
@@ -232,7 +234,7 @@ class _ServerConnection(asyncio.Protocol):
             self._received.append(data)
             self._queued_bytes += len(data)
         if self._serving is None:
-            self._serving = asyncio.get_running_loop().create_task(self._serve())
+            self._serving = self._loop.create_task(self._serve())
         self._limit_reading()
 
     def _cut_some(self) -> None:
@@ -256,7 +258,7 @@ class _ServerConnection(asyncio.Protocol):
             self._broken = error  # what came before it is still answered
             self._received.clear()
         if self._splitter.begun and not went_on:
-            self._began = asyncio.get_running_loop().time()
+            self._began = self._loop.time()
 
     async def _serve(self) -> None:
         turns = self._limits.turns
@@ -273,7 +275,8 @@ class _ServerConnection(asyncio.Protocol):
                     return  # the peer is gone: what it sent after this is dropped with it
                 self._send(response)
                 del response  # else it would be kept until there is the next one
-                await self._writable.wait()
+                if not self._writable.is_set():
+                    await self._writable.wait()
             if self._broken is not None:
                 self._refuse(self._broken)
         except WireError as error:
@@ -326,21 +329,28 @@ class _ServerConnection(asyncio.Protocol):
             response = wire.answer_api_versions(header.api_version, self._served)
         else:
             most = wire.MAX_ELEMENTS if self._exchange.proven else self._limits.client_elements
-            decode = partial(wire.decode_request_message, header, frame, position, self._served, most)
-            short = len(frame) <= LONG_BYTES or header.api_key == wire.PRODUCE
-            request = decode() if short else await self._aside(decode)
+            decode = wire.decode_request_message
+            if len(frame) <= LONG_BYTES or header.api_key == wire.PRODUCE:
+                request = decode(header, frame, position, self._served, most)
+            else:
+                request = await self._aside(partial(decode, header, frame, position, self._served, most))
             if header.api_key == wire.FETCH:
                 self._only_waits()
             if header.api_key in (sasl.HANDSHAKE, sasl.AUTHENTICATE):
                 response = self._exchange.answer(request)
             else:
-                room, proven = self._room, self._exchange.proven
-                peer = Peer(header.client_id, self._host, proven, room, self._aside, self._only_waits)
-                response = await self._handler(request, peer)
+                response = await self._handler(request, self._sender(header.client_id))
         if response is None:
             return None
-        encode = partial(wire.response_parts, response, header.correlation_id)
-        return await self._aside(encode) if wire.is_long(response) else encode()
+        if wire.is_long(response):
+            return await self._aside(partial(wire.response_parts, response, header.correlation_id))
+        return wire.response_parts(response, header.correlation_id)
+
+    def _sender(self, client_id: str | None) -> Peer:
+        peer, proven = self._peer, self._exchange.proven
+        if peer is None or peer.client_id != client_id or peer.is_node != proven:
+            peer = self._peer = Peer(client_id, self._host, proven, self._room, self._aside, self._only_waits)
+        return peer
 
     def _refuse(self, error: WireError) -> None:
         self._limits.complaints.warn("connection from %s closed: %s", self._host, error)
@@ -387,7 +397,7 @@ class _ServerConnection(asyncio.Protocol):
 
     def _only_waits(self) -> None:
         """See network.Peer."""
-        self._waits_since = asyncio.get_running_loop().time()
+        self._waits_since = self._loop.time()
         if self._lost and self._serving is not None:
             self._serving.cancel()
 
@@ -477,8 +487,10 @@ class _ClientConnection(asyncio.Protocol):
         """See network.Connection. A Produce request with acks=0 returns None once it is handed to the socket."""
         correlation_id = self._next_correlation_id
         self._next_correlation_id = (correlation_id + 1) & 0x7FFFFFFF
-        encode = partial(wire.request_parts, entity, correlation_id, self._client_id)
-        frame = await _beside(encode) if wire.is_long(entity) else encode()
+        if wire.is_long(entity):
+            frame = await _beside(partial(wire.request_parts, entity, correlation_id, self._client_id))
+        else:
+            frame = wire.request_parts(entity, correlation_id, self._client_id)
         if self._closed:
             raise ConnectionError("the connection is closed")
         if not wire.expects_response(entity):
@@ -493,10 +505,10 @@ class _ClientConnection(asyncio.Protocol):
             answer = await pending.response
         finally:
             timer.cancel()
-        decode = partial(wire.decode_response, answer, pending.api_key, pending.api_version)
         try:
-            long = len(answer) > LONG_BYTES and pending.api_key != wire.FETCH  # of that nearly all is records
-            return await _beside(decode) if long else decode()
+            if len(answer) > LONG_BYTES and pending.api_key != wire.FETCH:  # of that nearly all is records
+                return await _beside(partial(wire.decode_response, answer, pending.api_key, pending.api_version))
+            return wire.decode_response(answer, pending.api_key, pending.api_version)
         except MalformedFrame as error:
             self._fail(f"malformed response: {error}")
             raise ConnectionError(f"malformed response: {error}") from error

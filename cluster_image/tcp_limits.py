@@ -22,7 +22,6 @@ from collections import Counter, deque
 from collections.abc import Awaitable, Callable, Coroutine, Generator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractAsyncContextManager
-from functools import partial
 from time import perf_counter
 from typing import Any, Final, Protocol, TypeVar
 
@@ -218,7 +217,7 @@ class Turns:
         self._taken: dict[str, float] = {}  # seconds by address, those included to which it has no claim any more
         self._virtual = 0.0  # seconds that had been taken by the address whose turn it was last
         self._forgotten_at = 0.0
-        self._spent = 0.0  # seconds, in this cycle
+        self._spent = 0.0  # seconds, since the last cycle that began a turn
         self._cycle_due = False
 
     async def take(self, host: str) -> None:
@@ -228,6 +227,8 @@ class Turns:
         if self._waiting or self._spent >= TURN_S:
             turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
             self._waiting.setdefault(host, deque()).append(turn)
+            if not self._cycle_due:
+                self._next_cycle()
             await turn
         else:
             self._virtual = max(self._virtual, self._taken[host])
@@ -235,22 +236,24 @@ class Turns:
     def timed(self, host: str, work: Coroutine[Any, Any, T]) -> Timed[T]:
         """The same work, and what it takes counts for its address. Where it lets others go on (asyncio.sleep(0), as
         loops in slices do), it goes on itself when it is its turn."""
-        return Timed(work, partial(self._count, host), partial(self.take, host))
+        return Timed(work, self, host)
 
-    def _count(self, host: str, seconds: float) -> None:
+    def count(self, host: str, seconds: float) -> None:
+        """So much was taken by this address."""
         self._taken[host] = self._taken.get(host, self._virtual) + seconds
         self._spent += seconds
-        self._next_cycle()
 
     def _next_cycle(self) -> None:
-        if not self._cycle_due:
-            self._cycle_due = True
-            asyncio.get_running_loop().call_soon(self._begin_cycle)
+        self._cycle_due = True
+        asyncio.get_running_loop().call_soon(self._begin_cycle)
 
     def _begin_cycle(self) -> None:
         self._cycle_due = False
         self._spent = 0.0
-        self._forget()
+        now = perf_counter()
+        if now - self._forgotten_at >= 1.0:
+            self._forgotten_at = now
+            self._forget()
         while self._waiting:
             host = min(self._waiting, key=self._taken.__getitem__)
             turn = self._waiting[host].popleft()
@@ -259,55 +262,48 @@ class Turns:
             if not turn.done():
                 self._virtual = max(self._virtual, self._taken[host])
                 turn.set_result(None)
-                self._next_cycle()  # whoever is next has to wait for it
+                if self._waiting:
+                    self._next_cycle()  # whoever is next has to wait for it
                 return
 
     def _forget(self) -> None:
         """Who has taken no more than others is as one that never asked."""
-        now = asyncio.get_running_loop().time()
-        if now - self._forgotten_at >= 1.0:
-            self._forgotten_at = now
-            self._taken = {
-                host: taken for host, taken in self._taken.items() if taken > self._virtual or host in self._waiting
-            }
+        self._taken = {
+            host: taken for host, taken in self._taken.items() if taken > self._virtual or host in self._waiting
+        }
 
 
 class Timed(Awaitable[T]):
-    """Awaits a coroutine, and tells how long each of its steps takes: seconds of the event loop's. take_turn: awaited
-    in the place of asyncio.sleep(0)."""
+    """Awaits a coroutine, and counts how long each of its steps takes. It takes its turn in the place of
+    asyncio.sleep(0)."""
 
-    def __init__(
-        self,
-        work: Coroutine[Any, Any, T],
-        count: Callable[[float], None],
-        take_turn: Callable[[], Coroutine[Any, Any, None]],
-    ) -> None:
+    __slots__ = ("_host", "_turns", "_work")
+
+    def __init__(self, work: Coroutine[Any, Any, T], turns: Turns, host: str) -> None:
         self._work = work
-        self._count = count
-        self._take_turn = take_turn
+        self._turns = turns
+        self._host = host
 
     def __await__(self) -> Generator[Any, Any, T]:
-        go_on: Callable[[], Any] = partial(self._work.send, None)
-        step = go_on
+        work, turns, host = self._work, self._turns, self._host
+        failed: BaseException | None = None
         while True:
             began = perf_counter()
             try:
-                awaited = step()
+                awaited = work.send(None) if failed is None else work.throw(failed)
             except StopIteration as done:
                 result: T = done.value
                 return result
             finally:
-                self._count(perf_counter() - began)
-            step = go_on
+                turns.count(host, perf_counter() - began)
+            failed = None
             try:
                 if awaited is None:
-                    yield from self._take_turn().__await__()
+                    yield from turns.take(host).__await__()
                 else:
                     yield awaited
             except BaseException as error:  # a cancellation, above all
-                step = partial(self._work.throw, error)
-            else:
-                step = partial(self._work.send, None)
+                failed = error
 
 
 class Connections:

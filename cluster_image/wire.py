@@ -7,6 +7,7 @@ without its length. Nothing here touches a socket.
 
 from __future__ import annotations
 
+import io
 import struct
 from collections.abc import Callable, Iterator, Mapping
 from datetime import timedelta
@@ -110,6 +111,9 @@ class RequestHeader(NamedTuple):
 
 #: A request of any API may be so long. All but Produce name things, and carry no records.
 SMALL_REQUEST_BYTES: Final = 1 << 20
+
+#: A frame that is longer is not copied once it is complete: a megabyte takes as long as a request.
+LONG_FRAME_BYTES: Final = 64 << 10
 
 _MANY: Final = 500
 _LENGTH: Final = struct.Struct(">i")
@@ -307,29 +311,43 @@ class FrameSplitter:
         self._max_frame_bytes = max_frame_bytes
         self._allowed = allowed
         self._buffer = bytearray()
+        self._long: io.BytesIO | None = None  # what has come of a long frame, without its length: its bytes become it
         #: Bytes of the frame that has begun and not ended; 0: there is none, or its length is not known yet.
         self.begun = 0
 
     @property
     def received(self) -> int:
         """Of the frame that has begun."""
-        return len(self._buffer)
+        return len(self._buffer) if self._long is None else _LENGTH.size + self._long.tell()
 
     def feed(self, data: bytes) -> Iterator[bytes]:
         """The frames, without their lengths, that `data` completes. Raises MalformedFrame for a length below
         zero or above the maximum, before any of that frame is kept."""
+        if self._long is not None:
+            missing = self.begun - self.received
+            self._long.write(memoryview(data)[:missing])
+            if len(data) < missing:
+                return
+            frame, self._long, self.begun = self._long.getvalue(), None, 0
+            yield frame
+            data = data[missing:]
         self._buffer += data
         start = 0
         self.begun = 0
         try:
             while len(self._buffer) - start >= _LENGTH.size:
                 length: int = _LENGTH.unpack_from(self._buffer, start)[0]
-                self._check(length, start + _LENGTH.size)
-                end = start + _LENGTH.size + length
+                content = start + _LENGTH.size
+                self._check(length, content)
+                end = content + length
                 if end > len(self._buffer):
                     self.begun = _LENGTH.size + length
+                    if length > LONG_FRAME_BYTES and len(self._buffer) >= content + _API_KEY.size:
+                        self._long = io.BytesIO()
+                        self._long.write(memoryview(self._buffer)[content:])
+                        start = len(self._buffer)
                     break
-                yield bytes(memoryview(self._buffer)[start + _LENGTH.size : end])
+                yield bytes(memoryview(self._buffer)[content:end])
                 start = end
         finally:
             del self._buffer[:start]

@@ -5,10 +5,12 @@ from __future__ import annotations
 import io
 import struct
 import time
+import tracemalloc
 from contextlib import suppress
 from dataclasses import replace
 from random import Random
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 from hypothesis import given, settings
@@ -193,8 +195,16 @@ def test_api_versions_of_any_version_is_answered() -> None:
         assert [k.api_key for k in answer.api_keys] == [18]
 
 
-@given(st.lists(st.binary(max_size=30), max_size=6), st.lists(st.integers(1, 9), min_size=1))
-def test_frames_are_cut_alike_however_the_bytes_arrive(frames: list[bytes], sizes: list[int]) -> None:
+@given(
+    st.lists(st.binary(max_size=30), max_size=6), st.lists(st.integers(1, 9), min_size=1), st.sampled_from([1, 7, 99])
+)
+def test_frames_are_cut_alike_however_the_bytes_arrive(frames: list[bytes], sizes: list[int], long: int) -> None:
+    """long: a frame of more bytes is kept apart from what was received while it comes."""
+    with patch.object(wire, "LONG_FRAME_BYTES", long):
+        _cut(frames, sizes)
+
+
+def _cut(frames: list[bytes], sizes: list[int]) -> None:
     stream = b"".join(struct.pack(">i", len(frame)) + frame for frame in frames)
     splitter = FrameSplitter(30)
     found, position, turn = [], 0, 0
@@ -203,6 +213,24 @@ def test_frames_are_cut_alike_however_the_bytes_arrive(frames: list[bytes], size
         found += list(splitter.feed(stream[position : position + size]))
         position, turn = position + size, turn + 1
     assert found == frames
+
+
+def test_a_long_frame_is_not_copied_once_it_is_complete() -> None:
+    """The event loop does nothing else meanwhile: ten megabytes take as long as ten requests."""
+    size, piece = 8 << 20, bytes(100 << 10)
+    splitter = FrameSplitter(size)
+    tracemalloc.start()
+    try:
+        assert not list(splitter.feed(struct.pack(">i", size)))
+        while splitter.received + len(piece) < splitter.begun:
+            assert not list(splitter.feed(piece))
+        tracemalloc.reset_peak()
+        (frame,) = splitter.feed(bytes(splitter.begun - splitter.received))
+        assert len(frame) == size
+        assert tracemalloc.get_traced_memory()[1] < 1.5 * size
+    finally:
+        tracemalloc.stop()
+    assert (splitter.begun, splitter.received) == (0, 0)
 
 
 @pytest.mark.parametrize("length", [-1, -(2**31), 31, 2**31 - 1])

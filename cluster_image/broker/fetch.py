@@ -9,7 +9,7 @@ has not changed.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from random import Random
 from typing import Any, Final
 
@@ -43,8 +43,41 @@ class _Result:
         return self.error is not ErrorCode.none or self.diverging is not None
 
 
-#: By partition asked for; who has nothing new to say is not in it.
-_Results = dict[FetchedPartition, _Result]
+class _Found:
+    """What a fetch has found so far. replica: who fetches, -1: a consumer; budget: bytes of records at most; room: for
+    these."""
+
+    __slots__ = ("broker_epoch", "budget", "replica", "results", "room", "size", "urgent")
+
+    def __init__(self, replica: int, broker_epoch: int, budget: int, room: Room) -> None:
+        self.replica = replica
+        self.broker_epoch = broker_epoch
+        self.budget = budget
+        self.room = room
+        #: By partition asked for; who has nothing new to say is not in it.
+        self.results: dict[FetchedPartition, _Result] = {}
+        self.size = 0  # of all records, in bytes
+        self.urgent = False  # is any result?
+
+    def put(self, asked: FetchedPartition, result: _Result) -> None:
+        """For one that has no result yet."""
+        self.results[asked] = result
+        self.size += len(result.records)
+        self.urgent = self.urgent or result.urgent
+
+    def take(self, asked: FetchedPartition) -> None:
+        """Its records, if it has any: they are to be read again."""
+        result = self.results.get(asked)
+        if result is not None and not result.urgent:
+            del self.results[asked]
+            self.size -= len(result.records)
+
+    def take_records(self) -> list[FetchedPartition]:
+        """All of them: whose these were."""
+        found = [asked for asked, result in self.results.items() if result.records]
+        for asked in found:
+            self.take(asked)
+        return found
 
 
 #: However long a request would: it may have an answer before.
@@ -73,47 +106,45 @@ class FetchHandler:
 
     async def handle(self, request: Any, room: Room = UNLIMITED) -> Entity:
         """room: for what is read for a consumer."""
-        now = asyncio.get_running_loop().time()
+        loop = asyncio.get_running_loop()
+        now = loop.time()
         replica, broker_epoch = _sender(request)
         fetch = self.sessions.receive(request, replica, broker_epoch, now)
         if isinstance(fetch, ErrorCode):
             return _refusal(request, fetch)
+        budget = max(min(getattr(request, "max_bytes", self._max_bytes), self._max_bytes), 1)
+        found = _Found(replica, broker_epoch, budget, room if replica < 0 else UNLIMITED)
         try:
-            return await self._serve(request, fetch, replica, broker_epoch, now, room)
+            await self._find_enough(request, fetch, found, loop)
+            if fetch.superseded:
+                return _refusal(request, ErrorCode.invalid_fetch_session_epoch)
+            return await self._answer(request, fetch, found)
         finally:
             if fetch.session is None:
                 fetch.partitions.close()
 
-    async def _serve(
-        self, request: Any, fetch: Fetch, replica: int, broker_epoch: int, now: float, room: Room
-    ) -> Entity:
-        loop = asyncio.get_running_loop()
+    async def _find_enough(self, request: Any, fetch: Fetch, found: _Found, loop: asyncio.AbstractEventLoop) -> None:
+        now = loop.time()
         deadline = now + min(request.max_wait.total_seconds(), LONGEST_WAIT_S)
-        budget = max(min(getattr(request, "max_bytes", self._max_bytes), self._max_bytes), 1)
-        results: _Results = {}
-        readable: Iterable[FetchedPartition] = list(fetch.partitions.due)
-        if replica >= 0:
-            room = UNLIMITED
-            readable = self._record(readable, replica, broker_epoch, now, results)
-        await self._read(fetch, readable, replica >= 0, budget, results, room)
-        wanted = min(request.min_bytes, budget)  # it never gets more (as Apache Kafka)
+        readable: Collection[FetchedPartition] = list(fetch.partitions.due)
+        if found.replica >= 0:
+            readable = self._record(readable, found, now)
+        await self._read(fetch, readable, found)
+        wanted = min(request.min_bytes, found.budget)  # it never gets more (as Apache Kafka)
         pause = 0.0
-        while not _complete(fetch, results, wanted) and (remaining := deadline - loop.time()) > 0:
-            if fetch.superseded:
-                return _refusal(request, ErrorCode.invalid_fetch_session_epoch)
+        while not (found.urgent or found.size >= wanted or fetch.superseded or not fetch.partitions):
+            remaining = deadline - loop.time()
+            if remaining <= 0:
+                return
             # Records are read again, and not kept, for as long as somebody chooses to wait for more of them.
-            found = [asked for asked, result in results.items() if result.records]
-            for asked in found:
-                del results[asked]
-            room.hold(0)
+            again = found.take_records()
+            found.room.hold(0)
             await fetch.partitions.wait(remaining, pause)
             # Who waits for many records is not looked at after each of them.
             pause = min(max(2 * pause, _SHORTEST_PAUSE_S), _LONGEST_PAUSE_S)
             if fetch.superseded:
-                return _refusal(request, ErrorCode.invalid_fetch_session_epoch)
-            readable = dict.fromkeys([*found, *fetch.partitions.changed()])
-            await self._read(fetch, readable, replica >= 0, budget, results, room)
-        return await self._answer(request, fetch, results, replica, broker_epoch)
+                return
+            await self._read(fetch, dict.fromkeys([*again, *fetch.partitions.changed()]), found)
 
     def _partition(self, asked: FetchedPartition) -> Partition | None:
         partition = asked.partition
@@ -126,20 +157,18 @@ class FetchHandler:
             asked.found(partition)
         return partition
 
-    def _record(
-        self, partitions: Iterable[FetchedPartition], replica: int, broker_epoch: int, now: float, results: _Results
-    ) -> list[FetchedPartition]:
+    def _record(self, partitions: Iterable[FetchedPartition], found: _Found, now: float) -> list[FetchedPartition]:
         """Note how far a follower has come with each of its partitions. Those that it is behind with are returned."""
         behind, joining = [], False
         for asked in partitions:
             partition = self._partition(asked)
             if partition is None:
-                results[asked] = _Result(self._why_missing(asked))
+                found.put(asked, _Result(self._why_missing(asked)))
                 continue
             try:
                 diverging = partition.record_fetch(
-                    replica,
-                    broker_epoch,
+                    found.replica,
+                    found.broker_epoch,
                     asked.leader_epoch,
                     asked.fetch_offset,
                     asked.last_fetched_epoch,
@@ -147,73 +176,53 @@ class FetchHandler:
                     self._eligible,
                 )
             except Refused as refused:
-                results[asked] = _Result(refused.error)
+                found.put(asked, _Result(refused.error))
             else:
                 if diverging is not None:
-                    results[asked] = _Result(diverging=diverging)
+                    found.put(asked, _Result(diverging=diverging))
                 elif asked.fetch_offset < partition.log.end_offset:
                     behind.append(asked)
-                joining = joining or replica not in partition.isr
+                joining = joining or found.replica not in partition.isr
         if joining:
             self._isr_changed()
         return behind
 
-    async def _read(
-        self,
-        fetch: Fetch,
-        partitions: Iterable[FetchedPartition],
-        follower: bool,
-        budget: int,
-        results: _Results,
-        room: Room,
-    ) -> None:
+    async def _read(self, fetch: Fetch, partitions: Collection[FetchedPartition], found: _Found) -> None:
         """Read these (again) once there is room for as much as the budget, unless a later request of the session comes
         meanwhile. Each yields at least one batch while the budget is not used up, so that an answer is larger than it
         by one batch at most."""
-        await room.wait()
-        room.hold(budget)
-        try:
-            await self._read_within(fetch, partitions, follower, budget, results)
-        finally:
-            room.hold(sum(len(result.records) for result in results.values()))
-
-    async def _read_within(
-        self,
-        fetch: Fetch,
-        partitions: Iterable[FetchedPartition],
-        follower: bool,
-        budget: int,
-        results: _Results,
-    ) -> None:
-        left = budget - sum(len(result.records) for result in results.values())
+        if not partitions:
+            return
+        await found.room.wait()
+        found.room.hold(found.budget)
         pauses = Pauses()
-        for asked in partitions:
-            await pauses.after(1)
-            if fetch.superseded:
-                return
-            before = results.get(asked)
-            if before is not None:
-                if before.urgent:
-                    continue
-                left += len(before.records)
-            partition = self._partition(asked)
-            if partition is None:
-                results[asked] = _Result(self._why_missing(asked))
-                continue
-            read = partition.read_as_follower if follower else partition.read_as_consumer
-            try:
-                records = read(asked.leader_epoch, asked.fetch_offset, min(max(asked.max_bytes, 1), left))
-            except Refused as refused:
-                results[asked] = _Result(refused.error)
-                continue
-            except OffsetOutOfRange:
-                results[asked] = _Result(ErrorCode.offset_out_of_range)
-                continue
+        try:
+            for asked in partitions:
+                await pauses.after(1)
+                if fetch.superseded:
+                    return
+                found.take(asked)
+                if asked not in found.results:
+                    self._read_one(asked, found)
+        finally:
+            found.room.hold(found.size)
+
+    def _read_one(self, asked: FetchedPartition, found: _Found) -> None:
+        partition = self._partition(asked)
+        if partition is None:
+            found.put(asked, _Result(self._why_missing(asked)))
+            return
+        read = partition.read_as_consumer if found.replica < 0 else partition.read_as_follower
+        try:
+            most = min(max(asked.max_bytes, 1), found.budget - found.size)
+            records = read(asked.leader_epoch, asked.fetch_offset, most)
+        except Refused as refused:
+            found.put(asked, _Result(refused.error))
+        except OffsetOutOfRange:
+            found.put(asked, _Result(ErrorCode.offset_out_of_range))
+        else:
             if records:
-                results[asked] = _Result(records=records)
-                left -= len(records)
-            elif before is not None:
-                del results[asked]
+                found.put(asked, _Result(records=records))
 
     def _why_missing(self, asked: FetchedPartition) -> ErrorCode:
         """This broker has no replica: either nobody has one, or its metadata shows who does."""
@@ -224,9 +233,7 @@ class FetchHandler:
             return ErrorCode.not_leader_or_follower
         return ErrorCode.unknown_topic_or_partition if by_name else ErrorCode.unknown_topic_id
 
-    async def _answer(
-        self, request: Any, fetch: Fetch, results: _Results, replica: int, broker_epoch: int
-    ) -> Entity:
+    async def _answer(self, request: Any, fetch: Fetch, found: _Found) -> Entity:
         """All that was asked for; within a session only what has changed since it was last told."""
         module = response_module(request)
         session = fetch.session
@@ -236,13 +243,13 @@ class FetchHandler:
             await pauses.after(1)
             if fetch.superseded:
                 break
-            result, partition = results.get(asked), asked.partition
+            result, partition = found.results.get(asked), asked.partition
             start = partition.log.start_offset if partition is not None else -1
             failed = result is not None and result.error is not ErrorCode.none
             watermark = partition.high_watermark if partition is not None and not failed else -1
             news = watermark != asked.high_watermark or start != asked.log_start_offset
             if session is not None and result is None:
-                if partition is not None and _has_everything(asked, partition, replica):
+                if partition is not None and _has_everything(asked, partition, found.replica):
                     asked.set_idle(session)
                 if not news:
                     continue
@@ -257,7 +264,8 @@ class FetchHandler:
             fetch.partitions.served_last(asked)
         session_id = session.id if session is not None else NO_SESSION
         if fetch.wants_session:
-            session_id = self.sessions.create(fetch, replica, broker_epoch, asyncio.get_running_loop().time())
+            now = asyncio.get_running_loop().time()
+            session_id = self.sessions.create(fetch, found.replica, found.broker_epoch, now)
         return make(
             module.FetchResponse,
             throttle_time=NO_THROTTLE,
@@ -319,18 +327,6 @@ def _refusal(request: Any, error: ErrorCode) -> Entity:
         session_id=i32(NO_SESSION),
         responses=(),
     )
-
-
-def _complete(fetch: Fetch, results: _Results, min_bytes: int) -> bool:
-    """Is there no more to wait for?"""
-    if not fetch.partitions:
-        return True
-    size = 0
-    for result in results.values():
-        if result.urgent:
-            return True
-        size += len(result.records)
-    return size >= max(min_bytes, 0)
 
 
 def _sender(request: Any) -> tuple[int, int]:

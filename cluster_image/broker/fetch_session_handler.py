@@ -70,9 +70,10 @@ class FetchSessionHandler:
         self._forget(followed)
 
     def any_to_fetch(self, now: float) -> bool:
-        for followed in [each for each in self._delayed if each.delayed_until <= now]:
-            del self._delayed[followed]
-            self._due[followed] = None
+        if self._delayed:
+            for followed in [each for each in self._delayed if each.delayed_until <= now]:
+                del self._delayed[followed]
+                self._due[followed] = None
         return len(self.followed) > len(self._delayed)
 
     def next_request(self, now: float) -> tuple[tuple[FetchTopic, ...], tuple[ForgottenTopic, ...]]:

@@ -56,8 +56,10 @@ class Fetcher:
         failed: Failed,
     ) -> None:
         self.leader = leader
-        self._config = config
         self._node_id = BrokerId(config["node.id"])
+        self._backoff = config.seconds("replica.fetch.backoff.ms")
+        self._request_timeout = config.seconds("replica.socket.timeout.ms")
+        self._connect_timeout = config.seconds("socket.connection.setup.timeout.ms")
         self._same_in_all = {
             "cluster_id": config["cluster.id"],
             "max_wait": milliseconds(config["replica.fetch.wait.max.ms"]),
@@ -97,44 +99,42 @@ class Fetcher:
             self._connection = None
 
     async def _run(self) -> None:
-        backoff = self._config.seconds("replica.fetch.backoff.ms")
+        loop = asyncio.get_running_loop()
         while True:
-            if not self._session.any_to_fetch(asyncio.get_running_loop().time()):
+            if not self._session.any_to_fetch(loop.time()):
                 if not self._session.followed:
                     self._hang_up()
                 self._changed.clear()
                 try:
-                    async with asyncio.timeout(backoff if self._session.followed else None):
+                    async with asyncio.timeout(self._backoff if self._session.followed else None):
                         await self._changed.wait()
                 except TimeoutError:
                     pass
                 continue
             self._late.clear()
-            request = self._request()
+            request = self._request(loop.time())
             try:
-                response = await (await self._connected()).request(
-                    request, timeout=self._config.seconds("replica.socket.timeout.ms")
-                )
+                response = await (await self._connected()).request(request, timeout=self._request_timeout)
             except (ConnectionError, TimeoutError):
                 self._session.lost()
-                await asyncio.sleep(backoff)
+                await asyncio.sleep(self._backoff)
                 continue
             self._session.answered(response.error_code, int(response.session_id))
-            self._apply(response)
+            self._apply(response, loop.time())
 
     async def _connected(self) -> Connection:
         if self._connection is None or self._connection.closed:
             self._connection = await self._network.connect(
                 self._address(),
-                client_id=f"replica-{self._config['node.id']}",
-                timeout=self._config.seconds("socket.connection.setup.timeout.ms"),
+                client_id=f"replica-{self._node_id}",
+                timeout=self._connect_timeout,
             )
         return self._connection
 
-    def _request(self) -> FetchRequest:
+    def _request(self, now: float) -> FetchRequest:
         session = self._session
         session_id, session_epoch = session.id, session.epoch
-        topics, forgotten = session.next_request(asyncio.get_running_loop().time())
+        topics, forgotten = session.next_request(now)
         return FetchRequest(
             **self._same_in_all,
             replica_state=ReplicaState(replica_id=self._node_id, replica_epoch=i64(self._broker_epoch())),
@@ -144,8 +144,8 @@ class Fetcher:
             forgotten_topics_data=forgotten,
         )
 
-    def _apply(self, response: Any) -> None:
-        delayed_until = asyncio.get_running_loop().time() + self._config.seconds("replica.fetch.backoff.ms")
+    def _apply(self, response: Any, now: float) -> None:
+        delayed_until = now + self._backoff
         if response.error_code is not ErrorCode.none:
             log.info("fetch refused", extra={"leader": self.leader, "error": response.error_code.name})
             if response.error_code not in _SESSION_ERRORS:

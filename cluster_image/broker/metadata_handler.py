@@ -20,8 +20,8 @@ from .auto_creation import AutoCreation
 #: Of a request; before version 4 every one may.
 _MAY_CREATE: Final = "allow_auto_topic_creation"
 _NO_AUTHORIZED_OPERATIONS: Final = i32(-2147483648)
-#: A broker that has just started may know of none that is available, itself included, until it is unfenced. Clients take
-#: an answer without brokers badly: librdkafka does not ask again for minutes. So for so long, seconds, they wait for it.
+#: A broker that has just started may know of none that is available, itself included, until it is unfenced. An answer
+#: without brokers leaves clients helpless (librdkafka asks again after minutes): so long, in seconds, they wait for it.
 STARTING_S: Final = 5.0
 LOOK_S: Final = 0.05
 

@@ -114,14 +114,14 @@ class ProduceHandler:
     async def _commit(
         timeout: float, waiting: dict[tuple[int, int], Appended], outcomes: dict[tuple[int, int], _Outcome]
     ) -> None:
-        futures = [a.done for a in waiting.values() if a.done is not None and not a.done.done()]
-        if futures:
-            await asyncio.wait(futures, timeout=timeout)
-        for key, appended in waiting.items():
-            assert appended.done is not None
-            error = appended.done.result() if appended.done.done() else ErrorCode.request_timed_out
-            appended.done.cancel()
-            outcomes[key] = outcomes[key]._replace(error=error)
+        futures = [appended.done for appended in waiting.values() if appended.done is not None]
+        timer = asyncio.get_running_loop().call_later(timeout, _expire, futures)
+        try:
+            for key, done in zip(waiting, futures, strict=True):
+                _, base_offset, log_start_offset = outcomes[key]
+                outcomes[key] = _Outcome(await done, base_offset, log_start_offset)
+        finally:
+            timer.cancel()
 
     @staticmethod
     def _answer(request: Any, outcomes: dict[tuple[int, int], _Outcome]) -> Entity:
@@ -150,3 +150,9 @@ class ProduceHandler:
                 for t, topic in enumerate(request.topic_data)
             ),
         )
+
+
+def _expire(waiting: list[asyncio.Future[ErrorCode]]) -> None:
+    for done in waiting:
+        if not done.done():
+            done.set_result(ErrorCode.request_timed_out)
