@@ -19,7 +19,7 @@ from typing import Final, NamedTuple, TypeVar, cast
 from cluster_image import sasl, wire
 from cluster_image.network import Address, Connection, Entity, Handler, Listening, Peer, Versions
 from cluster_image.sasl import Credentials, Exchange, prove
-from cluster_image.tcp_limits import PATIENCE_S, SMALL_BYTES, AnswerRoom, AsideOf, Limits
+from cluster_image.tcp_limits import LARGE_BYTES, PATIENCE_S, SMALL_BYTES, AnswerRoom, AsideOf, Limits
 from cluster_image.wire import FrameSplitter, MalformedFrame, Parts, WireError
 
 log = logging.getLogger(__name__)
@@ -202,11 +202,12 @@ class _ServerConnection(asyncio.Protocol):
         self._broken: MalformedFrame | None = None  # nothing can be read after it
         self._serving: asyncio.Task[None] | None = None
         self._reading_paused = False
+        self._resting: asyncio.TimerHandle | None = None  # until then nothing is read: see Pace
         self._written: deque[int] = deque()  # the length of each answer of which some is not read
         self._kept_bytes = 0  # all of them together
         self._writable = asyncio.Event()
         self._writable.set()
-        self._host = "?"
+        self.host = "?"
         self._lost = False
         self._waits_since = math.inf  # loop time: its request has no effect any more but the answer
         self._peer: Peer | None = None  # who sent the last request
@@ -215,14 +216,14 @@ class _ServerConnection(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)  # uvloop's is one in all but name
         peer = transport.get_extra_info("peername")
-        self._host = peer[0] if peer else "?"
-        self._aside = AsideOf(self._limits, self._host)
+        self.host = peer[0] if peer else "?"
+        self._aside = AsideOf(self._limits, self.host)
         opened = transport.get_extra_info("socket")
         for option in (socket.SO_RCVBUF, socket.SO_SNDBUF):  # what the kernel keeps is the node's memory too
             opened.setsockopt(socket.SOL_SOCKET, option, SOCKET_BUFFER_BYTES)
         self._open_ones[self] = None
-        if not self._limits.connections.take(self._host):
-            self._limits.complaints.warn("connection from %s refused: it has too many, or all have", self._host)
+        if not self._limits.connections.take(self.host):
+            self._limits.complaints.warn("connection from %s refused: it has too many, or all have", self.host)
             self._transport.abort()
 
     def data_received(self, data: bytes) -> None:
@@ -259,6 +260,8 @@ class _ServerConnection(asyncio.Protocol):
             self._received.clear()
         if self._splitter.begun and not went_on:
             self._began = self._loop.time()
+        if self._splitter.begun > LARGE_BYTES:
+            self._rest(self._limits.pace.received(self.host, len(data), self._loop.time()))
 
     async def _serve(self) -> None:
         turns = self._limits.turns
@@ -267,8 +270,8 @@ class _ServerConnection(asyncio.Protocol):
                 if self._exchange.has_authenticated:  # nodes have the way free: they keep the ISR full
                     response = await self._answer_next()
                 else:
-                    await turns.take(self._host)
-                    response = await turns.timed(self._host, self._answer_next())
+                    await turns.take(self.host)
+                    response = await turns.timed(self.host, self._answer_next())
                 if response is None:
                     continue
                 if self._transport.is_closing():
@@ -282,10 +285,10 @@ class _ServerConnection(asyncio.Protocol):
         except WireError as error:
             self._refuse(error)
         except ConnectionError as error:  # the handler's way to close this connection and say why
-            self._limits.complaints.warn("connection from %s closed: %s", self._host, error)
+            self._limits.complaints.warn("connection from %s closed: %s", self.host, error)
             self._transport.close()
         except Exception:
-            self._limits.complaints.warn("request from %s failed: connection closed", self._host, exc_info=True)
+            self._limits.complaints.warn("request from %s failed: connection closed", self.host, exc_info=True)
             self._transport.close()
         finally:
             self._serving = None
@@ -349,11 +352,11 @@ class _ServerConnection(asyncio.Protocol):
     def _sender(self, client_id: str | None) -> Peer:
         peer, proven = self._peer, self._exchange.proven
         if peer is None or peer.client_id != client_id or peer.is_node != proven:
-            peer = self._peer = Peer(client_id, self._host, proven, self._room, self._aside, self._only_waits)
+            peer = self._peer = Peer(client_id, self.host, proven, self._room, self._aside, self._only_waits)
         return peer
 
     def _refuse(self, error: WireError) -> None:
-        self._limits.complaints.warn("connection from %s closed: %s", self._host, error)
+        self._limits.complaints.warn("connection from %s closed: %s", self.host, error)
         self._forget_requests()
         self._transport.close()
 
@@ -371,7 +374,7 @@ class _ServerConnection(asyncio.Protocol):
             begun = self._splitter.begun
             size = self._queued_bytes + self._answering_bytes + (begun if begun > SMALL_BYTES else 0)
             full = not self._limits.requests.hold(self, size) or full
-        paused = full or self._broken is not None
+        paused = full or self._broken is not None or self._resting is not None
         if paused != self._reading_paused and not self._transport.is_closing():
             self._reading_paused = paused
             if paused:
@@ -379,11 +382,19 @@ class _ServerConnection(asyncio.Protocol):
             else:
                 self._transport.resume_reading()
 
+    def _rest(self, seconds: float) -> None:
+        if seconds and not self._exchange.has_authenticated and self._resting is None:
+            self._resting = self._loop.call_later(seconds, self._rested)
+
+    def _rested(self) -> None:
+        self._resting = None
+        self._limit_reading()
+
     def read_on(self) -> None:
         self._limit_reading()
 
     def give_up(self, reason: str) -> None:
-        self._limits.complaints.warn("connection from %s closed: %s", self._host, reason)
+        self._limits.complaints.warn("connection from %s closed: %s", self.host, reason)
         self._forget_requests()
         self._transport.abort()
         self._forgotten()
@@ -428,7 +439,7 @@ class _ServerConnection(asyncio.Protocol):
             self._serving.cancel()  # nobody will hear of what it waits for
         self._writable.set()
         self._open_ones.pop(self, None)
-        self._limits.connections.leave(self._host)
+        self._limits.connections.leave(self.host)
         self._forgotten()
 
     def close(self) -> None:

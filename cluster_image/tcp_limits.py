@@ -7,11 +7,13 @@ Of memory, by back-pressure where that is enough, and by closing connections whe
   who keeps room while all that is done for it is to wait. Who has requests waiting or being answered is not read from
   while there is no room. What was received and cannot be forgotten yet counts, whether or not its connection lives.
 - **What compressed records become**, for a few at a time.
-- **Answers** that are being made, and those that peers do not read. While there is no room for another, what would be
-  a large one waits, and who has read nothing for the longest loses its connection.
+- **Answers** that are being made, and those that peers do not read: of all peers, and half as much of one address.
+  While there is no room for another, what would be a large one waits, and who has read nothing for the longest of
+  those that take the room loses its connection.
 
 Of turns: addresses share the time evenly, and in each cycle of the event loop requests are begun for so long only.
-Between cycles the node does what nobody asked it for: heartbeats, fetches, the quorum.
+Between cycles the node does what nobody asked it for: heartbeats, fetches, the quorum. What comes in no turn is to
+receive a request, so those larger than clients send unless they are told to are read at a rate, of each address.
 """
 
 from __future__ import annotations
@@ -33,6 +35,12 @@ T = TypeVar("T")
 
 #: Requests of this size are read at once, as they come in a piece or two: nobody waits for room for them.
 SMALL_BYTES: Final = 64 << 10
+#: Beyond so much of a request, an address sends so many bytes a second (of all its requests that are so large). Clients
+#: send a megabyte at a time, by default.
+LARGE_BYTES: Final = 2 << 20
+LARGE_BYTES_PER_S: Final = 64 << 20
+#: What is read at once of them, if nothing was for a while.
+LARGE_BURST_S: Final = 0.01
 #: Whoever takes longer over a request, and the longest, may lose its connection to others that wait.
 PATIENCE_S: Final = 0.25
 #: Whose request does nothing but wait, and for longer, may lose its connection to others; who keeps most, first.
@@ -47,6 +55,10 @@ MOST_EXPANSIONS: Final = 3
 
 class Peer(Protocol):
     """A connection, as seen from here."""
+
+    @property
+    def host(self) -> str:
+        """Its address, without the port."""
 
     def read_on(self) -> None:
         """There is room now."""
@@ -134,14 +146,16 @@ class RequestMemory:
 
 class AnswerMemory:
     """limit: bytes of large answers that are being made, and of answers that were written and that peers have not
-    read."""
+    read. One address has half of it."""
 
     def __init__(self, limit: int) -> None:
         self.limit: Final = limit
         self._unread: dict[Peer, tuple[int, int, float]] = {}  # kept; unread, and since when it has been no less
         self._made: dict[Peer, int] = {}  # so far, of what each will be answered
         self._total = 0
-        self._room: asyncio.Future[None] | None = None  # awaited by all who wait
+        self._taken: Counter[str] = Counter()  # by address, where it is any
+        self._room: dict[str, asyncio.Future[None]] = {}  # by address, awaited by all there who wait
+        self._looks = False
 
     @property
     def total(self) -> int:
@@ -153,7 +167,7 @@ class AnswerMemory:
         kept_before, before, since = self._unread.pop(peer, (0, 0, now))
         if unread:
             self._unread[peer] = kept, unread, since if unread >= before > 0 else now
-        self._count(kept - kept_before)
+        self._count(peer.host, kept - kept_before)
 
     def hold(self, peer: Peer, size: int) -> None:
         """What this peer will be answered has so many bytes by now. Whoever calls this says 0 when it is written, and
@@ -161,34 +175,47 @@ class AnswerMemory:
         before = self._made.pop(peer, 0)
         if size:
             self._made[peer] = size
-        self._count(size - before)
+        self._count(peer.host, size - before)
 
-    def _count(self, more: int) -> None:
+    def _count(self, host: str, more: int) -> None:
+        if not more:
+            return
         self._total += more
-        if self._room is not None and self._total < self.limit:
-            self._room.set_result(None)
-            self._room = None
+        self._taken[host] += more
+        if not self._taken[host]:
+            del self._taken[host]
+        if self._room and more < 0:
+            for waiting in [each for each in self._room if not self._is_full(each)]:
+                self._room.pop(waiting).set_result(None)
 
-    async def room(self) -> None:
-        """Until there is room for another answer. Of all who wait for it, each looks again when it is its turn: the
-        answers of hundreds, made one after the other, would take a tenth of a second."""
-        while self._total >= self.limit:
-            if self._room is None:
-                loop = asyncio.get_running_loop()
-                self._room = loop.create_future()
+    def _is_full(self, host: str) -> bool:
+        return self._total >= self.limit or self._taken[host] >= self.limit // 2
+
+    async def room(self, host: str) -> None:
+        """Until there is room for another answer to this address. Of all who wait for it, each looks again when it is
+        its turn: the answers of hundreds, made one after the other, would take a tenth of a second."""
+        while self._is_full(host):
+            loop = asyncio.get_running_loop()
+            if host not in self._room:
+                self._room[host] = loop.create_future()
+            if not self._looks:
+                self._looks = True
                 loop.call_soon(self._look)
-            await asyncio.shield(self._room)
+            await asyncio.shield(self._room[host])
             await asyncio.sleep(0)
 
     def _look(self) -> None:
+        self._looks = False
         for peer in list(self._unread):
             self.note(peer)
-        if self._room is None:
+        if not self._room:
             return
         loop = asyncio.get_running_loop()
-        slowest = min(self._unread, key=lambda peer: self._unread[peer][-1], default=None)
+        in_the_way = [peer for peer in self._unread if self._total >= self.limit or peer.host in self._room]
+        slowest = min(in_the_way, key=lambda peer: self._unread[peer][-1], default=None)
         if slowest is not None and loop.time() - self._unread[slowest][-1] > PATIENCE_S:
             slowest.give_up("it does not read its answers, and others wait for the memory that they take")
+        self._looks = True
         loop.call_later(LOOK_S, self._look)
 
 
@@ -200,10 +227,26 @@ class AnswerRoom(Room):
         self._peer = peer
 
     async def wait(self) -> None:
-        await self._memory.room()
+        await self._memory.room(self._peer.host)
 
     def hold(self, size: int) -> None:
         self._memory.hold(self._peer, size)
+
+
+class Pace:
+    """Of large requests, an address sends so much a second and no more: to receive them takes time that no turn counts,
+    and of the machine's processors what others need."""
+
+    def __init__(self, bytes_per_s: float = LARGE_BYTES_PER_S) -> None:
+        self._bytes_per_s = bytes_per_s
+        self._until: dict[str, float] = {}  # loop time, by address: what has come would have taken so long
+
+    def received(self, host: str, size: int, now: float) -> float:
+        """So much of one has come. Returns for how many seconds no more should be read."""
+        until = max(self._until.get(host, 0.0), now) + size / self._bytes_per_s
+        self._until = {each: time for each, time in self._until.items() if time > now}
+        self._until[host] = until
+        return max(until - now - LARGE_BURST_S, 0.0)
 
 
 class Turns:
@@ -344,6 +387,7 @@ class Limits:
         self.requests: Final = RequestMemory(request_bytes)
         self.answers: Final = AnswerMemory(answer_bytes)
         self.turns: Final = Turns()
+        self.pace: Final = Pace()
         self.client_elements: Final = client_elements
         self.connections: Final = Connections(connections, connections_per_ip)
         self.complaints: Final = Complaints(log)

@@ -29,7 +29,17 @@ from cluster_image.network import Address, Entity, Handler, Peer
 from cluster_image.sasl import Credentials
 from cluster_image.slices import SLICE, Pauses
 from cluster_image.tcp import LONG_BYTES, TcpNetwork
-from cluster_image.tcp_limits import PATIENCE_S, SMALL_BYTES, RequestMemory, Turns
+from cluster_image.tcp_limits import (
+    LARGE_BURST_S,
+    LARGE_BYTES,
+    LOOK_S,
+    PATIENCE_S,
+    SMALL_BYTES,
+    AnswerMemory,
+    Pace,
+    RequestMemory,
+    Turns,
+)
 from cluster_image.wire_encoder import APART_BYTES
 from tests.fake_broker import free_port
 from tests.test_tcp import Echo, ask, on_both_loops, serving
@@ -168,7 +178,7 @@ async def test_large_answers_are_made_one_after_the_other_where_there_is_no_room
         made -= 1
         return an_answer()
 
-    async with serving(generous, answer_memory_bytes=3 * MIB) as (network, address):
+    async with serving(generous, answer_memory_bytes=6 * MIB) as (network, address):  # half of it for one address
         asking = [await network.connect(address, client_id="me", timeout=1) for _ in range(20)]
         await asyncio.gather(*(one.request(ask("large"), timeout=5) for one in asking))
         assert most == 3 and network._listeners[0]._limits.answers.total == 0
@@ -246,6 +256,125 @@ async def test_who_waits_for_room_goes_on_in_turns() -> None:
             cycles += 1
         assert cycles > len(large) / 2
         await asyncio.gather(*waiting)
+
+
+class Fake:
+    """A connection that holds what it is told to."""
+
+    host = "a"
+
+    def __init__(self, memory: RequestMemory, slow: float = 0.0) -> None:
+        self.memory = memory
+        self.slow = slow
+        self.waits = math.inf
+        self.wants = 0
+        self.reads = True
+
+    def want(self, size: int) -> bool:
+        self.wants = size
+        self.reads = self.memory.hold(self, size)
+        return self.reads
+
+    def read_on(self) -> None:
+        self.want(self.wants)
+
+    def give_up(self, reason: str) -> None:
+        self.reads = False
+        self.memory.forget(self)
+
+    def slowness(self, now: float) -> float:
+        return self.slow
+
+    def waits_since(self) -> float:
+        return self.waits
+
+    def unread_bytes(self) -> int:
+        return 0
+
+    def kept_bytes(self) -> int:
+        return 0
+
+
+class Unread(Fake):
+    """A connection with answers that nobody reads."""
+
+    def __init__(self, host: str, kept: int) -> None:
+        super().__init__(RequestMemory(0))
+        self.host = host
+        self.kept = kept
+
+    def kept_bytes(self) -> int:
+        return self.kept
+
+    def unread_bytes(self) -> int:
+        return self.kept
+
+    def give_up(self, reason: str) -> None:
+        self.kept = 0
+
+
+def test_one_address_has_half_of_the_memory_for_answers_and_makes_room_for_itself() -> None:
+    async def scenario() -> None:
+        memory = AnswerMemory(10)
+        greedy, modest = Unread("a", 5), Unread("b", 4)
+        memory.note(modest)
+        memory.note(greedy)
+        await asyncio.wait_for(memory.room("b"), PATIENCE_S / 2)
+        began = time.monotonic()
+        await asyncio.wait_for(memory.room("a"), 10 * PATIENCE_S)
+        assert time.monotonic() - began >= PATIENCE_S - LOOK_S
+        assert (greedy.kept, modest.kept) == (0, 4), "who stands in nobody's way stays"
+
+    asyncio.run(scenario())
+
+
+def test_room_for_one_address_is_not_room_for_another() -> None:
+    async def scenario() -> None:
+        memory = AnswerMemory(10)
+        a, b = Unread("a", 5), Unread("b", 5)
+        for each in (a, b):
+            memory.note(each)
+        waits = {host: asyncio.ensure_future(memory.room(host)) for host in ("a", "b", "c")}
+        await asyncio.sleep(0.01)
+        assert not any(wait.done() for wait in waits.values())
+        a.kept = 1
+        memory.note(a)
+        for _ in range(3):
+            await asyncio.sleep(0)
+        assert waits["a"].done() and waits["c"].done() and not waits["b"].done()
+        waits["b"].cancel()
+
+    asyncio.run(scenario())
+
+
+def test_large_requests_of_an_address_come_at_a_pace() -> None:
+    pace = Pace(bytes_per_s=1000.0)
+    assert pace.received("a", int(1000 * LARGE_BURST_S), now=5.0) == 0.0
+    assert pace.received("a", 500, now=5.0) == pytest.approx(0.5)
+    assert pace.received("a", 500, now=5.1) == pytest.approx(0.9), "whichever of its connections they come by"
+    assert pace.received("b", 500, now=5.1) == pytest.approx(0.49)
+    assert pace.received("a", 500, now=50.0) == pytest.approx(0.49), "nothing is saved up"
+
+
+@on_both_loops
+async def test_who_sends_large_requests_is_read_from_at_that_pace() -> None:
+    """Which costs others their turns on the loop, and nobody who sends what clients send by default."""
+
+    async def acknowledge(request: Any, peer: Peer) -> Entity:
+        return an_answer()
+
+    async with serving(acknowledge) as (network, address):
+        network._listeners[0]._limits.pace = Pace(bytes_per_s=8 * MIB)  # type: ignore[misc]
+        for size, least, most in ((LARGE_BYTES - 1000, 0.0, 0.2), (4 * MIB, 0.3, 2.0)):
+            frame = wire.encode_request(produce(size), 1, None)
+            reader, writer = await asyncio.open_connection(*address)
+            began = time.monotonic()
+            writer.write(frame)
+            with suppress(ConnectionError):
+                await asyncio.wait_for(reader.read(1), 5)
+            took = time.monotonic() - began
+            assert least < took < most
+            writer.transport.abort()
 
 
 def make_topics(text: str, count: int) -> Entity:
@@ -437,41 +566,6 @@ async def cancelled(turns: Turns) -> str:
     except asyncio.CancelledError:
         return "cancelled"
     return "done"
-
-
-class Fake:
-    """A connection that holds what it is told to."""
-
-    def __init__(self, memory: RequestMemory, slow: float = 0.0) -> None:
-        self.memory = memory
-        self.slow = slow
-        self.waits = math.inf
-        self.wants = 0
-        self.reads = True
-
-    def want(self, size: int) -> bool:
-        self.wants = size
-        self.reads = self.memory.hold(self, size)
-        return self.reads
-
-    def read_on(self) -> None:
-        self.want(self.wants)
-
-    def give_up(self, reason: str) -> None:
-        self.reads = False
-        self.memory.forget(self)
-
-    def slowness(self, now: float) -> float:
-        return self.slow
-
-    def waits_since(self) -> float:
-        return self.waits
-
-    def unread_bytes(self) -> int:
-        return 0
-
-    def kept_bytes(self) -> int:
-        return 0
 
 
 def fakes(memory: RequestMemory, slownesses: Iterable[float]) -> list[Fake]:
