@@ -40,7 +40,7 @@ lint: $(DEVELOPING)
 	@$(BIN)/ruff check .
 	@$(BIN)/mypy --strict -p cluster_image -p checkers -p nemesis -p spark_history
 	@$(BIN)/mypy -p harness -p workloads
-	@$(BIN)/python -m harness.dependencies check
+	@$(BIN)/python -m tests.project.dependencies check
 
 bench: $(DEVELOPING)
 	@$(BIN)/python -m harness.bench $(ARGS)
@@ -75,14 +75,14 @@ clean:
 	@if [ -x $(BIN)/chaos ]; then $(BIN)/chaos clean; fi
 	@rm -rf $(VENV) *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis .fuzz
 
-$(INSTALLED): requirements.txt pyproject.toml harness/make_venv.sh
-	@bash harness/make_venv.sh $(PYTHON) $(VENV)
+$(INSTALLED): requirements.txt pyproject.toml harness/cli/make_venv.sh
+	@bash harness/cli/make_venv.sh $(PYTHON) $(VENV)
 	@touch $@
 	@echo "chaos is $(BIN)/chaos; to call it chaos: . $(BIN)/activate, or make install"
 
 $(DEVELOPING): $(INSTALLED) requirements-dev.txt
 	@$(BIN)/python -m pip install --quiet --requirement requirements-dev.txt
-	@$(BIN)/python -m tests.spark_archive || echo "Tests will start Spark without an archive of its classes."
+	@$(BIN)/python -m tests.spark_history.spark.spark_archive || echo "Tests will start Spark without an archive of its classes."
 	@touch $@
 
 # Needs uv. The node image has a lock of its own, held to the same versions. docs/dependencies.md says what they are.
@@ -91,8 +91,8 @@ lock:
 	$(LOCK) --extra build --extra dev --constraint requirements.txt --upgrade \
 	    --output-file requirements-dev.txt pyproject.toml
 	$(LOCK) --constraint requirements.txt --upgrade \
-	    --output-file cluster_image/requirements.txt cluster_image/requirements.in
-	$(BIN)/python -m harness.dependencies write
+	    --output-file cluster_image/container/requirements.txt cluster_image/container/requirements.in
+	$(BIN)/python -m tests.project.dependencies write
 
 LOCK := uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-annotate \
     --custom-compile-command "make lock" --no-emit-index-url --no-emit-find-links

@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from checkers.invariants import Violation
-    from checkers.log_matching import InSync
-    from checkers.log_scope import Options
-    from checkers.verdict import Evidence
+    from checkers.inside.log_matching import InSync
+    from checkers.inside.violation import Violation
+    from checkers.log.scope import Options
+    from checkers.verdict.verdict import Evidence
     from spark_history.damage import Damage
     from spark_history.ingest import History
-    from spark_history.tasks import Engine
+    from spark_history.spark.tasks import Engine
 
 
 def check(run_directory: Path, engine: Engine) -> dict[str, Any]:
@@ -30,10 +30,11 @@ def check(run_directory: Path, engine: Engine) -> dict[str, Any]:
     judged (see salvage.py). Raises spark_history.files.HistoryError if there is nothing to judge, or if the recorder
     is at fault.
     """
-    from checkers import anomalies, keeping, verdict
+    from checkers import anomalies
+    from checkers.verdict import keeping, verdict
     from spark_history.files import HistoryError
     from spark_history.ingest import ingest, noted_beside
-    from spark_history.tasks import shared
+    from spark_history.spark.tasks import shared
 
     (run_directory,) = shared(engine, [run_directory])
     damaged: list[Damage] = []
@@ -91,7 +92,7 @@ def _untold(
 
 def _look_at_what_is_sound(run: _Run, engine: Engine) -> tuple[Evidence, list[pa.Table], list[Path]]:
     """As _look(), also if what is left makes no sense without what is damaged."""
-    from checkers.verdict import nothing
+    from checkers.verdict.verdict import nothing
     from spark_history.files import HistoryError
 
     try:
@@ -109,10 +110,13 @@ def _look_at_what_is_sound(run: _Run, engine: Engine) -> tuple[Evidence, list[pa
 
 def _look(run: _Run, engine: Engine) -> tuple[Evidence, list[pa.Table], list[Path]]:
     """All that the verdict rests on, the tables of witnesses, and the files of lost appends."""
-    from checkers import availability, collected, nodes, salvage, verdict
     from checkers.anomalies import LOST_APPEND, examples
-    from checkers.log_scope import Options
-    from checkers.log_segment import KINDS, OUTCOMES
+    from checkers.inside import collected
+    from checkers.inside.kraft import nodes
+    from checkers.log import availability
+    from checkers.log.scope import Options
+    from checkers.log.segment import KINDS, OUTCOMES
+    from checkers.verdict import salvage, verdict
     from spark_history.damage import tables
 
     history, plan, violation, damaged = run.history, run.plan, run.violation, run.damaged
@@ -184,8 +188,10 @@ def _look_at_logs(
     counts which counts with parts of them missing; it costs the others nothing."""
     import pyarrow as pa
 
-    from checkers import log_linearizability, log_matching, salvage
     from checkers.anomalies import ANOMALIES
+    from checkers.inside import log_matching
+    from checkers.log import linearizability as log_linearizability
+    from checkers.verdict import salvage
 
     rows: list[dict[str, Any]] = []
     tally: list[tuple[str, str, int, int]] = []
@@ -240,7 +246,7 @@ def _read_plan(
 
 def _read_violation(run_directory: Path, damaged: list[Damage]) -> Violation | None:
     """Of the invariant that stopped a simulated run."""
-    from checkers.invariants import Violation
+    from checkers.inside.violation import Violation
     from spark_history.files import HistoryError, first_line
     from spark_history.regular import read_object
 

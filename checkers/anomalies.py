@@ -79,7 +79,7 @@ INVARIANTS: Final = (
     HANG,
 )
 PROPERTIES: Final = (*HISTORY_PROPERTIES, *INVARIANTS)
-#: Checked from the nodes' traces and metadata logs, where these were collected (checkers/nodes.py).
+#: Checked from the nodes' traces and metadata logs, where these were collected (checkers/inside/kraft/nodes.py).
 ROLES_MATCH_METADATA: Final = "RolesMatchMetadata"
 NODE_PROPERTIES: Final = (
     "ValidControllerIsrAndElr",

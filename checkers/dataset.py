@@ -18,12 +18,17 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from checkers import availability, collected, log_linearizability, log_matching, log_quick, nodes, verdict
 from checkers.anomalies import LOST_APPEND, Anomalies, examples
-from checkers.invariants import Violation
-from checkers.log_matching import InSync
-from checkers.log_scope import Options, Scope
-from checkers.log_segment import Segment
+from checkers.inside import collected, log_matching
+from checkers.inside.kraft import nodes
+from checkers.inside.log_matching import InSync
+from checkers.inside.violation import Violation
+from checkers.log import availability
+from checkers.log import linearizability as log_linearizability
+from checkers.log import quick as log_quick
+from checkers.log.scope import Options, Scope
+from checkers.log.segment import Segment
+from checkers.verdict import verdict
 from checkers.witness import explain, named_operations, steps_of
 from spark_history.damage import Damage, unreadable
 from spark_history.dataset import RUNS, Part, list_parts, read_run, read_whole
@@ -33,7 +38,7 @@ from spark_history.lane import lay_out_run, split_run
 from spark_history.log import NOWHERE, Log
 from spark_history.regular import require_regular
 from spark_history.schema import TABLES
-from spark_history.tasks import Engine, Unit, run_tasks, shared
+from spark_history.spark.tasks import Engine, Unit, run_tasks, shared
 
 _NAMES: Final = pa.schema([RUNS.field("run")])
 

@@ -23,10 +23,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from checkers.anomalies import MAX_WITNESSES
-from checkers.judged import Judged
+from checkers.verdict.judged import Judged
 from spark_history.files import HistoryError, Ints, replacing, write_parquet
 from spark_history.regular import read_object
-from spark_history.tasks import Unit, run_tasks, shared
+from spark_history.spark.tasks import Unit, run_tasks, shared
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -22,12 +22,12 @@ import uvloop
 
 from . import bugs, node, tools
 from .config import Config, ConfigError, parse
-from .disk import LocalDisk
 from .network import Address
-from .printable import say
-from .tcp import TcpNetwork
-from .trace import Trace, TraceLines, no_trace
-from .trace_file import TraceFile
+from .network.tcp import TcpNetwork
+from .storage.disk import LocalDisk
+from .telemetry.printable import say
+from .telemetry.trace import Trace, TraceLines, no_trace
+from .telemetry.trace_file import TraceFile
 
 #: A thread that decodes what is long keeps the event loop waiting for so long each time that it comes back from the
 #: kernel (Python's own: 5 ms).
@@ -111,7 +111,7 @@ async def _run(config: Config) -> None:
     if not config["metrics.port"]:
         started = node.Node(config, disk, network, random.Random(), fail, wall_clock=time.time, trace=trace)
     else:
-        from . import metrics  # here: most nodes are better off without the library
+        from .telemetry import metrics  # here: most nodes are better off without the library
 
         events = metrics.Events(config["node.id"], trace)
         counting = metrics.CountingNetwork(network)

@@ -11,15 +11,15 @@ from collections.abc import Callable, Sequence
 from random import Random
 
 from . import wire
-from .authorization import authorized
 from .broker.server import BrokerServer
 from .config import Config
-from .controller.server import ControllerServer
-from .disk import Disk
+from .kraft.controller.server import ControllerServer
+from .kraft.raft import RaftClient, RaftListener
 from .network import Network
-from .raft import RaftClient, RaftListener
+from .network.authorization import authorized
+from .storage.disk import Disk
 from .tasks import Failed
-from .trace import Trace, no_trace
+from .telemetry.trace import Trace, no_trace
 
 log = logging.getLogger(__name__)
 

@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, TypeVar
 
 from harness.errors import HarnessFailure
 from harness.errors import RuntimeUnavailable as RuntimeUnavailable
-from harness.halt import Halt
+from harness.record.violation import Halt
 
 if TYPE_CHECKING:
-    from harness.admin import Admin
+    from harness.targets.kafka_api.admin import Admin
 
 T = TypeVar("T")
 Evidence = dict[str, Any]

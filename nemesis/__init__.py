@@ -2,7 +2,7 @@
 
 A nemesis draws its faults from a seed before the run (`draw`), says against the live cluster whom each one strikes
 (`choose`), and then does it and undoes it (`inject`, `heal`). It keeps no state: who is struck when is the business
-of harness/injector.py, which also sees to it that no two faults fight over a node.
+of harness/run/injector.py, which also sees to it that no two faults fight over a node.
 
 A family has variants, each a class of its own: `partition` draws of all that is common, `partition:bridge` does that
 alone. The knobs of a nemesis are fields of its class, made with knob(): `partition:one-way:direction=incoming`.

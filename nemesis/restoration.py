@@ -7,8 +7,8 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from harness.admin import Admin, Ids, Metadata, Move, Place
 from harness.cluster import Evidence, Node
+from harness.targets.kafka_api.admin import Admin, Ids, Metadata, Move, Place
 
 #: For all of it. Other faults may be in force meanwhile, and no replica is in sync then.
 PATIENCE_S: Final = 40.0

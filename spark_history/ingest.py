@@ -6,9 +6,9 @@
     results/<run>/history/manifest.json                                       what is where
 
 A log longer than SEGMENT_OFFSETS is laid out as several segments, each the work of one task. The journal may be of a
-run that was killed: the newest pending file says up to which flush it is whole (see harness/history.py). A history that
-has no journal, because it was generated or the journal is gone, is read as it is laid out: segments of which a file is
-damaged are left out.
+run that was killed: the newest pending file says up to which flush it is whole (see harness/record/history.py). A
+history that has no journal, because it was generated or the journal is gone, is read as it is laid out: segments of
+which a file is damaged are left out.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from spark_history.lane import lay_out_lane
 from spark_history.log import NOWHERE, FinalReads, Log
 from spark_history.regular import read_object, require_regular
 from spark_history.schema import FAULTS, OPERATIONS, TABLES
-from spark_history.tasks import Engine, Here, parallelism, run_tasks
+from spark_history.spark.tasks import Engine, Here, parallelism, run_tasks
 
 SEGMENT_OFFSETS: Final = 1 << 22  # a task holds some 100 bytes an offset
 ROWS_AT_ONCE: Final = 12_000_000  # operations that a lane in this process holds, some 110 bytes each with their reads

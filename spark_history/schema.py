@@ -77,8 +77,9 @@ REPLICA_LOGS: Final = pa.schema(
     ]
 )
 
-#: What nodes told of themselves: cluster_image/trace.py says which events there are and what their fields mean. Rows of
-#: one node are in the order of `number`; of `append` and `high watermark` only now and then one, with the latest value.
+#: What nodes told of themselves: cluster_image/telemetry/trace.py says which events there are and what their fields
+#: mean. Rows of one node are in the order of `number`; of `append` and `high watermark` only now and then one, with
+#: the latest value.
 TRACE: Final = pa.schema(
     [
         ("run", pa.string()),

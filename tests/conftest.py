@@ -21,7 +21,7 @@ import pytest
 from xdist.scheduler import LoadFileScheduling
 
 from harness.cluster import RuntimeUnavailable
-from tests import spark_archive
+from tests.spark_history.spark import spark_archive
 
 NICE: Final = 10
 
@@ -88,8 +88,8 @@ def _is_spark(item: pytest.Item) -> bool:
 @pytest.fixture(scope="session")
 def spark() -> Iterator[Any]:
     """One Spark session for all tests marked `spark`, with its pages."""
-    from spark_history.session import start
-    from tests.spark_processes import free_port
+    from spark_history.spark.session import start
+    from tests.spark_history.spark.spark_processes import free_port
 
     session = start("local[2]", ui_port=free_port())
     yield session
@@ -99,8 +99,11 @@ def spark() -> Iterator[Any]:
 @pytest.fixture
 def no_spark(monkeypatch: pytest.MonkeyPatch) -> None:
     """Tasks are run here, one after the other: hundreds of damaged runs are judged."""
-    from checkers import log_linearizability, log_matching, nodes
-    from spark_history import ingest, tasks
+    from checkers.inside import log_matching
+    from checkers.inside.kraft import nodes
+    from checkers.log import linearizability as log_linearizability
+    from spark_history import ingest
+    from spark_history.spark import tasks
 
     def run_tasks(_: Any, work: Callable[[Any], Any], units: Sequence[Any]) -> list[Any]:
         return [work(json.loads(json.dumps(unit))) for unit in units]

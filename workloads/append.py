@@ -13,11 +13,11 @@ from random import Random
 from typing import Any, Final
 
 from cluster_image.network import Address, Network
-from cluster_image.tcp import TcpNetwork
+from cluster_image.network.tcp import TcpNetwork
 from harness.cluster import Cluster
-from harness.console import Counts
-from harness.history import Recorder
-from harness.plan import Plan
+from harness.plan.plan import Plan
+from harness.record.history import Recorder
+from harness.report.console import Counts
 from workloads.client.client import REQUEST_TIMEOUT_S, Client
 from workloads.pacing import Pacer
 from workloads.producing import Sender
@@ -31,7 +31,7 @@ _RECORD_BYTES: Final = 16  # on the wire, without the batch's header
 class AppendWorkload:
     """Appends unique values to every partition and reads them back, as they come and at the end.
 
-    Implements harness.parts.Workload.
+    Implements harness.run.components.Workload.
 
     network, clock (monotonic ns) and wall_clock (seconds since 1970): a simulation gives its own.
     request_timeout: seconds.

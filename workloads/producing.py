@@ -8,8 +8,8 @@ from collections.abc import Callable
 from typing import Final
 
 from cluster_image.network import Connection
-from cluster_image.records import encode_int64s
-from harness.history import Recorder
+from cluster_image.storage.records import encode_int64s
+from harness.record.history import Recorder
 from workloads.client import outcomes
 from workloads.client.client import CannotSend, Client, Link
 from workloads.client.metadata import Partition

@@ -10,8 +10,8 @@ from typing import Final
 from kio.schema.errors import ErrorCode
 
 from cluster_image.network import Connection, Entity
-from cluster_image.records import RecordError
-from harness.history import Operation, Recorder
+from cluster_image.storage.records import RecordError
+from harness.record.history import Operation, Recorder
 from workloads.client import outcomes
 from workloads.client.batches import decode
 from workloads.client.client import CannotSend, Client, Link

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from harness.console import Counts
+from harness.report.console import Counts
 from workloads.client.outcomes import Outcome
 
 

@@ -41,7 +41,6 @@ import pyarrow as pa
 
 from checkers import witness
 from checkers.anomalies import Anomalies, seconds
-from checkers.judged import NEVER_READ, Judged
 from checkers.models.actions import calls_of, model_of
 from checkers.models.bounds import Bounds, Budget, Exceeded, judge_each
 from checkers.models.calls import Call, Object
@@ -54,9 +53,10 @@ from checkers.models.search import search
 from checkers.models.texts import Texts
 from checkers.naming import short
 from checkers.stored import check_files, judged_of, write_files
+from checkers.verdict.judged import NEVER_READ, Judged
 from spark_history.files import HistoryError, read_parquet
 from spark_history.schema import CALLS
-from spark_history.tasks import Unit
+from spark_history.spark.tasks import Unit
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

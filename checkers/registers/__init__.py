@@ -46,7 +46,6 @@ import numpy as np
 import pyarrow as pa
 
 from checkers.anomalies import Anomalies
-from checkers.judged import Judged
 from checkers.models.bounds import Bounds, judge_each
 from checkers.naming import NIL
 from checkers.registers import findings
@@ -55,9 +54,10 @@ from checkers.registers.findings import REGISTER_LINEARIZABILITY
 from checkers.registers.searched import judge_key
 from checkers.registers.zones import find_simple, windows
 from checkers.stored import check_files, judged_of, write_files
+from checkers.verdict.judged import Judged
 from spark_history.files import HistoryError, integers, read_parquet
 from spark_history.schema import REGISTERS
-from spark_history.tasks import Unit
+from spark_history.spark.tasks import Unit
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

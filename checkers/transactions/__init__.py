@@ -36,7 +36,6 @@ import numpy as np
 import pyarrow as pa
 
 from checkers.anomalies import ALLOWED_TRANSACTIONS, LOG_LINEARIZABILITY, TRANSACTIONS
-from checkers.judged import Judged
 from checkers.naming import Naming
 from checkers.stored import Stored, run_units, visible
 from checkers.transactions import assignments, history, list_anomalies, log_anomalies
@@ -58,9 +57,10 @@ from checkers.transactions.history import write_history as write_history
 from checkers.transactions.lists import Dependencies, Lists
 from checkers.transactions.logs import Logs
 from checkers.transactions.report import Report
+from checkers.verdict.judged import Judged
 from spark_history.files import HistoryError, Ints, read_parquet, write_parquet
 from spark_history.log import NEVER
-from spark_history.tasks import Unit
+from spark_history.spark.tasks import Unit
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

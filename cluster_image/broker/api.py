@@ -13,23 +13,23 @@ from kio.schema.errors import ErrorCode
 from kio.schema.types import ProducerId
 
 from ..config import Config
-from ..integers import BrokerId, i16, i64
-from ..messages import NO_THROTTLE, make, response_module
-from ..metadata.image import MetadataImage
+from ..kraft.metadata.image import MetadataImage
 from ..network import Entity, Peer
-from .auto_creation import AutoCreation
+from ..wire.integers import BrokerId, i16, i64
+from ..wire.messages import NO_THROTTLE, make, response_module
 from .channel import ControllerChannel
-from .describe import describe_cluster, describe_quorum, describe_topic_partitions, find_coordinator
-from .describe_configs import describe_configs
-from .fetch import FetchHandler
 from .forwarding import Forwarding
+from .handlers.auto_creation import AutoCreation
+from .handlers.describe import describe_cluster, describe_quorum, describe_topic_partitions, find_coordinator
+from .handlers.describe_configs import describe_configs
+from .handlers.fetch import FetchHandler
+from .handlers.metadata_handler import MetadataHandler
+from .handlers.offsets import OffsetsHandler
+from .handlers.produce import ProduceHandler
+from .handlers.replica_log_info import replica_log_info
 from .lifecycle import Lifecycle
-from .metadata_handler import MetadataHandler
-from .offsets import OffsetsHandler
-from .partition import Partition, Refused
-from .produce import ProduceHandler
-from .replica_log_info import replica_log_info
-from .replica_manager import ReplicaManager
+from .replication.partition import Partition, Refused
+from .replication.replica_manager import ReplicaManager
 
 #: What administrators ask any broker for, and only the active controller can do.
 _FOR_THE_CONTROLLER: Final = frozenset(

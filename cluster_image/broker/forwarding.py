@@ -15,8 +15,8 @@ from typing import Any, Final
 from kio.schema.errors import ErrorCode
 
 from ..network import Aside, Entity, here
-from ..shares import Shares
-from ..unanswered import error_answer, says
+from ..network.shares import Shares
+from ..wire.unanswered import error_answer, says
 from .channel import ControllerChannel, NoController
 
 #: Requests at a time, and of one address.

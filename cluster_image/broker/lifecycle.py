@@ -21,8 +21,8 @@ from kio.schema.broker_registration.v4.request import BrokerRegistrationRequest,
 from kio.schema.errors import ErrorCode
 
 from ..config import Config
-from ..integers import BrokerId, i16, i64, u16
 from ..tasks import Failed, start_task
+from ..wire.integers import BrokerId, i16, i64, u16
 from .channel import ControllerChannel
 
 log = logging.getLogger(__name__)

@@ -8,25 +8,25 @@ from collections.abc import Mapping, Sequence
 from random import Random
 
 from .. import wire
-from ..authorization import authorized
 from ..config import Config
-from ..disk import Disk
-from ..metadata import snapshot
-from ..metadata.image import MetadataImage, PartitionKey
-from ..metadata.records import decode
+from ..kraft.metadata import snapshot
+from ..kraft.metadata.image import MetadataImage, PartitionKey
+from ..kraft.metadata.records import decode
+from ..kraft.raft import RaftClient
 from ..network import Entity, Listening, Network, Peer
-from ..raft import RaftClient
+from ..network.authorization import authorized
+from ..storage.disk import Disk
 from ..storage.errors import StorageError
 from ..tasks import Failed
-from ..trace import Trace, no_trace
+from ..telemetry.trace import Trace, no_trace
 from .api import BrokerApi
 from .channel import ControllerChannel
 from .forwarding import Forwarding
-from .isr_manager import IsrManager
 from .lifecycle import Lifecycle
-from .log_manager import LogManager
-from .partition import Partition
-from .replica_manager import ReplicaManager
+from .replication.isr_manager import IsrManager
+from .replication.log_manager import LogManager
+from .replication.partition import Partition
+from .replication.replica_manager import ReplicaManager
 
 log = logging.getLogger(__name__)
 

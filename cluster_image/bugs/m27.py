@@ -11,8 +11,8 @@ from collections.abc import Callable, Sequence
 
 from kio.schema.errors import ErrorCode
 
-from ..controller.rules import refuse_alter_partition
-from ..metadata.image import PartitionRegistration
+from ..kraft.controller.rules import refuse_alter_partition
+from ..kraft.metadata.image import PartitionRegistration
 from . import Bug
 
 
@@ -36,7 +36,7 @@ BUG = Bug(
     source="KAFKA-12367 (a8eda3c), KAFKA-12686 (aefe0e4)",
     nemesis="power-outage,pause,partition",
     properties=("ValidControllerState", "LeaderCandidateCompleteness", "log linearizability"),
-    module="controller.rules",
+    module="kraft.controller.rules",
     rule="refuse_alter_partition",
     replacement=ignore_partition_epoch,
 )

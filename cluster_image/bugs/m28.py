@@ -19,7 +19,7 @@ BUG = Bug(
     source="KAFKA-14139, KAFKA-14617; mended by KIP-903 (8c88cdb, d5e216d)",
     nemesis="power-outage",
     properties=("LeaderCandidateCompleteness", "StrongIsr", "log linearizability"),
-    module="metadata.rules",
+    module="kraft.metadata.rules",
     rule="is_earlier_session",
     replacement=all_sessions_are_one,
     # A fetch from before matters only while its broker, back with less, is far behind, and nothing was committed

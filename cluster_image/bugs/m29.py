@@ -5,7 +5,7 @@ It still fetches, as leader and follower need no controller for that.
 
 from __future__ import annotations
 
-from ..metadata.image import BrokerRegistration
+from ..kraft.metadata.image import BrokerRegistration
 from . import Bug
 
 
@@ -19,7 +19,7 @@ BUG = Bug(
     source="KAFKA-13916; mended by KIP-841 (151ca12, f83d95d)",
     nemesis="pause,partition",
     properties=("ValidControllerState",),
-    module="metadata.rules",
+    module="kraft.metadata.rules",
     rule="may_be_in_isr",
     replacement=any_state,
 )

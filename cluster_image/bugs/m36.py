@@ -18,7 +18,7 @@ BUG = Bug(
     source="KIP-966; KAFKA-15581 (af747fb)",
     nemesis="kill,power-outage",
     properties=("ValidControllerIsrAndElr", "LeaderCandidateCompleteness"),
-    module="controller.rules",
+    module="kraft.controller.rules",
     rule="needs_elr",
     replacement=always_keep_elr,
 )

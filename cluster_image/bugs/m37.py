@@ -5,7 +5,7 @@ Its disk may have lost what made it eligible.
 
 from __future__ import annotations
 
-from ..metadata.image import BrokerRegistration
+from ..kraft.metadata.image import BrokerRegistration
 from . import Bug
 
 
@@ -19,7 +19,7 @@ BUG = Bug(
     source="KAFKA-15586 (376e9e2), KAFKA-18635",
     nemesis="power-outage,kill",
     properties=("LeaderCandidateCompleteness", "LeaderCompleteness", "log linearizability"),
-    module="controller.rules",
+    module="kraft.controller.rules",
     rule="is_unclean",
     replacement=never_unclean,
 )

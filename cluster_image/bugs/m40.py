@@ -5,7 +5,7 @@ A fenced broker is the leader then, in an ISR of its own, until it is fenced ane
 
 from __future__ import annotations
 
-from ..metadata.image import BrokerRegistration
+from ..kraft.metadata.image import BrokerRegistration
 from . import Bug
 
 
@@ -19,7 +19,7 @@ BUG = Bug(
     source="KAFKA-19522 (#20200): canElectLastKnownLeader",
     nemesis="power-outage-cluster,pause,partition",
     properties=("ValidControllerState",),
-    module="controller.rules",
+    module="kraft.controller.rules",
     rule="may_recover",
     replacement=whoever_it_is,
 )

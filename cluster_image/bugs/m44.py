@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from ..controller.rules import LogInfo
+from ..kraft.controller.rules import LogInfo
 from . import Bug
 
 
@@ -22,7 +22,7 @@ BUG = Bug(
     source="ULES.tla, Election2",
     nemesis="power-outage-cluster,pause",
     properties=("LeaderCompleteness", "log linearizability"),
-    module="controller.rules",
+    module="kraft.controller.rules",
     rule="best_log",
     replacement=longest_log,
 )

@@ -18,7 +18,7 @@ BUG = Bug(
     source="KAFKA-12619 (d2c06c9)",
     nemesis="power-outage,kill,partition",
     properties=("CommittedPrefix", "MetadataLogMatching"),
-    module="raft.rules",
+    module="kraft.raft.rules",
     rule="next_high_watermark",
     replacement=count_any_epoch,
 )

@@ -5,8 +5,8 @@ A voter that restarts in the same epoch has forgotten it, and votes a second tim
 
 from __future__ import annotations
 
-from ..raft.rules import store_before_acting
-from ..raft.state import ElectionState, QuorumStateStore
+from ..kraft.raft.rules import store_before_acting
+from ..kraft.raft.state import ElectionState, QuorumStateStore
 from . import Bug
 
 
@@ -20,7 +20,7 @@ BUG = Bug(
     source="FileQuorumStateStore; Raft 5.2",
     nemesis="kill,power-outage",
     properties=("ElectionSafety",),
-    module="raft.rules",
+    module="kraft.raft.rules",
     rule="store_before_acting",
     replacement=store_no_vote,
 )

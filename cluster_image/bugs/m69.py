@@ -21,7 +21,7 @@ BUG = Bug(
     source="KAFKA-15489 (37416e1)",
     nemesis="partition",
     properties=("log linearizability", "ConsistentRead"),
-    module="raft.rules",
+    module="kraft.raft.rules",
     rule="leadership_lapses_at",
     replacement=never_lapses,
 )

@@ -19,7 +19,7 @@ BUG = Bug(
     source="KAFKA-14618 (058d8d5)",
     nemesis="kill,partition",
     properties=("CommittedPrefix",),
-    module="raft.rules",
+    module="kraft.raft.rules",
     rule="snapshot_id",
     replacement=inclusive,
     options="--set metadata.log.max.record.bytes.between.snapshots=600",

@@ -18,7 +18,7 @@ BUG = Bug(
     source="KAFKA-14238 (b166ac4)",
     nemesis="kill,partition",
     properties=("CommittedPrefix",),
-    module="raft.rules",
+    module="kraft.raft.rules",
     rule="trimmed_start",
     replacement=up_to_the_high_watermark,
     options="--set metadata.log.max.record.bytes.between.snapshots=600",

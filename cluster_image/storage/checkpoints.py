@@ -11,7 +11,7 @@ from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Iterable, Mapping
 from uuid import UUID
 
-from ..disk import Disk
+from .disk import Disk
 from .epoch_cache import EpochEntry
 
 HIGH_WATERMARK_FILE = "replication-offset-checkpoint"

@@ -15,12 +15,12 @@ from dataclasses import dataclass
 from functools import partial
 from typing import NamedTuple
 
-from ..disk import TEMPORARY_SUFFIX, Disk
-from ..records import BatchHeader, InvalidRecord, iter_batches, patch_offset_and_epoch, validate_batch
 from .checkpoints import LEADER_EPOCH_FILE, LeaderEpochCheckpoint
+from .disk import TEMPORARY_SUFFIX, Disk
 from .epoch_cache import EpochCache
 from .errors import NonContiguousAppend, OffsetOutOfRange, StorageError
 from .producer_state import ProducerState
+from .records import BatchHeader, InvalidRecord, iter_batches, patch_offset_and_epoch, validate_batch
 from .segment import MAX_SEGMENT_SPAN, Segment, base_offset_of, continues, segment_name
 
 MAX_OFFSET = (1 << 63) - 1

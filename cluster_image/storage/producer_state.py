@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import deque
 from typing import NamedTuple
 
-from ..records import BatchHeader
 from .errors import InvalidProducerEpoch, OutOfOrderSequence
+from .records import BatchHeader
 
 #: A producer may have this many batches under way (max.in.flight.requests.per.connection of an idempotent one).
 REMEMBERED_BATCHES = 5

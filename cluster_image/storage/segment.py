@@ -7,17 +7,9 @@ from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
 
-from ..disk import Disk, File
-from ..records import (
-    HEADER_SIZE,
-    MAGIC,
-    BatchHeader,
-    CorruptRecord,
-    InvalidRecord,
-    parse_header,
-    validate_batch,
-)
+from .disk import Disk, File
 from .errors import StorageError
+from .records import HEADER_SIZE, MAGIC, BatchHeader, CorruptRecord, InvalidRecord, parse_header, validate_batch
 
 _NAME = re.compile(r"([0-9]{20})\.log")
 _SCAN_CHUNK = 1 << 20

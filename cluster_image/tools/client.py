@@ -10,7 +10,7 @@ from typing import Any
 from kio.schema.api_versions.v3.request import ApiVersionsRequest
 
 from ..network import Address, Connection, Entity
-from ..tcp import TcpNetwork
+from ..network.tcp import TcpNetwork
 from .output import ToolError
 
 

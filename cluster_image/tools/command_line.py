@@ -11,7 +11,7 @@ from typing import Final, NoReturn
 
 from ..config import read_address
 from ..network import Address
-from ..printable import printable, say
+from ..telemetry.printable import printable, say
 from . import describe_quorum, describe_topic, dump_log
 from .output import ToolError
 

@@ -13,9 +13,9 @@ from kio.schema.describe_quorum.v2 import request as module
 from kio.schema.errors import ErrorCode
 from kio.schema.types import TopicName
 
-from ..integers import i32
 from ..network import Address
-from ..printable import say
+from ..telemetry.printable import say
+from ..wire.integers import i32
 from .client import Client
 from .output import ToolError, print_json, table
 

@@ -13,7 +13,7 @@ from kio.schema.list_partition_reassignments.v0.request import ListPartitionReas
 from kio.schema.types import TopicName
 
 from ..network import Address
-from ..printable import say
+from ..telemetry.printable import say
 from .client import Client
 from .output import ToolError, print_json, table
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from ..printable import say
+from ..telemetry.printable import say
 from .log_files import Item, read_path
 from .output import ToolError, print_json
 

@@ -32,11 +32,19 @@ from kio.schema.snapshot_footer_record.v0.data import SnapshotFooterRecord
 from kio.schema.snapshot_header_record.v0.data import SnapshotHeaderRecord
 from kio.serial import entity_reader
 
-from ..metadata import records as metadata
-from ..records import HEADER_SIZE, BatchHeader, Record, RecordError, decode_every_record, parse_header, validate_batch
+from ..kraft.metadata import records as metadata
 from ..storage import checkpoints
+from ..storage.records import (
+    HEADER_SIZE,
+    BatchHeader,
+    Record,
+    RecordError,
+    decode_every_record,
+    parse_header,
+    validate_batch,
+)
 from ..storage.segment import base_offset_of
-from ..wire_guard import checked
+from ..wire.guard import checked
 
 Item = dict[str, Any]
 

@@ -21,7 +21,7 @@ from harness.generate.log import generate, generate_runs
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from spark_history.tasks import Unit
+    from spark_history.spark.tasks import Unit
 
 REPEATS: Final = 5
 QUICK: Final = os.environ.get("CHAOS_BENCH") == "quick"
@@ -41,7 +41,7 @@ MEMORY_AIM_GB: Final = 6
 
 
 def measure(directory: Path) -> Iterator[Figure]:
-    from spark_history.session import start
+    from spark_history.spark.session import start
 
     spark = start("local[2]")
     try:
@@ -56,10 +56,10 @@ def measure(directory: Path) -> Iterator[Figure]:
 def _logs(directory: Path, spark: SparkSession) -> Iterator[Figure]:
     import shutil
 
-    from checkers import log_linearizability
-    from checkers.log_scope import Options
+    from checkers.log import linearizability as log_linearizability
+    from checkers.log.scope import Options
     from spark_history.ingest import ingest
-    from spark_history.tasks import run_tasks
+    from spark_history.spark.tasks import run_tasks
 
     for name, operations, partitions, aim in LOGS[: 3 if QUICK else None]:
         run = directory / name.replace(" ", "-")
@@ -94,7 +94,7 @@ def read_files(unit: Unit) -> Any:
     """A task: the columns that judging reads, and nothing else."""
     import pyarrow as pa
 
-    from checkers.log_segment import COLUMNS, READ_COLUMNS
+    from checkers.log.segment import COLUMNS, READ_COLUMNS
     from spark_history.files import read_parquet
 
     operations, reads = unit["files"][:2]
@@ -123,7 +123,7 @@ def _verdict_of_a_run(directory: Path, spark: SparkSession) -> Iterator[Figure]:
 def _runs(directory: Path, spark: SparkSession) -> Iterator[Figure]:
     from checkers.dataset import check_dataset
     from spark_history.dataset import list_parts
-    from spark_history.tasks import run_tasks
+    from spark_history.spark.tasks import run_tasks
 
     runs = RUNS // 10 if QUICK else RUNS
     dataset = directory / "runs"

@@ -20,7 +20,7 @@ from typing import Any, Final
 from harness.bench import Figure, profile
 from harness.cluster import Cluster, Node
 from harness.errors import HarnessFailure
-from harness.plan import Plan
+from harness.plan.plan import Plan
 from harness.runtimes.docker import cleanup, engine
 from harness.runtimes.docker.runtime import DockerRuntime
 

@@ -17,9 +17,9 @@ from typing import Any, Final
 
 from harness.bench import Figure
 from harness.bench.checkers import QUICK
-from harness.cli_generate import WORKLOADS, defects_of, maker_of
-from harness.judging import Asked, Judge
-from harness.subjects import Subject
+from harness.cli.generate import WORKLOADS, defects_of, maker_of
+from harness.record.judging import Asked, Judge
+from harness.record.sources import Subject
 
 OPERATIONS: Final = (1_000, 100_000) if QUICK else (1_000, 100_000, 10_000_000)
 PROCESSES: Final = 30
@@ -67,6 +67,6 @@ def _anomalies(verdict: Mapping[str, Any]) -> list[str]:
 
 
 def _judge_log(directory: Path) -> Mapping[str, Any]:
-    from harness.parts import Parts
+    from harness.run.components import Parts
 
     return Parts().start_analysis(directory, None).judge()

@@ -16,7 +16,7 @@ from checkers.registers.columns import COLUMNS
 from harness.bench import Figure
 from harness.generate.registers import generate
 from spark_history.files import read_parquet
-from spark_history.tasks import Unit, run_tasks
+from spark_history.spark.tasks import Unit, run_tasks
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -28,7 +28,7 @@ AIM_S: Final = 1.0
 
 
 def measure(directory: Path) -> Iterator[Figure]:
-    from spark_history.session import start
+    from spark_history.spark.session import start
 
     spark = start("local[2]")
     for keys in (1, 1000):

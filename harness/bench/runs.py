@@ -11,7 +11,7 @@ from statistics import median
 from typing import Any, Final
 
 from harness.bench import Figure
-from harness.history import load_journal
+from harness.record.history import load_journal
 
 #: Images are built, files are in the page cache.
 WARM_UP: Final = ("--on", "docker", "--nemesis", "none", "--time-limit", "1")

@@ -18,12 +18,12 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from checkers.judged import Judged
 from checkers.models.bounds import resident_bytes
+from checkers.verdict.judged import Judged
 from harness.bench import Figure
 from harness.bench.checkers import QUICK
 from harness.generate.hard import MODELS, adversarial, kv_of_clients, register_log
-from harness.judging import family_of
+from harness.record.judging import family_of
 
 HISTORIES: Final = int(os.environ.get("CHAOS_SEARCH_HISTORIES", "20" if QUICK else "1000"))
 BOUNDS: Final = {"seconds": 1.0, "memory_mb": 200.0}

@@ -11,16 +11,16 @@ from typing import Final
 
 from harness.bench import Figure
 from harness.explore.exploration import explore
-from harness.plan import Plan
-from harness.simulate import simulate
+from harness.explore.simulate import simulate
+from harness.plan.plan import Plan
 
 EXPLORED_SEEDS: Final = 20
 EXPLORED: Final = ("power-outage", "kill", "pause", "partition")
 #: Where simulation spends its time: what a file's path begins with, the first that fits.
 PARTS: Final = {
     "cluster": ("cluster_image/",),
-    "clients and history": ("workloads/", "harness/history.py", "harness/observer.py"),
-    "invariants": ("harness/runtimes/simulation/invariants/",),
+    "clients and history": ("workloads/", "harness/record/history.py", "harness/targets/kafka_api/observer.py"),
+    "invariants": ("checkers/inside/kraft/simulated/",),
     "loop, network and disk": ("harness/runtimes/simulation/",),
     "asyncio": ("asyncio/",),
     "kio": ("kio/",),

@@ -14,15 +14,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from checkers.dataset import check_dataset
-from harness import results
 from harness.errors import ExitCode, HarnessFailure, describe
 from harness.explore import failures
 from harness.explore.failures import Failure
+from harness.explore.simulate import simulate
 from harness.explore.workers import Outcome, Simulate, simulate_all
-from harness.plan import Plan
-from harness.simulate import simulate
+from harness.plan.plan import Plan
+from harness.record import results
 from spark_history.dataset import DatasetWriter
-from spark_history.session import SparkUnavailable, find_java, start_in_background
+from spark_history.spark.session import SparkUnavailable, find_java, start_in_background
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -135,7 +135,7 @@ def explore(
     plan_of: Callable[[Plan, int], Plan] | None = None,
 ) -> Exploration:
     """Simulate `plan` with each of `seeds`, and judge what there is. plan_of: what a seed makes of the plan; by default
-    only its seed and name (see harness.swarm).
+    only its seed and name (see harness.explore.swarm).
 
     workers: how many processes; by default as many as there are processors. until_failure: no new seeds once one has
     failed. stop: asked now and then; True ends the simulating. watch: told now and then how far it has come. simulate:

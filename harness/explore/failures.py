@@ -10,13 +10,13 @@ from typing import Any, Literal, Self
 
 import pyarrow as pa
 
-from checkers import keeping
 from checkers.anomalies import VIOLATION
-from harness import registry, schedule_file
-from harness import schedule as schedules
+from checkers.verdict import keeping
 from harness.explore.workers import Outcome
-from harness.history import PENDING
-from harness.results import RunRecord
+from harness.plan import registry, schedule_file
+from harness.plan import schedule as schedules
+from harness.record.history import PENDING
+from harness.record.results import RunRecord
 from spark_history import damage
 from spark_history.files import write_parquet
 from spark_history.schema import OPERATIONS, TABLES

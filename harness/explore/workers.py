@@ -23,8 +23,8 @@ from pathlib import Path
 from typing import Any, Literal, Self
 
 from harness.errors import HarnessFailure, describe
-from harness.plan import Plan
-from harness.simulate import Simulated
+from harness.explore.simulate import Simulated
+from harness.plan.plan import Plan
 
 POLL_S = 0.5
 #: For a worker to import what it needs.

@@ -18,7 +18,7 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
-from harness.history import write_part
+from harness.record.history import write_part
 from spark_history import damage
 from spark_history.files import Bools, Ints, nullable
 from spark_history.log import NOWHERE

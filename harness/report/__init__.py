@@ -5,6 +5,6 @@ into what the page shows, `page` renders it. `charts` draws the time line as inl
 durations and verdicts into sentences.
 """
 
-from harness.report.page import build
+from harness.report.html.page import build
 
 __all__ = ["build"]

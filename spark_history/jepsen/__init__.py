@@ -24,9 +24,9 @@ import pyarrow as pa
 
 from spark_history.files import HistoryError
 from spark_history.jepsen import guess, logs, registers, transactions
-from spark_history.jepsen.events import open_history
+from spark_history.jepsen.events.events import open_history
+from spark_history.jepsen.events.plain import to_json
 from spark_history.jepsen.operations import PLAN, Numbers, Operations, Pair, faults
-from spark_history.jepsen.plain import to_json
 
 #: Who judges histories, by module.
 REGISTERS: Final = "checkers.registers"
@@ -46,7 +46,7 @@ PLAN_FIELDS: Final = (
     "run", "workload", "acks", "min_insync_replicas", "nemesis", "must_take_effect", "settings", "cleanup.policy",
     "log_start", "initial", "nil_reads", "failed_cas", "consistency",
 )  # fmt: skip
-#: What an export tells beside the plan: see checkers.verdict.Evidence.
+#: What an export tells beside the plan: see checkers.verdict.verdict.Evidence.
 BESIDE_THE_PLAN: Final = ("doubts", "violation")
 
 #: Operations that are looked at to tell what a history is of; as many more, as long as these do not tell.

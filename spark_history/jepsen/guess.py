@@ -26,8 +26,8 @@ from typing import Any, Final
 
 from spark_history.files import HistoryError
 from spark_history.jepsen import logs, registers, transactions
+from spark_history.jepsen.events.plain import untag
 from spark_history.jepsen.operations import Pair
-from spark_history.jepsen.plain import untag
 
 
 class Undecided(HistoryError):

@@ -31,7 +31,8 @@ import numpy as np
 import pyarrow as pa
 
 from spark_history.files import HistoryError, compact, nullable
-from spark_history.jepsen.event import shown
+from spark_history.jepsen.events.event import shown
+from spark_history.jepsen.events.plain import untag
 from spark_history.jepsen.operations import (
     NULL,
     Numbers,
@@ -43,7 +44,6 @@ from spark_history.jepsen.operations import (
     ints,
     table,
 )
-from spark_history.jepsen.plain import untag
 from spark_history.schema import OPERATIONS, READS, TABLES
 
 KINDS: Final = ("append", "read", "list_offsets", "final_read")

@@ -23,10 +23,10 @@ import numpy as np
 import pyarrow as pa
 
 from spark_history.files import HistoryError, Ints, compact, nullable
-from spark_history.jepsen import edn
-from spark_history.jepsen.event import Event, short
-from spark_history.jepsen.events import Foreign
-from spark_history.jepsen.plain import plain_text
+from spark_history.jepsen.events import edn
+from spark_history.jepsen.events.event import Event, short
+from spark_history.jepsen.events.events import Foreign
+from spark_history.jepsen.events.plain import plain_text
 from spark_history.schema import FAULTS
 
 SECOND: Final = 10**9

@@ -25,10 +25,10 @@ import numpy as np
 import pyarrow as pa
 
 from spark_history.files import HistoryError, nullable
-from spark_history.jepsen import edn
-from spark_history.jepsen.event import says_nothing, shown
+from spark_history.jepsen.events import edn
+from spark_history.jepsen.events.event import says_nothing, shown
+from spark_history.jepsen.events.plain import spell, spell_map, untag
 from spark_history.jepsen.operations import NULL, Numbers, Operations, Pair, Rows, category, ints, table
-from spark_history.jepsen.plain import spell, spell_map, untag
 from spark_history.jepsen.transactions import head
 from spark_history.schema import CALLS, REGISTERS
 

@@ -26,12 +26,12 @@ import numpy as np
 import pyarrow as pa
 
 from spark_history.files import HistoryError, Ints, nullable
-from spark_history.jepsen import edn
-from spark_history.jepsen.edn import Named
-from spark_history.jepsen.event import Event, plain_name, says_nothing, shown
-from spark_history.jepsen.events import Foreign
+from spark_history.jepsen.events import edn
+from spark_history.jepsen.events.edn import Named
+from spark_history.jepsen.events.event import Event, plain_name, says_nothing, shown
+from spark_history.jepsen.events.events import Foreign
+from spark_history.jepsen.events.plain import untag
 from spark_history.jepsen.operations import NULL, Numbers, Operations, Pair, Rows, category, ints, table
-from spark_history.jepsen.plain import untag
 from spark_history.schema import ASSIGNMENTS, MICRO_OPERATIONS, TRANSACTIONS
 
 KINDS: Final = ("append", "read", "send", "poll")

@@ -9,5 +9,5 @@ worth keeping is kept in `.fuzz/` for the next time. Elsewhere the seeds are dam
 target runs in a child process with little memory to spare, so that what would end a node ends the child, and its input
 is kept.
 
-An input that was a finding once is in `inputs/<target>/` and is tried again by tests/test_fuzz.py.
+An input that was a finding once is in `inputs/<target>/` and is tried again by tests/fuzz/test_fuzz.py.
 """

@@ -12,7 +12,14 @@ from random import Random
 
 import google_crc32c
 
-from cluster_image.records import (
+from cluster_image.storage import (
+    InvalidProducerEpoch,
+    Log,
+    LogConfig,
+    NonContiguousAppend,
+    OutOfOrderSequence,
+)
+from cluster_image.storage.records import (
     HEADER_SIZE,
     RecordError,
     build_batch,
@@ -23,14 +30,7 @@ from cluster_image.records import (
     parse_header,
     with_offset_and_epoch,
 )
-from cluster_image.storage import (
-    InvalidProducerEpoch,
-    Log,
-    LogConfig,
-    NonContiguousAppend,
-    OutOfOrderSequence,
-)
-from tests.simulated_disk import simulated_disk
+from tests.cluster_image.storage.simulated_disk import simulated_disk
 
 from .dice import Dice
 from .target import Finding, Target, only

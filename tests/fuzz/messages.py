@@ -13,7 +13,7 @@ from random import Random
 
 from cluster_image import wire
 from cluster_image.wire import FrameSplitter, MalformedFrame, WireError
-from tests.entities import random_entity
+from tests.cluster_image.wire.entities import random_entity
 
 from .dice import Dice
 from .target import Finding, Target, only

@@ -11,16 +11,16 @@ from functools import cache
 from random import Random
 from uuid import UUID
 
-from cluster_image.broker.log_manager import LogManager
+from cluster_image.broker.replication.log_manager import LogManager
 from cluster_image.config import Config, parse
-from cluster_image.raft.snapshots import SnapshotId, open_log, trim
-from cluster_image.raft.snapshots import encode as encode_snapshot
-from cluster_image.raft.state import ElectionState, QuorumStateError, QuorumStateStore
-from cluster_image.records import encode_int64s, iter_batches
+from cluster_image.kraft.raft.snapshots import SnapshotId, open_log, trim
+from cluster_image.kraft.raft.snapshots import encode as encode_snapshot
+from cluster_image.kraft.raft.state import ElectionState, QuorumStateError, QuorumStateStore
 from cluster_image.storage import Log, LogConfig
+from cluster_image.storage.records import encode_int64s, iter_batches
 from cluster_image.storage.segment import base_offset_of, segment_name
-from harness.runtimes.simulation.disk import SimulatedDisk
-from tests.simulated_disk import simulated_disk
+from harness.runtimes.simulation.disk.disk import SimulatedDisk
+from tests.cluster_image.storage.simulated_disk import simulated_disk
 
 from .dice import Dice
 from .target import Finding, Target, only

@@ -10,10 +10,9 @@ from collections.abc import Iterator
 from random import Random
 from uuid import UUID
 
-from cluster_image.integers import i8
-from cluster_image.metadata import snapshot
-from cluster_image.metadata.image import MetadataImage
-from cluster_image.metadata.records import (
+from cluster_image.kraft.metadata import snapshot
+from cluster_image.kraft.metadata.image import MetadataImage
+from cluster_image.kraft.metadata.records import (
     BrokerEndpoint,
     BrokerRegistrationChangeRecord,
     ConfigRecord,
@@ -26,9 +25,10 @@ from cluster_image.metadata.records import (
     TopicRecord,
     encode,
 )
-from cluster_image.raft import snapshots
-from cluster_image.records import RecordError
-from tests.entities import random_entity
+from cluster_image.kraft.raft import snapshots
+from cluster_image.storage.records import RecordError
+from cluster_image.wire.integers import i8
+from tests.cluster_image.wire.entities import random_entity
 
 from .batches import with_right_checksums
 from .dice import Dice

@@ -11,9 +11,9 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
-from .saved import stable
+from tests import ROOT
 
-ROOT: Final = Path(__file__).parents[2]
+from .saved import stable
 
 #: File name, and what is called: nothing has run before.
 ALONE: Final = {

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from multiprocessing import get_context
 from typing import Final
 
-from harness.plan import Plan
-from harness.simulate import simulate
+from harness.explore.simulate import simulate
+from harness.plan.plan import Plan
 
 NEMESES: Final = ("power-outage", "kill", "pause", "partition", "membership")
 SEEDS: Final = 50

@@ -27,7 +27,7 @@ from kio.schema.offset_for_leader_epoch.v4.request import (
     OffsetForLeaderTopic,
 )
 
-from cluster_image.messages import milliseconds
+from cluster_image.wire.messages import milliseconds
 
 from .stranger import Kind, Target, asked, stranger, told
 

@@ -14,8 +14,8 @@ import confluent_kafka
 from confluent_kafka import admin as confluent_admin
 
 from cluster_image.network import Address
-from tests.local_cluster import JAAS
-from tests.process_cluster import ProcessCluster
+from tests.clusters.local_cluster import JAAS
+from tests.clusters.process_cluster import ProcessCluster
 
 from .load import PARTITIONS
 from .stranger import Target

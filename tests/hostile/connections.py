@@ -13,7 +13,7 @@ from kio.schema.fetch.v12.request import FetchPartition, FetchRequest, FetchTopi
 from kio.schema.metadata.v12.request import MetadataRequest
 
 from cluster_image import wire
-from cluster_image.messages import milliseconds
+from cluster_image.wire.messages import milliseconds
 
 from .stranger import Kind, Target, stranger, told
 

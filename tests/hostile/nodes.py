@@ -15,9 +15,9 @@ from kio.schema.fetch.v17.request import FetchPartition, FetchRequest, FetchTopi
 from kio.schema.sasl_authenticate.v2.request import SaslAuthenticateRequest
 from kio.schema.sasl_handshake.v1.request import SaslHandshakeRequest
 
-from cluster_image.messages import milliseconds
-from cluster_image.raft import rpc
-from cluster_image.sasl import MECHANISM
+from cluster_image.kraft.raft import rpc
+from cluster_image.network.sasl import MECHANISM
+from cluster_image.wire.messages import milliseconds
 
 from .stranger import Kind, Target, asked, stranger, told
 

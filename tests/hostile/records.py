@@ -13,8 +13,8 @@ import google_crc32c
 from kio.schema.produce.v9.request import PartitionProduceData, ProduceRequest, TopicProduceData
 
 from cluster_image import wire
-from cluster_image.messages import milliseconds
-from cluster_image.records import HEADER_SIZE, build_batch, varint
+from cluster_image.storage.records import HEADER_SIZE, build_batch, varint
+from cluster_image.wire.messages import milliseconds
 
 from .stranger import Kind, Target, asked, stranger, told
 

@@ -60,7 +60,8 @@ def acks(seeds: Sequence[int], results: Path) -> Iterator[Line]:
 
 
 def hostile(seeds: Sequence[int], results: Path) -> Iterator[Line]:
-    tests = ("tests/test_docker_hostile_node.py", "tests/test_docker_full_results.py")
+    folder = "tests/harness/runtimes/docker"
+    tests = (f"{folder}/test_docker_hostile_node.py", f"{folder}/test_docker_full_results.py")
     code = subprocess.run(
         [sys.executable, "-m", "pytest", "-q", *tests],
         env={**os.environ, "CHAOS_HOSTILE_NAMES": "1000000", "CHAOS_SMALL_RESULTS_MB": "20"}, check=False,
@@ -78,7 +79,7 @@ def rules(seeds: Sequence[int], results: Path) -> Iterator[Line]:
 
 def isr(seeds: Sequence[int], results: Path) -> Iterator[Line]:
     code = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-n", "2", "tests/test_isr_under_load.py"],
+        [sys.executable, "-m", "pytest", "-q", "-n", "2", "tests/cluster_image/broker/test_isr_under_load.py"],
         env={**os.environ, "ISR_SEEDS": "200"}, check=False,
     ).returncode  # fmt: skip
     yield code == 0, f"who keeps up under load, 200 seeds: exit code {code}"

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
 from typing import Final, NamedTuple
 
-ROOT: Final = Path(__file__).parent.parent.parent
+from tests import ROOT
+
 TABLE: Final = ROOT / "cluster_image" / "PROTOCOL.md"
 NOT_DROPPED: Final = "*Not dropped:*"
 

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from cluster_image.records import decode_int64s, iter_batches, validate_batch
+from cluster_image.storage.records import decode_int64s, iter_batches, validate_batch
 
 Int64Array = np.ndarray[Any, np.dtype[np.int64]]
 
@@ -21,7 +21,7 @@ class Fetched(NamedTuple):
 def decode(records: bytes, fetch_offset: int) -> Fetched:
     """What a fetch from `fetch_offset` returned, CRCs checked; the first batch may start earlier.
 
-    Raises cluster_image.records.RecordError.
+    Raises cluster_image.storage.records.RecordError.
     """
     next_offset = fetch_offset
     for position, _, header in iter_batches(records):

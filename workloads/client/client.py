@@ -20,7 +20,7 @@ from workloads.client.metadata import CONNECT_TIMEOUT_S, Metadata
 
 REQUEST_TIMEOUT_S: Final = 3.0
 _RETRY_S: Final = 0.2
-#: A broker takes no more new ones in a request (cluster_image/controller/topics.py).
+#: A broker takes no more new ones in a request (cluster_image/kraft/controller/topics.py).
 PARTITIONS_AT_ONCE: Final = 1000
 #: How a cluster answers CreateTopics whose brokers are not there yet: fewer than the replication factor, or none.
 _NOT_YET: Final = frozenset({ErrorCode.invalid_replication_factor, ErrorCode.broker_not_available})

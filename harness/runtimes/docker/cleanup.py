@@ -14,11 +14,11 @@ import docker
 from docker.errors import APIError, NotFound
 from tenacity import Retrying, retry_if_exception, stop_after_delay, wait_fixed
 
-from harness.owner import is_alive
+from harness.runtimes.owner import is_alive
 
 from .agent_container import run_agent
 from .engine import KIND_LABEL, OWNER_LABEL, RUN_LABEL, USER_LABEL, VOLUMES
-from .images import ensure_images
+from .images.images import ensure_images
 
 _AGENT_TIMEOUT = 20  # seconds to unmount and delete a run's volumes
 _AT_A_TIME = 12

@@ -18,7 +18,7 @@ import docker
 from docker.errors import APIError, DockerException
 
 from harness.cluster import RuntimeUnavailable
-from harness.owner import owner
+from harness.runtimes.owner import owner
 
 RUN_LABEL = "chaos.run"
 KIND_LABEL = "chaos.kind"  # node, network (holds a node's network namespace) or agent

@@ -13,9 +13,9 @@ import docker
 from docker.errors import APIError
 
 from harness.cluster import TERMINATE_PATIENCE_S, Evidence, Node, NotAvailable, NotOffered, Pausing, Role
-from harness.node_properties import DATA, as_file
+from harness.targets.kraft.properties import DATA, as_file
 
-from .agent.damage import nothing_to_damage
+from .agent.volume.damage import nothing_to_damage
 from .agent_client import AgentClient
 from .clock import ASK_IT, NodeClock, wall_minus_monotonic, wrong_clock
 from .engine import Calls

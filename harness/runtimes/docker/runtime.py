@@ -24,12 +24,12 @@ import uvloop
 from docker.errors import APIError
 from docker.types import LogConfig, Ulimit
 
-from cluster_image.tcp import TcpNetwork
-from harness.admin import Admin
+from cluster_image.network.tcp import TcpNetwork
 from harness.cluster import CLIENTS, Cluster, Evidence, Link, Role, RuntimeUnavailable, Shape
 from harness.errors import describe
-from harness.node_properties import FIRST_CONTROLLER_ID, as_file, jaas_config, node_properties, quorum_address
-from harness.plan import NODE_PORTS, Plan
+from harness.plan.plan import NODE_PORTS, Plan
+from harness.targets.kafka_api.admin import Admin
+from harness.targets.kraft.properties import FIRST_CONTROLLER_ID, as_file, jaas_config, node_properties, quorum_address
 
 from . import cleanup, engine
 from .agent.clock import ENVIRONMENT, FOLDER
@@ -37,7 +37,7 @@ from .agent_client import AgentClient, AgentError
 from .agent_container import create_agent, run_agent
 from .clock import NodeClock
 from .engine import VOLUMES
-from .images import CLUSTER_IMAGE, Images, ensure_images
+from .images.images import CLUSTER_IMAGE, Images, ensure_images
 from .node import DockerNode
 from .shaping import Links, rules_of
 from .subnet import Subnet, create_network
@@ -47,7 +47,7 @@ T = TypeVar("T")
 
 BROKER_PORT, CONTROLLER_PORT = NODE_PORTS
 
-_NODE_USER = 10001  # as in cluster_image/Dockerfile
+_NODE_USER = 10001  # as in cluster_image/container/Dockerfile
 _NODE_MEMORY = "1g"
 _VOLUME_SIZE = 8 << 30  # bytes; the image file is sparse
 _AGENT_TIMEOUT = 30.0  # seconds
@@ -104,14 +104,14 @@ class DockerRuntime:
         return {need: why for need in needs if (why := found.get(need)) is not None}
 
     async def clean(self, wish: Any = None, tell: Callable[[str], object] = lambda _: None) -> Sequence[str]:
-        """See harness.clean."""
-        from harness.clean import Wish, clean
+        """See harness.runtimes.clean."""
+        from harness.runtimes.clean import Wish, clean
 
         return await asyncio.to_thread(clean, wish or Wish(), tell)
 
     def doctor(self) -> Sequence[Any]:
-        """See harness.doctor."""
-        from harness.doctor import checks
+        """See harness.runtimes.doctor."""
+        from harness.runtimes.doctor import checks
 
         return checks()
 

@@ -15,7 +15,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
 
-from harness.traces import SUFFIX
+from harness.targets.kraft.traces import SUFFIX
 
 _FOLDER_MODE: Final = 0o700
 _ACL: Final = "system.posix_acl_access"

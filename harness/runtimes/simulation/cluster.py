@@ -11,26 +11,26 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
+from checkers.inside.kraft.simulated import BALANCED, Invariants, Violation, unmet
 from cluster_image.node import Node
-from harness.admin import Admin
 from harness.cluster import CLIENTS, Cluster, Evidence, Link, Shape
-from harness.halt import Halt
-from harness.node_properties import FIRST_CONTROLLER_ID, node_properties, quorum_address
-from harness.plan import NODE_PORTS, Plan
-from harness.runtimes.simulation import shaping
-from harness.runtimes.simulation.invariants import BALANCED, Invariants, Violation, unmet
+from harness.plan.plan import NODE_PORTS, Plan
+from harness.record.violation import Halt
 from harness.runtimes.simulation.logs import NodeLogs
 from harness.runtimes.simulation.loop import Hang, VirtualLoop
-from harness.runtimes.simulation.network import SimulatedNetwork
+from harness.runtimes.simulation.network import shaping
+from harness.runtimes.simulation.network.network import SimulatedNetwork
 from harness.runtimes.simulation.node import SimulatedNode
 from harness.runtimes.simulation.traces import NodeTraces
+from harness.targets.kafka_api.admin import Admin
+from harness.targets.kraft.properties import FIRST_CONTROLLER_ID, node_properties, quorum_address
 
 BROKER_PORT, CONTROLLER_PORT = NODE_PORTS
 #: Hosts that are no nodes: where clients run, and where the harness looks on.
 OUTSIDE = ("clients", "harness")
 #: Seconds of virtual time between two checks that trust nothing they were told.
 CHECK_ALL_EVERY_S = 1.0
-#: Hears what nodes trace (cluster_image.trace): virtual seconds, node, event, where, fields.
+#: Hears what nodes trace (cluster_image.telemetry.trace): virtual seconds, node, event, where, fields.
 Observe = Callable[[float, str, str, str, Mapping[str, object]], None]
 
 

@@ -25,6 +25,8 @@ from contextlib import suppress
 from hashlib import blake2b
 from typing import Any, Final, TypeVar
 
+from cluster_image.storage.disk import ProcessDied
+
 T = TypeVar("T")
 
 #: Callbacks at one instant of virtual time beyond which the run is taken to spin.
@@ -34,10 +36,6 @@ _STEP: Final = struct.Struct("<dI")
 
 class Hang(Exception):
     """Nothing is ready and no timer is set, or time does not move on."""
-
-
-class ProcessDied(BaseException):
-    """Unwinds a callback in whose middle its process was ended. Not an Exception: no code may handle it."""
 
 
 class Process:
@@ -313,7 +311,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
             self.errors.append((self._now, who, f"{context['message']}: {error!r}"))
 
     def stand_still(self, function: Callable[..., T], *args: Any, **kwargs: Any) -> T:
-        """Call what blocks, outside of virtual time (harness.threads). A second signal meanwhile ends it."""
+        """Call what blocks, outside of virtual time (harness.run.threads). A second signal meanwhile ends it."""
         self._signals = 0
         self._standing_still = True
         try:

@@ -10,14 +10,15 @@ from typing import TYPE_CHECKING, Any, Final
 
 from cluster_image import node as cluster_node
 from cluster_image.config import parse
+from cluster_image.storage.disk import ProcessDied
 from harness.cluster import TERMINATE_PATIENCE_S, Evidence, Node, Pausing, Role
-from harness.node_properties import as_file
-from harness.runtimes.docker.agent.damage import nothing_to_damage
+from harness.runtimes.docker.agent.volume.damage import nothing_to_damage
 from harness.runtimes.simulation.clock import WallClock
-from harness.runtimes.simulation.damage import FileDamage, chosen
-from harness.runtimes.simulation.disk import SimulatedDisk
-from harness.runtimes.simulation.loop import Process, ProcessDied
-from harness.runtimes.simulation.loss import Loss
+from harness.runtimes.simulation.disk.damage import FileDamage, chosen
+from harness.runtimes.simulation.disk.disk import SimulatedDisk
+from harness.runtimes.simulation.disk.loss import Loss
+from harness.runtimes.simulation.loop import Process
+from harness.targets.kraft.properties import as_file
 
 if TYPE_CHECKING:
     from harness.runtimes.simulation.cluster import SimulatedCluster

@@ -8,21 +8,21 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeVar
 
+from checkers.inside.kraft.simulated import Violation
 from cluster_image import bugs
-from harness import registry
 from harness.cluster import Cluster
-from harness.console import Counts
 from harness.errors import HarnessFailure
-from harness.observer import KafkaObserver, Observer
-from harness.parts import Parts, Recorder, Workload
-from harness.plan import Plan
+from harness.plan import registry
+from harness.plan.plan import Plan
+from harness.report.console import Counts
+from harness.run.components import Parts, Recorder, Workload
 from harness.runtimes.simulation.clock import WALL_CLOCK_ORIGIN
 from harness.runtimes.simulation.cluster import SimulatedCluster
-from harness.runtimes.simulation.invariants import Violation
 from harness.runtimes.simulation.logs import NodeLogs
 from harness.runtimes.simulation.loop import Hang, Process, VirtualLoop
 from harness.runtimes.simulation.traces import NodeTraces
 from harness.runtimes.simulation.tripwire import OutsideSimulation, Tripwire
+from harness.targets.kafka_api.observer import KafkaObserver, Observer
 
 T = TypeVar("T")
 
@@ -103,7 +103,7 @@ class SimulationParts(Parts):
         """Nothing waits for it."""
 
     def make_recorder(self, directory: Path, run: str) -> Recorder:
-        from harness.history import Recorder as JournalRecorder
+        from harness.record.history import Recorder as JournalRecorder
 
         return JournalRecorder(directory, run, flush_interval=None)
 

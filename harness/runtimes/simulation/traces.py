@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from cluster_image.trace import TraceLines
-from harness.traces import SUFFIX
+from cluster_image.telemetry.trace import TraceLines
+from harness.targets.kraft.traces import SUFFIX
 
 
 class NodeTraces:

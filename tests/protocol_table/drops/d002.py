@@ -8,13 +8,13 @@ from typing import Final
 from . import Drop, Returns, Text
 
 _LOG: Final = "storage/log.py"
-_MANAGER: Final = "broker/log_manager.py"
+_MANAGER: Final = "broker/replication/log_manager.py"
 _CLEAN_FILE: Final = "storage/checkpoints.py"
 _BROKER: Final = "broker/rules.py"
-_CONTROLLER: Final = "controller/rules.py"
-_CHANGE: Final = "controller/partition_change.py"
-_RECOVERY: Final = "controller/unclean_recovery.py"
-_CONFIGS: Final = "controller/configs.py"
+_CONTROLLER: Final = "kraft/controller/rules.py"
+_CHANGE: Final = "kraft/controller/partition_change.py"
+_RECOVERY: Final = "kraft/controller/unclean_recovery.py"
+_CONFIGS: Final = "kraft/controller/configs.py"
 
 #: An election asks only whether a broker is there.
 _ANYBODY_LEADS: Final = Returns(_CONTROLLER, "may_lead", "broker is not None and broker.active")
@@ -61,7 +61,7 @@ DROPS: Final[Mapping[str, Drop]] = {
         "        self._clean_shutdown.write(broker_epoch)\n        self.checkpoint(high_watermarks)",
     ),
     "002-5.1.1-5": Text(
-        "broker/replica_manager.py",
+        "broker/replication/replica_manager.py",
         "        if self._stopped or self._resting:\n",
         "        if self._resting:\n",
     ),
@@ -73,7 +73,7 @@ DROPS: Final[Mapping[str, Drop]] = {
     "002-5.1.2-6": Text(_MANAGER, " or opened.start_offset > self._starts.get(key, 0)", ""),
     "002-5.1.2-7": Text(_MANAGER, "            self._verify_all()\n", ""),
     "002-5.2-1": Text(
-        "controller/brokers.py",
+        "kraft/controller/brokers.py",
         "leaving = list(self._leave(known, unclean)) if known is not None else []",
         "leaving: list[MetadataRecord] = []",
     ),
@@ -124,7 +124,7 @@ DROPS: Final[Mapping[str, Drop]] = {
     ),
     "002-5.3.1-3": Text(_CONTROLLER, "    if partition.isr or partition.elr:\n        return ()\n", ""),
     "002-5.3.1-4": Text(_CONTROLLER, "(logs[r].last_epoch, logs[r].end_offset)", "logs[r].end_offset"),
-    "002-5.3.1-5": Text("metadata/image.py", "tuple(map(int, record.last_known_elr or ()))", "()"),
+    "002-5.3.1-5": Text("kraft/metadata/image.py", "tuple(map(int, record.last_known_elr or ()))", "()"),
     "002-5.3.1-6": Text(
         _CONTROLLER,
         "sorted({*partition.isr, *partition.elr, *partition.last_known_elr})",
@@ -144,7 +144,7 @@ DROPS: Final[Mapping[str, Drop]] = {
     "002-5.3.2-2": _LAST_LOG,
     "002-5.3.2-3": Text(_RECOVERY, "candidates if strategy == rules.BALANCED else available", "available"),
     "002-5.3.2-4": Text(
-        "controller/server.py", "        for recovery in recoveries:\n            self._report(recovery)\n", ""
+        "kraft/controller/server.py", "        for recovery in recoveries:\n            self._report(recovery)\n", ""
     ),
     "002-5.3.2-5": Text(_CONTROLLER, "info.broker_epoch == broker.epoch and ", ""),
     "002-5.3.2-6": Text(_CONTROLLER, " and info.current_leader_epoch == partition.leader_epoch", ""),
@@ -169,10 +169,12 @@ DROPS: Final[Mapping[str, Drop]] = {
     ),
     # The epoch that its replica is in, not that of its last record.
     "002-5.3.3-5": Text(
-        "broker/replica_log_info.py",
+        "broker/handlers/replica_log_info.py",
         "partition.log.last_epoch, partition.leader_epoch, partition.log.end_offset",
         "partition.leader_epoch, partition.leader_epoch, partition.log.end_offset",
     ),
     "002-5.3.3-4": _NOBODY_IS_WAITED_FOR,
-    "002-5.4-1": Text("controller/placement.py", 'racks.setdefault(broker.rack or "", [])', 'racks.setdefault("", [])'),
+    "002-5.4-1": Text(
+        "kraft/controller/placement.py", 'racks.setdefault(broker.rack or "", [])', 'racks.setdefault("", [])'
+    ),
 }

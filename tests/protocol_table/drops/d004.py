@@ -8,8 +8,8 @@ from typing import Final
 from . import Drop, Returns, Text
 
 _RULES: Final = "broker/rules.py"
-_PARTITION: Final = "broker/partition.py"
-_LEADERSHIP: Final = "broker/leadership.py"
+_PARTITION: Final = "broker/replication/partition.py"
+_LEADERSHIP: Final = "broker/replication/leadership.py"
 _EPOCHS: Final = "storage/epoch_cache.py"
 _LOG: Final = "storage/log.py"
 
@@ -27,16 +27,16 @@ DROPS: Final[Mapping[str, Drop]] = {
         '        if max_bytes <= 0:\n            return b""\n        return self.log.read(offset, max_bytes)\n',
     ),
     "004-hwm-2": Text(
-        "broker/replica.py", "max(min(leaders_watermark, self.log.end_offset),", "max(leaders_watermark,"
+        "broker/replication/replica.py", "max(min(leaders_watermark, self.log.end_offset),", "max(leaders_watermark,"
     ),
     "004-hwm-7": Text(
-        "broker/replica.py",
+        "broker/replication/replica.py",
         "            if self._high_watermark > self.log.end_offset:\n"
         "                self._set_high_watermark(self.log.end_offset)\n",
         "",
     ),
     "004-hwm-8": Text(
-        "broker/replica.py",
+        "broker/replication/replica.py",
         "self._set_high_watermark(min(max(checkpointed, self.log.start_offset), self.log.end_offset))",
         "self._set_high_watermark(checkpointed)",
     ),
@@ -109,8 +109,8 @@ DROPS: Final[Mapping[str, Drop]] = {
         "keep = self._batches_below(offset)\n        if keep",
         "keep = bisect_left(self._offsets, offset - self.base_offset)\n        if keep",
     ),
-    "004-unclean-1": Returns("controller/rules.py", "may_lead", "broker is not None and broker.active"),
+    "004-unclean-1": Returns("kraft/controller/rules.py", "may_lead", "broker is not None and broker.active"),
     "004-unclean-2": Text(
-        "controller/rules.py", "if strategy != BALANCED:", "if strategy not in (BALANCED, PROACTIVE):"
+        "kraft/controller/rules.py", "if strategy != BALANCED:", "if strategy not in (BALANCED, PROACTIVE):"
     ),
 }

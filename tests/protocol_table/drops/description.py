@@ -8,12 +8,12 @@ from typing import Final
 from . import Drop, Returns, Text
 
 _BROKER: Final = "broker/rules.py"
-_PARTITION: Final = "broker/partition.py"
+_PARTITION: Final = "broker/replication/partition.py"
 _EPOCHS: Final = "storage/epoch_cache.py"
-_CONTROLLER: Final = "controller/rules.py"
-_BROKERS: Final = "controller/brokers.py"
-_SERVER: Final = "controller/server.py"
-_CHANGE: Final = "controller/partition_change.py"
+_CONTROLLER: Final = "kraft/controller/rules.py"
+_BROKERS: Final = "kraft/controller/brokers.py"
+_SERVER: Final = "kraft/controller/server.py"
+_CHANGE: Final = "kraft/controller/partition_change.py"
 _LIFECYCLE: Final = "broker/lifecycle.py"
 
 _NO_DIVERGENCE: Final = Returns(_BROKER, "has_diverged", "False")
@@ -49,13 +49,13 @@ DROPS: Final[Mapping[str, Drop]] = {
     ),
     "3-3": _NO_DIVERGENCE,
     "3.1-1": Returns(_BROKER, "start_following", "FollowerStart(high_watermark, names_epoch=True)"),
-    "3.2-1": Returns("broker/replica.py", "Replica.last_fetched_epoch", "-1"),
+    "3.2-1": Returns("broker/replication/replica.py", "Replica.last_fetched_epoch", "-1"),
     "3.2-2": _EPOCH_AS_ASKED,
     "3.2-3": _NO_LOWEST_EPOCH,
     "3.2-4": Returns(_BROKER, "has_diverged", "end_of_epoch[1] < fetch_offset"),
     "3.2-5": Returns(_BROKER, "has_diverged", "end_of_epoch[0] < last_fetched_epoch"),
     "3.2-6": Text(
-        "broker/fetch.py",
+        "broker/handlers/fetch.py",
         '        values["diverging_epoch"] = module.EpochEndOffset(epoch=i32(epoch), end_offset=i64(end_offset))\n',
         "",
     ),
@@ -80,7 +80,7 @@ DROPS: Final[Mapping[str, Drop]] = {
     "6.1-3": Text(_PARTITION, "        leadership.answer_up_to(advanced, verdict)\n", ""),
     "6.2-1": Returns(_BROKER, "may_commit", "True"),
     "6.2-2": Returns(_CONTROLLER, "is_unclean", "False"),
-    "6.2-3": Returns("metadata/rules.py", "is_earlier_session", "False"),
+    "6.2-3": Returns("kraft/metadata/rules.py", "is_earlier_session", "False"),
     # A controller that does not lead decides on what it knows.
     "6.3-1": Text(
         _SERVER,
@@ -115,7 +115,7 @@ DROPS: Final[Mapping[str, Drop]] = {
     ),
     "6.4-2": Returns(_BROKER, "next_high_watermark", "min(end_offsets)"),
     "6.4-3": Text(
-        "broker/replica.py",
+        "broker/replication/replica.py",
         "max(min(leaders_watermark, self.log.end_offset), self.log.start_offset)",
         "max(min(leaders_watermark, self.log.end_offset), self._high_watermark)",
     ),
@@ -136,7 +136,7 @@ DROPS: Final[Mapping[str, Drop]] = {
     "6.5.1-3": Text(_BROKERS, "if broker is None or broker.epoch != request.broker_epoch:", "if broker is None:"),
     "6.5.1-4": Text(_CONTROLLER, "if r not in isr and r != unclean)", "if r not in isr)"),
     "6.5.1-5": Text(_CONTROLLER, "if r not in isr and r != unclean)", "if r not in isr)"),
-    "6.5.1-6": Returns("metadata/rules.py", "is_earlier_session", "False"),
+    "6.5.1-6": Returns("kraft/metadata/rules.py", "is_earlier_session", "False"),
     "6.5.2-1": _MAXIMAL_ISR_WITHOUT_PROPOSED,
     "6.5.2-2": _MAXIMAL_ISR_WITHOUT_PROPOSED,
     "6.5.2-3": Returns(_BROKER, "maximal_isr", "frozenset(proposed)"),
@@ -170,7 +170,7 @@ DROPS: Final[Mapping[str, Drop]] = {
         "            self.leadership.followers = before.followers\n",
     ),
     "6.5.4-3": Text(
-        "broker/replica_manager.py",
+        "broker/replication/replica_manager.py",
         "        self._to_delete |= {(p.topic, p.index): p.key[0] for p in gone}\n",
         "",
     ),
@@ -189,7 +189,7 @@ DROPS: Final[Mapping[str, Drop]] = {
     "6.6-4": Text("storage/log.py", "if not continues(header, next_offset, last_epoch):", "if False:"),
     "6.7-1": Text(_CONTROLLER, " and len(members) >= min_isr", ""),
     "6.7-2": Text(
-        "controller/reassignments.py",
+        "kraft/controller/reassignments.py",
         "isr = tuple(r for r in partition.isr if r not in dropped)",
         "isr = assignment.replicas",
     ),
@@ -223,7 +223,7 @@ DROPS: Final[Mapping[str, Drop]] = {
         "        epoch = 1 + max((b.epoch for b in image.brokers.values()), default=0)\n",
     ),
     "8.1-7": Text(
-        "metadata/image.py",
+        "kraft/metadata/image.py",
         "in_controlled_shutdown=broker.in_controlled_shutdown or record.in_controlled_shutdown > 0,",
         "in_controlled_shutdown=broker.in_controlled_shutdown,",
     ),

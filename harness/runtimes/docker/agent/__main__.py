@@ -17,8 +17,9 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from . import kernel, network, tools, verbs
+from . import kernel, tools, verbs
 from .machine import Machine, Volume
+from .network import card as network
 from .probe import probe
 
 _LONGEST_REQUEST = 1 << 20  # bytes

@@ -7,7 +7,8 @@ import threading
 from collections.abc import Callable, Collection, Mapping
 from typing import Final
 
-from . import clock, slow, tools
+from . import clock, tools
+from .volume import slow
 
 _ONE_AT_A_TIME = threading.Lock()  # what is tried changes the agent's own container, as another trial would
 

@@ -13,12 +13,14 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from . import copying, damage, disk, echo, kernel, loss, other, pages, slow
+from . import kernel
 from .lacks import lacks
-from .network import Network
+from .network import echo
+from .network.card import Network
+from .network.queues import Queues
+from .network.shaping import Shaping, Wanted
 from .process import Process
-from .queues import Queues
-from .shaping import Shaping, Wanted
+from .volume import copying, damage, disk, loss, other, pages, slow
 
 _RELEASE_TIMEOUT = 5.0  # seconds
 _STOP_TIMEOUT = 2.0

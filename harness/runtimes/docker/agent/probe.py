@@ -10,8 +10,8 @@ from pathlib import Path
 from . import kernel, tools
 from .lacks import lacks
 from .machine import Volume
-from .network import Network
-from .shaping import Shaping, Wanted
+from .network.card import Network
+from .network.shaping import Shaping, Wanted
 
 _SIZE = 512 << 20
 

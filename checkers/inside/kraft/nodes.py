@@ -1,0 +1,230 @@
+"""The protocol's own properties, as far as the nodes' traces and metadata logs show them after a run.
+
+In simulation all of them are checked after every step with full knowledge; here is what can be told from outside, of
+containers too. Names are those of checkers/inside/kraft/simulated, where their sources are; what exactly is
+checked of each is said in metadata_log.py, metadata_replay.py, quorum_trace.py, replica_trace.py and
+candidate_trace.py. A checker here builds on what was told and collected, never on what was not: whatever is missing
+makes it see less, not more.
+
+Also found: each unclean recovery, which may have lost records.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from checkers.anomalies import ANOMALIES, NODE_PROPERTIES, ROLES_MATCH_METADATA
+from checkers.findings import Findings
+from checkers.inside.collected import rows_by_node
+from checkers.inside.kraft.candidate_trace import Fault
+from checkers.inside.kraft.memberships import Memberships, memberships
+from checkers.inside.kraft.metadata_copies import judge_copies, split
+from checkers.inside.kraft.metadata_log import MetadataHistory, judge_history
+from checkers.inside.kraft.metadata_replay import Change, Place
+from checkers.inside.kraft.quorum_trace import judge_quorum, node_ids, what_was_told
+from checkers.inside.kraft.replica_trace import Watermark, judge_replicas
+from checkers.inside.kraft.trace_rows import read_rows
+from spark_history.files import compact, read_parquet
+from spark_history.ingest import History
+from spark_history.schema import COLLECTED, METADATA_LOG, TRACE
+from spark_history.spark.tasks import Engine, Unit, run_tasks
+
+_OF_METADATA: Final = ("MetadataLogMatching",)
+_OF_TRACE: Final = ("ElectionSafety", "CommittedPrefix", "LeaderAppendOnly", "HighWatermarkMonotonicity")
+_OF_STATE: Final = (
+    "ValidControllerIsrAndElr", "ValidControllerState", "MinIsrRecoveryQuorum", "LeaderCompleteness",
+    "LeaderCandidateCompleteness", "ReplicationQuorumSuperset", "StrongIsr", "UncleanExclusion", ROLES_MATCH_METADATA,
+)  # fmt: skip
+_OF_FAULTS: Final = ("fault", "nemesis", "start", "evidence")
+#: Without ELR nothing of the kind is promised.
+_WITH_ELR: Final = frozenset({"MinIsrRecoveryQuorum", "UncleanExclusion"})
+
+
+@dataclass(frozen=True)
+class Options:
+    """What of the plan matters: min.insync.replicas of topics without a value of their own, and
+    eligible.leader.replicas.version."""
+
+    min_insync_replicas: int
+    elr_enabled: bool
+
+    @staticmethod
+    def of(plan: Mapping[str, Any]) -> Options:
+        version = str((plan.get("settings") or {}).get("eligible.leader.replicas.version", "1"))
+        return Options(int(plan.get("min_insync_replicas", 1)), version != "0")
+
+
+@dataclass(frozen=True)
+class OfNodes:
+    """What was found of one run. checked: names of properties; not_checked: why others were not, a sentence each; of
+    these gaps are those that say that something is missing of the metadata logs.
+
+    unclean_recoveries: an object each, see _unclean_recoveries(). memberships: see Memberships.as_json(); None: the
+    metadata does not tell. watermarks: by partition (chaos-0), see replica_trace.judge_replicas(). collected: rows of
+    COLLECTED. trace_of, metadata_of: rows by node."""
+
+    rows: list[dict[str, Any]]  # ANOMALIES
+    tally: list[tuple[str, str, int, int]]  # (property, anomaly, witnesses, records)
+    trace_rows: int
+    metadata_records: int
+    checked: list[str]
+    not_checked: list[str]
+    unclean_recoveries: list[dict[str, Any]]
+    memberships: dict[str, Any] | None = field(default=None, repr=False)
+    gaps: list[str] = field(default_factory=list)
+    watermarks: dict[str, Watermark] = field(default_factory=dict)
+    collected: list[dict[str, Any]] = field(default_factory=list, repr=False)
+    trace_of: dict[str, int] = field(default_factory=dict)
+    metadata_of: dict[str, int] = field(default_factory=dict)
+
+    @property
+    def who_held_what(self) -> Memberships | None:
+        return None if self.memberships is None else Memberships.of_json(self.memberships)
+
+    @property
+    def anomalies(self) -> pa.Table:
+        return pa.Table.from_pylist(self.rows, schema=ANOMALIES)
+
+
+_TABLES: Final = {"trace": TRACE, "metadata_log": METADATA_LOG, "collected": COLLECTED}
+
+
+def check(history: History, options: Options, engine: Engine) -> OfNodes:
+    """Raises HistoryError."""
+    unit = {
+        "run": history.run,
+        **{name: None if (path := history.table(name)) is None else str(path) for name in _TABLES},
+        "faults": [{name: fault[name] for name in _OF_FAULTS} for fault in history.faults()],
+        **asdict(options),
+    }
+    (result,) = run_tasks(engine, judge_files, [unit])
+    fields = json.loads(result["found"][0].as_py())
+    return OfNodes(**fields | {"tally": [tuple(entry) for entry in fields["tally"]]})
+
+
+def judge_files(unit: Unit) -> pa.Table:
+    """One run, whose tables lie in files; OfNodes as JSON."""
+    tables = {
+        name: schema.empty_table() if unit[name] is None else read_parquet(unit[name], schema)
+        for name, schema in _TABLES.items()
+    }
+    options = Options(unit["min_insync_replicas"], unit["elr_enabled"])
+    return pa.table({"found": [json.dumps(asdict(judge(unit["run"], tables, options, unit["faults"])))]})
+
+
+def judge(run: str, tables: Mapping[str, pa.Table], options: Options, faults: Sequence[Fault] = ()) -> OfNodes:
+    """One run in memory. tables: `trace`, `metadata_log` and `collected`, each of which may be empty or left out.
+    faults: rows of FAULTS, evidence parsed."""
+    trace, metadata_log, collected = (
+        tables[name] if name in tables else schema.empty_table() for name, schema in _TABLES.items()
+    )
+    pieces = collected.to_pylist()
+    not_checked = ["no node's metadata log was collected"] * (not metadata_log.num_rows)
+    not_checked += ["the nodes left no trace"] * (not trace.num_rows)
+    if not metadata_log.num_rows and not trace.num_rows:  # as in most of the runs of a large dataset
+        return OfNodes([], [], 0, 0, [], not_checked, [], collected=pieces)
+    trace, metadata_log = trace.cast(compact(TRACE)), metadata_log.cast(compact(METADATA_LOG))
+    found = Findings(run)
+    checked: list[str] = []
+    history: MetadataHistory | None = None
+    watermarks: Mapping[Place, Watermark] = {}
+    gaps: list[str] = []
+    rows = read_rows(trace) if trace.num_rows else None
+    logs = split(metadata_log) if metadata_log.num_rows else {}
+    if logs:
+        judge_copies(logs, found)
+        checked += _OF_METADATA
+    if rows is not None:
+        checked += _OF_TRACE
+        judge_quorum(rows, found)
+        if logs:
+            history = judge_history(metadata_log, logs, what_was_told(rows), found, **asdict(options))
+            gaps = list(history.notes)
+            if history.states:
+                checked += [name for name in _OF_STATE if options.elr_enabled or name not in _WITH_ELR]
+            not_checked += [*gaps, *_beware_of_removed_topics(trace, history)]
+        watermarks = judge_replicas(
+            rows, node_ids(rows), history, found, elr_enabled=options.elr_enabled, faults=faults
+        )  # fmt: skip
+    held = memberships(rows, node_ids(rows), history) if rows is not None and history is not None else None
+    anomalies = list(found.anomalies())
+    return OfNodes(
+        rows=[row for of in anomalies for row in of.rows],
+        tally=[entry for of in anomalies for entry in of.tally],
+        trace_rows=trace.num_rows,
+        metadata_records=metadata_log.num_rows,
+        checked=[name for name in NODE_PROPERTIES if name in checked],
+        not_checked=not_checked,
+        unclean_recoveries=_unclean_recoveries(trace, history),
+        memberships=None if held is None else held.as_json(),
+        gaps=gaps,
+        watermarks={f"{topic}-{partition}": told for (topic, partition), told in watermarks.items()},
+        collected=pieces,
+        trace_of=rows_by_node(trace),
+        metadata_of=rows_by_node(metadata_log),
+    )
+
+
+def _beware_of_removed_topics(trace: pa.Table, history: MetadataHistory) -> list[str]:
+    """Epochs begin again where a topic is made anew. Where the log's beginning was trimmed, only a controller's
+    decision tells that one was removed, and not which. Returns what is not checked therefore."""
+    if not history.trimmed:
+        return []
+    decisions = trace.filter(pc.equal(trace["event"].cast(pa.string()), "decide"))["fields"]
+    if pc.any(pc.match_substring(decisions, "RemoveTopicRecord")).as_py():
+        history.removed.update(topic for topic, _ in history.states)
+        history.removed.update(filter(None, pc.unique(trace["topic"]).to_pylist()))
+        return ["a topic was removed, and the metadata log does not tell which: replicas not checked"]
+    return []
+
+
+def _unclean_recoveries(trace: pa.Table, history: MetadataHistory | None) -> list[dict[str, Any]]:
+    """In order of time: topic, partition, leader, leader_epoch, and, as far as known, time (monotonic ns), offset (of
+    the metadata record), strategy, candidates (ids of the brokers whose logs were looked at), recovering.
+
+    As the committed metadata says; without it, as controllers have told."""
+    told: dict[tuple[str, int, int], dict[str, Any]] = {}
+    for row in trace.filter(pc.equal(trace["event"].cast(pa.string()), "unclean recovery")).to_pylist():
+        fields = json.loads(row["fields"])
+        key = row["topic"], row["partition"], fields.get("leader_epoch")
+        told[key] = {
+            "topic": row["topic"], "partition": row["partition"], "leader": fields.get("leader"),
+            "leader_epoch": fields.get("leader_epoch"), "time": row["time"], "offset": None,
+            "strategy": fields.get("strategy"), "candidates": fields.get("candidates"), "recovering": None,
+        }  # fmt: skip
+    if history is None:
+        return sorted(told.values(), key=lambda entry: int(entry["time"]))
+    times = _times_of_decisions(trace) if any(change.is_unclean for change in history.elections) else {}
+    recoveries = []
+    for change in history.elections:
+        after = change.after
+        if not change.is_unclean or after.offset >= history.committed:
+            continue
+        known = told.get((after.topic, after.index, after.leader_epoch), {})
+        recoveries.append(_recovery(change, known, times.get((after.topic, after.index, after.offset))))
+    return recoveries
+
+
+def _recovery(change: Change, told: Mapping[str, Any], time: int | None) -> dict[str, Any]:
+    after = change.after
+    return {
+        "topic": after.topic, "partition": after.index, "leader": after.leader, "leader_epoch": after.leader_epoch,
+        "time": told.get("time", time), "offset": after.offset, "strategy": told.get("strategy"),
+        "candidates": told.get("candidates"), "recovering": after.recovering,
+    }  # fmt: skip
+
+
+def _times_of_decisions(trace: pa.Table) -> dict[tuple[str, int, int], int]:
+    """When a controller last told that it writes a record about a partition, by partition and offset."""
+    decisions = trace.filter(pc.equal(trace["event"].cast(pa.string()), "decide"))
+    times = {}
+    for row in decisions.select(["topic", "partition", "time", "fields"]).to_pylist():
+        if row["topic"] is not None:
+            times[row["topic"], row["partition"], json.loads(row["fields"]).get("offset")] = row["time"]
+    return times

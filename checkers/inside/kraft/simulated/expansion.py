@@ -1,0 +1,97 @@
+"""Liveness under load: a follower that keeps up does not stay outside the ISR (000, 2.9; Apache Kafka's
+Partition.shouldWaitForReplicaToJoinIsr).
+
+What keeps up has, at each of its fetches, all that the leader had at the fetch before. Were the high watermark to
+follow the ISR alone, such a follower could be one batch below it at every fetch for as long as clients write.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from cluster_image.broker.replication.partition import Leadership, Partition
+from cluster_image.kraft.metadata import rules
+from cluster_image.kraft.metadata.image import MetadataImage
+from cluster_image.node import Node
+
+from .violation import Violation
+
+#: Seconds within which a follower that keeps up must have been proposed by its leader, of virtual time.
+WITHIN_S: Final = 1.0
+#: It fetches so often at least, or the time begins anew; and several times in replica.lag.time.max.ms: before a fetch
+#: it was caught up two fetches ago, and whoever lags for longer than that is waited for no longer.
+FETCHES_EVERY_S: Final = 0.5
+FETCHES_IN_LAG: Final = 4
+#: Between two looks.
+LOOK_EVERY_S: Final = 0.1
+
+#: Leader's node, partition and leader epoch; follower and the epoch of its uptime session.
+_Key = tuple[str, str, int, int, int]
+
+
+class _KeepsUp:
+    __slots__ = ("advanced", "caught_up", "since")
+
+    def __init__(self, caught_up: float, now: float) -> None:
+        self.caught_up = caught_up  # as the leader has it, by its own clock
+        self.advanced = now
+        self.since = now
+
+
+class Expansion:
+    def __init__(self) -> None:
+        self._followers: dict[_Key, _KeepsUp] = {}
+        self._next = 0.0
+
+    def proposed(self, node: str, where: str) -> None:
+        """It is for the controller to decide now; and the time begins anew."""
+        for key in [key for key in self._followers if key[:2] == (node, where)]:
+            del self._followers[key]
+
+    def look(self, nodes: Mapping[str, Node], now: float) -> None:
+        """At whatever runs, every LOOK_EVERY_S. Raises Violation."""
+        if now < self._next:
+            return
+        self._next = now + LOOK_EVERY_S
+        before, self._followers = self._followers, {}
+        for name, node in nodes.items():
+            if node.broker is None:
+                continue
+            for partition in node.broker.partitions.values():
+                if partition.leadership is not None:
+                    self._look_at(name, partition, partition.leadership, node.broker.image, before, now)
+
+    def _look_at(
+        self,
+        name: str,
+        partition: Partition,
+        leadership: Leadership,
+        image: MetadataImage,
+        before: Mapping[_Key, _KeepsUp],
+        now: float,
+    ) -> None:
+        if leadership.proposal is not None:
+            return
+        interval = min(FETCHES_EVERY_S, partition.config.seconds("replica.lag.time.max.ms") / FETCHES_IN_LAG)
+        for broker, follower in leadership.followers.items():
+            if broker in partition.isr or not rules.may_be_in_isr(follower.broker_epoch, image.brokers.get(broker)):
+                continue
+            key = (name, str(partition), partition.leader_epoch, broker, follower.broker_epoch)
+            known = before.get(key)
+            if known is None or follower.last_caught_up < known.caught_up:
+                known = _KeepsUp(follower.last_caught_up, now)
+            elif follower.last_caught_up > known.caught_up:
+                known.caught_up, known.advanced = follower.last_caught_up, now
+            elif now - known.advanced > interval:
+                continue
+            self._followers[key] = known
+            if now - known.since > WITHIN_S:
+                raise Violation(
+                    "Liveness",
+                    f"broker {broker} has kept up with its leader {name} for {now - known.since:.1f} s, and is not in "
+                    f"the ISR {sorted(partition.isr)} nor proposed for it: it ends at {follower.end_offset}, the high "
+                    f"watermark is {partition.high_watermark}",
+                    str(partition),
+                    (name,),
+                )

@@ -1,0 +1,108 @@
+"""What must come true once everything is healed: the list of design section 6, but for the answers that the workload
+still waits for, which the caller sees."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from cluster_image.kraft.metadata.image import MetadataImage, PartitionRegistration
+from cluster_image.kraft.raft.quorum import Quorum, Role
+from cluster_image.node import Node
+
+from .logs import Registry, Replica
+
+
+def unmet(nodes: Mapping[str, Node | None]) -> str | None:
+    """The first thing that does not hold yet, None if all is well. nodes: every node of the cluster, None where its
+    process does not run."""
+    running: dict[str, Node] = {}
+    quorums: dict[str, Quorum] = {}
+    for name, node in nodes.items():
+        quorum = None if node is None else node.raft.quorum
+        if node is None or quorum is None:
+            return f"{name} {'does not run' if node is None else 'takes no part in the metadata quorum'}"
+        running[name], quorums[name] = node, quorum
+    image = None
+    for name, quorum in quorums.items():
+        controller = running[name].controller
+        if quorum.role is Role.LEADER and controller is not None and controller.active is not None:
+            if image is not None:
+                return "two controllers are active"
+            image, leader = controller.active.image, quorum
+    if image is None:
+        return "no controller is active"
+    return (
+        _quorum_unmet(quorums, leader)
+        or _metadata_unmet(running, image)
+        or _brokers_unmet(running, image)
+        or next(filter(None, (_partition_unmet(running, p) for p in image.partitions())), None)
+    )
+
+
+def _quorum_unmet(quorums: Mapping[str, Quorum], leader: Quorum) -> str | None:
+    for name, quorum in quorums.items():
+        if quorum.epoch != leader.epoch or quorum.leader_id != leader.id:
+            return (
+                f"{name} follows {quorum.leader_id} in quorum epoch {quorum.epoch}, not {leader.id} in {leader.epoch}"
+            )
+    end = leader.replica.log.end_offset
+    for name, quorum in quorums.items():
+        if quorum.replica.high_watermark != end:
+            return f"{name} knows metadata to be committed up to {quorum.replica.high_watermark} of {end}"
+    return None
+
+
+def _metadata_unmet(nodes: Mapping[str, Node], image: MetadataImage) -> str | None:
+    for name, node in nodes.items():
+        for server in (node.broker, node.controller):
+            if server is not None and (server.image.brokers, server.image.topics) != (image.brokers, image.topics):
+                return f"the metadata of {name} is not that of the active controller"
+    return None
+
+
+def _brokers_unmet(nodes: Mapping[str, Node], image: MetadataImage) -> str | None:
+    for name, node in nodes.items():
+        if node.broker is None:
+            continue
+        registration = image.brokers.get(node.raft.node_id)
+        if registration is None or registration.epoch != node.broker.broker_epoch:
+            return f"{name} is not registered in its present life"
+        if not registration.active:
+            return f"{name} is {'fenced' if registration.fenced else 'shutting down'}"
+        if not node.broker.ready:
+            return f"{name} does not act on the metadata yet"
+    return None
+
+
+def _partition_unmet(nodes: Mapping[str, Node], registration: PartitionRegistration) -> str | None:
+    where = f"{registration.topic}-{registration.index}"
+    if set(registration.isr) != set(registration.replicas):
+        return f"the ISR of {where} is {list(registration.isr)} of {list(registration.replicas)}"
+    replicas = {}
+    for name, node in nodes.items():
+        if node.broker is not None and node.raft.node_id in registration.replicas:
+            partition = node.broker.partitions.get((registration.topic_id, registration.index))
+            if partition is None:
+                return f"{name} has no replica of {where}"
+            if partition.leader_epoch != registration.leader_epoch:
+                return f"{name} is in leader epoch {partition.leader_epoch} of {where}, not {registration.leader_epoch}"
+            replicas[name] = partition
+    leader = next((p for p in replicas.values() if p.is_leader), None)
+    if leader is None:
+        return f"{where} has no leader"
+    watermark = leader.high_watermark
+    if watermark < leader.log.end_offset:  # nobody writes any more: a follower that does not fetch is not yet noticed
+        return f"the high watermark of {where} is {watermark}, its leader's log ends at {leader.log.end_offset}"
+    registry = Registry("LogMatching", where)
+    logs = {}
+    for name, partition in replicas.items():
+        logs[name] = Replica(name)
+        if partition.log.end_offset < watermark:
+            return f"the log of {name} ends at {partition.log.end_offset}, the high watermark of {where} is {watermark}"
+        registry.absorb(logs[name], partition.log)
+        logs[name].truncate(logs[name].count_below(watermark))
+    first, *others = logs.values()
+    for other in others:
+        if not (first.holds(other) and other.holds(first)):
+            return f"the logs of {first.node} and {other.node} differ below the high watermark {watermark} of {where}"
+    return None

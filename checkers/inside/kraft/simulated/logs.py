@@ -1,0 +1,206 @@
+"""What every replica's log holds, batch by batch, and the property that makes comparing logs cheap: Log Matching.
+
+The `Registry` of a partition knows every batch that any replica ever held, by leader epoch and base offset, with the
+epoch of its predecessor. An epoch has one leader, who only appends; so a batch with the same epoch and offset must be
+the same one after the same predecessor, on every replica, for ever. By induction two logs that share a batch share
+everything before it. Equal batches are one object, so "does this log hold that prefix" is one comparison by identity.
+
+A partition's log starts at offset 0: nothing deletes old records. A metadata log may start at the end of a snapshot;
+what lies below is, for this purpose, still on it.
+"""
+
+from __future__ import annotations
+
+import zlib
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from cluster_image.storage.disk import ProcessDied
+from cluster_image.storage.log import Log
+from cluster_image.storage.records import iter_batches
+
+from .violation import Violation
+
+_CHUNK = 1 << 20
+
+
+class Batch(NamedTuple):
+    """A batch at its place: offsets base ... end - 1. The CRC covers its records."""
+
+    base: int
+    end: int
+    epoch: int
+    crc: int
+
+    def __str__(self) -> str:
+        return f"offsets {self.base} to {self.end - 1} of leader epoch {self.epoch} (CRC {self.crc:08x})"
+
+
+class Chain:
+    """Batches one after the other from offset 0."""
+
+    __slots__ = ("batches", "ends")
+
+    def __init__(self) -> None:
+        self.batches: list[Batch] = []
+        self.ends: list[int] = []
+
+    @property
+    def end(self) -> int:
+        return self.ends[-1] if self.ends else 0
+
+    @property
+    def last_epoch(self) -> int:
+        return self.batches[-1].epoch if self.batches else -1
+
+    def append(self, batch: Batch) -> None:
+        self.batches.append(batch)
+        self.ends.append(batch.end)
+
+    def count_below(self, offset: int) -> int:
+        """How many batches end at or below `offset`."""
+        return bisect_right(self.ends, offset)
+
+    def truncate(self, count: int) -> None:
+        del self.batches[count:], self.ends[count:]
+
+    def holds(self, other: Chain) -> bool:
+        """Is `other` a prefix of this chain?"""
+        count = len(other.batches)
+        return not count or (len(self.batches) >= count and self.batches[count - 1] is other.batches[count - 1])
+
+    def common(self, other: Chain) -> int:
+        """How many batches both begin with."""
+        shorter = range(min(len(self.batches), len(other.batches)))
+        return bisect_left(shorter, True, key=lambda i: self.batches[i] is not other.batches[i])
+
+    def describe(self, index: int) -> str:
+        """What is at this index, for a message."""
+        return str(self.batches[index]) if index < len(self.batches) else f"nothing (its log ends at offset {self.end})"
+
+
+class Replica(Chain):
+    """The log of one node's replica as its disk has it, whether or not its process runs.
+
+    known: False from a loss of power on, until the node runs again and its log has been read anew.
+    """
+
+    __slots__ = ("cut", "digest", "known", "node", "verified", "verified_from")
+
+    def __init__(self, node: str) -> None:
+        super().__init__()
+        self.node = node
+        self.known = True
+        self.cut: int | None = None  # the lowest offset it was truncated to since the last check
+        self.verified = 0  # batches that `verify` has compared with the disk
+        self.verified_from = 0  # the log's start then
+        self.digest = 0  # CRC-32 of their bytes from there
+
+    def truncate(self, count: int) -> None:
+        if count < len(self.batches):
+            super().truncate(count)
+            self.cut = self.end if self.cut is None else min(self.cut, self.end)
+            if self.verified > count:
+                self.verified = self.digest = 0
+
+    def forget(self) -> None:
+        self.truncate(0)
+        self.cut = None
+
+
+class Registry:
+    """Every batch that any replica of one log ever held. property_: what a contradiction violates."""
+
+    def __init__(self, property_: str, where: str) -> None:
+        self._property = property_
+        self._where = where
+        self._known: dict[tuple[int, int], tuple[Batch, int, str]] = {}  # (batch, predecessor's epoch, first seen on)
+        self._first: dict[int, tuple[Batch, str]] = {}  # by epoch: its first batch
+
+    def absorb(self, replica: Replica, log: Log) -> int:
+        """Take over what the log's end has become; returns how many batches are new. Raises Violation."""
+        end = log.end_offset
+        if end < replica.end:
+            replica.truncate(replica.count_below(end))
+        before = len(replica.batches)
+        try:
+            if end > replica.end:
+                for data in _chunks(log, replica.end, end):
+                    self._take(replica, data)
+            replica.known = True
+        except (OSError, ProcessDied):  # what the log holds cannot be told now
+            replica.known = False
+        return len(replica.batches) - before
+
+    def verify(self, replica: Replica, log: Log) -> None:
+        """`absorb` without trust in what the trace told: compare everything with what the log really holds."""
+        try:
+            first = log.start_offset
+            if replica.verified_from != first:
+                replica.verified = replica.digest = 0
+                replica.verified_from = first
+            verified_end = replica.ends[replica.verified - 1] if replica.verified else first
+            unchanged = log.end_offset >= verified_end and replica.digest == _digest(log, first, verified_end, 0)
+            start = verified_end if unchanged else first
+            replica.truncate(replica.count_below(start))
+            self.absorb(replica, log)
+            replica.digest = _digest(log, start, replica.end, replica.digest if start > first else 0)
+            replica.verified = len(replica.batches)
+            replica.cut = None
+        except (OSError, ProcessDied):
+            replica.known = False
+
+    def _take(self, replica: Replica, data: bytes) -> None:
+        known, epoch = self._known, replica.last_epoch
+        for _, _, header in iter_batches(data):
+            batch = Batch(header.base_offset, header.next_offset, header.leader_epoch, header.crc)
+            key = (batch.epoch, batch.base)
+            found = known.get(key)
+            if found is None:
+                self._add(key, batch, epoch, replica.node)
+            elif found[0] == batch and found[1] == epoch:
+                batch = found[0]
+            else:
+                raise self._contradiction(replica.node, batch, epoch, *found)
+            replica.append(batch)
+            epoch = batch.epoch
+
+    def _add(self, key: tuple[int, int], batch: Batch, previous: int, node: str) -> None:
+        if previous != batch.epoch:
+            first, on = self._first.setdefault(batch.epoch, (batch, node))
+            if first is not batch:
+                raise Violation(
+                    self._property,
+                    f"leader epoch {batch.epoch} begins on {on} with {first}, but on {node} with {batch}, right after "
+                    f"epoch {previous}",
+                    self._where,
+                    (on, node),
+                )
+        self._known[key] = (batch, previous, node)
+
+    def _contradiction(self, node: str, batch: Batch, previous: int, other: Batch, others: int, on: str) -> Violation:
+        return Violation(
+            self._property,
+            f"{node} holds {batch} after a batch of epoch {previous}, but {on} held {other} after a batch of epoch "
+            f"{others}: same offset and leader epoch, not the same log",
+            self._where,
+            (on, node),
+        )
+
+
+def _chunks(log: Log, start: int, end: int) -> Iterator[bytes]:
+    """The log's bytes from `start` to `end`, which lie between batches. Raises OSError."""
+    while start < end:
+        data = log.read(start, _CHUNK, end)
+        if not data:
+            raise OSError(f"{log.directory}: {end} lies within a batch")
+        yield data
+        for _, _, header in iter_batches(data):
+            start = header.next_offset
+
+
+def _digest(log: Log, start: int, end: int, digest: int) -> int:
+    for data in _chunks(log, start, end):
+        digest = zlib.crc32(data, digest)
+    return digest

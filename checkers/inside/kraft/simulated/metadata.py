@@ -1,0 +1,66 @@
+"""What must hold of the controller's state. Of the committed state: a record that is written and not committed may
+vanish with its controller, nobody acts on it, and no answer that follows from it is let out (000, 1.2.1). The TLA+
+model's controller is one node that commits what it writes at once, so its state is this one too."""
+
+from __future__ import annotations
+
+from cluster_image.kraft.metadata.image import NO_LEADER, MetadataImage, PartitionRegistration
+from cluster_image.kraft.metadata.records import RECOVERED
+
+from .violation import Violation
+
+
+def check_state(image: MetadataImage, min_insync_replicas: int, elr_enabled: bool) -> None:
+    """Of every partition, once a whole batch of records has been replayed. min_insync_replicas: where a topic has no
+    value of its own. Raises Violation."""
+    for partition in image.partitions():
+        check_partition(partition, image, effective_min_isr(partition, image, min_insync_replicas), elr_enabled)
+
+
+def effective_min_isr(partition: PartitionRegistration, image: MetadataImage, default: int) -> int:
+    """A partition with fewer replicas than min.insync.replicas needs them all (KAFKA-21110)."""
+    settings = image.topics[partition.topic].settings
+    return min(int(settings.get("min.insync.replicas", default)), len(partition.replicas))
+
+
+def check_partition(partition: PartitionRegistration, image: MetadataImage, min_isr: int, elr_enabled: bool) -> None:
+    isr, elr, last_known = set(partition.isr), set(partition.elr), set(partition.last_known_elr)
+    at = f"{_describe(partition)}, as of metadata offset {image.end_offset}"
+
+    def require(holds: bool, property_: str, message: str) -> None:
+        if not holds:
+            where = f"{partition.topic}-{partition.index}"
+            raise Violation(property_, f"{message}: {at}", where)
+
+    valid = "ValidControllerIsrAndElr"
+    require(isr | elr <= set(partition.replicas), valid, "a member of the ISR or ELR is no replica")
+    require(not isr & elr, valid, f"{sorted(isr & elr)} are in the ISR and in the ELR")
+    require(len(isr) < min_isr or not (elr or last_known), valid,
+            f"the ISR has {len(isr)} members and the minimum is {min_isr}, so nobody else may be eligible")  # fmt: skip
+    state = "ValidControllerState"
+    require(partition.leader in (*isr, NO_LEADER), state, f"leader {partition.leader} is not in the ISR")
+    recovered = partition.leader_recovery_state == RECOVERED
+    require(recovered or len(isr) < 2, state, "a leader that is recovering is not alone in its ISR (KIP-704)")
+    # Before KIP-966 the last member stays in the ISR, fenced or not (000, 2.8).
+    may_stay = not elr_enabled and len(isr) == 1 and partition.leader == NO_LEADER
+    gone = sorted(r for r in isr if r not in image.brokers or not image.brokers[r].active)
+    require(not gone or may_stay, state, f"{gone} are in the ISR though fenced or shutting down")
+
+
+def check_recovery_quorum(partition: PartitionRegistration, min_isr: int) -> None:
+    """To be asked only of a partition that has once had MinISR members in sync. Raises Violation."""
+    if not partition.isr and not partition.elr and len(partition.last_known_elr) < min_isr:
+        raise Violation(
+            "MinIsrRecoveryQuorum",
+            f"ISR and ELR are empty, and only {len(partition.last_known_elr)} replicas are known to have been "
+            f"eligible, fewer than {min_isr}: perhaps none of them is complete: {_describe(partition)}",
+            f"{partition.topic}-{partition.index}",
+        )
+
+
+def _describe(partition: PartitionRegistration) -> str:
+    return (
+        f"replicas {list(partition.replicas)}, leader {partition.leader}, ISR {list(partition.isr)}, "
+        f"ELR {list(partition.elr)}, LastKnownELR {list(partition.last_known_elr)}, "
+        f"leader epoch {partition.leader_epoch}, partition epoch {partition.partition_epoch}"
+    )

@@ -1,0 +1,151 @@
+"""Takes in what the nodes' traces tell, and asks the oracles: of a step, only those whose nodes have changed."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from typing import Final
+
+from cluster_image.kraft.metadata.image import PartitionRegistration
+from cluster_image.node import METADATA_DIRECTORY, Node
+
+from . import metadata
+from .expansion import Expansion
+from .partitions import PartitionOracle
+from .quorum import Change, QuorumOracle
+
+BALANCED: Final = "balanced"
+_OF_PARTITIONS: Final = frozenset({"role", "isr", "isr proposed", "append", "truncate", "high watermark"})
+_OF_QUORUM: Final = frozenset({"quorum", "metadata", "metadata append", "metadata truncate", "metadata snapshot"})
+
+
+class Invariants:
+    """min_insync_replicas, unclean_strategy: of topics that have no value of their own. elr_enabled:
+    eligible.leader.replicas.version.
+
+    Every method may raise Violation; the run is over then. losses: what was lost outside the contract, one sentence
+    each: not violations."""
+
+    def __init__(self, min_insync_replicas: int, elr_enabled: bool = True, unclean_strategy: str = BALANCED) -> None:
+        self.losses: list[str] = []
+        self._min_isr = min_insync_replicas
+        self._elr_enabled = elr_enabled
+        self._unclean_strategy = unclean_strategy
+        self._nodes: dict[str, Node] = {}  # those whose processes run
+        self._ids: dict[str, int] = {}  # of every node that ever ran
+        self._quorum = QuorumOracle(self._batch_replayed)
+        self._expansion = Expansion()
+        self._partitions: dict[str, PartitionOracle] = {}
+        # What check() has to look at: (node, ""), (node, partition), or ("", partition) for its committed state.
+        self._dirty: dict[tuple[str, str], None] = {}
+
+    # -- what happens -----------------------------------------------------------------------------------------
+
+    def node_started(self, name: str, node: Node) -> None:
+        """A process begins, before anything of it has run."""
+        self._nodes[name] = node
+        self._ids[name] = node.raft.node_id
+        self._quorum.node_started(name, node)
+
+    def node_gone(self, name: str, lossy: bool | Collection[str]) -> None:
+        """Its process is over, or was before and now its machine has lost something.
+
+        lossy: False when the page cache has survived, True when anything written may be lost; or the directories of
+        the disk in which something is ("topic-0"), which says the same of these alone."""
+        self._nodes.pop(name, None)
+        broker = self._ids.get(name)
+        if broker is None:
+            return  # it has never run
+        self._quorum.node_gone(name, _is_lost(METADATA_DIRECTORY, lossy))
+        for where, partition in self._partitions.items():
+            partition.node_gone(broker, _is_lost(where, lossy))
+            self._dirty.pop((name, where), None)
+            self._dirty["", where] = None
+        self._dirty.pop((name, ""), None)
+
+    def changed(self, name: str, event: str, where: str, fields: Mapping[str, object]) -> None:
+        """What a node's trace tells, at once."""
+        if event in _OF_PARTITIONS:
+            self._dirty[name, where] = None
+            if event == "isr proposed":
+                self._expansion.proposed(name, where)
+            if event == "truncate" and name in self._nodes and where in self._partitions:
+                # At once: what is appended in the same step must not hide it.
+                self._partitions[where].truncated(self._ids[name], self._nodes[name], int(str(fields["end"])))
+        elif event == "unclean recovery" and fields["strategy"] != BALANCED and where in self._partitions:
+            self._partitions[where].best_effort_epochs[int(str(fields["leader_epoch"]))] = None
+        elif event in _OF_QUORUM:
+            self._dirty[name, ""] = None
+
+    # -- checks -----------------------------------------------------------------------------------------------
+
+    def check(self) -> None:
+        """After a step: what it has changed."""
+        if not self._dirty:
+            return
+        for name, where in list(self._dirty):
+            if name in self._nodes and not where:
+                self._quorum.look(name, self._nodes[name])
+        dirty, self._dirty = self._dirty, {}
+        touched: dict[str, None] = {}
+        for name, where in dirty:
+            partition = self._partitions.get(where)
+            if partition is not None:
+                touched[where] = None
+                if name in self._nodes:
+                    partition.look(self._ids[name], self._nodes[name])
+        for where in touched:
+            self._partitions[where].check()
+
+    def check_liveness(self, now: float) -> None:
+        """now: virtual seconds."""
+        self._expansion.look(self._nodes, now)
+
+    def check_all(self) -> None:
+        """Everything, from what the nodes' logs really hold, whatever their traces have told."""
+        for name, node in self._nodes.items():
+            self._quorum.look(name, node, verify=True)
+        self._quorum.check_majority()
+        metadata.check_state(self._quorum.image, self._min_isr, self._elr_enabled)
+        self._dirty.clear()
+        for partition in self._partitions.values():
+            for name, node in self._nodes.items():
+                if self._ids[name] in partition.replicas:
+                    partition.look(self._ids[name], node, verify=True)
+            partition.check()
+
+    def _batch_replayed(self, changes: list[Change]) -> None:
+        """A batch of metadata is committed: the controller's state must be valid again."""
+        image = self._quorum.image
+        metadata.check_state(image, self._min_isr, self._elr_enabled)
+        names = {broker: name for name, broker in self._ids.items()}
+        for before, after in changes:
+            known = before or after
+            assert known is not None
+            where = f"{known.topic}-{known.index}"
+            if after is None:
+                self._partitions.pop(where, None)
+                continue
+            topic = image.topics.get(after.topic)
+            if topic is None or topic.id != after.topic_id:
+                continue  # removed by a later record of this batch
+            min_isr = metadata.effective_min_isr(after, image, self._min_isr)
+            if before is None:
+                partition = self._partitions[where] = self._oracle(after, min_isr)
+            else:
+                partition = self._partitions[where]
+                partition.changed(before, after, min_isr)
+                if self._elr_enabled and partition.was_writable:
+                    metadata.check_recovery_quorum(after, partition.min_isr)
+            for broker in after.replicas:
+                partition.add_replica(broker, names.get(broker, f"broker {broker}"))
+            self._dirty["", where] = None
+
+    def _oracle(self, registration: PartitionRegistration, min_isr: int) -> PartitionOracle:
+        settings = self._quorum.image.topics[registration.topic].settings
+        # Proactive and manual recovery choose availability, or what a person knows better (002, 5.3.1).
+        best_effort = settings.get("unclean.recovery.strategy", self._unclean_strategy).lower() != BALANCED
+        return PartitionOracle(registration, min_isr, self._elr_enabled, self.losses, best_effort)
+
+
+def _is_lost(directory: str, lossy: bool | Collection[str]) -> bool:
+    return lossy if isinstance(lossy, bool) else directory in lossy

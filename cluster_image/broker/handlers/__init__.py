@@ -1,0 +1,1 @@
+"""What each API of a broker answers, a module each."""

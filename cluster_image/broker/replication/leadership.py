@@ -1,0 +1,170 @@
+"""One term of a replica as leader: what it knows of its followers, the ISR it proposes, the producers that wait.
+
+All of it ends with the leader epoch, so that nothing known of a follower in one epoch counts in the next (000, 2.10.1
+and 2.10.3). Only the producers stay, with a leader that leads on.
+"""
+
+from __future__ import annotations
+
+from asyncio import Future
+from collections import deque
+from collections.abc import Iterable, Sequence, Set
+from dataclasses import dataclass, field
+from itertools import chain
+from typing import Protocol
+
+from kio.schema.errors import ErrorCode
+
+from cluster_image.kraft.metadata.records import RECOVERED
+
+from .. import rules
+
+
+class Refused(Exception):
+    """A request is answered with this error; nothing has changed."""
+
+    def __init__(self, error: ErrorCode) -> None:
+        super().__init__(error.name)
+        self.error = error
+
+
+class Session(Protocol):
+    """A follower's fetch session."""
+
+    @property
+    def last_used(self) -> float:
+        """When it fetched last, in seconds."""
+
+
+class FollowerState:
+    """What a leader knows of a follower from its fetches in this leader epoch (000, 2.2.2). Before the first of them it
+    knows nothing: -1. Times in seconds."""
+
+    __slots__ = ("_caught_up", "_idle_in", "broker_epoch", "end_offset", "last_fetch", "leader_end_at_last_fetch")
+
+    def __init__(self, end_offset: int = -1, last_caught_up: float = 0.0) -> None:
+        self.end_offset = end_offset
+        self.broker_epoch = -1
+        self.last_fetch = float("-inf")
+        self.leader_end_at_last_fetch = 0
+        self._caught_up = last_caught_up
+        self._idle_in: Session | None = None
+
+    @property
+    def last_caught_up(self) -> float:
+        session = self._idle_in
+        return self._caught_up if session is None else max(self._caught_up, session.last_used)
+
+    def set_idle(self, session: Session) -> None:
+        """It has everything, and is caught up with each fetch of this session until set_active()."""
+        self._idle_in = session
+
+    def set_active(self) -> None:
+        """From now on each of its fetches is noted here. To be called when the log grows, before the next fetch."""
+        if self._idle_in is not None:
+            self.last_fetch = self._caught_up = self.last_caught_up
+            self._idle_in = None
+
+    def fetched(self, broker_epoch: int, offset: int, leader_end: int, now: float) -> None:
+        self.set_active()
+        if offset >= leader_end:
+            self._caught_up = max(self._caught_up, now)
+        elif offset >= self.leader_end_at_last_fetch:
+            # It has everything that there was at its last fetch: it was caught up then.
+            self._caught_up = max(self._caught_up, self.last_fetch)
+        self.end_offset = offset
+        self.broker_epoch = broker_epoch
+        self.last_fetch = now
+        self.leader_end_at_last_fetch = leader_end
+
+    def lags(self, leader_end: int, now: float, max_lag: float) -> bool:
+        return rules.is_out_of_sync(self.end_offset, leader_end, self.last_caught_up, now, max_lag)
+
+
+@dataclass(frozen=True, slots=True)
+class IsrProposal:
+    """An ISR sent to the controller and not yet decided; its broker epochs are those of the last fetches."""
+
+    isr: tuple[tuple[int, int], ...]  # (broker id, broker epoch)
+    leader_epoch: int
+    partition_epoch: int
+    #: After an unclean election a leader has nothing to bring into line but its log, which counts as it is: what it
+    #: proposes, it proposes as one that has recovered (KIP-704).
+    leader_recovery_state: int = RECOVERED
+
+
+@dataclass(slots=True)
+class Leadership:
+    epoch_start: int  # LESO
+    followers: dict[int, FollowerState]
+    proposal: IsrProposal | None = None
+    maximal_isr: frozenset[int] = frozenset()
+    joining: set[int] = field(default_factory=set)  # outside the ISR, and the high watermark is held back for them
+    waiting: deque[tuple[int, Future[ErrorCode]]] = field(default_factory=deque)  # by the offset to be committed
+
+    @classmethod
+    def begin(cls, epoch_start: int, me: int, replicas: Iterable[int], isr: Iterable[int], now: float) -> Leadership:
+        # Members of the ISR get a whole replica.lag.time.max.ms to fetch from their new leader.
+        in_sync = frozenset(isr)
+        return cls(
+            epoch_start,
+            {r: FollowerState(last_caught_up=now if r in in_sync else float("-inf")) for r in replicas if r != me},
+        )
+
+    def replicas_changed(self, me: int, replicas: Sequence[int]) -> None:
+        """A reassignment has added or removed some. Nothing is known of who is new, even if it was one before."""
+        for replica in [r for r in self.followers if r not in replicas]:
+            del self.followers[replica]
+            self.joining.discard(replica)
+        for replica in replicas:
+            if replica != me and replica not in self.followers:
+                self.followers[replica] = FollowerState(last_caught_up=float("-inf"))
+
+    def propose(self, isr: Sequence[int], committed: Set[int], leader_epoch: int, partition_epoch: int) -> None:
+        epochs = {r: f.broker_epoch for r, f in self.followers.items()}
+        self.proposal = IsrProposal(tuple((r, epochs.get(r, -1)) for r in isr), leader_epoch, partition_epoch)
+        self.maximal_isr = rules.maximal_isr(committed, isr)
+
+    def settle(self, isr: Iterable[int]) -> None:
+        """This ISR is committed, and nothing else is under way."""
+        self.proposal = None
+        self.maximal_isr = frozenset(isr)
+        self.joining -= self.maximal_isr
+
+    def wait_to_join(self, replica: int, waits: bool) -> bool:
+        """Hold the high watermark back for this follower from now on, or no longer. True: it may have advanced."""
+        released = replica in self.joining and not waits
+        (self.joining.add if waits else self.joining.discard)(replica)
+        return released
+
+    def next_high_watermark(self, current: int, me: int, own_end: int) -> int:
+        followers = self.followers
+        return rules.next_high_watermark(
+            current,
+            [own_end if r == me else followers[r].end_offset for r in chain(self.maximal_isr, self.joining)],
+        )
+
+    # -- producers --------------------------------------------------------------------------------------------
+
+    def wait(self, end_offset: int, done: Future[ErrorCode]) -> None:
+        """Until `end_offset` is committed. Only the retry of an earlier batch comes out of turn."""
+        waiting = self.waiting
+        if not waiting or waiting[-1][0] <= end_offset:
+            waiting.append((end_offset, done))
+            return
+        position = next(i for i, (offset, _) in enumerate(waiting) if offset > end_offset)
+        waiting.insert(position, (end_offset, done))
+
+    def answer_up_to(self, committed: int, verdict: ErrorCode) -> None:
+        waiting = self.waiting
+        while waiting and waiting[0][0] <= committed:
+            _answer(waiting.popleft()[1], verdict)
+
+    def answer_all(self, verdict: ErrorCode) -> None:
+        while self.waiting:
+            _answer(self.waiting.popleft()[1], verdict)
+
+
+def _answer(done: Future[ErrorCode], verdict: ErrorCode) -> None:
+    if not done.done():
+        done.set_result(verdict)

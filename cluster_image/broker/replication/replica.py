@@ -1,0 +1,170 @@
+"""What a replica is in any role, and what it does as a follower (000, 2.2.2; description 3.2)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from enum import Enum
+from typing import Final, Protocol
+
+from cluster_image.config import Config
+from cluster_image.kraft.metadata.image import PartitionKey, PartitionRegistration
+from cluster_image.storage.log import Log
+from cluster_image.telemetry.trace import Trace, no_trace
+
+from .. import rules
+from .leadership import Leadership
+
+
+class Change(Enum):
+    """Of a partition, as those hear of it who fetch it."""
+
+    LOG = "the log has grown, or was cut"
+    HIGH_WATERMARK = "the high watermark has moved"
+    METADATA = "the metadata log told something of it: its replicas, its ISR, a leader epoch"
+    ROLE = "it leads no longer, or in another epoch, or the replica is gone"
+
+
+class Watcher(Protocol):
+    def note(self, change: Change) -> None: ...
+
+
+class Replica:
+    def __init__(
+        self,
+        registration: PartitionRegistration,
+        log: Log,
+        config: Config,
+        broker_id: int,
+        trace: Trace = no_trace,
+    ) -> None:
+        self.key: Final[PartitionKey] = (registration.topic_id, registration.index)
+        self.topic: Final = registration.topic
+        self.index: Final = registration.index
+        self.log: Final = log
+        self.replicas = registration.replicas
+        self.leader = -1
+        self.leader_epoch = -1
+        self.partition_epoch = -1
+        self.isr: frozenset[int] = frozenset()
+        self.leadership: Leadership | None = None
+        self._config = config
+        self._me: Final = broker_id
+        self._high_watermark = 0
+        self._trace = trace
+        self._names_epoch = True
+        self._recovering = False  # as the controller has it (KIP-704)
+        self._name: Final = f"{self.topic}-{self.index}"
+        #: This broker has no replica any more; nothing here changes again.
+        self.removed = False
+        self.watchers: dict[Watcher, None] = {}  # a dict, for its order
+
+    def __str__(self) -> str:
+        return self._name
+
+    @property
+    def is_leader(self) -> bool:
+        return self.leadership is not None
+
+    @property
+    def config(self) -> Config:
+        """With its topic's own settings."""
+        return self._config
+
+    @property
+    def high_watermark(self) -> int:
+        return self._high_watermark
+
+    def restore_high_watermark(self, checkpointed: int) -> None:
+        """At start-up: as the checkpoint says, within what recovery has left of the log."""
+        self._trace("replica", self._name, end=self.log.end_offset)
+        self._set_high_watermark(min(max(checkpointed, self.log.start_offset), self.log.end_offset))
+
+    def _take_isr(self, isr: Sequence[int], partition_epoch: int, new_role: bool) -> None:
+        self.isr = frozenset(isr)
+        self.partition_epoch = partition_epoch
+        self._tell(Change.METADATA)
+        if new_role:
+            self._trace(
+                "role",
+                self._name,
+                leader=self.leader,
+                leader_epoch=self.leader_epoch,
+                partition_epoch=partition_epoch,
+                isr=tuple(sorted(isr)),
+                end=self.log.end_offset,
+                high_watermark=self._high_watermark,
+            )
+        else:
+            self._trace(
+                "isr",
+                self._name,
+                isr=tuple(sorted(isr)),
+                leader_epoch=self.leader_epoch,
+                partition_epoch=partition_epoch,
+            )
+
+    def _set_high_watermark(self, offset: int) -> None:
+        if offset != self._high_watermark:
+            self._high_watermark = offset
+            self._trace("high watermark", self._name, offset=offset)
+            self._tell(Change.HIGH_WATERMARK)
+
+    # -- following --------------------------------------------------------------------------------------------
+
+    def _become_follower(self) -> None:
+        start = rules.start_following(self._high_watermark, self.log.end_offset)
+        self._names_epoch = start.names_epoch
+        if start.end_offset < self.log.end_offset:
+            self._truncate_to(start.end_offset)
+
+    @property
+    def last_fetched_epoch(self) -> int:
+        """Of the last record, for a fetch to name; -1: none."""
+        return self.log.last_epoch if self._names_epoch else -1
+
+    def apply_fetch(
+        self,
+        requested_epoch: int,
+        requested_offset: int,
+        records: bytes,
+        leaders_watermark: int,
+        diverging: tuple[int, int] | None,
+    ) -> bool:
+        """A leader's answer to this follower's fetch: truncate or append. False: it came too late and was dropped."""
+        following = self.leadership is None and self.leader >= 0
+        if not rules.may_apply_fetch(
+            requested_epoch, self.leader_epoch, requested_offset, self.log.end_offset, following
+        ):
+            return False
+        if diverging is not None:
+            offset = rules.truncation_offset(diverging, self.log.end_offset_for_epoch(diverging[0]))
+            self._truncate_to(offset)
+            if self._high_watermark > self.log.end_offset:
+                self._set_high_watermark(self.log.end_offset)
+            return True
+        if records:
+            self.log.append_as_follower(records)
+            self._tell(Change.LOG)
+            self._trace("append", self._name, end=self.log.end_offset)
+        # The leader's word, even if lower than before: it is the leader's knowledge (description 6.4).
+        self._set_high_watermark(max(min(leaders_watermark, self.log.end_offset), self.log.start_offset))
+        return True
+
+    def _truncate_to(self, offset: int) -> None:
+        self.log.truncate_to(min(offset, self.log.end_offset))
+        self._tell(Change.LOG)
+        self._trace("truncate", self._name, end=self.log.end_offset)
+
+    def leader_starts_at(self, requested_epoch: int, log_start_offset: int) -> None:
+        """The leader's log no longer reaches down to this follower's end: begin anew at its start."""
+        if requested_epoch == self.leader_epoch and not self.is_leader and self.log.end_offset < log_start_offset:
+            self.log.truncate_fully_and_start_at(log_start_offset)
+            self._tell(Change.LOG)
+            self._trace("truncate", self._name, end=log_start_offset)
+            self._set_high_watermark(log_start_offset)  # M22
+
+    # -- who fetches ------------------------------------------------------------------------------------------
+
+    def _tell(self, change: Change) -> None:
+        for watcher in self.watchers:
+            watcher.note(change)

@@ -1,0 +1,1 @@
+"""What a node tells of itself: its trace, its metrics, its log."""

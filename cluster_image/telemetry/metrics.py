@@ -1,0 +1,326 @@
+"""Prometheus metrics of a node, on `metrics.port`. Names are those that Kafka's own get from Prometheus' JMX exporter.
+
+HTTP is served by the library's threads, so a slow reader holds up nobody. A thread may not look at the node's state,
+which changes under it: each scrape asks the event loop for one reading of plain values (`Reading`), in one turn, and
+writes the text itself. A loop that does not answer within a second is reported as `chaos_event_loop_responsive 0`.
+
+Nothing is counted where it happens. State is read when it is asked for; changes of ISRs and elections are counted from
+the trace (trace.py), requests at the network's edge.
+
+| name, after `kafka_`                                        | is                                                   |
+| ----------------------------------------------------------- | ---------------------------------------------------- |
+| `server_replicamanager_partitioncount`, `_leadercount`      | replicas here, and those of them that lead           |
+| `…_underreplicatedpartitions`                               | led here, ISR smaller than the replica set           |
+| `…_underminisrpartitioncount`, `…_atminisrpartitioncount`   | led here, ISR below or at `min.insync.replicas`      |
+| `…_isrshrinks_total`, `…_isrexpands_total`                  | of partitions led here                               |
+| `server_kafkaserver_brokerstate`                            | 1 starting 2 recovery 3 running 6 leaving 7 stopping |
+| `server_brokerfenced` (own)                                 | 1 while the controller keeps this broker fenced      |
+| `server_fetchsessioncache_numincrementalfetchsessions`      | fetch sessions (KIP-227)                             |
+| `cluster_partition_insyncreplicascount`, `_replicascount`   | replicas of the ISR, and all, by topic and partition |
+| `…_highwatermark`, `…_leaderepoch`, `…_isleader` (own)      | by topic and partition                               |
+| `…_followerlag` (own)                                       | records that `replica` lacks, told by its leader     |
+| `log_log_logendoffset`, `_logstartoffset`, `_size`          | their `rate()`s are records and bytes a second       |
+| `network_requestmetrics_requests_total`                     | requests received, by API; ApiVersions aside         |
+| `controller_kafkacontroller_activecontrollercount`          | 1 on the active controller                           |
+| `…_activebrokercount`, `…_fencedbrokercount`                | as committed, like what follows                      |
+| `…_globaltopiccount`, `…_globalpartitioncount`              | topics, partitions                                   |
+| `…_offlinepartitionscount`                                  | without a leader                                     |
+| `…_preferredreplicaimbalancecount`                          | not led by their first replica                       |
+| `controller_controllerstats_leaderelections_total`          | leaders named by this controller                     |
+| `…_uncleanleaderelections_total`                            | unclean recoveries: each one a possible loss         |
+| `server_raft_metrics_current_leader`, `_current_epoch`      | of the metadata quorum; -1: none known               |
+| `…_current_state`                                           | 1 for the label `state` that is true                 |
+| `…_log_end_offset`, `…_high_watermark`                      | of the metadata log; committed below the second      |
+| `…_replica_lag` (own)                                       | by `replica`, at the quorum's leader                 |
+| `server_broker_metadata_metrics_last_applied_record_offset` | of the metadata log, by this node                    |
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from prometheus_client import CollectorRegistry, start_http_server
+from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from ..broker.lifecycle import State
+from ..broker.replication.partition import Partition
+from ..broker.server import BrokerServer
+from ..config import Config, ConfigError
+from ..kraft.controller.server import ControllerServer
+from ..kraft.raft.quorum import Role
+from ..network import Address, Connection, Entity, Handler, Listening, Network, Peer, Versions
+from ..node import Node
+from .trace import Trace
+
+_PATIENCE_SECONDS: Final = 1.0
+_BROKER_STATES: Final = {
+    State.STARTING: 1,
+    State.RECOVERY: 2,
+    State.RUNNING: 3,
+    State.PENDING_CONTROLLED_SHUTDOWN: 6,
+    State.SHUTTING_DOWN: 7,
+}
+#: The figures of one partition, in the order of PartitionReading.figures.
+_OF_PARTITION: Final = (
+    ("kafka_cluster_partition_replicascount", "Replicas that the metadata names"),
+    ("kafka_cluster_partition_insyncreplicascount", "Size of the ISR"),
+    ("kafka_cluster_partition_isleader", "1: led here"),
+    ("kafka_cluster_partition_leaderepoch", "Leader epoch"),
+    ("kafka_cluster_partition_highwatermark", "High watermark as known here"),
+    ("kafka_log_log_logstartoffset", "First offset of this replica's log"),
+    ("kafka_log_log_logendoffset", "Offset after this replica's last record"),
+    ("kafka_log_log_size", "Bytes of this replica's log"),
+)
+
+
+class MetricsError(ConfigError):
+    """Metrics cannot be served. The message is one sentence."""
+
+
+class Events:
+    """Counts what a trace tells, and passes it on."""
+
+    def __init__(self, node_id: int, passed_on: Trace) -> None:
+        self.isr_shrinks = 0
+        self.isr_expands = 0
+        self.elections = 0
+        self._me = node_id
+        self._passed_on = passed_on
+        self._led: dict[str, frozenset[int]] = {}  # partitions led here, with their ISR
+
+    def __call__(self, event: str, where: str = "", **fields: Any) -> None:
+        if event == "isr" and where in self._led:
+            before, after = self._led[where], frozenset(fields["isr"])
+            self.isr_shrinks += len(after) < len(before)
+            self.isr_expands += len(after) > len(before)
+            self._led[where] = after
+        elif event == "role":
+            if fields["leader"] == self._me:
+                self._led[where] = frozenset(fields["isr"])
+            else:
+                self._led.pop(where, None)
+        elif event == "decide":
+            self.elections += fields["type"] == "PartitionChangeRecord" and fields.get("leader", -1) >= 0
+        self._passed_on(event, where, **fields)
+
+
+class CountingNetwork:
+    """A network that counts the requests it hands to its handlers, by API."""
+
+    def __init__(self, network: Network) -> None:
+        self.requests: Counter[str] = Counter()
+        self._network = network
+
+    async def connect(self, address: Address, *, client_id: str, timeout: float) -> Connection:
+        return await self._network.connect(address, client_id=client_id, timeout=timeout)
+
+    async def listen(self, address: Address, handler: Handler, served: Versions | None = None) -> Listening:
+        def count(request: Entity, peer: Peer) -> Any:
+            self.requests[type(request).__name__] += 1
+            return handler(request, peer)
+
+        return await self._network.listen(address, count, served)
+
+    async def close(self) -> None:
+        await self._network.close()
+
+
+@dataclass(slots=True)
+class PartitionReading:
+    topic: str
+    index: int
+    figures: tuple[int, ...]
+    lags: Mapping[int, int]  # by follower; none where this broker does not lead
+
+
+@dataclass(slots=True)
+class Reading:
+    """A node's state at one moment. `figures`, `counts`: by name."""
+
+    figures: dict[str, int] = field(default_factory=dict)
+    counts: dict[str, int] = field(default_factory=dict)
+    requests: dict[str, int] = field(default_factory=dict)
+    role: Role | None = None
+    replica_lags: dict[int, int] = field(default_factory=dict)
+    partitions: list[PartitionReading] = field(default_factory=list)
+
+
+def read(node: Node, config: Config, events: Events, requests: Mapping[str, int]) -> Reading:
+    """To be called by the node's event loop."""
+    reading = Reading(requests=dict(requests))
+    _read_quorum(node, reading)
+    if node.broker is not None:
+        _read_broker(node.broker, config, events, reading)
+    if node.controller is not None:
+        _read_controller(node.controller, events, reading)
+    return reading
+
+
+def _read_quorum(node: Node, reading: Reading) -> None:
+    quorum = node.raft.quorum
+    if quorum is None:
+        return
+    end = quorum.replica.log.end_offset
+    reading.role = quorum.role
+    reading.figures |= {
+        "kafka_server_raft_metrics_current_leader": -1 if quorum.leader_id is None else quorum.leader_id,
+        "kafka_server_raft_metrics_current_epoch": quorum.epoch,
+        "kafka_server_raft_metrics_log_end_offset": end,
+        "kafka_server_raft_metrics_high_watermark": quorum.replica.high_watermark,
+    }
+    if quorum.leadership is not None:
+        answer = quorum.leadership.describe(quorum.voters)
+        data = answer.topics[0].partitions[0]
+        replicas = (*data.current_voters, *data.observers)
+        reading.replica_lags = {
+            int(r.replica_id): end - int(r.log_end_offset) for r in replicas if r.log_end_offset >= 0
+        }
+
+
+def _read_broker(broker: BrokerServer, config: Config, events: Events, reading: Reading) -> None:
+    applied = "kafka_server_broker_metadata_metrics_last_applied_record_offset"
+    reading.figures[applied] = broker.image.end_offset - 1
+    if broker.lifecycle is not None:
+        reading.figures["kafka_server_kafkaserver_brokerstate"] = _BROKER_STATES[broker.lifecycle.state]
+        reading.figures["kafka_server_brokerfenced"] = int(broker.lifecycle.fenced)
+    partitions = list(broker.partitions.values())
+    led = [p for p in partitions if p.is_leader]
+    missing = [_min_isr(broker, config, p) - len(p.isr) for p in led]
+    prefix = "kafka_server_replicamanager_"
+    reading.figures |= {
+        f"{prefix}partitioncount": len(partitions),
+        f"{prefix}leadercount": len(led),
+        f"{prefix}underreplicatedpartitions": sum(len(p.isr) < len(_assigned(broker, p)) for p in led),
+        f"{prefix}underminisrpartitioncount": sum(m > 0 for m in missing),
+        f"{prefix}atminisrpartitioncount": sum(m == 0 for m in missing),
+        "kafka_server_fetchsessioncache_numincrementalfetchsessions": broker.fetch_sessions,
+    }
+    reading.counts |= {f"{prefix}isrshrinks": events.isr_shrinks, f"{prefix}isrexpands": events.isr_expands}
+    for p in partitions:
+        end = p.log.end_offset
+        figures = (
+            len(p.replicas), len(p.isr), int(p.is_leader), p.leader_epoch, p.high_watermark, p.log.start_offset, end,
+            p.log.size,
+        )  # fmt: skip
+        followers = p.leadership.followers if p.leadership is not None else {}
+        lags = {replica: end - max(f.end_offset, 0) for replica, f in followers.items()}
+        reading.partitions.append(PartitionReading(p.topic, p.index, figures, lags))
+
+
+def _assigned(broker: BrokerServer, partition: Partition) -> Sequence[int]:
+    """Its replicas without those that a reassignment is about to add."""
+    registration = broker.image.partition(*partition.key)
+    adding = registration.adding if registration is not None else ()
+    return [replica for replica in partition.replicas if replica not in adding]
+
+
+def _min_isr(broker: BrokerServer, config: Config, partition: Partition) -> int:
+    topic = broker.image.topics_by_id.get(partition.key[0])
+    minimum: int = config.for_topic(topic.settings if topic is not None else {})["min.insync.replicas"]
+    return min(minimum, len(partition.replicas))
+
+
+def _read_controller(controller: ControllerServer, events: Events, reading: Reading) -> None:
+    image = controller.image
+    partitions = list(image.partitions())
+    prefix = "kafka_controller_kafkacontroller_"
+    fenced = sum(b.fenced for b in image.brokers.values())
+    reading.figures |= {
+        "kafka_server_broker_metadata_metrics_last_applied_record_offset": image.end_offset - 1,
+        f"{prefix}activecontrollercount": int(controller.active is not None),
+        f"{prefix}activebrokercount": len(image.brokers) - fenced,
+        f"{prefix}fencedbrokercount": fenced,
+        f"{prefix}globaltopiccount": len(image.topics),
+        f"{prefix}globalpartitioncount": len(partitions),
+        f"{prefix}offlinepartitionscount": sum(p.leader < 0 for p in partitions),
+        f"{prefix}preferredreplicaimbalancecount": sum(p.leader != p.replicas[0] for p in partitions),
+    }
+    stats = "kafka_controller_controllerstats_"
+    reading.counts |= {
+        f"{stats}leaderelections": events.elections,
+        f"{stats}uncleanleaderelections": controller.unclean_recoveries,
+    }
+
+
+def families(reading: Reading) -> Iterator[Metric]:
+    """The reading in the library's terms."""
+    yield _gauge("chaos_event_loop_responsive", "1: the node's event loop has answered within a second", [((), 1)])
+    for name, value in reading.figures.items():
+        yield _gauge(name, "See cluster_image/telemetry/metrics.py", [((), value)])
+    for name, value in reading.counts.items():
+        yield CounterMetricFamily(name, "See cluster_image/telemetry/metrics.py", value=value)
+    requests = CounterMetricFamily("kafka_network_requestmetrics_requests", "Requests received", labels=("request",))
+    for request, count in sorted(reading.requests.items()):
+        requests.add_metric((request.removesuffix("Request"),), count)
+    yield requests
+    if reading.role is not None:
+        states = [((role.value,), int(role is reading.role)) for role in Role]
+        yield _gauge("kafka_server_raft_metrics_current_state", "1: this is the state", states, ("state",))
+    lags = [((str(replica),), lag) for replica, lag in sorted(reading.replica_lags.items())]
+    yield _gauge("kafka_server_raft_metrics_replica_lag", "Records behind the quorum's leader", lags, ("replica",))
+    for place, (name, help) in enumerate(_OF_PARTITION):
+        values = [((p.topic, str(p.index)), p.figures[place]) for p in reading.partitions]
+        yield _gauge(name, help, values, ("topic", "partition"))
+    yield _gauge(
+        "kafka_cluster_partition_followerlag",
+        "Records behind the leader",
+        [((p.topic, str(p.index), str(r)), lag) for p in reading.partitions for r, lag in p.lags.items()],
+        ("topic", "partition", "replica"),
+    )
+
+
+def _gauge(
+    name: str, help: str, values: Iterable[tuple[tuple[str, ...], float]], labels: tuple[str, ...] = ()
+) -> GaugeMetricFamily:
+    family = GaugeMetricFamily(name, help, labels=labels)
+    for label_values, value in values:
+        family.add_metric(label_values, value)
+    return family
+
+
+class NodeCollector(Collector):
+    """What the library's threads call at each scrape."""
+
+    def __init__(
+        self, node: Node, config: Config, events: Events, requests: Mapping[str, int], loop: asyncio.AbstractEventLoop
+    ) -> None:
+        self._node = node
+        self._config = config
+        self._events = events
+        self._requests = requests
+        self._loop = loop
+
+    def describe(self) -> Iterable[Metric]:
+        return ()  # else registering would collect, from within the loop
+
+    def collect(self) -> Iterable[Metric]:
+        answer: Future[Reading] = Future()
+        try:
+            self._loop.call_soon_threadsafe(self._answer, answer)
+            return families(answer.result(_PATIENCE_SECONDS))
+        except (TimeoutError, RuntimeError):  # the second: the loop is closed
+            answer.cancel()
+            return [_gauge("chaos_event_loop_responsive", "0: no answer within a second", [((), 0)])]
+
+    def _answer(self, answer: Future[Reading]) -> None:
+        if answer.set_running_or_notify_cancel():
+            try:
+                answer.set_result(read(self._node, self._config, self._events, self._requests))
+            except Exception as error:
+                answer.set_exception(error)
+
+
+def serve(collector: NodeCollector, address: Address) -> None:
+    """Until the process ends. Raises MetricsError."""
+    registry = CollectorRegistry()
+    registry.register(collector)
+    try:
+        start_http_server(address.port, address.host, registry)
+    except OSError as error:
+        raise MetricsError(f"metrics.port: {address} cannot be listened on ({error.strerror or error})") from error

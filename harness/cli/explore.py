@@ -1,0 +1,266 @@
+"""`chaos explore`: its arguments, what it shows while it goes on, and the table it ends with."""
+
+from __future__ import annotations
+
+import re
+import signal
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from types import FrameType
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+from rich.text import Text
+
+from harness.cli.nemesis import IntervalOption, NemesisOption, RecoveryOption, pace
+from harness.cli.options import MAX_SEED, TimeLimitOption
+from harness.cli.spark import LOCAL, SparkOption, check_reachable
+from harness.errors import BadArguments, HarnessFailure
+from harness.explore import swarm
+from harness.plan import registry
+from harness.plan import schedule as schedules
+from harness.plan.feasible import check_targets
+from harness.plan.plan import make_plan, parse_settings
+from harness.report.terminal import Terminal, say_json
+from harness.run.interrupt import SIGNALS
+
+if TYPE_CHECKING:
+    from harness.explore.exploration import Exploration, Standing
+
+MAX_SEEDS = 1_000_000
+MAX_WORKERS = 1024
+#: Rows of the table, and seeds named for each reason; all of them are in explore.json.
+MAX_SHOWN = 50
+MAX_NAMED = 5
+
+_SEEDS = re.compile(r"(\d{1,19})(?:\.\.(\d{1,19}))?")
+
+
+def explore(
+    seeds: Annotated[
+        str, typer.Option(metavar="A..B,C,…", help="Seeds to simulate; both ends are included.")
+    ] = "0..99",
+    nemesis: NemesisOption = "power-outage",
+    interval: IntervalOption = None,
+    recovery: RecoveryOption = None,
+    bug: Annotated[
+        str | None, typer.Option(metavar="ID", help="Give every node a historical bug; see chaos list bugs.")
+    ] = None,
+    time_limit: TimeLimitOption = 60.0,
+    # Less than `chaos run`: interleavings find bugs, volume takes time.
+    rate: Annotated[float, typer.Option(help="Records a second, all producers together.")] = 40.0,
+    concurrency: Annotated[int, typer.Option(help="Producers.")] = 2,
+    partitions: Annotated[int, typer.Option(help="Of the topic.")] = 4,
+    replication_factor: Annotated[int, typer.Option(help="Replicas of each partition.")] = 3,
+    min_insync_replicas: Annotated[int, typer.Option(help="acks=all is refused below this.")] = 2,
+    acks: Annotated[Literal["all", "1", "0"], typer.Option(help="What counts as acknowledged.")] = "all",
+    settings: Annotated[
+        list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="A setting of every node; repeatable.")
+    ] = None,
+    targets: Annotated[
+        Literal["random", "leaders"] | None,
+        typer.Option(help="Whom faults of one node strike; by default leaders for kill, else random."),
+    ] = None,
+    workload: Annotated[str, typer.Option(metavar="NAME", help="What clients do.")] = "append",
+    brokers: Annotated[int, typer.Option(help="Each in a rack of its own.")] = 3,
+    controllers: Annotated[int, typer.Option(help="Voters of the metadata quorum, in the racks of the brokers.")] = 3,
+    combined: Annotated[
+        bool, typer.Option("--combined", help="No nodes of their own for the controllers: the first brokers are both.")
+    ] = False,
+    allow_vacuous: Annotated[
+        bool, typer.Option("--allow-vacuous", help="Pass also if a nemesis named here took effect in no run.")
+    ] = False,
+    latency_ms: Annotated[
+        float | None, typer.Option(metavar="MS", help="From one host to another; by default drawn for each seed.")
+    ] = None,
+    vary: Annotated[
+        bool,
+        typer.Option(
+            "--vary/--no-vary", help="Draw settings that --set does not name, and the latency, for each seed."
+        ),
+    ] = True,
+    encode_messages: Annotated[
+        bool, typer.Option("--encode-messages", help="Encode and decode every message.")
+    ] = False,
+    workers: Annotated[
+        int | None, typer.Option(metavar="N", help="Processes; by default as many as there are processors.")
+    ] = None,
+    until_failure: Annotated[bool, typer.Option("--until-failure", help="Stop at the first seed that fails.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document instead of a table.")] = False,
+    results_directory: Annotated[
+        Path, typer.Option("--results", metavar="DIR", help="Where explorations are kept.")
+    ] = Path("results"),
+    spark: SparkOption = LOCAL,
+) -> int:
+    """Simulate many seeds in parallel, judge them all, and say which failed and how to replay them."""
+    wanted = registry.parse_names(nemesis)
+    nemeses = registry.make_nemeses(wanted, acks)
+    registry.check_runtime(nemeses, "simulation", advise=False)
+    registry.load(registry.WORKLOADS, workload)
+    numbers = parse_seeds(seeds)
+    if workers is not None and not 1 <= workers <= MAX_WORKERS:
+        raise BadArguments(f"--workers is {workers}; valid is 1 to {MAX_WORKERS:,}")
+    plan = make_plan(
+        run="explore", on="simulation", nemesis=wanted, targets=targets or registry.preferred_targets(nemeses),
+        workload=workload, time_limit=time_limit, rate=rate, seed=numbers[0], concurrency=concurrency, acks=acks,
+        partitions=partitions, replication_factor=replication_factor, min_insync_replicas=min_insync_replicas,
+        brokers=brokers, controllers=controllers, combined=combined, bug=bug,
+        encode_messages=encode_messages, **pace(interval, recovery),
+        must_take_effect="none" if allow_vacuous else "any",
+        settings=parse_settings(settings or ()), **({} if latency_ms is None else {"latency_ms": latency_ms}),
+    )  # fmt: skip
+    check_reachable()
+    check_targets(nemeses, plan)
+    schedules.check_room(nemeses, schedules.build(nemeses, numbers[0], time_limit, plan.pace), time_limit)
+    plan_of = partial(swarm.plan_of, draw_settings=vary, draw_latency=vary and latency_ms is None)
+
+    from harness.explore.exploration import explore as explore_seeds
+
+    with _showing() as show, _asked_to_stop(show.say) as asked:
+        try:
+            found = explore_seeds(
+                plan,
+                numbers,
+                results_directory,
+                plan_of=plan_of,
+                workers=workers,
+                until_failure=until_failure,
+                stop=asked,
+                watch=show,
+            )
+        except OSError as error:
+            raise HarnessFailure(f"results cannot be written to {results_directory}: {error}") from error
+    if as_json:
+        say_json(found.as_dict(), indent=2)
+    else:
+        print_exploration(Terminal(), found)
+    return found.exit_code
+
+
+def parse_seeds(text: str) -> list[int]:
+    """`0..9,12` as [0, …, 9, 12]: in the order given, each once. Raises BadArguments."""
+    seeds: dict[int, None] = {}
+    for part in filter(None, (each.strip() for each in text.split(","))):
+        match = _SEEDS.fullmatch(part)
+        if match is None:
+            raise BadArguments(f"--seeds {part!r} is neither a seed nor a range; valid are e.g. 7, 0..999 and 0..9,12")
+        first, last = int(match[1]), int(match[2] or match[1])
+        if max(first, last) > MAX_SEED:
+            raise BadArguments(f"--seeds {part} goes beyond {MAX_SEED:,}, the last seed that there is")
+        if last < first:
+            raise BadArguments(f"--seeds {part} runs backwards; {last}..{first} is meant, or it is a mistake")
+        if last - first >= MAX_SEEDS:
+            raise BadArguments(f"--seeds {part} are {last - first + 1:,} seeds; valid are {MAX_SEEDS:,} at most")
+        seeds.update(dict.fromkeys(range(first, last + 1)))
+    if not 0 < len(seeds) <= MAX_SEEDS:
+        how_many = f"are {len(seeds):,} seeds" if seeds else "names no seed"
+        raise BadArguments(f"--seeds {text!r} {how_many}; valid are 1 to {MAX_SEEDS:,} of them, e.g. 0..999")
+    return list(seeds)
+
+
+class _Show:
+    """A progress bar on standard error; without a terminal a line now and then."""
+
+    def __init__(self, console: Terminal) -> None:
+        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+        from harness.report.console import Progress as Lines
+
+        self._console = console
+        self._lines = Lines(console)
+        self.bar = Progress(
+            TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[text]}"),
+            TimeRemainingColumn(), console=console, transient=True, disable=not console.is_terminal,
+        )  # fmt: skip
+        self._task = self.bar.add_task("exploring", total=None, text="")
+        self._judging = False
+
+    def __call__(self, standing: Standing) -> None:
+        text = f"{standing.seeds_an_hour:,.0f} seeds an hour · {standing.failing:,} failing so far"
+        judging = standing.judging and not self._judging
+        self._judging = standing.judging
+        self.bar.update(
+            self._task, completed=standing.done, total=standing.total, text=text,
+            description="judging" if standing.judging else "exploring",
+        )  # fmt: skip
+        if not self._console.is_terminal:
+            line = f"{standing.done:,} of {standing.total:,} seeds · {text}"
+            (self._lines.say if judging else self._lines.tick)(f"{line} · judging" if judging else line)
+
+    def say(self, line: str) -> None:
+        self._console.print(Text(line))
+
+
+@contextmanager
+def _showing() -> Iterator[_Show]:
+    show = _Show(Terminal(stderr=True))
+    with show.bar:
+        yield show
+
+
+@contextmanager
+def _asked_to_stop(say: Callable[[str], None]) -> Iterator[Callable[[], bool]]:
+    """Whether the user has asked to. The first signal asks, the second one stops at once, by KeyboardInterrupt."""
+    signals = 0
+
+    def signalled(number: int, frame: FrameType | None) -> None:
+        nonlocal signals
+        signals += 1
+        if signals > 1:
+            raise KeyboardInterrupt
+        say("ending early, then judging what there is; once more to stop at once")
+
+    before = {number: signal.signal(number, signalled) for number in SIGNALS}
+    try:
+        yield lambda: signals > 0
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def print_exploration(console: Terminal, found: Exploration) -> None:
+    """A table of the seeds that failed, and what became of the others."""
+    if found.failing:
+        rows = [("seed", "property", "where", "at", "replay")]
+        for each in found.failing[:MAX_SHOWN]:
+            broken = each.property if each.anomaly in ("", "violation") else f"{each.property}: {each.anomaly}"
+            at = "" if each.time_s is None else f"{each.time_s:.3f} s"
+            rows.append((str(each.seed), broken or each.result, each.where, at, each.replay))
+        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+        for number, row in enumerate(rows):
+            line = "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+            console.print(Text(line, style="bold" if number == 0 else ""))
+            if number:
+                console.print(Text(f"{'':{widths[0]}}  {found.failing[number - 1].message}", style="dim"))
+        if len(found.failing) > MAX_SHOWN:
+            console.print(Text(f"… and {len(found.failing) - MAX_SHOWN:,} more"))
+        console.print()
+    for line in _summary(found):
+        console.print(Text(line))
+
+
+def _summary(found: Exploration) -> Iterator[str]:
+    unknown = sum(map(len, found.unknown.values()))
+    counts = [
+        f"{found.runs:,} {'run' if found.runs == 1 else 'runs'}",
+        f"{found.passed:,} passed",
+        f"{found.count('fail'):,} failed",
+    ]
+    counts += [f"{found.count(result):,} {result}" for result in ("crashed", "hang") if found.count(result)]
+    counts.append(f"{unknown:,} unknown")
+    if found.runs < found.asked:
+        counts[0] = f"{found.runs:,} of {found.asked:,} runs"
+    yield (
+        f"{', '.join(counts)}; {found.simulated_s:,.0f} s simulated in {found.wall_s:,.1f} s, "
+        f"{found.seeds_an_hour:,.0f} seeds an hour"
+    )
+    for reason, seeds in found.unknown.items():
+        named = ", ".join(map(str, seeds[:MAX_NAMED])) + (", …" if len(seeds) > MAX_NAMED else "")
+        yield f"  unknown   {len(seeds):,}: {reason} (seed {named})"
+    for name, why in found.without_effect.items():
+        yield f"  no effect {name}: in no run; {why}"
+    for problem in found.problems:
+        yield f"  problem   {problem}"
+    yield f"  all of it {found.directory}"

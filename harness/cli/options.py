@@ -1,0 +1,33 @@
+"""Options that several commands have, and how what is given for them is read."""
+
+from __future__ import annotations
+
+from typing import Annotated, Final
+
+import typer
+
+from harness.errors import BadArguments
+from harness.plan.durations import seconds
+
+#: Of random streams: what a signed 64-bit integer holds, as tables and other tools do.
+MAX_SEED: Final = 2**63 - 1
+
+
+def parse_time_limit(text: str | float) -> float:
+    """`90`, `1.5`, `500ms`, `10s` or `2m`, in seconds. Raises BadArguments."""
+    try:
+        return seconds(text)
+    except ValueError as error:
+        raise BadArguments(f"--time-limit: {error}") from None
+
+
+def check_seed(seed: int) -> None:
+    """Raises BadArguments."""
+    if not 0 <= seed <= MAX_SEED:
+        raise BadArguments(f"--seed is {seed}; valid is 0 to {MAX_SEED:,}")
+
+
+TimeLimitOption = Annotated[
+    float,
+    typer.Option("--time-limit", metavar="TIME", parser=parse_time_limit, help="How long clients work, e.g. 5m."),
+]

@@ -1,0 +1,77 @@
+"""`chaos replay` and `chaos shrink`: their arguments, and what they print."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from harness.errors import BadArguments, ExitCode
+from harness.record import results
+from harness.report.terminal import say
+
+if TYPE_CHECKING:
+    from harness.explore.replay import Replayed
+
+MAX_BUDGET = 1_000_000
+
+RunArgument = Annotated[str, typer.Argument(metavar="RUN", help="A run's name or directory, or latest.")]
+ResultsOption = Annotated[Path, typer.Option("--results", metavar="DIR", help="Where runs are kept.")]
+
+
+def replay(
+    name: RunArgument,
+    trace: Annotated[bool, typer.Option("--trace", help="Print every change that the nodes tell of.")] = False,
+    story: Annotated[bool, typer.Option("--story", help="Tell what led to the violation.")] = False,
+    results_directory: ResultsOption = Path("results"),
+) -> int:
+    """Repeat a simulated run step by step, and say whether it is the same: 255 if not, else its verdict's code."""
+    directory = results.find(name, results_directory)
+
+    from harness.explore.replay import replay as replay_run
+
+    replayed = replay_run(directory)
+    if trace:
+        for event in replayed.trace:
+            say(str(event))
+    if story:
+        _tell(replayed)
+    say(replayed.comparison())
+    code = _conclude(replayed.verdict)
+    return code if replayed.is_same else ExitCode.HARNESS_FAILURE
+
+
+def shrink(
+    name: RunArgument,
+    budget: Annotated[int, typer.Option(metavar="RUNS", help="How many runs may be simulated.")] = 500,
+    results_directory: ResultsOption = Path("results"),
+) -> int:
+    """Make a simulated run that fails as small as it can be, and tell its story."""
+    directory = results.find(name, results_directory)
+    if not 1 <= budget <= MAX_BUDGET:
+        raise BadArguments(f"--budget is {budget}; valid is 1 to {MAX_BUDGET:,}")
+
+    from harness.explore.replay import shrink_run
+    from harness.report.console import Progress
+
+    with Progress() as progress:
+        smaller, shrunk, replayed = shrink_run(directory, budget=budget, workers=os.cpu_count() or 1, say=progress.tick)
+    _tell(replayed)
+    why = "nothing more can go" if shrunk.minimal else "the budget is spent or it was stopped, so more might go"
+    say(f"{shrunk.runs} runs: {shrunk.faults_before} planned faults, {len(shrunk.schedule)} left; {why}")
+    say(f"keeps: {shrunk.broken}")
+    say(f"replay: chaos replay {smaller} --story")
+    return _conclude(replayed.verdict)
+
+
+def _tell(replayed: Replayed) -> None:
+    from harness.explore.story import tell
+
+    say("\n".join(tell(replayed.simulated, replayed.verdict, replayed.trace)), end="\n\n")
+
+
+def _conclude(verdict: Any) -> int:
+    say(f"{verdict['verdict']}: {verdict['reason']}")
+    return int(verdict["exit_code"])

@@ -1,0 +1,142 @@
+"""One simulated run in this process, with nothing on disk: what explore, replay and shrink are made of."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from harness.cluster import Cluster
+from harness.errors import HarnessFailure, describe
+from harness.plan import registry
+from harness.plan import schedule as schedules
+from harness.plan.plan import Plan
+from harness.plan.schedule import Schedule
+from harness.record.collected import record_collected
+from harness.record.history import MemoryRecorder
+from harness.record.results import RunRecord
+from harness.record.violation import Halt
+from harness.report.console import Progress
+from harness.run.components import Recorder
+from harness.run.interrupt import Interrupt
+from harness.run.phases import Case
+from harness.runtimes.simulation.cluster import Observe, SimulatedCluster
+from harness.runtimes.simulation.runtime import SimulationParts
+from harness.targets.kafka_api.replica_logs import record_replica_logs
+from harness.targets.kraft.metadata_logs import record_metadata_logs
+from harness.targets.kraft.traces import read_traces, record_traces
+
+
+@dataclass(frozen=True)
+class Simulated:
+    """What became of a run. virtual_s, wall_s: seconds. crash: why the harness itself failed, if it did."""
+
+    plan: Plan
+    schedule: Schedule
+    tables: Mapping[str, Any]  # pyarrow tables, by the names of spark_history.schema.TABLES
+    halt: Halt | None
+    doubts: tuple[str, ...]
+    problems: tuple[str, ...]
+    trace_hash: str
+    steps: int
+    virtual_s: float
+    wall_s: float
+    crash: str = ""
+    facts: Mapping[str, Any] = field(default_factory=dict)  # as of run.json
+
+    def judge(self) -> dict[str, Any]:
+        """verdict.json of this run, without Spark."""
+        from checkers.dataset import check_tables
+
+        violation = None if self.halt is None else self.halt.as_dict()
+        return check_tables(self.plan.model_dump(mode="json"), self.tables, self.doubts, violation)
+
+
+class _MemoryParts(SimulationParts):
+    def __init__(self, run: str, traced: bool) -> None:
+        self.recorder = MemoryRecorder(run)
+        self.traced = traced
+
+    def make_recorder(self, directory: Path, run: str) -> MemoryRecorder:
+        return self.recorder
+
+    def free_room(self, directory: Path) -> None:
+        """Nothing is written."""
+
+    async def collect(self, cluster: Cluster, directory: Path, topic: str, recorder: Recorder) -> list[str]:
+        """From memory to memory."""
+        assert isinstance(cluster, SimulatedCluster)
+        pieces = record_replica_logs({node.name: node.disk for node in cluster.brokers}, topic, recorder)
+        if cluster.traces is not None:
+            pieces += record_traces(read_traces(cluster.traces.texts()), recorder)
+            pieces += record_metadata_logs({node.name: node.disk for node in cluster.nodes}, recorder)
+        return record_collected(pieces, recorder)
+
+
+class _Silent(Progress):
+    def say(self, line: str) -> None: ...
+    def tick(self, line: str) -> bool:
+        return True
+
+    def update(self, line: str) -> None: ...
+
+
+@dataclass
+class _Unsaved(RunRecord):
+    """A record of a run that has no directory."""
+
+    directory: Path = field(default=Path())
+
+    def save(self) -> None: ...
+
+
+def simulate(
+    plan: Plan, schedule: Schedule | None = None, observe: Observe | None = None, *, traced: bool = False
+) -> Simulated:
+    """Carry out `plan`, with the faults of its seed unless others are given. Never raises for what the run does.
+
+    observe: called with everything that the nodes trace; it must change nothing. traced: the history has the tables
+    `trace` and `metadata_log`, which are empty otherwise: the invariants have seen all of it already."""
+    nemeses = registry.make_nemeses(plan.nemesis, plan.acks)
+    if schedule is None:
+        schedule = schedules.build(nemeses, plan.seed, plan.time_limit, plan.pace)
+    nemeses = registry.make_nemeses((fault.nemesis for fault in schedule), plan.acks)
+    parts, record, progress = _MemoryParts(plan.run, traced), _Unsaved(), _Silent()
+
+    async def make_history() -> Halt | None:
+        cluster = await parts.runtime.start(plan, record.directory, progress.update)
+        assert isinstance(cluster, SimulatedCluster)
+        cluster.observe = observe
+        case = Case(plan, nemeses, schedule, record.directory, parts, cluster, record, progress)
+        halt = await case.run(Interrupt(progress.say), lambda: None)
+        if case.crash:
+            raise HarnessFailure(case.crash)
+        return halt
+
+    loop = parts.runtime.loop
+    began = time.perf_counter()
+    crash, halt = "", None
+    logging.disable(logging.CRITICAL)
+    try:
+        halt = parts.runtime.run(make_history())
+    except Exception as error:  # a bug of ours: it must not cost the other runs
+        crash = describe(error)
+    finally:
+        logging.disable(logging.NOTSET)
+    return Simulated(
+        plan=plan,
+        schedule=schedule,
+        tables=parts.recorder.tables(),
+        halt=halt,
+        doubts=tuple(record.facts.get("doubts", ())),
+        problems=tuple(record.problems),
+        trace_hash=record.facts.get("trace_hash", ""),
+        steps=loop.step,
+        virtual_s=loop.time(),
+        wall_s=time.perf_counter() - began,
+        crash=crash,
+        facts=dict(record.facts),
+    )

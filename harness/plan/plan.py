@@ -1,0 +1,231 @@
+"""Plan: everything that defines a run, validated, and saved with it so that it can be repeated."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any, Literal, Self
+
+from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
+
+from cluster_image import bugs
+from cluster_image.config import IDENTITY, ConfigError, check_together, read_setting
+from harness.errors import BadArguments
+from harness.plan.schedule import Pace
+from spark_history.regular import open_regular
+
+Targets = Literal["random", "leaders"]
+
+MAX_TIME_LIMIT_S = 7 * 24 * 3600  # the whole schedule is drawn before the run
+MAX_RATE = 10_000_000  # far more than a harness can send; the pacer would be busy with nothing else
+
+MAX_LATENCY_MS = 1000  # beyond it no request is answered in time
+MAX_NODES = 90  # of a role: what a run's subnet of 254 addresses has room for, and more than a simulation is quick with
+MAX_CONCURRENCY = 10_000  # producers, each a task and a connection to every broker
+MAX_PARTITIONS = 10_000  # of a topic, as the controller has it (kraft/controller/topics.py)
+#: Where every node serves, by runtime the same: brokers, and the quorum.
+NODE_PORTS = (9092, 9093)
+
+#: Kafka's rule for topic names, less the two that would name a directory.
+_TOPIC_NAME = re.compile(r"(?!\.{1,2}$)[a-zA-Z0-9._-]{1,249}")
+_PLAN_FILE = "plan.json"
+#: Settings that the plan gives the topic itself.
+_OWN_FLAG = {
+    "min.insync.replicas": "--min-insync-replicas",
+    "default.replication.factor": "--replication-factor",
+    "num.partitions": "--partitions",
+}
+
+
+class Plan(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    run: str  # run id, e.g. 20260131T120102-power-outage-s1; also names containers and results/<run>
+    nemesis: tuple[str, ...] = ("power-outage",)  # () is none
+    schedule: str | None = None  # the file that the faults were read from, if one was given
+    interval: float | None = None  # seconds from fault to fault of a nemesis; None: as it draws them
+    recovery: float | None = None  # seconds of calm after each, at least
+    #: Which faults must have taken effect for a verdict other than `unknown`: `each` of the nemeses, `any` of them (a
+    #: seed of an exploration, which asks for each over all its seeds), or `none` (--allow-vacuous).
+    must_take_effect: Literal["each", "any", "none"] = "each"
+    targets: Targets = "random"  # whom faults of one node strike
+    workload: str = "append"
+    on: Literal["docker", "simulation"] = "docker"
+    seed: int = 0
+    time_limit: float = 60.0  # seconds of workload
+    rate: float = 2000.0  # records a second, all producers together
+    concurrency: int = 4  # producers
+    acks: Literal["all", "1", "0"] = "all"
+    topic: str = "chaos"
+    partitions: int = 8
+    replication_factor: int = 3
+    min_insync_replicas: int = 2
+    controllers: int = 3
+    brokers: int = 3
+    combined: bool = False  # the first brokers are the controllers as well
+    file_system: Literal["ext4", "xfs"] = "ext4"
+    bug: str | None = None  # a historical bug of cluster_image/bugs that every node has
+    latency_ms: float = 0.5  # in simulation: from one host to another, on average
+    encode_messages: bool = False  # in simulation: pass every message through the wire format
+    settings: dict[str, str] = {}  # --set NAME=VALUE, Kafka's names, given to every node
+
+    @model_validator(mode="after")
+    def _makes_sense(self) -> Self:
+        for problem in self._problems():
+            raise ValueError(problem)
+        return self
+
+    def _problems(self) -> Iterable[str]:
+        for name, unit, most in _AMOUNTS:
+            value = getattr(self, name)
+            if not 0 < value <= most:  # nor is it nan
+                yield f"{flag(name)} is {value:g}; it must be a number of {unit} above 0 and at most {most:,}"
+        if not 0 <= self.seed < 2**63:
+            yield f"--seed is {self.seed}; valid is 0 to {2**63 - 1:,}"
+        for name, most in _COUNTS.items():
+            if not 1 <= (count := getattr(self, name)) <= most:
+                yield f"{flag(name)} is {count}; it must be at least 1 and at most {most:,}"
+        if self.replication_factor > self.brokers:
+            yield (
+                f"--replication-factor {self.replication_factor} needs as many brokers, "
+                f"and there are {self.brokers}; valid is 1 to {self.brokers}"
+            )
+        if self.combined and self.controllers > self.brokers:
+            yield (
+                f"--combined makes brokers the controllers, and --controllers {self.controllers} is above "
+                f"--brokers {self.brokers}; valid is 1 to {self.brokers}"
+            )
+        if self.min_insync_replicas > self.replication_factor:
+            yield (
+                f"--min-insync-replicas {self.min_insync_replicas} is above --replication-factor "
+                f"{self.replication_factor}; valid is 1 to {self.replication_factor}"
+            )
+        if not _TOPIC_NAME.fullmatch(self.topic):
+            yield f"topic {self.topic!r} is not a name Kafka allows: letters, digits, '.', '_' and '-', at most 249"
+        if self.bug is not None:
+            try:
+                bugs.find(self.bug)
+            except bugs.UnknownBug as error:
+                yield f"--bug: {error}"
+        try:
+            settings = {name: read_setting(name, value) for name, value in self.settings.items()}
+            check_together(settings)
+            if (port := settings.get("metrics.port")) in NODE_PORTS:
+                yield f"--set: metrics.port={port} is where nodes listen; all but 9092 and 9093 are valid"
+        except ConfigError as error:
+            yield f"--set: {error}"
+        yield from self.pace.problems()
+        if len(set(self.nemesis)) < len(self.nemesis):
+            yield f"--nemesis {','.join(self.nemesis)} names a nemesis twice; name each once"
+
+    @property
+    def pace(self) -> Pace:
+        return Pace(self.interval, self.recovery)
+
+    @property
+    def node_names(self) -> list[str]:
+        """In a cluster of this plan."""
+        apart = 0 if self.combined else self.controllers
+        named = (("broker", self.brokers), ("controller", apart))
+        return [f"{role}-{number}" for role, count in named for number in range(1, count + 1)]
+
+    def save(self, directory: Path) -> None:
+        (directory / _PLAN_FILE).write_text(self.model_dump_json(indent=2) + "\n")
+
+    @classmethod
+    def load(cls, directory: Path) -> Self:
+        """The plan of a saved run. Raises BadArguments if the directory holds none."""
+        path = directory / _PLAN_FILE
+        try:
+            with open_regular(path) as file:
+                return cls.model_validate_json(file.read())
+        except FileNotFoundError:
+            raise BadArguments(f"{directory} is not a run: it has no {_PLAN_FILE}") from None
+        except (OSError, ValueError) as error:
+            raise BadArguments(f"{path} cannot be read as a plan: {_first_sentence(error)}") from None
+
+    def command(self) -> str:
+        """The command line that repeats this run."""
+        words = ["chaos", "run"]
+        for name in _FLAGS:
+            value = getattr(self, name)
+            if name == "nemesis" and self.schedule is not None:
+                words += ["--schedule", self.schedule]
+            elif name == "nemesis":
+                words += ["--nemesis", ",".join(value) or "none"]
+            elif value is True:
+                words.append(flag(name))
+            elif name in _ALWAYS_SHOWN or value != type(self).model_fields[name].default:
+                words += [flag(name), f"{value:g}" if isinstance(value, float) else str(value)]
+        words += ["--allow-vacuous"] * (self.must_take_effect == "none")
+        for name, value in sorted(self.settings.items()):
+            words += ["--set", f"{name}={value}"]
+        return shlex.join(words)
+
+
+_AMOUNTS = (
+    ("time_limit", "seconds", MAX_TIME_LIMIT_S),
+    ("rate", "records a second", MAX_RATE),
+    ("latency_ms", "milliseconds", MAX_LATENCY_MS),
+)
+_COUNTS = {
+    "concurrency": MAX_CONCURRENCY, "partitions": MAX_PARTITIONS, "replication_factor": MAX_NODES,
+    "min_insync_replicas": MAX_NODES, "controllers": MAX_NODES, "brokers": MAX_NODES,
+}  # fmt: skip
+_FLAGS = (
+    "on", "nemesis", "interval", "recovery", "targets", "workload", "time_limit", "seed", "rate", "concurrency", "acks",
+    "partitions", "replication_factor", "min_insync_replicas", "file_system", "brokers", "controllers", "combined",
+    "bug", "latency_ms", "encode_messages",
+)  # fmt: skip
+_ALWAYS_SHOWN = {"on", "targets", "time_limit", "seed"}
+
+
+def flag(field: str) -> str:
+    """The command-line flag of a field of Plan."""
+    return "--" + field.replace("_", "-")
+
+
+def make_plan(**fields: Any) -> Plan:
+    """Plan(**fields), with its first problem as BadArguments in one sentence."""
+    try:
+        return Plan(**fields)
+    except ValidationError as error:
+        raise BadArguments(_first_sentence(error)) from None
+
+
+def parse_settings(assignments: Iterable[str]) -> dict[str, str]:
+    """`--set` arguments, NAME=VALUE each, checked against the settings that a node knows. Raises BadArguments."""
+    settings: dict[str, str] = {}
+    for assignment in assignments:
+        name, equals, value = assignment.partition("=")
+        name, value = name.strip(), value.strip()
+        if not equals or not name:
+            raise BadArguments(f"--set {assignment!r} must have the form NAME=VALUE, e.g. replica.lag.time.max.ms=5000")
+        if name in settings:
+            raise BadArguments(f"--set {name} is given twice; give it once")
+        _check_setting(name, value)
+        settings[name] = value
+    return settings
+
+
+def _check_setting(name: str, value: str) -> None:
+    if name in IDENTITY:
+        raise BadArguments(f"--set {name} is not possible: it is given to each node by the harness")
+    if name in _OWN_FLAG:
+        raise BadArguments(f"--set {name} would contradict {_OWN_FLAG[name]}; use {_OWN_FLAG[name]} {value}")
+    try:
+        read_setting(name, value)
+    except ConfigError as error:
+        raise BadArguments(f"--set: {error}") from None
+
+
+def _first_sentence(error: Exception) -> str:
+    if not isinstance(error, ValidationError):
+        return str(error)
+    first = error.errors(include_url=False)[0]
+    if "error" in first.get("ctx", {}):
+        return str(first["ctx"]["error"])
+    field = flag(str(first["loc"][0])) if first["loc"] else "plan"
+    return f"{field} is {first['input']!r}: {first['msg'][0].lower()}{first['msg'][1:]}"

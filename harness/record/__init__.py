@@ -1,0 +1,2 @@
+"""What a run leaves: its directory, the history as it is recorded, what was collected; and what `chaos check`
+finds there."""

@@ -1,0 +1,39 @@
+"""The one way of text to the terminal: what a node, a history or a plan brings is shown, and not obeyed.
+
+Plain lines go by say(), everything with colours by a Terminal. `tests/harness/cli/test_terminal.py` sees to it that
+there is no other. JSON goes by say_json(), and stays JSON.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from typing import Any
+
+from rich.console import Console, ConsoleOptions, RenderableType
+from rich.segment import Segment
+
+from cluster_image.telemetry.printable import printable, printable_json, say
+
+__all__ = ["Terminal", "printable", "say", "say_json"]
+
+
+class Terminal(Console):
+    """Text is shown as it is: without markup, and with control characters as visible escapes. Colours and cursor
+    movements are those of this program, which rich sends apart from the text."""
+
+    def __init__(self, *, stderr: bool = False, soft_wrap: bool = True, **options: Any) -> None:
+        """options: as of rich.console.Console."""
+        super().__init__(stderr=stderr, highlight=False, soft_wrap=soft_wrap, markup=False, emoji=False, **options)
+
+    def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
+        for segment in super().render(renderable, options):
+            if segment.control or segment.text.isprintable():
+                yield segment
+            else:
+                yield Segment(printable(segment.text), segment.style)
+
+
+def say_json(value: Any, *, indent: int | None = None) -> None:
+    """A line, or more if it is indented."""
+    print(printable_json(json.dumps(value, ensure_ascii=False, indent=indent)), flush=True)

@@ -1,0 +1,203 @@
+"""What a run is made of, in one place: the runtime, the workload, the recorder, the checkers and the report.
+
+Everything heavy (Docker, Arrow, Spark) is imported only when it is used, so that bad arguments are answered at once.
+Tests replace single parts.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
+from importlib import import_module
+from pathlib import Path
+from typing import Any, Protocol, cast
+
+from harness.cluster import Cluster, Runtime
+from harness.errors import HarnessFailure
+from harness.plan import registry
+from harness.plan.plan import Plan
+from harness.record import room
+from harness.report.console import Counts
+from harness.run.injector import FaultRecorder
+from harness.run.threads import in_thread
+from harness.targets.kafka_api.observer import KafkaObserver, Observer
+
+
+class Workload(Protocol):
+    """What clients do to the cluster. Made with (plan, cluster, recorder); all that clients do and see is recorded."""
+
+    async def set_up(self) -> None:
+        """Make the topic and wait until every partition has a leader. Retries until cancelled."""
+
+    async def run(self, stop: asyncio.Event) -> None:
+        """Work until `stop` is set, then let what is in flight come to an end (bounded)."""
+
+    async def final_read(self) -> None:
+        """After healing: read every partition from its start to its end."""
+
+    async def close(self) -> None: ...
+
+    def counts(self) -> Counts: ...
+
+
+class Recorder(FaultRecorder, Protocol):
+    """The part of history.Recorder that the harness itself uses. written: bytes of its journal so far."""
+
+    written: int
+
+    def add_replica_log(
+        self, node: str, topic: str, partition: int, offsets: Any, leader_epochs: Any, values: Any
+    ) -> None: ...
+
+    def add_rows(self, table: str, rows: Any) -> None: ...
+
+    def close(self) -> None: ...
+
+
+class Analysis(Protocol):
+    """Checkers of one run, whose engine, if it is slow to start, has been starting since this object was made."""
+
+    def judge(self) -> Mapping[str, Any]:
+        """Journal to history to verdict.json; the verdict. Blocks. Raises HarnessFailure."""
+
+
+class Machine(Runtime, Protocol):
+    """A runtime, and what it can say of the machine and do for it outside of a run."""
+
+    async def clean(self, wish: Any = None, tell: Callable[[str], object] = lambda _: None) -> Sequence[str]:
+        """Remove what is wished (harness.runtimes.clean.Wish), by default whatever is left of runs whose harness is
+        dead; a line for each thing removed. tell: what will be removed, before anything is."""
+
+    def doctor(self) -> Sequence[Any]:
+        """Findings with name, ok, detail."""
+
+
+class LogAnalysis:
+    """Checkers of logs: in this process, or on Spark, see spark_history.spark.tasks.IN_PROCESS. Where that is known
+    from the start, Spark starts in the background as soon as this is made."""
+
+    def __init__(self, directory: Path, ui_port: int | None) -> None:
+        from spark_history.spark import master
+
+        self._directory = directory
+        self._ui_port = ui_port
+        self._spark: Any = None
+        if ui_port is not None or master.chosen().kind != "local" or self._will_be_long():
+            self._spark = self._start()
+
+    def judge(self) -> Mapping[str, Any]:
+        from checkers import check
+        from spark_history.files import HistoryError
+        from spark_history.ingest import count_operations
+        from spark_history.spark.failures import SparkUnavailable
+        from spark_history.spark.tasks import IN_PROCESS, Here
+
+        try:
+            if self._spark is None and count_operations(self._directory) > IN_PROCESS:
+                self._spark = self._start()
+            engine = Here() if self._spark is None else self._spark.result()
+            return room.judged(self._directory, lambda directory: check(directory, engine))
+        except (HistoryError, SparkUnavailable) as error:
+            raise HarnessFailure(str(error)) from error
+
+    def _start(self) -> Any:
+        from spark_history.spark.session import start_in_background
+
+        return start_in_background(ui_port=self._ui_port, log=room.log_file(self._directory, "spark.log"))
+
+    def _will_be_long(self) -> bool:
+        """A run that is still to be recorded, by its plan."""
+        from harness.record import results
+        from spark_history.spark.tasks import IN_PROCESS
+
+        plan = results.read_json(self._directory / "plan.json")
+        rate, seconds = plan.get("rate"), plan.get("time_limit")
+        if not isinstance(rate, int | float) or not isinstance(seconds, int | float):
+            return False
+        return rate * seconds > IN_PROCESS
+
+
+class Parts:
+    """The real ones."""
+
+    def clock_ns(self) -> int:
+        """The time line of the history: monotonic nanoseconds."""
+        return time.monotonic_ns()
+
+    def facts(self) -> Mapping[str, Any]:
+        """What the runtime has to say of the history that was made, for run.json."""
+        return {}
+
+    def problems(self) -> Sequence[str]:
+        """What went wrong in the runtime meanwhile and nobody was told of, a sentence each."""
+        return ()
+
+    def free_room(self, directory: Path) -> int | None:
+        """Bytes where the results of the run are written; None: no matter."""
+        return room.free(directory)
+
+    def warm_up(self) -> None:
+        """Import what is slow to import, while there is nothing to do but wait. Blocks for seconds."""
+        # pyarrow imports pandas when first used.
+        for module in ("pandas", "harness.record.history", "cluster_image.network.tcp"):
+            import_module(module)
+
+    @cached_property
+    def runtime(self) -> Machine:
+        from harness.runtimes.docker.runtime import DockerRuntime
+
+        return cast(Machine, DockerRuntime())
+
+    def make_recorder(self, directory: Path, run: str) -> Recorder:
+        from harness.record.history import Recorder as JournalRecorder
+
+        return JournalRecorder(directory, run)
+
+    def make_observer(self, cluster: Cluster, plan: Plan) -> Observer:
+        from cluster_image.network.tcp import TcpNetwork
+
+        return KafkaObserver(cluster, TcpNetwork(), plan.topic)
+
+    def make_workload(self, plan: Plan, cluster: Cluster, recorder: Recorder) -> Workload:
+        workload: Workload = registry.load(registry.WORKLOADS, plan.workload)(plan, cluster, recorder)
+        return workload
+
+    async def collect(self, cluster: Cluster, directory: Path, topic: str, recorder: Recorder) -> Sequence[str]:
+        """Logs and disks into the run's directory, and what lies on the brokers' disks into the history. Returns what
+        went wrong, a sentence each."""
+        from harness.record.collected import collected_files, missing, record_collected, with_problems
+        from harness.targets.kafka_api.replica_logs import record_replica_logs
+        from harness.targets.kraft.metadata_logs import record_metadata_logs
+        from harness.targets.kraft.traces import read_traces, record_traces
+
+        # In this order: whatever a node has told is in the metadata logs then, if it is committed.
+        traces = await in_thread(read_traces, directory / "trace")
+        not_whole = await cluster.collect(directory) or {}
+        pieces = await in_thread(record_replica_logs, directory / "disks", topic, recorder)
+        pieces += await in_thread(record_traces, traces, recorder)
+        pieces += await in_thread(record_metadata_logs, directory / "disks", recorder)
+        everybody, brokers = ([node.name for node in nodes] for nodes in (cluster.nodes, cluster.brokers))
+        pieces += missing("disk", brokers, pieces) + missing("trace", everybody, pieces)
+        pieces += missing("metadata log", everybody, pieces)
+        pieces = with_problems(pieces, not_whole)
+        pieces += await in_thread(collected_files, directory)
+        return record_collected(pieces, recorder)
+
+    def start_analysis(self, directory: Path, spark_ui_port: int | None) -> Analysis:
+        return LogAnalysis(directory, spark_ui_port)
+
+    def build_report(self, directory: Path) -> None:
+        from harness.report import build
+
+        build(directory)
+
+
+def make_parts(plan: Plan) -> Parts:
+    """Those of the runtime that the plan names."""
+    if plan.on == "simulation":
+        from harness.runtimes.simulation.runtime import SimulationParts
+
+        return SimulationParts()
+    return Parts()

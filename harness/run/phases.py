@@ -1,0 +1,272 @@
+"""The part of a run that makes its history: workload ∥ faults → heal → final reads → collect.
+
+(Jepsen calls it the case, jepsen.core/run-case!.) The same in every runtime: time is the loop's, real or virtual.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import Counter
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from harness.cluster import Cluster
+from harness.errors import HarnessFailure, HistoryLost, describe
+from harness.plan.plan import Plan
+from harness.plan.schedule import Schedule
+from harness.record import room
+from harness.record.results import RunRecord
+from harness.record.violation import Halt
+from harness.report.console import Progress, live_line
+from harness.run.components import Parts
+from harness.run.injector import Injector
+from harness.run.interrupt import Interrupt
+from harness.run.threads import in_thread
+from nemesis import Nemesis
+
+READY_TIMEOUT_S = 60.0
+#: Once the time is over: for what is in flight, and for faults to be healed and recovered from.
+DRAIN_TIMEOUT_S = 180.0
+HEAL_TIMEOUT_S = 90.0
+RECOVERY_TIMEOUT_S = 60.0
+BROKEN_RECOVERY_TIMEOUT_S = 10.0
+FINAL_READ_TIMEOUT_S = 60.0
+COLLECT_TIMEOUT_S = 60.0
+POLL_S = 0.2
+
+
+class Case:
+    """From a cluster that was started to a history that is closed. directory: the run's own."""
+
+    def __init__(
+        self,
+        plan: Plan,
+        nemeses: Mapping[str, Nemesis],
+        schedule: Schedule,
+        directory: Path,
+        parts: Parts,
+        cluster: Cluster,
+        record: RunRecord,
+        progress: Progress,
+    ) -> None:
+        self._plan = plan
+        self._nemeses = nemeses
+        self._schedule = schedule
+        self._directory = directory
+        self._parts = parts
+        self._cluster = cluster
+        self._record = record
+        self._progress = progress
+        self._recorder = parts.make_recorder(directory, plan.run)
+        self._observer = parts.make_observer(cluster, plan)
+        self._workload = parts.make_workload(plan, cluster, self._recorder)
+        self._halted: asyncio.Future[Halt] = cluster.halted or asyncio.get_running_loop().create_future()
+        self.workload_ended = 0.0  # time.monotonic()
+        self.crash = ""  # why the workload or the faults ended before their time, if they did
+        self.unhealed = ""  # what of the faults could not be undone, if anything
+
+    async def run(self, interrupt: Interrupt, ready: Callable[[], None]) -> Halt | None:
+        """Make the history, until the time limit or the user's word. `ready` is called once the cluster is.
+
+        Returns why the cluster has halted, if it has: only a simulated one does. Raises HarnessFailure."""
+        work: asyncio.Future[Any] = asyncio.ensure_future(self._run(interrupt, ready))
+        try:
+            await asyncio.wait((work, self._halted), return_when=asyncio.FIRST_COMPLETED)
+            if not self._halted.done():
+                await work
+                return None
+            await self._collect()  # nothing else can be done: nobody answers any more
+            await self._close_history()  # before the clients are told to stop, which is no part of it
+            return self._halted.result()
+        finally:
+            self._record.facts |= self._parts.facts()
+            for problem in self._parts.problems():
+                self._record.problem(problem)
+            work.cancel()
+            await asyncio.gather(work, return_exceptions=True)
+
+    async def _run(self, interrupt: Interrupt, ready: Callable[[], None]) -> None:
+        with self._record.timed("ready"):
+            await interrupt.cut_short(self._begin())
+        ready()
+        await self._make(interrupt)
+        await self._complete()
+
+    async def _begin(self) -> None:
+        """Topic made, every partition led and every replica in its ISR. Raises HarnessFailure."""
+        self._progress.update("waiting until the cluster is ready")
+        try:
+            async with asyncio.timeout(READY_TIMEOUT_S):
+                await self._workload.set_up()
+                await self._in_sync()
+        except TimeoutError:
+            reason = (await self._observer.view()).out_of_sync or "the topic was not created"
+            self._cluster.not_recovered(f"{READY_TIMEOUT_S:g} s after its start, before any fault: {reason}")
+            if self._halted.done():
+                return
+            logs = await self._collect_logs()
+            raise HarnessFailure(f"the cluster was not ready after {READY_TIMEOUT_S:g} s: {reason}{logs}") from None
+
+    async def _make(self, interrupt: Interrupt) -> None:
+        """Workload and faults side by side, until the time limit or the user's word; then all faults healed."""
+        over = asyncio.Event()
+        injector = Injector(
+            self._cluster, self._nemeses, self._schedule, targets=self._plan.targets, time_limit=self._plan.time_limit,
+            observer=self._observer, recorder=self._recorder, stop=over, restart_the_dead=self._restart_the_dead,
+            now_ns=self._parts.clock_ns,
+        )  # fmt: skip
+        self._record.facts["workload_start_ns"] = self._parts.clock_ns()
+        with self._record.timed("workload"):
+            try:
+                async with asyncio.timeout(None) as patience, asyncio.TaskGroup() as group:
+                    group.create_task(self._unless_it_crashes("the workload", self._workload.run(over), over))
+                    group.create_task(self._unless_it_crashes("the fault schedule", injector.run(), over))
+                    await self._until_over(injector, over, interrupt)
+                    over.set()
+                    patience.reschedule(asyncio.get_running_loop().time() + DRAIN_TIMEOUT_S)
+                    self.workload_ended = time.monotonic()
+                    self._progress.update("healing, and waiting for what is in flight")
+            except TimeoutError:
+                self.crash = self.crash or f"workload or faults did not end within {DRAIN_TIMEOUT_S:g} s of their time"
+                self._record.doubt(self.crash)
+        with self._record.timed("heal"):
+            await self._heal(injector)
+
+    async def _heal(self, injector: Injector) -> None:
+        """Every fault undone, and looked that nothing is left of any. What is left is tried once more, all faults in
+        reverse order, before it is given up."""
+        for heal in (injector.heal_all, injector.heal_again):
+            left: list[str] = []
+            try:
+                async with asyncio.timeout(HEAL_TIMEOUT_S):
+                    await heal()
+                    await self._cluster.heal()
+                    await self._restart_the_dead()
+                    left += await self._cluster.leftovers()
+            except TimeoutError:
+                left.append(f"it did not end within {HEAL_TIMEOUT_S:g} s")
+            except Exception as error:  # whatever a runtime raises
+                left.append(describe(error))
+            for each in injector.in_force:
+                left.append(f"{each.nemesis} on {', '.join(each.targets)}: {each.evidence.get('heal_failed', '')}")
+            if not left:
+                return
+        self.unhealed = f"not everything could be healed: {'; '.join(left)}"
+        self._record.doubt(self.unhealed)
+
+    async def _complete(self) -> None:
+        """Final reads and what lies on the replicas' disks; then the journal is closed, whatever failed before."""
+        with self._record.survived("recover"):
+            self._progress.update("waiting until every replica is back in its ISR")
+            try:
+                # Of a cluster that is still broken nothing is asked; but it may be whole enough to be read.
+                async with asyncio.timeout(BROKEN_RECOVERY_TIMEOUT_S if self.unhealed else RECOVERY_TIMEOUT_S):
+                    await self._in_sync()
+                    while self._cluster.unsettled() is not None:
+                        await asyncio.sleep(POLL_S)
+            except TimeoutError:
+                if not self.unhealed:
+                    reason = (await self._observer.view()).out_of_sync or self._cluster.unsettled()
+                    what = f"{RECOVERY_TIMEOUT_S:g} s after every fault was healed: {reason}"
+                    self._record.doubt(f"not recovered {what}")
+                    self._cluster.not_recovered(what)
+        with self._record.survived("final reads"):
+            self._progress.update("reading every partition from its start to its end")
+            async with asyncio.timeout(FINAL_READ_TIMEOUT_S):
+                await self._workload.final_read()
+        await self._collect()
+        with self._record.survived("close workload"):
+            await self._workload.close()
+        await self._close_history()
+
+    async def _collect(self) -> None:
+        problems: Sequence[str] | None = None
+        with self._record.survived("collect"):
+            self._progress.update("collecting logs and disks")
+            async with asyncio.timeout(COLLECT_TIMEOUT_S):
+                problems = await self._parts.collect(self._cluster, self._directory, self._plan.topic, self._recorder)
+        if problems is None:
+            self._record.doubt("what the nodes left (logs, traces, disks) was not collected as a whole")
+            return
+        for problem in problems:
+            self._record.problem(problem)
+
+    async def _close_history(self) -> None:
+        """What cannot be written any more is lost, and what was written before can be judged."""
+        try:
+            with self._record.timed("close journal"):
+                await in_thread(self._recorder.close)
+        except Exception as error:  # a volume that is full, say
+            del self._record.phases["close journal"]  # whose being there says that the history is complete
+            self._record.end_early(f"the history was not written to its end: {describe(error)}")
+
+    async def _until_over(self, injector: Injector, over: asyncio.Event, interrupt: Interrupt) -> None:
+        loop = asyncio.get_running_loop()
+        limit = self._plan.time_limit
+        end = loop.time() + limit
+        errors: Counter[str] = Counter()
+        shown_until = 0  # ns: faults that were healed before have been shown
+        while not over.is_set():
+            left = end - loop.time()  # exact near the end, so that this much sleep does arrive there
+            if left <= 0:
+                return
+            if interrupt.asked.is_set():
+                self._end_early(f"cut short by {interrupt.signal}", limit - left)
+                return
+            counts = self._workload.counts()
+            if (full := self._no_room(counts.acknowledged)) is not None:
+                self._progress.say(f"ending early: {full}")
+                self._end_early(f"ended, for {full},", limit - left)
+                return
+            errors.update(counts.errors)
+            faults = [fault for fault in injector.injected if fault.in_force or (fault.end or 0) > shown_until]
+            struck = [fault for fault in faults if not fault.skipped]
+            if self._progress.tick(live_line(limit - left, limit, counts, errors, struck)):
+                shown_until = self._parts.clock_ns()
+            await asyncio.sleep(min(POLL_S, left))
+
+    def _no_room(self, acknowledged: int) -> str | None:
+        """Why the run must end now for its results to be written, as a clause."""
+        left = self._parts.free_room(self._directory)
+        needed = room.needed_now(self._recorder.written, acknowledged, self._plan.replication_factor)
+        if left is None or left >= needed:
+            return None
+        return f"{self._directory} has {room.megabytes(left)} left and needs {room.megabytes(needed)} to end"
+
+    def _end_early(self, how: str, after_s: float) -> None:
+        """At a moment that no seed tells."""
+        self._record.facts["ended_at_s"] = round(after_s, 3)
+        self._record.end_early(f"the run was {how} after {after_s:.1f} s of {self._plan.time_limit:g} s")
+
+    async def _unless_it_crashes(self, name: str, work: Coroutine[Any, Any, None], over: asyncio.Event) -> None:
+        """A crash ends workload and faults, not the run: what was recorded can still be judged."""
+        try:
+            await work
+        except HistoryLost as error:
+            self._record.end_early(f"the run was ended: {describe(error)}")
+            over.set()
+        except Exception as error:  # a bug, or the machine: either way the history so far is sound
+            self.crash = self.crash or f"{name} failed: {describe(error)}"
+            self._record.doubt(self.crash)
+            over.set()
+
+    async def _restart_the_dead(self) -> None:
+        for node in self._cluster.nodes:
+            if not await node.is_running():
+                self._record.problem(f"{node.name} was not running though no fault held it down; started it again")
+                await node.start()
+
+    async def _in_sync(self) -> None:
+        """Returns once every broker says that every replica is in its ISR."""
+        while (await self._observer.view()).out_of_sync is not None:
+            await asyncio.sleep(POLL_S)
+
+    async def _collect_logs(self) -> str:
+        """Save what the nodes have said, and tell where, as the end of a message."""
+        with self._record.survived("collect"):
+            async with asyncio.timeout(COLLECT_TIMEOUT_S):
+                await self._cluster.collect(self._directory)
+            return f"; what the nodes said is in {self._directory / 'logs'}"
+        return ""

@@ -1,0 +1,1 @@
+"""A simulated machine's disk."""

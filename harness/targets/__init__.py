@@ -1,0 +1,1 @@
+"""What is tested: a package a target. `Target` says what each must answer."""

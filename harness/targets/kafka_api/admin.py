@@ -1,0 +1,239 @@
+"""An operator's word to the live cluster, over the Kafka protocol: metadata, elections, reassignments.
+
+Any broker passes on what is for the controller. A request whose answer did not come may have been carried out, so each
+one is made to be repeated.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from kio.schema.alter_partition_reassignments.v1 import request as alter
+from kio.schema.describe_cluster.v2.request import DescribeClusterRequest
+from kio.schema.describe_configs.v4 import request as configs
+from kio.schema.describe_topic_partitions.v0 import request as describe
+from kio.schema.elect_leaders.v2.request import ElectLeadersRequest
+from kio.schema.errors import ErrorCode
+from kio.schema.list_partition_reassignments.v0.request import ListPartitionReassignmentsRequest
+from kio.schema.types import BrokerId, TopicName
+
+from cluster_image.network import Address, Connection, Network
+from cluster_image.wire.integers import i8, i32
+from harness.cluster import Node
+
+#: A broker waits so long, and longer, for the controller before it says that there was no answer.
+REQUEST_TIMEOUT_S: Final = 5.0
+CONNECT_TIMEOUT_S: Final = 1.0
+#: Until somebody has answered.
+PATIENCE_S: Final = 15.0
+POLL_S: Final = 0.1
+_PREFERRED: Final = i8(0)
+_TOPIC: Final = i8(2)
+#: No answer yet: another broker may know of a controller, or this one a little later.
+_AGAIN: Final = frozenset({ErrorCode.request_timed_out, ErrorCode.not_controller})
+
+Place = tuple[str, int]  # topic, partition
+Ids = tuple[int, ...]  # of brokers
+
+
+class Unanswered(Exception):
+    """No broker has answered in PATIENCE_S. A sentence."""
+
+
+@dataclass(frozen=True)
+class Partition:
+    leader: int  # -1: none
+    leader_epoch: int
+    replicas: Ids  # the preferred leader first
+    isr: Ids
+    elr: Ids
+
+
+@dataclass(frozen=True)
+class Move:
+    """A reassignment under way."""
+
+    replicas: Ids
+    adding: Ids
+    removing: Ids
+
+
+@dataclass(frozen=True)
+class Metadata:
+    brokers: Ids  # that are registered and not fenced
+    registered: frozenset[int]  # fenced ones too
+    partitions: Mapping[Place, Partition]
+
+
+@dataclass
+class Admin:
+    """brokers: those there are at the moment, whether or not they run."""
+
+    brokers: Callable[[], Sequence[Node]]
+    network: Network
+    #: Replicas as they were when anybody first looked, before any of them was moved.
+    original: dict[Place, Ids] = field(default_factory=dict)
+    #: By the name of a nemesis that is moving replicas or leaders: the partitions that it tells of. There is one at a
+    #: time: two would undo each other's work.
+    movers: dict[str, Sequence[Place]] = field(default_factory=dict)
+
+    async def metadata(self) -> Metadata:
+        """The newest that any broker tells, partition by partition. Raises Unanswered."""
+        deadline = _now() + PATIENCE_S
+        while True:
+            seen = [view for view in await self.views() if view is not None]
+            if seen:
+                break
+            if _now() > deadline:
+                raise Unanswered(f"no broker has told its metadata in {PATIENCE_S:g} s")
+            await asyncio.sleep(POLL_S)
+        found = newest(seen)
+        own = {node.id: node.own_id for node in self.brokers()}
+        for place, state in found.partitions.items():
+            self.original.setdefault(place, tuple(own.get(replica, replica) for replica in state.replicas))
+        return found
+
+    async def views(self) -> Sequence[Metadata | None]:
+        """What each broker tells now, in order; None for one that does not answer."""
+        return await asyncio.gather(*(self._view(node) for node in self.brokers()))
+
+    async def reassign(self, targets: Mapping[Place, Ids | None]) -> Mapping[Place, str]:
+        """Give each partition these replicas, in this order, in place of what is under way; None: cancel that. Returns
+        once it has begun, or is done where nobody is added. Of those refused, the reasons. Raises Unanswered."""
+        if not targets:
+            return {}
+        of_topic: dict[str, list[Any]] = defaultdict(list)
+        for (topic, index), replicas in targets.items():
+            ids = None if replicas is None else tuple(map(BrokerId, replicas))
+            of_topic[topic].append(alter.ReassignablePartition(partition_index=i32(index), replicas=ids))
+        answer = await self._through_any(alter.AlterPartitionReassignmentsRequest(
+            topics=tuple(
+                alter.ReassignableTopic(name=TopicName(topic), partitions=tuple(partitions))
+                for topic, partitions in of_topic.items()
+            )
+        ))  # fmt: skip
+        return {
+            (str(topic.name), int(partition.partition_index)): partition.error_message or partition.error_code.name
+            for topic in answer.responses
+            for partition in topic.partitions
+            if partition.error_code is not ErrorCode.none
+        }
+
+    async def moves(self) -> Mapping[Place, Move]:
+        """Every reassignment under way, as the controller has it. Raises Unanswered."""
+        answer = await self._through_any(ListPartitionReassignmentsRequest(topics=None))
+        return {
+            (str(topic.name), int(each.partition_index)): Move(
+                _ids(each.replicas), _ids(each.adding_replicas), _ids(each.removing_replicas)
+            )
+            for topic in answer.topics
+            for each in topic.partitions
+        }
+
+    async def elect_preferred(self) -> None:
+        """Of every partition the first replica leads from now on, if it may. Raises Unanswered."""
+        await self._through_any(ElectLeadersRequest(election_type=_PREFERRED, topic_partitions=None))
+
+    async def min_insync_replicas(self, topic: str) -> int:
+        """Raises Unanswered."""
+        resource = configs.DescribeConfigsResource(
+            resource_type=_TOPIC, resource_name=topic, configuration_keys=("min.insync.replicas",)
+        )
+        answer = await self._through_any(configs.DescribeConfigsRequest(resources=(resource,)))
+        return next((int(each.value) for result in answer.results for each in result.configs), 1)
+
+    async def _through_any(self, request: Any) -> Any:
+        """The answer of the first broker that has one."""
+        deadline = _now() + PATIENCE_S
+        while True:
+            for node in self.brokers():
+                try:
+                    async with self._connected(node) as connection:
+                        answer = await connection.request(request, timeout=REQUEST_TIMEOUT_S)
+                except (OSError, TimeoutError):
+                    continue
+                if getattr(answer, "error_code", ErrorCode.none) not in _AGAIN:
+                    return answer
+            if _now() > deadline:
+                name = type(request).__name__.removesuffix("Request")
+                raise Unanswered(f"no broker has had {name} carried out in {PATIENCE_S:g} s")
+            await asyncio.sleep(POLL_S)
+
+    async def _view(self, node: Node) -> Metadata | None:
+        try:
+            async with self._connected(node) as connection:
+                answer = await connection.request(
+                    DescribeClusterRequest(include_cluster_authorized_operations=False, include_fenced_brokers=True),
+                    timeout=CONNECT_TIMEOUT_S,
+                )
+                partitions = [each async for each in _partitions(connection)]
+        except (OSError, TimeoutError):
+            return None
+        brokers = sorted(int(broker.broker_id) for broker in answer.brokers if not broker.is_fenced)
+        return Metadata(tuple(brokers), frozenset(int(broker.broker_id) for broker in answer.brokers), dict(partitions))
+
+    @asynccontextmanager
+    async def _connected(self, node: Node) -> Any:
+        """A new connection each time: after a fault an old one may be dead without either end knowing."""
+        connection = await self.network.connect(
+            Address(*node.address), client_id="chaos-admin", timeout=CONNECT_TIMEOUT_S
+        )
+        try:
+            yield connection
+        finally:
+            connection.close()
+
+
+async def _partitions(connection: Connection) -> Any:
+    """(place, state) of every partition, page by page."""
+    cursor = None
+    while True:
+        answer = await connection.request(
+            describe.DescribeTopicPartitionsRequest(topics=(), cursor=cursor), timeout=CONNECT_TIMEOUT_S
+        )
+        for topic in answer.topics:
+            for each in topic.partitions:
+                yield (str(topic.name), int(each.partition_index)), Partition(
+                    int(each.leader_id), int(each.leader_epoch), _ids(each.replica_nodes), _ids(each.isr_nodes),
+                    _ids(each.eligible_leader_replicas or ()),
+                )  # fmt: skip
+        if (following := answer.next_cursor) is None:
+            return
+        cursor = describe.Cursor(topic_name=following.topic_name, partition_index=following.partition_index)
+
+
+def _ids(brokers: Sequence[Any]) -> Ids:
+    return tuple(int(broker) for broker in brokers)
+
+
+def _now() -> float:
+    return asyncio.get_running_loop().time()
+
+
+def newest(views: Sequence[Metadata]) -> Metadata:
+    """Of several brokers', which may lag: each partition as of its highest leader epoch, and the smallest ISR of that;
+    brokers as most tell."""
+    partitions: dict[Place, Partition] = {}
+    for view in views:
+        for place, state in view.partitions.items():
+            known = partitions.get(place)
+            if known is None or (state.leader_epoch, -len(state.isr)) > (known.leader_epoch, -len(known.isr)):
+                partitions[place] = state
+    told = Counter(broker for view in views for broker in view.brokers)
+    return Metadata(
+        tuple(sorted(broker for broker, count in told.items() if 2 * count > len(views))),
+        frozenset().union(*(view.registered for view in views)),
+        dict(sorted(partitions.items())),
+    )
+
+
+def changed(before: Mapping[Place, Partition], after: Mapping[Place, Partition], what: str) -> Iterator[Place]:
+    """The partitions whose `what`, a field of Partition, is not what it was."""
+    for place, state in after.items():
+        if place in before and getattr(before[place], what) != getattr(state, what):
+            yield place

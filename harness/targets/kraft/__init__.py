@@ -1,0 +1,1 @@
+"""The target `kraft`: this project's own cluster, cluster_image/."""

@@ -1,0 +1,1 @@
+"""Events of Jepsen's histories, read in each of their notations."""

@@ -1,0 +1,1 @@
+"""Runs of this project written as Jepsen's histories."""

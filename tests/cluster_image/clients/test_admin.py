@@ -1,0 +1,162 @@
+"""What administrators ask of a cluster, through any broker, by librdkafka and kafka-python."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import ElectionType, KafkaError, KafkaException
+from confluent_kafka import TopicPartition as Partition
+from confluent_kafka.admin import AdminClient, ConfigResource, NewPartitions, NewTopic, ResourceType
+from kafka import TopicPartition
+from kafka.admin import KafkaAdminClient
+
+from cluster_image import wire
+from cluster_image.broker.handlers import describe, describe_configs
+from cluster_image.kraft.metadata.image import BrokerRegistration, MetadataImage
+from cluster_image.network import Address
+from tests.cluster_image.broker.test_partition import config
+from tests.cluster_image.clients.test_librdkafka import SAYS_NOTHING
+from tests.clusters.local_cluster import LocalCluster, local_cluster
+
+
+def eventually(what: Callable[[], Any], expected: Any, patience: float = 10.0) -> None:
+    """Brokers learn what the controller has decided a moment later."""
+    until = time.monotonic() + patience
+    while (found := what()) != expected:
+        assert time.monotonic() < until, (found, expected)
+        time.sleep(0.05)
+
+
+def with_librdkafka(bootstrap: str) -> None:
+    admin = AdminClient({"bootstrap.servers": bootstrap, **SAYS_NOTHING})
+    cluster = admin.describe_cluster().result(10)
+    assert cluster.cluster_id == "local" and sorted(node.id for node in cluster.nodes) == [1, 2, 3]
+    assert cluster.controller.id in (1, 2, 3)
+
+    topic = NewTopic("t", num_partitions=2, replication_factor=3, config={"min.insync.replicas": "1"})
+    admin.create_topics([topic])["t"].result(10)
+
+    def partitions() -> int:
+        return len(admin.list_topics(timeout=10).topics["t"].partitions)
+
+    eventually(partitions, 2)
+    admin.create_partitions([NewPartitions("t", 5)])["t"].result(10)
+    eventually(partitions, 5)
+    with pytest.raises(KafkaException) as refused:
+        admin.create_partitions([NewPartitions("t", 3)])["t"].result(10)
+    assert refused.value.args[0].code() == KafkaError.INVALID_PARTITIONS
+
+    resource = ConfigResource(ResourceType.TOPIC, "t")
+    settings = admin.describe_configs([resource])[resource].result(10)
+    assert settings["min.insync.replicas"].value == "1" and not settings["min.insync.replicas"].is_default
+    assert settings["segment.bytes"].is_default
+
+    elected = admin.elect_leaders(ElectionType.PREFERRED, [Partition("t", 0)]).result(10)
+    ((_, error),) = elected.items()
+    assert error.code() == KafkaError.ELECTION_NOT_NEEDED
+
+    admin.delete_topics(["t"])["t"].result(10)
+    eventually(lambda: "t" in admin.list_topics(timeout=10).topics, False)
+    with pytest.raises(KafkaException) as unknown:
+        admin.delete_topics(["t"])["t"].result(10)
+    assert unknown.value.args[0].code() == KafkaError.UNKNOWN_TOPIC_OR_PART
+
+
+def with_kafka_python(bootstrap: str) -> None:
+    admin = KafkaAdminClient(bootstrap_servers=bootstrap.split(","))
+    try:
+        assert len(admin.describe_cluster()["brokers"]) == 3
+        admin.create_topics({"t": {"assignments": {0: [1, 2]}}})
+        partition = TopicPartition("t", 0)
+
+        def replicas() -> list[int]:
+            (topic,) = admin.describe_topics(["t"])
+            return [*topic["partitions"][0]["replica_nodes"]] if topic["partitions"] else []
+
+        eventually(replicas, [1, 2])
+        assert admin.alter_partition_reassignments({partition: [3, 2]}) == {partition: None}
+        eventually(lambda: admin.list_partition_reassignments(), {})
+        eventually(replicas, [3, 2])
+        (refused,) = admin.alter_partition_reassignments({partition: [7]}).values()
+        assert refused is not None
+        admin.delete_topics(["t"])
+        eventually(lambda: "t" in admin.list_topics(), False)
+    finally:
+        admin.close()
+
+
+@pytest.mark.parametrize("client", [with_librdkafka, with_kafka_python])
+def test_an_administrators_day(tmp_path: Path, client: Callable[[str], None]) -> None:
+    async def scenario() -> None:
+        cluster: LocalCluster
+        async with local_cluster(tmp_path) as cluster:
+            await asyncio.wait_for(asyncio.to_thread(client, cluster.bootstrap), 60)
+
+    asyncio.run(scenario())
+
+
+# -- answers in every version -----------------------------------------------------------------------------------
+
+
+def image() -> MetadataImage:
+    """Broker 2 is fenced."""
+    brokers = {b: BrokerRegistration(b, b, None, Address("h", 9092), "r", b == 2, False) for b in (1, 2, 3)}
+    return MetadataImage(brokers=brokers)
+
+
+@pytest.mark.parametrize("version", [0, 1, 2])
+def test_describe_cluster(version: int) -> None:
+    schema = wire.request_schema(60, version)
+    answer = describe.describe_cluster(image(), "c", 3, schema(**_filled(schema)))
+    assert wire.encode_response(answer, 1)
+    assert [b.broker_id for b in answer.brokers] == [1, 3]  # type: ignore[attr-defined]
+    if version == 2:
+        answer = describe.describe_cluster(image(), "c", 3, schema(**_filled(schema, include_fenced_brokers=True)))
+        assert [(b.broker_id, b.is_fenced) for b in answer.brokers] == [  # type: ignore[attr-defined]
+            (1, False),
+            (2, True),
+            (3, False),
+        ]
+    for kind, error in ((2, "mismatched_endpoint_type"), (5, "unsupported_endpoint_type")):
+        if version:
+            answer = describe.describe_cluster(image(), "c", 3, schema(**_filled(schema, endpoint_type=kind)))
+            assert answer.error_code.name == error and not answer.brokers  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("version", [1, 2, 3, 4])
+def test_describe_configs(version: int) -> None:
+    schema = wire.request_schema(32, version)
+    settings = config(min_insync_replicas="2")
+
+    def ask(kind: int, name: str, *keys: str, times: int = 1) -> Any:
+        module: Any = sys.modules[schema.__module__]
+        resource = module.DescribeConfigsResource(
+            resource_type=kind, resource_name=name, configuration_keys=keys or None
+        )
+        answer: Any = describe_configs.describe_configs(image(), settings, schema(resources=(resource,) * times))
+        assert wire.encode_response(answer, 1)
+        return answer.results[0]
+
+    assert {c.name: c.value for c in ask(4, "1", "min.insync.replicas", "delete.topic.enable").configs} == {
+        "min.insync.replicas": "2",
+        "delete.topic.enable": "true",
+    }
+    sources = {c.name: c.config_source for c in ask(4, "1").configs}
+    assert (sources["min.insync.replicas"], sources["num.partitions"]) == (4, 5)
+    assert not {"node.id", "listeners"} & sources.keys()
+    assert ask(4, "2").error_code.name == "invalid_request"
+    assert ask(2, "t").error_code.name == "unknown_topic_or_partition"
+    assert ask(8, "x").error_code.name == "invalid_request"
+    assert not ask(4, "").configs
+    assert ask(4, "1", times=2).error_code.name == "invalid_request", "an answer as long as anybody likes"
+
+
+def _filled(schema: Any, **values: Any) -> dict[str, Any]:
+    required = {"include_cluster_authorized_operations": False, "include_fenced_brokers": False}
+    return {k: v for k, v in {**required, **values}.items() if k in schema.__dataclass_fields__}

@@ -1,0 +1,67 @@
+"""What is counted from the trace, and a scrape of a node that does not answer. Real processes: test_operations.py."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from typing import Any
+
+import pytest
+from prometheus_client import CollectorRegistry, generate_latest
+
+from cluster_image.telemetry import metrics
+from cluster_image.telemetry.metrics import Events, NodeCollector
+
+
+def test_isr_changes_count_at_the_leader_and_pass_on() -> None:
+    told: list[tuple[str, str, dict[str, Any]]] = []
+    events = Events(1, lambda event, where="", **fields: told.append((event, where, fields)))
+    events("role", "t-0", leader=1, isr=(1, 2, 3))
+    events("isr", "t-0", isr=(1, 2))
+    events("isr", "t-0", isr=(1,))
+    events("isr", "t-0", isr=(1, 3))
+    events("isr", "t-0", isr=(1, 3))
+    assert (events.isr_shrinks, events.isr_expands) == (2, 1)
+    events("role", "t-0", leader=3, isr=(1, 3))
+    events("isr", "t-0", isr=(3,))
+    events("role", "t-1", leader=2, isr=(1, 2))
+    events("isr", "t-1", isr=(2,))
+    assert (events.isr_shrinks, events.isr_expands) == (2, 1)  # others lead there, and count there
+    assert len(told) == 9 and told[1] == ("isr", "t-0", {"isr": (1, 2)})
+
+
+def test_elections_are_changes_that_name_a_leader() -> None:
+    events = Events(101, lambda event, where="", **fields: None)
+    events("decide", "t-0", type="PartitionRecord", offset=1, leader=1)
+    events("decide", "t-0", type="PartitionChangeRecord", offset=2, isr=(1, 2))
+    events("decide", "t-0", type="PartitionChangeRecord", offset=3, leader=2)
+    events("decide", "t-0", type="PartitionChangeRecord", offset=4, leader=-1)
+    assert events.elections == 1
+
+
+def _scraped(loop: asyncio.AbstractEventLoop) -> str:
+    registry = CollectorRegistry()
+    registry.register(NodeCollector(None, None, None, {}, loop))  # type: ignore[arg-type]
+    return generate_latest(registry).decode()
+
+
+def test_a_loop_that_stands_still_is_told_and_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(metrics, "_PATIENCE_SECONDS", 0.05)
+    read: list[float] = []
+    monkeypatch.setattr(metrics, "read", lambda *arguments: read.append(time.monotonic()))
+    scraped: list[str] = []
+
+    async def stand_still() -> None:
+        thread = threading.Thread(target=lambda: scraped.append(_scraped(loop)))
+        thread.start()
+        time.sleep(0.3)
+        thread.join()
+        await asyncio.sleep(0.01)
+
+    loop = asyncio.new_event_loop()
+    loop.run_until_complete(stand_still())
+    loop.close()
+    assert "chaos_event_loop_responsive 0.0" in scraped[0]
+    assert not read  # nobody waits for it any more
+    assert "chaos_event_loop_responsive 0.0" in _scraped(loop)  # the loop is closed: the process is about to end

@@ -1,0 +1,40 @@
+"""Seeds of `chaos explore` that once failed, each with what was wrong. They are kept for good.
+
+A seed means the run that the settings of its plan and the code of today make of it; what was wrong has a test of its
+own beside the code, which does not depend on that.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from harness.explore import swarm
+from harness.explore.simulate import simulate
+from harness.plan.plan import Plan
+
+SIX = ("power-outage", "kill", "pause", "partition", "network", "membership")
+FOUR = ("power-outage", "kill", "pause", "partition")
+EXPLORED = Plan(run="explore", on="simulation", nemesis=FOUR, targets="leaders", rate=40.0, partitions=4, concurrency=2)
+
+
+@pytest.mark.parametrize(
+    ("nemeses", "seed"),
+    [
+        # A leader of an empty epoch that followed again forgot where the epoch before it began (LogMatching).
+        (FOUR, 33),
+        # Over a slow link a follower lags by replica.lag.time.max.ms between two fetches: it does not keep up (Liveness
+        # was what was wrong).
+        (SIX, 53),
+        # A follower whose connection had begun while its leader was cut off did not fetch for 12 s, and nobody waited
+        # for that before the replicas' logs were collected.
+        (SIX, 412),
+        (SIX, 854),
+        # A follower's time outside the ISR was counted from before it had restarted (Liveness was what was wrong).
+        (SIX, 1238),
+    ],
+)
+def test_a_seed_that_once_failed_holds(nemeses: tuple[str, ...], seed: int) -> None:
+    plan = EXPLORED.model_copy(update={"nemesis": nemeses})
+    done = simulate(swarm.plan_of(plan, seed, draw_settings=True, draw_latency=True))
+    assert done.halt is None and not done.crash and not done.problems, done.halt or done.crash or done.problems
+    assert done.judge()["verdict"] != "fail"

@@ -1,0 +1,197 @@
+"""Shrinking keeps the property, and leaves nothing that could go."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from harness.cli.app import main
+from harness.explore import shrink as shrinking
+from harness.explore.failures import save
+from harness.explore.replay import replay
+from harness.explore.shrink import Broken, Candidate, Strike, Witness, shrink, witness_of
+from harness.explore.simulate import simulate
+from harness.explore.workers import Outcome
+from harness.plan.plan import Plan
+from harness.plan.schedule import Fault, Schedule
+from nemesis import Situation
+from nemesis.kill import Kill
+from nemesis.partition import Partition
+from nemesis.power import PowerOutage, PowerOutageCluster
+from tests.harness.run.fakes import FakeCluster
+
+BROKEN = Broken("LeaderCompleteness", "violation", within=True)
+Rule = Callable[[Candidate], Witness | None]
+
+
+def plan(**changes: Any) -> Plan:
+    fields: dict[str, Any] = {"run": "r", "on": "simulation", "nemesis": ("kill",), "time_limit": 40.0, "brokers": 5}
+    return Plan(**fields | changes)
+
+
+def kills(number: int) -> Schedule:
+    return tuple(
+        Fault(fault=n, nemesis="kill", at=2.0 * n + 1, duration=1.0, choice={"role": "broker", "node": 0.1 * n})
+        for n in range(number)
+    )
+
+
+def strikes(schedule: Schedule) -> dict[int, Strike]:
+    return {fault.fault: Strike((f"broker-{fault.fault % 5 + 1}",), 0.0, skipped=False) for fault in schedule}
+
+
+def needs(*faults: int, halted_s: float | None = None, **least: float) -> Rule:
+    """Fails with these faults, and with at least so much of the plan."""
+
+    def rule(candidate: Candidate) -> Witness | None:
+        there = {fault.fault for fault in candidate.schedule}
+        if not there.issuperset(faults) or any(getattr(candidate.plan, name) < n for name, n in least.items()):
+            return None
+        return Witness(BROKEN, halted_s, strikes(candidate.schedule))
+
+    return rule
+
+
+@pytest.fixture
+def obey(monkeypatch: pytest.MonkeyPatch) -> Callable[[Rule], list[Candidate]]:
+    """Runs fail by a rule instead of being simulated. The list fills with those that are tried."""
+
+    def use(rule: Rule) -> list[Candidate]:
+        tried: list[Candidate] = []
+
+        def attempt(candidate: Candidate, sought: Broken) -> Witness | None:
+            tried.append(candidate)
+            return rule(candidate)
+
+        monkeypatch.setattr(shrinking, "attempt", attempt)
+        monkeypatch.setattr(shrinking, "simulate", Candidate)
+        monkeypatch.setattr(shrinking, "witness_of", rule)
+        return tried
+
+    return use
+
+
+@pytest.mark.parametrize("needed", [(), (0,), (11,), (2, 3), (1, 6, 10)])
+def test_the_faults_that_are_needed_remain(obey: Any, needed: tuple[int, ...]) -> None:
+    obey(needs(*needed))
+    shrunk = shrink(plan(), kills(12), budget=2000)
+    assert shrunk.minimal
+    assert tuple(fault.fault for fault in shrunk.schedule) == needed
+
+
+def test_everything_else_shrinks_as_far_as_it_may(obey: Any) -> None:
+    obey(needs(1, partitions=3, concurrency=2, rate=100, brokers=4, controllers=3))
+    left = shrink(plan(), kills(3), budget=2000).plan
+    assert (left.partitions, left.concurrency, left.brokers, left.controllers) == (4, 2, 4, 3)
+    assert 100 <= left.rate < 200
+    assert (left.replication_factor, left.min_insync_replicas) == (3, 2)
+
+
+def test_time_ends_just_after_the_violation_and_faults_move_to_the_start(obey: Any) -> None:
+    obey(needs(2, halted_s=7.03))
+    shrunk = shrink(plan(), kills(12), budget=2000)
+    (fault,) = shrunk.schedule
+    assert (fault.at, fault.duration) == (0.1, 0.1)
+    assert shrunk.plan.time_limit == 7.3
+
+
+def test_a_fault_goes_with_the_nodes_that_it_struck(obey: Any) -> None:
+    obey(needs())
+    tried = obey(needs(1))
+    shrink(plan(), kills(5), budget=2000)
+    assert [fault.choice["targets"] for fault in tried[0].schedule] == [[f"broker-{n}"] for n in range(1, 6)]
+    for candidate in tried:
+        nodes = {name for fault in candidate.schedule for name in fault.choice["targets"]}
+        assert nodes <= {f"broker-{n}" for n in range(1, candidate.plan.brokers + 1)}
+
+
+def test_skipped_faults_go_first_and_deferred_ones_strike_when_they_did(obey: Any) -> None:
+    schedule = kills(3)
+
+    def rule(candidate: Candidate) -> Witness | None:
+        seen = strikes(candidate.schedule)
+        if candidate.schedule == schedule:
+            seen[1] = Strike((), 0.0, skipped=True)
+            seen[2] = replace(seen[2], deferred_s=1.25)
+        return Witness(BROKEN, None, seen)
+
+    tried = obey(rule)
+    shrink(plan(), schedule, budget=2000)
+    assert [(fault.fault, fault.at) for fault in tried[0].schedule] == [(0, 1.0), (2, 6.25)]
+
+
+def test_the_budget_bounds_the_runs_and_the_rest_is_said_to_be_open(obey: Any) -> None:
+    tried = obey(needs(1, 6, 10))
+    shrunk = shrink(plan(), kills(12), budget=10)
+    assert not shrunk.minimal
+    assert shrunk.runs == 10 == len(tried) + 1
+    assert {1, 6, 10} <= {fault.fault for fault in shrunk.schedule}
+
+
+def test_nothing_is_tried_twice(obey: Any) -> None:
+    tried = obey(needs(1, 6, 10, rate=7))
+    shrink(plan(), kills(12), budget=2000)
+    assert len({candidate.key for candidate in tried}) == len(tried)
+
+
+@pytest.mark.parametrize("nemesis", [Kill(), Partition(), PowerOutage(), PowerOutageCluster()], ids=lambda n: n.name)
+def test_a_choice_that_names_its_nodes_means_them_and_no_others(nemesis: Any) -> None:
+    cluster = FakeCluster()
+    everyone = frozenset(node.name for node in cluster.nodes)
+    situation = Situation(cluster, free=everyone, targets="leaders", leaders={1: 9}, active_controller=101)
+    choice = {"variant": "active-controller", "node": 0.0, "rack": 0.0, "role": "broker", "in_write": 0}
+    choice |= {"targets": ["controller-2", "broker-3"]}
+    assert [node.name for node in nemesis.choose(choice, situation)] == ["broker-3", "controller-2"]
+    assert not nemesis.choose(choice, replace(situation, free=everyone - {"broker-3"}))
+    assert not nemesis.choose(choice | {"targets": ["broker-9"]}, situation)
+
+
+@pytest.fixture(scope="module")
+def failing(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The directory of a run with bug M01, which truncates logs to the high watermark."""
+    directory: Path = tmp_path_factory.mktemp("results")
+    bug = plan(run="m01", bug="M01", seed=SEED, brokers=3, controllers=1, partitions=2, rate=8.0, concurrency=1,
+               time_limit=9.0)  # fmt: skip
+    simulated = simulate(bug, FAULTS)
+    verdict = simulated.judge()
+    assert verdict["verdict"] == "fail", verdict["reason"]
+    save(Outcome(bug, "judged", simulated=simulated, verdict=verdict), directory / "m01")
+    return directory / "m01"
+
+
+SEED = 0
+#: Those of a kill every second and a half.
+FAULTS = tuple(
+    Fault(fault=n, nemesis="kill", at=1.0 + 1.5 * n, duration=1.0, choice={"role": "broker", "node": 0.4 * n % 1})
+    for n in range(5)
+)
+
+
+def test_a_run_with_a_bug_shrinks_to_a_story(failing: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    before = replay(failing)
+    assert before.simulated.halt is not None
+    with pytest.raises(SystemExit) as end:
+        main(["shrink", str(failing)])
+    assert end.value.code == 1
+
+    after = replay(failing.with_name("m01-shrunk"))
+    plan, schedule, halt = after.simulated.plan, after.simulated.schedule, after.simulated.halt
+    assert halt is not None and halt.property == before.simulated.halt.property
+    assert after.simulated.trace_hash == after.recorded
+    assert json.loads((failing.with_name("m01-shrunk") / "violation.json").read_text()) == halt.as_dict()
+    assert len(schedule) <= 3
+    for fault in schedule:
+        less = witness_of(simulate(plan, tuple(other for other in schedule if other != fault)))
+        assert less is None or less.broken.property != halt.property
+
+    said = capsys.readouterr().out
+    for fault in schedule:
+        assert f"FAULT {fault.choice['targets'][0]} is killed" in said
+    story = [line for line in said.splitlines() if line[2:3] == "."]
+    assert f"{halt.property} is violated: {halt.message}" in story[-1]
+    assert len(story) <= 40

@@ -1,0 +1,35 @@
+"""Settings drawn for an exploration: valid, the user's first, and none depends on another."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from harness.explore import swarm
+from harness.plan.plan import Plan
+
+EXPLORED = Plan(run="explore", on="simulation")
+
+
+def drawn(seed: int, plan: Plan = EXPLORED) -> Plan:
+    return swarm.plan_of(plan, seed, draw_settings=True, draw_latency=True)
+
+
+def test_every_drawn_plan_is_valid() -> None:
+    for seed in range(200):
+        plan = drawn(seed)
+        assert Plan(**plan.model_dump()) == plan and plan.seed == seed
+
+
+def test_each_value_is_drawn_now_and_then_and_the_default_more_often() -> None:
+    found = Counter(setting for seed in range(400) for setting in drawn(seed).settings.items())
+    for choices in (*swarm._CHOICES, *swarm._LATER_CHOICES):
+        counts = [min(found[setting] for setting in choice.items()) for choice in choices[1:]]
+        assert min(counts) > 40 and sum(counts) < 260, choices
+
+
+def test_what_the_user_has_set_is_not_drawn_and_changes_no_other_draw() -> None:
+    for name, value in {"num.replica.fetchers": "7", "log.segment.bytes": "4096"}.items():
+        given = Plan(run="explore", on="simulation", settings={name: value})
+        for seed in range(50):
+            free, bound = drawn(seed).settings, drawn(seed, given).settings
+            assert bound == free | {name: value}

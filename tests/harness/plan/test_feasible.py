@@ -1,0 +1,55 @@
+"""Nemeses that cannot work in a cluster are refused before it starts, and no others."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from harness.errors import BadArguments
+from harness.plan import registry
+from harness.plan.feasible import check_targets
+from harness.plan.plan import Plan
+
+
+def every_nemesis() -> list[str]:
+    names = []
+    for family in registry.names(registry.NEMESES):
+        kind = registry.load(registry.NEMESES, family)
+        names += [family, *(f"{family}:{variant}" for variant in getattr(kind, "variants", {}))]
+    return names
+
+
+@pytest.mark.parametrize("combined", [False, True])
+@pytest.mark.parametrize("targets", ["random", "leaders"])
+def test_every_nemesis_finds_somebody_in_a_cluster_of_the_default_size(combined: bool, targets: Any) -> None:
+    plan = Plan(run="r", targets=targets, combined=combined)
+    for name in every_nemesis():
+        if combined and name == "membership:new-id":
+            continue  # voters have their ids for good
+        check_targets(registry.make_nemeses([name]), plan)
+
+
+@pytest.mark.parametrize(
+    ("name", "shape", "why"),
+    [
+        ("membership:reassign:how=move", {}, "every broker has a replica of every partition"),
+        ("membership:reassign:how=shrink", {"min_insync_replicas": 3}, "less than min.insync.replicas"),
+        ("membership:new-id", {"combined": True}, "it finds nobody to strike"),
+        ("membership:new-id", {"min_insync_replicas": 3}, "less than min.insync.replicas"),
+        ("kill:minority", {"brokers": 2, "controllers": 1, "replication_factor": 2}, "it finds nobody to strike"),
+        ("partition:followers", {"brokers": 1, "controllers": 1, "replication_factor": 1, "min_insync_replicas": 1},
+         "it finds nobody to strike"),
+        ("last-replica-standing",
+         {"brokers": 1, "controllers": 1, "replication_factor": 1, "min_insync_replicas": 1},
+         "(its part partition:followers) cannot work in a cluster of 1 brokers and 1 controllers"),
+    ],
+)  # fmt: skip
+def test_what_cannot_work_is_refused(name: str, shape: dict[str, Any], why: str) -> None:
+    with pytest.raises(BadArguments, match=r"cannot work in a cluster of") as refused:
+        check_targets(registry.make_nemeses([name]), Plan(run="r", **shape))
+    assert why in str(refused.value), refused.value
+
+
+def test_a_spare_broker_is_enough_to_move_to() -> None:
+    check_targets(registry.make_nemeses(["membership:reassign:how=move"]), Plan(run="r", brokers=4))
