@@ -7,14 +7,12 @@ from __future__ import annotations
 
 import asyncio
 import gc
-import json
 import logging
 import os
 import random
 import signal
 import sys
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
@@ -25,6 +23,7 @@ from .config import Config, ConfigError, parse
 from .network import Address
 from .network.tcp import TcpNetwork
 from .storage.disk import LocalDisk
+from .telemetry.log_lines import JsonFormatter
 from .telemetry.printable import say
 from .telemetry.trace import Trace, TraceLines, no_trace
 from .telemetry.trace_file import TraceFile
@@ -32,29 +31,6 @@ from .telemetry.trace_file import TraceFile
 #: A thread that decodes what is long keeps the event loop waiting for so long each time that it comes back from the
 #: kernel (Python's own: 5 ms).
 _SWITCH_S: Final = 0.0005
-
-_PLAIN: Final = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime"}
-
-
-class JsonFormatter(logging.Formatter):
-    """`time` is CLOCK_MONOTONIC in nanoseconds, the time line of the histories, unless another `clock_ns` is given."""
-
-    def __init__(self, clock_ns: Callable[[], int] = time.monotonic_ns) -> None:
-        super().__init__()
-        self._clock_ns = clock_ns
-
-    def format(self, record: logging.LogRecord) -> str:
-        entry = {
-            "time": self._clock_ns(),
-            "level": record.levelname,
-            "logger": record.name.removeprefix("cluster_image."),
-            "message": record.getMessage(),
-            **{key: value for key, value in vars(record).items() if key not in _PLAIN},
-        }
-        if record.exc_info:
-            entry["exception"] = self.formatException(record.exc_info)
-        return json.dumps(entry, default=str)
-
 
 def main(path: str) -> int:
     try:

@@ -13,12 +13,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, TypeVar
 
+from checkers.inside.violation import Violation
 from harness.errors import HarnessFailure
 from harness.errors import RuntimeUnavailable as RuntimeUnavailable
-from harness.record.violation import Halt
 
 if TYPE_CHECKING:
-    from harness.targets.kafka_api.admin import Admin
+    from harness.targets.admin import Admin
 
 T = TypeVar("T")
 Evidence = dict[str, Any]
@@ -66,6 +66,11 @@ class Node(Protocol):
     address: tuple[str, int]  # host and port reachable from the harness
     #: Where a node of role broker serves the quorum, if it is a controller as well.
     controller_address: tuple[str, int] | None = None
+
+    @property
+    def quorum_address(self) -> tuple[str, int] | None:
+        """Where it serves the quorum; None if it is no controller."""
+        return self.address if self.role == "controller" else self.controller_address
 
     async def kill(self) -> Evidence:
         """SIGKILL the process; the page cache survives. Evidence: exit_status, pid."""
@@ -199,7 +204,7 @@ class Cluster(Protocol):
     nodes: Sequence[Node]
     #: Done once the cluster is stopped for good because a property of the protocol does not hold. Only simulation does
     #: that, which knows all nodes from within; None elsewhere.
-    halted: asyncio.Future[Halt] | None = None
+    violated: asyncio.Future[Violation] | None = None
     #: Of NEEDS what there is not, each with the reason, as a clause: "this kernel has no netem".
     lacks: Mapping[str, str] = {}
 

@@ -15,7 +15,7 @@ from random import Random
 from typing import Any, ClassVar, Final
 
 from harness.cluster import Cluster, Evidence, Node, NotAvailable
-from harness.targets.kafka_api.admin import Admin, Ids, Metadata, Place, Unanswered, changed, newest
+from harness.targets.admin import Admin, Ids, Metadata, Place, Unanswered, changed, newest
 from nemesis import Common, Draw, Layout, Nemesis, Situation, by_node, each, knob, pick, pinned, start_the_dead
 from nemesis.restoration import POLL_S, restore, survivors, told
 

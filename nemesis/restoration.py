@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from harness.cluster import Evidence, Node
-from harness.targets.kafka_api.admin import Admin, Ids, Metadata, Move, Place
+from harness.targets.admin import Admin, Ids, Metadata, Move, Place
 
 #: For all of it. Other faults may be in force meanwhile, and no replica is in sync then.
 PATIENCE_S: Final = 40.0

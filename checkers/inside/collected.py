@@ -16,8 +16,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-import pyarrow as pa
-
 from checkers.inside.kraft.memberships import Memberships
 from checkers.inside.log_matching import InSync
 from checkers.log.scope import ANYWHERE, Options
@@ -72,12 +70,6 @@ def in_sync(nodes: OfNodes, options: Options) -> InSync:
         nodes.watermarks,
         options.compacted or options.log_start == ANYWHERE,
     )
-
-
-def rows_by_node(table: pa.Table) -> dict[str, int]:
-    """table: with a column `node`."""
-    counts = table["node"].cast(pa.string()).value_counts()
-    return {each["values"].as_py(): each["counts"].as_py() for each in counts}
 
 
 def gaps(

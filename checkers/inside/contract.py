@@ -1,8 +1,9 @@
 """The contract: did the faults stay within what the protocol promises to survive, per partition and moment?
 
-With acks=all an acknowledged record survives MinISR - 1 lossy unclean shutdowns at a time (002, 5.1 and 5.3: f = MinISR
-- 1; design, section 4). Time matters, and so does place: two brokers that lose data at once harm only the partitions
-that both hold, and a broker that is back in a partition's ISR has, of that partition, all that is committed.
+The plan says what its target promises (harness.targets.target.Promise): of kraft, with acks=all an acknowledged record
+survives MinISR - 1 lossy unclean shutdowns at a time (002, 5.1 and 5.3; design, section 4). Time matters, and so does
+place: two brokers that lose data at once harm only the partitions that both hold, and a broker that is back in a
+partition's ISR has, of that partition, all that is committed.
 
 For each partition, a broker of its replica set is *out*
 
@@ -32,6 +33,7 @@ from typing import Any, Final
 
 from checkers.inside.kraft.memberships import Memberships, Step
 from checkers.inside.kraft.metadata_replay import NO_LEADER, Place
+from checkers.inside.kraft.promise import of_strategy, promise
 
 #: Intervals beyond the contract that are listed; the partitions are all there.
 MOST_MOMENTS: Final = 50
@@ -81,32 +83,35 @@ def contract(
     """`contract` of verdict.json. plan: plan.json; origin: monotonic ns of second 0, None: the first fault.
 
     within: no partition was ever beyond; limit, worst: brokers out at the worst moment of the worst partition, and how
-    many were allowed there; explanation: a sentence; promised: does the contract cover these settings at all?
-    partitions: by name, {worst, limit, at_s, until_s, brokers, within}, at_s to until_s (null: the end) being when it
-    was at its worst (null where nobody was out); moments: when a partition was beyond, at most MOST_MOMENTS, with the
-    faults; isr_by: whether metadata told when brokers were back ("metadata log"), the harness ("harness") or both."""
+    many were allowed there; explanation: a sentence; promise: of the target, {sentence, source}; promised: does it
+    cover these settings at all? partitions: by name, {worst, limit, at_s, until_s, brokers, within}, at_s to until_s
+    (null: the end) being when it was at its worst (null where nobody was out); moments: when a partition was beyond, at
+    most MOST_MOMENTS, with the faults; isr_by: whether metadata told when brokers were back ("metadata log"), the
+    harness ("harness") or both."""
     faults = list(faults)
     if origin is None:
         origin = min((fault["start"] for fault in faults), default=0)
     outs = _outs(faults, memberships)
-    plan_limit = int(plan.get("min_insync_replicas") or 1)
+    promised_by = plan.get("promise") or promise(plan)  # older plans are of kraft, and do not say it
+    plan_limit = int(promised_by["lossy_shutdowns"])
     judged = {}
     for place, of_place in outs.items():
         limits = _limits(memberships.steps.get(place, ())) if memberships is not None and place is not None else []
-        judged[place] = sweep(of_place, limits or [(0, plan_limit - 1)])
+        judged[place] = sweep(of_place, limits or [(0, plan_limit)])
     everywhere = judged.pop(None, None)  # where the evidence names no partition, and no metadata does
     of_partition = {f"{place[0]}-{place[1]}": judged[place] for place in sorted(filter(None, judged))}
-    name, worst = _worst(of_partition, everywhere, plan_limit - 1)
+    name, worst = _worst(of_partition, everywhere, plan_limit)
     moments = [(name, moment) for name, of in of_partition.items() for moment in of.exceeded]
     moments += [("", moment) for moment in (everywhere.exceeded if everywhere else ())]
     moments.sort(key=lambda entry: (entry[1].start, entry[0]))
     all_outs = [out for of_place in outs.values() for out in of_place]
-    explanation, promised = _explain(plan, memberships, name, worst, of_partition, origin)
+    explanation, promised = _explain(promised_by, memberships, name, worst, of_partition, origin)
     return {
         "within": not moments,
         "limit": worst.limit,
         "worst": worst.worst,
         "explanation": explanation,
+        "promise": {"sentence": promised_by["sentence"], "source": promised_by["source"]},
         "promised": promised,
         "isr_by": _sources(all_outs),
         "partitions": {name: _told(of, origin) for name, of in of_partition.items()},
@@ -283,7 +288,7 @@ def _worst(of: Mapping[str, _OfPartition], everywhere: _OfPartition | None, limi
 
 
 def _explain(
-    plan: Mapping[str, Any],
+    promised_by: Mapping[str, Any],
     memberships: Memberships | None,
     name: str,
     worst: _OfPartition,
@@ -291,6 +296,7 @@ def _explain(
     origin: int,
 ) -> tuple[str, bool]:
     one = worst.worst == 1
+    bound = f"{promised_by['bound']} = " if promised_by["bound"] else ""
     if not worst.worst:
         explanation = "no broker lost unsynced data"
     else:
@@ -300,33 +306,15 @@ def _explain(
             f"at worst {worst.worst} {'broker' if one else 'brokers'} ({', '.join(worst.brokers)}) had lost unsynced "
             f"data{of} and {'was' if one else 'were'} not back {sync}"
             + (f" (from {_second(worst.start, origin):.3f} s on)" if name else "")
-            + f", where MinISR - 1 = {worst.limit} {'is' if worst.limit == 1 else 'are'} allowed at a time"
+            + f", where {bound}{worst.limit} {'is' if worst.limit == 1 else 'are'} allowed at a time"
         )
     beyond = [name for name, of in of_partition.items() if not of.within]
     if beyond and len(of_partition) > 1:
         explanation += f"; {len(beyond)} of {len(of_partition)} partitions were beyond the contract"
-    promised = True
-    acks = str(plan.get("acks", "all"))
-    settings = plan.get("settings") or {}
-    if acks not in ("all", "-1"):
-        promised = False
-        explanation += f"; with acks={acks} an acknowledged record may be lost with its leader alone"
-    strategies = {"": str(settings.get("unclean.recovery.strategy", "balanced"))}
-    strategies |= memberships.strategies if memberships is not None else {}
-    for topic, strategy in strategies.items():
-        if strategy.lower() != "balanced":
-            promised = False
-            explanation += (
-                f"; with unclean.recovery.strategy={strategy}{f' of {topic}' if topic else ''} acknowledged records "
-                "may be lost whenever no eligible replica is available, lossy shutdown or not"
-            )
-    if str(settings.get("eligible.leader.replicas.version", "1")) == "0":
-        promised = False
-        explanation += (
-            "; without ELR (eligible.leader.replicas.version=0) the last replica of an ISR is elected with whatever it "
-            "has left, so one lossy shutdown may lose acknowledged records"
-        )
-    return explanation, promised
+    exceptions = list(promised_by["exceptions"])
+    if memberships is not None:
+        exceptions += filter(None, (of_strategy(strategy, topic) for topic, strategy in memberships.strategies.items()))
+    return "; ".join((explanation, *exceptions)), not exceptions
 
 
 def _sources(outs: Iterable[Out]) -> str:

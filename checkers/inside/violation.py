@@ -12,17 +12,22 @@ Vanlightly/kafka-tlaplus.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any, Final
 
 from checkers.anomalies import HANG, VIOLATION, Anomalies, seconds
 from spark_history.files import HistoryError
 
+VIOLATION_FILE: Final = "violation.json"
+
 
 @dataclass(frozen=True)
 class Violation:
-    """The content of violation.json."""
+    """The content of violation.json. time_ns: virtual. step: callbacks of nodes and clients run until then. event: the
+    last thing that changed. where: "topic-0", or empty."""
 
     property: str
     message: str
@@ -41,6 +46,12 @@ class Violation:
             if not isinstance(fields.get(name), kind):
                 raise HistoryError(f"a violation with {name} = {fields.get(name)!r} cannot be judged")
         return Violation(**{name: fields[name] for name in _FIELDS} | {"nodes": tuple(map(str, fields["nodes"]))})
+
+    def as_dict(self) -> dict[str, Any]:
+        return asdict(self) | {"nodes": list(self.nodes)}
+
+    def save(self, directory: Path) -> None:
+        (directory / VIOLATION_FILE).write_text(json.dumps(self.as_dict(), indent=2) + "\n")
 
     def sentence(self, origin: int) -> str:
         """What was violated, where and when, e.g. for the reason of a verdict. origin: when the run began, ns."""

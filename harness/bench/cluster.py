@@ -21,6 +21,7 @@ from harness.bench import Figure, profile
 from harness.cluster import Cluster, Node
 from harness.errors import HarnessFailure
 from harness.plan.plan import Plan
+from harness.plan.registry import make_target
 from harness.runtimes.docker import cleanup, engine
 from harness.runtimes.docker.runtime import DockerRuntime
 
@@ -48,7 +49,7 @@ def measure(results: Path) -> Iterator[Figure]:
     except ImportError:
         raise HarnessFailure("the bench loads the cluster with confluent-kafka, which is not installed") from None
     plan = Plan(run=f"bench-{os.getpid()}", settings={"broker.session.timeout.ms": str(SESSION_MS)})
-    runtime = DockerRuntime()
+    runtime = DockerRuntime(make_target(plan.target))
     try:
         yield from runtime.run(_measure(runtime, plan, results))
     finally:

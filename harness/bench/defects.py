@@ -19,7 +19,7 @@ from harness.bench import Figure
 from harness.bench.checkers import QUICK
 from harness.cli.generate import WORKLOADS, defects_of, maker_of
 from harness.record.judging import Asked, Judge
-from harness.record.sources import Subject
+from harness.record.sources import HistorySource
 
 OPERATIONS: Final = (1_000, 100_000) if QUICK else (1_000, 100_000, 10_000_000)
 PROCESSES: Final = 30
@@ -42,7 +42,7 @@ def _figure(directory: Path, workload: str, operations: int, judge: Judge) -> Fi
             run, operations=operations, processes=PROCESSES, seed=SEED, defect=defect, **WORKLOADS[workload].options
         )
         started = time.perf_counter()
-        (outcome,) = judge.judge(Subject(run, "run"))
+        (outcome,) = judge.judge(HistorySource(run, "run"))
         slowest = max(slowest, time.perf_counter() - started)
         found = _anomalies(outcome.verdict)
         as_labelled = outcome.verdict.get("verdict") == label["verdict"]
@@ -67,6 +67,6 @@ def _anomalies(verdict: Mapping[str, Any]) -> list[str]:
 
 
 def _judge_log(directory: Path) -> Mapping[str, Any]:
-    from harness.run.components import Parts
+    from harness.run.components import Verification
 
-    return Parts().start_analysis(directory, None).judge()
+    return Verification().start_analysis(directory, None).judge()

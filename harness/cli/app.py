@@ -18,7 +18,14 @@ from harness.cli.export import export
 from harness.cli.generate import generate, list_defects
 from harness.cli.guarded import guarded
 from harness.cli.nemesis import IntervalOption, NemesisOption, RecoveryOption, pace
-from harness.cli.options import TimeLimitOption, check_seed
+from harness.cli.options import (
+    FormerTargetsOption,
+    StrikeOption,
+    TargetOption,
+    TimeLimitOption,
+    check_seed,
+    refuse_former_targets,
+)
 from harness.cli.replay import replay, shrink
 from harness.cli.spark import LOCAL, SparkOption, check_reachable
 from harness.errors import BadArguments, ExitCode, HarnessFailure
@@ -30,6 +37,7 @@ from harness.record import results, room
 from harness.report.terminal import Terminal, printable, say
 from harness.runtimes import choose_runtime
 from harness.runtimes.owner import is_alive, machine
+from harness.targets.target import Target
 from nemesis import SIMULATION
 
 DEFAULT_RESULTS = Path("results")
@@ -78,6 +86,7 @@ def run(
     ] = None,
     interval: IntervalOption = None,
     recovery: RecoveryOption = None,
+    target: TargetOption = "kraft",
     on: Annotated[
         Literal["auto", "docker", "simulation"],
         typer.Option(help="Containers, or one process with virtual time; auto: containers where Docker answers."),
@@ -93,10 +102,8 @@ def run(
     settings: Annotated[
         list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="A setting of every node; repeatable.")
     ] = None,
-    targets: Annotated[
-        Literal["random", "leaders"] | None,
-        typer.Option(help="Whom faults of one node strike; by default leaders for kill, else random."),
-    ] = None,
+    strike: StrikeOption = None,
+    targets: FormerTargetsOption = None,
     workload: Annotated[str, typer.Option(metavar="NAME", help="What clients do.")] = "append",
     file_system: Annotated[
         Literal["ext4", "xfs"] | None, typer.Option(help="Of each node's volume, in containers; by default ext4.")
@@ -126,6 +133,8 @@ def run(
     """Start a cluster, work on it, break it, and judge what it did."""
     if schedule is not None and (nemesis != DEFAULT_NEMESIS or interval or recovery):
         raise BadArguments("--schedule says which faults there are and when; leave out what else would say it")
+    refuse_former_targets(targets)
+    tested = registry.make_target(target)
     wanted = registry.parse_names(nemesis) if schedule is None else schedule_file.names_in(schedule)
     nemeses = registry.make_nemeses(wanted, acks)
     registry.load(registry.WORKLOADS, workload)
@@ -143,14 +152,15 @@ def run(
         name = "--encode-messages" if encode_messages else "--latency-ms"
         raise BadArguments(f"{name} is for simulated networks; leave it out or add --on simulation")
     fields: dict[str, Any] = {
-        "on": place, "nemesis": wanted, "targets": targets or registry.preferred_targets(nemeses), "workload": workload,
+        "on": place, "nemesis": wanted, "strike": strike or registry.preferred_targets(nemeses), "workload": workload,
         "time_limit": time_limit, "rate": rate, "seed": SystemRandom().randrange(1_000_000) if seed is None else seed,
         "concurrency": concurrency, "acks": acks, "partitions": partitions, "replication_factor": replication_factor,
         "min_insync_replicas": min_insync_replicas, "file_system": file_system or "ext4", "brokers": brokers,
         "controllers": controllers, "combined": combined, "bug": bug, "encode_messages": encode_messages,
         "schedule": None if schedule is None else str(schedule), **pace(interval, recovery),
         "must_take_effect": "none" if allow_vacuous else "each",
-        "settings": parse_settings(settings or ()), **({} if latency_ms is None else {"latency_ms": latency_ms}),
+        "target": target, "settings": parse_settings(settings or (), tested),
+        **({} if latency_ms is None else {"latency_ms": latency_ms}),
     }  # fmt: skip
     check_reachable()
     # Before there is a directory that would have to go again.
@@ -171,18 +181,19 @@ def run(
     plan = make_plan(run=directory.name, **fields)
 
     from harness.report.console import Progress
-    from harness.run.components import make_parts
+    from harness.run.run import components_of
     from harness.run.run import run as run_plan
 
-    parts = make_parts(plan)
+    components = components_of(plan)
     with Progress() as progress:
         if why:
             progress.say(why)
         if (short := room.short(directory, plan)) is not None:
             progress.say(short)
-        verdict = parts.runtime.run(
-            run_plan(plan, nemeses, directory, parts, progress, schedule=faults, keep=keep, spark_ui_port=spark_ui_port)
+        running = run_plan(
+            plan, nemeses, directory, components, progress, schedule=faults, keep=keep, spark_ui_port=spark_ui_port
         )
+        verdict = components.runtime.run(running)
     return conclude(directory, verdict)
 
 
@@ -196,7 +207,9 @@ app.command()(shrink)
 
 @app.command("list")
 def list_(
-    what: Annotated[Literal["runs", "nemeses", "workloads", "bugs", "defects", "settings"], typer.Argument()] = "runs",
+    what: Annotated[
+        Literal["runs", "targets", "nemeses", "workloads", "bugs", "defects", "settings"], typer.Argument()
+    ] = "runs",
     results_directory: ResultsOption = DEFAULT_RESULTS,
 ) -> int:
     """Show runs and their verdicts, or what there is to choose from."""
@@ -209,14 +222,14 @@ def list_(
         _print_table(("workload", "what it does"), [(name, _first_line(each)) for name, each in workloads])
     elif what == "defects":
         return list_defects()
+    elif what == "targets":
+        rows = [_target_row(each) for each in registry.targets()]
+        _print_table(("target", "works in", "promises", "what it is"), rows)
     elif what == "bugs":
-        from cluster_image.bugs import all_bugs
-
-        _print_table(("bug", "revealed by", "what it is"), [(b.id, b.revealed_by, b.title) for b in all_bugs()])
+        bugs = [row for each in registry.targets() for row in each.bugs()]
+        _print_table(("bug", "revealed by", "what it is"), bugs)
     else:
-        from cluster_image.config import IDENTITY, SETTINGS
-
-        settings = [(s.name, s.default or "", s.valid, s.help) for s in SETTINGS.values() if s.name not in IDENTITY]
+        settings = [row for each in registry.targets() for row in each.settings()]
         _print_table(("setting", "default", "valid", "what it does"), settings)
     return ExitCode.PASS
 
@@ -224,9 +237,9 @@ def list_(
 @app.command()
 def doctor() -> int:
     """Say what this machine can do and what is missing."""
-    from harness.run.components import Parts
+    from harness.runtimes.doctor import checks
 
-    findings = Parts().runtime.doctor()
+    findings = checks()
     for finding in findings:
         remedy = f"; {finding.remedy}" if finding.remedy else ""
         say(f"{finding.status:18}  {finding.name}: {finding.detail}{remedy}")
@@ -243,20 +256,24 @@ def clean(
     ] = False,
 ) -> int:
     """Remove whatever dead runs left: containers, networks, mounts, loop devices, firewall rules. Says what first."""
-    import asyncio
-
-    from harness.run.components import Parts
     from harness.runtimes.clean import NotCleaned, Wish
+    from harness.runtimes.clean import clean as clean_machine
 
     if run is not None and everything:
         raise BadArguments("--run names one run, and --all means every one; give either")
     try:
-        removed = asyncio.run(Parts().runtime.clean(Wish(run, everything), say))
+        removed = clean_machine(Wish(run, everything), say)
     except NotCleaned as error:
         say("\n".join(error.done))
         raise
     say("\n".join(removed) if removed else "nothing was left")
     return ExitCode.PASS
+
+
+def _target_row(target: Target) -> tuple[str, str, str, str]:
+    promise = target.promise(make_plan(run="a-plan-of-defaults", target=target.name))
+    summary = target.summary + "".join(f"; no {what}: {why}" for what, why in target.unsupported.items())
+    return target.name, ", ".join(sorted(target.runtimes)), f"{promise.sentence} ({promise.source})", summary
 
 
 def _first_line(thing: object) -> str:

@@ -79,7 +79,7 @@ def check(
     if workload not in (None, "append"):  # which is what Jepsen calls list-append
         check_choices(workload, plan)
     left_out: list[str] = []
-    subjects = find(paths, results_directory, left_out.append)
+    sources = find(paths, results_directory, left_out.append)
     asked = Asked(workload, keyed, plan, spark_ui_port)
 
     console = Terminal()
@@ -89,14 +89,14 @@ def check(
             progress.say(text)
 
         def judge_log(directory: Path) -> Mapping[str, Any]:
-            from harness.run.components import Parts
+            from harness.run.components import Verification
             from harness.run.run import check as check_run
 
-            return check_run(directory, Parts(), progress, spark_ui_port=spark_ui_port)
+            return check_run(directory, Verification(), progress, spark_ui_port=spark_ui_port)
 
         judge = Judge(asked, progress.update, judge_log)
-        for subject in subjects:
-            for outcome in judge.judge(subject):
+        for source in sources:
+            for outcome in judge.judge(source):
                 outcomes.append(outcome)
                 if as_json:
                     progress.settle()

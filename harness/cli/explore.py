@@ -15,7 +15,14 @@ import typer
 from rich.text import Text
 
 from harness.cli.nemesis import IntervalOption, NemesisOption, RecoveryOption, pace
-from harness.cli.options import MAX_SEED, TimeLimitOption
+from harness.cli.options import (
+    MAX_SEED,
+    FormerTargetsOption,
+    StrikeOption,
+    TargetOption,
+    TimeLimitOption,
+    refuse_former_targets,
+)
 from harness.cli.spark import LOCAL, SparkOption, check_reachable
 from harness.errors import BadArguments, HarnessFailure
 from harness.explore import swarm
@@ -59,10 +66,9 @@ def explore(
     settings: Annotated[
         list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="A setting of every node; repeatable.")
     ] = None,
-    targets: Annotated[
-        Literal["random", "leaders"] | None,
-        typer.Option(help="Whom faults of one node strike; by default leaders for kill, else random."),
-    ] = None,
+    strike: StrikeOption = None,
+    targets: FormerTargetsOption = None,
+    target: TargetOption = "kraft",
     workload: Annotated[str, typer.Option(metavar="NAME", help="What clients do.")] = "append",
     brokers: Annotated[int, typer.Option(help="Each in a rack of its own.")] = 3,
     controllers: Annotated[int, typer.Option(help="Voters of the metadata quorum, in the racks of the brokers.")] = 3,
@@ -95,6 +101,8 @@ def explore(
     spark: SparkOption = LOCAL,
 ) -> int:
     """Simulate many seeds in parallel, judge them all, and say which failed and how to replay them."""
+    refuse_former_targets(targets)
+    tested = registry.make_target(target)
     wanted = registry.parse_names(nemesis)
     nemeses = registry.make_nemeses(wanted, acks)
     registry.check_runtime(nemeses, "simulation", advise=False)
@@ -103,13 +111,14 @@ def explore(
     if workers is not None and not 1 <= workers <= MAX_WORKERS:
         raise BadArguments(f"--workers is {workers}; valid is 1 to {MAX_WORKERS:,}")
     plan = make_plan(
-        run="explore", on="simulation", nemesis=wanted, targets=targets or registry.preferred_targets(nemeses),
+        run="explore", on="simulation", nemesis=wanted, target=target,
+        strike=strike or registry.preferred_targets(nemeses),
         workload=workload, time_limit=time_limit, rate=rate, seed=numbers[0], concurrency=concurrency, acks=acks,
         partitions=partitions, replication_factor=replication_factor, min_insync_replicas=min_insync_replicas,
         brokers=brokers, controllers=controllers, combined=combined, bug=bug,
         encode_messages=encode_messages, **pace(interval, recovery),
         must_take_effect="none" if allow_vacuous else "any",
-        settings=parse_settings(settings or ()), **({} if latency_ms is None else {"latency_ms": latency_ms}),
+        settings=parse_settings(settings or (), tested), **({} if latency_ms is None else {"latency_ms": latency_ms}),
     )  # fmt: skip
     check_reachable()
     check_targets(nemeses, plan)

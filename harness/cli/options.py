@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Final
+from typing import Annotated, Final, Literal
 
 import typer
 
@@ -31,3 +31,19 @@ TimeLimitOption = Annotated[
     float,
     typer.Option("--time-limit", metavar="TIME", parser=parse_time_limit, help="How long clients work, e.g. 5m."),
 ]
+
+StrikeOption = Annotated[
+    Literal["random", "leaders"] | None,
+    typer.Option("--strike", help="Whom faults of one node strike; by default leaders for kill, else random."),
+]
+TargetOption = Annotated[
+    str, typer.Option("--target", metavar="NAME", help="What is tested; see chaos list targets.")
+]
+#: What --strike was called before.
+FormerTargetsOption = Annotated[str | None, typer.Option("--targets", hidden=True)]
+
+
+def refuse_former_targets(given: str | None) -> None:
+    """Raises BadArguments."""
+    if given is not None:
+        raise BadArguments(f"--targets is called --strike now; use --strike {given} (--target names what is tested)")

@@ -191,7 +191,7 @@ def _keep(outcome: Outcome, directory: Path, dataset: DatasetWriter) -> None:
     """The history, if there is one that can be judged, and a directory for a run that failed."""
     simulated = outcome.simulated
     if simulated is not None and outcome.verdict is not None:
-        violation = None if simulated.halt is None else simulated.halt.as_dict()
+        violation = None if simulated.violation is None else simulated.violation.as_dict()
         dataset.add(
             outcome.plan.model_dump(mode="json"),
             simulated.tables,

@@ -53,19 +53,19 @@ class Failure:
         if outcome.result == "judged" and outcome.verdict is not None:
             property_, anomaly, message = _broken(outcome.verdict)
         simulated = outcome.simulated
-        halt = simulated.halt if simulated is not None else None
-        if halt is not None and outcome.result == "judged":
-            property_, anomaly, message = halt.property, VIOLATION, halt.message
+        violation = simulated.violation if simulated is not None else None
+        if violation is not None and outcome.result == "judged":
+            property_, anomaly, message = violation.property, VIOLATION, violation.message
         return cls(
             seed=outcome.plan.seed,
             result="fail" if outcome.result == "judged" else outcome.result,
             property=property_,
             anomaly=anomaly,
             message=message,
-            where="" if halt is None else halt.where,
-            nodes=() if halt is None else halt.nodes,
-            time_s=None if halt is None else (halt.time_ns - origin) / 1e9,
-            step=None if halt is None else halt.step,
+            where="" if violation is None else violation.where,
+            nodes=() if violation is None else violation.nodes,
+            time_s=None if violation is None else (violation.time_ns - origin) / 1e9,
+            step=None if violation is None else violation.step,
             trace_hash="" if simulated is None else simulated.trace_hash,
             directory=directory,
             replay=outcome.plan.command() if directory is None else shlex.join(["chaos", "replay", str(directory)]),
@@ -98,8 +98,8 @@ def save(outcome: Outcome, directory: Path) -> None:
         return
     schedule_file.save(simulated.schedule, directory)
     _save_journal(simulated.tables, directory / "journal")
-    if simulated.halt is not None:
-        simulated.halt.save(directory)
+    if simulated.violation is not None:
+        simulated.violation.save(directory)
     facts |= simulated.facts
     record = RunRecord(directory, problems=list(simulated.problems), facts=facts)
     record.facts["doubts"] = list(doubts(outcome))

@@ -77,11 +77,11 @@ class Candidate:
 
 @dataclass(frozen=True)
 class Witness:
-    """A run that broke something. halted_s: when an invariant stopped it, in seconds of the workload; None: it was not
-    stopped."""
+    """A run that broke something. violated_s: when an invariant stopped it, in seconds of the workload; None: it was
+    not stopped."""
 
     broken: Broken
-    halted_s: float | None
+    violated_s: float | None
     strikes: Mapping[int, Strike]
 
 
@@ -136,12 +136,12 @@ def witness_of(simulated: Simulated) -> Witness | None:
     verdict = simulated.judge()
     if verdict["verdict"] != "fail":
         return None
-    within, halt = bool(verdict["contract"]["within"]), simulated.halt
+    within, violation = bool(verdict["contract"]["within"]), simulated.violation
     strikes = {fault["fault"]: _strike(fault) for fault in simulated.tables["faults"].to_pylist()}
-    if halt is not None:
+    if violation is not None:
         origin = pc.min(simulated.tables["operations"]["invoke"]).as_py()
-        halted_s = 0.0 if origin is None else max(halt.time_ns - origin, 0) / 1e9
-        return Witness(Broken(halt.property, VIOLATION, within), halted_s, strikes)
+        violated_s = 0.0 if origin is None else max(violation.time_ns - origin, 0) / 1e9
+        return Witness(Broken(violation.property, VIOLATION, within), violated_s, strikes)
     property_, anomaly = _worst(verdict["anomalies"])
     return Witness(Broken(property_, anomaly, within), None, strikes)
 
@@ -236,7 +236,7 @@ class _Shrinker:
 
     def _cut_time(self) -> None:
         """The run ends soon after what it is about. What comes later goes with it."""
-        while self._first(_shorter(self.best, self.witness.halted_s)) is not None:
+        while self._first(_shorter(self.best, self.witness.violated_s)) is not None:
             pass
 
     def _first(self, candidates: Iterable[Candidate]) -> int | None:
@@ -334,16 +334,16 @@ def _powers_below(number: int) -> Iterator[int]:
     return (2**n for n in range(number.bit_length()) if 2**n < number)
 
 
-def _shorter(candidate: Candidate, halted_s: float | None) -> Iterator[Candidate]:
-    """Without what comes after `halted_s`; if the run was not stopped, with less time."""
+def _shorter(candidate: Candidate, violated_s: float | None) -> Iterator[Candidate]:
+    """Without what comes after `violated_s`; if the run was not stopped, with less time."""
     limit = candidate.plan.time_limit
-    if halted_s is None:
+    if violated_s is None:
         for shorter in (_round_up(limit * part) for part in _LADDER):
             fits = tuple(fault for fault in candidate.schedule if fault.at + fault.duration + CALM_AT_END_S <= shorter)
             if shorter < limit:
                 yield _with(replace(candidate, schedule=fits), time_limit=shorter)
         return
-    end = _round_up(halted_s + AFTERMATH_S)
+    end = _round_up(violated_s + AFTERMATH_S)
     schedule = tuple(
         fault.model_copy(update={"duration": min(fault.duration, max(_round_up(end - fault.at), MOMENT_S))})
         for fault in candidate.schedule

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from checkers.inside.violation import Violation
 from harness.cluster import Cluster
 from harness.errors import HarnessFailure, describe
 from harness.plan import registry
@@ -18,16 +19,12 @@ from harness.plan.schedule import Schedule
 from harness.record.collected import record_collected
 from harness.record.history import MemoryRecorder
 from harness.record.results import RunRecord
-from harness.record.violation import Halt
 from harness.report.console import Progress
 from harness.run.components import Recorder
 from harness.run.interrupt import Interrupt
-from harness.run.phases import Case
+from harness.run.phases import Phases
+from harness.run.simulated import SimulationComponents
 from harness.runtimes.simulation.cluster import Observe, SimulatedCluster
-from harness.runtimes.simulation.runtime import SimulationParts
-from harness.targets.kafka_api.replica_logs import record_replica_logs
-from harness.targets.kraft.metadata_logs import record_metadata_logs
-from harness.targets.kraft.traces import read_traces, record_traces
 
 
 @dataclass(frozen=True)
@@ -37,7 +34,7 @@ class Simulated:
     plan: Plan
     schedule: Schedule
     tables: Mapping[str, Any]  # pyarrow tables, by the names of spark_history.schema.TABLES
-    halt: Halt | None
+    violation: Violation | None
     doubts: tuple[str, ...]
     problems: tuple[str, ...]
     trace_hash: str
@@ -51,13 +48,14 @@ class Simulated:
         """verdict.json of this run, without Spark."""
         from checkers.dataset import check_tables
 
-        violation = None if self.halt is None else self.halt.as_dict()
+        violation = None if self.violation is None else self.violation.as_dict()
         return check_tables(self.plan.model_dump(mode="json"), self.tables, self.doubts, violation)
 
 
-class _MemoryParts(SimulationParts):
-    def __init__(self, run: str, traced: bool) -> None:
-        self.recorder = MemoryRecorder(run)
+class _MemoryComponents(SimulationComponents):
+    def __init__(self, plan: Plan, traced: bool) -> None:
+        super().__init__(registry.make_target(plan.target))
+        self.recorder = MemoryRecorder(plan.run)
         self.traced = traced
 
     def make_recorder(self, directory: Path, run: str) -> MemoryRecorder:
@@ -66,14 +64,12 @@ class _MemoryParts(SimulationParts):
     def free_room(self, directory: Path) -> None:
         """Nothing is written."""
 
-    async def collect(self, cluster: Cluster, directory: Path, topic: str, recorder: Recorder) -> list[str]:
+    async def collect(self, cluster: Cluster, directory: Path, plan: Plan, recorder: Recorder) -> list[str]:
         """From memory to memory."""
         assert isinstance(cluster, SimulatedCluster)
-        pieces = record_replica_logs({node.name: node.disk for node in cluster.brokers}, topic, recorder)
-        if cluster.traces is not None:
-            pieces += record_traces(read_traces(cluster.traces.texts()), recorder)
-            pieces += record_metadata_logs({node.name: node.disk for node in cluster.nodes}, recorder)
-        return record_collected(pieces, recorder)
+        traces = None if cluster.traces is None else self.target.read_traces(cluster.traces.texts())
+        disks = {node.name: node.disk for node in cluster.nodes}
+        return record_collected(self.target.collect(disks, plan, recorder, traces), recorder)
 
 
 class _Silent(Progress):
@@ -104,24 +100,24 @@ def simulate(
     if schedule is None:
         schedule = schedules.build(nemeses, plan.seed, plan.time_limit, plan.pace)
     nemeses = registry.make_nemeses((fault.nemesis for fault in schedule), plan.acks)
-    parts, record, progress = _MemoryParts(plan.run, traced), _Unsaved(), _Silent()
+    components, record, progress = _MemoryComponents(plan, traced), _Unsaved(), _Silent()
 
-    async def make_history() -> Halt | None:
-        cluster = await parts.runtime.start(plan, record.directory, progress.update)
+    async def make_history() -> Violation | None:
+        cluster = await components.runtime.start(plan, record.directory, progress.update)
         assert isinstance(cluster, SimulatedCluster)
         cluster.observe = observe
-        case = Case(plan, nemeses, schedule, record.directory, parts, cluster, record, progress)
-        halt = await case.run(Interrupt(progress.say), lambda: None)
-        if case.crash:
-            raise HarnessFailure(case.crash)
-        return halt
+        phases = Phases(plan, nemeses, schedule, record.directory, components, cluster, record, progress)
+        violation = await phases.run(Interrupt(progress.say), lambda: None)
+        if phases.crash:
+            raise HarnessFailure(phases.crash)
+        return violation
 
-    loop = parts.runtime.loop
+    loop = components.runtime.loop
     began = time.perf_counter()
-    crash, halt = "", None
+    crash, violation = "", None
     logging.disable(logging.CRITICAL)
     try:
-        halt = parts.runtime.run(make_history())
+        violation = components.runtime.run(make_history())
     except Exception as error:  # a bug of ours: it must not cost the other runs
         crash = describe(error)
     finally:
@@ -129,8 +125,8 @@ def simulate(
     return Simulated(
         plan=plan,
         schedule=schedule,
-        tables=parts.recorder.tables(),
-        halt=halt,
+        tables=components.recorder.tables(),
+        violation=violation,
         doubts=tuple(record.facts.get("doubts", ())),
         problems=tuple(record.problems),
         trace_hash=record.facts.get("trace_hash", ""),

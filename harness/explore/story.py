@@ -65,7 +65,7 @@ def tell(simulated: Simulated, verdict: Mapping[str, Any], trace: Iterable[Event
     lines += _faults(tables["faults"].to_pylist(), where)
     lines += _partition(trace, where, origin) if where else _quorum(trace, origin)
     lines += _append(tables["operations"], sentence, where)
-    ended = simulated.virtual_s if simulated.halt is None else simulated.halt.time_ns / 1e9
+    ended = simulated.virtual_s if simulated.violation is None else simulated.violation.time_ns / 1e9
     lines = [line for line in lines if line.time <= ended]
     lines.sort(key=lambda line: line.time)
     lines.append(_Line(ended, sentence, _ESSENTIAL))
@@ -77,10 +77,10 @@ def _broken(simulated: Simulated, verdict: Mapping[str, Any]) -> tuple[str, str]
     witness, plan = witness_of(simulated), simulated.plan
     if witness is None:
         return f"{verdict['verdict']}: {verdict['reason']}", f"{plan.topic}-0" if plan.partitions == 1 else ""
-    halt = simulated.halt
-    if halt is not None:
-        happened = halt.property if halt.property == HANG else f"{halt.property} is violated"
-        return f"{happened}: {halt.message}", halt.where
+    violation = simulated.violation
+    if violation is not None:
+        happened = violation.property if violation.property == HANG else f"{violation.property} is violated"
+        return f"{happened}: {violation.message}", violation.where
     example = verdict["anomalies"][witness.broken.property]["example"] or verdict["reason"]
     named = re.search(rf"{re.escape(plan.topic)}-\d+", example)
     return f"{witness.broken} is violated: {example}", named.group() if named else f"{plan.topic}-0"

@@ -107,6 +107,6 @@ def _situations(cluster: _Named, plan: Plan) -> Iterator[Situation]:
         for isr in (replicas, frozenset({broker.id})):
             known: dict[str, Any] = {"leaders": {broker.id: plan.partitions}, "isrs": {0: isr}}
             yield Situation(
-                cast(Cluster, cluster), free=everybody, targets=plan.targets,
+                cast(Cluster, cluster), free=everybody, targets=plan.strike,
                 active_controller=cluster.controllers[0].id, **known,
             )  # fmt: skip

@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, ValidationError, computed_field, model_validator
 
-from cluster_image import bugs
-from cluster_image.config import IDENTITY, ConfigError, check_together, read_setting
 from harness.errors import BadArguments
+from harness.plan import registry
 from harness.plan.schedule import Pace
+from harness.targets.target import Target
 from spark_history.regular import open_regular
 
-Targets = Literal["random", "leaders"]
+Strike = Literal["random", "leaders"]
 
 MAX_TIME_LIMIT_S = 7 * 24 * 3600  # the whole schedule is drawn before the run
 MAX_RATE = 10_000_000  # far more than a harness can send; the pacer would be busy with nothing else
@@ -25,18 +26,10 @@ MAX_LATENCY_MS = 1000  # beyond it no request is answered in time
 MAX_NODES = 90  # of a role: what a run's subnet of 254 addresses has room for, and more than a simulation is quick with
 MAX_CONCURRENCY = 10_000  # producers, each a task and a connection to every broker
 MAX_PARTITIONS = 10_000  # of a topic, as the controller has it (kraft/controller/topics.py)
-#: Where every node serves, by runtime the same: brokers, and the quorum.
-NODE_PORTS = (9092, 9093)
 
 #: Kafka's rule for topic names, less the two that would name a directory.
 _TOPIC_NAME = re.compile(r"(?!\.{1,2}$)[a-zA-Z0-9._-]{1,249}")
 _PLAN_FILE = "plan.json"
-#: Settings that the plan gives the topic itself.
-_OWN_FLAG = {
-    "min.insync.replicas": "--min-insync-replicas",
-    "default.replication.factor": "--replication-factor",
-    "num.partitions": "--partitions",
-}
 
 
 class Plan(BaseModel):
@@ -50,7 +43,8 @@ class Plan(BaseModel):
     #: Which faults must have taken effect for a verdict other than `unknown`: `each` of the nemeses, `any` of them (a
     #: seed of an exploration, which asks for each over all its seeds), or `none` (--allow-vacuous).
     must_take_effect: Literal["each", "any", "none"] = "each"
-    targets: Targets = "random"  # whom faults of one node strike
+    strike: Strike = "random"  # whom faults of one node strike
+    target: str = "kraft"  # what is tested
     workload: str = "append"
     on: Literal["docker", "simulation"] = "docker"
     seed: int = 0
@@ -70,6 +64,18 @@ class Plan(BaseModel):
     latency_ms: float = 0.5  # in simulation: from one host to another, on average
     encode_messages: bool = False  # in simulation: pass every message through the wire format
     settings: dict[str, str] = {}  # --set NAME=VALUE, Kafka's names, given to every node
+
+    @model_validator(mode="before")
+    @classmethod
+    def _of_a_file(cls, fields: Any) -> Any:
+        """plan.json says what the target promises, which follows from the rest; before there were targets, `strike` was
+        called `targets`."""
+        if not isinstance(fields, Mapping):
+            return fields
+        fields = {name: value for name, value in fields.items() if name != "promise"}
+        if "targets" in fields:
+            fields["strike"] = fields.pop("targets")
+        return fields
 
     @model_validator(mode="after")
     def _makes_sense(self) -> Self:
@@ -104,21 +110,22 @@ class Plan(BaseModel):
             )
         if not _TOPIC_NAME.fullmatch(self.topic):
             yield f"topic {self.topic!r} is not a name Kafka allows: letters, digits, '.', '_' and '-', at most 249"
-        if self.bug is not None:
-            try:
-                bugs.find(self.bug)
-            except bugs.UnknownBug as error:
-                yield f"--bug: {error}"
         try:
-            settings = {name: read_setting(name, value) for name, value in self.settings.items()}
-            check_together(settings)
-            if (port := settings.get("metrics.port")) in NODE_PORTS:
-                yield f"--set: metrics.port={port} is where nodes listen; all but 9092 and 9093 are valid"
-        except ConfigError as error:
-            yield f"--set: {error}"
+            target = registry.make_target(self.target)
+        except BadArguments as error:
+            yield f"--target: {error}"
+            return
+        if self.on not in target.runtimes:
+            yield f"--target {self.target} works only in {' and '.join(sorted(target.runtimes))}, and not in {self.on}"
+        yield from target.problems(self)
         yield from self.pace.problems()
         if len(set(self.nemesis)) < len(self.nemesis):
             yield f"--nemesis {','.join(self.nemesis)} names a nemesis twice; name each once"
+
+    @computed_field
+    def promise(self) -> dict[str, Any]:
+        """What the target promises under this plan: see harness.targets.target.Promise."""
+        return asdict(registry.make_target(self.target).promise(self))
 
     @property
     def pace(self) -> Pace:
@@ -127,9 +134,7 @@ class Plan(BaseModel):
     @property
     def node_names(self) -> list[str]:
         """In a cluster of this plan."""
-        apart = 0 if self.combined else self.controllers
-        named = (("broker", self.brokers), ("controller", apart))
-        return [f"{role}-{number}" for role, count in named for number in range(1, count + 1)]
+        return [node.name for node in registry.make_target(self.target).nodes(self)]
 
     def save(self, directory: Path) -> None:
         (directory / _PLAN_FILE).write_text(self.model_dump_json(indent=2) + "\n")
@@ -175,11 +180,11 @@ _COUNTS = {
     "min_insync_replicas": MAX_NODES, "controllers": MAX_NODES, "brokers": MAX_NODES,
 }  # fmt: skip
 _FLAGS = (
-    "on", "nemesis", "interval", "recovery", "targets", "workload", "time_limit", "seed", "rate", "concurrency", "acks",
-    "partitions", "replication_factor", "min_insync_replicas", "file_system", "brokers", "controllers", "combined",
-    "bug", "latency_ms", "encode_messages",
+    "target", "on", "nemesis", "interval", "recovery", "strike", "workload", "time_limit", "seed", "rate",
+    "concurrency", "acks", "partitions", "replication_factor", "min_insync_replicas", "file_system", "brokers",
+    "controllers", "combined", "bug", "latency_ms", "encode_messages",
 )  # fmt: skip
-_ALWAYS_SHOWN = {"on", "targets", "time_limit", "seed"}
+_ALWAYS_SHOWN = {"on", "strike", "time_limit", "seed"}
 
 
 def flag(field: str) -> str:
@@ -195,8 +200,9 @@ def make_plan(**fields: Any) -> Plan:
         raise BadArguments(_first_sentence(error)) from None
 
 
-def parse_settings(assignments: Iterable[str]) -> dict[str, str]:
-    """`--set` arguments, NAME=VALUE each, checked against the settings that a node knows. Raises BadArguments."""
+def parse_settings(assignments: Iterable[str], target: Target) -> dict[str, str]:
+    """`--set` arguments, NAME=VALUE each, checked against the settings that the target's nodes know. Raises
+    BadArguments."""
     settings: dict[str, str] = {}
     for assignment in assignments:
         name, equals, value = assignment.partition("=")
@@ -205,20 +211,9 @@ def parse_settings(assignments: Iterable[str]) -> dict[str, str]:
             raise BadArguments(f"--set {assignment!r} must have the form NAME=VALUE, e.g. replica.lag.time.max.ms=5000")
         if name in settings:
             raise BadArguments(f"--set {name} is given twice; give it once")
-        _check_setting(name, value)
+        target.check_setting(name, value)
         settings[name] = value
     return settings
-
-
-def _check_setting(name: str, value: str) -> None:
-    if name in IDENTITY:
-        raise BadArguments(f"--set {name} is not possible: it is given to each node by the harness")
-    if name in _OWN_FLAG:
-        raise BadArguments(f"--set {name} would contradict {_OWN_FLAG[name]}; use {_OWN_FLAG[name]} {value}")
-    try:
-        read_setting(name, value)
-    except ConfigError as error:
-        raise BadArguments(f"--set: {error}") from None
 
 
 def _first_sentence(error: Exception) -> str:

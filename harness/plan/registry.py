@@ -1,7 +1,9 @@
-"""Finds nemeses and workloads by name, through entry points, so that a package of the user's own can add some.
+"""Finds nemeses, workloads and targets by name, through entry points, so that a package of the user's own can add
+some.
 
 A package adds a nemesis by an entry point in the group `chaos.nemeses` that names a class implementing
-nemesis.Nemesis, made without arguments but for its knobs; a workload likewise in `chaos.workloads`.
+nemesis.Nemesis, made without arguments but for its knobs; a workload likewise in `chaos.workloads`, a target in
+`chaos.targets`.
 
 A nemesis is asked for as `family`, `family:variant`, and with knobs as `family:variant:knob=value:knob=value`.
 """
@@ -14,10 +16,12 @@ from typing import Any
 
 from harness.cluster import RuntimeUnavailable
 from harness.errors import BadArguments, HarnessFailure
+from harness.targets.target import Target
 from nemesis import EVERYWHERE, Knob, Nemesis, Targets, knobs
 
 NEMESES = "chaos.nemeses"
 WORKLOADS = "chaos.workloads"
+TARGETS = "chaos.targets"
 
 
 def names(group: str) -> list[str]:
@@ -30,13 +34,23 @@ def load(group: str, name: str) -> Any:
     installed = _installed(group)
     kind = group.removeprefix("chaos.")
     if name not in installed:
-        singular = {"nemeses": "nemesis", "workloads": "workload"}[kind]
+        singular = {"nemeses": "nemesis", "workloads": "workload", "targets": "target"}[kind]
         valid = ", ".join([*sorted(installed), *(["none"] if group == NEMESES else [])])
         raise BadArguments(f"there is no {singular} {name!r}; valid: {valid}")
     try:
         return installed[name].load()
     except Exception as error:  # a user's own package may fail in any way
         raise HarnessFailure(f"{name!r} of {group} ({installed[name].value}) cannot be loaded: {error}") from error
+
+
+def make_target(name: str) -> Target:
+    """Raises BadArguments naming what is valid."""
+    target: Target = load(TARGETS, name)()
+    return target
+
+
+def targets() -> list[Target]:
+    return [make_target(name) for name in names(TARGETS)]
 
 
 def make_nemeses(wanted: Iterable[str], acks: str = "all") -> dict[str, Nemesis]:

@@ -6,7 +6,7 @@
 | a run of registers, of other objects, transactions  | its family: in memory, or on Spark if it is large           |
 | a directory with a dataset (an exploration)         | checkers.dataset.check_dataset, one Spark job for all runs  |
 | a history of others                                 | as a run of its workload, in memory or a scratch directory  |
-| any other directory                                 | all of these in it: see subjects.py                         |
+| any other directory                                 | all of these in it: see sources.py                         |
 | an address, such as hdfs://… or s3a://…             | what is there, brought here; verdicts are sent back         |
 
 What is there but cannot be judged at all, even by a mistake of ours, is an Outcome with an `error`, so that it costs
@@ -29,7 +29,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from harness.errors import BadArguments, ExitCode, HarnessFailure, describe
 from harness.record import results, room
-from harness.record.sources import Subject, find
+from harness.record.sources import HistorySource, find
 from harness.report import witnesses
 
 if TYPE_CHECKING:
@@ -80,7 +80,7 @@ class Outcome:
 
 
 class Judge:
-    """Judges one subject after the other, with one Spark session at most."""
+    """Judges one source after the other, with one Spark session at most."""
 
     def __init__(
         self, asked: Asked, say: Callable[[str], None], judge_log: Callable[[Path], Mapping[str, Any]]
@@ -90,19 +90,19 @@ class Judge:
         self._say = say
         self._judge_log = judge_log
 
-    def judge(self, subject: Subject) -> list[Outcome]:
-        """A dataset has many outcomes, anything else one. Raises only what is not of the subject."""
-        if subject.kind == "address":
-            return self._brought(subject.address)
-        self._say(f"{'reading' if subject.kind == 'history' else 'checking'} {subject.path}")
+    def judge(self, source: HistorySource) -> list[Outcome]:
+        """A dataset has many outcomes, anything else one. Raises only what is not of the source."""
+        if source.kind == "address":
+            return self._brought(source.address)
+        self._say(f"{'reading' if source.kind == 'history' else 'checking'} {source.path}")
         try:
-            if subject.kind == "dataset":
-                return self._dataset(subject.path)
-            return [self._history(subject.path) if subject.kind == "history" else self._run(subject.path)]
+            if source.kind == "dataset":
+                return self._dataset(source.path)
+            return [self._history(source.path) if source.kind == "history" else self._run(source.path)]
         except Exception as error:
             if _is_spark_unavailable(error):
                 raise HarnessFailure(str(error)) from error
-            return [_not_judged(str(subject.path), error)]
+            return [_not_judged(str(source.path), error)]
 
     def _brought(self, address: str) -> list[Outcome]:
         """What lies at an address, under its own name, and what was written of it sent back there."""
@@ -114,7 +114,7 @@ class Judge:
             try:
                 with brought_here(address, self._spark(Path(scratch) / "spark.log")) as copy:
                     inside = find([str(copy.path)], Path(scratch))
-                    outcomes = [each for subject in inside for each in self.judge(subject)]
+                    outcomes = [each for source in inside for each in self.judge(source)]
                     notes = copy.send_back()
             except SparkUnavailable as error:
                 raise HarnessFailure(str(error)) from error

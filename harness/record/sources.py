@@ -33,30 +33,32 @@ _COMPARED: Final = 200  # events
 
 
 @dataclass(frozen=True)
-class Subject:
+class HistorySource:
     path: Path
     kind: str  # run, dataset, history or address
     address: str = ""
 
 
-def find(paths: Sequence[str], results_directory: Path, say: Callable[[str], None] = lambda _: None) -> list[Subject]:
+def find(
+    paths: Sequence[str], results_directory: Path, say: Callable[[str], None] = lambda _: None
+) -> list[HistorySource]:
     """What is at the paths, each once. say: what is left out though it looks like a history. Raises BadArguments for
     the first that is nothing."""
-    found: dict[Path, Subject] = {}
+    found: dict[Path, HistorySource] = {}
     for text in paths:
-        for subject in _find(text, results_directory, say):
-            found.setdefault(subject.path.resolve(), subject)
+        for source in _find(text, results_directory, say):
+            found.setdefault(source.path.resolve(), source)
     return list(found.values())
 
 
-def _find(text: str, results_directory: Path, say: Callable[[str], None]) -> list[Subject]:
+def _find(text: str, results_directory: Path, say: Callable[[str], None]) -> list[HistorySource]:
     path = Path(text)
     if ":" in text:  # else Arrow and Spark need not be imported to know
         from spark_history.files import HistoryError
         from spark_history.spark.locations import is_remote, local_path
 
         if is_remote(text):
-            return [Subject(path, "address", text)]
+            return [HistorySource(path, "address", text)]
         try:
             path = local_path(text)
         except HistoryError as error:
@@ -65,7 +67,7 @@ def _find(text: str, results_directory: Path, say: Callable[[str], None]) -> lis
             raise BadArguments(f"there is nothing at {text}")
         text = str(path)
     if text and path.is_file():
-        return [Subject(path, "history")]
+        return [HistorySource(path, "history")]
     if text and path.exists() and not path.is_dir():
         raise BadArguments(f"{text} is no file, and a history is read more than once; write what it gives to a file")
     places = [results_directory / text, path] if text and text != "latest" else []
@@ -74,19 +76,19 @@ def _find(text: str, results_directory: Path, say: Callable[[str], None]) -> lis
             inside = list(_inside(place, say))
             if inside:
                 return inside
-    return [Subject(results.find(text, results_directory), "run")]
+    return [HistorySource(results.find(text, results_directory), "run")]
 
 
-def _inside(directory: Path, say: Callable[[str], None]) -> Iterator[Subject]:
+def _inside(directory: Path, say: Callable[[str], None]) -> Iterator[HistorySource]:
     """What a directory that is no run holds."""
     if (directory / "dataset" / "runs").is_dir():
-        yield Subject(directory / "dataset", "dataset")
+        yield HistorySource(directory / "dataset", "dataset")
         for each in sorted((directory / "runs").glob(f"*{results.SHRUNK}*")):  # the others are in the dataset
             if results.is_run(each):
-                yield Subject(each, "run")
+                yield HistorySource(each, "run")
         return
     if (directory / "runs").is_dir() and (directory / "operations").is_dir():
-        yield Subject(directory, "dataset")
+        yield HistorySource(directory, "dataset")
         return
     files: list[Path] = []
     for each in sorted(directory.iterdir()):
@@ -96,10 +98,10 @@ def _inside(directory: Path, say: Callable[[str], None]) -> Iterator[Subject]:
             files += [each] if each.is_file() and _is_history(each, say) else []
         elif not each.is_symlink():  # e.g. Jepsen's `latest`
             if results.is_run(each):
-                yield Subject(each, "run")
+                yield HistorySource(each, "run")
             else:
                 yield from _inside(each, say)
-    yield from (Subject(each, "history") for each in _each_once(files))
+    yield from (HistorySource(each, "history") for each in _each_once(files))
 
 
 def _is_history(path: Path, say: Callable[[str], None]) -> bool:

@@ -254,15 +254,15 @@ def _listed(value: Any) -> str:
     return ", ".join(map(str, value)) if isinstance(value, list) else str(value)
 
 
-def contract(verdict: Mapping[str, Any], acks: str, limit: int | None) -> dict[str, str]:
-    """Whether the faults stayed within what the protocol promises to survive: `state` (within, beyond, unknown),
-    `title`, `facts` as the verdict has them, and `meaning`. `limit` is MinISR − 1 by the plan."""
+def contract(verdict: Mapping[str, Any], plan: Mapping[str, Any]) -> dict[str, str]:
+    """Whether the faults stayed within what the target promises to survive: `state` (within, beyond, unknown), `title`,
+    `facts` as the verdict has them, and `meaning`. plan: plan.json."""
     said = verdict.get("contract")
     said = said if isinstance(said, Mapping) else {}
     worst, within, outcome = said.get("worst"), said.get("within"), str(verdict.get("verdict"))
-    limit = said.get("limit", limit)
-    allowed = plural(limit, "lossy unclean shutdown") if isinstance(limit, int) else "a few lossy unclean shutdowns"
-    promise = f"With acks=all the protocol promises that acknowledged records survive {allowed} at a time (MinISR − 1)."
+    acks = str(plan.get("acks", "all"))
+    promised = said.get("promise")
+    promise = f"{promised['sentence']} ({promised['source']})." if isinstance(promised, Mapping) else ""
     if within is None:
         state, title, consequence = "unknown", "Whether the faults stayed within the contract is not known", ""
     elif within:

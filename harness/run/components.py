@@ -1,18 +1,18 @@
-"""What a run is made of, in one place: the runtime, the workload, the recorder, the checkers and the report.
+"""What a run is made of, in one place: target, runtime, workload, recorder, checkers and report.
 
 Everything heavy (Docker, Arrow, Spark) is imported only when it is used, so that bad arguments are answered at once.
-Tests replace single parts.
+Tests replace some of it.
 """
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from importlib import import_module
 from pathlib import Path
-from typing import Any, Protocol, cast
+from typing import Any, Protocol
 
 from harness.cluster import Cluster, Runtime
 from harness.errors import HarnessFailure
@@ -22,7 +22,8 @@ from harness.record import room
 from harness.report.console import Counts
 from harness.run.injector import FaultRecorder
 from harness.run.threads import in_thread
-from harness.targets.kafka_api.observer import KafkaObserver, Observer
+from harness.targets.target import Target
+from harness.targets.view import Observer
 
 
 class Workload(Protocol):
@@ -61,17 +62,6 @@ class Analysis(Protocol):
 
     def judge(self) -> Mapping[str, Any]:
         """Journal to history to verdict.json; the verdict. Blocks. Raises HarnessFailure."""
-
-
-class Machine(Runtime, Protocol):
-    """A runtime, and what it can say of the machine and do for it outside of a run."""
-
-    async def clean(self, wish: Any = None, tell: Callable[[str], object] = lambda _: None) -> Sequence[str]:
-        """Remove what is wished (harness.runtimes.clean.Wish), by default whatever is left of runs whose harness is
-        dead; a line for each thing removed. tell: what will be removed, before anything is."""
-
-    def doctor(self) -> Sequence[Any]:
-        """Findings with name, ok, detail."""
 
 
 class LogAnalysis:
@@ -119,8 +109,23 @@ class LogAnalysis:
         return rate * seconds > IN_PROCESS
 
 
-class Parts:
-    """The real ones."""
+class Verification:
+    """What becomes of a history once it is on disk."""
+
+    def start_analysis(self, directory: Path, spark_ui_port: int | None) -> Analysis:
+        return LogAnalysis(directory, spark_ui_port)
+
+    def build_report(self, directory: Path) -> None:
+        from harness.report import build
+
+        build(directory)
+
+
+class Components(Verification):
+    """Of a run in containers."""
+
+    def __init__(self, target: Target) -> None:
+        self.target = target
 
     def clock_ns(self) -> int:
         """The time line of the history: monotonic nanoseconds."""
@@ -145,59 +150,40 @@ class Parts:
             import_module(module)
 
     @cached_property
-    def runtime(self) -> Machine:
+    def runtime(self) -> Runtime:
         from harness.runtimes.docker.runtime import DockerRuntime
 
-        return cast(Machine, DockerRuntime())
+        return DockerRuntime(self.target)
 
     def make_recorder(self, directory: Path, run: str) -> Recorder:
         from harness.record.history import Recorder as JournalRecorder
 
         return JournalRecorder(directory, run)
 
-    def make_observer(self, cluster: Cluster, plan: Plan) -> Observer:
+    def network(self, cluster: Cluster) -> Any:
+        """How the harness reaches the nodes (cluster_image.network.Network)."""
         from cluster_image.network.tcp import TcpNetwork
 
-        return KafkaObserver(cluster, TcpNetwork(), plan.topic)
+        return TcpNetwork()
+
+    def make_observer(self, cluster: Cluster, plan: Plan) -> Observer:
+        return self.target.observer(cluster, self.network(cluster), plan)
 
     def make_workload(self, plan: Plan, cluster: Cluster, recorder: Recorder) -> Workload:
         workload: Workload = registry.load(registry.WORKLOADS, plan.workload)(plan, cluster, recorder)
         return workload
 
-    async def collect(self, cluster: Cluster, directory: Path, topic: str, recorder: Recorder) -> Sequence[str]:
-        """Logs and disks into the run's directory, and what lies on the brokers' disks into the history. Returns what
+    async def collect(self, cluster: Cluster, directory: Path, plan: Plan, recorder: Recorder) -> Sequence[str]:
+        """Logs and disks into the run's directory, and what lies on the nodes' disks into the history. Returns what
         went wrong, a sentence each."""
-        from harness.record.collected import collected_files, missing, record_collected, with_problems
-        from harness.targets.kafka_api.replica_logs import record_replica_logs
-        from harness.targets.kraft.metadata_logs import record_metadata_logs
-        from harness.targets.kraft.traces import read_traces, record_traces
+        from harness.record.collected import collected_files, record_collected, with_problems
 
-        # In this order: whatever a node has told is in the metadata logs then, if it is committed.
-        traces = await in_thread(read_traces, directory / "trace")
+        target = self.target
+        # In this order: whatever a node has told is in what lies on the disks then, if it is committed.
+        traces = await in_thread(target.read_traces, directory / "trace")
         not_whole = await cluster.collect(directory) or {}
-        pieces = await in_thread(record_replica_logs, directory / "disks", topic, recorder)
-        pieces += await in_thread(record_traces, traces, recorder)
-        pieces += await in_thread(record_metadata_logs, directory / "disks", recorder)
-        everybody, brokers = ([node.name for node in nodes] for nodes in (cluster.nodes, cluster.brokers))
-        pieces += missing("disk", brokers, pieces) + missing("trace", everybody, pieces)
-        pieces += missing("metadata log", everybody, pieces)
+        pieces = await in_thread(target.collect, directory / "disks", plan, recorder, traces)
+        pieces += target.missing(cluster.nodes, pieces)
         pieces = with_problems(pieces, not_whole)
         pieces += await in_thread(collected_files, directory)
         return record_collected(pieces, recorder)
-
-    def start_analysis(self, directory: Path, spark_ui_port: int | None) -> Analysis:
-        return LogAnalysis(directory, spark_ui_port)
-
-    def build_report(self, directory: Path) -> None:
-        from harness.report import build
-
-        build(directory)
-
-
-def make_parts(plan: Plan) -> Parts:
-    """Those of the runtime that the plan names."""
-    if plan.on == "simulation":
-        from harness.runtimes.simulation.runtime import SimulationParts
-
-        return SimulationParts()
-    return Parts()

@@ -26,7 +26,7 @@ from tenacity import AsyncRetrying, retry_if_not_exception_type, stop_after_atte
 from harness.cluster import Cluster, ClusterLost, Evidence, Node
 from harness.errors import HistoryLost, describe
 from harness.plan.schedule import CALM_AT_END_S, Fault, Schedule
-from harness.targets.kafka_api.observer import Observer
+from harness.targets.view import Observer
 from nemesis import Nemesis, Situation, Targets, merge
 
 POLL_S = 0.25
@@ -90,7 +90,7 @@ class Injector:
         nemeses: Mapping[str, Nemesis],
         schedule: Schedule,
         *,
-        targets: Targets,
+        strike: Targets,
         time_limit: float,
         observer: Observer,
         recorder: FaultRecorder,
@@ -101,7 +101,7 @@ class Injector:
         self._cluster = cluster
         self._nemeses = nemeses
         self._schedule = schedule
-        self._targets = targets
+        self._whom = strike
         self._time_limit = time_limit
         self._observer = observer
         self._recorder = recorder
@@ -154,7 +154,7 @@ class Injector:
             situation = Situation(
                 self._cluster,
                 free=self._free_for(nemesis),
-                targets=self._targets,
+                targets=self._whom,
                 leaders=view.leaders,
                 active_controller=view.active_controller,
                 isrs=view.isrs,

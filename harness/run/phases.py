@@ -12,15 +12,15 @@ from collections.abc import Callable, Coroutine, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from checkers.inside.violation import Violation
 from harness.cluster import Cluster
 from harness.errors import HarnessFailure, HistoryLost, describe
 from harness.plan.plan import Plan
 from harness.plan.schedule import Schedule
 from harness.record import room
 from harness.record.results import RunRecord
-from harness.record.violation import Halt
 from harness.report.console import Progress, live_line
-from harness.run.components import Parts
+from harness.run.components import Components
 from harness.run.injector import Injector
 from harness.run.interrupt import Interrupt
 from harness.run.threads import in_thread
@@ -37,7 +37,7 @@ COLLECT_TIMEOUT_S = 60.0
 POLL_S = 0.2
 
 
-class Case:
+class Phases:
     """From a cluster that was started to a history that is closed. directory: the run's own."""
 
     def __init__(
@@ -46,7 +46,7 @@ class Case:
         nemeses: Mapping[str, Nemesis],
         schedule: Schedule,
         directory: Path,
-        parts: Parts,
+        components: Components,
         cluster: Cluster,
         record: RunRecord,
         progress: Progress,
@@ -55,34 +55,34 @@ class Case:
         self._nemeses = nemeses
         self._schedule = schedule
         self._directory = directory
-        self._parts = parts
+        self._components = components
         self._cluster = cluster
         self._record = record
         self._progress = progress
-        self._recorder = parts.make_recorder(directory, plan.run)
-        self._observer = parts.make_observer(cluster, plan)
-        self._workload = parts.make_workload(plan, cluster, self._recorder)
-        self._halted: asyncio.Future[Halt] = cluster.halted or asyncio.get_running_loop().create_future()
+        self._recorder = components.make_recorder(directory, plan.run)
+        self._observer = components.make_observer(cluster, plan)
+        self._workload = components.make_workload(plan, cluster, self._recorder)
+        self._violated: asyncio.Future[Violation] = cluster.violated or asyncio.get_running_loop().create_future()
         self.workload_ended = 0.0  # time.monotonic()
         self.crash = ""  # why the workload or the faults ended before their time, if they did
         self.unhealed = ""  # what of the faults could not be undone, if anything
 
-    async def run(self, interrupt: Interrupt, ready: Callable[[], None]) -> Halt | None:
+    async def run(self, interrupt: Interrupt, ready: Callable[[], None]) -> Violation | None:
         """Make the history, until the time limit or the user's word. `ready` is called once the cluster is.
 
-        Returns why the cluster has halted, if it has: only a simulated one does. Raises HarnessFailure."""
+        Returns why the cluster has violated, if it has: only a simulated one does. Raises HarnessFailure."""
         work: asyncio.Future[Any] = asyncio.ensure_future(self._run(interrupt, ready))
         try:
-            await asyncio.wait((work, self._halted), return_when=asyncio.FIRST_COMPLETED)
-            if not self._halted.done():
+            await asyncio.wait((work, self._violated), return_when=asyncio.FIRST_COMPLETED)
+            if not self._violated.done():
                 await work
                 return None
             await self._collect()  # nothing else can be done: nobody answers any more
             await self._close_history()  # before the clients are told to stop, which is no part of it
-            return self._halted.result()
+            return self._violated.result()
         finally:
-            self._record.facts |= self._parts.facts()
-            for problem in self._parts.problems():
+            self._record.facts |= self._components.facts()
+            for problem in self._components.problems():
                 self._record.problem(problem)
             work.cancel()
             await asyncio.gather(work, return_exceptions=True)
@@ -104,7 +104,7 @@ class Case:
         except TimeoutError:
             reason = (await self._observer.view()).out_of_sync or "the topic was not created"
             self._cluster.not_recovered(f"{READY_TIMEOUT_S:g} s after its start, before any fault: {reason}")
-            if self._halted.done():
+            if self._violated.done():
                 return
             logs = await self._collect_logs()
             raise HarnessFailure(f"the cluster was not ready after {READY_TIMEOUT_S:g} s: {reason}{logs}") from None
@@ -113,11 +113,11 @@ class Case:
         """Workload and faults side by side, until the time limit or the user's word; then all faults healed."""
         over = asyncio.Event()
         injector = Injector(
-            self._cluster, self._nemeses, self._schedule, targets=self._plan.targets, time_limit=self._plan.time_limit,
+            self._cluster, self._nemeses, self._schedule, strike=self._plan.strike, time_limit=self._plan.time_limit,
             observer=self._observer, recorder=self._recorder, stop=over, restart_the_dead=self._restart_the_dead,
-            now_ns=self._parts.clock_ns,
+            now_ns=self._components.clock_ns,
         )  # fmt: skip
-        self._record.facts["workload_start_ns"] = self._parts.clock_ns()
+        self._record.facts["workload_start_ns"] = self._components.clock_ns()
         with self._record.timed("workload"):
             try:
                 async with asyncio.timeout(None) as patience, asyncio.TaskGroup() as group:
@@ -186,7 +186,9 @@ class Case:
         with self._record.survived("collect"):
             self._progress.update("collecting logs and disks")
             async with asyncio.timeout(COLLECT_TIMEOUT_S):
-                problems = await self._parts.collect(self._cluster, self._directory, self._plan.topic, self._recorder)
+                problems = await self._components.collect(
+                    self._cluster, self._directory, self._plan, self._recorder
+                )
         if problems is None:
             self._record.doubt("what the nodes left (logs, traces, disks) was not collected as a whole")
             return
@@ -224,12 +226,12 @@ class Case:
             faults = [fault for fault in injector.injected if fault.in_force or (fault.end or 0) > shown_until]
             struck = [fault for fault in faults if not fault.skipped]
             if self._progress.tick(live_line(limit - left, limit, counts, errors, struck)):
-                shown_until = self._parts.clock_ns()
+                shown_until = self._components.clock_ns()
             await asyncio.sleep(min(POLL_S, left))
 
     def _no_room(self, acknowledged: int) -> str | None:
         """Why the run must end now for its results to be written, as a clause."""
-        left = self._parts.free_room(self._directory)
+        left = self._components.free_room(self._directory)
         needed = room.needed_now(self._recorder.written, acknowledged, self._plan.replication_factor)
         if left is None or left >= needed:
             return None

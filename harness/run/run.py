@@ -21,9 +21,9 @@ from harness.plan.plan import Plan
 from harness.plan.schedule import Schedule
 from harness.record.results import RunRecord, utc_now
 from harness.report.console import Progress
-from harness.run.components import Analysis, Parts
+from harness.run.components import Analysis, Components, Verification
 from harness.run.interrupt import Interrupt
-from harness.run.phases import Case
+from harness.run.phases import Phases
 from harness.run.threads import in_thread
 from harness.runtimes.owner import machine, owner
 from nemesis import Nemesis
@@ -31,11 +31,21 @@ from nemesis import Nemesis
 TEAR_DOWN_TIMEOUT_S = 60.0
 
 
+def components_of(plan: Plan) -> Components:
+    """Those of the target and the runtime that the plan names."""
+    target = registry.make_target(plan.target)
+    if plan.on == "simulation":
+        from harness.run.simulated import SimulationComponents
+
+        return SimulationComponents(target)
+    return Components(target)
+
+
 async def run(
     plan: Plan,
     nemeses: Mapping[str, Nemesis],
     directory: Path,
-    parts: Parts,
+    components: Components,
     progress: Progress,
     *,
     schedule: Schedule | None = None,
@@ -70,17 +80,17 @@ async def run(
             asked = frozenset[str]().union(*(registry.needs(nemesis) for nemesis in named.values()))
             if asked:
                 progress.update(f"trying what this machine can do: {', '.join(sorted(asked))}")
-                registry.check_lacks(named, await interrupt.cut_short(parts.runtime.lacks(asked)))
+                registry.check_lacks(named, await interrupt.cut_short(components.runtime.lacks(asked)))
             progress.update("starting the cluster")
-            warm = asyncio.create_task(in_thread(parts.warm_up))
+            warm = asyncio.create_task(in_thread(components.warm_up))
             began = asyncio.get_running_loop().time()
             needs = frozenset[str]().union(*(registry.needs(nemesis) for nemesis in nemeses.values()))
-            starting = parts.runtime.start(plan, directory, progress.update, needs=needs)
+            starting = components.runtime.start(plan, directory, progress.update, needs=needs)
             cluster = await interrupt.cut_short(starting)
             registry.check_lacks(named, cluster.lacks)
             await warm
-        case = Case(plan, nemeses, schedule, directory, parts, cluster, record, progress)
-        judgement = Judgement(directory, parts, record, progress, spark_ui_port)
+        phases = Phases(plan, nemeses, schedule, directory, components, cluster, record, progress)
+        judgement = Judgement(directory, components, record, progress, spark_ui_port)
 
         def ready() -> None:
             ready_s = asyncio.get_running_loop().time() - began
@@ -88,11 +98,11 @@ async def run(
             progress.say(f"cluster ready in {ready_s:.1f} s")
             judgement.prepare()
 
-        halt = await case.run(interrupt, ready)
-        if halt is not None:
-            progress.say(f"stopped: {halt.property} does not hold")
-            halt.save(directory)
-        workload_ended = case.workload_ended or time.monotonic()
+        violation = await phases.run(interrupt, ready)
+        if violation is not None:
+            progress.say(f"stopped: {violation.property} does not hold")
+            violation.save(directory)
+        workload_ended = phases.workload_ended or time.monotonic()
         record.status = "interrupted" if "ended_early" in record.facts else "done"  # the report says so
         verdict = await judgement.judge()
         record.facts["after_time_limit_s"] = round(time.monotonic() - workload_ended, 3)
@@ -110,7 +120,7 @@ async def run(
         torn_down = await _tear_down(cluster, record, progress, keep=keep)
         if record.unsaved:
             progress.say(record.unsaved)
-    if (failure := case.crash or case.unhealed) and verdict["verdict"] != "fail":
+    if (failure := phases.crash or phases.unhealed) and verdict["verdict"] != "fail":
         # A violation that was found stands; anything else would vouch for a test that did not take place.
         judged = f"the history up to then: {verdict['verdict']}, {verdict['reason']}"
         left = "" if torn_down else "; `chaos clean` removes what is left of the cluster"
@@ -118,14 +128,16 @@ async def run(
     return verdict
 
 
-def check(directory: Path, parts: Parts, progress: Progress, *, spark_ui_port: int | None = None) -> Mapping[str, Any]:
+def check(
+    directory: Path, verification: Verification, progress: Progress, *, spark_ui_port: int | None = None
+) -> Mapping[str, Any]:
     """Judge a saved run again, also one whose harness was killed. Raises HarnessFailure if it cannot be judged."""
-    verdict = parts.start_analysis(directory, spark_ui_port).judge()
+    verdict = verification.start_analysis(directory, spark_ui_port).judge()
     if "unsaved" in verdict:  # the report would be of the verdict that is there
         return verdict
     progress.update("writing the report")
     try:
-        parts.build_report(directory)
+        verification.build_report(directory)
     except Exception as error:  # the verdict is what was asked for
         progress.say(f"the report could not be written: {describe(error)}")
     return verdict
@@ -135,10 +147,10 @@ class Judgement:
     """The verdict and the report, once there is a history."""
 
     def __init__(
-        self, directory: Path, parts: Parts, record: RunRecord, progress: Progress, spark_ui_port: int | None
+        self, directory: Path, components: Components, record: RunRecord, progress: Progress, spark_ui_port: int | None
     ) -> None:
         self._directory = directory
-        self._parts = parts
+        self._components = components
         self._record = record
         self._progress = progress
         self._spark_ui_port = spark_ui_port
@@ -147,7 +159,7 @@ class Judgement:
     def prepare(self) -> None:
         """Let the engine start while there is nothing to judge yet."""
         if self._analysis is None:
-            start = in_thread(self._parts.start_analysis, self._directory, self._spark_ui_port)
+            start = in_thread(self._components.start_analysis, self._directory, self._spark_ui_port)
             self._analysis = asyncio.create_task(start)
 
     async def judge(self) -> Mapping[str, Any]:
@@ -158,7 +170,7 @@ class Judgement:
             verdict = await in_thread((await self._analysis).judge)
         with self._record.survived("report"):
             self._progress.update("writing the report")
-            await in_thread(self._parts.build_report, self._directory)
+            await in_thread(self._components.build_report, self._directory)
         return verdict
 
 

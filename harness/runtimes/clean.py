@@ -10,6 +10,7 @@ from docker.errors import APIError
 
 from harness.cluster import RuntimeUnavailable
 from harness.errors import BadArguments
+from harness.plan.registry import targets
 from harness.runtimes.docker import cleanup, engine
 from harness.runtimes.docker.images import builds, images
 
@@ -68,7 +69,8 @@ def _clean_builds(api: docker.APIClient, wish: Wish, done: list[str], stays: lis
         done += [f"removed {thing}" for thing in builds.remove_dead(api)]
     except (APIError, OSError) as error:
         stays.append(f"Not everything of a killed build could be removed ({engine.told(error)}).")
-    for tag in (*images.superseded(api, of_others=wish.everything), *images.of_dead_builds(api)):
+    packages = [each.package() for each in targets()]
+    for tag in (*images.superseded(api, packages, of_others=wish.everything), *images.of_dead_builds(api)):
         try:
             api.remove_image(tag)
         except APIError:

@@ -107,7 +107,7 @@ def _docker() -> Iterator[Check]:
 
 def _capabilities(api: docker.APIClient) -> Iterator[Check]:
     try:
-        agent = images.ensure_images(api, lambda _: None).agent
+        agent = images.ensure_agent(api, lambda _: None)
         found = json.loads(run_agent(api, agent, f"doctor-{os.getpid()}", "probe"))
     except (APIError, OSError, RuntimeUnavailable) as error:
         remedy = "let Docker grant CAP_SYS_ADMIN and the host's PIDs"

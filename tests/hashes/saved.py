@@ -13,8 +13,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
-#: Of verdict.json: not when and how fast, nor where.
-_LEFT_OUT: Final = frozenset({"checked_at", "checkers", "history", "path"})
+#: Of verdict.json: not when and how fast, nor where, nor that it was judged before.
+_LEFT_OUT: Final = frozenset({"checked_at", "checkers", "earlier", "history", "path"})
 
 
 def verdicts(directory: Path) -> Iterator[tuple[str, str]]:

@@ -401,7 +401,7 @@ def test_the_mix_has_every_family() -> None:
 def test_a_composite_strikes_through_its_parts(name: str) -> None:
     plan = Plan(run="r", on="simulation", nemesis=(name,), seed=2, time_limit=30.0, rate=40.0, partitions=2)
     simulated = simulate(plan)
-    assert not simulated.crash and simulated.halt is None
+    assert not simulated.crash and simulated.violation is None
     rows = simulated.tables["faults"].to_pylist()
     assert {row["nemesis"] for row in rows if row["effective"]} and not any(
         "failed" in key for row in rows for key in json.loads(row["evidence"])
@@ -480,7 +480,8 @@ def test_one_way_partition_in_docker_drops_one_direction_only(tmp_path: Path) ->
     """Seen from outside by datagrams, which need no answer."""
     from harness.runtimes.docker import cleanup, engine
     from harness.runtimes.docker.runtime import DockerRuntime
-    from tests.harness.runtimes.docker.test_docker_runtime import STAND_IN, plan, quiet
+    from tests.clusters.stand_in import STAND_IN
+    from tests.harness.runtimes.docker.test_docker_runtime import plan, quiet
 
     api = engine.connect()
     receive = "import socket; s = socket.socket(type=2); s.bind(('', 5005)); s.settimeout(2); print(s.recv(9).decode())"

@@ -36,6 +36,7 @@ from harness.runtimes.docker.engine import Calls
 from harness.runtimes.docker.node import DockerNode
 from harness.runtimes.simulation.disk.damage import FileDamage, chosen
 from harness.runtimes.simulation.disk.disk import LONGEST_DELAY, SimulatedDisk
+from harness.targets.kraft.target import Kraft
 from nemesis.disk import Corrupt, DiskError, DiskFull, ReadOnly, Slow
 from nemesis.disk import Disk as DiskFamily
 from nemesis.page_cache import Clean, PageCache
@@ -216,9 +217,7 @@ def test_an_unclean_start_keeps_a_valid_prefix_of_a_truncated_segment(recovery_p
     assert log.end_offset == 1 and [h.base_offset for *_, h in iter_batches(log.read(0, 1 << 20))] == [0]
 
 
-@pytest.mark.parametrize(
-    ("damaged", "trusted"), [("nothing", True), ("a header", False), ("a batch is gone", False)]
-)
+@pytest.mark.parametrize(("damaged", "trusted"), [("nothing", True), ("a header", False), ("a batch is gone", False)])
 def test_a_log_that_lost_something_after_a_clean_shutdown_is_no_proof_of_one(damaged: str, trusted: bool) -> None:
     """The controller takes who shut down cleanly for complete, and may elect it."""
     disk = simulated_disk()
@@ -321,7 +320,7 @@ def test_a_simulated_cluster_survives_it(name: str, seen: str) -> None:
         settings={"log.segment.bytes": "2048"},
     )  # fmt: skip
     simulated = simulate(plan)
-    assert not simulated.crash and simulated.halt is None
+    assert not simulated.crash and simulated.violation is None
     assert simulated.judge()["verdict"] == "pass"
     rows = [row for row in simulated.tables["faults"].to_pylist() if row["effective"]]
     evidence = [json.loads(row["evidence"]) for row in rows]
@@ -356,7 +355,15 @@ def test_damage_in_a_container_is_told_though_docker_fails_afterwards() -> None:
     api: Any = Docker()
     agent: Any = DamagedAgent()
     node = DockerNode(
-        api, Calls(), agent, name="broker-1", node_id=1, role="broker", rack="rack-1", address=("h", 9092)
+        api,
+        Calls(),
+        agent,
+        Kraft().renumbered,
+        name="broker-1",
+        node_id=1,
+        role="broker",
+        rack="rack-1",
+        address=("h", 9092),
     )
     evidence = asyncio.run(node.damage_file(CHOICE))
     assert evidence["damaged_by_partition"] == {"t-0": 1} and "exit_status" not in evidence

@@ -18,14 +18,15 @@ from harness.plan.plan import Plan
 from harness.plan.schedule import Fault
 from harness.report import words
 from harness.run.components import Workload
+from harness.run.simulated import SimulationComponents
 from harness.runtimes.docker.agent_client import AgentError
 from harness.runtimes.docker.engine import Calls
 from harness.runtimes.docker.node import DockerNode
 from harness.runtimes.simulation.cluster import SimulatedCluster
 from harness.runtimes.simulation.node import SimulatedNode
-from harness.runtimes.simulation.runtime import SimulationParts
-from harness.targets.kafka_api.admin import Admin, Ids, Metadata, Place, Unanswered
+from harness.targets.admin import Admin, Ids, Metadata, Place, Unanswered
 from harness.targets.kafka_api.observer import KafkaObserver
+from harness.targets.kraft.target import Kraft
 from nemesis import Nemesis, Situation, merge, restoration
 from nemesis.membership import ControlledShutdown, Membership, NewId, PreferredElection, Reassign
 from nemesis.restoration import NotRestored
@@ -45,25 +46,25 @@ class Bench:
 
     def __init__(self, **fields: Any) -> None:
         self.plan = plan(**fields)
-        self.parts = SimulationParts()
+        self.components = SimulationComponents(Kraft())
 
     def run(self, scenario: Callable[[Bench], Awaitable[None]]) -> None:
         async def main() -> None:
-            started = await self.parts.runtime.start(self.plan, Path(), lambda line: None)
+            started = await self.components.runtime.start(self.plan, Path(), lambda line: None)
             assert isinstance(started, SimulatedCluster)
             self.cluster = started
             self.admin: Admin = started.admin
-            self.observer = self.parts.make_observer(started, self.plan)
+            self.observer = self.components.make_observer(started, self.plan)
             assert isinstance(self.observer, KafkaObserver)
-            workload: Workload = self.parts.make_workload(self.plan, started, FakeRecorder())
+            workload: Workload = self.components.make_workload(self.plan, started, FakeRecorder())
             async with asyncio.timeout(60):
                 await workload.set_up()
                 await self.in_sync()
             await scenario(self)
-            assert not started.halted.done(), started.halted.result()
+            assert not started.violated.done(), started.violated.result()
             await started.stop()
 
-        self.parts.runtime.run(main())
+        self.components.runtime.run(main())
 
     async def in_sync(self) -> None:
         while (await self.observer.view()).out_of_sync is not None:
@@ -378,7 +379,15 @@ def test_a_broker_put_back_halfway_in_a_container_is_put_back_again(tmp_path: Pa
 
     agent: Any = Agent()
     node = DockerNode(
-        None, Calls(), agent, name="broker-3", node_id=3, role="broker", rack="rack-3", address=("h", 9092)
+        None,
+        Calls(),
+        agent,
+        Kraft().renumbered,
+        name="broker-3",
+        node_id=3,
+        role="broker",
+        rack="rack-3",
+        address=("h", 9092),
     )
     node.configuration = tmp_path / "node.properties"
     node.configuration.write_text("node.id=3\nlog.dirs=/data\n")
@@ -460,7 +469,7 @@ def test_the_family_draws_every_variant_and_heals_under_its_own_name() -> None:
 @pytest.mark.parametrize("name", VARIANTS)
 def test_a_run_with_each_passes(name: str) -> None:
     done = simulate(plan(3, nemesis=(name,)), traced=True)
-    assert done.halt is None and not done.crash and not done.problems and not done.doubts, done
+    assert done.violation is None and not done.crash and not done.problems and not done.doubts, done
     faults = done.tables["faults"].to_pylist()
     assert faults and all(fault["effective"] and fault["end"] for fault in faults)
     assert "heal_failed" not in str(faults)

@@ -526,7 +526,7 @@ def run(nemesis: str, seed: int = 1) -> Any:
 def test_what_may_have_happened_is_never_taken_for_what_did_not(nemesis: str) -> None:
     """Answers come later than their clients wait."""
     found = run(nemesis)
-    assert not found.crash and found.halt is None
+    assert not found.crash and found.violation is None
     verdict = found.judge()
     assert verdict["verdict"] == "pass", verdict["reason"]
     appends = [row for row in found.tables["operations"].to_pylist() if row["kind"] == "append"]

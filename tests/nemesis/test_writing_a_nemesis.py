@@ -50,4 +50,4 @@ def test_the_example_strikes_and_is_healed() -> None:
     rows = simulated.tables["faults"].to_pylist()
     last = {row["fault"]: row for row in rows}.values()
     assert len(last) >= 2 and all(row["effective"] and row["end"] is not None for row in last)
-    assert not simulated.crash and simulated.halt is None and not simulated.problems
+    assert not simulated.crash and simulated.violation is None and not simulated.problems

@@ -21,7 +21,6 @@ import pyarrow.compute as pc
 
 from checkers.anomalies import ANOMALIES, NODE_PROPERTIES, ROLES_MATCH_METADATA
 from checkers.findings import Findings
-from checkers.inside.collected import rows_by_node
 from checkers.inside.kraft.candidate_trace import Fault
 from checkers.inside.kraft.memberships import Memberships, memberships
 from checkers.inside.kraft.metadata_copies import judge_copies, split
@@ -29,7 +28,7 @@ from checkers.inside.kraft.metadata_log import MetadataHistory, judge_history
 from checkers.inside.kraft.metadata_replay import Change, Place
 from checkers.inside.kraft.quorum_trace import judge_quorum, node_ids, what_was_told
 from checkers.inside.kraft.replica_trace import Watermark, judge_replicas
-from checkers.inside.kraft.trace_rows import read_rows
+from checkers.inside.kraft.trace_rows import read_rows, rows_by_node
 from spark_history.files import compact, read_parquet
 from spark_history.ingest import History
 from spark_history.schema import COLLECTED, METADATA_LOG, TRACE

@@ -107,3 +107,9 @@ def _fields(column: pa.ChunkedArray) -> pa.Table:
     except pa.ArrowException as error:
         raise HistoryError(f"the fields of a trace cannot be read: {first_line(error)}") from None
     return fields.select(_FIELDS.names).combine_chunks()
+
+
+def rows_by_node(table: pa.Table) -> dict[str, int]:
+    """table: with a column `node`."""
+    counts = table["node"].cast(pa.string()).value_counts()
+    return {each["values"].as_py(): each["counts"].as_py() for each in counts}

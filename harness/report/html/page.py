@@ -14,8 +14,8 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 from checkers.anomalies import WEAK
+from checkers.inside.violation import VIOLATION_FILE
 from checkers.verdict import keeping
-from harness.record.violation import VIOLATION_FILE
 from harness.report import words
 from harness.report.html.aggregate import Fault, Summary, operations_by_id, summarise
 from harness.report.html.availability import heat_map
@@ -84,9 +84,6 @@ def _environment() -> Environment:
 
 def _context(data: RunData, summary: Summary) -> dict[str, Any]:
     outcome = str(data.verdict.get("verdict", "")).lower()
-    acks = str(data.plan_fields.get("acks", "all"))
-    min_isr = data.plan_fields.get("min_insync_replicas")
-    limit = min_isr - 1 if isinstance(min_isr, int) else None
     properties = _properties(data)
     return {
         "name": data.name,
@@ -100,7 +97,7 @@ def _context(data: RunData, summary: Summary) -> dict[str, Any]:
         "verdict_meaning": words.VERDICTS,
         "changed": words.sentence(f"the verdict {changed}") if (changed := keeping.change(data.verdict)) else "",
         "earlier": _earlier(data),
-        "contract": words.contract(data.verdict, acks, limit),
+        "contract": words.contract(data.verdict, data.plan_fields),
         "contract_partitions": _contract_partitions(data),
         "availability": heat_map(summary.availability),
         "summary": summary,

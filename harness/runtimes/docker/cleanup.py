@@ -18,7 +18,7 @@ from harness.runtimes.owner import is_alive
 
 from .agent_container import run_agent
 from .engine import KIND_LABEL, OWNER_LABEL, RUN_LABEL, USER_LABEL, VOLUMES
-from .images.images import ensure_images
+from .images.images import ensure_agent
 
 _AGENT_TIMEOUT = 20  # seconds to unmount and delete a run's volumes
 _AT_A_TIME = 12
@@ -45,7 +45,7 @@ def remove_run(api: docker.APIClient, run: str) -> list[str]:
             api.stop(agent["Id"], timeout=_AGENT_TIMEOUT)  # it unmounts and deletes what it made
     _remove(api, [agent["Id"] for agent in agents])
     if folder.exists():
-        run_agent(api, ensure_images(api, lambda _: None).agent, run, "remove")
+        run_agent(api, ensure_agent(api, lambda _: None), run, "remove")
     for network in api.networks(filters=_of(run)):
         with contextlib.suppress(NotFound):
             for attempt in _while_endpoints_go():

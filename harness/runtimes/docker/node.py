@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
@@ -13,7 +13,6 @@ import docker
 from docker.errors import APIError
 
 from harness.cluster import TERMINATE_PATIENCE_S, Evidence, Node, NotAvailable, NotOffered, Pausing, Role
-from harness.targets.kraft.properties import DATA, as_file
 
 from .agent.volume.damage import nothing_to_damage
 from .agent_client import AgentClient
@@ -35,12 +34,12 @@ class _Frozen(NamedTuple):
 
 class DockerNode(Node):
     """`network` and `process` are its containers' ids, `configuration` its properties file, which its container sees.
-    clock: None unless the run needs to set it."""
+    clock: None unless the run needs to set it. renumbered: see Target."""
 
     clock: NodeClock | None = None
 
     def __init__(
-        self, api: docker.APIClient, calls: Calls, agent: AgentClient,
+        self, api: docker.APIClient, calls: Calls, agent: AgentClient, renumbered: Callable[[str, int, str], str],
         *, name: str, node_id: int, role: Role, rack: str, address: tuple[str, int],
     ) -> None:  # fmt: skip
         self.name = name
@@ -54,6 +53,7 @@ class DockerNode(Node):
         self._api = api
         self._call = calls
         self._agent = agent
+        self._renumbered = renumbered
         self._lock = asyncio.Lock()
         self._frozen: _Frozen | None = None
         self._in_use = False  # its disk, by a process, when it was broken: one that was dead has refused nothing
@@ -174,7 +174,8 @@ class DockerNode(Node):
         """What is still broken of it, a clause each after its name. See Cluster.leftovers."""
         state = await self._state(self.process)
         found: list[str] = await self._one_at_a_time(self._agent.ask(self.name, "leftovers"))
-        if f"node.id={self.own_id}" not in self.configuration.read_text().splitlines():
+        configuration = self.configuration.read_text()
+        if configuration != self._renumbered(configuration, self.own_id, ""):
             found.append("is replaced by another broker")
         if self.clock and (wrong := wrong_clock(self.clock, await self._clock_offset_s())):
             found.append(wrong)
@@ -323,9 +324,7 @@ class DockerNode(Node):
 
     def _configure(self, node_id: int, directory: str) -> None:
         """directory: on the volume. In place, for the container has the file itself mounted."""
-        changed = {"node.id": str(node_id), "log.dirs": str(Path(DATA, directory))}
-        lines = [line.partition("=") for line in self.configuration.read_text().splitlines()]
-        self.configuration.write_text(as_file({name: changed.get(name, value) for name, _, value in lines}))
+        self.configuration.write_text(self._renumbered(self.configuration.read_text(), node_id, directory))
 
     async def _exit_status(self, evidence: Evidence) -> int | None:
         """Of a process just killed; None if there was none to kill. Waits until Docker has noticed: only then can

@@ -25,11 +25,11 @@ from docker.errors import APIError
 from docker.types import LogConfig, Ulimit
 
 from cluster_image.network.tcp import TcpNetwork
-from harness.cluster import CLIENTS, Cluster, Evidence, Link, Role, RuntimeUnavailable, Shape
+from harness.cluster import CLIENTS, Cluster, Evidence, Link, RuntimeUnavailable, Shape
 from harness.errors import describe
-from harness.plan.plan import NODE_PORTS, Plan
-from harness.targets.kafka_api.admin import Admin
-from harness.targets.kraft.properties import FIRST_CONTROLLER_ID, as_file, jaas_config, node_properties, quorum_address
+from harness.plan.plan import Plan
+from harness.targets.admin import Admin
+from harness.targets.target import CONFIGURATION, DATA, TRACE, NodeSpec, Target
 
 from . import cleanup, engine
 from .agent.clock import ENVIRONMENT, FOLDER
@@ -37,15 +37,13 @@ from .agent_client import AgentClient, AgentError
 from .agent_container import create_agent, run_agent
 from .clock import NodeClock
 from .engine import VOLUMES
-from .images.images import CLUSTER_IMAGE, Images, ensure_images
+from .images.images import Images, ensure_agent, ensure_images
 from .node import DockerNode
 from .shaping import Links, rules_of
 from .subnet import Subnet, create_network
 from .trace_files import make_traces
 
 T = TypeVar("T")
-
-BROKER_PORT, CONTROLLER_PORT = NODE_PORTS
 
 _NODE_USER = 10001  # as in cluster_image/container/Dockerfile
 _NODE_MEMORY = "1g"
@@ -57,14 +55,13 @@ _NODE_TMP = "64m"
 _LARGEST_FILE = (2 << 30) + (64 << 20)  # bytes: more than the largest segment; above all of its trace, on the host
 #: Of what nodes print, the last two thirds of this at least.
 _LOGS = LogConfig(type=LogConfig.types.JSON, config={"max-size": "64m", "max-file": "3"})
-_TRACE = "/trace.jsonl"
 
 
 class DockerRuntime:
-    """Implements harness.cluster.Runtime. `node_source` is the package that runs in the nodes' containers."""
+    """Implements harness.cluster.Runtime."""
 
-    def __init__(self, node_source: Path = CLUSTER_IMAGE) -> None:
-        self._node_source = node_source
+    def __init__(self, target: Target) -> None:
+        self._target = target
 
     def run(self, main: Coroutine[Any, Any, T]) -> T:
         return uvloop.run(main)
@@ -74,8 +71,8 @@ class DockerRuntime:
     ) -> DockerCluster:
         """Returns when every node's process runs. Raises RuntimeUnavailable, with nothing left behind."""
         api = await asyncio.to_thread(engine.connect)
-        images = await asyncio.to_thread(ensure_images, api, progress, self._node_source)
-        cluster = DockerCluster(api, plan, progress)
+        images = await asyncio.to_thread(ensure_images, api, progress, self._target.package())
+        cluster = DockerCluster(api, plan, self._target, progress)
         try:
             await cluster.start(images, run_directory, needs)
         except BaseException as error:
@@ -92,7 +89,7 @@ class DockerRuntime:
 
         def probe() -> Mapping[str, str | None]:
             api = engine.connect()
-            agent = ensure_images(api, lambda _: None, self._node_source).agent
+            agent = ensure_agent(api, lambda _: None)
             try:
                 found: dict[str, str | None] = json.loads(run_agent(api, agent, f"probe-{os.getpid()}", "probe"))
             except (APIError, OSError) as error:
@@ -103,17 +100,6 @@ class DockerRuntime:
         found = await asyncio.to_thread(probe)
         return {need: why for need in needs if (why := found.get(need)) is not None}
 
-    async def clean(self, wish: Any = None, tell: Callable[[str], object] = lambda _: None) -> Sequence[str]:
-        """See harness.runtimes.clean."""
-        from harness.runtimes.clean import Wish, clean
-
-        return await asyncio.to_thread(clean, wish or Wish(), tell)
-
-    def doctor(self) -> Sequence[Any]:
-        """See harness.runtimes.doctor."""
-        from harness.runtimes.doctor import checks
-
-        return checks()
 
 
 class DockerCluster(Cluster):
@@ -121,12 +107,15 @@ class DockerCluster(Cluster):
 
     nodes: Sequence[DockerNode]
 
-    def __init__(self, api: docker.APIClient, plan: Plan, tell: Callable[[str], object] = lambda _: None) -> None:
+    def __init__(
+        self, api: docker.APIClient, plan: Plan, target: Target, tell: Callable[[str], object] = lambda _: None
+    ) -> None:
         """tell: what is waited for, in a line, when it takes long."""
         self.nodes = ()
         self._api = api
         self._call = engine.Calls()
         self._plan = plan
+        self._target = target
         self._folder = VOLUMES / plan.run
         self._agent = AgentClient(self._folder / "agent.sock", tell)
         self._gateway = ""  # where clients, and the harness, seem to be
@@ -137,16 +126,18 @@ class DockerCluster(Cluster):
 
     @property
     def controllers(self) -> Sequence[DockerNode]:
-        return [node for node in self.nodes if quorum_address(node)]
+        return [node for node in self.nodes if node.quorum_address]
 
     @cached_property
     def admin(self) -> Admin:  # type: ignore[override]
-        return Admin(lambda: self.brokers, TcpNetwork())
+        return self._target.admin(lambda: self.brokers, TcpNetwork())
 
     async def start(self, images: Images, run_directory: Path, needs: Collection[str] = ()) -> None:
         network = f"chaos-{self._plan.run}"
         subnet = await self._call(create_network, self._api, network, self._labels("network"))
-        configurations = write_configurations(self._plan, self.add_nodes(subnet), run_directory / "config")
+        configurations = write_configurations(
+            self._target, self._plan, self.add_nodes(subnet), run_directory / "config"
+        )
         traces = make_traces([node.name for node in self.nodes], run_directory / "trace", _NODE_USER)
         if "faketime" in needs:
             for node in self.nodes:
@@ -154,7 +145,7 @@ class DockerCluster(Cluster):
 
         async def create_and_boot(node: DockerNode) -> None:
             node.configuration = configurations[node.name]
-            mounts = [f"{configurations[node.name]}:/config/node.properties:ro", f"{traces[node.name]}:{_TRACE}"]
+            mounts = [f"{configurations[node.name]}:{CONFIGURATION}:ro", f"{traces[node.name]}:{TRACE}"]
             await self._call(self._create_containers, node, images, network, mounts)
             await node.switch_on()
             await agent_ready
@@ -172,14 +163,7 @@ class DockerCluster(Cluster):
 
     def add_nodes(self, subnet: Subnet) -> Sequence[DockerNode]:
         """Name them and give them addresses; nothing exists of them yet."""
-        plan = self._plan
-        apart = 0 if plan.combined else plan.controllers
-        self.nodes = [
-            *(self._node(subnet, "broker", number) for number in range(1, plan.brokers + 1)),
-            *(self._node(subnet, "controller", number) for number in range(1, apart + 1)),
-        ]
-        for node in self.nodes[: plan.controllers if plan.combined else 0]:
-            node.controller_address = (node.address[0], CONTROLLER_PORT)
+        self.nodes = [self._node(subnet, spec) for spec in self._target.nodes(self._plan)]
         self._gateway = str(subnet[1])
         return self.nodes
 
@@ -262,14 +246,15 @@ class DockerCluster(Cluster):
                 await self._call.settle()
         await self._call(cleanup.remove_run, self._api, self._plan.run)
 
-    def _node(self, subnet: Subnet, role: Role, number: int) -> DockerNode:
-        node_id = number if role == "broker" else FIRST_CONTROLLER_ID - 1 + number
-        return DockerNode(
-            self._api, self._call, self._agent,
-            name=f"{role}-{number}", node_id=node_id, role=role, rack=f"rack-{number}",
-            # The lowest addresses are the network's own, and the gateway's: the harness.
-            address=(str(subnet[10 + node_id]), BROKER_PORT if role == "broker" else CONTROLLER_PORT),
+    def _node(self, subnet: Subnet, spec: NodeSpec) -> DockerNode:
+        host = str(subnet[10 + spec.id])  # the lowest addresses are the network's own, and the gateway's: the harness
+        node = DockerNode(
+            self._api, self._call, self._agent, self._target.renumbered,
+            name=spec.name, node_id=spec.id, role=spec.role, rack=spec.rack, address=(host, spec.port),
         )  # fmt: skip
+        if spec.controller_port is not None:
+            node.controller_address = (host, spec.controller_port)
+        return node
 
     def _labels(self, kind: str) -> dict[str, str]:
         return engine.labels(self._plan.run, kind)
@@ -322,7 +307,7 @@ class DockerCluster(Cluster):
                 **no_privileges, network_mode=f"container:{node.network}", mem_limit=_NODE_MEMORY,
                 tmpfs={"/tmp": f"size={_NODE_TMP}"},
                 binds=[
-                    f"{self._folder / node.name}:/data", *mounts,
+                    f"{self._folder / node.name}:{DATA}", *mounts,
                     *([f"{node.clock.folder}:{FOLDER}"] if node.clock else []),
                 ],
             ),
@@ -338,15 +323,17 @@ def _add(problems: dict[str, str], node: str, sentence: str) -> None:
     problems[node] = f"{problems[node]}; {sentence}" if node in problems else sentence
 
 
-def write_configurations(plan: Plan, nodes: Sequence[DockerNode], directory: Path) -> dict[str, Path]:
-    """A properties file a node. Returns them by node name."""
+def write_configurations(
+    target: Target, plan: Plan, nodes: Sequence[DockerNode], directory: Path
+) -> dict[str, Path]:
+    """A configuration file a node. Returns them by node name."""
     directory.mkdir(parents=True, exist_ok=True)
     directory.chmod(0o700)  # the files say what nodes prove to each other by
     cluster_id = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
     written = {}
-    for name, properties in node_properties(plan, nodes, cluster_id, jaas_config()).items():
+    for name, text in target.configurations(plan, nodes, cluster_id).items():
         path = (directory / f"{name}.properties").absolute()
-        path.write_text(as_file({**properties, "chaos.trace": _TRACE}))
+        path.write_text(text)
         path.chmod(0o644)  # the node's user reads it, whatever the umask here
         written[name] = path
     return written

@@ -15,7 +15,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
 
-from harness.targets.kraft.traces import SUFFIX
+from harness.targets.target import TRACE_SUFFIX
 
 _FOLDER_MODE: Final = 0o700
 _ACL: Final = "system.posix_acl_access"
@@ -34,7 +34,7 @@ def make_traces(nodes: Iterable[str], directory: Path, node_user: int) -> dict[s
     directory.chmod(_FOLDER_MODE)
     made = {}
     for node in nodes:
-        path = (directory / f"{node}{SUFFIX}").absolute()
+        path = (directory / f"{node}{TRACE_SUFFIX}").absolute()
         path.touch(mode=0o600)
         path.chmod(0o600)
         _let_write(path, node_user)

@@ -9,23 +9,20 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import cached_property
 from hashlib import sha256
 from pathlib import Path
-from typing import Any
 
-from checkers.inside.kraft.simulated import BALANCED, Invariants, Violation, unmet
-from cluster_image.node import Node
+from checkers.inside.violated import Violated
+from checkers.inside.violation import Violation
 from harness.cluster import CLIENTS, Cluster, Evidence, Link, Shape
-from harness.plan.plan import NODE_PORTS, Plan
-from harness.record.violation import Halt
+from harness.plan.plan import Plan
 from harness.runtimes.simulation.logs import NodeLogs
 from harness.runtimes.simulation.loop import Hang, VirtualLoop
 from harness.runtimes.simulation.network import shaping
 from harness.runtimes.simulation.network.network import SimulatedNetwork
 from harness.runtimes.simulation.node import SimulatedNode
 from harness.runtimes.simulation.traces import NodeTraces
-from harness.targets.kafka_api.admin import Admin
-from harness.targets.kraft.properties import FIRST_CONTROLLER_ID, node_properties, quorum_address
+from harness.targets.admin import Admin
+from harness.targets.target import NodeSpec, Simulated, SimulatedProcess, Target
 
-BROKER_PORT, CONTROLLER_PORT = NODE_PORTS
 #: Hosts that are no nodes: where clients run, and where the harness looks on.
 OUTSIDE = ("clients", "harness")
 #: Seconds of virtual time between two checks that trust nothing they were told.
@@ -39,38 +36,36 @@ class SimulatedCluster(Cluster):
 
     nodes: Sequence[SimulatedNode]
 
-    def __init__(self, loop: VirtualLoop, plan: Plan, logs: NodeLogs) -> None:
+    def __init__(
+        self, loop: VirtualLoop, plan: Plan, target: Target, simulated: Simulated, logs: NodeLogs
+    ) -> None:
         self.loop = loop
         self.seed = plan.seed
         self.network = SimulatedNetwork(loop, plan.seed, latency=plan.latency_ms / 1000, encode=plan.encode_messages)
-        self.halted: asyncio.Future[Halt] = loop.create_future()
+        self.violated: asyncio.Future[Violation] = loop.create_future()
         self._logs = logs
-        elr_enabled = plan.settings.get("eligible.leader.replicas.version", "1") != "0"
-        self.invariants = Invariants(
-            plan.min_insync_replicas, elr_enabled, plan.settings.get("unclean.recovery.strategy", BALANCED)
-        )
+        self._target = target
+        self.simulated = simulated
+        self.invariants = simulated.invariants()
         self._shaped: dict[str, Sequence[Link]] = {}  # by key, links of hosts
-        self._violation: Violation | None = None  # found in the middle of a step
+        self._violation: Violated | None = None  # found in the middle of a step
         self._check_all_at = CHECK_ALL_EVERY_S
         self.observe: Observe | None = None
         self.traces: NodeTraces | None = None
         self._event = ("", "", "")  # the last one traced: node, event, partition
-        apart = 0 if plan.combined else plan.controllers
-        self.nodes = [
-            *(self._node("broker", number) for number in range(1, plan.brokers + 1)),
-            *(self._node("controller", number) for number in range(1, apart + 1)),
-        ]
-        for node in self.nodes[: plan.controllers if plan.combined else 0]:
-            node.controller_address = (node.name, CONTROLLER_PORT)
+        self.nodes = [self._node(spec) for spec in target.nodes(plan)]
         cluster_id = base64.urlsafe_b64encode(sha256(f"{plan.seed}".encode()).digest()[:16]).decode().rstrip("=")
-        for name, properties in node_properties(plan, self.nodes, cluster_id).items():
-            self.node(name).properties = dict(properties)
+        for name, text in target.configurations(plan, self.nodes, cluster_id, trusted=True).items():
+            self.node(name).configuration = text
 
-    def _node(self, role: Any, number: int) -> SimulatedNode:
-        name, node_id, port = f"{role}-{number}", number, BROKER_PORT
-        if role == "controller":
-            node_id, port = FIRST_CONTROLLER_ID - 1 + number, CONTROLLER_PORT
-        return SimulatedNode(self, name=name, node_id=node_id, role=role, rack=f"rack-{number}", address=(name, port))
+    def _node(self, spec: NodeSpec) -> SimulatedNode:
+        node = SimulatedNode(
+            self, self._target.renumbered,
+            name=spec.name, node_id=spec.id, role=spec.role, rack=spec.rack, address=(spec.name, spec.port),
+        )  # fmt: skip
+        if spec.controller_port is not None:
+            node.controller_address = (spec.name, spec.controller_port)
+        return node
 
     @property
     def brokers(self) -> Sequence[SimulatedNode]:
@@ -78,11 +73,12 @@ class SimulatedCluster(Cluster):
 
     @property
     def controllers(self) -> Sequence[SimulatedNode]:
-        return [node for node in self.nodes if quorum_address(node)]
+        return [node for node in self.nodes if node.quorum_address]
 
     @cached_property
     def admin(self) -> Admin:  # type: ignore[override]
-        return Admin(lambda: self.brokers, self.network.endpoint(self.loop.new_process("operator"), "harness"))
+        network = self.network.endpoint(self.loop.new_process("operator"), "harness")
+        return self._target.admin(lambda: self.brokers, network)
 
     def node(self, name: str) -> SimulatedNode:
         return next(node for node in self.nodes if node.name == name)
@@ -104,7 +100,7 @@ class SimulatedCluster(Cluster):
         self.note(node.name, event, where, *fields.values())
         self._tell(self.invariants.changed, node.name, event, where, fields)
 
-    def started(self, name: str, node: Node) -> None:
+    def started(self, name: str, node: SimulatedProcess) -> None:
         self._tell(self.invariants.node_started, name, node)
 
     def gone(self, name: str, lossy: bool | Collection[str]) -> None:
@@ -114,7 +110,7 @@ class SimulatedCluster(Cluster):
     def _tell(self, hear: Callable[..., None], *what: object) -> None:
         try:
             hear(*what)
-        except Violation as violation:  # whoever changed something must not handle it
+        except Violated as violation:  # whoever changed something must not handle it
             self._violation = self._violation or violation
 
     def note(self, *what: object) -> None:
@@ -139,16 +135,16 @@ class SimulatedCluster(Cluster):
             for disk in failing:
                 disk.failing = True
 
-    def halt(self, error: Violation | Hang) -> None:
+    def stop_at(self, error: Violated | Hang) -> None:
         """Stop every process where it stands, for good."""
         self._stop_all()
-        if not self.halted.done():
-            self.halted.set_result(self._describe(error))
+        if not self.violated.done():
+            self.violated.set_result(self._describe(error))
 
     def give_up(self, error: Exception) -> None:
-        """As halt(), where nothing can be said of the cluster."""
+        """As stop_at(), where nothing can be said of the cluster."""
         self._stop_all()
-        self.halted.set_exception(error)
+        self.violated.set_exception(error)
 
     def _stop_all(self) -> None:
         for node in self.nodes:
@@ -156,10 +152,10 @@ class SimulatedCluster(Cluster):
                 self.loop.kill(node.process)
         self.loop.after_step = lambda: None
 
-    def _describe(self, error: Violation | Hang) -> Halt:
-        if not isinstance(error, Violation):
-            error = Violation(type(error).__name__, str(error))
-        return Halt(
+    def _describe(self, error: Violated | Hang) -> Violation:
+        if not isinstance(error, Violated):
+            error = Violated(type(error).__name__, str(error))
+        return Violation(
             property=error.property,
             message=error.message,
             where=error.where,
@@ -173,13 +169,10 @@ class SimulatedCluster(Cluster):
         return round(self.loop.time() * 1e9)
 
     def unsettled(self) -> str | None:
-        try:
-            return unmet({node.name: node.running for node in self.nodes})
-        except Violation as violation:  # found by looking this closely
-            return str(violation)
+        return self.invariants.unsettled({node.name: node.running for node in self.nodes})
 
     def not_recovered(self, reason: str) -> None:
-        self.halt(Violation("Liveness", reason))
+        self.stop_at(Violated("Liveness", reason))
 
     # -- faults of the network --------------------------------------------------------------------------------
 

@@ -7,30 +7,29 @@ from collections import defaultdict
 from pathlib import Path
 from typing import Self
 
-from cluster_image.__main__ import JsonFormatter
 from harness.runtimes.simulation.loop import VirtualLoop
-
-_LOGGER = logging.getLogger("cluster_image")
+from harness.targets.target import Simulated
 
 
 class NodeLogs(logging.Handler):
     """A context manager: collects a log for each node while it is entered."""
 
-    def __init__(self, loop: VirtualLoop) -> None:
+    def __init__(self, loop: VirtualLoop, simulated: Simulated) -> None:
         super().__init__(logging.INFO)
-        self.setFormatter(JsonFormatter(lambda: round(loop.time() * 1e9)))
+        self.setFormatter(simulated.log_formatter(lambda: round(loop.time() * 1e9)))
+        self._logger = logging.getLogger(simulated.logger)
         self._loop = loop
         self._lines: dict[str, list[str]] = defaultdict(list)
-        self._level = _LOGGER.level
+        self._level = self._logger.level
 
     def __enter__(self) -> Self:
-        _LOGGER.setLevel(logging.INFO)
-        _LOGGER.addHandler(self)
+        self._logger.setLevel(logging.INFO)
+        self._logger.addHandler(self)
         return self
 
     def __exit__(self, *error: object) -> None:
-        _LOGGER.removeHandler(self)
-        _LOGGER.setLevel(self._level)
+        self._logger.removeHandler(self)
+        self._logger.setLevel(self._level)
 
     def emit(self, record: logging.LogRecord) -> None:
         process = self._loop.current

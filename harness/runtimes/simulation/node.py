@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from random import Random
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final, Protocol
 
-from cluster_image import node as cluster_node
-from cluster_image.config import parse
 from cluster_image.storage.disk import ProcessDied
 from harness.cluster import TERMINATE_PATIENCE_S, Evidence, Node, Pausing, Role
 from harness.runtimes.docker.agent.volume.damage import nothing_to_damage
@@ -17,11 +15,9 @@ from harness.runtimes.simulation.clock import WallClock
 from harness.runtimes.simulation.disk.damage import FileDamage, chosen
 from harness.runtimes.simulation.disk.disk import SimulatedDisk
 from harness.runtimes.simulation.disk.loss import Loss
-from harness.runtimes.simulation.loop import Process
-from harness.targets.kraft.properties import as_file
-
-if TYPE_CHECKING:
-    from harness.runtimes.simulation.cluster import SimulatedCluster
+from harness.runtimes.simulation.loop import Process, VirtualLoop
+from harness.runtimes.simulation.network.network import SimulatedNetwork
+from harness.targets.target import Simulated, SimulatedProcess
 
 log = logging.getLogger("cluster_image")
 
@@ -37,21 +33,47 @@ STALL_EVERY_S: Final = 15.0
 STALL_S: Final = 0.3
 
 
+class Surroundings(Protocol):
+    """The cluster, as a node sees it."""
+
+    loop: VirtualLoop
+    network: SimulatedNetwork
+    seed: int
+    simulated: Simulated
+
+    @property
+    def nodes(self) -> Sequence[Node]: ...
+
+    def note(self, *what: object) -> None:
+        """Make it part of the trace hash."""
+
+    def started(self, name: str, node: SimulatedProcess) -> None:
+        """A process begins, before anything of it has run."""
+
+    def gone(self, name: str, lossy: bool | Collection[str]) -> None:
+        """See Invariants.node_gone."""
+
+    def traced(self, node: SimulatedNode, event: str, where: str, fields: Mapping[str, object]) -> None:
+        """A node tells of a change of its state."""
+
+
 class SimulatedNode(Node):
-    """Implements harness.cluster.Node."""
+    """Implements harness.cluster.Node. renumbered: see harness.targets.target.Target."""
 
     def __init__(
-        self, cluster: SimulatedCluster, *, name: str, node_id: int, role: Role, rack: str, address: tuple[str, int]
-    ) -> None:
+        self, cluster: Surroundings, renumbered: Callable[[str, int, str], str],
+        *, name: str, node_id: int, role: Role, rack: str, address: tuple[str, int],
+    ) -> None:  # fmt: skip
         self.name = name
         self.id = self.own_id = node_id
         self.role = role
         self.rack = rack
         self.address = address
-        self.properties: dict[str, str] = {}
+        self.configuration = ""
+        self._renumbered = renumbered
         self.disk = self._own_disk = SimulatedDisk(Random(f"{cluster.seed}/disk/{name}"))
         self._replaced = 0  # times
-        self.running: cluster_node.Node | None = None  # the cluster's own code, while its process lives
+        self.running: SimulatedProcess | None = None  # the cluster's own code, while its process lives
         self._cluster = cluster
         self._loop = cluster.loop
         self._process: Process | None = None
@@ -80,8 +102,8 @@ class SimulatedNode(Node):
         self._boots += 1
         process = self._process = loop.new_process(self.name)
         stop = self._stop = asyncio.Event()
-        self.running = cluster_node.Node(
-            parse(as_file(self.properties)),
+        self.running = cluster.simulated.process(
+            self.configuration,
             self.disk.mount(lambda: process.alive, self._before, lambda seconds: loop.stall(process, seconds)),
             cluster.network.endpoint(process, self.name),
             Random(f"{cluster.seed}/node/{self.name}/{self._boots}"),
@@ -93,9 +115,9 @@ class SimulatedNode(Node):
         cluster.started(self.name, self.running)
         loop.spawn(process, self._run(process, self.running, stop))
 
-    async def _run(self, process: Process, node: cluster_node.Node, stop: asyncio.Event) -> None:
+    async def _run(self, process: Process, node: SimulatedProcess, stop: asyncio.Event) -> None:
         try:
-            await cluster_node.run(node, stop)
+            await node.run(stop)
         except Exception as error:  # it cannot start
             self._failed(process, error)
         self._end(exit_status=0)
@@ -197,7 +219,7 @@ class SimulatedNode(Node):
 
     def _become(self, node_id: int) -> None:
         self.id = node_id
-        self.properties["node.id"] = str(node_id)
+        self.configuration = self._renumbered(self.configuration, node_id, "")
         self._cluster.note(self.name, "node id", node_id)
 
     # -- power ------------------------------------------------------------------------------------------------

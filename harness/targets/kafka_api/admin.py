@@ -7,8 +7,8 @@ one is made to be repeated.
 from __future__ import annotations
 
 import asyncio
-from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -25,6 +25,7 @@ from kio.schema.types import BrokerId, TopicName
 from cluster_image.network import Address, Connection, Network
 from cluster_image.wire.integers import i8, i32
 from harness.cluster import Node
+from harness.targets.admin import Ids, Metadata, Move, Partition, Place, Unanswered, newest
 
 #: A broker waits so long, and longer, for the controller before it says that there was no answer.
 REQUEST_TIMEOUT_S: Final = 5.0
@@ -37,42 +38,9 @@ _TOPIC: Final = i8(2)
 #: No answer yet: another broker may know of a controller, or this one a little later.
 _AGAIN: Final = frozenset({ErrorCode.request_timed_out, ErrorCode.not_controller})
 
-Place = tuple[str, int]  # topic, partition
-Ids = tuple[int, ...]  # of brokers
-
-
-class Unanswered(Exception):
-    """No broker has answered in PATIENCE_S. A sentence."""
-
-
-@dataclass(frozen=True)
-class Partition:
-    leader: int  # -1: none
-    leader_epoch: int
-    replicas: Ids  # the preferred leader first
-    isr: Ids
-    elr: Ids
-
-
-@dataclass(frozen=True)
-class Move:
-    """A reassignment under way."""
-
-    replicas: Ids
-    adding: Ids
-    removing: Ids
-
-
-@dataclass(frozen=True)
-class Metadata:
-    brokers: Ids  # that are registered and not fenced
-    registered: frozenset[int]  # fenced ones too
-    partitions: Mapping[Place, Partition]
-
-
 @dataclass
-class Admin:
-    """brokers: those there are at the moment, whether or not they run."""
+class KafkaAdmin:
+    """Implements harness.targets.admin.Admin. brokers: those there are at the moment, whether or not they run."""
 
     brokers: Callable[[], Sequence[Node]]
     network: Network
@@ -213,27 +181,3 @@ def _ids(brokers: Sequence[Any]) -> Ids:
 
 def _now() -> float:
     return asyncio.get_running_loop().time()
-
-
-def newest(views: Sequence[Metadata]) -> Metadata:
-    """Of several brokers', which may lag: each partition as of its highest leader epoch, and the smallest ISR of that;
-    brokers as most tell."""
-    partitions: dict[Place, Partition] = {}
-    for view in views:
-        for place, state in view.partitions.items():
-            known = partitions.get(place)
-            if known is None or (state.leader_epoch, -len(state.isr)) > (known.leader_epoch, -len(known.isr)):
-                partitions[place] = state
-    told = Counter(broker for view in views for broker in view.brokers)
-    return Metadata(
-        tuple(sorted(broker for broker, count in told.items() if 2 * count > len(views))),
-        frozenset().union(*(view.registered for view in views)),
-        dict(sorted(partitions.items())),
-    )
-
-
-def changed(before: Mapping[Place, Partition], after: Mapping[Place, Partition], what: str) -> Iterator[Place]:
-    """The partitions whose `what`, a field of Partition, is not what it was."""
-    for place, state in after.items():
-        if place in before and getattr(before[place], what) != getattr(state, what):
-            yield place

@@ -15,6 +15,7 @@ import numpy as np
 
 from cluster_image.storage.records import RecordError, decode_int64s, iter_batches, validate_batch
 from harness.record.collected import Collected, why
+from harness.targets.target import ReadableDisk
 
 LAST_OFFSET: Final = (1 << 63) - 1
 _LAST_PARTITION: Final = (1 << 31) - 1  # an int32, as the protocol and the history have it
@@ -26,14 +27,6 @@ class ReplicaLogRecorder(Protocol):
     def add_replica_log(
         self, node: str, topic: str, partition: int, offsets: Any, leader_epochs: Any, values: Any
     ) -> None: ...
-
-
-class ReadableDisk(Protocol):
-    """The part of cluster_image.storage.disk.Disk used here."""
-
-    def list(self, directory: str) -> Sequence[str]: ...
-
-    def read(self, path: str) -> bytes: ...
 
 
 def record_replica_logs(

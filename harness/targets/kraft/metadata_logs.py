@@ -22,7 +22,8 @@ from cluster_image.node import METADATA_DIRECTORY
 from cluster_image.storage.records import BatchHeader, RecordError, decode_values, iter_batches, validate_batch
 from cluster_image.storage.segment import base_offset_of
 from harness.record.collected import Collected, why
-from harness.targets.kafka_api.replica_logs import LAST_OFFSET, ReadableDisk, copied_disks
+from harness.targets.kafka_api.replica_logs import LAST_OFFSET, copied_disks
+from harness.targets.target import ReadableDisk
 from spark_history.schema import METADATA_LOG
 
 _CONTROL: Final = {LEADER_CHANGE: "LeaderChange", SNAPSHOT_HEADER: "SnapshotHeader", SNAPSHOT_FOOTER: "SnapshotFooter"}

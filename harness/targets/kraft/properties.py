@@ -7,11 +7,25 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from harness.cluster import Node
-from harness.plan.plan import Plan
+from harness.targets.target import DATA, TRACE, ClusterPlan, NodeSpec
 
 FIRST_CONTROLLER_ID = 101
-#: Where a node's volume is, as its process sees it.
-DATA = "/data"
+#: Where brokers serve, and where the quorum is served.
+BROKER_PORT, CONTROLLER_PORT = 9092, 9093
+
+
+def node_specs(plan: ClusterPlan) -> Sequence[NodeSpec]:
+    """See Target.nodes()."""
+    both = plan.controllers if plan.combined else 0
+    brokers = (
+        NodeSpec(f"broker-{n}", n, "broker", f"rack-{n}", BROKER_PORT, CONTROLLER_PORT if n <= both else None)
+        for n in range(1, plan.brokers + 1)
+    )
+    controllers = (
+        NodeSpec(f"controller-{n}", FIRST_CONTROLLER_ID - 1 + n, "controller", f"rack-{n}", CONTROLLER_PORT)
+        for n in range(1, plan.controllers + 1 - both)
+    )
+    return [*brokers, *controllers]
 
 
 def jaas_config() -> str:
@@ -21,11 +35,11 @@ def jaas_config() -> str:
 
 
 def node_properties(
-    plan: Plan, nodes: Sequence[Node], cluster_id: str, jaas: str = ""
+    plan: ClusterPlan, nodes: Sequence[Node], cluster_id: str, *, trusted: bool
 ) -> Mapping[str, Mapping[str, str]]:
-    """By node name. jaas: see jaas_config(); without it whoever asks is taken for a node."""
-    voters = ",".join(f"{node.id}@{_text(address)}" for node in nodes if (address := quorum_address(node)))
-    proof = {"sasl.jaas.config": jaas} if jaas else {}
+    """By node name. trusted: whoever asks is taken for a node, and no trace is written to a file."""
+    voters = ",".join(f"{node.id}@{_text(address)}" for node in nodes if (address := node.quorum_address))
+    proof = {} if trusted else {"sasl.jaas.config": jaas_config(), "chaos.trace": TRACE}
     return {node.name: {**_properties(plan, node, voters, cluster_id), **proof} for node in nodes}
 
 
@@ -33,12 +47,13 @@ def as_file(properties: Mapping[str, str]) -> str:
     return "".join(f"{name}={value}\n" for name, value in properties.items())
 
 
-def quorum_address(node: Node) -> tuple[str, int] | None:
-    """Where it serves the quorum; None if it is no controller."""
-    return node.address if node.role == "controller" else node.controller_address
+def changed(text: str, changes: Mapping[str, str]) -> str:
+    """The properties of a file, some of them with other values."""
+    lines = [line.partition("=") for line in text.splitlines()]
+    return as_file({name: changes.get(name, value) for name, _, value in lines})
 
 
-def _properties(plan: Plan, node: Node, voters: str, cluster_id: str) -> Mapping[str, str]:
+def _properties(plan: ClusterPlan, node: Node, voters: str, cluster_id: str) -> Mapping[str, str]:
     properties: dict[str, Any] = {
         "node.id": node.id,
         "process.roles": "broker,controller" if node.controller_address else node.role,

@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from harness.record.collected import Collected, why
+from harness.targets.target import TRACE_SUFFIX
 from spark_history.schema import TRACE
 
 #: As cluster_image.telemetry.trace.TraceLines writes it. Compiled and run by Arrow, on all lines at once.
@@ -25,7 +26,6 @@ _LINE: Final = (
     r'"where":"(?P<where>[^"\\]*)","fields":(?P<fields>\{.*\})\}$'
 )
 _WHERE: Final = r"^(?P<topic>.+)-(?P<partition>\d{1,9})$"
-SUFFIX: Final = ".jsonl"
 #: Of one node's file; a minute of a busy broker's is a few megabytes.
 _MOST_BYTES: Final = 1 << 30
 #: Read at a time: lines take up to 40 times as much memory while they are parsed.
@@ -49,7 +49,7 @@ class Traces:
 def read_traces(source: Path | Mapping[str, str]) -> Traces:
     """source: the folder of the files, which need not be there, or the text of each node's trace."""
     if isinstance(source, Path):
-        by_node = {path.name.removesuffix(SUFFIX): _blocks(path) for path in source.glob(f"*{SUFFIX}")}
+        by_node = {path.name.removesuffix(TRACE_SUFFIX): _blocks(path) for path in source.glob(f"*{TRACE_SUFFIX}")}
     else:
         by_node = {node: iter([text.rpartition("\n")[0]]) for node, text in source.items()}
     pieces: list[Collected] = []

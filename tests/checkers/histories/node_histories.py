@@ -30,7 +30,7 @@ class NodeHistory:
 
     @staticmethod
     def of(simulated: Simulated) -> NodeHistory:
-        assert simulated.halt is None and not simulated.crash
+        assert simulated.violation is None and not simulated.crash
         trace, metadata_log = (
             [row | {"fields": json.loads(row["fields"])} for row in simulated.tables[table].to_pylist()]
             for table in ("trace", "metadata_log")

@@ -15,7 +15,7 @@ from typing import Any
 from kio.schema.types import BrokerId, TopicName
 from kio.static.primitive import i8, i32, i64, u16
 
-from checkers.inside.kraft.simulated import BALANCED, PROPERTIES, Invariants, Violation
+from checkers.inside.kraft.simulated import BALANCED, PROPERTIES, Invariants, Violated
 from cluster_image.broker.replication.partition import Partition
 from cluster_image.config import parse
 from cluster_image.kraft.metadata.image import MetadataImage, PartitionRegistration
@@ -257,7 +257,7 @@ class Violates:
     def __enter__(self) -> None: ...
 
     def __exit__(self, kind: Any, error: Any, traceback: Any) -> bool:
-        assert isinstance(error, Violation), f"{self.property} was not violated: {error!r}"
+        assert isinstance(error, Violated), f"{self.property} was not violated: {error!r}"
         assert error.property == self.property, error
         assert all(word in error.message for word in self.words), error.message
         return True

@@ -22,6 +22,7 @@ from harness.record.history import MemoryRecorder
 from harness.runtimes.simulation.runtime import SimulationRuntime
 from harness.targets.kraft.metadata_logs import record_metadata_logs
 from harness.targets.kraft.traces import read_traces, record_traces
+from harness.targets.target import Target
 from spark_history.files import write_parquet
 from spark_history.schema import OPERATIONS, TABLES
 from tests.checkers.histories.histories import LongHistory
@@ -453,13 +454,13 @@ def test_what_a_bug_of_the_cluster_does_shows(monkeypatch: pytest.MonkeyPatch) -
     """004: a follower that truncates by its high watermark is elected without a committed record."""
     runtimes: list[SimulationRuntime] = []
 
-    def traced() -> SimulationRuntime:
-        runtimes.append(SimulationRuntime(traced=True))
+    def traced(target: Target) -> SimulationRuntime:
+        runtimes.append(SimulationRuntime(target, traced=True))
         return runtimes[-1]
 
     monkeypatch.setattr(script, "SimulationRuntime", traced)
-    assert script.tell(test_loss.m2_is_lost, (test_loss.B, test_loss.A), 2, bug="M01", watched=False).halt is None
-    assert script.tell(test_loss.nothing_is_lost, (test_loss.B, test_loss.A), 2).halt is None
+    assert script.tell(test_loss.m2_is_lost, (test_loss.B, test_loss.A), 2, bug="M01", watched=False).violation is None
+    assert script.tell(test_loss.nothing_is_lost, (test_loss.B, test_loss.A), 2).violation is None
     found = []
     for runtime in runtimes:
         assert runtime.cluster is not None and runtime.cluster.traces is not None

@@ -26,7 +26,8 @@ from harness.record.results import RunRecord
 from harness.report.console import Progress
 from harness.run.components import LogAnalysis
 from harness.run.run import run
-from harness.runtimes.simulation.runtime import SimulationParts
+from harness.run.simulated import SimulationComponents
+from harness.targets.kraft.target import Kraft
 from spark_history.files import integers
 from spark_history.schema import TABLES
 
@@ -40,7 +41,7 @@ class Silent(Progress):
     def update(self, line: str) -> None: ...
 
 
-class Parts(SimulationParts):
+class Components(SimulationComponents):
     """Judged by the tests themselves, without Spark."""
 
     def start_analysis(self, directory: Path, spark_ui_port: int | None) -> Any:
@@ -57,7 +58,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The directory of a run, as `chaos run --on simulation` leaves it before it is judged."""
     directory = tmp_path_factory.mktemp("whole") / "run"
     directory.mkdir()
-    parts = Parts()
+    parts = Components(Kraft())
     parts.runtime.run(run(PLAN, registry.make_nemeses(PLAN.nemesis), directory, parts, Silent()))
     return directory
 

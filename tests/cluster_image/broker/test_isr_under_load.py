@@ -14,7 +14,7 @@ from typing import Any, Final
 
 import pytest
 
-from checkers.inside.kraft.simulated import Violation
+from checkers.inside.kraft.simulated import Violated
 from checkers.inside.kraft.simulated.expansion import LOOK_EVERY_S, Expansion
 from cluster_image.broker import rules
 from cluster_image.broker.replication.leadership import FollowerState
@@ -53,14 +53,19 @@ def _fault(number: int, nemesis: str, at: float, duration: float, **choice: Any)
 @pytest.mark.parametrize("seed", range(SEEDS))
 def test_who_keeps_up_is_in_the_isr_within_a_second(seed: int, far: bool) -> None:
     done = without_a_pause(seed, far)
-    assert done.halt is None and not done.crash and not done.problems, done.halt or done.crash or done.problems
+    assert done.violation is None and not done.crash and not done.problems, (
+        done.violation or done.crash or done.problems
+    )
 
 
 @pytest.mark.parametrize("far", [False, True], ids=["one room", "one far away"])
 def test_without_the_rule_it_is_not(far: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rules, "waits_to_join_isr", lambda lags, eligible: False)
-    halts = [without_a_pause(seed, far).halt for seed in range(3)]
-    assert any(halt is not None and halt.property == "Liveness" and "has kept up" in halt.message for halt in halts)
+    violations = [without_a_pause(seed, far).violation for seed in range(3)]
+    assert any(
+        violation is not None and violation.property == "Liveness" and "has kept up" in violation.message
+        for violation in violations
+    )
 
 
 class Outside:
@@ -99,7 +104,7 @@ class _Lag:
 def test_who_fetches_and_is_not_proposed_is_seen() -> None:
     leader = Outside()
     leader.registered(88)
-    with pytest.raises(Violation, match="broker 2 has kept up"):
+    with pytest.raises(Violated, match="broker 2 has kept up"):
         for _ in range(5):
             leader.fetches(88)
             leader.goes_on(0.4)

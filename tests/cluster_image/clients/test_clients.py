@@ -14,6 +14,7 @@ import pytest
 from harness.plan.plan import Plan
 from harness.runtimes.docker import cleanup, engine
 from harness.runtimes.docker.runtime import DockerCluster, DockerRuntime
+from harness.targets.kraft.target import Kraft
 from tests.cluster_image.clients.adapters import Aiokafka, Client, Confluent, KafkaPython, Kcat
 
 pytestmark = pytest.mark.docker
@@ -39,7 +40,7 @@ def bootstrap(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     plan = Plan(run=f"test-clients-{os.getpid()}")
     with asyncio.Runner() as runner:
         try:
-            cluster = runner.run(DockerRuntime().start(plan, tmp_path_factory.mktemp("run"), lambda line: None))
+            cluster = runner.run(DockerRuntime(Kraft()).start(plan, tmp_path_factory.mktemp("run"), lambda line: None))
             addresses = ",".join("{}:{}".format(*node.address) for node in cluster.brokers)
             runner.run(all_brokers_known(cluster, addresses))
             yield addresses

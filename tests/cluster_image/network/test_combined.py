@@ -21,6 +21,7 @@ from harness.plan.plan import Plan, make_plan
 from harness.runtimes.docker.runtime import DockerCluster
 from harness.runtimes.docker.subnet import Subnet
 from harness.targets.kraft.properties import node_properties
+from harness.targets.kraft.target import Kraft
 from tests.clusters.local_cluster import LocalCluster
 
 NODE = """
@@ -89,11 +90,11 @@ def test_a_plan_has_as_many_brokers_as_controllers_among_them() -> None:
 
 def test_the_harness_makes_the_first_brokers_controllers() -> None:
     plan = Plan(run="r", combined=True, brokers=4, controllers=3)
-    cluster = DockerCluster(None, plan)  # type: ignore[arg-type]
+    cluster = DockerCluster(None, plan, Kraft())  # type: ignore[arg-type]
     nodes = cluster.add_nodes(Subnet("10.200.7.0/24"))
     assert [node.name for node in nodes] == [f"broker-{n}" for n in (1, 2, 3, 4)]
     assert list(cluster.controllers) == list(nodes[:3]) and list(cluster.brokers) == list(nodes)
-    properties = node_properties(plan, nodes, "c")
+    properties = node_properties(plan, nodes, "c", trusted=True)
     assert properties["broker-4"]["process.roles"] == "broker"
     for name, text in properties.items():
         config = parse("\n".join(f"{key}={value}" for key, value in text.items()))
@@ -196,6 +197,6 @@ NEMESES = ("power-outage", "kill", "pause", "partition")
 def test_a_run_under_faults_passes(changes: dict[str, Any]) -> None:
     plan = Plan(run="r", on="simulation", nemesis=NEMESES, time_limit=20.0, rate=100.0, **changes)
     run = simulate(plan)
-    assert run.crash == "" and run.halt is None
+    assert run.crash == "" and run.violation is None
     verdict = run.judge()
     assert verdict["verdict"] == "pass", verdict["reason"]

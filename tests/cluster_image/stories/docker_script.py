@@ -31,8 +31,9 @@ from harness.cluster import Evidence
 from harness.plan.plan import Plan
 from harness.runtimes.docker import cleanup, engine
 from harness.runtimes.docker.node import DockerNode
-from harness.runtimes.docker.runtime import CONTROLLER_PORT, DockerCluster, DockerRuntime
-from harness.targets.kraft.properties import FIRST_CONTROLLER_ID
+from harness.runtimes.docker.runtime import DockerCluster, DockerRuntime
+from harness.targets.kraft.properties import CONTROLLER_PORT, FIRST_CONTROLLER_ID
+from harness.targets.kraft.target import Kraft
 from tests.cluster_image.stories.script import TOPIC, as_text, assigned, fetch_all, values_of
 from workloads.client import requests
 
@@ -57,7 +58,7 @@ def tell_in_docker(story: Story, directory: Path, **settings: str) -> None:
     plan = Plan(run=f"test-story-{os.getpid()}", topic=TOPIC, partitions=1, min_insync_replicas=2, settings=settings)
 
     async def main() -> None:
-        runtime = DockerRuntime()
+        runtime = DockerRuntime(Kraft())
         cluster = await runtime.start(plan, directory, lambda line: None)
         script = DockerScript(cluster, directory)
         try:
@@ -68,7 +69,7 @@ def tell_in_docker(story: Story, directory: Path, **settings: str) -> None:
             await cluster.stop()
 
     try:
-        DockerRuntime().run(main())
+        DockerRuntime(Kraft()).run(main())
     finally:
         cleanup.remove_run(engine.connect(), plan.run)
 

@@ -26,6 +26,7 @@ from kio.schema.errors import ErrorCode
 from kio.schema.types import BrokerId, TopicName
 from kio.static.primitive import i8, i16, i32
 
+from checkers.inside.violation import Violation
 from cluster_image.broker.replication.partition import Partition
 from cluster_image.kraft.metadata.image import PartitionRegistration
 from cluster_image.kraft.metadata.records import RECOVERED
@@ -34,12 +35,12 @@ from cluster_image.storage.records import build_batch, decode_values
 from cluster_image.wire.messages import milliseconds
 from harness.cluster import Evidence
 from harness.plan.plan import Plan
-from harness.record.violation import Halt
 from harness.runtimes.simulation.cluster import SimulatedCluster
 from harness.runtimes.simulation.disk import disk
 from harness.runtimes.simulation.disk.page_cache import Directory
 from harness.runtimes.simulation.node import SimulatedNode
 from harness.runtimes.simulation.runtime import SimulationRuntime
+from harness.targets.kraft.target import Kraft
 from workloads.client import requests
 
 TOPIC: Final = "story"
@@ -51,10 +52,10 @@ Story = Callable[["Script"], Coroutine[Any, Any, None]]
 
 @dataclass(frozen=True)
 class Ending:
-    """halt: the property whose violation ended the story, None if it was told to its end. losses: what was lost
+    """violation: the property whose violation ended the story, None if it was told to its end. losses: what was lost
     outside the contract, as the invariants tell."""
 
-    halt: Halt | None
+    violation: Violation | None
     losses: list[str]
 
 
@@ -79,7 +80,7 @@ def tell(
         replication_factor=len(replicas), min_insync_replicas=min_insync_replicas, bug=bug, encode_messages=True,
         settings=dict(settings or {}), controllers=controllers, combined=combined,
     )  # fmt: skip
-    runtime = SimulationRuntime()
+    runtime = SimulationRuntime(Kraft())
 
     async def main() -> Ending:
         cluster = await runtime.start(plan, Path(), lambda line: None)
@@ -87,13 +88,13 @@ def tell(
         invariants = cluster.invariants
         if not watched:
             nobody: Any = dict.fromkeys(_CALLED, _ignore)
-            cluster.invariants = SimpleNamespace(**nobody)  # type: ignore[assignment]
+            cluster.invariants = SimpleNamespace(**nobody, unsettled=invariants.unsettled)  # type: ignore[assignment]
         script = Script(cluster)
         telling = asyncio.create_task(_told(story, script, replicas))
-        await asyncio.wait((telling, cluster.halted), return_when=asyncio.FIRST_COMPLETED)
-        if cluster.halted.done():
+        await asyncio.wait((telling, cluster.violated), return_when=asyncio.FIRST_COMPLETED)
+        if cluster.violated.done():
             telling.cancel()
-            return Ending(cluster.halted.result(), invariants.losses)
+            return Ending(cluster.violated.result(), invariants.losses)
         telling.result()
         return Ending(None, invariants.losses)
 

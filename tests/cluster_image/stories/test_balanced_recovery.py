@@ -77,4 +77,4 @@ async def apart(s: Script) -> None:
 
 def test_the_replica_that_has_lost_nothing_is_found_and_elected() -> None:
     ending = tell(story, (1, 2, 3), 2)
-    assert (ending.halt, ending.losses) == (None, [])
+    assert (ending.violation, ending.losses) == (None, [])

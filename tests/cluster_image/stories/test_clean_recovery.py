@@ -50,4 +50,4 @@ async def story(s: Script) -> None:
 
 def test_nothing_is_lost_though_the_leader_lost_everything() -> None:
     ending = tell(story, (1, 2, 3), 2)
-    assert (ending.halt, ending.losses) == (None, [])
+    assert (ending.violation, ending.losses) == (None, [])

@@ -75,11 +75,11 @@ async def zombie(s: Script) -> None:
 
 
 def test_a_zombie_controller_changes_nothing() -> None:
-    assert tell(zombie, BROKERS, 2).halt is None
+    assert tell(zombie, BROKERS, 2).violation is None
 
 
 def test_a_zombie_controller_changes_nothing_where_it_is_a_broker_too() -> None:
-    assert tell(zombie, BROKERS, 2, combined=True).halt is None
+    assert tell(zombie, BROKERS, 2, combined=True).violation is None
 
 
 async def isolated(s: Script) -> None:
@@ -101,7 +101,7 @@ async def isolated(s: Script) -> None:
 
 
 def test_an_isolated_leader_steps_down_and_commits_nothing() -> None:
-    assert tell(isolated, BROKERS, 2).halt is None
+    assert tell(isolated, BROKERS, 2).violation is None
 
 
 async def restarts(s: Script) -> None:
@@ -117,7 +117,7 @@ async def restarts(s: Script) -> None:
 
 def test_a_leader_that_restarts_never_leads_in_its_old_epoch() -> None:
     for seed in range(3):
-        assert tell(restarts, BROKERS, 2, seed=seed).halt is None
+        assert tell(restarts, BROKERS, 2, seed=seed).violation is None
 
 
 async def two_of_five(s: Script) -> None:
@@ -139,7 +139,7 @@ async def two_of_five(s: Script) -> None:
 
 @pytest.mark.parametrize("settings", [{}, TINY], ids=["", "snapshots"])
 def test_five_controllers_go_on_without_two(settings: dict[str, str]) -> None:
-    assert tell(two_of_five, BROKERS, 2, controllers=5, settings=settings).halt is None
+    assert tell(two_of_five, BROKERS, 2, controllers=5, settings=settings).violation is None
 
 
 # -- 000, 1.2.2 -------------------------------------------------------------------------------------------------
@@ -164,7 +164,7 @@ async def failover(s: Script) -> None:
 
 @pytest.mark.parametrize("settings", [{}, TINY], ids=["", "snapshots"])
 def test_broker_epochs_survive_controller_failover(settings: dict[str, str]) -> None:
-    assert tell(failover, BROKERS, 2, settings=settings).halt is None
+    assert tell(failover, BROKERS, 2, settings=settings).violation is None
 
 
 async def all_anew(s: Script) -> None:
@@ -186,7 +186,7 @@ async def all_anew(s: Script) -> None:
 
 
 def test_broker_epochs_and_all_else_survive_in_snapshots() -> None:
-    assert tell(all_anew, BROKERS, 2, settings=TINY).halt is None
+    assert tell(all_anew, BROKERS, 2, settings=TINY).violation is None
 
 
 async def far_behind(s: Script) -> None:
@@ -206,4 +206,4 @@ async def far_behind(s: Script) -> None:
 
 
 def test_a_broker_that_fell_behind_is_given_a_snapshot() -> None:
-    assert tell(far_behind, BROKERS, 2, settings=TINY).halt is None
+    assert tell(far_behind, BROKERS, 2, settings=TINY).violation is None

@@ -58,19 +58,20 @@ async def logs_diverge(s: Script) -> None:
 
 def test_by_leader_epochs_the_orphaned_record_is_truncated_and_the_logs_are_consistent() -> None:
     ending = tell(logs_are_consistent, (A, B), 1)
-    assert ending.halt is None
+    assert ending.violation is None
     (loss,) = ending.losses
     assert "offsets 1 to 1 are lost: broker-2 was elected without them" in loss
 
 
 def test_by_high_watermarks_the_logs_diverge_for_good() -> None:
-    assert tell(logs_diverge, (A, B), 1, bug="M01", watched=False).halt is None
+    assert tell(logs_diverge, (A, B), 1, bug="M01", watched=False).violation is None
 
 
 def test_the_invariants_stop_it_at_the_first_append_after_the_orphaned_record() -> None:
-    halt = tell(story, (A, B), 1, bug="M01").halt
-    assert halt is not None
-    assert halt.property == "LogMatching"
+    violation = tell(story, (A, B), 1, bug="M01").violation
+    assert violation is not None
+    assert violation.property == "LogMatching"
     assert (
-        "broker-1 holds offsets 2 to 2 of leader epoch 3" in halt.message and "after a batch of epoch 0" in halt.message
+        "broker-1 holds offsets 2 to 2 of leader epoch 3" in violation.message
+        and "after a batch of epoch 0" in violation.message
     )

@@ -68,7 +68,7 @@ def test_retries_to_a_new_leader_are_answered_with_their_offsets() -> None:
         await s.start(1)
         assert await read_everywhere(s) == [[*VALUES, "m5"]] * 3
 
-    assert tell(story, (1, 2, 3), 2).halt is None
+    assert tell(story, (1, 2, 3), 2).violation is None
 
 
 def test_a_new_leader_that_has_some_of_them_takes_the_rest() -> None:
@@ -83,7 +83,7 @@ def test_a_new_leader_that_has_some_of_them_takes_the_rest() -> None:
         await s.start(1)
         assert await read_everywhere(s) == [VALUES] * 3
 
-    assert tell(story, (1, 2, 3), 2).halt is None
+    assert tell(story, (1, 2, 3), 2).violation is None
 
 
 def test_a_new_leader_takes_nothing_out_of_turn() -> None:
@@ -94,7 +94,7 @@ def test_a_new_leader_takes_nothing_out_of_turn() -> None:
         assert await produce(s, [3, 4]) == [("out_of_order_sequence_number", -1)] * 2
         assert await produce(s, [2, 3, 4]) == STORED[2:]
 
-    assert tell(story, (1, 2, 3), 2).halt is None
+    assert tell(story, (1, 2, 3), 2).violation is None
 
 
 @pytest.mark.parametrize("how", ["shut down", "killed", "without power"])
@@ -119,7 +119,7 @@ def test_retries_after_all_have_restarted_are_answered_with_their_offsets(how: s
         assert await produce(s, [IN_FLIGHT]) == [("none", IN_FLIGHT)]
         assert await read_everywhere(s) == [[*VALUES, "m5"]] * 3
 
-    assert tell(story, (1, 2, 3), 2, settings={"log.flush.interval.messages": "1"}).halt is None
+    assert tell(story, (1, 2, 3), 2, settings={"log.flush.interval.messages": "1"}).violation is None
 
 
 def test_a_leader_that_lost_its_tail_forgets_what_was_in_it() -> None:
@@ -140,7 +140,7 @@ def test_a_leader_that_lost_its_tail_forgets_what_was_in_it() -> None:
         assert await produce(s, [2, 3]) == [("none", 3), ("none", 4)]
         assert s.log_of(1) == ["m0", "m1", "another's", "m2", "m3"]
 
-    assert tell(story, (1, 2, 3), 2).halt is None
+    assert tell(story, (1, 2, 3), 2).violation is None
 
 
 def test_a_retry_is_acknowledged_once_it_is_committed_and_not_before() -> None:
@@ -153,7 +153,7 @@ def test_a_retry_is_acknowledged_once_it_is_committed_and_not_before() -> None:
         assert [("none", 0)] in [await produce(s, [0]) for _ in range(3)]
         assert await s.read() == ["m0"]
 
-    assert tell(story, (1, 2, 3), 2).halt is None
+    assert tell(story, (1, 2, 3), 2).violation is None
 
 
 def test_more_than_five_back_is_not_remembered() -> None:
@@ -162,7 +162,7 @@ def test_more_than_five_back_is_not_remembered() -> None:
         assert await produce(s, [0]) == [("out_of_order_sequence_number", -1)]
         assert await produce(s, range(1, 6)) == [("none", offset) for offset in range(1, 6)]
 
-    assert tell(story, (1, 2, 3), 2).halt is None
+    assert tell(story, (1, 2, 3), 2).violation is None
 
 
 def test_an_earlier_epoch_of_the_producer_is_refused_by_a_new_leader() -> None:
@@ -173,4 +173,4 @@ def test_an_earlier_epoch_of_the_producer_is_refused_by_a_new_leader() -> None:
         assert await produce(s, [1], epoch=0) == [(ErrorCode.invalid_producer_epoch.name, -1)]
         assert await produce(s, [0], epoch=2) == [("none", 1)]
 
-    assert tell(story, (1, 2, 3), 2).halt is None
+    assert tell(story, (1, 2, 3), 2).violation is None

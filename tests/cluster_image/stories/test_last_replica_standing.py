@@ -81,11 +81,12 @@ def test_without_an_elr_what_was_acknowledged_is_lost_everywhere() -> None:
 
 
 def test_the_invariants_stop_it_when_the_last_replica_is_elected_again() -> None:
-    halt = tell(standing_alone, (1, 2, 3), 2, settings=WITHOUT_ELR).halt
-    assert halt is not None
-    assert (halt.property, halt.where, halt.nodes) == ("LeaderCompleteness", "story-0", ("broker-1",))
-    assert "elected leader of epoch 2" in halt.message and "committed up to offset 3 it holds only what is below 0" in (
-        halt.message
+    violation = tell(standing_alone, (1, 2, 3), 2, settings=WITHOUT_ELR).violation
+    assert violation is not None
+    assert (violation.property, violation.where, violation.nodes) == ("LeaderCompleteness", "story-0", ("broker-1",))
+    assert (
+        "elected leader of epoch 2" in violation.message
+        and "committed up to offset 3 it holds only what is below 0" in (violation.message)
     )
 
 
@@ -105,9 +106,9 @@ def run(**settings: str) -> Simulated:
 
 
 def test_three_faults_of_an_exploration_are_enough() -> None:
-    halt = run(**WITHOUT_ELR).halt
-    assert halt is not None
-    assert (halt.property, halt.nodes) == ("LeaderCompleteness", ("broker-1",))
+    violation = run(**WITHOUT_ELR).violation
+    assert violation is not None
+    assert (violation.property, violation.nodes) == ("LeaderCompleteness", ("broker-1",))
 
 
 def test_without_an_elr_the_history_shows_appends_to_be_lost(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -121,4 +122,4 @@ def test_without_an_elr_the_history_shows_appends_to_be_lost(monkeypatch: pytest
 
 def test_with_an_elr_the_history_of_the_same_faults_is_right() -> None:
     done = run()
-    assert (done.halt, done.judge()["verdict"]) == (None, "pass")
+    assert (done.violation, done.judge()["verdict"]) == (None, "pass")

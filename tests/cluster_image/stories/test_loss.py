@@ -60,17 +60,17 @@ async def m2_is_lost(s: Script) -> None:
 
 def test_by_leader_epochs_nothing_is_lost() -> None:
     ending = tell(nothing_is_lost, (B, A), 2)
-    assert (ending.halt, ending.losses) == (None, [])
+    assert (ending.violation, ending.losses) == (None, [])
 
 
 def test_by_high_watermarks_the_new_leader_lacks_an_acknowledged_record() -> None:
-    assert tell(m2_is_lost, (B, A), 2, bug="M01", watched=False).halt is None
+    assert tell(m2_is_lost, (B, A), 2, bug="M01", watched=False).violation is None
 
 
 def test_the_invariants_stop_it_when_a_candidate_truncates_what_is_committed() -> None:
-    halt = tell(story, (B, A), 2, bug="M01").halt
-    assert halt is not None
-    assert (halt.property, halt.event) == ("LeaderCandidateCompleteness", "broker-1 truncate story-0")
+    violation = tell(story, (B, A), 2, bug="M01").violation
+    assert violation is not None
+    assert (violation.property, violation.event) == ("LeaderCandidateCompleteness", "broker-1 truncate story-0")
 
 
 async def a_crash(s: Script) -> None:
@@ -97,4 +97,4 @@ async def a_crash(s: Script) -> None:
 
 def test_after_a_crash_nobody_counts_on_a_follower_that_has_truncated() -> None:
     ending = tell(a_crash, (B, A), 2, bug="M01")
-    assert (ending.halt, ending.losses) == (None, [])
+    assert (ending.violation, ending.losses) == (None, [])

@@ -67,7 +67,7 @@ def test_flush_ms_is_kept_to_the_millisecond(interval_ms: int) -> None:
         assert interval_ms / 4 < max(waits) <= interval_ms + 70, waits
         assert all(replica(s, broker, "lazy").log.flushed_offset == 0 for broker in REPLICAS)
 
-    assert tell(story, REPLICAS, 2).halt is None
+    assert tell(story, REPLICAS, 2).violation is None
 
 
 def test_a_topics_own_largest_batch_counts() -> None:
@@ -83,7 +83,7 @@ def test_a_topics_own_largest_batch_counts() -> None:
         assert refused == {("large", 6000), ("small", 1500), ("small", 6000), (TOPIC, 1500), (TOPIC, 6000)}
         assert {sizes[key] for key in sizes.keys() - refused} == {"none"}
 
-    assert tell(story, REPLICAS, 2, settings={"message.max.bytes": "1000"}).halt is None
+    assert tell(story, REPLICAS, 2, settings={"message.max.bytes": "1000"}).violation is None
 
 
 @pytest.mark.parametrize("where", ["leader", "follower", "unknown topic"])
@@ -100,4 +100,4 @@ def test_acks_0_that_fails_closes_the_connection(where: str) -> None:
         if where == "leader":
             assert await s.read() == ["x"]
 
-    assert tell(story, REPLICAS, 2).halt is None
+    assert tell(story, REPLICAS, 2).violation is None

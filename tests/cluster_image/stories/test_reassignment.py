@@ -86,7 +86,7 @@ def test_a_move_under_load_completes_and_loses_nothing(trouble: str) -> None:
         await nothing_is_lost(s, acknowledged, 4, 5)
 
     ending = tell(story, (1, 2, 3), 2, spare=2)
-    assert ending.halt is None and not ending.losses, ending
+    assert ending.violation is None and not ending.losses, ending
 
 
 def test_a_replica_that_comes_back_begins_anew() -> None:
@@ -104,7 +104,7 @@ def test_a_replica_that_comes_back_begins_anew() -> None:
         await nothing_is_lost(s, acknowledged, 1, 3)
 
     ending = tell(story, (1, 2, 3), 2, spare=1)
-    assert ending.halt is None and not ending.losses, ending
+    assert ending.violation is None and not ending.losses, ending
 
 
 def test_a_cancelled_move_leaves_the_partition_as_it_was() -> None:
@@ -120,4 +120,4 @@ def test_a_cancelled_move_leaves_the_partition_as_it_was() -> None:
         await nothing_is_lost(s, acknowledged, 1, 2, 3)
 
     ending = tell(story, (1, 2, 3), 2, spare=2)
-    assert ending.halt is None and not ending.losses, ending
+    assert ending.violation is None and not ending.losses, ending

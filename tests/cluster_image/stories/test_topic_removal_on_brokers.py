@@ -67,7 +67,7 @@ def test_who_waits_hears_that_the_topic_is_gone_and_so_does_who_comes_later() ->
         await gone(s, 1, 2, 3)
         assert [names(s, broker) for broker in REPLICAS] == [[], [], []]
 
-    assert tell(story, REPLICAS, 2).halt is None
+    assert tell(story, REPLICAS, 2).violation is None
 
 
 @pytest.mark.parametrize("trouble", ["none", "killed", "power"])
@@ -96,7 +96,7 @@ def test_a_new_topic_of_the_name_has_nothing_of_the_old_one(trouble: str) -> Non
         assert [names(s, broker) for broker in REPLICAS] == [[f"{TOPIC}-0"]] * 3
         assert await s.read() == ["new"]
 
-    assert tell(story, REPLICAS, 2).halt is None
+    assert tell(story, REPLICAS, 2).violation is None
 
 
 def test_a_broker_that_was_down_deletes_what_was_deleted_meanwhile() -> None:
@@ -110,7 +110,7 @@ def test_a_broker_that_was_down_deletes_what_was_deleted_meanwhile() -> None:
         await s.restore_power(3)
         await s.until(lambda: names(s, 3) == [])
 
-    assert tell(story, REPLICAS, 2).halt is None
+    assert tell(story, REPLICAS, 2).violation is None
 
 
 def test_a_replica_that_moves_away_is_deleted_and_comes_back_empty() -> None:
@@ -128,4 +128,4 @@ def test_a_replica_that_moves_away_is_deleted_and_comes_back_empty() -> None:
         assert s.log_of(3) == ["m1", "m2"]
         await s.until(lambda: names(s, 4) == [])
 
-    assert tell(story, REPLICAS, 2, spare=1).halt is None
+    assert tell(story, REPLICAS, 2, spare=1).violation is None

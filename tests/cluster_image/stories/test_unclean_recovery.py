@@ -99,7 +99,7 @@ async def an_operator_in_a_hurry(s: Script) -> None:
 )
 def test_what_a_strategy_does_when_no_candidate_is_available(strategy: str, story: object, lost: bool) -> None:
     ending = tell(story, REPLICAS, 2, settings={"unclean.recovery.strategy": strategy})  # type: ignore[arg-type]
-    assert ending.halt is None
+    assert ending.violation is None
     assert len(ending.losses) == lost, ending.losses
 
 
@@ -127,7 +127,7 @@ async def the_longest_log_is_not_the_best(s: Script) -> None:
 def test_proactive_too_goes_by_the_epoch_first() -> None:
     settings = {"unclean.recovery.strategy": "proactive"}
     ending = tell(the_longest_log_is_not_the_best, (1, 2, 3), 2, settings=settings)
-    assert (ending.halt, ending.losses) == (None, [])
+    assert (ending.violation, ending.losses) == (None, [])
     with pytest.raises(AssertionError, match="'m1', 'a'"):
         tell(the_longest_log_is_not_the_best, (1, 2, 3), 2, settings=settings, bug="M44")
 
@@ -173,10 +173,10 @@ async def a_candidate_loses_what_it_told_of(s: Script) -> None:
 
 def test_what_a_candidate_told_before_its_last_power_cut_is_not_believed() -> None:
     ending = tell(a_candidate_loses_what_it_told_of, (2, 3, 1), 2)
-    assert (ending.halt, ending.losses) == (None, [])
+    assert (ending.violation, ending.losses) == (None, [])
 
 
 def test_else_committed_records_would_be_lost_within_the_contract() -> None:
     with patch.object(rules, "log_info_counts", lambda *_: True):
         ending = tell(a_candidate_loses_what_it_told_of, (2, 3, 1), 2)
-    assert ending.halt is not None and ending.halt.property == "LeaderCompleteness"
+    assert ending.violation is not None and ending.violation.property == "LeaderCompleteness"

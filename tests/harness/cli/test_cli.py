@@ -17,13 +17,16 @@ from harness.plan import registry
 from harness.plan.plan import Plan, make_plan, parse_settings
 from harness.record.results import create, find, list_runs
 from harness.runtimes.owner import machine, owner
-from tests.harness.run.fakes import FakeParts, FakeRuntime
+from harness.targets.kraft.target import Kraft
+from tests.harness.run.fakes import FakeComponents, FakeRuntime
 
 
 @pytest.fixture
-def parts(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> FakeParts:
-    fake = FakeParts()
-    monkeypatch.setattr("harness.run.components.Parts", lambda: fake)
+def components(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> FakeComponents:
+    fake = FakeComponents()
+    monkeypatch.setattr("harness.run.run.components_of", lambda plan: fake)
+    monkeypatch.setattr("harness.run.components.Verification", lambda: fake)
+    monkeypatch.setattr("harness.runtimes.clean.clean", fake.runtime.clean)
     monkeypatch.setattr("harness.cli.app.choose_runtime", lambda _: ("docker", ""))
     monkeypatch.chdir(tmp_path)
     return fake
@@ -59,7 +62,9 @@ BAD = {
     "--replication-factor 4": "there are 3; valid is 1 to 3",
     "--acks 2": r"'--acks'.*2.*all",
     "--file-system zfs": r"'--file-system'.*ext4.*xfs",
-    "--targets some": r"'--targets'.*random.*leaders",
+    "--strike some": r"'--strike'.*random.*leaders",
+    "--targets leaders": "called --strike now; use --strike leaders",
+    "--target nonsense": "no target 'nonsense'; valid: kraft",
     "--seed x": "'--seed'.*integer",
     "--unknown-option": "unknown-option",
     "--set log.flush": "must have the form NAME=VALUE",
@@ -74,7 +79,7 @@ BAD = {
 }
 
 
-@pytest.mark.usefixtures("parts")
+@pytest.mark.usefixtures("components")
 @pytest.mark.parametrize("arguments", BAD)
 def test_a_mistake_gets_one_sentence_and_254(arguments: str, capfd: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     assert chaos("run", *arguments.split()) == 254
@@ -91,10 +96,10 @@ def test_commands_that_do_not_exist(capfd: pytest.CaptureFixture[str]) -> None:
 
 @pytest.mark.parametrize(("verdict", "code"), [("pass", 0), ("fail", 1), ("unknown", 2)])
 def test_a_run_exits_with_its_verdict_and_can_be_checked_again(
-    parts: FakeParts, verdict: str, code: int, capfd: pytest.CaptureFixture[str]
+    components: FakeComponents, verdict: str, code: int, capfd: pytest.CaptureFixture[str]
 ) -> None:
     operations = {"append ok": 20, "append fail": 1, "read ok": 5, "read info": 1}
-    parts.verdict = {"verdict": verdict, "reason": "as told", "exit_code": code, "operations": operations}
+    components.verdict = {"verdict": verdict, "reason": "as told", "exit_code": code, "operations": operations}
     settings = ("--set", "log.flush.interval.messages=1", "--acks", "1")
     assert chaos("run", "--nemesis", "none", "--time-limit", "0.2", "--seed", "7", *settings) == code
     (run,) = list_runs(Path("results"))
@@ -104,31 +109,35 @@ def test_a_run_exits_with_its_verdict_and_can_be_checked_again(
     assert f"{run}/report.html" in output and f"chaos check {run}" in output
     plan = Plan.load(run)
     assert plan.run == run.name and plan.acks == "1" and plan.settings == {"log.flush.interval.messages": "1"}
-    parts.cluster.stopped = 0
+    components.cluster.stopped = 0
     for name in (run.name, str(run), "latest"):
         assert chaos("check", name) == code
     assert f"{verdict}: as told" in capfd.readouterr().out
 
 
-def test_the_command_in_the_plan_repeats_the_run(parts: FakeParts, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_command_in_the_plan_repeats_the_run(components: FakeComponents, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("harness.plan.schedule.CALM_AT_END_S", -20.0)  # faults fit into any run
     arguments = "run --nemesis kill,pause --time-limit 0.2 --seed 3 --rate 50.5 --partitions 2 --set log.level=DEBUG"
     assert chaos(*arguments.split()) == 0
     plan = Plan.load(find("latest", Path("results")))
-    assert plan.targets == "leaders"
-    parts.cluster.stopped, parts.recorder.closed = 0, False
+    assert plan.strike == "leaders"
+    components.cluster.stopped, components.recorder.closed = 0, False
     assert chaos(*plan.command().split()[1:]) == 0
     again = Plan.load(find("latest", Path("results")))
     assert again.model_copy(update={"run": plan.run}) == plan
 
 
-def test_failures_of_the_machine_exit_with_255(parts: FakeParts, capfd: pytest.CaptureFixture[str]) -> None:
-    parts.runtime = FakeRuntime(parts.cluster, RuntimeUnavailable("no permission for Docker: join group docker"))
+def test_failures_of_the_machine_exit_with_255(components: FakeComponents, capfd: pytest.CaptureFixture[str]) -> None:
+    components.runtime = FakeRuntime(
+        components.cluster, RuntimeUnavailable("no permission for Docker: join group docker")
+    )
     assert chaos("run", "--nemesis", "none", "--time-limit", "1") == 255
     assert capfd.readouterr().err.splitlines()[-1] == "chaos: no permission for Docker: join group docker"
 
 
-def test_a_port_in_use_is_found_before_anything_starts(parts: FakeParts, capfd: pytest.CaptureFixture[str]) -> None:
+def test_a_port_in_use_is_found_before_anything_starts(
+    components: FakeComponents, capfd: pytest.CaptureFixture[str]
+) -> None:
     with socket.socket() as taken:
         taken.bind(("", 0))
         taken.listen()
@@ -138,15 +147,17 @@ def test_a_port_in_use_is_found_before_anything_starts(parts: FakeParts, capfd: 
     assert not Path("results").exists()
 
 
-def test_a_damaged_history_is_a_failure_not_a_verdict(parts: FakeParts, capfd: pytest.CaptureFixture[str]) -> None:
+def test_a_damaged_history_is_a_failure_not_a_verdict(
+    components: FakeComponents, capfd: pytest.CaptureFixture[str]
+) -> None:
     Path("results/r/journal").mkdir(parents=True)
-    parts.recorder.closed = True
-    parts.verdict = HarnessFailure("operations-000003.parquet is damaged")
+    components.recorder.closed = True
+    components.verdict = HarnessFailure("operations-000003.parquet is damaged")
     assert chaos("check", "r") == 255
     assert capfd.readouterr().err.splitlines()[-1] == "chaos: operations-000003.parquet is damaged"
 
 
-@pytest.mark.usefixtures("parts")
+@pytest.mark.usefixtures("components")
 def test_runs_that_are_not_there(capfd: pytest.CaptureFixture[str]) -> None:
     assert chaos("check", "latest") == 254
     assert "no run under results yet" in capfd.readouterr().err
@@ -157,22 +168,22 @@ def test_runs_that_are_not_there(capfd: pytest.CaptureFixture[str]) -> None:
     assert "empty is not a run directory" in capfd.readouterr().err
 
 
-@pytest.mark.usefixtures("parts")
+@pytest.mark.usefixtures("components")
 def test_results_where_nothing_can_be_saved(capfd: pytest.CaptureFixture[str]) -> None:
     Path("file").write_text("")
     assert chaos("run", "--results", "file") == 254
     assert "no run can be saved under file" in capfd.readouterr().err
 
 
-def test_a_bug_of_ours_gives_no_traceback(parts: FakeParts, capfd: pytest.CaptureFixture[str]) -> None:
-    parts.verdict = KeyError("offset")
-    parts.recorder.closed = True
+def test_a_bug_of_ours_gives_no_traceback(components: FakeComponents, capfd: pytest.CaptureFixture[str]) -> None:
+    components.verdict = KeyError("offset")
+    components.recorder.closed = True
     Path("results/r/journal").mkdir(parents=True)
     assert chaos("check", "r") == 255
     assert "chaos: internal error: KeyError: 'offset'" in capfd.readouterr().err
 
 
-@pytest.mark.usefixtures("parts")
+@pytest.mark.usefixtures("components")
 def test_list(capfd: pytest.CaptureFixture[str]) -> None:
     assert chaos("list", "nemeses") == 0
     assert {line.split("\t")[0] for line in capfd.readouterr().out.splitlines()} >= {
@@ -225,13 +236,13 @@ def test_a_run_of_every_nemesis_has_a_name_that_fits_its_socket(tmp_path: Path) 
 
 
 def test_settings_are_kept_as_text() -> None:
-    assert parse_settings(["log.segment.bytes = 4096", "log.level=DEBUG"]) == {
+    assert parse_settings(["log.segment.bytes = 4096", "log.level=DEBUG"], Kraft()) == {
         "log.segment.bytes": "4096",
         "log.level": "DEBUG",
     }
 
 
-def test_a_plan_that_was_damaged_is_said_to_be(parts: FakeParts, tmp_path: Path) -> None:
+def test_a_plan_that_was_damaged_is_said_to_be(components: FakeComponents, tmp_path: Path) -> None:
     from harness.errors import BadArguments
 
     (tmp_path / "plan.json").write_text("{")
@@ -263,7 +274,7 @@ def test_a_crash_exits_with_255_also_where_its_traceback_is_asked_for(
     assert "Traceback" in capfd.readouterr().err
 
 
-def test_allow_vacuous_is_part_of_the_plan(parts: FakeParts) -> None:
+def test_allow_vacuous_is_part_of_the_plan(components: FakeComponents) -> None:
     assert chaos("run", "--nemesis", "none", "--time-limit", "0.2s", "--allow-vacuous") == 0
     plan = Plan.load(find("latest", Path("results")))
     assert plan.must_take_effect == "none" and plan.command().endswith("--allow-vacuous")

@@ -6,6 +6,7 @@ import io
 import json
 import os
 import signal
+import sys
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -16,6 +17,7 @@ from rich.console import Console
 
 from checkers import check
 from checkers.anomalies import INVARIANTS
+from checkers.inside.violation import Violation
 from checkers.verdict.keeping import without_stamps
 from harness.cli import app as cli
 from harness.cli import explore as cli_explore
@@ -27,9 +29,8 @@ from harness.explore.simulate import Simulated, simulate
 from harness.explore.workers import Outcome
 from harness.plan.plan import Plan
 from harness.record import results
-from harness.record import sources as subjects
+from harness.record import sources as sources
 from harness.record.history import MemoryRecorder, load_journal
-from harness.record.violation import Halt
 
 PLAN = Plan(run="explore", on="simulation", nemesis=("kill",), time_limit=5, rate=40, partitions=1, concurrency=1)
 
@@ -68,8 +69,10 @@ def troubled(plan: Plan) -> Simulated:
 
 
 def violated_from_3(plan: Plan) -> Simulated:
-    halt = Halt("LeaderCompleteness", "broker-1 lacks offset 0", "chaos-0", ("broker-1",), 2_500_000_000, 88, "role")
-    return recorded(plan) if plan.seed < 3 else replace(recorded(plan), halt=halt)
+    violation = Violation(
+        "LeaderCompleteness", "broker-1 lacks offset 0", "chaos-0", ("broker-1",), 2_500_000_000, 88, "role"
+    )
+    return recorded(plan) if plan.seed < 3 else replace(recorded(plan), violation=violation)
 
 
 def not_importable(plan: Plan) -> Simulated:
@@ -233,7 +236,7 @@ def test_workers_that_cannot_start_end_it(
 ) -> None:
     monkeypatch.setattr(not_importable, "__module__", "tests.no_such_module")
     monkeypatch.setitem(
-        __import__("sys").modules, "tests.no_such_module", __import__("tests.harness.explore.test_explore").test_explore
+        sys.modules, "tests.no_such_module", sys.modules[__name__]
     )
     with pytest.raises(HarnessFailure, match="workers cannot start: the worker process ended with status 1"):
         explore(PLAN, [1, 2], tmp_path, workers=1, simulate=not_importable)
@@ -357,7 +360,7 @@ def test_of_an_exploration_what_was_made_smaller_is_judged_beside_its_dataset(tm
     for name in ("s7", "s7-shrunk", "s7-shrunk-2"):
         (tmp_path / "e" / "runs" / name).mkdir(parents=True)
         (tmp_path / "e" / "runs" / name / "plan.json").write_text("{}")
-    found = subjects.find([str(tmp_path / "e")], tmp_path)
+    found = sources.find([str(tmp_path / "e")], tmp_path)
     assert [(each.kind, each.path.name) for each in found] == [
         ("dataset", "dataset"), ("run", "s7-shrunk"), ("run", "s7-shrunk-2"),
     ]  # fmt: skip

@@ -14,7 +14,7 @@ from harness.plan.plan import Plan
 
 SIX = ("power-outage", "kill", "pause", "partition", "network", "membership")
 FOUR = ("power-outage", "kill", "pause", "partition")
-EXPLORED = Plan(run="explore", on="simulation", nemesis=FOUR, targets="leaders", rate=40.0, partitions=4, concurrency=2)
+EXPLORED = Plan(run="explore", on="simulation", nemesis=FOUR, strike="leaders", rate=40.0, partitions=4, concurrency=2)
 
 
 @pytest.mark.parametrize(
@@ -36,5 +36,7 @@ EXPLORED = Plan(run="explore", on="simulation", nemesis=FOUR, targets="leaders",
 def test_a_seed_that_once_failed_holds(nemeses: tuple[str, ...], seed: int) -> None:
     plan = EXPLORED.model_copy(update={"nemesis": nemeses})
     done = simulate(swarm.plan_of(plan, seed, draw_settings=True, draw_latency=True))
-    assert done.halt is None and not done.crash and not done.problems, done.halt or done.crash or done.problems
+    assert done.violation is None and not done.crash and not done.problems, (
+        done.violation or done.crash or done.problems
+    )
     assert done.judge()["verdict"] != "fail"

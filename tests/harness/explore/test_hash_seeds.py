@@ -49,7 +49,7 @@ def print_hashes() -> None:
             partitions=PARTITIONS, brokers=3,
         )  # fmt: skip
         done = simulate(plan, (fault,))
-        assert not done.crash and done.halt is None, (name, done.crash, done.halt)
+        assert not done.crash and done.violation is None, (name, done.crash, done.violation)
         (row,) = done.tables["faults"].to_pylist()
         print(name, row["effective"], done.trace_hash, flush=True)
 

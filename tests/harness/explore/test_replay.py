@@ -24,7 +24,7 @@ KILL = Fault(fault=0, nemesis="kill", at=1.5, duration=1.0, choice={"role": "bro
 def plan(run: str, **changes: Any) -> Plan:
     fields: dict[str, Any] = {
         "run": run, "on": "simulation", "nemesis": ("kill",), "seed": 3, "time_limit": 5.0, "rate": 20.0,
-        "concurrency": 1, "partitions": 1, "controllers": 1, "targets": "leaders",
+        "concurrency": 1, "partitions": 1, "controllers": 1, "strike": "leaders",
     }  # fmt: skip
     return Plan(**fields | changes)
 

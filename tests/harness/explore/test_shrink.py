@@ -45,14 +45,14 @@ def strikes(schedule: Schedule) -> dict[int, Strike]:
     return {fault.fault: Strike((f"broker-{fault.fault % 5 + 1}",), 0.0, skipped=False) for fault in schedule}
 
 
-def needs(*faults: int, halted_s: float | None = None, **least: float) -> Rule:
+def needs(*faults: int, violated_s: float | None = None, **least: float) -> Rule:
     """Fails with these faults, and with at least so much of the plan."""
 
     def rule(candidate: Candidate) -> Witness | None:
         there = {fault.fault for fault in candidate.schedule}
         if not there.issuperset(faults) or any(getattr(candidate.plan, name) < n for name, n in least.items()):
             return None
-        return Witness(BROKEN, halted_s, strikes(candidate.schedule))
+        return Witness(BROKEN, violated_s, strikes(candidate.schedule))
 
     return rule
 
@@ -93,7 +93,7 @@ def test_everything_else_shrinks_as_far_as_it_may(obey: Any) -> None:
 
 
 def test_time_ends_just_after_the_violation_and_faults_move_to_the_start(obey: Any) -> None:
-    obey(needs(2, halted_s=7.03))
+    obey(needs(2, violated_s=7.03))
     shrunk = shrink(plan(), kills(12), budget=2000)
     (fault,) = shrunk.schedule
     assert (fault.at, fault.duration) == (0.1, 0.1)
@@ -174,24 +174,24 @@ FAULTS = tuple(
 
 def test_a_run_with_a_bug_shrinks_to_a_story(failing: Path, capsys: pytest.CaptureFixture[str]) -> None:
     before = replay(failing)
-    assert before.simulated.halt is not None
+    assert before.simulated.violation is not None
     with pytest.raises(SystemExit) as end:
         main(["shrink", str(failing)])
     assert end.value.code == 1
 
     after = replay(failing.with_name("m01-shrunk"))
-    plan, schedule, halt = after.simulated.plan, after.simulated.schedule, after.simulated.halt
-    assert halt is not None and halt.property == before.simulated.halt.property
+    plan, schedule, violation = after.simulated.plan, after.simulated.schedule, after.simulated.violation
+    assert violation is not None and violation.property == before.simulated.violation.property
     assert after.simulated.trace_hash == after.recorded
-    assert json.loads((failing.with_name("m01-shrunk") / "violation.json").read_text()) == halt.as_dict()
+    assert json.loads((failing.with_name("m01-shrunk") / "violation.json").read_text()) == violation.as_dict()
     assert len(schedule) <= 3
     for fault in schedule:
         less = witness_of(simulate(plan, tuple(other for other in schedule if other != fault)))
-        assert less is None or less.broken.property != halt.property
+        assert less is None or less.broken.property != violation.property
 
     said = capsys.readouterr().out
     for fault in schedule:
         assert f"FAULT {fault.choice['targets'][0]} is killed" in said
     story = [line for line in said.splitlines() if line[2:3] == "."]
-    assert f"{halt.property} is violated: {halt.message}" in story[-1]
+    assert f"{violation.property} is violated: {violation.message}" in story[-1]
     assert len(story) <= 40

@@ -23,7 +23,7 @@ def every_nemesis() -> list[str]:
 @pytest.mark.parametrize("combined", [False, True])
 @pytest.mark.parametrize("targets", ["random", "leaders"])
 def test_every_nemesis_finds_somebody_in_a_cluster_of_the_default_size(combined: bool, targets: Any) -> None:
-    plan = Plan(run="r", targets=targets, combined=combined)
+    plan = Plan(run="r", strike=targets, combined=combined)
     for name in every_nemesis():
         if combined and name == "membership:new-id":
             continue  # voters have their ids for good

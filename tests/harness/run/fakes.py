@@ -11,8 +11,10 @@ from typing import Any
 from cluster_image.node import METADATA_DIRECTORY
 from harness.cluster import Cluster, Evidence, Link, Shape
 from harness.report.console import Counts
-from harness.run.components import Parts
-from harness.targets.kafka_api.observer import ClusterView, PartitionState, why_out_of_sync
+from harness.run.components import Components
+from harness.targets.kafka_api.observer import why_out_of_sync
+from harness.targets.kraft.target import Kraft
+from harness.targets.view import ClusterView, PartitionState
 
 
 class FakeNode:
@@ -281,17 +283,18 @@ class FakeRuntime:
     async def lacks(self, needs: Collection[str]) -> dict[str, str]:
         return {}
 
-    async def clean(self, wish: Any = None, tell: Any = None) -> list[str]:
+    def clean(self, wish: Any = None, tell: Any = None) -> list[str]:
         self.cleaned.append(wish)
         return []
 
 
-class FakeParts(Parts):
-    """Parts of a run that take no time. `verdict`: what the checkers say, or what they raise."""
+class FakeComponents(Components):
+    """Components of a run that take no time. `verdict`: what the checkers say, or what they raise."""
 
     runtime: Any = None
 
     def __init__(self, **changes: Any) -> None:
+        super().__init__(Kraft())
         self.cluster = FakeCluster()
         self.runtime = FakeRuntime(self.cluster)
         self.recorder = FakeRecorder()
@@ -315,7 +318,7 @@ class FakeParts(Parts):
     def make_workload(self, plan: Any, cluster: FakeCluster, recorder: FakeRecorder) -> FakeWorkload:
         return self.workload
 
-    def start_analysis(self, directory: Path, spark_ui_port: int | None) -> FakeParts:
+    def start_analysis(self, directory: Path, spark_ui_port: int | None) -> FakeComponents:
         self.directory = directory
         return self
 

@@ -69,7 +69,7 @@ class Bench:
         stop = asyncio.Event()
         loop.call_later(self.time_limit if stop_at is None else stop_at, stop.set)
         self.injector = Injector(
-            self.cluster, self.nemeses, self.schedule, targets=self.targets, time_limit=self.time_limit,
+            self.cluster, self.nemeses, self.schedule, strike=self.targets, time_limit=self.time_limit,
             observer=FakeObserver(self.cluster, takes_s=self.view_s), recorder=self.log, stop=stop,
             now_ns=lambda: int(loop.time() * 1e9),
             restart_the_dead=self.restart_the_dead,

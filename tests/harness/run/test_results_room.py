@@ -68,8 +68,8 @@ def test_what_is_needed_to_end_grows_with_journal_and_disks(tmp_path: Path) -> N
         recorder.complete(recorder.invoke_append(1, "t", 0, 1, value), value + 1, "ok", offset=value)
         recorder.flush()
     recorder.close()
-    parts = (tmp_path / "journal").glob("operations-*.parquet")
-    assert recorder.written == sum(path.stat().st_size for path in parts) > 0
+    components = (tmp_path / "journal").glob("operations-*.parquet")
+    assert recorder.written == sum(path.stat().st_size for path in components) > 0
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""The lifecycle of a run, with parts that take no time and break on demand."""
+"""The lifecycle of a run, with components that take no time and break on demand."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from harness.report.console import Progress
 from nemesis.kill import Kill
 from nemesis.pause import Pause
 from nemesis.power import PowerOutage
-from tests.harness.run.fakes import FakeCluster, FakeParts, FakeRuntime, FakeWorkload
+from tests.harness.run.fakes import FakeCluster, FakeComponents, FakeRuntime, FakeWorkload
 
 FAIL = {"verdict": "fail", "reason": "2 lost appends", "exit_code": 1}
 
@@ -32,9 +32,9 @@ FAIL = {"verdict": "fail", "reason": "2 lost appends", "exit_code": 1}
 class Case:
     """One run in `directory`; run.json is read as `record` afterwards."""
 
-    def __init__(self, directory: Path, parts: FakeParts, time_limit: float = 3.0, **plan: Any) -> None:
+    def __init__(self, directory: Path, components: FakeComponents, time_limit: float = 3.0, **plan: Any) -> None:
         self.directory = directory
-        self.parts = parts
+        self.parts = components
         self.plan = Plan(run="r", nemesis=("pause",), time_limit=time_limit, **plan)
         self.output = io.StringIO()
 
@@ -75,17 +75,17 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("quick")
 def test_a_whole_run(tmp_path: Path) -> None:
-    case = Case(tmp_path, FakeParts(), time_limit=0.6)
+    case = Case(tmp_path, FakeComponents(), time_limit=0.6)
     assert case.run()["verdict"] == "pass"
-    parts = case.parts
-    assert parts.workload.calls == ["set_up", "run", "final_read", "close"]
-    assert parts.cluster.stopped == 1
+    components = case.parts
+    assert components.workload.calls == ["set_up", "run", "final_read", "close"]
+    assert components.cluster.stopped == 1
     assert Plan.load(tmp_path) == case.plan
     assert schedule_file.load(tmp_path)
-    assert parts.recorder.rows and all(row["effective"] for row in parts.recorder.rows.values())
+    assert components.recorder.rows and all(row["effective"] for row in components.recorder.rows.values())
     record = case.record
     assert record["status"] == "done" and record["problems"] == []
-    command = "chaos run --on docker --nemesis pause --targets random --time-limit 0.6 --seed 0"
+    command = "chaos run --on docker --nemesis pause --strike random --time-limit 0.6 --seed 0"
     assert record["command"].startswith(command)
     assert list(record["phases"]) == [
         "start", "ready", "workload", "heal", "recover", "final reads", "collect", "close workload", "close journal",
@@ -106,8 +106,8 @@ def test_a_whole_run(tmp_path: Path) -> None:
     ],
 )
 def test_what_fails_after_the_workload_does_not_cost_the_verdict(tmp_path: Path, what: str, phase: str) -> None:
-    parts = FakeParts(verdict=FAIL)
-    owner: Any = parts
+    components = FakeComponents(verdict=FAIL)
+    owner: Any = components
     *path, name = what.split(".")
     for step in path:
         owner = getattr(owner, step)
@@ -116,44 +116,44 @@ def test_what_fails_after_the_workload_does_not_cost_the_verdict(tmp_path: Path,
         raise OSError("disk gone")
 
     setattr(owner, name, broken)
-    case = Case(tmp_path, parts, time_limit=0.2)
+    case = Case(tmp_path, components, time_limit=0.2)
     assert case.run() == FAIL
     doubts = ["what the nodes left (logs, traces, disks) was not collected as a whole"] if phase == "collect" else []
     assert case.record["problems"] == [f"{phase} failed: OSError: disk gone", *doubts]
     assert case.record.get("doubts", []) == doubts, "what says that it passed must have seen what the nodes left"
-    assert parts.recorder.closed
-    assert parts.cluster.stopped == (0 if phase == "tear down" else 1)
+    assert components.recorder.closed
+    assert components.cluster.stopped == (0 if phase == "tear down" else 1)
 
 
 @pytest.mark.parametrize("asked", ["heal", "leftovers"])
 def test_what_cannot_be_healed_is_a_failure_of_the_harness_once_the_history_is_judged(
     tmp_path: Path, asked: str
 ) -> None:
-    parts = FakeParts()
+    components = FakeComponents()
 
     async def gone() -> Any:
         raise OSError("agent gone")
 
-    setattr(parts.cluster, asked, gone)
-    case = Case(tmp_path, parts, time_limit=0.2)
+    setattr(components.cluster, asked, gone)
+    case = Case(tmp_path, components, time_limit=0.2)
     with pytest.raises(HarnessFailure, match="not everything could be healed: OSError: agent gone; the history up to"):
         case.run()
     assert case.record["doubts"] == ["not everything could be healed: OSError: agent gone"]
-    assert parts.recorder.closed and parts.cluster.stopped == 1
+    assert components.recorder.closed and components.cluster.stopped == 1
 
 
 def test_a_violation_stands_whatever_could_not_be_healed(tmp_path: Path) -> None:
-    parts = FakeParts(verdict=FAIL)
+    components = FakeComponents(verdict=FAIL)
 
     async def left() -> list[str]:
         return ["broker-1 is frozen"]
 
-    parts.cluster.leftovers = left  # type: ignore[method-assign]
-    assert Case(tmp_path, parts, time_limit=0.2).run() == FAIL
+    components.cluster.leftovers = left  # type: ignore[method-assign]
+    assert Case(tmp_path, components, time_limit=0.2).run() == FAIL
 
 
 def test_what_is_left_of_a_fault_is_healed_a_second_time(tmp_path: Path) -> None:
-    parts = FakeParts()
+    components = FakeComponents()
     asked = 0
 
     async def leftovers() -> list[str]:
@@ -161,69 +161,73 @@ def test_what_is_left_of_a_fault_is_healed_a_second_time(tmp_path: Path) -> None
         asked += 1
         return ["broker-1 is frozen"] if asked == 1 else []
 
-    parts.cluster.leftovers = leftovers  # type: ignore[method-assign]
-    case = Case(tmp_path, parts, time_limit=0.6)
+    components.cluster.leftovers = leftovers  # type: ignore[method-assign]
+    case = Case(tmp_path, components, time_limit=0.6)
     case.run()
     assert asked == 2 and case.record["problems"] == []
-    assert all(row["evidence"]["frozen_ns"] == 5 for row in parts.recorder.rows.values()), "evidence of the first time"
+    assert all(row["evidence"]["frozen_ns"] == 5 for row in components.recorder.rows.values()), (
+        "evidence of the first time"
+    )
 
 
 def test_a_run_whose_agent_is_gone_ends_early(tmp_path: Path) -> None:
-    parts = FakeParts()
+    components = FakeComponents()
 
     async def lost(*_: Any) -> Any:
         raise ClusterLost("pause on broker-1: the agent is gone; run it again")
 
-    for node in parts.cluster.nodes:
+    for node in components.cluster.nodes:
         node.pause = lost  # type: ignore[method-assign]
-    case = Case(tmp_path, parts, time_limit=60)
+    case = Case(tmp_path, components, time_limit=60)
     with pytest.raises(HarnessFailure, match=r"the fault schedule failed: .*the agent is gone; run it again; the his"):
         case.run()
     assert case.record["phases"]["workload"] < 30
-    assert [row["end"] for row in parts.recorder.rows.values()] != [], "the fault is on record"
+    assert [row["end"] for row in components.recorder.rows.values()] != [], "the fault is on record"
 
 
 def test_a_start_that_fails_tears_down_and_says_why(tmp_path: Path) -> None:
-    parts = FakeParts()
-    parts.runtime = FakeRuntime(parts.cluster, RuntimeUnavailable("no permission for Docker: join group docker"))
-    case = Case(tmp_path, parts)
+    components = FakeComponents()
+    components.runtime = FakeRuntime(
+        components.cluster, RuntimeUnavailable("no permission for Docker: join group docker")
+    )
+    case = Case(tmp_path, components)
     with pytest.raises(RuntimeUnavailable, match="join group docker"):
         case.run()
-    assert parts.cluster.stopped == 1
-    assert case.record["status"] == "failed" and not parts.judged
+    assert components.cluster.stopped == 1
+    assert case.record["status"] == "failed" and not components.judged
 
 
 def test_a_cluster_that_does_not_get_ready_is_torn_down(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("harness.run.phases.READY_TIMEOUT_S", 0.3)
-    parts = FakeParts()
-    parts.cluster.missing.add("broker-3")
+    components = FakeComponents()
+    components.cluster.missing.add("broker-3")
     with pytest.raises(HarnessFailure, match=r"not ready after 0\.3 s: broker 3 is not in the ISR.*logs"):
-        Case(tmp_path, parts).run()
-    assert parts.cluster.stopped == 1 and not parts.judged
+        Case(tmp_path, components).run()
+    assert components.cluster.stopped == 1 and not components.judged
 
 
 def test_a_crash_of_the_workload_is_no_pass_but_a_violation_stands(tmp_path: Path) -> None:
     began = time.monotonic()
-    case = Case(tmp_path, FakeParts(workload=FakeWorkload(crash=0.1)), time_limit=30)
+    case = Case(tmp_path, FakeComponents(workload=FakeWorkload(crash=0.1)), time_limit=30)
     with pytest.raises(
         HarnessFailure, match="the workload failed: RuntimeError: client bug; the history up to then: pass"
     ):
         case.run()
     assert time.monotonic() - began < 5
     assert case.parts.judged and case.parts.cluster.stopped == 1
-    assert Case(tmp_path, FakeParts(workload=FakeWorkload(crash=0.1), verdict=FAIL)).run() == FAIL
+    assert Case(tmp_path, FakeComponents(workload=FakeWorkload(crash=0.1), verdict=FAIL)).run() == FAIL
 
 
 def test_checks_that_fail_leave_the_history_and_tear_down(tmp_path: Path) -> None:
-    parts = FakeParts(verdict=HarnessFailure("part.parquet is damaged"))
-    case = Case(tmp_path, parts, time_limit=0.2)
+    components = FakeComponents(verdict=HarnessFailure("part.parquet is damaged"))
+    case = Case(tmp_path, components, time_limit=0.2)
     with pytest.raises(HarnessFailure, match=r"part\.parquet is damaged"):
         case.run()
-    assert parts.cluster.stopped == 1 and parts.recorder.closed and case.record["status"] == "failed"
+    assert components.cluster.stopped == 1 and components.recorder.closed and case.record["status"] == "failed"
 
 
 def test_keep_leaves_the_cluster_up(tmp_path: Path) -> None:
-    case = Case(tmp_path, FakeParts(), time_limit=0.2)
+    case = Case(tmp_path, FakeComponents(), time_limit=0.2)
     case.run(keep=True)
     assert case.parts.cluster.stopped == 0 and "chaos clean" in case.output.getvalue()
 
@@ -239,7 +243,7 @@ def _signal_after(*delays: float) -> Callable[[], Any]:
 
 @pytest.mark.usefixtures("quick")
 def test_the_first_ctrl_c_heals_and_judges_what_there_is(tmp_path: Path) -> None:
-    case = Case(tmp_path, FakeParts(), time_limit=30)
+    case = Case(tmp_path, FakeComponents(), time_limit=30)
     began = time.monotonic()
     assert case.run(meanwhile=_signal_after(0.4))["verdict"] == "pass"
     assert time.monotonic() - began < 5
@@ -254,55 +258,55 @@ def test_the_first_ctrl_c_heals_and_judges_what_there_is(tmp_path: Path) -> None
 @pytest.mark.usefixtures("quick")
 def test_a_run_that_was_cut_short_is_marked_so_before_it_is_judged(tmp_path: Path) -> None:
     """The verdict and the report are made from run.json."""
-    parts = FakeParts()
+    components = FakeComponents()
     seen: list[Any] = []
-    judge = parts.judge
+    judge = components.judge
 
     def look() -> Any:
-        seen.append(json.loads((parts.directory / "run.json").read_text()))
+        seen.append(json.loads((components.directory / "run.json").read_text()))
         return judge()
 
-    parts.judge = look  # type: ignore[method-assign]
-    Case(tmp_path, parts, time_limit=30).run(meanwhile=_signal_after(0.4))
+    components.judge = look  # type: ignore[method-assign]
+    Case(tmp_path, components, time_limit=30).run(meanwhile=_signal_after(0.4))
     assert seen[0]["status"] == "interrupted" and "cut short by SIGINT" in seen[0]["ended_early"]
 
 
 @pytest.mark.usefixtures("quick")
 def test_a_recorder_that_cannot_write_ends_the_run_in_order(tmp_path: Path) -> None:
-    parts = FakeParts()
+    components = FakeComponents()
 
     async def work(stop: asyncio.Event) -> None:
         await asyncio.sleep(0.2)
         raise HistoryLost("the history cannot be written to results/r/journal: no space left")
 
     def close() -> None:
-        parts.recorder.closed = True
+        components.recorder.closed = True
         raise HistoryLost("the history cannot be written to results/r/journal: no space left")
 
-    parts.workload.run = work  # type: ignore[method-assign]
-    parts.recorder.close = close  # type: ignore[method-assign]
-    case = Case(tmp_path, parts, time_limit=30)
+    components.workload.run = work  # type: ignore[method-assign]
+    components.recorder.close = close  # type: ignore[method-assign]
+    case = Case(tmp_path, components, time_limit=30)
     assert case.run()["verdict"] == "pass"  # what the fake checkers say of what there is
     assert "no space left" in case.record["ended_early"] and "close journal" not in case.record["phases"]
-    assert parts.cluster.stopped == 1
+    assert components.cluster.stopped == 1
 
 
 @pytest.mark.usefixtures("quick")
 def test_a_run_ends_before_its_volume_is_full(tmp_path: Path) -> None:
-    parts = FakeParts()
-    parts.free_room = lambda _: 1_000_000  # type: ignore[method-assign]
-    case = Case(tmp_path, parts, time_limit=30)
+    components = FakeComponents()
+    components.free_room = lambda _: 1_000_000  # type: ignore[method-assign]
+    case = Case(tmp_path, components, time_limit=30)
     began = time.monotonic()
     case.run()
-    assert time.monotonic() - began < 5 and parts.cluster.stopped == 1
+    assert time.monotonic() - began < 5 and components.cluster.stopped == 1
     assert "has 1 MB left and needs" in case.record["ended_early"]
 
 
 def test_the_cluster_is_removed_though_nothing_can_be_said_or_saved(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    parts = FakeParts()
-    case = Case(tmp_path, parts, time_limit=0.2)
+    components = FakeComponents()
+    case = Case(tmp_path, components, time_limit=0.2)
 
     class Gone(io.StringIO):
         def write(self, text: str) -> int:
@@ -314,65 +318,65 @@ def test_the_cluster_is_removed_though_nothing_can_be_said_or_saved(
     monkeypatch.setattr("harness.record.results.RunRecord._write", full)
     case.output = Gone()
     case.run()
-    assert parts.cluster.stopped == 1
+    assert components.cluster.stopped == 1
 
 
 def test_the_second_ctrl_c_stops_at_once_but_removes_the_cluster(tmp_path: Path) -> None:
-    parts = FakeParts()
+    components = FakeComponents()
 
     async def never() -> None:
         await asyncio.sleep(60)
 
-    parts.workload.final_read = never  # type: ignore[method-assign]
-    case = Case(tmp_path, parts, time_limit=30)
+    components.workload.final_read = never  # type: ignore[method-assign]
+    case = Case(tmp_path, components, time_limit=30)
     began = time.monotonic()
     with pytest.raises(Stopped, match="stopped at once"):
         case.run(meanwhile=_signal_after(0.3, 0.3, 0.1))
     assert time.monotonic() - began < 5
-    assert parts.cluster.stopped == 1 and case.record["status"] == "failed" and not parts.judged
+    assert components.cluster.stopped == 1 and case.record["status"] == "failed" and not components.judged
 
 
 def test_the_second_ctrl_c_does_not_wait_for_a_check_that_computes(tmp_path: Path) -> None:
-    parts = FakeParts()
-    parts.judge = lambda: time.sleep(20)  # type: ignore[method-assign]
+    components = FakeComponents()
+    components.judge = lambda: time.sleep(20)  # type: ignore[method-assign]
     began = time.monotonic()
     with pytest.raises(Stopped):
-        Case(tmp_path, parts, time_limit=0.1).run(meanwhile=_signal_after(0.5, 0.2))
+        Case(tmp_path, components, time_limit=0.1).run(meanwhile=_signal_after(0.5, 0.2))
     assert time.monotonic() - began < 5
-    assert parts.cluster.stopped == 1
+    assert components.cluster.stopped == 1
 
 
 def test_ctrl_c_while_the_cluster_starts(tmp_path: Path) -> None:
-    parts = FakeParts()
-    parts.runtime = FakeRuntime(parts.cluster, start_s=60)
+    components = FakeComponents()
+    components.runtime = FakeRuntime(components.cluster, start_s=60)
     with pytest.raises(Stopped, match="nothing to judge"):
-        Case(tmp_path, parts).run(meanwhile=_signal_after(0.2, 0.05))
-    assert parts.cluster.stopped == 1
+        Case(tmp_path, components).run(meanwhile=_signal_after(0.2, 0.05))
+    assert components.cluster.stopped == 1
 
 
 def test_a_node_that_died_by_itself_is_named_and_started_again(tmp_path: Path) -> None:
-    parts = FakeParts()
+    components = FakeComponents()
 
     async def die() -> None:
         await asyncio.sleep(0.1)
-        parts.cluster.nodes[4].state = "killed"
+        components.cluster.nodes[4].state = "killed"
 
-    case = Case(tmp_path, parts, time_limit=0.3)
+    case = Case(tmp_path, components, time_limit=0.3)
     case.run(meanwhile=die)
     assert case.record["problems"] == ["controller-2 was not running though no fault held it down; started it again"]
-    assert parts.cluster.nodes[4].state == "running"
+    assert components.cluster.nodes[4].state == "running"
 
 
 def test_a_cluster_that_does_not_recover_is_judged_and_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("harness.run.phases.RECOVERY_TIMEOUT_S", 0.3)
     cluster = FakeCluster()
-    parts = FakeParts(cluster=cluster, runtime=FakeRuntime(cluster))
+    components = FakeComponents(cluster=cluster, runtime=FakeRuntime(cluster))
 
     async def lose() -> None:
         await asyncio.sleep(0.1)
         cluster.missing.add("broker-1")
 
-    case = Case(tmp_path, parts, time_limit=0.3)
+    case = Case(tmp_path, components, time_limit=0.3)
     assert case.run(meanwhile=lose)["verdict"] == "pass"
     assert "broker 1 is not in the ISR of partition 0" in case.record["problems"][0]
     assert case.record["doubts"] == case.record["problems"], "which forbids the real checkers to pass it"

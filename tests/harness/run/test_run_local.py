@@ -19,8 +19,9 @@ from harness.cluster import Cluster, Evidence
 from harness.plan.plan import Plan
 from harness.record.history import load_journal
 from harness.report.console import Progress
-from harness.run.components import Parts
+from harness.run.components import Components
 from harness.targets.kafka_api.observer import KafkaObserver
+from harness.targets.kraft.target import Kraft
 from tests.clusters.local_cluster import LocalCluster
 from workloads.append import AppendWorkload
 
@@ -71,8 +72,9 @@ class _LoopbackCluster(Cluster):
         await self._cluster.stop()
 
 
-class _LoopbackParts(Parts):
+class _LoopbackComponents(Components):
     def __init__(self, directory: Path) -> None:
+        super().__init__(Kraft())
         self._directory = directory
 
     @property
@@ -105,8 +107,8 @@ def test_every_acknowledged_record_is_read_and_lies_on_every_replica(tmp_path: P
     directory = tmp_path / "run"
     directory.mkdir()
     output = io.StringIO()
-    parts = _LoopbackParts(tmp_path / "nodes")
-    asyncio.run(harness.run.run.run(plan, {}, directory, parts, Progress(Console(file=output))))
+    components = _LoopbackComponents(tmp_path / "nodes")
+    asyncio.run(harness.run.run.run(plan, {}, directory, components, Progress(Console(file=output))))
 
     problems = json.loads((directory / "run.json").read_text())["problems"]
     assert all(problem.startswith(("no trace of", "no metadata log of controller")) for problem in problems), problems

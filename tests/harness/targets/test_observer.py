@@ -10,7 +10,8 @@ from typing import Any
 from cluster_image.network.tcp import TcpNetwork
 from harness.plan.plan import Plan
 from harness.record.history import Recorder
-from harness.targets.kafka_api.observer import ClusterView, KafkaObserver, PartitionState, why_out_of_sync
+from harness.targets.kafka_api.observer import KafkaObserver, why_out_of_sync
+from harness.targets.view import ClusterView, PartitionState
 from tests.clusters.local_cluster import LocalCluster, local_cluster
 from workloads.append import AppendWorkload
 

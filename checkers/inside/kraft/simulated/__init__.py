@@ -82,9 +82,10 @@ from __future__ import annotations
 
 from typing import Final
 
+from checkers.inside.violated import Violated
+
 from .liveness import unmet
 from .oracle import BALANCED, Invariants
-from .violation import Violation
 
 PROPERTIES: Final = (
     "ValidControllerIsrAndElr",
@@ -104,4 +105,4 @@ PROPERTIES: Final = (
     "CommittedPrefix",
 )
 
-__all__ = ["BALANCED", "PROPERTIES", "Invariants", "Violation", "unmet"]
+__all__ = ["BALANCED", "PROPERTIES", "Invariants", "Violated", "unmet"]

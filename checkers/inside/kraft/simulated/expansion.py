@@ -10,12 +10,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
+from checkers.inside.violated import Violated
 from cluster_image.broker.replication.partition import Leadership, Partition
 from cluster_image.kraft.metadata import rules
 from cluster_image.kraft.metadata.image import MetadataImage
 from cluster_image.node import Node
-
-from .violation import Violation
 
 #: Seconds within which a follower that keeps up must have been proposed by its leader, of virtual time.
 WITHIN_S: Final = 1.0
@@ -50,7 +49,7 @@ class Expansion:
             del self._followers[key]
 
     def look(self, nodes: Mapping[str, Node], now: float) -> None:
-        """At whatever runs, every LOOK_EVERY_S. Raises Violation."""
+        """At whatever runs, every LOOK_EVERY_S. Raises Violated."""
         if now < self._next:
             return
         self._next = now + LOOK_EVERY_S
@@ -87,7 +86,7 @@ class Expansion:
                 continue
             self._followers[key] = known
             if now - known.since > WITHIN_S:
-                raise Violation(
+                raise Violated(
                     "Liveness",
                     f"broker {broker} has kept up with its leader {name} for {now - known.since:.1f} s, and is not in "
                     f"the ISR {sorted(partition.isr)} nor proposed for it: it ends at {follower.end_offset}, the high "

@@ -16,11 +16,10 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from checkers.inside.violated import Violated
 from cluster_image.storage.disk import ProcessDied
 from cluster_image.storage.log import Log
 from cluster_image.storage.records import iter_batches
-
-from .violation import Violation
 
 _CHUNK = 1 << 20
 
@@ -119,7 +118,7 @@ class Registry:
         self._first: dict[int, tuple[Batch, str]] = {}  # by epoch: its first batch
 
     def absorb(self, replica: Replica, log: Log) -> int:
-        """Take over what the log's end has become; returns how many batches are new. Raises Violation."""
+        """Take over what the log's end has become; returns how many batches are new. Raises Violated."""
         end = log.end_offset
         if end < replica.end:
             replica.truncate(replica.count_below(end))
@@ -170,7 +169,7 @@ class Registry:
         if previous != batch.epoch:
             first, on = self._first.setdefault(batch.epoch, (batch, node))
             if first is not batch:
-                raise Violation(
+                raise Violated(
                     self._property,
                     f"leader epoch {batch.epoch} begins on {on} with {first}, but on {node} with {batch}, right after "
                     f"epoch {previous}",
@@ -179,8 +178,8 @@ class Registry:
                 )
         self._known[key] = (batch, previous, node)
 
-    def _contradiction(self, node: str, batch: Batch, previous: int, other: Batch, others: int, on: str) -> Violation:
-        return Violation(
+    def _contradiction(self, node: str, batch: Batch, previous: int, other: Batch, others: int, on: str) -> Violated:
+        return Violated(
             self._property,
             f"{node} holds {batch} after a batch of epoch {previous}, but {on} held {other} after a batch of epoch "
             f"{others}: same offset and leader epoch, not the same log",

@@ -4,15 +4,14 @@ model's controller is one node that commits what it writes at once, so its state
 
 from __future__ import annotations
 
+from checkers.inside.violated import Violated
 from cluster_image.kraft.metadata.image import NO_LEADER, MetadataImage, PartitionRegistration
 from cluster_image.kraft.metadata.records import RECOVERED
-
-from .violation import Violation
 
 
 def check_state(image: MetadataImage, min_insync_replicas: int, elr_enabled: bool) -> None:
     """Of every partition, once a whole batch of records has been replayed. min_insync_replicas: where a topic has no
-    value of its own. Raises Violation."""
+    value of its own. Raises Violated."""
     for partition in image.partitions():
         check_partition(partition, image, effective_min_isr(partition, image, min_insync_replicas), elr_enabled)
 
@@ -30,7 +29,7 @@ def check_partition(partition: PartitionRegistration, image: MetadataImage, min_
     def require(holds: bool, property_: str, message: str) -> None:
         if not holds:
             where = f"{partition.topic}-{partition.index}"
-            raise Violation(property_, f"{message}: {at}", where)
+            raise Violated(property_, f"{message}: {at}", where)
 
     valid = "ValidControllerIsrAndElr"
     require(isr | elr <= set(partition.replicas), valid, "a member of the ISR or ELR is no replica")
@@ -48,9 +47,9 @@ def check_partition(partition: PartitionRegistration, image: MetadataImage, min_
 
 
 def check_recovery_quorum(partition: PartitionRegistration, min_isr: int) -> None:
-    """To be asked only of a partition that has once had MinISR members in sync. Raises Violation."""
+    """To be asked only of a partition that has once had MinISR members in sync. Raises Violated."""
     if not partition.isr and not partition.elr and len(partition.last_known_elr) < min_isr:
-        raise Violation(
+        raise Violated(
             "MinIsrRecoveryQuorum",
             f"ISR and ELR are empty, and only {len(partition.last_known_elr)} replicas are known to have been "
             f"eligible, fewer than {min_isr}: perhaps none of them is complete: {_describe(partition)}",

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import Final
 
+from checkers.inside.violated import Violated
 from cluster_image.kraft.metadata.image import PartitionRegistration
 from cluster_image.node import METADATA_DIRECTORY, Node
 
 from . import metadata
 from .expansion import Expansion
+from .liveness import unmet
 from .partitions import PartitionOracle
 from .quorum import Change, QuorumOracle
 
@@ -22,7 +24,7 @@ class Invariants:
     """min_insync_replicas, unclean_strategy: of topics that have no value of their own. elr_enabled:
     eligible.leader.replicas.version.
 
-    Every method may raise Violation; the run is over then. losses: what was lost outside the contract, one sentence
+    Every method may raise Violated; the run is over then. losses: what was lost outside the contract, one sentence
     each: not violations."""
 
     def __init__(self, min_insync_replicas: int, elr_enabled: bool = True, unclean_strategy: str = BALANCED) -> None:
@@ -37,6 +39,13 @@ class Invariants:
         self._partitions: dict[str, PartitionOracle] = {}
         # What check() has to look at: (node, ""), (node, partition), or ("", partition) for its committed state.
         self._dirty: dict[tuple[str, str], None] = {}
+
+    def unsettled(self, processes: Mapping[str, Node | None]) -> str | None:
+        """See liveness.unmet(); a violation that is found by looking so closely, too."""
+        try:
+            return unmet(processes)
+        except Violated as violated:
+            return str(violated)
 
     # -- what happens -----------------------------------------------------------------------------------------
 

@@ -14,13 +14,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from checkers.inside.violated import Violated
 from cluster_image.broker.replication.partition import Leadership, Partition
 from cluster_image.kraft.metadata.image import NO_LEADER, PartitionKey, PartitionRegistration
 from cluster_image.kraft.metadata.records import RECOVERING
 from cluster_image.node import Node
 
 from .logs import Chain, Registry, Replica
-from .violation import Violation
 
 
 class PartitionReplica(Replica):
@@ -109,7 +109,7 @@ class PartitionOracle:
             replica.truncate(replica.count_below(end))
 
     def look(self, broker: int, node: Node, verify: bool = False) -> None:
-        """See what has become of a replica. verify: do not trust what was seen before. Raises Violation."""
+        """See what has become of a replica. verify: do not trust what was seen before. Raises Violated."""
         replica = self.replicas.get(broker)
         if replica is None or node.broker is None:
             return
@@ -157,7 +157,7 @@ class PartitionOracle:
         of_this_epoch = leader.partition.is_leader and leader.partition.leader_epoch == partition.leader_epoch
         if of_this_epoch and not leader.holds(replica):
             at = leader.common(replica)
-            raise Violation(
+            raise Violated(
                 "LogMatching",
                 f"{replica.node} follows {leader.node} in leader epoch {partition.leader_epoch} and has appended, and "
                 f"its log has {replica.describe(at)} where {leader.node} has {leader.describe(at)}",
@@ -215,7 +215,7 @@ class PartitionOracle:
     # -- properties of the whole ------------------------------------------------------------------------------
 
     def check(self) -> None:
-        """Once every change of this step has been seen. Raises Violation."""
+        """Once every change of this step has been seen. Raises Violated."""
         if self._unclean is not None:
             self._start_anew()
         if self._unclean is None:
@@ -285,7 +285,7 @@ class PartitionOracle:
             + f" of {len(self.committed.batches)}"
         )
         if not self._beyond_contract:
-            raise Violation("NoCommittedRecordLostGlobally", message, self.where, [r.node for r in replicas])
+            raise Violated("NoCommittedRecordLostGlobally", message, self.where, [r.node for r in replicas])
         self._losses.append(f"{self.where}: {message} (beyond the contract)")
         self.committed.truncate(best)
 
@@ -369,7 +369,7 @@ class PartitionOracle:
                        f"{self.committed.end} was reached before", replica)  # fmt: skip
 
     def _fail(self, property_: str, message: str, replica: PartitionReplica) -> None:
-        raise Violation(property_, message, self.where, (replica.node,))
+        raise Violated(property_, message, self.where, (replica.node,))
 
 
 def _is_unclean_election(before: PartitionRegistration, after: PartitionRegistration) -> bool:

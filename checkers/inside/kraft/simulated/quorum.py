@@ -10,6 +10,7 @@ from bisect import bisect_left
 from collections.abc import Callable
 from typing import Final
 
+from checkers.inside.violated import Violated
 from cluster_image.kraft.metadata.image import MetadataImage, PartitionKey, PartitionRegistration
 from cluster_image.kraft.metadata.records import PartitionChangeRecord, RemoveTopicRecord, decode
 from cluster_image.kraft.metadata.snapshot import image_of
@@ -20,7 +21,6 @@ from cluster_image.storage.log import Log
 from cluster_image.storage.records import decode_values, iter_batches
 
 from .logs import Chain, Registry, Replica
-from .violation import Violation
 
 
 class QuorumReplica(Replica):
@@ -67,7 +67,7 @@ class QuorumOracle:
         self.replicas[name].known = self.replicas[name].known and not lossy
 
     def look(self, name: str, node: Node, verify: bool = False) -> None:
-        """See what has become of a node. verify: do not trust what was seen before. Raises Violation."""
+        """See what has become of a node. verify: do not trust what was seen before. Raises Violated."""
         quorum, replica = node.raft.quorum, self.replicas[name]
         if quorum is None:
             return
@@ -110,7 +110,7 @@ class QuorumOracle:
         log, snapshots, name = quorum.replica.log, quorum.replica.snapshots, replica.node
         earliest, latest = snapshots.earliest, snapshots.latest
         if log.start_offset not in (0, earliest.end_offset if earliest else 0):
-            raise Violation(
+            raise Violated(
                 "CommittedPrefix",
                 f"the metadata log of {name} starts at {log.start_offset}, and its earliest snapshot is {earliest}",
                 nodes=[name],
@@ -120,7 +120,7 @@ class QuorumOracle:
         count = self.committed.count_below(latest.end_offset)
         last = self.committed.batches[count - 1] if count else None
         if last is None or (last.end, last.epoch) != latest:
-            raise Violation(
+            raise Violated(
                 "CommittedPrefix",
                 f"{name} has {latest} of the metadata, where {last or 'nothing'} is the last that was committed",
                 nodes=[name],
@@ -130,7 +130,7 @@ class QuorumOracle:
             image.replay(offset, decode(value))
         image.end_offset = self.image.end_offset
         if image != self.image:
-            raise Violation(
+            raise Violated(
                 "CommittedPrefix",
                 f"{latest} of {name}, and what was committed after it, give another state than the metadata log",
                 nodes=[name],
@@ -142,7 +142,7 @@ class QuorumOracle:
         held = [v for v in self._voters if not self.replicas[v].known or self.replicas[v].holds(self.committed)]
         if self.committed.end and len(held) <= len(self._voters) // 2:
             ends = ", ".join(f"{v} ends at {self.replicas[v].end}" for v in self._voters)
-            raise Violation(
+            raise Violated(
                 "CommittedPrefix",
                 f"metadata is committed up to offset {self.committed.end}, and {len(held)} of {len(self._voters)} "
                 f"voters hold it: {ends}",
@@ -157,14 +157,14 @@ class QuorumOracle:
             earlier = [index for index, epoch in enumerate(self._committed_in) if epoch < quorum.epoch]
             common = replica.common(self.committed)
             if replica.known and earlier and common <= earlier[-1]:
-                raise Violation(
+                raise Violated(
                     "CommittedPrefix",
                     f"{replica.node} was elected for epoch {quorum.epoch} without what is committed: its log has "
                     f"{replica.describe(common)} where {self.committed.describe(common)} was committed",
                     nodes=[replica.node],
                 )
         elif other != replica.node:
-            raise Violation(
+            raise Violated(
                 "ElectionSafety", f"{other} and {replica.node} both lead epoch {quorum.epoch} of the metadata quorum",
                 nodes=[other, replica.node],
             )  # fmt: skip
@@ -172,7 +172,7 @@ class QuorumOracle:
     def _check_committed(self, replica: QuorumReplica, quorum: Quorum) -> None:
         high_watermark, name = quorum.replica.high_watermark, replica.node
         if high_watermark < replica.high_watermark or (replica.known and high_watermark > replica.end):
-            raise Violation(
+            raise Violated(
                 "HighWatermarkMonotonicity",
                 f"the metadata high watermark of {name} is {high_watermark}: it was {replica.high_watermark} before in "
                 f"this life of its process, and its log ends at {replica.end}",
@@ -185,7 +185,7 @@ class QuorumOracle:
         both = min(count, len(self.committed.batches))
         if both and replica.batches[both - 1] is not self.committed.batches[both - 1]:
             first = replica.common(self.committed)
-            raise Violation(
+            raise Violated(
                 "CommittedPrefix",
                 f"{name} takes {replica.describe(first)} for committed, and {self.committed.describe(first)} was "
                 "committed before",
@@ -220,7 +220,7 @@ class QuorumOracle:
         try:
             keys = self.image.replay(offset, record)
         except KeyError as error:
-            raise Violation(
+            raise Violated(
                 "ValidControllerState",
                 f"the metadata record {record} at offset {offset} contradicts the state before it: {error}",
                 nodes=[name],

@@ -22,6 +22,7 @@ from docker.errors import APIError, ImageNotFound
 import cluster_image
 from harness.cluster import RuntimeUnavailable
 from harness.runtimes.owner import is_alive, owner
+from harness.targets.target import Package
 
 from ..engine import BUILD_LABEL, CHECKOUT_LABEL, IMAGE_LABEL, told
 from . import builds
@@ -29,9 +30,9 @@ from . import builds
 Progress = Callable[[str], None]
 
 _HERE = Path(__file__).parent
-CLUSTER_IMAGE = Path(cluster_image.__file__).parent
-_CHECKOUT = CLUSTER_IMAGE.parent.resolve()
-_REQUIREMENTS = CLUSTER_IMAGE / "container" / "requirements.txt"
+_CLUSTER_IMAGE = Path(cluster_image.__file__).parent
+_CHECKOUT = _CLUSTER_IMAGE.parent.resolve()
+_REQUIREMENTS = _CLUSTER_IMAGE / "container" / "requirements.txt"
 _PYTHON = "3.11"  # of both bases
 _OFFICIAL = f"python:{_PYTHON}-slim-bookworm"
 _BOOTSTRAP = _HERE / "bootstrap_base.sh"
@@ -62,23 +63,30 @@ class _Layer:
         return f"chaos-{self.name}:{_digest([self.dockerfile, *sources], base_tag())}"
 
 
-def _node(source: Path) -> _Layer:
-    return _Layer("node", source, source / "container" / "Dockerfile")
+def _node(package: Package) -> _Layer:
+    return _Layer(package.name, package.context, package.dockerfile)
 
 
 _AGENT = _Layer("agent", _HERE.parent / "agent", _HERE / "agent.Dockerfile")
 
 
-def ensure_images(api: docker.APIClient, progress: Progress, node_source: Path = CLUSTER_IMAGE) -> Images:
-    """Builds what is missing. `node_source` is a package with container/Dockerfile. Raises RuntimeUnavailable."""
-    node = _node(node_source)
+def ensure_images(api: docker.APIClient, progress: Progress, package: Package) -> Images:
+    """Builds what is missing. package: of the nodes. Raises RuntimeUnavailable."""
+    return Images(node=_ensure(api, progress, _node(package)), agent=ensure_agent(api, progress))
+
+
+def ensure_agent(api: docker.APIClient, progress: Progress) -> str:
+    """The tag of the agent's image, built if it is missing. Raises RuntimeUnavailable."""
+    return _ensure(api, progress, _AGENT)
+
+
+def _ensure(api: docker.APIClient, progress: Progress, layer: _Layer) -> str:
     base = base_tag()
     if not has_image(api, base):
         _build_base(api, base, progress)
-    for layer in (node, _AGENT):
-        if not has_image(api, layer.tag):
-            _build(api, layer.tag, layer.name, layer.context, layer.dockerfile, base)
-    return Images(node=node.tag, agent=_AGENT.tag)
+    if not has_image(api, tag := layer.tag):
+        _build(api, tag, layer.name, layer.context, layer.dockerfile, base)
+    return tag
 
 
 def base_tag() -> str:
@@ -93,12 +101,13 @@ def has_image(api: docker.APIClient, tag: str) -> bool:
     return True
 
 
-def superseded(api: docker.APIClient, *, of_others: bool = False) -> list[str]:
-    """Tags of node and agent images of this checkout whose sources have changed since; of_others: also those of other
-    checkouts, and of before it was noted of which. (Bases stay: they are few, and dear.)"""
+def superseded(api: docker.APIClient, packages: Iterable[Package], *, of_others: bool = False) -> list[str]:
+    """Tags of node and agent images of this checkout whose sources have changed since. packages: of the nodes of all
+    targets that there are. of_others: also those of other checkouts, and of before it was noted of which. (Bases stay:
+    they are few, and dear.)"""
     return [
         tag
-        for layer in (_node(CLUSTER_IMAGE), _AGENT)
+        for layer in (*map(_node, packages), _AGENT)
         for image in api.images(filters={"label": f"{IMAGE_LABEL}={layer.name}"})
         for tag in image["RepoTags"] or ()
         if tag != layer.tag and (of_others or (image.get("Labels") or {}).get(CHECKOUT_LABEL) == str(_CHECKOUT))

@@ -10,15 +10,16 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from random import Random
+from typing import Any, Final, Protocol
 
 from cluster_image import wire
-from cluster_image.network import Entity, Peer
+from cluster_image.network import Entity, Handler, Peer, Versions
 from cluster_image.storage.disk import ProcessDied
-
-if TYPE_CHECKING:
-    from harness.runtimes.simulation.network.network import Endpoint, Listener, SimulatedNetwork
+from harness.runtimes.simulation.loop import Process, VirtualLoop
+from harness.runtimes.simulation.network.shaping import Shaping
 
 log = logging.getLogger("cluster_image.simulated_network")
 
@@ -37,6 +38,63 @@ CLOSE: Final = _Close()
 RESET: Final = _Close()
 
 
+class Host(Protocol):
+    """A machine on the network."""
+
+    power_cuts: int
+
+
+class Links(Protocol):
+    """The network, as connections see it: what becomes of a message on its way from one host to another."""
+
+    loop: VirtualLoop
+    encode: bool  # pass every message through the wire format
+    shaping: Shaping
+    waiting: dict[Pipe, None]  # those with something that waits for its turn at a rate
+
+    @property
+    def hosts(self) -> Mapping[str, Host]: ...
+
+    def passes(self, source: str, target: str) -> bool:
+        """Does the link let something through at all?"""
+
+    def latency(self, source: str, target: str) -> float:
+        """Of the next message, in seconds."""
+
+    def random(self, source: str, target: str) -> Random:
+        """The link's own stream."""
+
+    def drop(self, source: str, target: str) -> None:
+        """A packet does not arrive."""
+
+    def hold(self, pipe: Pipe, message: Any) -> None:
+        """TCP will try again to deliver it."""
+
+    def release(self, pipe: Pipe) -> None:
+        """It holds nothing any more."""
+
+
+class Socket(Protocol):
+    """What one process holds of the network."""
+
+    process: Process
+    opened: dict[ClientEnd, None]
+    accepted: dict[ServerEnd, None]
+
+    @property
+    def host(self) -> str: ...
+
+
+class Accepting(Protocol):
+    """A port that is listened on."""
+
+    handler: Handler
+    served: Versions
+
+    @property
+    def endpoint(self) -> Socket: ...
+
+
 @dataclass(slots=True)
 class _InFlight:
     message: Any
@@ -47,7 +105,7 @@ class _InFlight:
 class Pipe:
     """One direction of a connection: first in, first out. What was sent is held, and behind that in flight."""
 
-    def __init__(self, network: SimulatedNetwork, sender: End, receiver: End) -> None:
+    def __init__(self, network: Links, sender: End, receiver: End) -> None:
         self.receiver = receiver
         self.source = sender.host
         self.target = receiver.host
@@ -134,7 +192,7 @@ class ClientEnd:
 
     out: Pipe
 
-    def __init__(self, network: SimulatedNetwork, endpoint: Endpoint, client_id: str) -> None:
+    def __init__(self, network: Links, endpoint: Socket, client_id: str) -> None:
         self.process = endpoint.process
         self.host = endpoint.host
         self._network = network
@@ -215,7 +273,7 @@ class ServerEnd:
 
     out: Pipe
 
-    def __init__(self, network: SimulatedNetwork, listener: Listener, peer: str, client_id: str) -> None:
+    def __init__(self, network: Links, listener: Accepting, peer: str, client_id: str) -> None:
         endpoint = listener.endpoint
         self.process = endpoint.process
         self.host = endpoint.host

@@ -15,7 +15,8 @@ from harness.runtimes.docker.clock import wall_minus_monotonic
 from harness.runtimes.docker.node import DockerNode
 from harness.runtimes.docker.runtime import DockerCluster, DockerRuntime
 from harness.runtimes.doctor import checks
-from tests.harness.runtimes.docker.test_docker_runtime import STAND_IN, ask, plan, quiet, removed_soon
+from tests.clusters.stand_in import STAND_IN
+from tests.harness.runtimes.docker.test_docker_runtime import ask, plan, quiet, removed_soon
 
 pytestmark = pytest.mark.docker
 

@@ -11,7 +11,8 @@ import pytest
 from harness.runtimes.docker import cleanup, engine
 from harness.runtimes.docker.node import DockerNode
 from harness.runtimes.docker.runtime import DockerCluster, DockerRuntime
-from tests.harness.runtimes.docker.test_docker_runtime import STAND_IN, ask, plan, quiet, removed_soon
+from tests.clusters.stand_in import STAND_IN
+from tests.harness.runtimes.docker.test_docker_runtime import ask, plan, quiet, removed_soon
 
 pytestmark = pytest.mark.docker
 

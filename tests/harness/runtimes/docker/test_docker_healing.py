@@ -12,13 +12,15 @@ from random import Random
 import pytest
 
 from harness.plan import registry
+from harness.runtimes.clean import clean
 from harness.runtimes.docker import cleanup, engine
 from harness.runtimes.docker.agent_client import AgentGone
 from harness.runtimes.docker.runtime import DockerCluster, DockerRuntime
 from nemesis import EVERYWHERE, Nemesis
 from nemesis.composites import Composite
 from tests.clusters.machine_state import differences, differences_soon, machine_state
-from tests.harness.runtimes.docker.test_docker_runtime import STAND_IN, ask, plan, quiet
+from tests.clusters.stand_in import STAND_IN
+from tests.harness.runtimes.docker.test_docker_runtime import ask, plan, quiet
 
 pytestmark = pytest.mark.docker
 
@@ -58,16 +60,17 @@ async def break_everything(cluster: DockerCluster, nemeses: list[Nemesis]) -> li
 PROGRAM = """
 import asyncio, sys
 from pathlib import Path
-from harness import registry
+from harness.plan import registry
 from harness.plan.plan import Plan
 from harness.runtimes.docker.runtime import DockerRuntime
+from tests.clusters.stand_in import STAND_IN
 from tests.harness.runtimes.docker.test_docker_healing import break_everything, every_fault, striking
 
 async def main():
     plan = Plan.model_validate_json(sys.argv[1])
     nemeses = striking(every_fault())
     needs = frozenset().union(*map(registry.needs, nemeses))
-    cluster = await DockerRuntime(Path(sys.argv[2])).start(plan, Path(sys.argv[3]), str, needs=needs)
+    cluster = await DockerRuntime(STAND_IN).start(plan, Path(sys.argv[2]), str, needs=needs)
     for line in await break_everything(cluster, nemeses):
         print(line, flush=True)
     print("left:", await cluster.leftovers(), flush=True)
@@ -82,7 +85,7 @@ def test_a_harness_killed_in_the_midst_of_every_fault_leaves_nothing_that_clean_
     wanted = plan("broken", brokers=len(every_fault()))
     before = machine_state()
     try:
-        arguments = [wanted.model_dump_json(), str(STAND_IN), str(tmp_path)]
+        arguments = [wanted.model_dump_json(), str(tmp_path)]
         with subprocess.Popen(
             [sys.executable, "-c", PROGRAM, *arguments], stdout=subprocess.PIPE, text=True
         ) as harness:
@@ -171,7 +174,7 @@ def test_two_runs_beside_each_other_do_not_disturb_each_other(
         assert [line for line in await one.leftovers() if "rules" in line]
         assert await other.leftovers() == []
         assert pids(other) == before
-        assert "still running" in "".join(await DockerRuntime(STAND_IN).clean()), "clean lets live runs be"
+        assert "still running" in "".join(await asyncio.to_thread(clean)), "clean lets live runs be"
         await one.stop()
         assert pids(other) == before
         await other.brokers[0].cut_power()

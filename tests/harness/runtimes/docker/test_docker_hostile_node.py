@@ -25,7 +25,8 @@ from harness.runtimes.docker.agent_client import AgentError
 from harness.runtimes.docker.agent_container import CAPABILITIES
 from harness.runtimes.docker.node import DockerNode
 from harness.runtimes.docker.runtime import DockerCluster, DockerRuntime
-from tests.harness.runtimes.docker.test_docker_runtime import STAND_IN, ask, plan, quiet, removed_soon
+from tests.clusters.stand_in import STAND_IN
+from tests.harness.runtimes.docker.test_docker_runtime import ask, plan, quiet, removed_soon
 
 pytestmark = [pytest.mark.docker, pytest.mark.timeout(400)]
 

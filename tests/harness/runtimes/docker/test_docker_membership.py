@@ -14,6 +14,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from harness.plan.plan import Plan
 from harness.runtimes.docker import cleanup, engine
 from harness.runtimes.docker.runtime import DockerCluster, DockerRuntime
+from harness.targets.kraft.target import Kraft
 from nemesis.membership import ControlledShutdown, NewId
 from tests.cluster_image.clients.test_librdkafka import SAYS_NOTHING
 from tests.harness.runtimes.docker.test_docker_runtime import quiet, removed_soon
@@ -35,7 +36,7 @@ def cluster(runner: asyncio.Runner, tmp_path_factory: pytest.TempPathFactory) ->
     """Three brokers and a controller, and a topic with a replica of each partition on each broker."""
     wanted = Plan(run=f"test-membership-{os.getpid()}", controllers=1)
     try:
-        started = runner.run(DockerRuntime().start(wanted, tmp_path_factory.mktemp("run"), quiet))
+        started = runner.run(DockerRuntime(Kraft()).start(wanted, tmp_path_factory.mktemp("run"), quiet))
         assert sorted(wait_for(started, lambda seen: len(seen.brokers) == 3).brokers) == [1, 2, 3]
         asked = client(started)
         asked.create_topics([NewTopic(TOPIC, num_partitions=3, replication_factor=3)])[TOPIC].result(PATIENCE_S)

@@ -15,8 +15,9 @@ from harness.runtimes.docker import cleanup, engine
 from harness.runtimes.docker.node import DockerNode
 from harness.runtimes.docker.runtime import DockerCluster, DockerRuntime
 from harness.runtimes.doctor import checks
+from tests.clusters.stand_in import STAND_IN
 
-from .test_docker_runtime import STAND_IN, ask, quiet
+from .test_docker_runtime import ask, quiet
 
 pytestmark = pytest.mark.docker
 

@@ -23,11 +23,10 @@ from harness.runtimes.docker import cleanup, engine, runtime
 from harness.runtimes.docker.node import DockerNode
 from harness.runtimes.docker.runtime import DockerCluster, DockerRuntime
 from harness.runtimes.doctor import checks
-from tests import ROOT
+from tests.clusters.stand_in import STAND_IN
 
 pytestmark = pytest.mark.docker
 
-STAND_IN = ROOT / "tests" / "clusters" / "docker_stand_in"
 BATCH = 61 + 8  # bytes of a stand-in's record batch
 
 
@@ -437,10 +436,11 @@ import asyncio
 from pathlib import Path
 from harness.plan.plan import Plan
 from harness.runtimes.docker.runtime import DockerRuntime
+from tests.clusters.stand_in import STAND_IN
 
 async def main():
     plan = Plan.model_validate_json({wanted.model_dump_json()!r})
-    cluster = await DockerRuntime(Path({str(STAND_IN)!r})).start(plan, Path({str(tmp_path)!r}), str)
+    cluster = await DockerRuntime(STAND_IN).start(plan, Path({str(tmp_path)!r}), str)
     await cluster.brokers[0].pause()
     print("up", flush=True)
     await asyncio.sleep(100)

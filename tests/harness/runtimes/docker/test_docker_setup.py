@@ -20,7 +20,10 @@ from harness.runtimes.docker import engine, subnet
 from harness.runtimes.docker.images import images
 from harness.runtimes.docker.runtime import DockerCluster, write_configurations
 from harness.runtimes.owner import is_alive, owner
+from harness.targets.kraft.target import Kraft
+from harness.targets.target import Package
 from tests import ROOT
+from tests.clusters.stand_in import FOLDER
 
 
 def test_no_engine_is_one_sentence_that_says_what_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -64,9 +67,9 @@ def test_owner_is_alive_until_its_process_ends() -> None:
 
 def test_configuration_of_every_node(tmp_path: Path) -> None:
     plan = Plan(run="r", settings={"log.flush.interval.messages": "1", "min.insync.replicas": "1"})
-    cluster = DockerCluster(None, plan)
+    cluster = DockerCluster(None, plan, Kraft())
     nodes = cluster.add_nodes(subnet.Subnet("10.200.7.0/24"))
-    written = write_configurations(plan, nodes, tmp_path)
+    written = write_configurations(Kraft(), plan, nodes, tmp_path)
 
     def properties(name: str) -> dict[str, str]:
         return dict(line.split("=", 1) for line in written[name].read_text().splitlines())
@@ -92,8 +95,8 @@ def test_node_reads_the_configuration_that_is_written(tmp_path: Path) -> None:
     from cluster_image import config
 
     plan = Plan(run="r")
-    nodes = DockerCluster(None, plan).add_nodes(subnet.Subnet("10.200.7.0/24"))
-    for path in write_configurations(plan, nodes, tmp_path).values():
+    nodes = DockerCluster(None, plan, Kraft()).add_nodes(subnet.Subnet("10.200.7.0/24"))
+    for path in write_configurations(Kraft(), plan, nodes, tmp_path).values():
         config.parse(path.read_text())
 
 
@@ -125,13 +128,14 @@ def test_another_subnet_is_tried_when_one_is_taken(monkeypatch: pytest.MonkeyPat
 
 def test_image_tag_follows_the_sources_and_nothing_else(tmp_path: Path) -> None:
     source = tmp_path / "source"
-    shutil.copytree(ROOT / "tests" / "docker_stand_in", source)
-    tag = images._node(source).tag
+    shutil.copytree(FOLDER, source)
+    package = Package(source, source / "Dockerfile")
+    tag = images._node(package).tag
     (source / "__pycache__").mkdir(exist_ok=True)
     (source / "__pycache__" / "x.pyc").write_bytes(b"x")
-    assert images._node(source).tag == tag
+    assert images._node(package).tag == tag
     (source / "__init__.py").write_text("'changed'")
-    assert images._node(source).tag != tag
+    assert images._node(package).tag != tag
 
 
 def test_lock_holds_every_dependency_and_no_address() -> None:
@@ -162,7 +166,7 @@ def test_python_too_old_is_told_in_one_sentence(tmp_path: Path) -> None:
     old.write_text('#!/bin/sh\ncase "$1" in --version) echo Python 3.9.2;; *) exit 1;; esac\n')
     old.chmod(0o755)
     told = subprocess.run(
-        ["bash", str(ROOT / "harness" / "make_venv.sh"), str(old), str(tmp_path / "venv")],
+        ["bash", str(ROOT / "harness" / "cli" / "make_venv.sh"), str(old), str(tmp_path / "venv")],
         capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert told.returncode == 1

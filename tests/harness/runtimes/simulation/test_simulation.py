@@ -33,7 +33,7 @@ def effective(done: Simulated) -> set[str]:
 )
 def test_every_fault_takes_effect_and_the_run_passes(nemesis: tuple[str, ...]) -> None:
     done = simulate(plan(nemesis, 1, time_limit=40.0))
-    assert done.halt is None and not done.crash and not done.problems, done
+    assert done.violation is None and not done.crash and not done.problems, done
     assert done.judge()["verdict"] == "pass"
     assert effective(done) == set(nemesis)
 
@@ -42,14 +42,14 @@ def test_encoding_every_message_changes_nothing() -> None:
     """The wire format says all that the entities say: the same callbacks run at the same times."""
     faults = ("power-outage", "kill", "partition")
     passed_on, encoded = (simulate(plan(faults, 5, encode_messages=encode)) for encode in (False, True))
-    assert passed_on.steps > 10_000 and passed_on.halt is None
+    assert passed_on.steps > 10_000 and passed_on.violation is None
     assert encoded.trace_hash == passed_on.trace_hash
 
 
 def test_the_end_of_the_workload_is_reached_where_the_clock_is_coarse() -> None:
     """Just below a power of two, what is left of the time limit can be less than the clock resolves."""
     done = simulate(plan(("kill",), 1, time_limit=31.5))
-    assert done.halt is None and done.judge()["verdict"] == "pass"
+    assert done.violation is None and done.judge()["verdict"] == "pass"
 
 
 def test_code_that_reads_a_real_clock_makes_the_run_fail(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -68,10 +68,10 @@ def test_a_violation_stops_the_run_at_that_step_and_names_it() -> None:
     changes: list[float] = []
     faults = ("power-outage", "kill", "pause", "partition")
     done = simulate(plan(faults, 0, time_limit=60.0, bug="M15"), observe=lambda at, *change: changes.append(at))
-    assert done.halt is not None
-    assert done.halt.property == "LeaderCandidateCompleteness"
-    assert round(changes[-1] * 1e9) == done.halt.time_ns < 60e9, "a node went on"
-    assert done.halt.where.startswith("chaos-") and done.halt.nodes and done.halt.event
+    assert done.violation is not None
+    assert done.violation.property == "LeaderCandidateCompleteness"
+    assert round(changes[-1] * 1e9) == done.violation.time_ns < 60e9, "a node went on"
+    assert done.violation.where.startswith("chaos-") and done.violation.nodes and done.violation.event
     verdict = done.judge()
     assert verdict["verdict"] == "fail" and verdict["reason"].startswith("LeaderCandidateCompleteness violated on")
 
@@ -80,7 +80,7 @@ def test_a_cluster_that_cannot_get_ready_breaks_liveness() -> None:
     """A follower that never joins an ISR: no fault, no acknowledged loss, and yet not right."""
     settings = {"broker.session.timeout.ms": "100", "broker.heartbeat.interval.ms": "99"}
     done = simulate(plan((), 1, time_limit=2.0, latency_ms=25.0, settings=settings))
-    assert done.halt is not None and done.halt.property == "Liveness", done
+    assert done.violation is not None and done.violation.property == "Liveness", done
 
 
 def test_without_docker_auto_simulates_and_says_why(monkeypatch: pytest.MonkeyPatch) -> None:

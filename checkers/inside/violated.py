@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 
-class Violation(Exception):
+class Violated(Exception):
     """property: a name of the table in this package's docstring. where: "topic-0", or "" for the metadata quorum.
     message: a sentence with the numbers that a person needs. nodes: those at fault, by name."""
 

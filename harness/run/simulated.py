@@ -1,0 +1,94 @@
+"""What a simulated run is made of, where that is not what a run in containers is made of."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from harness.cluster import Cluster
+from harness.plan import registry
+from harness.plan.plan import Plan
+from harness.report.console import Counts
+from harness.run.components import Components, Recorder, Workload
+from harness.runtimes.simulation.clock import WALL_CLOCK_ORIGIN
+from harness.runtimes.simulation.cluster import SimulatedCluster
+from harness.runtimes.simulation.loop import Process, VirtualLoop
+from harness.runtimes.simulation.runtime import SimulationRuntime
+
+
+class SimulationComponents(Components):
+    """Of one run in simulation."""
+
+    traced = True
+
+    @cached_property
+    def runtime(self) -> SimulationRuntime:  # type: ignore[override]
+        return SimulationRuntime(self.target, traced=self.traced)
+
+    def clock_ns(self) -> int:
+        return round(self.runtime.loop.time() * 1e9)
+
+    def facts(self) -> Mapping[str, Any]:
+        loop, cluster = self.runtime.loop, self.runtime.cluster
+        losses = cluster.invariants.losses if cluster is not None else ()
+        return {
+            "trace_hash": loop.trace_hash, "steps": loop.step, "virtual_s": round(loop.time(), 3),
+            **({"losses_beyond_the_contract": list(losses)} if losses else {}),
+        }  # fmt: skip
+
+    def problems(self) -> Sequence[str]:
+        return [f"at {at:.3f} s in {where}: {what}" for at, where, what in self.runtime.loop.errors]
+
+    def warm_up(self) -> None:
+        """Nothing waits for it."""
+
+    def make_recorder(self, directory: Path, run: str) -> Recorder:
+        from harness.record.history import Recorder as JournalRecorder
+
+        return JournalRecorder(directory, run, flush_interval=None)
+
+    async def collect(self, cluster: Cluster, directory: Path, plan: Plan, recorder: Recorder) -> Sequence[str]:
+        assert isinstance(cluster, SimulatedCluster) and cluster.traces is not None
+        cluster.traces.save(directory / "trace")
+        return await super().collect(cluster, directory, plan, recorder)
+
+    def network(self, cluster: Cluster) -> Any:
+        assert isinstance(cluster, SimulatedCluster)
+        return cluster.network.endpoint(cluster.loop.new_process("harness"), "harness")
+
+    def make_workload(self, plan: Plan, cluster: Cluster, recorder: Recorder) -> Workload:
+        assert isinstance(cluster, SimulatedCluster)
+        process = cluster.loop.new_process("clients")
+        workload: Workload = registry.load(registry.WORKLOADS, plan.workload)(
+            plan, cluster, recorder,
+            network=cluster.network.endpoint(process, "clients"),
+            clock=self.clock_ns,
+            wall_clock=lambda: WALL_CLOCK_ORIGIN + cluster.loop.time(),
+        )  # fmt: skip
+        return _InProcess(workload, process, cluster.loop)
+
+
+class _InProcess:
+    """A workload whose code runs in a simulated process, where the tripwire watches it."""
+
+    def __init__(self, workload: Workload, process: Process, loop: VirtualLoop) -> None:
+        self._workload = workload
+        self._process = process
+        self._loop = loop
+
+    async def set_up(self) -> None:
+        await self._loop.spawn(self._process, self._workload.set_up())
+
+    async def run(self, stop: Any) -> None:
+        await self._loop.spawn(self._process, self._workload.run(stop))
+
+    async def final_read(self) -> None:
+        await self._loop.spawn(self._process, self._workload.final_read())
+
+    async def close(self) -> None:
+        await self._loop.spawn(self._process, self._workload.close())
+
+    def counts(self) -> Counts:
+        return self._workload.counts()

@@ -1,0 +1,98 @@
+"""What an operator can ask of a live cluster, whatever the target: its metadata, elections, reassignments."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+Place = tuple[str, int]  # topic, partition
+Ids = tuple[int, ...]  # of brokers
+
+
+class Unanswered(Exception):
+    """No broker has answered in PATIENCE_S. A sentence."""
+
+
+@dataclass(frozen=True)
+class Partition:
+    leader: int  # -1: none
+    leader_epoch: int
+    replicas: Ids  # the preferred leader first
+    isr: Ids
+    elr: Ids
+
+
+@dataclass(frozen=True)
+class Move:
+    """A reassignment under way."""
+
+    replicas: Ids
+    adding: Ids
+    removing: Ids
+
+
+@dataclass(frozen=True)
+class Metadata:
+    brokers: Ids  # that are registered and not fenced
+    registered: frozenset[int]  # fenced ones too
+    partitions: Mapping[Place, Partition]
+
+
+class Admin(Protocol):
+    """An operator's word to the cluster, the same object for the whole run. Every request may be repeated."""
+
+    #: Replicas as they were when anybody first looked, before any of them was moved.
+    original: dict[Place, Ids]
+    #: By the name of a nemesis that is moving replicas or leaders: the partitions that it tells of. There is one at a
+    #: time: two would undo each other's work.
+    movers: dict[str, Sequence[Place]]
+
+    async def metadata(self) -> Metadata:
+        """The newest that any broker tells, partition by partition. Raises Unanswered."""
+        ...
+
+    async def views(self) -> Sequence[Metadata | None]:
+        """What each broker tells now, in order; None for one that does not answer."""
+        ...
+
+    async def reassign(self, targets: Mapping[Place, Ids | None]) -> Mapping[Place, str]:
+        """Give each partition these replicas, in this order, in place of what is under way; None: cancel that. Returns
+        once it has begun, or is done where nobody is added. Of those refused, the reasons. Raises Unanswered."""
+        ...
+
+    async def moves(self) -> Mapping[Place, Move]:
+        """Every reassignment under way, as the controller has it. Raises Unanswered."""
+        ...
+
+    async def elect_preferred(self) -> None:
+        """Of every partition the first replica leads from now on, if it may. Raises Unanswered."""
+
+    async def min_insync_replicas(self, topic: str) -> int:
+        """Raises Unanswered."""
+        ...
+
+
+def newest(views: Sequence[Metadata]) -> Metadata:
+    """Of several brokers', which may lag: each partition as of its highest leader epoch, and the smallest ISR of that;
+    brokers as most tell."""
+    partitions: dict[Place, Partition] = {}
+    for view in views:
+        for place, state in view.partitions.items():
+            known = partitions.get(place)
+            if known is None or (state.leader_epoch, -len(state.isr)) > (known.leader_epoch, -len(known.isr)):
+                partitions[place] = state
+    told = Counter(broker for view in views for broker in view.brokers)
+    return Metadata(
+        tuple(sorted(broker for broker, count in told.items() if 2 * count > len(views))),
+        frozenset().union(*(view.registered for view in views)),
+        dict(sorted(partitions.items())),
+    )
+
+
+def changed(before: Mapping[Place, Partition], after: Mapping[Place, Partition], what: str) -> Iterator[Place]:
+    """The partitions whose `what`, a field of Partition, is not what it was."""
+    for place, state in after.items():
+        if place in before and getattr(before[place], what) != getattr(state, what):
+            yield place

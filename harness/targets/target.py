@@ -1,0 +1,258 @@
+"""Target: what is tested, wherever its nodes run.
+
+A target says which nodes a plan's cluster has, what goes into their containers, how they are configured and asked,
+where their logs and traces lie and how these are read, and what it promises. A runtime (harness/runtimes/) starts,
+breaks and mends the nodes, and knows nothing else of them; nemeses, workloads and checkers do not know which target it
+is. Targets are found by name through the entry points `chaos.targets`, as nemeses are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Protocol
+
+from harness.cluster import Cluster, Node, Role
+from harness.targets.admin import Admin
+from harness.targets.view import Observer
+
+if TYPE_CHECKING:
+    from harness.record.collected import Collected
+
+#: Where a node's volume is, its configuration, and the file outside of the volume that it may write a trace to: as its
+#: process sees them in a container.
+DATA: Final = "/data"
+CONFIGURATION: Final = "/config/node.properties"
+TRACE: Final = "/trace.jsonl"
+#: Of a node's trace in a run's directory, trace/<node>.jsonl.
+TRACE_SUFFIX: Final = ".jsonl"
+
+
+class ClusterPlan(Protocol):
+    """What of a plan a target is made from."""
+
+    @property
+    def brokers(self) -> int: ...
+
+    @property
+    def controllers(self) -> int: ...
+
+    @property
+    def combined(self) -> bool: ...
+
+    @property
+    def replication_factor(self) -> int: ...
+
+    @property
+    def min_insync_replicas(self) -> int: ...
+
+    @property
+    def acks(self) -> str: ...
+
+    @property
+    def topic(self) -> str: ...
+
+    @property
+    def bug(self) -> str | None: ...
+
+    @property
+    def settings(self) -> Mapping[str, str]: ...
+
+
+@dataclass(frozen=True)
+class NodeSpec:
+    """One node of a cluster that is to be. port: where clients, or for a controller its peers, reach it.
+    controller_port: where a broker that is a controller as well serves the quorum."""
+
+    name: str
+    id: int
+    role: Role
+    rack: str
+    port: int
+    controller_port: int | None = None
+
+
+@dataclass(frozen=True)
+class Package:
+    """What the image of a node is built from: the folder that is its context, and its Dockerfile, which gets the base
+    image as the argument BASE. name: of the image, after `chaos-`."""
+
+    context: Path
+    dockerfile: Path
+    name: str = "node"
+
+
+@dataclass(frozen=True)
+class Promise:
+    """What a target promises under a plan. lossy_shutdowns: how many brokers of a partition may at a time have lost
+    what they had not written to their disks, without an acknowledged record being lost. sentence: the same in words.
+    source: where that is promised. bound: what lossy_shutdowns is called in its terms. exceptions: why nothing is
+    promised under this plan after all, a clause each."""
+
+    sentence: str
+    lossy_shutdowns: int
+    source: str
+    bound: str = ""
+    exceptions: Sequence[str] = ()
+
+
+class Recorder(Protocol):
+    """The part of record.history.Recorder that a target writes what it has read to."""
+
+    def add_replica_log(
+        self, node: str, topic: str, partition: int, offsets: Any, leader_epochs: Any, values: Any
+    ) -> None: ...
+
+    def add_rows(self, table: str, rows: Any) -> None: ...
+
+
+class ReadableDisk(Protocol):
+    """A node's disk: the copy in a run's directory, or a simulated one."""
+
+    def list(self, directory: str) -> Sequence[str]:
+        """Names, sorted. Raises OSError."""
+        ...
+
+    def read(self, path: str) -> bytes:
+        """Raises OSError."""
+        ...
+
+
+class SimulatedProcess(Protocol):
+    """A node's code in a simulated process."""
+
+    async def run(self, stop: Any) -> None:
+        """Until the event `stop` is set. Raises whatever keeps it from starting."""
+
+
+class Invariants(Protocol):
+    """The target's own properties, checked after every step of a simulation with full knowledge of its nodes. Each
+    method may raise checkers.inside.violated.Violated."""
+
+    @property
+    def losses(self) -> Sequence[str]:
+        """Acknowledged records that were lost beyond what is promised, a sentence each."""
+        ...
+
+    def changed(self, node: str, event: str, where: str, fields: Mapping[str, object]) -> None:
+        """A node has told this of itself."""
+
+    def node_started(self, name: str, process: Any) -> None: ...
+
+    def node_gone(self, name: str, lossy: Any) -> None:
+        """lossy: False; True: everything that was not synced is lost; or the directories in which something is."""
+
+    def check(self) -> None:
+        """What may have changed in the last step."""
+
+    def check_liveness(self, now: float) -> None: ...
+
+    def check_all(self) -> None:
+        """Trusting nothing that was told."""
+
+    def unsettled(self, processes: Mapping[str, Any]) -> str | None:
+        """What must come true once all faults are healed and has not, as a clause. processes: by node, None if it does
+        not run."""
+
+
+class Simulated(Protocol):
+    """A target's code in simulation: asyncio on virtual time, with a simulated network and disk behind the seams."""
+
+    #: Of the loggers of its code: what they say is the nodes' logs.
+    logger: str
+
+    def process(
+        self, configuration: str, disk: Any, network: Any, random: Any, failed: Callable[[BaseException], None],
+        trace: Callable[..., None], wall_clock: Callable[[], float],
+    ) -> SimulatedProcess:
+        """A node's process, not yet running. failed: called when it cannot go on."""  # fmt: skip
+        ...
+
+    def invariants(self) -> Invariants: ...
+
+    def switched_on(self) -> AbstractContextManager[None]:
+        """The plan's bug is in the code for so long."""
+        ...
+
+    def log_formatter(self, clock_ns: Callable[[], int]) -> Any:
+        """A logging.Formatter: log lines as the nodes write them in containers."""
+        ...
+
+    def trace_lines(self, node_id: int, write: Callable[[str], object], clock_ns: Callable[[], int]) -> Any:
+        """Takes (event, where, **fields), and writes lines as nodes do in containers; has flush()."""
+        ...
+
+
+class Target(Protocol):
+    """What is tested. Made without arguments."""
+
+    name: str
+    summary: str  # one line, for `chaos list targets`
+    #: Where it can run: "docker", "simulation".
+    runtimes: ClassVar[frozenset[str]]
+    #: By the name of a nemesis, or of what else a plan may ask for, why this target cannot have it, as a clause.
+    unsupported: ClassVar[Mapping[str, str]]
+
+    def promise(self, plan: ClusterPlan) -> Promise: ...
+
+    def problems(self, plan: ClusterPlan) -> Iterable[str]:
+        """Why there can be no such cluster, a sentence each."""
+
+    def check_setting(self, name: str, value: str) -> None:
+        """Of --set NAME=VALUE. Raises BadArguments."""
+
+    def settings(self) -> Sequence[tuple[str, str, str, str]]:
+        """For `chaos list settings`: name, default, valid values, what it does."""
+        ...
+
+    def bugs(self) -> Sequence[tuple[str, str, str]]:
+        """That --bug can give its nodes, for `chaos list bugs`: id, faults that reveal it, what it is."""
+        return ()
+
+    def nodes(self, plan: ClusterPlan) -> Sequence[NodeSpec]:
+        """Brokers first, each role in the order of its numbers."""
+        ...
+
+    def package(self) -> Package:
+        """Of the image of its nodes."""
+        ...
+
+    def configurations(
+        self, plan: ClusterPlan, nodes: Sequence[Node], cluster_id: str, *, trusted: bool = False
+    ) -> Mapping[str, str]:
+        """The text of each node's configuration file, by name. trusted: nobody else is on their network, as in
+        simulation."""
+        ...
+
+    def renumbered(self, configuration: str, node_id: int, folder: str) -> str:
+        """The configuration of another node in this one's place, whose data is in that folder of the volume."""
+        ...
+
+    def observer(self, cluster: Cluster, network: Any, plan: ClusterPlan) -> Observer: ...
+
+    def admin(self, brokers: Callable[[], Sequence[Node]], network: Any) -> Admin:
+        """Raises harness.cluster.NotOffered."""
+        ...
+
+    def read_traces(self, source: Path | Mapping[str, str]) -> Any:
+        """What nodes told of themselves, for collect(). source: the folder of their files, which need not be there, or
+        the text of each node's. Blocks."""
+        ...
+
+    def collect(
+        self, disks: Path | Mapping[str, ReadableDisk], plan: ClusterPlan, recorder: Recorder, traces: Any | None
+    ) -> list[Collected]:
+        """What lies on the nodes' disks, into the history: a piece for each thing found. disks: the folder of a run's
+        disks, or a disk a node. traces: of read_traces(), from before the disks were read; None: they are not asked
+        for, nor is what else only tells of the inside. Blocks."""
+        ...
+
+    def missing(self, nodes: Sequence[Node], pieces: Sequence[Collected]) -> list[Collected]:
+        """Of what each of the nodes should have left, what is not among the pieces."""
+        ...
+
+    def simulated(self, plan: ClusterPlan) -> Simulated:
+        """Raises harness.cluster.NotOffered."""
+        ...

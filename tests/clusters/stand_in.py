@@ -1,0 +1,21 @@
+"""The target of tests of the Docker runtime: nodes do what the test tells them over TCP (docker_stand_in/), and are
+configured as kraft's are."""
+
+from __future__ import annotations
+
+from harness.targets.kraft.target import Kraft
+from harness.targets.target import Package
+from tests import ROOT
+
+FOLDER = ROOT / "tests" / "clusters" / "docker_stand_in"
+
+
+class StandIn(Kraft):
+    name = "stand-in"
+    summary = "does what tests tell it over TCP"
+
+    def package(self) -> Package:
+        return Package(FOLDER, FOLDER / "Dockerfile")
+
+
+STAND_IN = StandIn()
