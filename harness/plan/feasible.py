@@ -15,8 +15,9 @@ from typing import Any, Final, cast
 
 from harness.cluster import Cluster
 from harness.errors import BadArguments
+from harness.plan import registry
 from harness.plan.plan import Plan
-from harness.targets.kraft.properties import FIRST_CONTROLLER_ID
+from harness.targets.target import NodeSpec
 from nemesis import Nemesis, Situation
 from nemesis.composites import Composite
 
@@ -89,15 +90,13 @@ def _finds_somebody(nemesis: Nemesis, situations: Sequence[Situation]) -> bool:
 
 
 def _cluster(plan: Plan) -> _Named:
-    def node(role: str, number: int) -> _Node:
-        id_ = number if role == "broker" else FIRST_CONTROLLER_ID - 1 + number
-        both = plan.combined and role == "broker" and number <= plan.controllers
-        return _Node(f"{role}-{number}", id_, id_, role, f"rack-{number}", ("", 9093) if both else None)
+    def named(spec: NodeSpec) -> _Node:
+        quorum = None if spec.controller_port is None else ("", spec.controller_port)
+        return _Node(spec.name, spec.id, spec.id, spec.role, spec.rack, quorum)
 
-    brokers = [node("broker", number) for number in range(1, plan.brokers + 1)]
-    if plan.combined:
-        return _Named(brokers, brokers[: plan.controllers])
-    return _Named(brokers, [node("controller", number) for number in range(1, plan.controllers + 1)])
+    nodes = [named(spec) for spec in registry.make_target(plan.target).nodes(plan)]
+    brokers = [node for node in nodes if node.role == "broker"]
+    return _Named(brokers, [node for node in nodes if node.role == "controller" or node.controller_address])
 
 
 def _situations(cluster: _Named, plan: Plan) -> Iterator[Situation]:
@@ -108,5 +107,5 @@ def _situations(cluster: _Named, plan: Plan) -> Iterator[Situation]:
             known: dict[str, Any] = {"leaders": {broker.id: plan.partitions}, "isrs": {0: isr}}
             yield Situation(
                 cast(Cluster, cluster), free=everybody, targets=plan.strike,
-                active_controller=cluster.controllers[0].id, **known,
+                active_controller=cluster.controllers[0].id if cluster.controllers else None, **known,
             )  # fmt: skip

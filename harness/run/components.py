@@ -116,7 +116,7 @@ class Verification:
         return LogAnalysis(directory, spark_ui_port)
 
     def build_report(self, directory: Path) -> None:
-        from harness.report import build
+        from harness.report.html.page import build
 
         build(directory)
 

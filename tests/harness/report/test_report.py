@@ -29,10 +29,11 @@ from checkers.witness import Step, encode
 from harness.errors import BadArguments
 from harness.plan.plan import Plan
 from harness.record.history import Recorder
-from harness.report import build, words
+from harness.report import words
 from harness.report.console import print_summary
 from harness.report.html.aggregate import Fault, blame, summarise
 from harness.report.html.data import load
+from harness.report.html.page import build
 from spark_history.schema import FAULTS, OPERATIONS, READS, REPLICA_LOGS
 
 SECOND = 1_000_000_000

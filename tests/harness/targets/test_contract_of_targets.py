@@ -1,0 +1,174 @@
+"""What every target must do, on each runtime that it has: one suite, for `kraft` in containers and in simulation, and
+for a register behind a port, which is no Kafka at all."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from importlib.metadata import EntryPoint
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+from rich.console import Console
+
+from harness.errors import BadArguments
+from harness.plan import registry, schedule_file
+from harness.plan.plan import Plan
+from harness.record.history import load_journal
+from harness.report.console import Progress
+from harness.run.components import Components
+from harness.run.run import components_of, run
+from harness.targets.target import Target
+from tests.clusters.machine_state import differences, machine_state
+from tests.clusters.register_target import RegisterComponents
+
+ONE = {"brokers": 1, "replication_factor": 1, "min_insync_replicas": 1, "controllers": 1}
+#: Each strikes once; the record says what it did.
+FAULTS = """
+[[fault]]
+nemesis = "pause"
+at = "1s"
+duration = 1
+targets = ["broker-1"]
+
+[[fault]]
+nemesis = "kill"
+at = "3s"
+duration = 1
+targets = ["broker-1"]
+
+[[fault]]
+nemesis = "power"
+at = "9s"
+duration = 1
+targets = ["broker-1"]
+"""
+TIME_LIMIT_S = 14.0
+
+
+class Place(NamedTuple):
+    """A target in a place. fields: of its plan."""
+
+    target: str
+    on: str
+    fields: Mapping[str, Any]
+    components: Callable[[Plan], Components]
+
+    def plan(self, **changes: Any) -> Plan:
+        fields = {"run": f"contract-{self.target}", "target": self.target, "on": self.on, "time_limit": TIME_LIMIT_S}
+        return Plan(**{**fields, "nemesis": ("pause", "kill", "power"), "rate": 100.0, **self.fields, **changes})
+
+
+def of_register(plan: Plan) -> Components:
+    return RegisterComponents(registry.make_target(plan.target))
+
+
+REGISTER = Place("register", "docker", ONE, of_register)
+#: By the name of the test.
+EVERYWHERE = [
+    pytest.param(Place("kraft", "simulation", {"partitions": 2}, components_of), id="kraft in simulation"),
+    pytest.param(
+        Place("kraft", "docker", {"partitions": 2}, components_of), id="kraft in containers", marks=pytest.mark.docker
+    ),
+    pytest.param(REGISTER, id="register in containers", marks=pytest.mark.docker),
+]
+
+
+@pytest.fixture(autouse=True)
+def registers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As a package of the user's own would bring it."""
+    ours = registry.entry_points(group=registry.TARGETS)
+    there = [*ours, EntryPoint("register", "tests.clusters.register_target:RegisterTarget", registry.TARGETS)]
+    installed = registry.entry_points
+    monkeypatch.setattr(
+        registry, "entry_points", lambda group: there if group == registry.TARGETS else installed(group=group)
+    )
+
+
+@pytest.mark.parametrize("tested", EVERYWHERE)
+def test_what_a_target_says_of_itself(tested: Place) -> None:
+    plan = tested.plan()
+    target = registry.make_target(tested.target)
+    assert isinstance(target.name, str) and target.name == tested.target and target.summary
+    assert tested.on in target.runtimes
+    assert list(target.problems(plan)) == []
+    promise = target.promise(plan)
+    assert promise.sentence and promise.source and promise.lossy_shutdowns >= 0
+    assert json.loads(plan.model_dump_json())["promise"]["sentence"] == promise.sentence
+    with pytest.raises(BadArguments):
+        target.check_setting("no.such.setting", "1")
+    for name, default, valid, help_ in target.settings():
+        assert name and isinstance(default, str) and valid and help_
+    package = target.package()
+    assert "ARG BASE" in package.dockerfile.read_text() and package.context.is_dir()
+
+
+@pytest.mark.parametrize("tested", EVERYWHERE)
+def test_its_nodes_have_names_ids_and_configurations_of_their_own(tested: Place) -> None:
+    target: Target = registry.make_target(tested.target)
+    plan = tested.plan()
+    specs = target.nodes(plan)
+    assert len({spec.name for spec in specs}) == len({spec.id for spec in specs}) == len(specs) > 0
+    assert [spec.role for spec in specs] == sorted(spec.role for spec in specs), "brokers first"
+    assert plan.node_names == [spec.name for spec in specs]
+
+    class Node:
+        def __init__(self, spec: Any) -> None:
+            self.name, self.id, self.own_id, self.role, self.rack = spec.name, spec.id, spec.id, spec.role, spec.rack
+            self.address, self.controller_address = (spec.name, spec.port), None
+            self.quorum_address = self.address if spec.role == "controller" else None
+
+    nodes: Any = [Node(spec) for spec in specs]
+    texts = target.configurations(plan, nodes, "a-cluster", trusted=True)
+    assert texts.keys() == {spec.name for spec in specs}
+    for spec in specs:
+        assert target.renumbered(texts[spec.name], spec.id, "") == texts[spec.name], "its own"
+
+
+@pytest.mark.parametrize("tested", EVERYWHERE)
+def test_it_is_paused_killed_and_loses_its_power_and_its_history_is_judged(tested: Place, tmp_path: Path) -> None:
+    before = machine_state() if tested.on == "docker" else None
+    verdict, _ = carried_out(tested.plan(), tested, tmp_path)
+    assert verdict["verdict"] == "pass", verdict
+    faults = load_journal(tmp_path / "journal")["faults"].to_pylist()
+    assert [fault["nemesis"] for fault in faults] == ["pause", "kill", "power"]
+    assert all(fault["effective"] for fault in faults), faults
+    shown = [json.loads(fault["evidence"])["nodes"]["broker-1"] for fault in faults]
+    assert shown[0]["frozen_ns"] > 5e8 and shown[1]["exit_status"] == 137 and shown[2]["unsynced_bytes"] > 0
+    record = json.loads((tmp_path / "run.json").read_text())
+    assert record["status"] == "done" and record["problems"] == [] and "doubts" not in record, record
+    for name in tested.plan().node_names:
+        assert list((tmp_path / "disks" / name).rglob("*")), f"the disk of {name}"
+        assert (tmp_path / "logs" / f"{name}.log").exists() or tested.on == "simulation"
+    if before is not None:
+        assert not differences(before)
+
+
+@pytest.mark.docker
+def test_a_target_that_forgets_what_it_has_acknowledged_fails(tmp_path: Path) -> None:
+    """Or nothing of the above would be believed: the register's writes are in the page cache, and its power is cut."""
+    verdict, components = carried_out(REGISTER.plan(settings={"synced": "false"}), REGISTER, tmp_path)
+    assert verdict["verdict"] == "fail" and components.judge()["reason"] == verdict["reason"]
+
+
+def carried_out(plan: Plan, tested: Place, directory: Path) -> tuple[Mapping[str, Any], Any]:
+    nemeses = registry.make_nemeses(plan.nemesis)
+    (directory / "faults.toml").write_text(FAULTS)
+    schedule = schedule_file.read(
+        directory / "faults.toml", registry.make_nemeses(plan.nemesis), plan.seed, plan.time_limit, plan.node_names
+    )
+    components = tested.components(plan)
+    progress = Progress(Console(file=(directory / "progress.txt").open("w")))
+    running = run(plan, nemeses, directory, components, progress, schedule=schedule)
+    return components.runtime.run(running), components
+
+
+def test_a_target_that_cannot_run_there_is_refused_in_a_sentence() -> None:
+    with pytest.raises(ValueError, match="--target register works only in docker, and not in simulation"):
+        REGISTER.plan(on="simulation")
+
+
+def test_an_unknown_target_is_refused_in_a_sentence() -> None:
+    with pytest.raises(ValueError, match="there is no target 'nonsense'; valid: kraft, register"):
+        REGISTER.plan(target="nonsense")

@@ -1,0 +1,145 @@
+"""The rooms of the code stay what docs/architecture.md says that they are."""
+
+from __future__ import annotations
+
+import ast
+import re
+import subprocess
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from functools import cache
+from pathlib import Path
+from typing import Final
+
+import networkx
+import pytest
+
+from tests import ROOT
+
+MOST_ENTRIES: Final = 15
+#: Folders whose files are of one kind each, however many there are.
+OF_ONE_KIND: Final = frozenset({"cluster_image/bugs", "tests/hashes/commands"})
+#: What each package may import of the others.
+MAY_IMPORT: Final[Mapping[str, frozenset[str]]] = {
+    "cluster_image": frozenset(),
+    "spark_history": frozenset(),
+    "checkers": frozenset({"spark_history", "cluster_image"}),
+    "nemesis": frozenset({"harness"}),
+    "workloads": frozenset({"harness", "cluster_image"}),
+}
+#: Of harness, what nemeses and workloads are made for, and small types.
+SMALL_TYPES: Final = ("cluster", "errors", "targets.admin", "plan.plan", "record.history", "report.console")
+#: What is kraft's own, and who may know it: everything else of cluster_image is a seam, or Kafka's formats.
+OF_KRAFT: Final = ("broker", "kraft", "node", "config", "bugs", "tools", "telemetry.metrics", "telemetry.log_lines")
+KNOW_KRAFT: Final = ("harness.targets.kraft", "checkers.inside.kraft", "cluster_image")
+PACKAGES: Final = ("cluster_image", "spark_history", "checkers", "nemesis", "workloads", "harness")
+
+
+@cache
+def modules() -> Mapping[str, Path]:
+    found = {}
+    for package in PACKAGES:
+        for path in (ROOT / package).rglob("*.py"):
+            parts = path.relative_to(ROOT).with_suffix("").parts
+            found[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path
+    return found
+
+
+@cache
+def imports() -> Mapping[str, frozenset[str]]:
+    """By module, all that it imports of this project: at its head, in functions, and for types alone."""
+    return {name: frozenset(_imported(name, path)) - {name} for name, path in modules().items()}
+
+
+def _imported(name: str, path: Path) -> Iterator[str]:
+    package = name if path.name == "__init__.py" else name.rpartition(".")[0]
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            yield from (each.name for each in node.names if each.name in modules())
+        elif isinstance(node, ast.ImportFrom):
+            above = package.split(".")[: len(package.split(".")) - node.level + 1] if node.level else []
+            base = ".".join([*above, *([node.module] if node.module else [])])
+            for each in node.names:
+                whole = f"{base}.{each.name}"
+                yield from (each for each in ((whole,) if whole in modules() else (base,)) if each in modules())
+
+
+def of(name: str, rooms: tuple[str, ...], package: str = "") -> bool:
+    prefix = f"{package}." if package else ""
+    return any(name == prefix + room or name.startswith(f"{prefix}{room}.") for room in rooms)
+
+
+def test_no_folder_of_code_has_more_entries_than_one_can_take_in() -> None:
+    listed = subprocess.run(
+        ["git", "ls-files", "--cached", "--others", "--exclude-standard", *PACKAGES, "tests"],
+        cwd=ROOT, capture_output=True, text=True, check=True,
+    ).stdout.splitlines()  # fmt: skip
+    entries: dict[str, set[str]] = defaultdict(set)
+    for path in (each for each in listed if (ROOT / each).exists()):
+        parts = path.split("/")
+        for depth in range(1, len(parts)):
+            entries["/".join(parts[:depth])].add(parts[depth])
+    assert {path: len(of) for path, of in entries.items() if len(of) > MOST_ENTRIES and path not in OF_ONE_KIND} == {}
+
+
+def test_no_modules_import_each_other_in_a_circle() -> None:
+    graph = networkx.DiGraph((name, other) for name, others in imports().items() for other in others)
+    assert [sorted(each) for each in networkx.strongly_connected_components(graph) if len(each) > 1] == []
+
+
+@pytest.mark.parametrize("package", MAY_IMPORT)
+def test_packages_import_what_lies_below_them(package: str) -> None:
+    wrong = [
+        f"{name} imports {other}"
+        for name, others in imports().items()
+        for other in others
+        if of(name, (package,)) and not of(other, (package, *MAY_IMPORT[package]))
+    ]
+    assert wrong == []
+
+
+def test_nemeses_and_workloads_know_no_more_of_the_harness_than_its_small_types() -> None:
+    wrong = [
+        f"{name} imports {other}"
+        for name, others in imports().items()
+        for other in others
+        if of(name, ("nemesis", "workloads")) and of(other, ("harness",)) and not of(other, SMALL_TYPES, "harness")
+    ]
+    assert wrong == []
+
+
+def test_only_its_target_and_its_checkers_know_kraft() -> None:
+    wrong = [
+        f"{name} imports {other}"
+        for name, others in imports().items()
+        for other in others
+        if not of(name, KNOW_KRAFT)
+        and (of(other, OF_KRAFT, "cluster_image") or of(other, ("harness.targets.kraft",)))
+    ]
+    assert wrong == []
+    outside = [
+        f"{name} imports {other}"
+        for name, others in imports().items()
+        for other in others
+        if of(other, ("checkers.inside.kraft",)) and not of(name, ("checkers", "harness.targets.kraft"))
+    ]
+    assert outside == []
+
+
+def test_only_the_commands_and_a_run_see_runtimes() -> None:
+    """What is run, what strikes, what is asked of it and what judges it know where only through Protocols."""
+    wrong = [
+        f"{name} imports {other}"
+        for name, others in imports().items()
+        for other in others
+        if of(other, ("harness.runtimes",))
+        and not of(name, ("harness.runtimes", "harness.run", "harness.cli", "harness.explore", "harness.bench"))
+    ]
+    assert wrong == []
+
+
+def test_the_modules_that_the_picture_names_are_there() -> None:
+    text = (ROOT / "docs" / "architecture.md").read_text()
+    named = set(re.findall(rf"`((?:{'|'.join(PACKAGES)}|tests|docs)/[\w./-]*)`", text))
+    assert len(named) > 30
+    assert sorted(path for path in named if not (ROOT / path).exists()) == []
