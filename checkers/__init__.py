@@ -285,8 +285,8 @@ def _read_record(run_directory: Path, beside: Mapping[str, Any], damaged: list[D
 
 def how_it_ended(record: Mapping[str, Any]) -> str:
     """Of a run that ended before its time, how; nothing of any other, or if its record does not say."""
-    if told := record.get("ended_early"):
-        return str(told)
+    if reported := record.get("ended_early"):
+        return str(reported)
     if record.get("status") in ("running", "failed") and "close journal" not in record.get("phases", {}):
         phase = record.get("phase") or "start"
         if record["status"] == "failed":

@@ -68,26 +68,26 @@ def few(items: Sequence[_Item]) -> tuple[list[_Item], list[_Item], int]:
 def listing(items: Sequence[_Item], say: Callable[[_Item], str], between: str = "; ") -> str:
     """A list as part of a sentence: of at most MOST."""
     first, last, more = few(items)
-    told = [say(item) for item in first]
+    reported = [say(item) for item in first]
     if more:
-        told.append(f"… (and {more:,} more, which anomalies.parquet names)")
-    return between.join([*told, *(say(item) for item in last)])
+        reported.append(f"… (and {more:,} more, which anomalies.parquet names)")
+    return between.join([*reported, *(say(item) for item in last)])
 
 
 def encode(steps: Iterable[Step], *, faults: Sequence[Mapping[str, Any]] = (), edges: Iterable[Edge] = ()) -> str:
     """The JSON of a witness. faults: rows of FAULTS; those in force while the steps ran are kept."""
     ordered = sorted(steps, key=lambda step: (step.invoke, step.op))
-    told: dict[str, Any] = {}
+    reported: dict[str, Any] = {}
     for name, items in (
         ("operations", [asdict(replace(step, what=_cut(step.what))) for step in ordered]),
         ("faults", _in_force(ordered, faults)),
         ("edges", [{"from": edge.from_, "to": edge.to, "why": _cut(edge.why)} for edge in edges]),
     ):
         first, last, more = few(items)
-        told[name] = first + last
+        reported[name] = first + last
         if more:
-            told[_MORE[name]] = more
-    return json.dumps(told)
+            reported[_MORE[name]] = more
+    return json.dumps(reported)
 
 
 _MORE: Final = {"operations": "more", "faults": "more_faults", "edges": "more_edges"}

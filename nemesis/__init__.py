@@ -81,7 +81,7 @@ class Nemesis(Protocol):
 
     name: str
     summary: str  # one line, for `chaos list nemeses`
-    preferred_targets: Targets  # when --targets is not given
+    preferred_targets: Targets  # when --strike is not given
     #: May lose data: strikes only once the brokers of the last such fault are back in every ISR, so that MinISR - 1
     #: lossy shutdowns at a time are not exceeded.
     waits_for_isr: bool
@@ -207,7 +207,7 @@ def pinned(choice: Mapping[str, Any], situation: Situation) -> Sequence[Node] | 
 
 
 def choose_node(choice: Mapping[str, Any], situation: Situation) -> Sequence[Node]:
-    """One node: with targets=leaders the broker leading most partitions, else as drawn, among those free."""
+    """One node: with --strike leaders the broker leading most partitions, else as drawn, among those free."""
     if (nodes := pinned(choice, situation)) is not None:
         return nodes
     if situation.targets == "leaders":
@@ -219,7 +219,7 @@ def choose_node(choice: Mapping[str, Any], situation: Situation) -> Sequence[Nod
 
 
 def choose_broker(choice: Mapping[str, Any], situation: Situation) -> Sequence[Node]:
-    """One broker: with targets=leaders the one that leads most partitions, else as drawn, among those free."""
+    """One broker: with --strike leaders the one that leads most partitions, else as drawn, among those free."""
     if (nodes := pinned(choice, situation)) is not None:
         return nodes
     leader = situation.most_leading() if situation.targets == "leaders" else None

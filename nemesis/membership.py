@@ -17,7 +17,7 @@ from typing import Any, ClassVar, Final
 from harness.cluster import Cluster, Evidence, Node, NotAvailable
 from harness.targets.admin import Admin, Ids, Metadata, Place, Unanswered, changed, newest
 from nemesis import Common, Draw, Layout, Nemesis, Situation, by_node, each, knob, pick, pinned, start_the_dead
-from nemesis.restoration import POLL_S, restore, survivors, told
+from nemesis.restoration import POLL_S, reported, restore, survivors
 
 #: Until a broker that was just started is registered and unfenced.
 JOIN_PATIENCE_S: Final = 20.0
@@ -78,7 +78,7 @@ class ControlledShutdown(_Kind):
         ids = {node.id for node in nodes}
         led = [place for place, state in before.partitions.items() if state.leader in ids]
         moved = [place for place in changed(before.partitions, after.partitions, "leader") if place in led]
-        metadata = {"before": told(before, led), "after": told(after, led)}
+        metadata = {"before": reported(before, led), "after": reported(after, led)}
         return {**evidence, "leaders_moved": len(moved), "metadata": metadata}
 
     async def heal(self, cluster: Cluster, nodes: Sequence[Node]) -> Evidence:
@@ -161,7 +161,7 @@ class _Mover(_Kind):
             if done or asyncio.get_running_loop().time() > deadline:
                 break
             await asyncio.sleep(POLL_S)
-        metadata = {"before": told(before, granted), "after": told(after, granted, await admin.moves())}
+        metadata = {"before": reported(before, granted), "after": reported(after, granted, await admin.moves())}
         evidence: Evidence = {"replicas_moved": len(moved), "metadata": metadata}
         return {**evidence, **({"refused": sorted(set(refused.values()))} if refused else {})}
 
@@ -192,7 +192,7 @@ class PreferredElection(_Mover):
             if len(moved) >= len(targets) or asyncio.get_running_loop().time() > deadline:
                 break
             await asyncio.sleep(POLL_S)
-        metadata = {**evidence["metadata"], "after": told(after, admin.movers[self.name])}
+        metadata = {**evidence["metadata"], "after": reported(after, admin.movers[self.name])}
         return {**evidence, "replicas_moved": 0, "leaders_moved": len(moved), "metadata": metadata}
 
 

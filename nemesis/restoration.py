@@ -25,7 +25,7 @@ async def restore(admin: Admin, nodes: Sequence[Node], places: Sequence[Place]) 
     were added. Safe to repeat. places: those to tell of. Raises NotRestored, Unanswered."""
     seen: Evidence = {}
     if places:
-        seen["while"] = told(await admin.metadata(), places, await admin.moves())
+        seen["while"] = reported(await admin.metadata(), places, await admin.moves())
     work = _Restoration(admin)
     try:
         async with asyncio.timeout(PATIENCE_S):
@@ -36,7 +36,7 @@ async def restore(admin: Admin, nodes: Sequence[Node], places: Sequence[Place]) 
     except TimeoutError:
         raise NotRestored(f"not as before after {PATIENCE_S:g} s: {work.obstacle}") from None
     if places:
-        seen["healed"] = told(await admin.metadata(), places)
+        seen["healed"] = reported(await admin.metadata(), places)
     return {"metadata": seen} if seen else {}
 
 
@@ -120,7 +120,7 @@ def _target(move: Move) -> Ids:
     return tuple(replica for replica in move.replicas if replica not in move.removing)
 
 
-def told(metadata: Metadata, places: Sequence[Place], moves: Mapping[Place, Move] | None = None) -> dict[str, Any]:
+def reported(metadata: Metadata, places: Sequence[Place], moves: Mapping[Place, Move] | None = None) -> dict[str, Any]:
     """For evidence: brokers, and of the first of these partitions leader, replicas, isr; elr, adding and removing if
     there are any; partitions_in_all."""
     partitions = {}

@@ -80,7 +80,7 @@ def gaps(
     logs: Iterable[str],
 ) -> list[str]:
     """What is missing of the evidence, a sentence each. collected: rows of COLLECTED. logs: the
-    partitions that the history has, e.g. chaos-0. A history that has no nodes (of others, or generated) lacks none."""
+    partitions that the history has, e.g. chaos-0. A history that has no nodes (foreign, or generated) lacks none."""
     if plan.get("on") not in ("docker", "simulation") or not plan.get("replica_logs", True):
         return []
     logs = list(logs)

@@ -114,7 +114,7 @@ def contract(
         "promise": {"sentence": promised_by["sentence"], "source": promised_by["source"]},
         "promised": promised,
         "isr_by": _sources(all_outs),
-        "partitions": {name: _told(of, origin) for name, of in of_partition.items()},
+        "partitions": {name: _reported(of, origin) for name, of in of_partition.items()},
         "moments": [
             {
                 "partition": name or None,
@@ -139,9 +139,9 @@ def weigh_losses(of: Mapping[str, Any], partitions: Iterable[str]) -> str:
     """What the contract says of acknowledged records lost on these partitions, as the end of a sentence; or nothing."""
     if of.get("within") is None or not of.get("promised"):
         return ""
-    told = of.get("partitions") or {}
+    reported = of.get("partitions") or {}
     names = sorted(partitions)
-    within = [name for name in names if (told[name]["within"] if name in told else of["within"])]
+    within = [name for name in names if (reported[name]["within"] if name in reported else of["within"])]
     if of["within"] or (names and len(within) == len(names)):
         return "; the faults stayed within the contract" + ("" if of["within"] else " there") + ", so this is a bug"
     if not within:
@@ -318,11 +318,11 @@ def _explain(
 
 
 def _sources(outs: Iterable[Out]) -> str:
-    told = {out.by_metadata for out in outs}
-    return {(): "", (True,): "metadata log", (False,): "harness"}.get(tuple(told), "metadata log and harness")
+    reported = {out.by_metadata for out in outs}
+    return {(): "", (True,): "metadata log", (False,): "harness"}.get(tuple(reported), "metadata log and harness")
 
 
-def _told(of: _OfPartition, origin: int) -> dict[str, Any]:
+def _reported(of: _OfPartition, origin: int) -> dict[str, Any]:
     return {
         "worst": of.worst, "limit": of.limit, "at_s": _second(of.start, origin) if of.worst else None,
         "until_s": _second(of.end, origin) if of.worst else None, "brokers": list(of.brokers), "within": of.within,

@@ -45,7 +45,7 @@ class Write:
 
     call: Call
     after: Name | None = None
-    told: Call | None = None
+    reported: Call | None = None
 
 
 def judge_chains(writes: Mapping[Name, Write], reads: Sequence[tuple[Call, Name]]) -> Sequence[Call]:
@@ -159,8 +159,8 @@ class _Reasons:
         low, high = sorted((one, other))
         if low == high:
             return []
-        told = self.effective[chain[high]].told
-        return self.of(chain[low + 1 : high + 1]) if told is None else [told]
+        reported = self.effective[chain[high]].reported
+        return self.of(chain[low + 1 : high + 1]) if reported is None else [reported]
 
     def zone(self, zone: _Zone) -> list[Call]:
         (first, here), (last, there) = zone.first, zone.last

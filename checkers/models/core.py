@@ -22,11 +22,11 @@ MEMORY_MB: Final = 128.0
 Prepare = Callable[[Sequence[Call], Budget], Object]
 
 
-def bounds_of_core(verdict: Budget, told: int) -> Bounds:
+def bounds_of_core(verdict: Budget, reported: int) -> Bounds:
     """verdict: what was spent on it, and of which the rest is left for the witness. told: witnesses before it."""
-    least = AT_LEAST_S if told < FEW else AT_LEAST_OF_MORE_S
+    least = AT_LEAST_S if reported < FEW else AT_LEAST_OF_MORE_S
     left = max(verdict.bounds.seconds - verdict.spent, AT_LEAST_OF_MORE_S)
-    wanted = max(verdict.spent, least) if told < FEW else least
+    wanted = max(verdict.spent, least) if reported < FEW else least
     return Bounds(min(wanted, left, AT_MOST_S), min(MEMORY_MB, verdict.bounds.memory_mb))
 
 

@@ -140,7 +140,7 @@ def _judge_part(
 
 def _records(workload: str, txns: Transactions, micro: Micro) -> int:
     """How many micro-operations say something. A read of a list by a transaction that is not ok says nothing, be it on
-    record or not: histories of others, and exports, leave it out."""
+    record or not: foreign histories, and exports, leave it out."""
     silent = 0 if workload == KAFKA else np.count_nonzero(micro.read & (txns.outcome[micro.txn] != OK))
     return len(micro) - int(silent)
 

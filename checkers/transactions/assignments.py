@@ -107,8 +107,8 @@ class Assignments:
         """For each micro-operation: was its partition re-assigned during its transaction?"""
         if not self._rebalanced:
             return np.zeros(len(txn), bool)
-        told = zip(txns.op[txn].tolist(), key.tolist(), strict=True)
-        return np.array([one in self._rebalanced.get(op, ()) for op, one in told], bool)
+        reported = zip(txns.op[txn].tolist(), key.tolist(), strict=True)
+        return np.array([one in self._rebalanced.get(op, ()) for op, one in reported], bool)
 
 
 def _number(op: Any) -> int:

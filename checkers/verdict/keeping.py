@@ -183,8 +183,8 @@ def _earlier(folder: Path) -> list[dict[str, Any]]:
     for path in sorted(folder.glob("*.json")) if folder.is_dir() else ():
         if _KEPT.fullmatch(path.name):
             fields = _parse(path.read_bytes()) if path.is_file() else {}
-            told = {key: fields.get(key) for key in ("verdict", "reason", "checked_at", "checkers", "asked")}
-            entries.append({"file": f"{FOLDER}/{path.name}", **told})
+            reported = {key: fields.get(key) for key in ("verdict", "reason", "checked_at", "checkers", "asked")}
+            entries.append({"file": f"{FOLDER}/{path.name}", **reported})
     return entries
 
 

@@ -287,12 +287,12 @@ def _why_not(faults: Sequence[Fault], skipped: Sequence[Fault]) -> str:
     if not faults:
         return "none of its faults was begun"
     idle = [fault for fault in faults if not fault["effective"] and fault not in skipped]
-    told = []
+    reported = []
     if skipped:
-        told.append(f"{len(skipped)} of {len(faults)} faults skipped ({skipped[0]['evidence']['skipped']})")
+        reported.append(f"{len(skipped)} of {len(faults)} faults skipped ({skipped[0]['evidence']['skipped']})")
     if idle:
-        told.append(f"{len(idle)} of {len(faults)} without effect ({_without_effect(idle[0])})")
-    return ", ".join(told) or "never all of its parts at a time"
+        reported.append(f"{len(idle)} of {len(faults)} without effect ({_without_effect(idle[0])})")
+    return ", ".join(reported) or "never all of its parts at a time"
 
 
 def _without_effect(fault: Fault) -> str:

@@ -1,4 +1,4 @@
-"""Text of others, for a terminal: of nodes, of histories, of files that anybody may have written.
+"""Text that others wrote, made safe for a terminal: of nodes, of histories, of files that anybody may have written.
 
 A terminal obeys what it is sent: sequences that begin with ESC or with the C1 controls clear it, rename it, answer for
 its user; those that turn the direction of writing show other text than there is. Here each such character is shown as

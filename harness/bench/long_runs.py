@@ -60,6 +60,6 @@ def _check(run: Path) -> tuple[float, float]:
             time.sleep(_SAMPLE_S)
         took_s = time.perf_counter() - started
         if checking.returncode or not (run / "report.html").exists():
-            told = b"" if checking.stderr is None else checking.stderr.read()
-            raise SystemExit(f"the bench's own run was not judged to pass: {told.decode()}")
+            reported = b"" if checking.stderr is None else checking.stderr.read()
+            raise SystemExit(f"the bench's own run was not judged to pass: {reported.decode()}")
     return took_s, peak / 1e6

@@ -81,11 +81,11 @@ def _bounded(model: str) -> Figure:
         taken = judge({**plan, "bounds": BOUNDS}, tables)
         slowest, largest = max(slowest, taken.seconds), max(largest, taken.peak)
         words[taken.word] += 1
-    told = ", ".join(f"{words[word]:,} {word}" for word in ("pass", "fail", "unknown"))
+    reported = ", ".join(f"{words[word]:,} {word}" for word in ("pass", "fail", "unknown"))
     return Figure(
         f"{HISTORIES:,} adversarial histories of {model} within 1 s and 200 MB: longest, most",
         "2 s, 400 MB",
-        f"{slowest:.2f} s, {largest / 1e6:.0f} MB; {told}",
+        f"{slowest:.2f} s, {largest / 1e6:.0f} MB; {reported}",
         slowest <= 2 * BOUNDS["seconds"] and largest <= 2e6 * BOUNDS["memory_mb"],
     )
 

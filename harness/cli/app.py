@@ -304,13 +304,13 @@ def _state(record: Mapping[str, Any]) -> str:
     return "its harness was killed; chaos check judges what was recorded until then"
 
 
-def _of_exploration(told: Mapping[str, Any]) -> tuple[str, str]:
+def _of_exploration(reported: Mapping[str, Any]) -> tuple[str, str]:
     """Verdict and reason. told: exploration.json; {}: it did not come to its end."""
-    if not told:
+    if not reported:
         return "not judged", "an exploration that did not come to its end"
     words: Mapping[Any, str] = {ExitCode.PASS: "pass", ExitCode.FAIL: "fail", ExitCode.UNKNOWN: "unknown"}
     try:
-        word, totals = words.get(told["exit_code"], "not judged"), told["totals"]
+        word, totals = words.get(reported["exit_code"], "not judged"), reported["totals"]
         counts = ", ".join(f"{totals[name]:,} {name}" for name in ("passed", "failed", "unknown"))
         return word, f"an exploration of {totals['runs']:,} seeds: {counts}"
     except (KeyError, TypeError, ValueError):

@@ -205,9 +205,9 @@ def _print_one(console: Terminal, outcome: Outcome) -> None:
     if unsaved := verdict.get("unsaved"):
         console.print(Text(f"  not saved   {unsaved}"))
     counts = verdict.get("operations", {})
-    told = ", ".join(f"{name} {count:,}" for name, count in counts.items() if count)
+    reported = ", ".join(f"{name} {count:,}" for name, count in counts.items() if count)
     console.print(Text(f"  history     {outcome.path} ({verdict.get('workload')})"))
-    console.print(Text(f"  operations  {told}"))
+    console.print(Text(f"  operations  {reported}"))
     if outcome.word == "fail":  # else it is the reason
         for text in verdict.get("undecided_reasons", ()):
             console.print(Text(f"  undecided   {text}"))

@@ -50,14 +50,14 @@ def export(
 
     try:
         if format_ == "parquet":
-            told = _write_tables(directory, target)
+            reported = _write_tables(directory, target)
         else:
-            told = f"{_write_events(directory, target, format_):,} events"
+            reported = f"{_write_events(directory, target, format_):,} events"
     except HistoryError as error:
         raise HarnessFailure(str(error)) from error
     except OSError as error:
         raise HarnessFailure(f"{target} cannot be written: {error.strerror or error}") from error
-    say(f"{target}: {told}")
+    say(f"{target}: {reported}")
     return ExitCode.PASS
 
 

@@ -48,11 +48,11 @@ def rows() -> Iterator[tuple[str, str, str, str]]:
 
 
 def _row(name: str, kind: type[Nemesis]) -> tuple[str, str, str, str]:
-    told = "; ".join(
+    reported = "; ".join(
         f"{knob.name}={knob.default if isinstance(knob.default, str) else format(knob.default, 'g')} ({_valid(knob)})"
         for knob in knobs(kind).values()
     )
-    return name, told, ", ".join(sorted(kind.runtimes)), kind.summary
+    return name, reported, ", ".join(sorted(kind.runtimes)), kind.summary
 
 
 def _valid(knob: Any) -> str:

@@ -115,7 +115,7 @@ def _free_name(directory: Path) -> Path:
 
 def _repeat(plan: Plan, schedule: Schedule, recorded: str) -> Replayed:
     trace: list[Event] = []
-    simulated = simulate(plan, schedule, lambda *told: trace.append(Event(*told)))
+    simulated = simulate(plan, schedule, lambda *reported: trace.append(Event(*reported)))
     if simulated.crash:
         raise HarnessFailure(f"{plan.run} came to no verdict: {simulated.crash}")
     return Replayed(simulated, simulated.judge(), trace, recorded)

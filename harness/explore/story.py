@@ -178,20 +178,20 @@ def _partition(trace: Iterable[Event], where: str, origin: float) -> Iterator[_L
         node, fields = event.node, event.fields
         if event.where != where:
             continue
-        told = event.time >= origin
-        if event.event == "decide" and told and (decided := _decision(fields)):
+        reported = event.time >= origin
+        if event.event == "decide" and reported and (decided := _decision(fields)):
             yield _Line(event.time, f"{node} decides for {where}: {decided}", 4)
-        elif event.event == "unclean recovery" and told:
+        elif event.event == "unclean recovery" and reported:
             yield _Line(event.time, f"{node} recovers {where} uncleanly: {_recovery(fields)}", 6)
         elif event.event == "role":
             ends[node], watermarks[node] = fields["end"], fields["high_watermark"]
-            if told:
+            if reported:
                 yield _role(event)
-        elif event.event == "isr proposed" and told:
+        elif event.event == "isr proposed" and reported:
             yield _Line(event.time, f"{node} proposes the ISR [{_list(fields['isr'])}] for {where}", 1)
         elif event.event == "truncate":
             before, ends[node] = ends.get(node, fields["end"]), fields["end"]
-            if told and fields["end"] < before:
+            if reported and fields["end"] < before:
                 known = f"; its high watermark was {watermarks[node]}" if node in watermarks else ""
                 yield _Line(
                     event.time, f"{node} truncates its log of {where} from offset {before} to {fields['end']}{known}", 6
@@ -199,7 +199,7 @@ def _partition(trace: Iterable[Event], where: str, origin: float) -> Iterator[_L
         elif event.event == "append":
             ends[node] = fields["end"]
         elif event.event == "high watermark":
-            if told and fields["offset"] < watermarks.get(node, 0):
+            if reported and fields["offset"] < watermarks.get(node, 0):
                 text = f"the high watermark of {node} falls from {watermarks[node]} to {fields['offset']}"
                 yield _Line(event.time, text, 6)
             watermarks[node] = fields["offset"]
@@ -219,12 +219,12 @@ def _role(event: Event) -> _Line:
 
 def _decision(fields: Mapping[str, Any]) -> str:
     """Of a record about a partition, what it changes: empty if that is nothing a story needs."""
-    told = [
+    reported = [
         f"{name} {_value(fields[key]) if key != 'leader' or fields[key] >= 0 else 'none'}"
         for key, name in _DECIDED
         if key in fields
     ]
-    return ", ".join(told)
+    return ", ".join(reported)
 
 
 _DECIDED: Final = (
@@ -246,8 +246,8 @@ def _quorum(trace: Iterable[Event], origin: float) -> Iterator[_Line]:
     """Elections and truncations of the metadata quorum."""
     ends: dict[str, int] = {}
     for event in trace:
-        told = event.time >= origin
-        if event.event == "quorum" and told:
+        reported = event.time >= origin
+        if event.event == "quorum" and reported:
             role, epoch = event.fields["role"], event.fields["epoch"]
             if role == "leader":
                 yield _Line(event.time, f"{event.node} leads the metadata quorum in epoch {epoch}", 5)
@@ -255,7 +255,7 @@ def _quorum(trace: Iterable[Event], origin: float) -> Iterator[_Line]:
                 yield _Line(event.time, f"{event.node} is {role} in epoch {epoch} of the metadata quorum", 2)
         elif event.event in ("metadata append", "metadata truncate"):
             before, ends[event.node] = ends.get(event.node, 0), event.fields["end"]
-            if told and event.fields["end"] < before:
+            if reported and event.fields["end"] < before:
                 text = f"{event.node} truncates its metadata log from offset {before} to {event.fields['end']}"
                 yield _Line(event.time, text, 6)
 

@@ -69,7 +69,7 @@ def missing(what: What, nodes: Sequence[str], pieces: Iterable[Collected]) -> li
 def with_problems(pieces: Iterable[Collected], not_whole: Mapping[str, str]) -> list[Collected]:
     """not_whole: by node, why its disk is not there as it was, as a sentence: told of its disk, beside what else there
     is to tell of it. Its logs are not whole either, as far as anybody knows: what they lack is held against nobody."""
-    told = []
+    reported = []
     left = dict(not_whole)
     for piece in pieces:
         problem = None
@@ -79,8 +79,8 @@ def with_problems(pieces: Iterable[Collected], not_whole: Mapping[str, str]) -> 
             problem = f"the {piece.what} of {piece.node} may not be whole, as its disk is not"
         if problem is not None:
             piece = replace(piece, problem="; ".join(filter(None, (piece.problem, problem))))
-        told.append(piece)
-    return [*told, *(Collected(node, "disk", problem=problem) for node, problem in sorted(left.items()))]
+        reported.append(piece)
+    return [*reported, *(Collected(node, "disk", problem=problem) for node, problem in sorted(left.items()))]
 
 
 def collected_files(directory: Path) -> list[Collected]:

@@ -5,7 +5,7 @@
 | a run of a log                                      | checkers.check: in this process, or on Spark if it is long  |
 | a run of registers, of other objects, transactions  | its family: in memory, or on Spark if it is large           |
 | a directory with a dataset (an exploration)         | checkers.dataset.check_dataset, one Spark job for all runs  |
-| a history of others                                 | as a run of its workload, in memory or a scratch directory  |
+| a foreign history                                   | as a run of its workload, in memory or a scratch directory  |
 | any other directory                                 | all of these in it: see sources.py                         |
 | an address, such as hdfs://… or s3a://…             | what is there, brought here; verdicts are sent back         |
 
@@ -182,8 +182,8 @@ class Judge:
         imported = read_history(path, workload=self._asked.workload, keyed=self._asked.keyed, given=self._asked.plan)
         count, workload = imported.operations, imported.plan["workload"]
         check_choices(workload, self._asked.plan)
-        told = f"{count:,} operation{'s' * (count != 1)}"
-        self._say(f"checking {path}: {told} of {workload}, in {imported.notation}")
+        reported = f"{count:,} operation{'s' * (count != 1)}"
+        self._say(f"checking {path}: {reported} of {workload}, in {imported.notation}")
         family = family_of(workload)
         if family is None:
             verdict, rows, origin = self._imported_log(imported)

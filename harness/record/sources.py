@@ -1,4 +1,4 @@
-"""What is at the paths that `chaos check` is given: runs, datasets, histories of others, addresses.
+"""What is at the paths that `chaos check` is given: runs, datasets, foreign histories, addresses.
 
 Of a directory that is none of these itself, all that lies below it, each once: histories whatever they are called and
 whatever lies beside them, but not the same one once more in another of Jepsen's notations. What is hidden (its name
@@ -130,14 +130,14 @@ def _each_once(files: Sequence[Path]) -> list[Path]:
     notations = [path for pattern in _OF_JEPSEN for path in files if pattern.fullmatch(path.name)]
     if len(notations) < 2:
         return list(files)
-    told: list[list[Event]] = []
+    reported: list[list[Event]] = []
     again = set()
     for path in notations:
         events = _beginning(path)
-        if any(_same(events, each) for each in told):
+        if any(_same(events, each) for each in reported):
             again.add(path)
         elif events:
-            told.append(events)
+            reported.append(events)
     return [path for path in files if path not in again]
 
 
@@ -163,5 +163,5 @@ def _gist(event: Event) -> tuple[Any, ...]:
     """What all notations have in common: as text, an error and prose can look like a value."""
     from spark_history.jepsen.events.plain import to_json
 
-    told = isinstance(event.process, int) and event.type in ("invoke", "ok")
-    return event.type, event.process, event.f, to_json(event.value) if told else None
+    reported = isinstance(event.process, int) and event.type in ("invoke", "ok")
+    return event.type, event.process, event.f, to_json(event.value) if reported else None

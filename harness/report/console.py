@@ -199,7 +199,7 @@ def availability_lines(availability: Mapping[str, Any] | None) -> list[str]:
     if not availability or not availability.get("latency_ms"):
         return []
     latency, gaps = availability["latency_ms"], availability["gaps"]
-    told = [
+    reported = [
         f"latency p50 {latency['p50']:,.1f} ms, p99 {latency['p99']:,.1f} ms, p99.9 {latency['p99.9']:,.1f} ms, max "
         f"{latency['max']:,.1f} ms; longest time without any acknowledgement {gaps['longest_ms']:,.0f} ms"
     ]
@@ -209,20 +209,20 @@ def availability_lines(availability: Mapping[str, Any] | None) -> list[str]:
         known = [w["recovery"]["sustained_from_heal_ms"] for w in windows if w["until_s"] is not None]
         slow = max((value for value in known if value is not None), default=None)
         never = sum(value is None for value in known)
-        told.append(
+        reported.append(
             f"in faults a partition acknowledged nothing for {worst['longest_gap_ms']:,.0f} ms at worst "
             f"({worst['gap_on']}, fault {worst['fault']} {worst['nemesis']})"
             + (f"; whole again {slow:,.0f} ms after the heal at the latest" if slow is not None else "")
             + (f"; not before the end after {never} of them" if never else "")
         )
-    return told
+    return reported
 
 
 def _possible_losses(verdict: Mapping[str, Any]) -> list[str]:
     """A line for each unclean recovery, of many for the first."""
-    told = [str(entry.get("message", "")) for entry in verdict.get("unclean_recoveries", ())]
-    more = [f"and {len(told) - MOST_RECOVERIES:,} more; see the report"] if len(told) > MOST_RECOVERIES else []
-    return [*told[:MOST_RECOVERIES], *more]
+    reported = [str(entry.get("message", "")) for entry in verdict.get("unclean_recoveries", ())]
+    more = [f"and {len(reported) - MOST_RECOVERIES:,} more; see the report"] if len(reported) > MOST_RECOVERIES else []
+    return [*reported[:MOST_RECOVERIES], *more]
 
 
 def _counts(operations: Mapping[str, int]) -> str:

@@ -1,4 +1,4 @@
-"""The metadata that a fault changed (nemesis.restoration.told), in words: what it was, became, and is again."""
+"""The metadata that a fault changed (nemesis.restoration.reported), in words: what it was, became, and is again."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ _STAGES: Final = ("before", "after", "while", "healed")
 _MOST_PARTITIONS: Final = 2  # in a sentence; the evidence has more
 
 
-def metadata(told: Mapping[str, Any]) -> str:
-    stages = [told[stage] for stage in _STAGES if stage in told]
+def metadata(reported: Mapping[str, Any]) -> str:
+    stages = [reported[stage] for stage in _STAGES if stage in reported]
     brokers = _steps([_listed(stage["brokers"]) for stage in stages])
     names = list(stages[0]["partitions"]) if stages else []
     shown = [

@@ -203,8 +203,8 @@ def _first(links: Sequence[str]) -> str:
 def _most(packets: Mapping[str, int]) -> str:
     """Where most packets were dropped, most first."""
     named = sorted(((count, where) for where, count in packets.items() if count), reverse=True)
-    told = ", ".join(f"{where} {count:,}" for count, where in named[:MOST_LINKS])
-    return f"of which {told}" if told else ""
+    reported = ", ".join(f"{where} {count:,}" for count, where in named[:MOST_LINKS])
+    return f"of which {reported}" if reported else ""
 
 
 def evidence(observed: Mapping[str, Any]) -> str:

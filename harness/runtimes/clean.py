@@ -54,7 +54,7 @@ def clean(wish: Wish = Wish(), tell: Callable[[str], object] = lambda _: None) -
         try:
             done += [f"removed {thing}" for thing in cleanup.remove_run(api, name)]
         except (APIError, OSError) as error:
-            reason = engine.told(error)
+            reason = engine.reason_of(error)
             remedy = "; restart Docker, which has lost count, and clean again" if cleanup.lost_count(error) else ""
             stays.append(f"Not everything of run {name} could be removed ({reason}){remedy}.")
     if wish.run is None:
@@ -68,7 +68,7 @@ def _clean_builds(api: docker.APIClient, wish: Wish, done: list[str], stays: lis
     try:
         done += [f"removed {thing}" for thing in builds.remove_dead(api)]
     except (APIError, OSError) as error:
-        stays.append(f"Not everything of a killed build could be removed ({engine.told(error)}).")
+        stays.append(f"Not everything of a killed build could be removed ({engine.reason_of(error)}).")
     packages = [each.package() for each in targets()]
     for tag in (*images.superseded(api, packages, of_others=wish.everything), *images.of_dead_builds(api)):
         try:

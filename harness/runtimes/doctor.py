@@ -111,7 +111,7 @@ def _capabilities(api: docker.APIClient) -> Iterator[Check]:
         found = json.loads(run_agent(api, agent, f"doctor-{os.getpid()}", "probe"))
     except (APIError, OSError, RuntimeUnavailable) as error:
         remedy = "let Docker grant CAP_SYS_ADMIN and the host's PIDs"
-        yield Check("privileged agent", "missing", engine.told(error), remedy)
+        yield Check("privileged agent", "missing", engine.reason_of(error), remedy)
         return
     for key, name, remedy in _CAPABILITIES:
         problem = found[key]

@@ -83,9 +83,9 @@ def newest(views: Sequence[Metadata]) -> Metadata:
             known = partitions.get(place)
             if known is None or (state.leader_epoch, -len(state.isr)) > (known.leader_epoch, -len(known.isr)):
                 partitions[place] = state
-    told = Counter(broker for view in views for broker in view.brokers)
+    reported = Counter(broker for view in views for broker in view.brokers)
     return Metadata(
-        tuple(sorted(broker for broker, count in told.items() if 2 * count > len(views))),
+        tuple(sorted(broker for broker, count in reported.items() if 2 * count > len(views))),
         frozenset().union(*(view.registered for view in views)),
         dict(sorted(partitions.items())),
     )

@@ -89,16 +89,16 @@ def _read_history(path: Path, workload: str | None, keyed: bool | None, given: M
     if not first and not operations.nemesis:
         odd = "".join(f"; {each}" for each in (*foreign.notes, *foreign.doubts))
         raise HistoryError(f"{path} holds no operation{odd}")
-    told = _told(operations)
-    doubts, violation = (told.pop(name, None) for name in BESIDE_THE_PLAN)
+    reported = _reported(operations)
+    doubts, violation = (reported.pop(name, None) for name in BESIDE_THE_PLAN)
     notes: list[str] = []
-    initial = "initial" in {**told, **given}
-    if workload is None and told.get("workload") in WORKLOADS:
-        workload = str(told["workload"])
+    initial = "initial" in {**reported, **given}
+    if workload is None and reported.get("workload") in WORKLOADS:
+        workload = str(reported["workload"])
     while workload is None and guess.needs_more(first) and (more := list(islice(pairs, max(_LOOKED_AT, len(first))))):
         first += more
     workload = _workload(path, first, workload, notes, initial=initial)
-    plan: dict[str, Any] = {"run": _run_name(path), "nemesis": [], **told, **given}
+    plan: dict[str, Any] = {"run": _run_name(path), "nemesis": [], **reported, **given}
     plan |= {"workload": workload, "source": "imported", "replica_logs": False}
     run, every = str(plan["run"]), chain(first, pairs)
     if workload == "append":
@@ -142,15 +142,15 @@ def _workload(path: Path, first: Sequence[Pair], asked: str | None, notes: list[
     return guessed
 
 
-def _told(operations: Operations) -> dict[str, Any]:
+def _reported(operations: Operations) -> dict[str, Any]:
     """What an export tells of the plan, and beside it."""
     for _, event in operations.nemesis:
         if event.f == PLAN and isinstance(event.value, Mapping):
-            told: dict[str, Any] = json.loads(to_json(event.value))
+            reported: dict[str, Any] = json.loads(to_json(event.value))
             return {
-                name: told[each]
+                name: reported[each]
                 for name in (*PLAN_FIELDS, *BESIDE_THE_PLAN)
-                if (each := name.replace("_", "-")) in told
+                if (each := name.replace("_", "-")) in reported
             }
     return {}
 

@@ -55,11 +55,11 @@ def workload(path: Path, pairs: Sequence[Pair], *, initial: bool = False) -> str
     if len(found) == 1:
         return found[0]
     named = ", ".join(sorted({pair.invoke.f for pair in pairs if pair.invoke.f is not None})[:8])
-    told = f"its operations: {named}" if named else "its operations have no :f"
+    reported = f"its operations: {named}" if named else "its operations have no :f"
     if found:
         several = f"{', '.join(found[:-1])} or {found[-1]}"
-        raise Undecided(f"{path} could be a history of {several} ({told}); say which by --workload")
-    raise HistoryError(f"{path} is of no workload known here ({told}); say which by --workload")
+        raise Undecided(f"{path} could be a history of {several} ({reported}); say which by --workload")
+    raise HistoryError(f"{path} is of no workload known here ({reported}); say which by --workload")
 
 
 def needs_more(pairs: Sequence[Pair]) -> bool:
@@ -127,7 +127,7 @@ def _set_or_counter(pairs: Sequence[Pair]) -> Sequence[str]:
     if numbers != collections:
         return ("counter",) if numbers else ("set",)
     keyed = registers.is_keyed(pairs)
-    added = [_told(pair.invoke.value, keyed=keyed) for pair in pairs if not _reads(pair)]
+    added = [_reported(pair.invoke.value, keyed=keyed) for pair in pairs if not _reads(pair)]
     if not numbers and any(value is not None and not _is_number(value) for value in added):
         return ("set",)
     return ("set", "counter")
@@ -136,10 +136,10 @@ def _set_or_counter(pairs: Sequence[Pair]) -> Sequence[str]:
 def _values_read(pairs: Sequence[Pair]) -> list[Any]:
     keyed = registers.is_keyed(pairs)
     done = [pair.complete for pair in pairs if _reads(pair) and pair.complete is not None]
-    return [_told(event.value, keyed=keyed) for event in done if event.type == "ok"]
+    return [_reported(event.value, keyed=keyed) for event in done if event.type == "ok"]
 
 
-def _told(value: Any, *, keyed: bool) -> Any:
+def _reported(value: Any, *, keyed: bool) -> Any:
     """What an operation says, of whichever key."""
     value = untag(value)
     return untag(value[1]) if keyed and _is_list(value) and len(value) == 2 else value

@@ -221,8 +221,8 @@ def faults(operations: Operations, run: str) -> pa.Table:
     """FAULTS: those of an export in full, of any other history what its nemesis did."""
     rows: dict[int, dict[str, Any]] = {}
     for position, event in operations.nemesis:
-        told = event.value if isinstance(event.value, Mapping) else {}
-        fields = {str(getattr(key, "name", key)): value for key, value in told.items()}
+        reported = event.value if isinstance(event.value, Mapping) else {}
+        fields = {str(getattr(key, "name", key)): value for key, value in reported.items()}
         number, targets = fields.get("fault"), fields.get("targets") or ()
         if type(number) is not int or not 0 <= number < 1 << 31 or event.f is None:
             continue

@@ -94,12 +94,12 @@ def _split(path: Path, pair: Pair, keyed: bool) -> tuple[Any, Any, Any]:
 
 def _check_written(path: Path, pair: Pair, code: int, argument: Any, done: Any) -> None:
     """Does what writes a register complete with what was invoked, where both say it? Raises HistoryError."""
-    asked, told = untag(argument), untag(done)
-    if code == 0 or asked is None or told is None or pair.complete is None:
+    asked, reported = untag(argument), untag(done)
+    if code == 0 or asked is None or reported is None or pair.complete is None:
         return
-    if (type(asked) is type(told) is int and asked == told) or (code == 2 and not _is_two(told)):
+    if (type(asked) is type(reported) is int and asked == reported) or (code == 2 and not _is_two(reported)):
         return  # nearly always; and what is no [old new] is told of otherwise
-    if edn.write(asked, canonical=True) != edn.write(told, canonical=True):  # 1, 1.0 and true are equal to Python
+    if edn.write(asked, canonical=True) != edn.write(reported, canonical=True):  # 1, 1.0 and true are equal to Python
         raise HistoryError(
             f"{path} line {pair.complete.line}: what is completed here is {pair.invoke.f} {shown(done)}, but what was "
             f"invoked on line {pair.invoke.line} is {pair.invoke.f} {shown(argument)}"

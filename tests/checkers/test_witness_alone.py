@@ -37,23 +37,23 @@ def contradicts(history: list[Any], ops: list[int], initial: Any, step: Callable
 @pytest.mark.parametrize("workload", INITIAL)
 @pytest.mark.timeout(3600)
 def test_witnesses_of_objects_contradict_themselves(workload: str) -> None:
-    told = 0
+    reported = 0
     for seed in range(HISTORIES):
         rng = random.Random(f"alone {workload} {seed}")
         history = model_histories.mutate(rng, model_histories.random_history(rng, workload))
         plan = {"run": "r", "workload": workload}
         for row in models.check_tables(plan, {"calls": model_histories.table(history)}).rows:
-            told += 1
+            reported += 1
             contradicts(
                 history, row["ops"], INITIAL[workload], lambda state, op: model_histories.step(workload, state, op)
             )
-    assert told > HISTORIES // 100
+    assert reported > HISTORIES // 100
 
 
 @pytest.mark.parametrize("mode", ["distinct writes", "distinct writes and cas", "repeated values", "all"])
 @pytest.mark.timeout(3600)
 def test_witnesses_of_registers_contradict_themselves(mode: str) -> None:
-    told = 0
+    reported = 0
     for seed in range(HISTORIES):
         rng = random.Random(f"alone {mode} {seed}")
         history = register_histories.random_history(
@@ -64,6 +64,6 @@ def test_witnesses_of_registers_contradict_themselves(mode: str) -> None:
         for row in registers.check_tables(plan, {"registers": register_histories.table(history)}).rows:
             if row["anomaly"] == "failed but visible":
                 continue  # it names the failed write, too, which has no place in an order
-            told += 1
+            reported += 1
             contradicts(history, row["ops"], 0, register_histories.step_register)
-    assert told > HISTORIES // 100
+    assert reported > HISTORIES // 100

@@ -29,7 +29,7 @@ from kio.schema.offset_for_leader_epoch.v4.request import (
 
 from cluster_image.wire.messages import milliseconds
 
-from .stranger import Kind, Target, asked, stranger, told
+from .stranger import Kind, Target, asked, reported, stranger
 
 
 def _fetch(topic: str, partitions: list[int], session: int = 0, epoch: int = -1) -> FetchRequest:
@@ -60,7 +60,7 @@ async def sessions_without_end(target: Target) -> str:
                 await one.ask(_fetch(target.topic, [0, 1, 2], epoch=0))
             return "taken"
 
-        return await told(begin())
+        return await reported(begin())
 
 
 async def topics_made_and_deleted(target: Target) -> str:
@@ -146,7 +146,7 @@ async def producer_ids(target: Target) -> str:
                 await one.ask(request)
             return "given"
 
-        return await told(ask())
+        return await reported(ask())
 
 
 KINDS: Final[Mapping[str, Kind]] = {

@@ -15,7 +15,7 @@ from kio.schema.metadata.v12.request import MetadataRequest
 from cluster_image import wire
 from cluster_image.wire.messages import milliseconds
 
-from .stranger import Kind, Target, stranger, told
+from .stranger import Kind, Target, reported, stranger
 
 _ASK_VERSIONS: Final = ApiVersionsRequest(client_software_name="s", client_software_version="1")
 
@@ -27,7 +27,7 @@ async def opened_and_left(target: Target) -> str:
         address = target.brokers[0]
         ones = [await stack.enter_async_context(stranger(address)) for _ in range(300)]
         await asyncio.sleep(0.3)
-        refused = sum([await told(_usable(one)) == "closed" for one in ones])
+        refused = sum([await reported(_usable(one)) == "closed" for one in ones])
     return "closed beyond some" if refused else "kept open"
 
 
@@ -50,7 +50,7 @@ def _unread(request: bytes, connections: int, times: int) -> Kind:
         async with AsyncExitStack() as stack:
             address = random.choice(target.brokers)
             ones = [await stack.enter_async_context(stranger(address)) for _ in range(connections)]
-            ends = await asyncio.gather(*(told(_send(one, request, times)) for one in ones))
+            ends = await asyncio.gather(*(reported(_send(one, request, times)) for one in ones))
             await asyncio.sleep(0.5)
             return " or ".join(sorted(set(ends)))
 

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from contextlib import AsyncExitStack
 from typing import Final
 
-from .stranger import Kind, Target, frame, header, stranger, told
+from .stranger import Kind, Target, frame, header, reported, stranger
 
 _MANY: Final = b"\x7f\xff\xff\xff"
 _VERY_MANY: Final = b"\xff\xff\xff\xff\x0f"  # as a varint, of 2^32 - 1
@@ -26,7 +26,7 @@ async def large_frames_begun(target: Target) -> str:
                 await one.send(bytes(1 << 20))
             return "read"
 
-    answers = [told(send(address)) for address in target.brokers for _ in range(11)]
+    answers = [reported(send(address)) for address in target.brokers for _ in range(11)]
     return " or ".join(sorted(set(await asyncio.gather(*answers))))
 
 
@@ -34,7 +34,7 @@ def _frame_of(make: object, to_controllers: bool = False) -> Kind:
     async def send(target: Target) -> str:
         nodes = target.controllers if to_controllers else target.brokers
         async with stranger(random.choice(nodes)) as one:
-            answer: str = await one.told(make() if callable(make) else make)
+            answer: str = await one.reported(make() if callable(make) else make)
             return answer
 
     return send
@@ -45,7 +45,7 @@ async def a_byte_at_a_time(target: Target) -> str:
     async with AsyncExitStack() as stack:
         slow = [await stack.enter_async_context(stranger(random.choice(target.brokers))) for _ in range(60)]
         for byte in frame(header(3, 12) + bytes(200))[:20]:
-            await asyncio.gather(*(told(_one_byte(one, byte)) for one in slow))
+            await asyncio.gather(*(reported(_one_byte(one, byte)) for one in slow))
             await asyncio.sleep(0.05)
     return "kept open"
 

@@ -19,7 +19,7 @@ from cluster_image.kraft.raft import rpc
 from cluster_image.network.sasl import MECHANISM
 from cluster_image.wire.messages import milliseconds
 
-from .stranger import Kind, Target, asked, stranger, told
+from .stranger import Kind, Target, asked, reported, stranger
 
 _LAST_EPOCH: Final = 2**31 - 1
 
@@ -92,7 +92,7 @@ async def guessed_passwords(target: Target) -> str:
                 last = await one.ask(SaslAuthenticateRequest(auth_bytes=b"c=biws,r=guess,p=AAAA"))
             return str(last.error_code.name)
 
-        return await told(guess())
+        return await reported(guess())
 
 
 KINDS: Final[Mapping[str, Kind]] = {

@@ -16,7 +16,7 @@ from cluster_image import wire
 from cluster_image.storage.records import HEADER_SIZE, build_batch, varint
 from cluster_image.wire.messages import milliseconds
 
-from .stranger import Kind, Target, asked, stranger, told
+from .stranger import Kind, Target, asked, reported, stranger
 
 _ATTRIBUTES_AT, _LAST_DELTA_AT, _COUNT_AT, _CRC_AT = 21, 23, 57, 17
 _GZIP: Final = 1
@@ -61,7 +61,7 @@ async def pipelined_without_acks(target: Target) -> str:
                 await one.send(request)
             return "taken"
 
-    return await told(send())
+    return await reported(send())
 
 
 async def too_large(target: Target) -> str:

@@ -57,9 +57,9 @@ class Stranger:
         await self.send(wire.encode_request(request, self._correlation, "stranger"))
         return wire.decode_response(await self.frame(), request.__api_key__, request.__version__)
 
-    async def told(self, data: bytes) -> str:
+    async def reported(self, data: bytes) -> str:
         """What comes of these bytes."""
-        return await told(self._sent(data))
+        return await reported(self._sent(data))
 
     async def _sent(self, data: bytes) -> str:
         await self.send(data)
@@ -86,10 +86,10 @@ async def asked(address: Address, request: Any) -> str:
         async with stranger(address) as one:
             return ", ".join(sorted(set(_errors(await one.ask(request)))))
 
-    return await told(answered())
+    return await reported(answered())
 
 
-async def told(answer: Awaitable[str]) -> str:
+async def reported(answer: Awaitable[str]) -> str:
     try:
         return await answer
     except TimeoutError:

@@ -339,10 +339,10 @@ def test_what_only_the_first_cut_lost_is_not_forgotten() -> None:
     cluster = FakeCluster()
     first = {"unsynced_bytes": 70, "unsynced_records": 7, "lost_by_partition": {"chaos-0": 4, "chaos-1": 3}}
     second = {"unsynced_bytes": 0, "unsynced_records": 0, "lost_by_partition": {"chaos-1": 1}}
-    told = iter([{**first, "cut_ns": 5}, {**second, "cut_ns": 6}])
+    reported = iter([{**first, "cut_ns": 5}, {**second, "cut_ns": 6}])
 
     async def cut_power(**_: Any) -> Any:
-        return next(told)
+        return next(reported)
 
     cluster.brokers[0].cut_power = cut_power  # type: ignore[method-assign]
     evidence = done(nemesis.inject(cluster, cluster.brokers[:1], {"in_write": 0, "late_s": 0.0}))

@@ -96,8 +96,8 @@ def test_a_controlled_shutdown_hands_leaderships_over_before_it_ends() -> None:
         evidence = await nemesis.inject(bench.cluster, [node], ONE_OF)
         assert nemesis.effective(evidence)
         assert evidence["leaders_moved"] == list(before.values()).count(node.id) > 0
-        told = evidence["nodes"][node.name]
-        assert told["exit_status"] == 0 and 0 < told["moved_ns"] < told["stopping_ns"]
+        reported = evidence["nodes"][node.name]
+        assert reported["exit_status"] == 0 and 0 < reported["moved_ns"] < reported["stopping_ns"]
         assert node.id not in evidence["metadata"]["after"]["brokers"]
         assert not await node.is_running() and node.id not in (await bench.leaders()).values()
         await nemesis.heal(bench.cluster, [node])
@@ -459,9 +459,9 @@ def test_the_family_draws_every_variant_and_heals_under_its_own_name() -> None:
         assert nemesis.effective(evidence) and list(bench.admin.movers) == ["membership"]
         evidence = merge(evidence, await nemesis.heal(bench.cluster, [node]))
         assert set(evidence["metadata"]) == {"before", "after", "while", "healed"} and node.id == node.own_id
-        told = words.evidence(evidence)
-        assert f"came back as broker {1000 + node.id}, with an empty disk" in told
-        assert "brokers 1, 2, 3 → " in told and "{" not in told
+        reported = words.evidence(evidence)
+        assert f"came back as broker {1000 + node.id}, with an empty disk" in reported
+        assert "brokers 1, 2, 3 → " in reported and "{" not in reported
 
     Bench().run(scenario)
 

@@ -245,7 +245,7 @@ def test_an_agent_that_is_frozen_is_told_of_and_then_given_up(
 ) -> None:
     monkeypatch.setattr("harness.runtimes.docker.agent_client.TELL_AFTER_S", 0.05)
     monkeypatch.setattr("harness.runtimes.docker.agent_client.PATIENCE_S", 0.2)
-    told: list[str] = []
+    reported: list[str] = []
 
     async def never(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with closing(writer):
@@ -253,7 +253,7 @@ def test_an_agent_that_is_frozen_is_told_of_and_then_given_up(
 
     async def scenario() -> None:
         async with await asyncio.start_unix_server(never, tmp_path / "socket"):
-            agent = AgentClient(tmp_path / "socket", told.append)
+            agent = AgentClient(tmp_path / "socket", reported.append)
             with pytest.raises(AgentGone, match=r"cut_power on broker-1: the agent has not answered for 0.2 s"):
                 await agent.ask("broker-1", "cut_power")
             async with asyncio.timeout(0.1):  # nobody waits for it again
@@ -262,7 +262,7 @@ def test_an_agent_that_is_frozen_is_told_of_and_then_given_up(
             agent.close()
 
     asyncio.run(scenario())
-    assert told == ["waiting for the agent: cut_power on broker-1"]
+    assert reported == ["waiting for the agent: cut_power on broker-1"]
 
 
 class Kernel:

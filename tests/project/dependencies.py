@@ -146,15 +146,15 @@ def licence_of(name: str) -> str | None:
     if name in STATED:
         return STATED[name]
     try:
-        told: Any = metadata.metadata(name)
+        reported: Any = metadata.metadata(name)
     except metadata.PackageNotFoundError:
         return None
-    if expression := told.get("License-Expression"):
+    if expression := reported.get("License-Expression"):
         return " ".join(expression.split())
-    for classifier in told.get_all("Classifier") or ():
+    for classifier in reported.get_all("Classifier") or ():
         if spdx := _CLASSIFIERS.get(classifier.rpartition(" :: ")[2]):
             return spdx
-    text = (told.get("License") or "").strip()
+    text = (reported.get("License") or "").strip()
     return _WORDS.get(text.split("\n")[0].strip(), text.split("\n")[0].strip() or None)
 
 

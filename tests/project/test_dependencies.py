@@ -14,7 +14,7 @@ def test_the_table_is_true() -> None:
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "told"),
+    ("old", "new", "reported"),
     [
         ("| docker | 7", "| docker | 6", "docker 7"),
         ("| tenacity |", "| tenacious |", "tenacious is in dependencies.md and no longer required"),
@@ -24,11 +24,11 @@ def test_the_table_is_true() -> None:
     ],
 )
 def test_what_is_not_true_is_told(
-    old: str, new: str, told: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    old: str, new: str, reported: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     versions = {name: version for name, (version, _) in dependencies.pins().items()}
     text = dependencies.TABLE.read_text()
     assert old.format(**versions) in text
     (tmp_path / "dependencies.md").write_text(text.replace(old.format(**versions), new.format(**versions)))
     monkeypatch.setattr(dependencies, "TABLE", tmp_path / "dependencies.md")
-    assert any(told in problem for problem in dependencies.check())
+    assert any(reported in problem for problem in dependencies.check())

@@ -44,8 +44,8 @@ def main() -> int:
     for row, result in _results(droppable, known, arguments.processes):
         good = result.outcome == "fails"
         bad += not good
-        told = {"fails": "", "passes": "PASSES WITHOUT ITS RULE", "broken": "CANNOT BE RUN"}[result.outcome]
-        print(f"{row.id:20} {result.seconds:6.1f} s  {told}".rstrip(), flush=True)
+        reported = {"fails": "", "passes": "PASSES WITHOUT ITS RULE", "broken": "CANNOT BE RUN"}[result.outcome]
+        print(f"{row.id:20} {result.seconds:6.1f} s  {reported}".rstrip(), flush=True)
         if result.outcome == "broken" or (not good and arguments.verbose):
             print(result.printed)
         if good:

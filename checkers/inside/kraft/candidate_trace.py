@@ -102,8 +102,8 @@ class Candidates:
             if state.leader == NO_LEADER and not self._elr_enabled:
                 continue  # the last member stays in the ISR without a choice (000, 2.8)
             era = max([known_from, *(epoch for epoch in unclean if epoch <= role.leader_epoch)])
-            earlier = [told for told in watermarks if era <= told[0] < role.leader_epoch]
-            epoch, watermark, node = max(earlier, key=lambda told: told[1], default=(0, 0, ""))
+            earlier = [reported for reported in watermarks if era <= reported[0] < role.leader_epoch]
+            epoch, watermark, node = max(earlier, key=lambda reported: reported[1], default=(0, 0, ""))
             if role.end < watermark:
                 self._found.add(
                     "LeaderCandidateCompleteness", "incomplete candidate",

@@ -29,7 +29,7 @@ _NONE: Final = -1
 
 
 @dataclass(frozen=True)
-class Told:
+class Reported:
     """What the traces say of the quorum. delivered: by node, up to where it ever had replayed the committed log."""
 
     voters: Sequence[str]
@@ -129,15 +129,15 @@ class Reference:
     complete: bool
 
 
-def reference_of(logs: Mapping[str, NodeLog], told: Told) -> Reference | None:
+def reference_of(logs: Mapping[str, NodeLog], reported: Reported) -> Reference | None:
     """None: nobody has told how much is committed."""
-    voters = [logs[voter] for voter in told.voters if voter in logs]
-    if voters and len(voters) == len(told.voters) and not told.unknown_voters:
+    voters = [logs[voter] for voter in reported.voters if voter in logs]
+    if voters and len(voters) == len(reported.voters) and not reported.unknown_voters:
         return Reference(max(voters, key=lambda log: (log.last_epoch, log.end)), True)
-    others = [log for node, log in logs.items() if told.delivered.get(node)]
+    others = [log for node, log in logs.items() if reported.delivered.get(node)]
     if not others:
         return None
-    return Reference(max(others, key=lambda log: min(log.end, told.delivered[log.node])), False)
+    return Reference(max(others, key=lambda log: min(log.end, reported.delivered[log.node])), False)
 
 
 def whole_rows(log: NodeLog, logs: Mapping[str, NodeLog]) -> Ints:
@@ -152,22 +152,22 @@ def whole_rows(log: NodeLog, logs: Mapping[str, NodeLog]) -> Ints:
 
 
 def check_majority(
-    logs: Mapping[str, NodeLog], told: Told, reference: NodeLog, committed: int, found: Findings
+    logs: Mapping[str, NodeLog], reported: Reported, reference: NodeLog, committed: int, found: Findings
 ) -> None:
     """A majority of the voters holds everything below `committed`."""
     last = committed - 1
     holding = [
         voter
-        for voter in told.voters
+        for voter in reported.voters
         if logs[voter].end >= committed and _epoch_at(logs[voter], last) in (_NONE, _epoch_at(reference, last))
     ]
-    if committed and len(holding) <= len(told.voters) // 2:
-        teller = max(told.delivered, key=lambda node: told.delivered[node])
-        ends = ", ".join(f"{voter} ends at {logs[voter].end}" for voter in told.voters)
+    if committed and len(holding) <= len(reported.voters) // 2:
+        teller = max(reported.delivered, key=lambda node: reported.delivered[node])
+        ends = ", ".join(f"{voter} ends at {logs[voter].end}" for voter in reported.voters)
         found.add(
             COMMITTED, "committed metadata lost",
             f"{teller} has told that metadata is committed up to offset {committed}, and {len(holding)} of "
-            f"{len(told.voters)} controllers hold it: {ends}",
+            f"{len(reported.voters)} controllers hold it: {ends}",
             offset=committed - 1,
         )  # fmt: skip
 
@@ -178,11 +178,11 @@ def _epoch_at(log: NodeLog, offset: int) -> int:
 
 
 def check_prefixes(
-    logs: Mapping[str, NodeLog], told: Told, reference: NodeLog, committed: int, found: Findings
+    logs: Mapping[str, NodeLog], reported: Reported, reference: NodeLog, committed: int, found: Findings
 ) -> None:
     """All nodes take the same metadata for committed."""
     for node, log in logs.items():
-        end = min(told.delivered.get(node, 0), committed)
+        end = min(reported.delivered.get(node, 0), committed)
         _, mine, its = np.intersect1d(log.offset, reference.offset, assume_unique=True, return_indices=True)
         differ = (log.epoch[mine] != reference.epoch[its]) | (log.content[mine] != reference.content[its])
         wrong = log.offset[mine][differ & (log.offset[mine] < end)]

@@ -17,7 +17,7 @@ from checkers.findings import Findings
 from checkers.inside.kraft.metadata_copies import (
     MATCHING,
     NodeLog,
-    Told,
+    Reported,
     check_majority,
     check_prefixes,
     reference_of,
@@ -63,25 +63,25 @@ class MetadataHistory:
 def judge_history(
     table: pa.Table,
     logs: Mapping[str, NodeLog],
-    told: Told,
+    reported: Reported,
     found: Findings,
     *,
     min_insync_replicas: int,
     elr_enabled: bool,
 ) -> MetadataHistory:
     """CommittedPrefix of the copies, and what must hold of the controller's state after each committed batch."""
-    reference = reference_of(logs, told)
+    reference = reference_of(logs, reported)
     if reference is None:
         return MetadataHistory(False, notes=["no node with a metadata log has told how much of it is committed"])
     log = reference.log
-    committed = max(told.delivered.values(), default=0)
+    committed = max(reported.delivered.values(), default=0)
     history = MetadataHistory(reference.complete, committed=min(committed, log.end))
     if reference.complete:
-        check_majority(logs, told, log, committed, found)
+        check_majority(logs, reported, log, committed, found)
     else:
-        history.committed = min(told.delivered.get(log.node, 0), log.end)
+        history.committed = min(reported.delivered.get(log.node, 0), log.end)
         history.notes.append("not every controller's metadata log was collected")
-    check_prefixes(logs, told, log, history.committed, found)
+    check_prefixes(logs, reported, log, history.committed, found)
     rows = whole_rows(log, logs)
     history.trimmed = bool(log.start) and len(rows) == len(log.rows)
     beginning = min((end for end in log.snapshots if end >= log.start), default=_NONE) if history.trimmed else 0

@@ -26,7 +26,7 @@ from checkers.inside.kraft.memberships import Memberships, memberships
 from checkers.inside.kraft.metadata_copies import judge_copies, split
 from checkers.inside.kraft.metadata_log import MetadataHistory, judge_history
 from checkers.inside.kraft.metadata_replay import Change, Place
-from checkers.inside.kraft.quorum_trace import judge_quorum, node_ids, what_was_told
+from checkers.inside.kraft.quorum_trace import judge_quorum, node_ids, what_was_reported
 from checkers.inside.kraft.replica_trace import Watermark, judge_replicas
 from checkers.inside.kraft.trace_rows import read_rows, rows_by_node
 from spark_history.files import compact, read_parquet
@@ -143,7 +143,7 @@ def judge(run: str, tables: Mapping[str, pa.Table], options: Options, faults: Se
         checked += _OF_TRACE
         judge_quorum(rows, found)
         if logs:
-            history = judge_history(metadata_log, logs, what_was_told(rows), found, **asdict(options))
+            history = judge_history(metadata_log, logs, what_was_reported(rows), found, **asdict(options))
             gaps = list(history.notes)
             if history.states:
                 checked += [name for name in _OF_STATE if options.elr_enabled or name not in _WITH_ELR]
@@ -163,7 +163,7 @@ def judge(run: str, tables: Mapping[str, pa.Table], options: Options, faults: Se
         unclean_recoveries=_unclean_recoveries(trace, history),
         memberships=None if held is None else held.as_json(),
         gaps=gaps,
-        watermarks={f"{topic}-{partition}": told for (topic, partition), told in watermarks.items()},
+        watermarks={f"{topic}-{partition}": reported for (topic, partition), reported in watermarks.items()},
         collected=pieces,
         trace_of=rows_by_node(trace),
         metadata_of=rows_by_node(metadata_log),
@@ -188,34 +188,34 @@ def _unclean_recoveries(trace: pa.Table, history: MetadataHistory | None) -> lis
     the metadata record), strategy, candidates (ids of the brokers whose logs were looked at), recovering.
 
     As the committed metadata says; without it, as controllers have told."""
-    told: dict[tuple[str, int, int], dict[str, Any]] = {}
+    reported: dict[tuple[str, int, int], dict[str, Any]] = {}
     for row in trace.filter(pc.equal(trace["event"].cast(pa.string()), "unclean recovery")).to_pylist():
         fields = json.loads(row["fields"])
         key = row["topic"], row["partition"], fields.get("leader_epoch")
-        told[key] = {
+        reported[key] = {
             "topic": row["topic"], "partition": row["partition"], "leader": fields.get("leader"),
             "leader_epoch": fields.get("leader_epoch"), "time": row["time"], "offset": None,
             "strategy": fields.get("strategy"), "candidates": fields.get("candidates"), "recovering": None,
         }  # fmt: skip
     if history is None:
-        return sorted(told.values(), key=lambda entry: int(entry["time"]))
+        return sorted(reported.values(), key=lambda entry: int(entry["time"]))
     times = _times_of_decisions(trace) if any(change.is_unclean for change in history.elections) else {}
     recoveries = []
     for change in history.elections:
         after = change.after
         if not change.is_unclean or after.offset >= history.committed:
             continue
-        known = told.get((after.topic, after.index, after.leader_epoch), {})
+        known = reported.get((after.topic, after.index, after.leader_epoch), {})
         recoveries.append(_recovery(change, known, times.get((after.topic, after.index, after.offset))))
     return recoveries
 
 
-def _recovery(change: Change, told: Mapping[str, Any], time: int | None) -> dict[str, Any]:
+def _recovery(change: Change, reported: Mapping[str, Any], time: int | None) -> dict[str, Any]:
     after = change.after
     return {
         "topic": after.topic, "partition": after.index, "leader": after.leader, "leader_epoch": after.leader_epoch,
-        "time": told.get("time", time), "offset": after.offset, "strategy": told.get("strategy"),
-        "candidates": told.get("candidates"), "recovering": after.recovering,
+        "time": reported.get("time", time), "offset": after.offset, "strategy": reported.get("strategy"),
+        "candidates": reported.get("candidates"), "recovering": after.recovering,
     }  # fmt: skip
 
 

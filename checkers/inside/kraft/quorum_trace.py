@@ -8,7 +8,7 @@ from typing import Final
 import numpy as np
 
 from checkers.findings import Findings
-from checkers.inside.kraft.metadata_copies import COMMITTED, Told
+from checkers.inside.kraft.metadata_copies import COMMITTED, Reported
 from checkers.inside.kraft.trace_rows import CODE, NONE, TraceRows
 
 _LEADER: Final = "leader"
@@ -28,20 +28,20 @@ def life_ids(trace: TraceRows) -> dict[int, int]:
     return {int(trace.life[row]): int(ids[row]) for row in starts}
 
 
-def what_was_told(trace: TraceRows) -> Told:
+def what_was_reported(trace: TraceRows) -> Reported:
     names = {node_id: node for node, node_id in node_ids(trace).items()}
     starts = np.flatnonzero(trace.is_event("start"))
     voters: dict[int, None] = {}
     for row in starts.tolist():
         voters.update(dict.fromkeys(trace.members("voters", row) or ()))
-    told = np.flatnonzero(trace.is_event("metadata"))
+    reported = np.flatnonzero(trace.is_event("metadata"))
     offset = trace.number("offset")
     delivered: dict[str, int] = {}
     for code, node in enumerate(trace.nodes):
-        mine = offset[told[trace.node[told] == code]]
+        mine = offset[reported[trace.node[reported] == code]]
         delivered[node] = int(mine.max(initial=0))
     known = sorted(names[voter] for voter in voters if voter in names)
-    return Told(known, not voters or len(known) < len(voters), delivered)
+    return Reported(known, not voters or len(known) < len(voters), delivered)
 
 
 def judge_quorum(trace: TraceRows, found: Findings) -> None:
@@ -105,7 +105,7 @@ def _check_lives(trace: TraceRows, rows: np.ndarray, found: Findings) -> None:
                     f"{delivered}", offset=end,
                 )  # fmt: skip
     for epoch, end, node in elected:
-        earlier = [(*told, in_epoch) for in_epoch, told in delivered_in.items() if in_epoch < epoch]
+        earlier = [(*reported, in_epoch) for in_epoch, reported in delivered_in.items() if in_epoch < epoch]
         committed, teller, in_epoch = max(earlier, default=(0, "", 0))
         if end < committed:
             found.add(

@@ -96,8 +96,8 @@ def judge_replicas(
         for place, terms in led.items():
             _check_completeness(place, terms, unclean.get(place, []), history, found)
         for place, of in roles.items():
-            told = [(term.epoch, term.watermark, term.node) for term in led[place]]
-            candidates.check_complete(place, of, told, unclean.get(place, []))
+            reported = [(term.epoch, term.watermark, term.node) for term in led[place]]
+            candidates.check_complete(place, of, reported, unclean.get(place, []))
             candidates.check_truncations(place, of)
             candidates.check_additions(place, of)
         candidates.check_unclean(faults)
@@ -182,8 +182,8 @@ def _check_leadership(term: Term, columns: _Columns, found: Findings) -> _Led:
             f"at {ends[at]}, {'was cut to' if cut else 'now ends at'} {ends[at + 1]}",
             place=term.place, offset=int(ends[at + 1]), count=int(ends[at] - ends[at + 1]),
         )  # fmt: skip
-    told = columns.offset[rows][event == CODE["high watermark"]]
-    watermarks = np.concatenate(([columns.high_watermark[rows[0]]], told))
+    reported = columns.offset[rows][event == CODE["high watermark"]]
+    watermarks = np.concatenate(([columns.high_watermark[rows[0]]], reported))
     for at in np.flatnonzero(np.diff(watermarks) < 0)[:1]:
         found.add(
             "HighWatermarkMonotonicity", "leader's high watermark falls",
@@ -226,17 +226,17 @@ def _check_state(
     term: Term, trace: TraceRows, columns: _Columns, row: int, state: PartitionState, found: Findings
 ) -> None:
     isr = trace.members("isr", row)
-    told = int(columns.leader_epoch[row]), tuple(sorted(isr or ()))
+    reported = int(columns.leader_epoch[row]), tuple(sorted(isr or ()))
     known = state.leader_epoch, tuple(sorted(state.isr))
     leader = int(columns.leader[row])
-    if told == known and leader in (state.leader, NONE):
+    if reported == known and leader in (state.leader, NONE):
         return
-    says = f"leader epoch {told[0]}, ISR {list(told[1])}" + (f", leader {leader}" if leader != NONE else "")
+    says = f"leader epoch {reported[0]}, ISR {list(reported[1])}" + (f", leader {leader}" if leader != NONE else "")
     found.add(
         ROLES_MATCH_METADATA, "role or ISR differs",
         f"{term.node} took for the state of {_name(term)} at partition epoch {state.partition_epoch}: {says}; the "
         f"metadata log says: leader epoch {known[0]}, ISR {list(known[1])}, leader {state.leader}",
-        place=term.place, once=("differs", term.place, term.node, state.partition_epoch, told, leader),
+        place=term.place, once=("differs", term.place, term.node, state.partition_epoch, reported, leader),
     )  # fmt: skip
 
 

@@ -285,7 +285,7 @@ class ControllerServer:
         """At the decision: better one too many, if this controller loses its office first, than one too few."""
         self.unclean_recoveries += 1
         partition = recovery.partition
-        where, told = f"{partition.topic}-{partition.index}", describe(recovery.logs, partition.replicas)
+        where, reported = f"{partition.topic}-{partition.index}", describe(recovery.logs, partition.replicas)
         log.warning(
             "unclean recovery: possible data loss",
             extra={
@@ -295,7 +295,7 @@ class ControllerServer:
                 "leader_epoch": recovery.leader_epoch,
                 "elr": partition.elr,
                 "last_known_elr": partition.last_known_elr,
-                **told,
+                **reported,
             },
         )
         self._trace(
@@ -304,5 +304,5 @@ class ControllerServer:
             leader=recovery.leader,
             leader_epoch=recovery.leader_epoch,
             strategy=recovery.strategy,
-            **told,
+            **reported,
         )

@@ -182,9 +182,9 @@ class UncleanRecovery:
 
 def describe(logs: Mapping[int, LogInfo], replicas: Iterable[int]) -> dict[str, tuple[int, ...]]:
     """Who has told, in the partition's order, with the last epoch and the end offset of each."""
-    told = [r for r in replicas if r in logs]
+    reported = [r for r in replicas if r in logs]
     return {
-        "candidates": tuple(told),
-        "epochs": tuple(logs[r].last_epoch for r in told),
-        "ends": tuple(logs[r].end_offset for r in told),
+        "candidates": tuple(reported),
+        "epochs": tuple(logs[r].last_epoch for r in reported),
+        "ends": tuple(logs[r].end_offset for r in reported),
     }

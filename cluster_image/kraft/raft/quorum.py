@@ -100,7 +100,7 @@ class Quorum:
         self._leader_answers = False  # as FOLLOWER
         self._ask_at = now  # as UNATTACHED observer
         self._successors: Sequence[int] = self._others  # as RESIGNED: who should stand, best first
-        self._told: dict[int, bool] = {}  # as RESIGNED: who knows
+        self._reported: dict[int, bool] = {}  # as RESIGNED: who knows
 
         if self.state.leader_id == node_id:
             self.role = Role.RESIGNED
@@ -129,7 +129,7 @@ class Quorum:
 
     @property
     def resignation_is_known(self) -> bool:
-        return self.role is not Role.RESIGNED or len(self._told) == len(self._others)
+        return self.role is not Role.RESIGNED or len(self._reported) == len(self._others)
 
     # -- requests that came -----------------------------------------------------------------------------------
 
@@ -246,7 +246,7 @@ class Quorum:
                 self.leadership.acknowledged(receiver, now)
         elif isinstance(request, rpc.EndQuorumEpochRequest):
             if asked.leader_epoch == self.epoch:
-                self._told[receiver] = True
+                self._reported[receiver] = True
         else:
             self._receive_data(receiver, request, asked, data, now)
 
@@ -330,7 +330,7 @@ class Quorum:
         """Give up leadership, if held, and tell the voters, so that they need not wait for a timeout."""
         if self.leadership is not None:
             self._successors = self.leadership.successors()
-            self._told = {}
+            self._reported = {}
             self._become(Role.RESIGNED, self.state, now + self._election_timeout())
 
     def _count_votes(self, now: float) -> None:
@@ -432,7 +432,7 @@ class Quorum:
                 yield due_at, voter, rpc.BeginQuorumEpochRequest, self._begin
         elif self.role is Role.RESIGNED:
             for voter in self._others:
-                if voter not in self._told:
+                if voter not in self._reported:
                     yield 0.0, voter, rpc.EndQuorumEpochRequest, self._end
 
     def _fetch(self, _: int) -> Entity:

@@ -41,8 +41,8 @@ def _cell(where: str, cell: Mapping[str, Any]) -> dict[str, Any]:
     lines = [f"{where}: {words.plural(cell['acknowledged'], 'append')} acknowledged"]
     lines.append(f"longest gap {words.duration(gap)}")
     if latency:
-        told = ", ".join(f"{name} {words.duration(value / 1e3)}" for name, value in latency.items())
-        lines.append(f"latency {told}")
+        reported = ", ".join(f"{name} {words.duration(value / 1e3)}" for name, value in latency.items())
+        lines.append(f"latency {reported}")
     if "recovery" in cell:
         of = cell["recovery"]
         for moment in ("strike", "heal"):

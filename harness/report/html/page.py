@@ -146,16 +146,16 @@ def _meta(data: RunData, summary: Summary) -> Iterable[str]:
 def _earlier(data: RunData) -> list[dict[str, str]]:
     """What other checkers said of this run, newest first."""
     entries = data.verdict.get("earlier")
-    told = []
+    reported = []
     for entry in reversed(entries if isinstance(entries, list) else []):
         if isinstance(entry, Mapping):
-            told.append({
+            reported.append({
                 "verdict": str(entry.get("verdict") or "unreadable"),
                 "reason": words.sentence(str(entry.get("reason") or "")),
                 "when": str(entry.get("checked_at") or "at an unknown time"),
                 "by": keeping.by(entry),
             })  # fmt: skip
-    return told
+    return reported
 
 
 def _damage(data: RunData) -> Iterable[str]:

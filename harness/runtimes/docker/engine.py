@@ -62,7 +62,7 @@ def connect() -> docker.APIClient:
         ) from error
 
 
-def told(error: BaseException) -> str:
+def reason_of(error: BaseException) -> str:
     """What the engine has to say of an error, in one line: not the address of its socket and a status code."""
     said = getattr(error, "explanation", None) if isinstance(error, APIError) else None
     if isinstance(said, bytes):

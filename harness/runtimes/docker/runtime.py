@@ -78,7 +78,7 @@ class DockerRuntime:
         except BaseException as error:
             await asyncio.shield(cluster.stop())
             if isinstance(error, APIError):
-                raise RuntimeUnavailable(f"Docker could not start the cluster: {engine.told(error)}") from error
+                raise RuntimeUnavailable(f"Docker could not start the cluster: {engine.reason_of(error)}") from error
             if isinstance(error, AgentError):
                 raise RuntimeUnavailable(f"The cluster could not be started: {error}") from error
             raise
@@ -93,7 +93,7 @@ class DockerRuntime:
             try:
                 found: dict[str, str | None] = json.loads(run_agent(api, agent, f"probe-{os.getpid()}", "probe"))
             except (APIError, OSError) as error:
-                why = engine.told(error)
+                why = engine.reason_of(error)
                 raise RuntimeUnavailable(f"What this machine can do could not be tried: {why}") from error
             return found
 

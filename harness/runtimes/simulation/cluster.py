@@ -96,7 +96,7 @@ class SimulatedCluster(Cluster):
         if self.observe is not None:
             self.observe(self.loop.time(), node.name, event, where, fields)
         if self.traces is not None:
-            self.traces.told(node.name, node.id, event, where, fields)
+            self.traces.trace(node.name, node.id, event, where, fields)
         self.note(node.name, event, where, *fields.values())
         self._tell(self.invariants.changed, node.name, event, where, fields)
 

@@ -18,7 +18,7 @@ class NodeTraces:
         self._lines: dict[str, list[str]] = {}
         self._traces: dict[str, Any] = {}
 
-    def told(self, node: str, node_id: int, event: str, where: str, fields: Mapping[str, object]) -> None:
+    def trace(self, node: str, node_id: int, event: str, where: str, fields: Mapping[str, object]) -> None:
         trace = self._traces.get(node)
         if trace is None:
             lines = self._lines[node] = []

@@ -46,8 +46,8 @@ def record_replica_logs(
             continue
         beyond = [name for name, partition in partitions if partition > _LAST_PARTITION]
         partitions = [(name, partition) for name, partition in partitions if partition <= _LAST_PARTITION]
-        told = f"the disk of {node} has logs of partitions that there cannot be: {', '.join(beyond[:3])}"
-        pieces.append(Collected(node, "disk", len(partitions), told if beyond else None))
+        reported = f"the disk of {node} has logs of partitions that there cannot be: {', '.join(beyond[:3])}"
+        pieces.append(Collected(node, "disk", len(partitions), reported if beyond else None))
         for name, partition in partitions:
             offsets, epochs, values = array("q"), array("q"), array("q")
             problem = None

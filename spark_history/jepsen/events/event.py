@@ -68,8 +68,8 @@ def short(text: str) -> str:
 def says_nothing(path: Path, event: Event) -> HistoryError:
     """Of an ok completion without the value that it would have to have."""
     what = event.f or "operation"
-    told = "its :value is nil" if event.has_value else "it has no :value"
-    return HistoryError(f"{path} line {event.line}: this {what} is ok, but does not say what it found: {told}")
+    reported = "its :value is nil" if event.has_value else "it has no :value"
+    return HistoryError(f"{path} line {event.line}: this {what} is ok, but does not say what it found: {reported}")
 
 
 def shown(value: Any) -> str:

@@ -255,8 +255,8 @@ def render_plan(
         for column, value in zip(rows.values(), (op, None, start, end, False, before, after), strict=True):
             column.append(value)
 
-    told = {Keyword(name.replace("_", "-")): value for name, value in plan.items()}
-    first = f"{notation.head('info', 'plan')}{notation.value(told)}"
+    reported = {Keyword(name.replace("_", "-")): value for name, value in plan.items()}
+    first = f"{notation.head('info', 'plan')}{notation.value(reported)}"
     add(-1, min([origin, *(fault["start"] for fault in faults)]), None, first, None)
     for fault in faults:
         names = ("fault", "targets", "effective", "evidence")

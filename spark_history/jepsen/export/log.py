@@ -234,7 +234,7 @@ def _render_requests(
     returned = _pairs(read_offset, read_value, np.clip(lows - low, 0, None), np.clip(highs - low, 0, None), notation)
     end_of_log = pick(offset == NULL, notation.nothing, numbers(offset))
     done = pick(append, acknowledged, pick(lists_offsets, end_of_log, returned))
-    told = join(log, asked, "]"), join(log, pick(ok, done, asked), "]")
+    reported = join(log, asked, "]"), join(log, pick(ok, done, asked), "]")
 
     reads = equals(firsts, "kind", "read") | equals(firsts, "kind", "final_read")
     where = _optional("offset", np.where(reads, offset, NULL), notation)
@@ -245,7 +245,7 @@ def _render_requests(
         errors(firsts, notation),
     ]
     f = transformed(kind, lambda text: _F.get(str(text), str(text)))
-    texts = fields(notation, f, outcome, told, (where, join(*more)))
+    texts = fields(notation, f, outcome, reported, (where, join(*more)))
     columns = {name: integers(firsts, name, NULL) for name in ("op", "process", "invoke", "complete")}
     return operations_of(columns, outcome, texts, end)
 

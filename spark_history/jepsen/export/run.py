@@ -26,10 +26,10 @@ def write_run(
 ) -> int:
     """Write the run in `directory` as a history to `path`; how many events. plan: of plan.json; doubts, violation: see
     checkers.verdict.verdict.Evidence. Raises HistoryError and OSError."""
-    told = {name: plan[name] for name in jepsen.PLAN_FIELDS if plan.get(name) is not None}
-    told |= {"run": plan.get("run") or directory.name, "doubts": list(doubts), "violation": violation}
+    reported = {name: plan[name] for name in jepsen.PLAN_FIELDS if plan.get(name) is not None}
+    reported |= {"run": plan.get("run") or directory.name, "doubts": list(doubts), "violation": violation}
     if is_log(plan):
-        told["workload"] = "append"
+        reported["workload"] = "append"
         found = export_log.survey(directory)
         faults = export_log.read_faults(directory)
         ends = [time for fault in faults for time in (fault["start"], fault["end"]) if time is not None]
@@ -44,7 +44,7 @@ def write_run(
             operations = render_transactions(directory, plan, notation, found.end)
         else:
             operations = export_tables.render_calls(directory, plan, notation, found.end)
-    first = render_plan(told, faults, found.origin, notation)
+    first = render_plan(reported, faults, found.origin, notation)
     return write_events(path, chain([first], operations), notation, found.processes)
 
 

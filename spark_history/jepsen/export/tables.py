@@ -102,9 +102,9 @@ def render_registers(directory: Path, plan: Mapping[str, Any], notation: Notatio
         if cas.any():
             pairs = join("[", value(integers(rows, "expected", NULL)), notation.gap, values, "]")
             asked = pick(cas, pairs, asked)
-        told = of(asked), of(pick(read & ok, values, asked))
+        reported = of(asked), of(pick(read & ok, values, asked))
         outcome = text_of(rows, "outcome")
-        texts = fields(notation, text_of(rows, "kind"), outcome, told, ("", errors(rows, notation)))
+        texts = fields(notation, text_of(rows, "kind"), outcome, reported, ("", errors(rows, notation)))
         yield operations_of(common(rows), outcome, texts, end)
 
 

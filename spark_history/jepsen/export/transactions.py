@@ -51,10 +51,10 @@ def render_transactions(directory: Path, plan: Mapping[str, Any], notation: Nota
             op = integers(rows, "op", NULL)
             asked, done, kinds = micro.of(op)
             outcome = text_of(rows, "outcome")
-            told = done if kafka else pick(equals(rows, "outcome", "ok"), done, asked)
+            reported = done if kafka else pick(equals(rows, "outcome", "ok"), done, asked)
             f = choose(("txn", "send", "poll"), kinds if kafka else np.zeros(len(op), np.int64))
             more = join(_rebalances(op, rebalanced, key, notation), errors(rows, notation))
-            texts = fields(notation, f, outcome, (asked, told), ("", more))
+            texts = fields(notation, f, outcome, (asked, reported), ("", more))
             yield operations_of(common(rows), outcome, texts, end)
     if kafka:
         yield from _render_assignments(directory, key, notation, end)
@@ -63,8 +63,8 @@ def render_transactions(directory: Path, plan: Mapping[str, Any], notation: Nota
 def _rebalances(op: Ints, rebalanced: Mapping[str, Any], key: Any, notation: Notation) -> pa.Array:
     """The field :rebalance-log of those that have one."""
     texts = {int(each): keys for each, keys in rebalanced.items() if keys}
-    told = np.isin(op, list(texts))
-    if not told.any():
+    reported = np.isin(op, list(texts))
+    if not reported.any():
         return pa.array([""]).take(pa.array(np.zeros(len(op), np.int64)))
     name, of = notation.more(REBALANCE_LOG), notation.value(Keyword("keys"))
 
@@ -73,7 +73,7 @@ def _rebalances(op: Ints, rebalanced: Mapping[str, Any], key: Any, notation: Not
         return f"{name}{notation.vector([notation.map({of: notation.vector(named_)})])}"
 
     return pa.array(
-        [text(texts[each]) if of_it else "" for each, of_it in zip(op.tolist(), told.tolist(), strict=True)]
+        [text(texts[each]) if of_it else "" for each, of_it in zip(op.tolist(), reported.tolist(), strict=True)]
     )
 
 
@@ -85,9 +85,9 @@ def _render_assignments(directory: Path, key: Any, notation: Notation, end: int)
         ]
         flag = f"{notation.more(FROM_START)}true"
         more = pa.array([flag if each else "" for each in rows["from_start"].to_pylist()], pa.string())
-        told, outcome = pa.array(named_, pa.string()), text_of(rows, "outcome")
+        reported, outcome = pa.array(named_, pa.string()), text_of(rows, "outcome")
         after = join(more, errors(rows, notation))
-        texts = fields(notation, text_of(rows, "kind"), outcome, (told, told), (more, after))
+        texts = fields(notation, text_of(rows, "kind"), outcome, (reported, reported), (more, after))
         columns = common(rows)
         # Numbers of their own: -1 and those from 0 up are taken.
         yield operations_of({**columns, "op": -2 - columns["op"]}, outcome, texts, end)

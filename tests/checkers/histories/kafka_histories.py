@@ -26,7 +26,7 @@ class Op:
     complete: int | None
     outcome: str
     asked: list[tuple[int, int] | None] = field(default_factory=list)  # (key, value) of a send; None: a poll
-    told: list[Micro] | None = None  # of a completion; None: it says nothing
+    reported: list[Micro] | None = None  # of a completion; None: it says nothing
     keys: list[int] = field(default_factory=list)  # of assign and subscribe
     from_start: bool = False
     rebalanced: list[int] = field(default_factory=list)
@@ -42,14 +42,14 @@ class Op:
             if asked is None:
                 continue
             offset = None
-            if self.told is not None and place < len(self.told):
-                offset = self.told[place][2]  # type: ignore[assignment]
+            if self.reported is not None and place < len(self.reported):
+                offset = self.reported[place][2]  # type: ignore[assignment]
             found.append((asked[0], offset, asked[1]))
         return found
 
     def polls(self) -> list[tuple[int, int | None, int]]:
         found = []
-        for micro in self.told or ():
+        for micro in self.reported or ():
             if micro[0] == "poll":
                 for key, records in micro[1].items():  # type: ignore[attr-defined]
                     found += [(key, offset, value) for offset, value in records]
@@ -65,7 +65,7 @@ def edn(ops: list[Op]) -> str:
     for op in ops:
         events.append((op.invoke, _event(op, op.invoke, "invoke", _asked(op))))
         if op.complete is not None:
-            events.append((op.complete, _event(op, op.complete, op.outcome, _told(op))))
+            events.append((op.complete, _event(op, op.complete, op.outcome, _reported(op))))
     return "".join(text for _, text in sorted(events))
 
 
@@ -84,12 +84,12 @@ def _asked(op: Op) -> str:
     return f"[{' '.join('[:poll]' if each is None else f'[:send {each[0]} {each[1]}]' for each in op.asked)}]"
 
 
-def _told(op: Op) -> str:
+def _reported(op: Op) -> str:
     if not op.is_transaction:
         return _asked(op)
-    if op.told is None:
+    if op.reported is None:
         return ":timeout"
-    return f"[{' '.join(map(_micro, op.told))}]"
+    return f"[{' '.join(map(_micro, op.reported))}]"
 
 
 def _micro(micro: Micro) -> str:
@@ -330,7 +330,7 @@ def draw_right(random: Random) -> list[Op]:
             free[next_process], positions[next_process] = complete, {} if via else dict.fromkeys(keys, 0)
             next_process += 1
             if random.random() < 0.3:
-                op.complete, op.told = None, None
+                op.complete, op.reported = None, None
     _poll_the_rest(random, ops, logs, next_process, via)
     return _at_distinct_times(ops)
 
@@ -344,7 +344,7 @@ def _transaction(
     positions: dict[int, int],
     value: int,
 ) -> int:
-    told: list[Micro] = []
+    reported: list[Micro] = []
     at = dict(positions)
     sent: list[tuple[int, int, int]] = []
     for _ in range(random.randint(1, 3)):
@@ -352,7 +352,7 @@ def _transaction(
             key = random.choice(sorted(logs))
             op.asked.append((key, value))
             sent.append((key, ends[key], value))
-            told.append(("send", key, ends[key] if random.random() < 0.9 else None, value))
+            reported.append(("send", key, ends[key] if random.random() < 0.9 else None, value))
             ends[key] += 1
             value += 1
         else:
@@ -363,7 +363,7 @@ def _transaction(
                 at[key] += len(records)
                 if records or random.random() < 0.1:
                     polled[key] = list(records)
-            told.append(("poll", polled))
+            reported.append(("poll", polled))
     for key, offset, each in sent:
         if happens:
             logs[key].append((offset, each))
@@ -372,10 +372,10 @@ def _transaction(
         positions.update(at)
     kinds = {each is None for each in op.asked}
     op.f = "txn" if len(kinds) > 1 or random.random() < 0.3 else "poll" if True in kinds else "send"
-    op.told = told
+    op.reported = reported
     if op.outcome != "ok":
         how = random.random()
-        op.told = None if how < 0.2 else told[: random.randint(0, len(told))] if how < 0.4 else told
+        op.reported = None if how < 0.2 else reported[: random.randint(0, len(reported))] if how < 0.4 else reported
     return value
 
 
@@ -407,33 +407,33 @@ def _change(random: Random, ops: list[Op]) -> None:
     polls = [
         (op, place)
         for op in ops
-        for place, micro in enumerate(op.told or ())
+        for place, micro in enumerate(op.reported or ())
         if micro[0] == "poll" and any(micro[1].values())  # type: ignore[attr-defined]
     ]
     how = random.randrange(11)
     if how <= 4 and polls:
         # Those of transactions that are not ok more often than there are such.
         op, place = random.choice([each for each in polls if each[0].outcome != "ok"] * 3 + polls)
-        assert op.told is not None
-        _change_poll(random, op.told[place][1], how)  # type: ignore[arg-type]
+        assert op.reported is not None
+        _change_poll(random, op.reported[place][1], how)  # type: ignore[arg-type]
     elif how == 5:
         txns = [op for op in ops if op.is_transaction]
         if txns:
             op = random.choice(txns)
-            if op.complete is not None and op.told is not None:
+            if op.complete is not None and op.reported is not None:
                 op.outcome = random.choice(["ok", "info", "fail"])
-                if op.outcome == "ok" and len(op.told) < len(op.asked):
+                if op.outcome == "ok" and len(op.reported) < len(op.asked):
                     op.outcome = "info"
     elif how == 6:
         _move(random, ops)
     elif how == 7:
-        sends = [(op, place) for op in ops for place, micro in enumerate(op.told or ()) if micro[0] == "send"]
+        sends = [(op, place) for op in ops for place, micro in enumerate(op.reported or ()) if micro[0] == "send"]
         if sends:
             op, place = random.choice(sends)
-            assert op.told is not None
-            _, key, offset, value = op.told[place]
+            assert op.reported is not None
+            _, key, offset, value = op.reported[place]
             changed = random.choice([None, -1, -2, (offset or 0) + random.choice([-2, -1, 1, 2])])  # type: ignore
-            op.told[place] = ("send", key, changed, value)
+            op.reported[place] = ("send", key, changed, value)
     elif how >= 9:
         _go_back_or_skip(random, ops)
     elif how == 8 and polls:  # what one transaction polled, another polls too
@@ -441,9 +441,9 @@ def _change(random: Random, ops: list[Op]) -> None:
         others = [other for other in polls if other[0] is not op]
         if others:
             other, there = random.choice(others)
-            assert op.told is not None and other.told is not None
-            copied = {key: list(records) for key, records in other.told[there][1].items()}  # type: ignore[attr-defined]
-            op.told[place] = ("poll", copied)
+            assert op.reported is not None and other.reported is not None
+            copied = {key: list(records) for key, records in other.reported[there][1].items()}  # type: ignore[attr-defined]
+            op.reported[place] = ("poll", copied)
 
 
 def _go_back_or_skip(random: Random, ops: list[Op]) -> None:
@@ -451,7 +451,7 @@ def _go_back_or_skip(random: Random, ops: list[Op]) -> None:
     polled = [
         (op, micro[1], key)
         for op in ops
-        for micro in op.told or ()
+        for micro in op.reported or ()
         if micro[0] == "poll"
         for key, records in micro[1].items()  # type: ignore[attr-defined]
         if records

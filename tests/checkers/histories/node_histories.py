@@ -52,7 +52,7 @@ class NodeHistory:
     def judge(self) -> OfNodes:
         return judge("r", self.tables(), self.options, self.faults)
 
-    def told(self, *events: str, node: str = "", **fields: Any) -> list[Row]:
+    def reported(self, *events: str, node: str = "", **fields: Any) -> list[Row]:
         """Lines of the trace."""
         return [
             row

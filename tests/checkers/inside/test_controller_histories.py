@@ -135,13 +135,13 @@ class History:
             recovery.hear(broker, question, dict.fromkeys(question, info))
         for each in self.quorum.controller.recover(self.now + self.random.choice((0, 60))):
             self.quorum.do(Step([each.record]))
-            told = (
+            reported = (
                 before.last_known_elr
                 if each.strategy == rules.BALANCED
                 else [r for r in each.logs if brokers[r].active]
             )
             if not self.is_complete(each.leader):
-                assert not any(map(self.is_complete, told)), "recovery passes over who has lost nothing"
+                assert not any(map(self.is_complete, reported)), "recovery passes over who has lost nothing"
                 del self.committed[_common(self.committed, self.logs[each.leader]) :]
 
 

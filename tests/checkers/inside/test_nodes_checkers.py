@@ -78,7 +78,7 @@ def test_whatever_of_the_traces_is_missing_nothing_is_wrong(good: NodeHistory) -
             silent = random.choice(["controller-1", "broker-2"])
             less.silence([row for row in less.trace if row["node"] == silent])
         if seed % 4 == 0:
-            less.silence(less.told("high watermark", "metadata")[:: random.randint(2, 5)])
+            less.silence(less.reported("high watermark", "metadata")[:: random.randint(2, 5)])
         assert less.judge().rows == [], seed
 
 
@@ -135,8 +135,8 @@ def test_a_controller_whose_disk_is_missing_is_said_to_be(outage: NodeHistory) -
 
 def test_each_unclean_recovery_is_told_once(outage: NodeHistory) -> None:
     recoveries = outage.judge().unclean_recoveries
-    told = outage.told("unclean recovery", node="controller")
-    keys = {(row["topic"], row["partition"], row["fields"]["leader_epoch"]) for row in told}
+    reported = outage.reported("unclean recovery", node="controller")
+    keys = {(row["topic"], row["partition"], row["fields"]["leader_epoch"]) for row in reported}
     assert {(entry["topic"], entry["partition"], entry["leader_epoch"]) for entry in recoveries} == keys
     for entry in recoveries:
         assert entry["strategy"] == "balanced" and entry["leader"] in entry["candidates"] and entry["time"] > 0
@@ -150,7 +150,7 @@ Mutation = Callable[[NodeHistory], None]
 
 
 def two_quorum_leaders(history: NodeHistory) -> None:
-    row = history.told("quorum", node="broker", role="follower")[-1]
+    row = history.reported("quorum", node="broker", role="follower")[-1]
     row["fields"]["leader"] = row["fields"]["leader"] % 103 + 1 + 100
 
 
@@ -179,7 +179,7 @@ def another_committed_metadata(history: NodeHistory) -> None:
 
 
 def elected_without_what_is_committed(history: NodeHistory) -> None:
-    elected = [row for row in history.told("quorum", role="leader") if row["fields"]["epoch"] > 1][-1]
+    elected = [row for row in history.reported("quorum", role="leader") if row["fields"]["epoch"] > 1][-1]
     life = next(life for life in history.lives() if elected in life)
     ends = [row for row in life[: life.index(elected)] if row["event"] in ("metadata append", "metadata")]
     for row in ends:
@@ -187,12 +187,12 @@ def elected_without_what_is_committed(history: NodeHistory) -> None:
 
 
 def committed_metadata_is_truncated(history: NodeHistory) -> None:
-    row = history.told("metadata", node="broker")[-1]
+    row = history.reported("metadata", node="broker")[-1]
     history.tell_after(row, "metadata truncate", end=row["fields"]["offset"] - 1)
 
 
 def metadata_watermark_falls(history: NodeHistory) -> None:
-    row = history.told("metadata", node="broker")[-1]
+    row = history.reported("metadata", node="broker")[-1]
     history.tell_after(row, "metadata", offset=row["fields"]["offset"] - 1)
 
 
@@ -239,7 +239,7 @@ def nobody_is_known_to_have_been_eligible(history: NodeHistory) -> None:
 
 def _leaders_line(history: NodeHistory, *events: str) -> Row:
     """A late line of a leader, followed by others in its term."""
-    ids = {row["node"]: row["fields"]["node_id"] for row in history.told("start")}
+    ids = {row["node"]: row["fields"]["node_id"] for row in history.reported("start")}
     leads: dict[tuple[str, int], bool] = {}
     found = None
     for row in history.trace:
@@ -263,15 +263,15 @@ def a_leaders_watermark_falls(history: NodeHistory) -> None:
 
 
 def a_watermark_past_the_logs_end(history: NodeHistory) -> None:
-    row = history.told("append", node="broker")[-1]
+    row = history.reported("append", node="broker")[-1]
     history.tell_after(row, "high watermark", offset=row["fields"]["end"] + 1)
 
 
 def an_incomplete_leader(history: NodeHistory) -> None:
     """It lacks one record of what was committed in an earlier epoch."""
     unclean = {(e["topic"], e["partition"], e["leader_epoch"]) for e in history.judge().unclean_recoveries}
-    for row in history.told("role"):
-        own = next(start["fields"]["node_id"] for start in history.told("start") if start["node"] == row["node"])
+    for row in history.reported("role"):
+        own = next(start["fields"]["node_id"] for start in history.reported("start") if start["node"] == row["node"])
         key = row["topic"], row["partition"], row["fields"]["leader_epoch"]
         if row["fields"]["leader"] == own and row["fields"]["high_watermark"] > 1 and key not in unclean:
             row["fields"] |= {"end": 1, "high_watermark": 1}
@@ -283,21 +283,21 @@ def an_incomplete_leader(history: NodeHistory) -> None:
 
 
 def another_isr_than_the_metadata_says(history: NodeHistory) -> None:
-    history.told("role", "isr", node="broker")[-1]["fields"]["isr"] = [1, 9]
+    history.reported("role", "isr", node="broker")[-1]["fields"]["isr"] = [1, 9]
 
 
 def another_leader_than_the_metadata_says(history: NodeHistory) -> None:
-    row = next(row for row in history.told("role") if row["fields"]["leader"] > 0)
+    row = next(row for row in history.reported("role") if row["fields"]["leader"] > 0)
     row["fields"]["leader"] = row["fields"]["leader"] % 3 + 1
 
 
 def a_state_that_no_controller_gave(history: NodeHistory) -> None:
-    row = history.told("role", "isr", node="broker")[-1]
+    row = history.reported("role", "isr", node="broker")[-1]
     row["fields"]["partition_epoch"] += 900
 
 
 def a_proposal_of_one_who_does_not_lead(history: NodeHistory) -> None:
-    row = next(row for row in history.told("role") if row["fields"]["leader"] not in (-1, int(row["node"][-1])))
+    row = next(row for row in history.reported("role") if row["fields"]["leader"] not in (-1, int(row["node"][-1])))
     fields = row["fields"]
     history.tell_after(
         row, "isr proposed",
@@ -306,7 +306,7 @@ def a_proposal_of_one_who_does_not_lead(history: NodeHistory) -> None:
 
 
 def a_member_that_nobody_proposed(history: NodeHistory) -> None:
-    history.silence(history.told("isr proposed"))
+    history.silence(history.reported("isr proposed"))
 
 
 def an_unclean_broker_stays_eligible(history: NodeHistory) -> None:
@@ -443,7 +443,7 @@ def test_after_an_unclean_election_what_was_committed_before_counts_no_more(outa
     entry = less.judge().unclean_recoveries[0]
     (row,) = [
         row
-        for row in less.told("role", leader=entry["leader"], leader_epoch=entry["leader_epoch"])
+        for row in less.reported("role", leader=entry["leader"], leader_epoch=entry["leader_epoch"])
         if row["node"] == f"broker-{entry['leader']}" and row["partition"] == entry["partition"]
     ]
     row["fields"] |= {"end": 0, "high_watermark": 0}

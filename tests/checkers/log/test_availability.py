@@ -108,14 +108,14 @@ class Plain:
 
 
 def expect(result: dict[str, Any], plain: Plain, names: list[str], error: float) -> None:
-    def near(told: Any, rows: list[dict[str, Any]]) -> None:
+    def near(reported: Any, rows: list[dict[str, Any]]) -> None:
         expected = plain.latency(rows)
-        assert told["acknowledged"] == len(rows)
+        assert reported["acknowledged"] == len(rows)
         if expected is None:
-            assert told["latency_ms"] is None
+            assert reported["latency_ms"] is None
         else:
-            assert told["latency_ms"] == pytest.approx(expected, rel=error, abs=1e-5)
-            assert told["latency_ms"]["max"] == pytest.approx(expected["max"], abs=1e-5)
+            assert reported["latency_ms"] == pytest.approx(expected, rel=error, abs=1e-5)
+            assert reported["latency_ms"]["max"] == pytest.approx(expected["max"], abs=1e-5)
 
     calm = [row for row in plain.ok if not any(plain.in_force(fault, row["complete"]) for fault in plain.faults)]
     near(result, plain.ok)
@@ -130,14 +130,14 @@ def expect(result: dict[str, Any], plain: Plain, names: list[str], error: float)
         assert (entry["gaps"]["count"], entry["gaps"]["total_ms"]) == (len(long), sum(long) / MS)
         if not error or long:
             assert entry["gaps"]["longest_ms"] == pytest.approx(max(high - low for low, high in gaps) / MS, abs=1e-5)
-        for fault, told in zip(sorted(plain.faults, key=lambda f: f["start"]), entry["windows"], strict=True):
-            assert told["fault"] == fault["fault"]
-            near(told, [row for row in own if plain.in_force(fault, row["complete"])])
+        for fault, reported in zip(sorted(plain.faults, key=lambda f: f["start"]), entry["windows"], strict=True):
+            assert reported["fault"] == fault["fault"]
+            near(reported, [row for row in own if plain.in_force(fault, row["complete"])])
             end = fault["end"] if fault["end"] is not None else ORIGIN * 9
             inside = [high - low for low, high in gaps if high >= fault["start"] and low <= end]
             if not error or max(inside, default=0) > MIN_GAP_NS:
-                assert told["longest_gap_ms"] == pytest.approx(max(inside, default=0) / MS, abs=1e-5)
-            assert told["recovery"] == pytest.approx({
+                assert reported["longest_gap_ms"] == pytest.approx(max(inside, default=0) / MS, abs=1e-5)
+            assert reported["recovery"] == pytest.approx({
                 "from_strike_ms": plain.recovery(own, fault["start"], False),
                 "from_heal_ms": plain.recovery(own, fault["end"], False),
                 "sustained_from_strike_ms": plain.recovery(own, fault["start"], True),

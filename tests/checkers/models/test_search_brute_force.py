@@ -164,7 +164,7 @@ def test_search_agrees_with_brute_force(model: str) -> None:
         core = find_core(calls, lambda some, mine: prepared(model, list(some), mine), answer, Bounds(60))
         numbers = {call.number for call in core}
         relaxed = [call if call.number in numbers else replace(call, complete=None) for call in calls]
-        for told in (relaxed, core):
-            timed = [(call.action, call.invoke, call.complete) for call in told]
+        for reported in (relaxed, core):
+            timed = [(call.action, call.invoke, call.complete) for call in reported]
             assert not linearizable(timed, initial, step), (seed, calls, core)
     assert min(verdicts.values()) > HISTORIES // 100, "both verdicts are put to the test"

@@ -144,10 +144,10 @@ def test_keys_and_values_go_by_their_names(name: str) -> None:
     assert judged.tally == plain.tally and len(judged.rows) == len(plain.rows) > 0
     for row, other in zip(judged.rows, plain.rows, strict=True):
         witness = json.loads(row["witness"])
-        told = [row["message"], *(step["what"] for step in witness["operations"])]
-        told += [edge["why"] for edge in witness.get("edges", ())]
+        reported = [row["message"], *(step["what"] for step in witness["operations"])]
+        reported += [edge["why"] for edge in witness.get("edges", ())]
         bare = re.compile(r"\b(key|partition|append|appended|appending|read|send|sent|poll|observed|up to|of) \[?\d")
-        assert not [text for text in told if bare.search(text)]
+        assert not [text for text in reported if bare.search(text)]
         assert row["message"] != other["message"]
 
 

@@ -63,10 +63,10 @@ def test_every_lost_append_is_named(spark: Any, tmp_path: Path) -> None:
     assert {row["complete"] for row in lost} == set(history.complete[mine[-1_100:]].tolist())
     assert len([row for row in anomalies(tmp_path / "run") if row["anomaly"] == "lost append"]) <= 1_000
     assert verdict["anomalies"]["log linearizability"]["anomalies"]["lost append"] == verdict["lost"]
-    told = witnesses.of_run(tmp_path / "run")
-    sentences = [line.split(": ")[0] for line in told if not line.startswith(" ")]
+    reported = witnesses.of_run(tmp_path / "run")
+    sentences = [line.split(": ")[0] for line in reported if not line.startswith(" ")]
     assert sentences[:2] == ["lost append"] * 2 and "… and 998 more of lost append" in sentences
-    bar = re.search(r"op \d+: append .* at offset \d+  \[(.*) s to ", told[1])
+    bar = re.search(r"op \d+: append .* at offset \d+  \[(.*) s to ", reported[1])
     assert bar is not None and float(bar[1]) < 60  # since the run began, not since the machine did
 
 

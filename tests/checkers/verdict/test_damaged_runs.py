@@ -523,8 +523,8 @@ def test_a_verdict_of_before_they_were_stamped_or_a_damaged_one_is_kept_too(tmp_
     (tmp_path / "verdict.json").write_bytes(old)
     (entry,) = keeping.keep(tmp_path, {"verdict": "pass"})["earlier"]
     assert (tmp_path / entry["file"]).read_bytes() == old and "unknown" in entry["file"]
-    told = keeping.change(json.loads((tmp_path / "verdict.json").read_text()))
-    assert told is not None and "by checkers of unknown version" in told
+    reported = keeping.change(json.loads((tmp_path / "verdict.json").read_text()))
+    assert reported is not None and "by checkers of unknown version" in reported
 
 
 def test_nothing_is_lost_wherever_it_is_killed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,7 +13,7 @@ from cluster_image.network import Entity, Peer, Room
 from cluster_image.network.authorization import authorized
 from cluster_image.network.slices import SLICE
 from cluster_image.wire.messages import make, milliseconds
-from tests.cluster_image.broker.test_fetch_session import Leader, run, told
+from tests.cluster_image.broker.test_fetch_session import Leader, reported, run
 
 MIB = 1 << 20
 #: Partitions that nobody has: who names these first lets others go on before a record is read.
@@ -48,7 +48,7 @@ def test_room_is_taken_before_anything_is_read() -> None:
         ]
         for answering in asyncio.as_completed(fetches):
             answer = await answering
-            assert len(told(answer)[0].records) > 100_000
+            assert len(reported(answer)[0].records) > 100_000
             for room in held:  # as when the answer is written
                 room.hold(0)
         assert max(most) == 200_000
@@ -83,7 +83,7 @@ def test_a_partition_that_is_forgotten_while_an_earlier_request_reads_stays_forg
         assert (await reads).error_code is ErrorCode.invalid_fetch_session_epoch
         leader.write(0)
         leader.write(1)
-        assert set(told(await leader.fetch({}, (session, 3), replica=-1))) == {9, 0}
+        assert set(reported(await leader.fetch({}, (session, 3), replica=-1))) == {9, 0}
 
     run(story())
 
@@ -95,7 +95,7 @@ def test_a_fetch_waits_a_minute_and_no_longer() -> None:
         leader = Leader(1, alone=True)
         with patch.object(fetch_module, "LONGEST_WAIT_S", 0.05):
             async with asyncio.timeout(2):
-                assert told(await leader.fetch({0: 0}, (0, -1), replica=-1, max_wait=2**31 - 1))[0].records == b""
+                assert reported(await leader.fetch({0: 0}, (0, -1), replica=-1, max_wait=2**31 - 1))[0].records == b""
 
     run(story())
 

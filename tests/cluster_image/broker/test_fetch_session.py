@@ -100,7 +100,7 @@ class Leader:
         return await self.handler.handle(request, fields.get("room", UNLIMITED))
 
 
-def told(answer: Any) -> dict[int, Any]:
+def reported(answer: Any) -> dict[int, Any]:
     assert answer.error_code is ErrorCode.none
     return {int(data.partition_index): data for topic in answer.responses for data in topic.partitions}
 
@@ -116,17 +116,17 @@ def test_a_session_tells_only_what_is_new(version: int, sender: int) -> None:
         leader = Leader(alone=True)
         ask = lambda *args, **more: leader.fetch(*args, version=version, replica=sender, **more)  # noqa: E731
         first = await ask({0: 0, 1: 0, 2: 0})
-        assert first.session_id > 0 and list(told(first)) == [0, 1, 2]
+        assert first.session_id > 0 and list(reported(first)) == [0, 1, 2]
         session = first.session_id
-        assert told(await ask({}, (session, 1))) == {}
+        assert reported(await ask({}, (session, 1))) == {}
         leader.write(1)
         answer = await ask({}, (session, 2))
-        assert answer.session_id == session and list(told(answer)) == [1] and told(answer)[1].records
-        assert list(told(await ask({}, (session, 3)))) == [1], "it has not moved: here are the records again"
-        assert told(await ask({1: 1}, (session, 4))) == {}
+        assert answer.session_id == session and list(reported(answer)) == [1] and reported(answer)[1].records
+        assert list(reported(await ask({}, (session, 3)))) == [1], "it has not moved: here are the records again"
+        assert reported(await ask({1: 1}, (session, 4))) == {}
         leader.write(0)
-        assert told(await ask({}, (session, 5), forget=(0,))) == {}
-        assert list(told(await ask({0: 0}, (session, 6)))) == [0]
+        assert reported(await ask({}, (session, 5), forget=(0,))) == {}
+        assert list(reported(await ask({0: 0}, (session, 6)))) == [0]
 
     run(story())
 
@@ -136,10 +136,10 @@ def test_a_new_high_watermark_is_news() -> None:
         leader = Leader(1)
         session = (await leader.fetch({0: 0})).session_id
         leader.write(0)
-        assert told(await leader.fetch({}, (session, 1)))[0].high_watermark == 0
-        answer = told(await leader.fetch({0: 1}, (session, 2)))
+        assert reported(await leader.fetch({}, (session, 1)))[0].high_watermark == 0
+        answer = reported(await leader.fetch({0: 1}, (session, 2)))
         assert (answer[0].high_watermark, answer[0].records) == (1, b"")
-        assert told(await leader.fetch({}, (session, 3))) == {}
+        assert reported(await leader.fetch({}, (session, 3))) == {}
 
     run(story())
 
@@ -177,7 +177,7 @@ async def idle_session(leader: Leader) -> int:
     """A session of a follower that has everything, with three requests so far."""
     session: int = (await leader.fetch(dict.fromkeys(leader.partitions, 0))).session_id
     for epoch in (1, 2):
-        assert told(await leader.fetch({}, (session, epoch))) == {}
+        assert reported(await leader.fetch({}, (session, epoch))) == {}
     return session
 
 
@@ -188,11 +188,11 @@ def test_partitions_without_news_are_not_looked_at(monkeypatch: pytest.MonkeyPat
         leader = Leader(5)
         session = await idle_session(leader)
         seen = looked_at(monkeypatch)
-        assert told(await leader.fetch({}, (session, 3))) == {} and seen == []
+        assert reported(await leader.fetch({}, (session, 3))) == {} and seen == []
         leader.write(4)
-        assert list(told(await leader.fetch({}, (session, 4)))) == [4] and seen == [4]
-        assert list(told(await leader.fetch({4: 1}, (session, 5)))) == [4] and seen == [4, 4]
-        assert told(await leader.fetch({}, (session, 6))) == {} and seen == [4, 4]
+        assert list(reported(await leader.fetch({}, (session, 4)))) == [4] and seen == [4]
+        assert list(reported(await leader.fetch({4: 1}, (session, 5)))) == [4] and seen == [4, 4]
+        assert reported(await leader.fetch({}, (session, 6))) == {} and seen == [4, 4]
 
     run(story())
 
@@ -321,7 +321,7 @@ def test_the_next_request_of_a_session_ends_one_that_waits() -> None:
         after = asyncio.create_task(leader.fetch({}, (session, 4), max_wait=5000))
         assert (await waiting).error_code is ErrorCode.invalid_fetch_session_epoch
         leader.write(0)
-        assert list(told(await after)) == [0]
+        assert list(reported(await after)) == [0]
 
     run(story())
 
@@ -348,7 +348,7 @@ def test_the_next_request_of_a_session_is_not_held_up_by_one_that_has_not_read_y
         assert (await reads).error_code is ErrorCode.invalid_fetch_session_epoch
         assert not waits.done()
         leader.write(1)
-        assert list(told(await asyncio.wait_for(waits, 1))) == [1]
+        assert list(reported(await asyncio.wait_for(waits, 1))) == [1]
 
     run(story())
 
@@ -375,7 +375,7 @@ def test_a_fetch_is_noted_when_it_arrives_and_not_when_it_wakes() -> None:
         arrived = leadership.followers[2].last_caught_up
         await asyncio.sleep(0.05)
         leader.write(0)
-        assert told(await waiting)[0].records
+        assert reported(await waiting)[0].records
         assert leadership.followers[2].last_caught_up == arrived
 
     run(story())
@@ -388,12 +388,12 @@ def test_errors_are_told_each_time_and_the_end_of_them_too() -> None:
         gone = leader.partitions.pop(1)
         gone.remove(ErrorCode.not_leader_or_follower)
         for epoch in (1, 2):
-            answer = told(await leader.fetch({}, (session, epoch)))
+            answer = reported(await leader.fetch({}, (session, epoch)))
             assert list(answer) == [1] and answer[1].error_code is ErrorCode.not_leader_or_follower
         leader.partitions[1] = replica(1, 1, simulated_disk())
-        answer = told(await leader.fetch({}, (session, 3)))
+        answer = reported(await leader.fetch({}, (session, 3)))
         assert list(answer) == [1] and answer[1].error_code is ErrorCode.none
-        assert told(await leader.fetch({}, (session, 4))) == {}
+        assert reported(await leader.fetch({}, (session, 4))) == {}
 
     run(story())
 
@@ -404,7 +404,7 @@ def test_a_waiting_fetch_hears_of_a_removed_partition_at_once() -> None:
         waiting = asyncio.create_task(leader.fetch({0: 0}, max_wait=60_000))
         await asyncio.sleep(0.01)
         leader.partitions.pop(0).remove(ErrorCode.not_leader_or_follower)
-        assert told(await waiting)[0].error_code is ErrorCode.not_leader_or_follower
+        assert reported(await waiting)[0].error_code is ErrorCode.not_leader_or_follower
 
     run(story())
 
@@ -415,7 +415,7 @@ def test_a_waiting_fetch_of_an_earlier_epoch_hears_of_the_new_one() -> None:
         waiting = asyncio.create_task(leader.fetch({0: 0}, max_wait=60_000))
         await asyncio.sleep(0.01)
         leader.partitions[0].apply(registration(0, epoch=1), 1.0)
-        assert told(await waiting)[0].error_code is ErrorCode.fenced_leader_epoch
+        assert reported(await waiting)[0].error_code is ErrorCode.fenced_leader_epoch
 
     run(story())
 
@@ -436,7 +436,7 @@ def test_session_errors() -> None:
             ErrorCode.fetch_session_topic_id_error,
             ErrorCode.fetch_session_id_not_found,
         ]
-        assert told(await leader.fetch({}, (session, 1))) == {}, "it is still there, for whose it is"
+        assert reported(await leader.fetch({}, (session, 1))) == {}, "it is still there, for whose it is"
 
     run(story())
 
@@ -447,7 +447,7 @@ def test_a_full_fetch_ends_the_session_that_it_names(epoch: int) -> None:
         leader = Leader(1)
         session = (await leader.fetch({0: 0})).session_id
         answer = await leader.fetch({0: 0}, (session, epoch))
-        assert list(told(answer)) == [0]
+        assert list(reported(answer)) == [0]
         assert (answer.session_id == 0) == (epoch == -1) and answer.session_id != session
         assert (await leader.fetch({}, (session, 1))).error_code is ErrorCode.fetch_session_id_not_found
         assert len(leader.handler.sessions) == (0 if epoch else 1)
@@ -460,7 +460,7 @@ def test_a_session_without_partitions_ends() -> None:
         leader = Leader(1)
         session = (await leader.fetch({0: 0})).session_id
         answer = await leader.fetch({}, (session, 1), forget=(0,), max_wait=60_000)
-        assert (answer.session_id, told(answer), len(leader.handler.sessions)) == (0, {}, 0)
+        assert (answer.session_id, reported(answer), len(leader.handler.sessions)) == (0, {}, 0)
 
     run(story())
 
@@ -475,7 +475,7 @@ def test_a_request_of_the_same_session_supersedes_one_that_waits() -> None:
         await asyncio.sleep(0.01)
         leader.write(0)
         answer = await leader.fetch({}, (session, 2))
-        assert told(answer)[0].records
+        assert reported(answer)[0].records
         assert (await waiting).error_code is ErrorCode.invalid_fetch_session_epoch
 
     run(story())
@@ -499,7 +499,7 @@ def test_whoever_got_something_comes_last_the_next_time() -> None:
             leader.write(index)
         turns = []
         for epoch in range(1, 7):
-            answer = told(await leader.fetch({}, (session, epoch), max_bytes=1))
+            answer = reported(await leader.fetch({}, (session, epoch), max_bytes=1))
             turns += [index for index, data in answer.items() if data.records]
         assert turns == [0, 1, 2, 0, 1, 2]
 
@@ -511,7 +511,7 @@ def test_an_answer_exceeds_its_limit_by_one_batch_at_most() -> None:
         leader = Leader(3)
         for index in leader.partitions:
             leader.write(index, bytes(1000))
-        answer = told(await leader.fetch({0: 0, 1: 0, 2: 0}, max_bytes=1100))
+        answer = reported(await leader.fetch({0: 0, 1: 0, 2: 0}, max_bytes=1100))
         assert [len(data.records) > 1000 for data in answer.values()] == [True, True, False]
 
     run(story())
@@ -563,7 +563,7 @@ def test_consumers_sessions_are_bounded_by_the_partitions_that_they_hold(monkeyp
         assert (await leader.fetch({0: 0, 1: 0}, replica=-1)).session_id == 0, "no room"
         assert (await leader.fetch({0: 0, 1: 0}, replica=2)).session_id > 0, "followers are as many as brokers"
         grown = await leader.fetch({2: 0, 3: 0}, (first.session_id, 1), replica=-1)
-        assert grown.session_id == 0 and list(told(grown)) == [0, 1, 2, 3], "all is told, and nothing kept"
+        assert grown.session_id == 0 and list(reported(grown)) == [0, 1, 2, 3], "all is told, and nothing kept"
         gone = await leader.fetch({}, (first.session_id, 2), replica=-1)
         assert gone.error_code is ErrorCode.fetch_session_id_not_found
         assert (await leader.fetch({0: 0, 1: 0}, replica=-1)).session_id > 0
@@ -650,7 +650,7 @@ def test_sessions_bring_the_same_as_full_fetches(steps: list[tuple[str, int]]) -
             if answer.error_code is not ErrorCode.none:
                 assert client.epoch == 0
                 return
-            for index, data in told(answer).items():
+            for index, data in reported(answer).items():
                 each = followed[index]
                 assert each.asked is not None, "it was forgotten"
                 if data.error_code is ErrorCode.none:

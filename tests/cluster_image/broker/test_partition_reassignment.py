@@ -17,7 +17,7 @@ def replica(tmp_path: Path) -> Replica:
     return Replica(tmp_path)
 
 
-def told(
+def reported(
     partition: Partition, replicas: tuple[int, ...], isr: tuple[int, ...], leader_epoch: int, partition_epoch: int,
     leader: int = 1, now: float = 1.0,
 ) -> None:  # fmt: skip
@@ -36,7 +36,7 @@ def test_an_added_replica_is_followed_in_the_same_leader_epoch(replica: Replica)
     for follower in (2, 3):
         replica.fetched(follower, 0)
     done = append(partition)
-    told(partition, (1, 2, 3, 4), (1, 2, 3), 0, 1)
+    reported(partition, (1, 2, 3, 4), (1, 2, 3), 0, 1)
     replica.fetched(2, 1)
     replica.fetched(3, 1)
     assert done.result() is ErrorCode.none, "who is not in the ISR holds nothing up, and what was known is still known"
@@ -48,7 +48,7 @@ def test_an_added_replica_is_followed_in_the_same_leader_epoch(replica: Replica)
 
 def test_a_removed_replica_is_refused_and_forgotten(replica: Replica) -> None:
     partition = replica.lead()
-    told(partition, (1, 2), (1, 2), 0, 1)
+    reported(partition, (1, 2), (1, 2), 0, 1)
     with pytest.raises(Refused) as refused:
         replica.fetched(3, 0)
     assert refused.value.error is ErrorCode.unknown_leader_epoch, "it may know more than this leader"
@@ -60,7 +60,7 @@ def test_a_removed_replica_is_refused_and_forgotten(replica: Replica) -> None:
 def test_producers_wait_on_while_the_leader_leads_on(replica: Replica) -> None:
     partition = replica.lead()
     done = append(partition)
-    told(partition, (1, 2, 3), (1, 2, 3), 1, 1)
+    reported(partition, (1, 2, 3), (1, 2, 3), 1, 1)
     assert not done.done()
     replica.fetched(2, 1, epoch=1)
     replica.fetched(3, 1, epoch=1)
@@ -75,7 +75,7 @@ def test_removed_and_added_again_between_two_looks(replica: Replica) -> None:
     replica.fetched(2, 1)
     replica.fetched(3, 1)
     assert partition.high_watermark == 1
-    told(partition, (1, 2, 3), (1, 2), 1, 2)
+    reported(partition, (1, 2, 3), (1, 2), 1, 2)
     replica.fetched(2, 1, epoch=1)
     assert proposed(partition) is None
     with pytest.raises(Refused):
@@ -91,7 +91,7 @@ def test_who_has_left_the_isr_comes_back_by_a_fetch_of_its_own(replica: Replica)
     partition = replica.lead()
     for follower in (2, 3):
         replica.fetched(follower, 0, now=LAG)
-    told(partition, (1, 2, 3), (1, 2), 0, 1)
+    reported(partition, (1, 2, 3), (1, 2), 0, 1)
     replica.fetched(2, 0, now=LAG)
     partition.consider_shrinking(LAG, EVERYONE)
     assert proposed(partition) is None
@@ -105,14 +105,14 @@ def test_the_log_tells_the_replicas_though_alter_partition_told_the_isr(replica:
     replica.fetched(3, 0)
     assert partition.leadership is not None and partition.leadership.proposal is not None
     partition.proposal_accepted(partition.leadership.proposal, (1, 2, 3), 0, 1)
-    told(partition, (1, 2, 3, 4), (1, 2, 3), 0, 1)
+    reported(partition, (1, 2, 3, 4), (1, 2, 3), 0, 1)
     assert 4 in partition.leadership.followers and partition.isr == {1, 2, 3}
 
 
 def test_an_isr_that_completes_a_reassignment_counts_until_the_log_tells_of_it(replica: Replica) -> None:
     """The controller has begun another leader epoch with it. Its answer tells only a part of that."""
     partition = replica.lead(isr=(1, 2))
-    told(partition, (1, 2, 4), (1, 2), 0, 1)
+    reported(partition, (1, 2, 4), (1, 2), 0, 1)
     replica.fetched(2, 0)
     replica.fetched(4, 0)
     assert partition.leadership is not None and partition.leadership.proposal is not None
@@ -120,7 +120,7 @@ def test_an_isr_that_completes_a_reassignment_counts_until_the_log_tells_of_it(r
     done = append(partition)
     replica.fetched(2, 1)
     assert not done.done(), "the controller may elect 4"
-    told(partition, (1, 4), (1, 4), 1, 2)
+    reported(partition, (1, 4), (1, 4), 1, 2)
     replica.fetched(4, 1, epoch=1)
     assert done.result() is ErrorCode.none
 

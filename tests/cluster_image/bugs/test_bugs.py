@@ -42,7 +42,7 @@ from tests.cluster_image.broker.test_partition import (
 from tests.cluster_image.kraft.raft.test_raft_quorum import CONFIG, boot, disk_with, elect, fetch, granted, vote
 from tests.cluster_image.kraft.raft.test_raft_snapshot import filled
 from tests.cluster_image.kraft.test_controller import SESSION, three_brokers
-from tests.cluster_image.kraft.test_unclean_recovery import all_unclean, recover, told
+from tests.cluster_image.kraft.test_unclean_recovery import all_unclean, recover, reported
 from tests.cluster_image.storage.simulated_disk import simulated_disk
 
 
@@ -223,16 +223,16 @@ def unclean_return_of_an_eligible_replica(directory: Path) -> Any:
 
 def recovery_from_two_logs(directory: Path) -> Any:
     quorum = all_unclean()
-    told(quorum, 2, 1, 12)
-    told(quorum, 3, 2, 9)
+    reported(quorum, 2, 1, 12)
+    reported(quorum, 3, 2, 9)
     recover(quorum)
     return quorum.partition().leader
 
 
 def recovery_of_a_log_whose_broker_is_gone(directory: Path) -> Any:
     quorum = all_unclean()
-    told(quorum, 2, 1, 9)
-    told(quorum, 3, 1, 12)
+    reported(quorum, 2, 1, 9)
+    reported(quorum, 3, 1, 12)
     quorum.fence(3, 11 * SESSION)
     recover(quorum)
     return quorum.partition().leader

@@ -142,8 +142,10 @@ class Kcat:
     def consume(self, topic: str, count: int) -> Records:
         found: dict[tuple[int, int], bytes] = {}
         for partition in self._partitions(topic):
-            told = self._run("-C", "-t", topic, "-p", str(partition), "-o", "beginning", "-e", "-q", "-f", r"%o %s\n")
-            for line in told.splitlines():
+            reported = self._run(
+                "-C", "-t", topic, "-p", str(partition), "-o", "beginning", "-e", "-q", "-f", r"%o %s\n"
+            )
+            for line in reported.splitlines():
                 offset, _, value = line.partition(b" ")
                 found[partition, int(offset)] = value
         return found

@@ -15,7 +15,7 @@ from cluster_image.kraft.controller import partitions
 from cluster_image.kraft.controller.rules import LogInfo
 from cluster_image.wire.messages import milliseconds
 from tests.cluster_image.kraft.controller_quorum import SESSION, Quorum, three_brokers, unfenced
-from tests.cluster_image.protocol.controller.test_metadata_log import Office, a_moment, told
+from tests.cluster_image.protocol.controller.test_metadata_log import Office, a_moment, reported
 
 PREFERRED, UNCLEAN = 0, 1
 
@@ -136,7 +136,7 @@ def test_an_unclean_election_that_is_lost_with_its_controller_is_not_answered_as
         assert partition.error_code is ErrorCode.eligible_leaders_not_available
         election.cancel()
 
-    told(story)
+    reported(story)
 
 
 # -- auto.leader.rebalance.enable -------------------------------------------------------------------------------

@@ -65,7 +65,7 @@ def asked(quorum: Quorum, now: float = NOW) -> list[int]:
     return sorted(recovery.questions(now))
 
 
-def told(
+def reported(
     quorum: Quorum, broker: int, epoch: int, end: int, broker_epoch: int | None = None, leader_epoch: int | None = None
 ) -> None:
     """This broker has been asked, and answers; as the process and with the metadata of now, if nothing else is said."""
@@ -108,11 +108,11 @@ def test_balanced_recovery_as_002_tells_it() -> None:
     assert quorum.register(3, 4 * SESSION, 98) is ErrorCode.none
     assert quorum.state() == (-1, (), (), (2, 3))
     assert asked(quorum) == [2], "3 is not there to be asked"
-    told(quorum, 2, 1, 12)
+    reported(quorum, 2, 1, 12)
     assert not recover(quorum, NOW + 3600), "3 has not told: its log may be the better one"
     quorum.heartbeat(3, 4 * SESSION)
     assert asked(quorum) == [3], "2 has told, and 1 was not eligible"
-    told(quorum, 3, 1, 9)
+    reported(quorum, 3, 1, 9)
     (recovery,) = recover(quorum)
     assert (recovery.leader, recovery.strategy, sorted(recovery.logs)) == (2, "balanced", [2, 3])
     assert quorum.state() == (2, (2,), (), (3,))
@@ -124,8 +124,8 @@ def test_balanced_recovery_as_002_tells_it() -> None:
 
 def test_the_later_epoch_is_elected_and_not_the_longer_log() -> None:
     quorum = all_unclean()
-    told(quorum, 2, 1, 12)
-    told(quorum, 3, 2, 9)
+    reported(quorum, 2, 1, 12)
+    reported(quorum, 3, 2, 9)
     recover(quorum)
     assert quorum.partition().leader == 3
 
@@ -133,13 +133,13 @@ def test_the_later_epoch_is_elected_and_not_the_longer_log() -> None:
 def test_who_restarts_after_it_has_told_is_asked_again() -> None:
     """Its second power cut may have taken what it told of."""
     quorum = all_unclean()
-    told(quorum, 2, 1, 12)
+    reported(quorum, 2, 1, 12)
     quorum.fence(2, LATER)
     quorum.comes_back(2, LATER)
-    told(quorum, 3, 1, 9)
+    reported(quorum, 3, 1, 9)
     assert not recover(quorum, LATER)
     assert asked(quorum) == [2]
-    told(quorum, 2, 1, 8)
+    reported(quorum, 2, 1, 8)
     recover(quorum, LATER)
     assert quorum.partition().leader == 3
 
@@ -149,24 +149,24 @@ def test_an_answer_of_an_earlier_process_that_comes_late_does_not_count() -> Non
     before = quorum.epochs[2]
     quorum.fence(2, LATER)
     quorum.comes_back(2, LATER)
-    told(quorum, 2, 1, 12, broker_epoch=before)
-    told(quorum, 3, 1, 9)
+    reported(quorum, 2, 1, 12, broker_epoch=before)
+    reported(quorum, 3, 1, 9)
     assert not recover(quorum, LATER)
 
 
 def test_an_answer_of_somebody_who_still_follows_a_leader_does_not_count() -> None:
     """Until it has replayed that there is none, its log may grow, or be cut."""
     quorum = all_unclean()
-    told(quorum, 2, 1, 12, leader_epoch=quorum.partition().leader_epoch - 1)
-    told(quorum, 3, 1, 9)
+    reported(quorum, 2, 1, 12, leader_epoch=quorum.partition().leader_epoch - 1)
+    reported(quorum, 3, 1, 9)
     assert not recover(quorum)
     assert asked(quorum) == [2]
 
 
 def test_balanced_waits_for_the_best_log_and_does_not_take_the_second_best() -> None:
     quorum = all_unclean()
-    told(quorum, 2, 1, 12)
-    told(quorum, 3, 1, 9)
+    reported(quorum, 2, 1, 12)
+    reported(quorum, 3, 1, 9)
     quorum.fence(2, LATER)
     assert not recover(quorum, NOW + 3600)
     quorum.heartbeat(2, LATER)
@@ -178,7 +178,7 @@ def test_balanced_waits_for_the_best_log_and_does_not_take_the_second_best() -> 
 def test_answers_from_before_a_change_of_the_partition_are_asked_for_again() -> None:
     quorum = all_fenced(unclean_recovery_strategy="proactive")
     quorum.comes_back(1, NOW - 1)
-    told(quorum, 1, 1, 9)
+    reported(quorum, 1, 1, 9)
     assert quorum.register(2, NOW - 1, 99) is ErrorCode.none
     assert asked(quorum) == [1]
 
@@ -197,8 +197,8 @@ def test_an_answer_that_crosses_a_change_of_the_partition_does_not_count() -> No
 
 def test_a_new_controller_asks_anew() -> None:
     quorum = all_unclean()
-    told(quorum, 2, 1, 12)
-    told(quorum, 3, 1, 9)
+    reported(quorum, 2, 1, 12)
+    reported(quorum, 3, 1, 9)
     other = Quorum()
     other.controller = type(quorum.controller)(quorum.image.copy(), config(), "test", None, NOW)  # type: ignore[arg-type]
     assert asked(other) == [2, 3]
@@ -209,8 +209,8 @@ def test_the_elected_leader_may_be_lost_too() -> None:
     """MinISR Recovery Quorum (002, 5.3.2): with the LastKnownELR kept until the ISR has MinISR members, there are
     always so many to ask."""
     quorum = all_unclean()
-    told(quorum, 2, 1, 12)
-    told(quorum, 3, 1, 9)
+    reported(quorum, 2, 1, 12)
+    reported(quorum, 3, 1, 9)
     recover(quorum)
     quorum.fence(2, LATER)
     assert quorum.state() == (-1, (), (2,), (3,))
@@ -227,7 +227,7 @@ def test_proactive_does_not_wait_for_those_who_are_eligible() -> None:
     assert asked(quorum, NOW - 5) == [], "nobody is there"
     quorum.comes_back(1, NOW - 1)
     assert asked(quorum, NOW) == [1]
-    told(quorum, 1, 1, 9)
+    reported(quorum, 1, 1, 9)
     assert not recover(quorum, NOW + TIMEOUT - 0.01), "the others get the time that there is to come back"
     (recovery,) = recover(quorum, NOW + TIMEOUT)
     assert (recovery.leader, recovery.strategy) == (1, "proactive")
@@ -241,10 +241,10 @@ def test_proactive_does_not_wait_for_those_who_are_eligible() -> None:
 def test_proactive_does_not_wait_when_all_have_told() -> None:
     quorum = all_unclean(unclean_recovery_strategy="proactive")
     assert asked(quorum) == [1, 2, 3], "not only those who were eligible once"
-    told(quorum, 1, 2, 5)
-    told(quorum, 2, 1, 12)
+    reported(quorum, 1, 2, 5)
+    reported(quorum, 2, 1, 12)
     assert not recover(quorum, NOW)
-    told(quorum, 3, 1, 9)
+    reported(quorum, 3, 1, 9)
     recover(quorum, NOW)
     assert quorum.partition().leader == 1
 
@@ -252,7 +252,7 @@ def test_proactive_does_not_wait_when_all_have_told() -> None:
 def test_a_clean_election_comes_before_a_proactive_one() -> None:
     quorum = all_fenced(unclean_recovery_strategy="proactive")
     quorum.comes_back(1, NOW - 1)
-    told(quorum, 1, 1, 9)
+    reported(quorum, 1, 1, 9)
     quorum.heartbeat(3, NOW)
     assert quorum.state() == (3, (3,), (2,), ())
     assert not recover(quorum, NOW + TIMEOUT)
@@ -261,8 +261,8 @@ def test_a_clean_election_comes_before_a_proactive_one() -> None:
 
 def test_proactive_takes_the_best_log_of_those_who_are_still_there() -> None:
     quorum = all_unclean(unclean_recovery_strategy="proactive")
-    told(quorum, 2, 1, 12)
-    told(quorum, 3, 1, 9)
+    reported(quorum, 2, 1, 12)
+    reported(quorum, 3, 1, 9)
     quorum.fence(2, LATER)
     recover(quorum, LATER)
     assert quorum.partition().leader == 3
@@ -273,7 +273,7 @@ def test_the_time_that_others_get_begins_with_the_first_who_can_be_asked() -> No
     asked(quorum, NOW)
     quorum.comes_back(1, NOW + 3600)
     assert asked(quorum, NOW + 3600) == [1]
-    told(quorum, 1, 1, 9)
+    reported(quorum, 1, 1, 9)
     assert not recover(quorum, NOW + 3600)
     assert recover(quorum, NOW + 3600 + TIMEOUT)
 
@@ -288,7 +288,7 @@ def test_the_time_that_others_get_begins_anew_with_a_new_leader_epoch() -> None:
     assert quorum.partition().leader == 3
     quorum.fence(3, LATER)
     assert asked(quorum, LATER) == [1]
-    told(quorum, 1, 1, 9)
+    reported(quorum, 1, 1, 9)
     assert LATER >= NOW + TIMEOUT
     assert not recover(quorum, LATER)
     assert recover(quorum, LATER + TIMEOUT)
@@ -305,7 +305,7 @@ def test_an_operator_may_have_the_best_log_elected(strategy: str) -> None:
     assert not recover(quorum, NOW + 3600)
     assert quorum.controller.unclean_recovery.request(quorum.partition())
     assert asked(quorum) == [1]
-    told(quorum, 1, 0, 3)
+    reported(quorum, 1, 0, 3)
     (recovery,) = recover(quorum, NOW + TIMEOUT)
     assert (recovery.leader, recovery.strategy) == (1, "operator")
     assert quorum.state() == (1, (1,), (), (2, 3))
@@ -317,12 +317,12 @@ def test_an_operator_need_not_wait_for_whom_a_balanced_recovery_waits_for() -> N
     """Which may be for ever. The recovery has begun, and its answers so far were for another question."""
     quorum = all_unclean()
     quorum.fence(3, LATER)
-    told(quorum, 2, 1, 12)
+    reported(quorum, 2, 1, 12)
     assert not recover(quorum, LATER + 3600), "3 may have the better log"
     assert quorum.controller.unclean_recovery.request(quorum.partition())
     assert asked(quorum, LATER) == [1, 2], "any replica that is there"
-    told(quorum, 1, 0, 3)
-    told(quorum, 2, 1, 12)
+    reported(quorum, 1, 0, 3)
+    reported(quorum, 2, 1, 12)
     assert not recover(quorum, LATER)
     (recovery,) = recover(quorum, LATER + TIMEOUT)
     assert (recovery.leader, recovery.strategy) == (2, "operator")
@@ -363,8 +363,8 @@ def test_the_strategy_is_the_topics_own_if_it_has_one() -> None:
 
 def test_a_leader_elected_uncleanly_recovers_before_its_isr_grows() -> None:
     quorum = all_unclean()
-    told(quorum, 2, 1, 12)
-    told(quorum, 3, 1, 9)
+    reported(quorum, 2, 1, 12)
+    reported(quorum, 3, 1, 9)
     recover(quorum)
     assert quorum.partition().leader_recovery_state == RECOVERING
     both = {2: quorum.epochs[2], 3: quorum.epochs[3]}

@@ -104,7 +104,7 @@ class DockerScript:
         # Who follows the metadata log must prove to be a node.
         self._network = TcpNetwork(credentials=config["sasl.jaas.config"])
         self._seen = _States()
-        self._told = 0
+        self._reported = 0
         self._cut: set[tuple[str, str]] = set()
         voters = {
             FIRST_CONTROLLER_ID + i: Address(node.address[0], CONTROLLER_PORT)
@@ -215,9 +215,9 @@ class DockerScript:
 
     async def next_state(self) -> str:
         """What the controllers have made of the partition next, of all that this has not returned yet."""
-        await self.until(lambda: len(self._seen.states) > self._told)
-        self._told += 1
-        return as_text(self._seen.states[self._told - 1])
+        await self.until(lambda: len(self._seen.states) > self._reported)
+        self._reported += 1
+        return as_text(self._seen.states[self._reported - 1])
 
     async def until(self, condition: Callable[[], bool | Awaitable[bool]]) -> None:
         try:

@@ -90,7 +90,7 @@ def tell(
             nobody: Any = dict.fromkeys(_CALLED, _ignore)
             cluster.invariants = SimpleNamespace(**nobody, unsettled=invariants.unsettled)  # type: ignore[assignment]
         script = Script(cluster)
-        telling = asyncio.create_task(_told(story, script, replicas))
+        telling = asyncio.create_task(_reported(story, script, replicas))
         await asyncio.wait((telling, cluster.violated), return_when=asyncio.FIRST_COMPLETED)
         if cluster.violated.done():
             telling.cancel()
@@ -102,7 +102,7 @@ def tell(
         return runtime.run(main())
 
 
-async def _told(story: Story, script: Script, replicas: tuple[int, ...]) -> None:
+async def _reported(story: Story, script: Script, replicas: tuple[int, ...]) -> None:
     await script.settled()
     await script.create_topic(replicas)
     await story(script)
@@ -125,7 +125,7 @@ class Script:
         self._cut: dict[tuple[str, str], None] = {}
         self._waiting: list[tuple[Callable[[], bool], asyncio.Future[None]]] = []
         self._states: list[str] = []  # all that the controllers have given the partition, in order
-        self._told = 0  # how many of them next_state() has returned
+        self._reported = 0  # how many of them next_state() has returned
         self._registration: PartitionRegistration | None = None
         self._check = cluster.loop.after_step
         cluster.loop.after_step = self._after_step
@@ -304,9 +304,9 @@ class Script:
 
     async def next_state(self) -> str:
         """What the controller makes of the partition next, of all that this has not returned yet."""
-        await self.until(lambda: len(self._states) > self._told)
-        self._told += 1
-        return self._states[self._told - 1]
+        await self.until(lambda: len(self._states) > self._reported)
+        self._reported += 1
+        return self._states[self._reported - 1]
 
     # -- time -------------------------------------------------------------------------------------------------
 

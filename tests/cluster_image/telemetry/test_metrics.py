@@ -15,8 +15,8 @@ from cluster_image.telemetry.metrics import Events, NodeCollector
 
 
 def test_isr_changes_count_at_the_leader_and_pass_on() -> None:
-    told: list[tuple[str, str, dict[str, Any]]] = []
-    events = Events(1, lambda event, where="", **fields: told.append((event, where, fields)))
+    reported: list[tuple[str, str, dict[str, Any]]] = []
+    events = Events(1, lambda event, where="", **fields: reported.append((event, where, fields)))
     events("role", "t-0", leader=1, isr=(1, 2, 3))
     events("isr", "t-0", isr=(1, 2))
     events("isr", "t-0", isr=(1,))
@@ -28,7 +28,7 @@ def test_isr_changes_count_at_the_leader_and_pass_on() -> None:
     events("role", "t-1", leader=2, isr=(1, 2))
     events("isr", "t-1", isr=(2,))
     assert (events.isr_shrinks, events.isr_expands) == (2, 1)  # others lead there, and count there
-    assert len(told) == 9 and told[1] == ("isr", "t-0", {"isr": (1, 2)})
+    assert len(reported) == 9 and reported[1] == ("isr", "t-0", {"isr": (1, 2)})
 
 
 def test_elections_are_changes_that_name_a_leader() -> None:

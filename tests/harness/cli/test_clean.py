@@ -65,10 +65,10 @@ def cleaned(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> tuple[Api, list[
 
 def test_by_default_what_is_dead_and_of_this_user_and_checkout(cleaned: tuple[Api, list[str]]) -> None:
     api, runs = cleaned
-    told: list[str] = []
-    done = clean(tell=told.append)
+    reported: list[str] = []
+    done = clean(tell=reported.append)
     assert runs == ["mine", "old"] and api.removed == ["chaos-node:ours"]
-    assert told == [
+    assert reported == [
         "will be removed: mine, 1 container, 1 network, 1 folder of volumes", "will be removed: old, 1 container",
     ]  # fmt: skip
     assert "busy was left alone: its harness is still running" in done

@@ -207,8 +207,8 @@ def test_list(capfd: pytest.CaptureFixture[str]) -> None:
     for name in ("explored", "stopped", "damaged"):
         Path(f"results/{name}/dataset").mkdir(parents=True)
     Path("results/damaged/explore.json").write_text(json.dumps({"exit_code": [], "totals": {"runs": "all"}}))
-    told = {"exit_code": 1, "totals": {"runs": 1200, "passed": 1198, "failed": 2, "unknown": 0}}
-    Path("results/explored/explore.json").write_text(json.dumps(told))
+    reported = {"exit_code": 1, "totals": {"runs": 1200, "passed": 1198, "failed": 2, "unknown": 0}}
+    Path("results/explored/explore.json").write_text(json.dumps(reported))
     assert chaos("list", "runs") == 0
     assert {tuple(line.split("\t")) for line in capfd.readouterr().out.splitlines()} == {
         (killed.name, "not judged", "its harness was killed; chaos check judges what was recorded until then"),

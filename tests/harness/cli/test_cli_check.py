@@ -85,8 +85,10 @@ def test_nothing_is_judged_on_a_guess_that_only_reads_support(of: str, capfd: py
              (("invoke", asked), ("ok", value))]  # fmt: skip
     Path("reads.edn").write_text("".join(lines))
     assert chaos("check", "reads.edn") == 254
-    told = capfd.readouterr().err.splitlines()[-1]
-    assert told.startswith(f"chaos: reads.edn could be a history of {several}") and told.endswith("by --workload")
+    reported = capfd.readouterr().err.splitlines()[-1]
+    assert reported.startswith(f"chaos: reads.edn could be a history of {several}") and reported.endswith(
+        "by --workload"
+    )
     # In a directory it costs the others nothing, and what else is there is judged.
     assert chaos("check", "reads.edn", "good.edn", "stale.edn") == 254
     output = capfd.readouterr().out.splitlines()
@@ -108,7 +110,7 @@ def test_adds_alone_are_of_a_set_or_a_counter(capfd: pytest.CaptureFixture[str])
     add = "{:process 1, :type :invoke, :f :add, :value 3}\n{:process 1, :type :ok, :f :add, :value 3}\n"
     read = "{{:process 1, :type :invoke, :f :read, :value {}}}\n{{:process 1, :type :ok, :f :read, :value {}}}\n"
     keyed = add.replace("3", "[:x 3]")
-    for text, code, told in (
+    for text, code, reported in (
         (add, 254, "could be a history of set or counter (its operations: add)"),
         (add.replace("3", ":x"), 2, "unknown: vacuous: the set was never read"),
         (add + read.format("nil", "[3]"), 0, "taken for a history of set"),
@@ -119,7 +121,7 @@ def test_adds_alone_are_of_a_set_or_a_counter(capfd: pytest.CaptureFixture[str])
     ):
         Path("adds.edn").write_text(text)
         assert chaos("check", "adds.edn") == code
-        assert told in "".join(capfd.readouterr())
+        assert reported in "".join(capfd.readouterr())
 
 
 def test_many_are_judged_though_one_is_damaged(here: Path, capfd: pytest.CaptureFixture[str]) -> None:

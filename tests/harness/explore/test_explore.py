@@ -127,9 +127,9 @@ def test_failing_seeds_are_told_and_can_be_judged_again(
 
     capfd.readouterr()
     assert chaos("list", "runs") == 0
-    name, verdict, told = capfd.readouterr().out.rstrip("\n").split("\t")
+    name, verdict, reported = capfd.readouterr().out.rstrip("\n").split("\t")
     assert run.parents[1].name == name and verdict == "fail"
-    assert told.startswith(f"an exploration of 4 seeds: {totals['passed']} passed, {totals['failed']} failed")
+    assert reported.startswith(f"an exploration of 4 seeds: {totals['passed']} passed, {totals['failed']} failed")
 
 
 @pytest.mark.spark

@@ -100,8 +100,8 @@ def test_a_run_that_was_cut_short_is_not_repeated(
     record = {"trace_hash": "abc", "ended_early": how, "ended_at_s": 1.0}
     (tmp_path / "held" / "run.json").write_text(json.dumps(record))
     assert chaos(tmp_path, "replay", "held") == ExitCode.BAD_ARGUMENTS
-    told = capsys.readouterr().err
-    assert f"held cannot be repeated: {how}, and the seed does not tell when; its planned end" in told
+    reported = capsys.readouterr().err
+    assert f"held cannot be repeated: {how}, and the seed does not tell when; its planned end" in reported
 
 
 def test_a_run_without_its_faults_cannot_be_replayed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -317,8 +317,8 @@ def test_a_summary_says_once_that_the_run_was_cut_short(tmp_path: Path) -> None:
         written = Console(record=True, width=300, file=StringIO())
         verdict = {"verdict": "unknown", "reason": reason, "ended_early": how}
         print_summary(written, tmp_path, verdict, [], [how, "another problem"])
-        told = written.export_text()
-        assert told.count(how) == 1 and "another problem" in told
+        reported = written.export_text()
+        assert reported.count(how) == 1 and "another problem" in reported
 
 
 def test_a_run_that_its_user_cut_short_says_so(tmp_path: Path) -> None:

@@ -137,8 +137,8 @@ def test_a_run_that_cannot_even_begin_is_refused(
     monkeypatch.setattr(room, "free", lambda _: 1 << 20)
     with pytest.raises(SystemExit) as ended:
         main(["run", "--on", "simulation", "--results", str(tmp_path / "results")])
-    told = capsys.readouterr().err
-    assert ended.value.code == 255 and "has 1 MB left, and the least that a run takes is 6 MB" in told
+    reported = capsys.readouterr().err
+    assert ended.value.code == 255 and "has 1 MB left, and the least that a run takes is 6 MB" in reported
     assert list((tmp_path / "results").iterdir()) == []
 
 

@@ -24,7 +24,7 @@ from spark_history.schema import METADATA_LOG, TRACE
 from tests.harness.targets.test_replica_logs import _write
 
 
-class Told:
+class Reported:
     """A trace with a clock of its own."""
 
     def __init__(self) -> None:
@@ -41,41 +41,41 @@ class Told:
 
 
 def test_of_many_appends_the_latest_is_told_before_anything_else_of_the_partition() -> None:
-    told = Told()
+    reported = Reported()
     for now in range(5):
-        told.now = now
-        told.trace("append", "t-0", end=10 * now)
-        told.trace("high watermark", "t-0", offset=9 * now)
-    told.trace("append", "t-1", end=3)
-    assert told.lines == []
-    told.trace("role", "t-0", leader=1, isr=(1, 2))
-    assert told.events == [
+        reported.now = now
+        reported.trace("append", "t-0", end=10 * now)
+        reported.trace("high watermark", "t-0", offset=9 * now)
+    reported.trace("append", "t-1", end=3)
+    assert reported.lines == []
+    reported.trace("role", "t-0", leader=1, isr=(1, 2))
+    assert reported.events == [
         (4, "append", "t-0", 40), (4, "high watermark", "t-0", 36), (4, "role", "t-0", 1, [1, 2]),
     ]  # fmt: skip
-    told.trace.flush()
-    assert told.events[3:] == [(4, "append", "t-1", 3)]
+    reported.trace.flush()
+    assert reported.events[3:] == [(4, "append", "t-1", 3)]
 
 
 def test_what_falls_is_told_after_what_it_falls_from() -> None:
-    told = Told()
-    told.trace("high watermark", "t-0", offset=5)
-    told.trace("high watermark", "t-0", offset=3)
-    told.trace("high watermark", "t-0", offset=4)
-    told.trace.flush()
-    assert [event[-1] for event in told.events] == [5, 4]
+    reported = Reported()
+    reported.trace("high watermark", "t-0", offset=5)
+    reported.trace("high watermark", "t-0", offset=3)
+    reported.trace("high watermark", "t-0", offset=4)
+    reported.trace.flush()
+    assert [event[-1] for event in reported.events] == [5, 4]
 
 
 def test_nothing_is_held_for_long() -> None:
-    told = Told()
-    told.trace("append", "t-0", end=1)
-    ((due, flush),) = told.timers
+    reported = Reported()
+    reported.trace("append", "t-0", end=1)
+    ((due, flush),) = reported.timers
     assert due == HOLD_NS
     flush()
-    assert told.events == [(0, "append", "t-0", 1)]
-    told.trace("append", "t-0", end=2)
-    told.now = HOLD_NS
-    told.trace("append", "t-1", end=5)
-    assert told.events[1:] == [(0, "append", "t-0", 2)], "also where no timer has come in time"
+    assert reported.events == [(0, "append", "t-0", 1)]
+    reported.trace("append", "t-0", end=2)
+    reported.now = HOLD_NS
+    reported.trace("append", "t-1", end=5)
+    assert reported.events[1:] == [(0, "append", "t-0", 2)], "also where no timer has come in time"
 
 
 _EVENTS = st.tuples(
@@ -88,18 +88,18 @@ _EVENTS = st.tuples(
 def test_every_line_was_told_and_none_is_missing_that_matters(events: list[tuple[str, str, int, int]]) -> None:
     """Per partition: the lines that are not held are all there, in order; before each, the last value of either held
     event; each fall and the value before it."""
-    told, wanted = Told(), {"t-0": list[Any](), "t-1": list[Any]()}
+    reported, wanted = Reported(), {"t-0": list[Any](), "t-1": list[Any]()}
     everything: list[tuple[Any, ...]] = []
     for event, where, value, pause in events:
-        told.now += pause
+        reported.now += pause
         field = {"append": "end", "high watermark": "offset"}.get(event, "end")
-        told.trace(event, where, **{field: value})
-        everything.append((told.now, event, where, value))
+        reported.trace(event, where, **{field: value})
+        everything.append((reported.now, event, where, value))
         wanted[where].append((event, value))
-    told.trace.flush()
-    assert set(told.events) <= set(everything)
+    reported.trace.flush()
+    assert set(reported.events) <= set(everything)
     for where, all_of_it in wanted.items():
-        lines = [(event[1], event[3]) for event in told.events if event[2] == where]
+        lines = [(event[1], event[3]) for event in reported.events if event[2] == where]
         plain = [entry for entry in all_of_it if entry[0] in ("truncate", "role")]
         assert [entry for entry in lines if entry[0] in ("truncate", "role")] == plain
         for held in ("append", "high watermark"):

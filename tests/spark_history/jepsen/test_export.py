@@ -48,7 +48,7 @@ def run_of(history: LongHistory, directory: Path) -> tuple[dict[str, Any], dict[
     return json.loads((directory / "plan.json").read_text()), load_journal(directory / "journal")
 
 
-def told(verdict: dict[str, Any]) -> dict[str, Any]:
+def reported(verdict: dict[str, Any]) -> dict[str, Any]:
     """What of a verdict a client's history determines."""
     counts = {name: each["anomalies"] for name, each in verdict["anomalies"].items()}
     names = ("verdict", "reason", "operations", "faults", "lost", "complete", "contract", "judged_until_s")
@@ -73,7 +73,7 @@ def test_a_log_gets_the_same_verdict_back(tmp_path: Path, breakage: str, name: s
     assert imported.tables["faults"].to_pylist() == [FAULT | {"run": "long"}]
     # As far as clients saw it: what lay on the replicas is not exported.
     seen_by_clients = tables | {"replica_logs": tables["replica_logs"].slice(0, 0)}
-    assert told(check_tables(imported.plan, imported.tables)) == told(
+    assert reported(check_tables(imported.plan, imported.tables)) == reported(
         check_tables(plan | {"replica_logs": False}, seen_by_clients)
     )  # fmt: skip
 
@@ -95,7 +95,7 @@ def test_a_real_run_gets_the_same_verdict_back(real: Path, tmp_path: Path, name:
     imported = read_history(tmp_path / name)
     again = check_tables(imported.plan, imported.tables, imported.doubts)
     rest = {"anomalies": None, "contract": None}  # which rest on the nodes' traces too, and these are not exported
-    assert told(again) | rest == told(verdict) | rest
+    assert reported(again) | rest == reported(verdict) | rest
 
 
 def test_an_export_of_a_run_that_was_cut_short_is_not_decided_either(real: Path, tmp_path: Path) -> None:
@@ -126,8 +126,8 @@ def test_small_logs_broken_at_random_get_the_same_verdict_back(tmp_path: Path) -
         (directory / "plan.json").write_text(json.dumps(plan))
         assert chaos("export", directory) == 0
         imported = read_history(directory / "history.edn")
-        verdict = told(check_tables(imported.plan, imported.tables))
-        assert verdict == told(check_tables(plan, load_journal(directory / "journal"))), seed
+        verdict = reported(check_tables(imported.plan, imported.tables))
+        assert verdict == reported(check_tables(plan, load_journal(directory / "journal"))), seed
         verdicts.add(verdict["verdict"])
     assert verdicts >= {"pass", "fail"}
 

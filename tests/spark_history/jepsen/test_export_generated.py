@@ -38,7 +38,7 @@ from spark_history.jepsen.export.run import write_run
 from spark_history.jepsen.export.tables import load
 from tests.checkers.histories import kafka_histories
 from tests.checkers.histories.random_histories import HISTORIES
-from tests.spark_history.jepsen.test_export import chaos, told
+from tests.spark_history.jepsen.test_export import chaos, reported
 
 CASES = [(workload, defect) for workload in WORKLOADS for defect in (None, *defects_of(workload))]
 
@@ -53,7 +53,7 @@ def generated(directory: Path, workload: str, defect: str | None) -> dict[str, A
 
 def verdict_of(directory: Path, plan: dict[str, Any]) -> dict[str, Any]:
     if plan["workload"] == "append":
-        return told(check_tables(plan, load_journal(directory / "journal")))
+        return reported(check_tables(plan, load_journal(directory / "journal")))
     return _verdict(plan, load(directory))
 
 
@@ -76,7 +76,7 @@ def test_an_export_gets_the_verdict_of_the_run(tmp_path: Path, workload: str, de
         imported = read_history(path)
         assert imported.plan["workload"] == plan["workload"]
         if workload == "append":
-            assert told(check_tables(imported.plan, imported.tables, imported.doubts)) == mine
+            assert reported(check_tables(imported.plan, imported.tables, imported.doubts)) == mine
         else:
             assert _verdict(dict(imported.plan), imported.tables) == mine
     as_jepsen_writes(tmp_path / "history.jsonl")

@@ -174,8 +174,8 @@ def test_a_log_is_acknowledged_as_a_whole(tmp_path: Path) -> None:
 def events(*values: Any, **more: Any) -> str:
     """A write of each value, in JSON."""
     kinds = ("invoke", "ok")
-    told = ({"process": 0, "type": kind, "f": "write", "value": each} | more for each in values for kind in kinds)
-    return "".join(json.dumps(each) + "\n" for each in told)
+    reported = ({"process": 0, "type": kind, "f": "write", "value": each} | more for each in values for kind in kinds)
+    return "".join(json.dumps(each) + "\n" for each in reported)
 
 
 def test_numbers_too_large_and_values_too_deep(tmp_path: Path) -> None:
@@ -203,7 +203,7 @@ def test_a_value_that_is_missing_is_not_nil(tmp_path: Path, f: str, asked: str |
 
 
 def test_a_poll_in_json_is_of_the_keys_that_are_sent_to(tmp_path: Path) -> None:
-    def told(*keys: Any) -> str:
+    def reported(*keys: Any) -> str:
         sends = [[["send", key, 1]] for key in keys]
         polls = [[["poll", {"7": [[0, 1]]}]]]
         asked = [*zip(["send"] * len(keys), sends, sends, strict=True), ("poll", [["poll"]], polls[0])]
@@ -214,10 +214,10 @@ def test_a_poll_in_json_is_of_the_keys_that_are_sent_to(tmp_path: Path) -> None:
         )
 
     for key in (7, "7"):
-        assert judged(tmp_path, told(key)) == ("kafka", "pass", {})
-    assert judged(tmp_path, told("007"))[1] != "pass"
+        assert judged(tmp_path, reported(key)) == ("kafka", "pass", {})
+    assert judged(tmp_path, reported("007"))[1] != "pass"
     with pytest.raises(HistoryError, match='has the keys 7 and "7"'):
-        judged(tmp_path, told(7, "7"))
+        judged(tmp_path, reported(7, "7"))
 
 
 @pytest.mark.parametrize(

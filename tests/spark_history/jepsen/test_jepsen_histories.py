@@ -133,11 +133,11 @@ def test_values_and_keys_that_are_no_numbers_get_some(tmp_path: Path) -> None:
     {:process 0, :type :ok, :f :cas, :value [:x ["a" 7]]}"""
     imported = importing(tmp_path, text)
     names, keys = imported.plan["names"], imported.plan["key_names"]
-    told = [
+    reported = [
         (keys[str(key)], names.get(str(value), value), names.get(str(expected), expected))
         for key, value, expected in rows(imported, "registers", "key", "value", "expected")
     ]
-    assert told == [(":x", '"a"', None), (":y", 7, None), (":x", 7, '"a"')]
+    assert reported == [(":x", '"a"', None), (":y", 7, None), (":x", 7, '"a"')]
 
 
 def test_pairs_are_no_keys_where_reads_return_something_else(tmp_path: Path) -> None:

@@ -101,16 +101,16 @@ def test_a_tree_is_brought_and_what_is_new_sent_back(
         (copy.path / ".half.tmp").write_text("no")
         (copy.path / "more").mkdir()
         (copy.path / "more" / "deep.json").write_text("8")
-        told = copy.send_back()
+        reported = copy.send_back()
     assert not copy.path.exists()
     if way == "_BinaryFiles":
-        assert told == (
+        assert reported == (
             f"more/deep.json, plan.json, verdict.json could not be written to {viewfs}/run "
             "(Spark Connect cannot write single files; not this way)",
         )
         assert tree(there / "run") == TREE | EMPTY
     else:
-        assert told == ()
+        assert reported == ()
         new = {"verdict.json": b"7", "plan.json": b"{1}", "more/deep.json": b"8"}
         assert {
             name: each for name, each in tree(there / "run").items() if not name.endswith(".crc")
@@ -169,8 +169,8 @@ def test_the_command_judges_what_lies_at_an_address(
     history.write(there / "broken")
     with pytest.raises(SystemExit) as ended:
         main(["check", f"{viewfs}/broken"])
-    told = capsys.readouterr().out
-    assert ended.value.code == 1 and "lost appends" in told and f"{viewfs}/broken" in told
+    reported = capsys.readouterr().out
+    assert ended.value.code == 1 and "lost appends" in reported and f"{viewfs}/broken" in reported
     assert json.loads((there / "broken" / "verdict.json").read_text())["verdict"] == "fail"
     with pytest.raises(SystemExit) as ended:
         main(["check", f"{viewfs}/nothing"])

@@ -121,9 +121,9 @@ def _processes_in(folder: Path) -> list[int]:
         with suppress(OSError):
             places = [os.fsencode(os.readlink(process / name)) for name in ("root", "cwd")]
             words = [*(process / "cmdline").read_bytes().split(b"\0"), *(process / "environ").read_bytes().split(b"\0")]
-            told = [word.removeprefix(b"TMPDIR=") for word in words]
+            reported = [word.removeprefix(b"TMPDIR=") for word in words]
             if int(process.name) != os.getpid() and any(
-                each == inside or each.startswith(inside + b"/") for each in (*places, *told)
+                each == inside or each.startswith(inside + b"/") for each in (*places, *reported)
             ):
                 found.append(int(process.name))
     return found

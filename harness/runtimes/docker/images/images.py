@@ -24,7 +24,7 @@ from harness.cluster import RuntimeUnavailable
 from harness.runtimes.owner import is_alive, owner
 from harness.targets.target import Package
 
-from ..engine import BUILD_LABEL, CHECKOUT_LABEL, IMAGE_LABEL, told
+from ..engine import BUILD_LABEL, CHECKOUT_LABEL, IMAGE_LABEL, reason_of
 from . import builds
 
 Progress = Callable[[str], None]
@@ -203,7 +203,7 @@ def _build(api: docker.APIClient, tag: str, name: str, context: Path, dockerfile
             if "error" in status:
                 raise RuntimeUnavailable(f"Docker could not build {tag}: {status['error'].strip()}")
     except APIError as error:
-        raise RuntimeUnavailable(f"Docker could not build {tag}: {told(error)}") from error
+        raise RuntimeUnavailable(f"Docker could not build {tag}: {reason_of(error)}") from error
 
 
 def _context(directory: Path, dockerfile: Path, name: str) -> io.BytesIO:

@@ -399,8 +399,8 @@ def test_a_leader_tells_a_follower_where_its_log_parts(
 ) -> None:
     quorum = elect(boot(disk_with(1, 1, 3)))  # and the LeaderChange of epoch 4
     data = answer(quorum, fetch(2, 4, offset, last_epoch), 1.0)
-    told = (data.diverging_epoch.epoch, data.diverging_epoch.end_offset)
-    assert told == (diverging or (-1, -1))
+    reported = (data.diverging_epoch.epoch, data.diverging_epoch.end_offset)
+    assert reported == (diverging or (-1, -1))
     assert bool(data.records) is (diverging is None)
 
 

@@ -88,7 +88,7 @@ def _fail(error: BaseException) -> None:
     raise error
 
 
-def told(story: Callable[[Office], Coroutine[Any, Any, None]]) -> None:
+def reported(story: Callable[[Office], Coroutine[Any, Any, None]]) -> None:
     async def run() -> None:
         await story(Office())
 
@@ -122,7 +122,7 @@ def test_a_controller_that_does_not_lead_does_nothing() -> None:
             assert answer.error_code is ErrorCode.not_controller
         assert office.raft.log == []
 
-    told(story)
+    reported(story)
 
 
 def test_nothing_is_answered_before_it_is_committed() -> None:
@@ -136,7 +136,7 @@ def test_nothing_is_answered_before_it_is_committed() -> None:
         assert (await answer).error_code is ErrorCode.none
         assert list(office.server.image.brokers) == [1]
 
-    told(story)
+    reported(story)
 
 
 def test_what_was_decided_on_uncommitted_state_waits_for_it_too() -> None:
@@ -151,7 +151,7 @@ def test_what_was_decided_on_uncommitted_state_waits_for_it_too() -> None:
         office.raft.commit()
         assert (await refused).error_code is ErrorCode.duplicate_broker_registration
 
-    told(story)
+    reported(story)
 
 
 def test_a_zombie_controller_changes_nothing() -> None:
@@ -172,7 +172,7 @@ def test_a_zombie_controller_changes_nothing() -> None:
         active = office.server.active
         assert active is not None and list(active.image.brokers) == [1], "a new term begins with what is committed"
 
-    told(story)
+    reported(story)
 
 
 def test_two_changes_at_once_are_decided_one_after_the_other() -> None:
@@ -190,7 +190,7 @@ def test_two_changes_at_once_are_decided_one_after_the_other() -> None:
         ]  # fmt: skip
         assert [int(a.broker_epoch) for a in found] == [0, -1, 1, 2]
 
-    told(story)
+    reported(story)
 
 
 def many_topics(count: int, prefix: str = "t") -> CreateTopicsRequest:
@@ -234,7 +234,7 @@ def test_many_topics_are_decided_in_steps_and_others_have_their_turn_between_the
         assert {t.error_code for t in (await answer).topics} == {ErrorCode.none}
         assert len(office.server.image.topics) == 3 * RECORDS_IN_STEP
 
-    told(story)
+    reported(story)
 
 
 def test_requests_in_steps_take_turns() -> None:
@@ -252,7 +252,7 @@ def test_requests_in_steps_take_turns() -> None:
             assert len(office.raft.log) <= written + RECORDS_IN_STEP
         assert len(office.server.image.topics) == 6 * RECORDS_IN_STEP
 
-    told(story)
+    reported(story)
 
 
 def test_a_request_that_nobody_waits_for_any_more_does_not_go_on(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -273,7 +273,7 @@ def test_a_request_that_nobody_waits_for_any_more_does_not_go_on(monkeypatch: py
             office.raft.commit()
         assert len(office.raft.log) == written
 
-    told(story)
+    reported(story)
 
 
 @pytest.mark.parametrize("steps", [0, 1])
@@ -294,7 +294,7 @@ def test_a_controller_deposed_between_the_steps_of_a_request_does_not_go_on(step
         assert found == {ErrorCode.request_timed_out if steps else ErrorCode.not_controller}
         assert len(office.server.image.topics) == steps * RECORDS_IN_STEP // 2
 
-    told(story)
+    reported(story)
 
 
 def test_a_node_that_restarts_fetches_only_what_it_lacks() -> None:

@@ -105,8 +105,8 @@ def test_within_a_session_an_answer_names_only_what_is_new(tmp_path: Path) -> No
         assert session > 0 and len(first.responses) == 1, "the first tells of everything"
         assert (await ask(session, 1)).responses == ()
         group.write(1, "a", acks=1)
-        told = await ask(session, 2)
-        (data,) = told.responses[0].partitions
+        reported = await ask(session, 2)
+        (data,) = reported.responses[0].partitions
         assert data.records == group.partitions[1].log.read(0, 1 << 20)
         assert (await ask(session + 1, 3)).error_code is ErrorCode.fetch_session_id_not_found
         assert (await ask(session, 9)).error_code is ErrorCode.invalid_fetch_session_epoch

@@ -153,11 +153,11 @@ def test_a_hostile_disk_is_copied_without_anything_of_the_host_and_told(
     free = shutil.disk_usage(tmp_path).free
     problems = runner.run(scenario())
     assert set(problems) == {"broker-1"}, "the others' disks are whole"
-    told = problems["broker-1"]
+    reported = problems["broker-1"]
     kinds = ["symbolic link", "3 × FIFO", "1 × socket", "set-uid or set-gid file", "sparse", "name that is not plain"]
     for kind in kinds + ["1 × block device", "1 × character device"] * (os.getuid() == 0):
-        assert kind in told, told
-    assert told.isprintable()
+        assert kind in reported, reported
+    assert reported.isprintable()
     disks = tmp_path / "disks"
     assert (disks / "broker-2/collect-0/0.log").stat().st_size == 2 * 69
     assert (disks / "broker-1/t-0/00000000000000000000.log").read_bytes() == bytes(100)
@@ -166,7 +166,7 @@ def test_a_hostile_disk_is_copied_without_anything_of_the_host_and_told(
     assert bytes_in(tmp_path) < 10 << 20
     assert free - shutil.disk_usage(tmp_path).free < 1 << 30
     piece = with_problems([Collected("broker-1", "disk", 1)], problems)
-    assert piece == [Collected("broker-1", "disk", 1, told)]
+    assert piece == [Collected("broker-1", "disk", 1, reported)]
 
 
 def test_every_fault_of_a_disk_works_on_a_hostile_one_and_takes_nothing_of_the_host(

@@ -92,8 +92,8 @@ def test_another_broker_in_its_place_and_itself_again(runner: asyncio.Runner, cl
     }  # fmt: skip
 
     healed = runner.run(nemesis.heal(cluster, [node]))
-    told = healed["metadata"]
-    assert told["while"]["brokers"] == [1, 2, 1003] and told["healed"]["brokers"] == [1, 2, 3]
+    reported = healed["metadata"]
+    assert reported["while"]["brokers"] == [1, 2, 1003] and reported["healed"]["brokers"] == [1, 2, 3]
     runner.run(nemesis.heal(cluster, [node]))
     seen = wait_for(cluster, lambda seen: replicas(seen) == before)
     assert sorted(seen.brokers) == [1, 2, 3]
@@ -106,8 +106,10 @@ def test_who_is_shut_down_has_handed_its_leaderships_over(runner: asyncio.Runner
     leader = seen.topics[TOPIC].partitions[0].leader
     node, nemesis = next(node for node in cluster.brokers if node.id == leader), ControlledShutdown()
     evidence = runner.run(nemesis.inject(cluster, [node], {}))
-    told = evidence["nodes"][node.name]
-    assert nemesis.effective(evidence) and told["exit_status"] == 0 and told["moved_ns"] < told["stopping_ns"]
+    reported = evidence["nodes"][node.name]
+    assert (
+        nemesis.effective(evidence) and reported["exit_status"] == 0 and reported["moved_ns"] < reported["stopping_ns"]
+    )
     seen = wait_for(cluster, lambda seen: leader not in seen.brokers)
     assert seen.topics[TOPIC].partitions[0].leader not in (-1, leader)
     runner.run(nemesis.heal(cluster, [node]))

@@ -165,11 +165,11 @@ def test_python_too_old_is_told_in_one_sentence(tmp_path: Path) -> None:
     old = tmp_path / "python3"
     old.write_text('#!/bin/sh\ncase "$1" in --version) echo Python 3.9.2;; *) exit 1;; esac\n')
     old.chmod(0o755)
-    told = subprocess.run(
+    reported = subprocess.run(
         ["bash", str(ROOT / "harness" / "cli" / "make_venv.sh"), str(old), str(tmp_path / "venv")],
         capture_output=True, text=True, check=False,
     )  # fmt: skip
-    assert told.returncode == 1
-    assert told.stderr.count("\n") == 1
-    assert "3.11 or newer" in told.stderr
-    assert "3.9.2" in told.stderr
+    assert reported.returncode == 1
+    assert reported.stderr.count("\n") == 1
+    assert "3.11 or newer" in reported.stderr
+    assert "3.9.2" in reported.stderr

@@ -92,14 +92,14 @@ def test_a_copy_holds_the_logs_and_nothing_of_the_host_and_tells_the_rest(volume
     }
     assert answer["files"] == 2 and answer["bytes"] == 200
     assert not any(path.is_symlink() for path in (tmp_path / "copy").rglob("*"))
-    told = answer["left_out"]
+    reported = answer["left_out"]
     for kind, examples in {
         "5 × symbolic link": "device-null, folder, link, …", "2 × FIFO": "fifo, fifo.log", "1 × socket": "socket",
         "1 × set-uid or set-gid file": "set-uid", "1 × file of more than": "sparse.log", "1 × sparse file": "sparse",
         "2 × name that is not plain text": r"escape\x1b[2J, no-\udcff-text", f"folder {tree.MOST_DEPTH} deep": "d/d",
     }.items():  # fmt: skip
-        assert kind in told and examples in told, told
-    assert told.isprintable()
+        assert kind in reported and examples in reported, reported
+    assert reported.isprintable()
 
 
 def test_a_copy_has_no_permissions_of_its_file_and_keeps_its_holes(tmp_path: Path) -> None:

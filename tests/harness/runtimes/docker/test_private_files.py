@@ -88,9 +88,9 @@ def test_a_trace_too_large_to_be_read_is_told(tmp_path: Path, monkeypatch: pytes
     monkeypatch.setattr(traces, "_MOST_BYTES", 100)
     (tmp_path / "broker-1.jsonl").write_bytes(b"x" * 101)
     (tmp_path / "broker-2.jsonl").write_bytes(b"")
-    told = {piece.node: piece.problem for piece in traces.read_traces(tmp_path).pieces}
-    assert told["broker-1"] == "the trace of broker-1 has 101 bytes, more than the 100 that are read"
-    assert told["broker-2"] is None
+    reported = {piece.node: piece.problem for piece in traces.read_traces(tmp_path).pieces}
+    assert reported["broker-1"] == "the trace of broker-1 has 101 bytes, more than the 100 that are read"
+    assert reported["broker-2"] is None
 
 
 def test_partitions_that_there_cannot_be_are_told(tmp_path: Path) -> None:
@@ -120,6 +120,6 @@ def test_why_a_disk_is_not_whole_is_told_of_its_piece() -> None:
 def test_what_the_logs_of_a_disk_that_is_not_whole_lack_is_held_against_nobody() -> None:
     """Else a copy that found no room would be a violation: missing on a replica."""
     pieces = [Collected(node, "replica log", 5, topic="t", partition=0) for node in ("a", "b")]
-    told = with_problems([*pieces, Collected("a", "metadata log", 3)], {"a": "no room"})
-    assert [piece.problem is None for piece in told] == [False, True, False, False]
-    assert must_hold_the_final_log([asdict(piece) for piece in told], None) == {"t-0": {"a": False, "b": True}}
+    reported = with_problems([*pieces, Collected("a", "metadata log", 3)], {"a": "no room"})
+    assert [piece.problem is None for piece in reported] == [False, True, False, False]
+    assert must_hold_the_final_log([asdict(piece) for piece in reported], None) == {"t-0": {"a": False, "b": True}}

@@ -151,10 +151,10 @@ class Story:
     async def judge(self) -> None:
         handled = [name for echo in self.echoes for name in echo.handled if "begins" not in name]
         seen = [await outcome(task) if task.done() else "nothing" for _, task in self.asked]
-        told = [(name, answer) for (name, _), answer in zip(self.asked, seen, strict=True)]
-        assert [(name, answer) for name, answer in told if "/" in answer and answer != name] == []
+        reported = [(name, answer) for (name, _), answer in zip(self.asked, seen, strict=True)]
+        assert [(name, answer) for name, answer in reported if "/" in answer and answer != name] == []
         for connection in range(1, self.connections + 1):
-            own = [(name, answer) for name, answer in told if name.startswith(f"{connection}/")]
+            own = [(name, answer) for name, answer in reported if name.startswith(f"{connection}/")]
             on_it = [name for name in handled if name.startswith(f"{connection}/")]
             assert on_it == [name for name, _ in own][: len(on_it)], "in order, without gaps"
             answered = [name for name, answer in own if answer == name]

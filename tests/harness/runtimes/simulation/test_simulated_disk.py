@@ -318,7 +318,7 @@ def test_a_loss_does_not_change_with_what_is_written_later() -> None:
 
 def test_evidence_is_that_of_the_docker_agent(tmp_path: Path) -> None:
     """On the same files, saved as real ones."""
-    told = set()
+    reported = set()
     for seed in SEEDS:
         disk, random = SimulatedDisk(Random(seed)), Random(seed)
         for directory in ("chaos-0", "chaos-1", "__cluster_metadata-0"):
@@ -337,8 +337,8 @@ def test_evidence_is_that_of_the_docker_agent(tmp_path: Path) -> None:
         after.mkdir()
         disk.save(after)
         assert evidence == loss.lost(loss.final(before), loss.final(after))
-        told |= {key for key, value in evidence.items() if value}
-    assert told == set(evidence)
+        reported |= {key for key, value in evidence.items() if value}
+    assert reported == set(evidence)
 
 
 def test_nothing_unsynced_is_nothing_lost() -> None:

@@ -631,7 +631,7 @@ async def test_a_process_that_has_ended_sends_nothing_more(world: World) -> None
     await world.serve(echo := Echo())
     doomed = world.network.endpoint(world.loop.new_process("doomed"), "doomed")
     connection = await world.loop.spawn(doomed.process, doomed.connect(SERVER, client_id="d", timeout=1))
-    told: list[str] = []
+    reported: list[str] = []
 
     async def dies() -> None:
         world.cut_power(doomed.process)
@@ -639,9 +639,9 @@ async def test_a_process_that_has_ended_sends_nothing_more(world: World) -> None
             await world.ask(connection, "last words")
         finally:
             await doomed.connect(SERVER, client_id="d", timeout=1)
-            told.append("went on")
+            reported.append("went on")
 
     world.loop.spawn(doomed.process, dies())
     await asyncio.sleep(1.0)
-    assert (echo.handled, told) == ([], [])
+    assert (echo.handled, reported) == ([], [])
     assert len(world.network.hosts["server"].listeners[SERVER.port].endpoint.accepted) == 1

@@ -34,9 +34,9 @@ def run(loop: VirtualLoop, seconds: float) -> None:
     loop.run_until_complete(asyncio.wait_for(asyncio.sleep(seconds), None))
 
 
-async def says(told: list[Any], what: Any, after: float = 0.0) -> None:
+async def says(reported: list[Any], what: Any, after: float = 0.0) -> None:
     await asyncio.sleep(after)
-    told.append(what)
+    reported.append(what)
 
 
 # -- time -----------------------------------------------------------------------------------------------------
@@ -54,26 +54,26 @@ def test_time_jumps_to_the_next_timer(loop: VirtualLoop) -> None:
 
 
 def test_at_one_instant_timers_run_in_the_order_of_their_making_after_what_was_ready(loop: VirtualLoop) -> None:
-    told: list[str] = []
+    reported: list[str] = []
     for name in "bcadfe":
-        loop.call_at(1.0, told.append, name)
-    loop.call_soon(told.append, "ready")
-    loop.call_at(1.0, lambda: loop.call_soon(told.append, "after all of them"))
-    loop.call_at(1.0, told.append, "last")
+        loop.call_at(1.0, reported.append, name)
+    loop.call_soon(reported.append, "ready")
+    loop.call_at(1.0, lambda: loop.call_soon(reported.append, "after all of them"))
+    loop.call_at(1.0, reported.append, "last")
     run(loop, 2.0)
-    assert told == ["ready", *"bcadfe", "last", "after all of them"]
+    assert reported == ["ready", *"bcadfe", "last", "after all of them"]
 
 
 def test_a_cancelled_timer_neither_runs_nor_moves_the_time(loop: VirtualLoop) -> None:
-    told: list[str] = []
-    timers = [loop.call_at(number, told.append, "never") for number in range(1, 3000)]
-    loop.call_at(5000.0, told.append, "kept")
+    reported: list[str] = []
+    timers = [loop.call_at(number, reported.append, "never") for number in range(1, 3000)]
+    loop.call_at(5000.0, reported.append, "kept")
     for timer in timers:
         timer.cancel()
     assert len(loop._timers) < 2000  # they are cleared away before their time comes
-    loop.call_soon(lambda: loop.call_at(0.5, lambda: told.append(str(loop.time()))))
+    loop.call_soon(lambda: loop.call_at(0.5, lambda: reported.append(str(loop.time()))))
     run(loop, 6000.0)
-    assert told == ["0.5", "kept"]
+    assert reported == ["0.5", "kept"]
 
 
 def test_timers_cancelled_after_they_have_run_do_not_count_as_cleared_away(loop: VirtualLoop) -> None:
@@ -122,44 +122,44 @@ def test_whatever_a_process_starts_is_its_own(loop: VirtualLoop) -> None:
 
 
 def test_nothing_of_a_killed_process_runs_any_more_not_even_a_finally(loop: VirtualLoop) -> None:
-    told: list[str] = []
+    reported: list[str] = []
 
     async def works() -> None:
         try:
             while True:
                 await asyncio.sleep(0.1)
-                told.append("working")
+                reported.append("working")
         finally:
-            told.append("cleaned up")
+            reported.append("cleaned up")
 
     async def waits() -> None:
         try:
             await loop.create_future()  # which nobody else knows
         finally:
-            told.append("collected")
+            reported.append("collected")
 
     async def main() -> None:
         loop.create_task(waits())
         worker = asyncio.create_task(works())
-        loop.call_later(0.55, told.append, "timer")
+        loop.call_later(0.55, reported.append, "timer")
         async with asyncio.timeout(0.45):
             await worker
 
     process = loop.new_process("a")
     task = loop.spawn(process, main())
     loop.call_in_world(0.25, loop.kill, process)
-    loop.call_in_world(0.3, in_process, loop, process, told.append, "called")
+    loop.call_in_world(0.3, in_process, loop, process, reported.append, "called")
     run(loop, 2.0)
-    assert told == ["working", "working"]
+    assert reported == ["working", "working"]
     assert not task.done()
     del task
     gc.collect()
     run(loop, 1.0)
-    assert told == ["working", "working"]
+    assert reported == ["working", "working"]
 
 
 def test_a_process_killed_in_the_middle_of_a_callback_ends_there(loop: VirtualLoop) -> None:
-    told: list[str] = []
+    reported: list[str] = []
     process = loop.new_process("a")
 
     def die() -> None:
@@ -167,34 +167,34 @@ def test_a_process_killed_in_the_middle_of_a_callback_ends_there(loop: VirtualLo
         raise ProcessDied
 
     async def main() -> None:
-        loop.call_soon(told.append, "called")
+        loop.call_soon(reported.append, "called")
         try:
             die()
         except Exception:
-            told.append("handled")
-        told.append("went on")
+            reported.append("handled")
+        reported.append("went on")
 
     async def watches(task: asyncio.Task[None]) -> None:
         await asyncio.wait([task])
-        told.append("saw it end")
+        reported.append("saw it end")
 
     task = loop.spawn(process, main())
     loop.spawn(process, watches(task))
     run(loop, 1.0)
     process = loop.new_process("b")
     in_process(loop, process, die)
-    in_process(loop, process, told.append, "next")
+    in_process(loop, process, reported.append, "next")
     run(loop, 1.0)
-    assert told == []
+    assert reported == []
     assert loop.errors == []  # it is no error that somebody should look at
 
 
 def test_a_paused_process_goes_on_in_order_where_it_stood(loop: VirtualLoop) -> None:
-    told: list[Any] = []
+    reported: list[Any] = []
     process = loop.new_process("a")
 
     def note(what: str) -> None:
-        told.append((what, loop.time()))
+        reported.append((what, loop.time()))
 
     async def main() -> None:
         for number in range(4):
@@ -209,28 +209,28 @@ def test_a_paused_process_goes_on_in_order_where_it_stood(loop: VirtualLoop) -> 
     loop.call_in_world(1.0, loop.resume, process)
     loop.call_in_world(1.0, in_process, loop, process, note, "e")
     run(loop, 3.0)
-    assert [what for what, _ in told] == ["slept 0", "b", "c", "d", "slept 1", "e", "slept 2", "slept 3"]
-    assert [at for _, at in told] == pytest.approx([0.1, 1.0, 1.0, 1.0, 1.0, 1.0, 1.1, 1.2])
+    assert [what for what, _ in reported] == ["slept 0", "b", "c", "d", "slept 1", "e", "slept 2", "slept 3"]
+    assert [at for _, at in reported] == pytest.approx([0.1, 1.0, 1.0, 1.0, 1.0, 1.0, 1.1, 1.2])
 
 
 def test_a_timer_that_is_due_when_a_process_goes_on_runs_after_what_has_waited(loop: VirtualLoop) -> None:
-    told: list[str] = []
+    reported: list[str] = []
     process = loop.new_process("a")
     loop.call_in_world(1.0, loop.resume, process)
-    in_process(loop, process, loop.call_at, 1.0, told.append, "timer")
+    in_process(loop, process, loop.call_at, 1.0, reported.append, "timer")
     run(loop, 0.5)
     loop.pause(process)
-    in_process(loop, process, told.append, "waited")
+    in_process(loop, process, reported.append, "waited")
     run(loop, 1.0)
-    assert told == ["waited", "timer"]
+    assert reported == ["waited", "timer"]
 
 
 def test_callbacks_of_a_busy_process_wait_and_others_do_not(loop: VirtualLoop) -> None:
-    told: list[Any] = []
+    reported: list[Any] = []
     busy, idle = loop.new_process("busy"), loop.new_process("idle")
 
     def note(what: str) -> None:
-        told.append((what, loop.time()))
+        reported.append((what, loop.time()))
 
     def works() -> None:
         note("before")
@@ -241,50 +241,50 @@ def test_callbacks_of_a_busy_process_wait_and_others_do_not(loop: VirtualLoop) -
 
     in_process(loop, busy, works)
     in_process(loop, busy, note, "next")
-    loop.spawn(idle, says(told, "idle", 0.5))
+    loop.spawn(idle, says(reported, "idle", 0.5))
     loop.call_in_world(1.2, loop.stall, busy, 0.5)
     run(loop, 5.0)
-    assert told == [("before", 0.0), "idle", ("next", 2.0), ("soon", 2.0)]
+    assert reported == [("before", 0.0), "idle", ("next", 2.0), ("soon", 2.0)]
     assert loop.local_time() == loop.time()
 
 
 def test_a_process_that_stalls_again_while_it_catches_up_keeps_its_order(loop: VirtualLoop) -> None:
-    told: list[Any] = []
+    reported: list[Any] = []
     process = loop.new_process("a")
 
     def works(name: str) -> None:
-        told.append((name, loop.time()))
+        reported.append((name, loop.time()))
         loop.stall(process, 1.0)
 
     for name in "abcd":
         in_process(loop, process, works, name)
     run(loop, 10.0)
-    assert told == [("a", 0.0), ("b", 1.0), ("c", 2.0), ("d", 3.0)]
+    assert reported == [("a", 0.0), ("b", 1.0), ("c", 2.0), ("d", 3.0)]
 
 
 def test_a_timer_that_is_due_when_a_process_is_free_again_runs_after_what_has_waited(loop: VirtualLoop) -> None:
-    told: list[str] = []
+    reported: list[str] = []
     process = loop.new_process("a")
-    in_process(loop, process, loop.call_at, 1.0, told.append, "timer")
+    in_process(loop, process, loop.call_at, 1.0, reported.append, "timer")
     in_process(loop, process, loop.stall, process, 1.0)
-    in_process(loop, process, told.append, "waited")
+    in_process(loop, process, reported.append, "waited")
     run(loop, 2.0)
-    assert told == ["waited", "timer"]
+    assert reported == ["waited", "timer"]
 
 
 @pytest.mark.parametrize("first", ["pause", "stall"])
 def test_a_process_paused_while_busy_waits_for_both(loop: VirtualLoop, first: str) -> None:
-    told: list[float] = []
+    reported: list[float] = []
     process = loop.new_process("a")
     actions: list[Callable[[], None]] = [lambda: loop.pause(process), lambda: loop.stall(process, 1.0)]
     for action in actions if first == "pause" else reversed(actions):
         loop.call_in_world(0.1, action)
-    loop.call_in_world(0.5, in_process, loop, process, lambda: told.append(loop.time()))
+    loop.call_in_world(0.5, in_process, loop, process, lambda: reported.append(loop.time()))
     run(loop, 2.0)
-    assert told == []
+    assert reported == []
     loop.resume(process)
     run(loop, 1.0)
-    assert told == [2.0]
+    assert reported == [2.0]
 
 
 # -- order ----------------------------------------------------------------------------------------------------
@@ -389,26 +389,26 @@ def test_many_callbacks_are_no_hang_as_long_as_time_moves_on(
 
 
 def test_what_after_step_raises_ends_the_run_at_that_step_and_the_loop_can_go_on(loop: VirtualLoop) -> None:
-    told: list[Any] = []
+    reported: list[Any] = []
     process = loop.new_process("a")
 
     class Violation(Exception): ...
 
     def after_step() -> None:
-        if told and told[-1] == "wrong":
-            told.append(f"noticed in step {loop.step}")
+        if reported and reported[-1] == "wrong":
+            reported.append(f"noticed in step {loop.step}")
             raise Violation
 
     loop.after_step = after_step
     for what in ("right", "wrong", "later"):
-        in_process(loop, process, told.append, what)
-    main = loop.create_task(says(told, "main", 1.0))
+        in_process(loop, process, reported.append, what)
+    main = loop.create_task(says(reported, "main", 1.0))
     with pytest.raises(Violation):
         loop.run_until_complete(main)
-    assert told == ["right", "wrong", "noticed in step 2"]
+    assert reported == ["right", "wrong", "noticed in step 2"]
     assert loop.current is None and loop.tripwire.armed is False
     loop.run_until_complete(main)
-    assert told[3:] == ["later", "main"]
+    assert reported[3:] == ["later", "main"]
 
 
 def test_after_step_and_the_tripwire_are_for_processes_alone(loop: VirtualLoop) -> None:
@@ -440,9 +440,9 @@ def test_an_exception_that_no_code_handles_is_noted_with_its_process(loop: Virtu
 
 
 def test_what_blocks_takes_no_virtual_time_and_a_second_signal_ends_it(loop: VirtualLoop) -> None:
-    told: list[str] = []
+    reported: list[str] = []
     before = signal.getsignal(signal.SIGUSR1)
-    loop.add_signal_handler(signal.SIGUSR1, told.append, "signalled")
+    loop.add_signal_handler(signal.SIGUSR1, reported.append, "signalled")
 
     def blocks(signals: int) -> str:
         for _ in range(signals):
@@ -454,12 +454,12 @@ def test_what_blocks_takes_no_virtual_time_and_a_second_signal_ends_it(loop: Vir
         assert loop.stand_still(blocks, signals=1) == "done"
         with pytest.raises(KeyboardInterrupt):
             loop.stand_still(blocks, 2)
-        assert (loop.time(), told) == (0.0, [])
+        assert (loop.time(), reported) == (0.0, [])
         await asyncio.sleep(0)
-        assert told == ["signalled"] * 3
+        assert reported == ["signalled"] * 3
         blocks(2)  # while the loop runs, signals are its callbacks' business
         await asyncio.sleep(0)
-        assert told == ["signalled"] * 5
+        assert reported == ["signalled"] * 5
 
     loop.run_until_complete(scenario())
     loop.bury()
@@ -468,15 +468,15 @@ def test_what_blocks_takes_no_virtual_time_and_a_second_signal_ends_it(loop: Vir
 
 def test_at_the_end_every_task_is_closed_and_nothing_runs() -> None:
     loop = VirtualLoop()
-    told: list[str] = []
+    reported: list[str] = []
 
     async def works() -> None:
         try:
             await asyncio.sleep(10)
         finally:
-            told.append("closed")
+            reported.append("closed")
             await asyncio.sleep(1)  # what waits while it is closed is an error, and nobody's any more
-            told.append("never")
+            reported.append("never")
 
     def start(name: str) -> Process:
         process = loop.new_process(name)
@@ -488,8 +488,8 @@ def test_at_the_end_every_task_is_closed_and_nothing_runs() -> None:
     run(loop, 1.0)
     loop.kill(dead)
     run(loop, 1.0)
-    assert told == []
+    assert reported == []
     loop.bury()
     gc.collect()
-    assert told == ["closed", "closed"]
+    assert reported == ["closed", "closed"]
     assert loop.errors == []  # nobody complains of tasks that were pending
