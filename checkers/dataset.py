@@ -237,7 +237,7 @@ def check_tables(
     plan: the content of plan.json; tables: by the names of spark_history.schema.TABLES, the pending appends in
     `operations` (MemoryRecorder.tables() or load_journal()); doubts: see verdict.Evidence; violation: the content of
     violation.json; rows: gets the anomalies (ANOMALIES); counts: of a run whose logs are known to be clean
-    (log_quick.py). Raises HistoryError.
+    (log/quick.py). Raises HistoryError.
     """
     faults = read_faults(tables["faults"])
     options = _options(plan, faults)

@@ -1,4 +1,5 @@
-"""Anomalies of one run, by partition or of no partition, as checkers that look at all of it find them."""
+"""Collects the anomalies of one run, by partition or for the cluster as a whole, from checkers that see the whole
+run."""
 
 from __future__ import annotations
 

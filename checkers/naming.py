@@ -1,4 +1,4 @@
-"""What the numbers of keys and values stand for, in histories that hold other than integers."""
+"""Maps numbers back to the keys and values that they stand for, where a history's are not integers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Runs of registers, of other objects and of transactions on disk, judged file by file and put together again.
+"""The files of runs of registers, other objects and transactions: writes them, judges each file by itself, and
+combines the results.
 
     plan.json
     history/manifest.json              {"format": 1, "workload", "tables": {table: paths below history/},

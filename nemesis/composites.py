@@ -1,4 +1,4 @@
-"""Several faults as one, each of a nemesis of its own: what matters is how they follow each other.
+"""Composite nemeses: several faults planned together, each of them carried out by an ordinary nemesis.
 
 A composite never strikes by itself. The schedule has its parts in its place, under their own names and each with its
 own evidence, so that they can be edited, taken away and shrunk one by one.

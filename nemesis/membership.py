@@ -1,4 +1,5 @@
-"""Who belongs to the cluster, whose the partitions are, and who leads them: what operators do to a cluster that runs.
+"""Faults that operators cause in a running cluster: controlled shutdowns, preferred elections, reassignments, and a
+broker replaced by one with a new id.
 
 Each fault but a controlled shutdown moves replicas or leaders by what it asks of the controller, and its healing asks
 for the assignment back that the run began with. So there is one of these at a time, whatever their names, and they are

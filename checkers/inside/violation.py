@@ -1,4 +1,5 @@
-"""The invariants of the protocol that a simulated run is checked against after every step, and what a violation says.
+"""A violated invariant of a simulated run, which is checked after every step: the content of violation.json, and how
+it is worded.
 
 The first violation stops the run. violation.json in the run's directory then holds
 

@@ -1,5 +1,5 @@
-"""What no segment of a log can decide alone: records out of place, lost appends, torn reads, readers that differ, and
-offsets that nothing explains."""
+"""Decides what cannot be decided from one segment of a log alone: records out of place, lost appends, torn reads,
+reads that disagree, and offsets that no known append explains."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Many short runs at once: which of them hold nothing odd, so that nothing needs to be said of them but counts.
+"""Finds, among many short runs at once, those that have no anomaly and so need only be counted.
 
 Judging a log takes a hundred NumPy calls however short it is. Here all logs of many runs are one: log after log, each
 one's times moved to after those of the log before, so that no two logs contradict each other. A run is clean if in
@@ -9,7 +9,7 @@ each of its logs
 * every read returned what the final log holds, each offset of its range once and in order, and knew of no more; and
 * no operation was invoked after one at a higher position had completed.
 
-These are stronger than the definition (log_linearizability.py), so a clean run has no anomaly, not even a weak one. Any
+These are stronger than the definition (linearizability.py), so a clean run has no anomaly, not even a weak one. Any
 other run is judged by itself, also if its history contradicts itself.
 """
 

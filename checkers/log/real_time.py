@@ -1,4 +1,4 @@
-"""Positions against real time: part (b) of log linearizability. See log_linearizability.py for the definitions."""
+"""Compares the order of positions in a log with real time: part (b) of the definition in linearizability.py."""
 
 from __future__ import annotations
 

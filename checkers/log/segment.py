@@ -1,6 +1,6 @@
 """One segment of one log in memory, and what its records alone tell: part (a) of log linearizability.
 
-See log_linearizability.py for the definitions. What one segment cannot decide is returned as candidates. Arrays are as
+See linearizability.py for the definitions. What one segment cannot decide is returned as candidates. Arrays are as
 long as the segment's operations and in their order, `rows` index them; columns that only sentences need are read once
 there is something to say.
 """

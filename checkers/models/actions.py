@@ -1,4 +1,4 @@
-"""From rows of CALLS to calls that can be judged: their values read, and refused where no such operation has them."""
+"""Turns rows of the table CALLS into calls that can be judged, and refuses values that no such operation can have."""
 
 from __future__ import annotations
 

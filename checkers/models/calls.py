@@ -1,4 +1,4 @@
-"""What the search goes through: the calls of one object, and what it needs to know of that object."""
+"""The input of the search: the calls of one object, and the interface by which it asks about that object."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Values that are written once each, some of them only in place of a certain other: exact, in O(n log n).
+"""Judges values that are each written once, where some writes replaced a known other value. Exact, in O(n log n).
 
 This is a register with distinct writes and compare-and-set, and also a key-value store whose texts tell in which order
 they were put together (kv.py). Each write has a value of its own; some say which write's value they replaced.

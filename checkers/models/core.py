@@ -1,4 +1,5 @@
-"""Why a history is not linearizable: a few operations that cannot all take effect in time, whatever others do."""
+"""Finds the witness of a history that is not linearizable: a few operations that cannot all take effect between their
+invocation and completion, whatever the others do."""
 
 from __future__ import annotations
 

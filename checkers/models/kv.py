@@ -1,4 +1,4 @@
-"""Key-value stores whose texts can be taken apart again, so that no search is needed.
+"""Judges a key-value store without a search, where each text that was read shows which writes it is made of.
 
 If what was put and appended to a key is all different, not empty, and none is the beginning of another, then a text
 that a get returned was put together in one way only: from one put (or the initial value) and appends, each of which

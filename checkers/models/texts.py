@@ -1,4 +1,4 @@
-"""The texts of a key of a key-value store, as states for the search: what matters of a text is what gets can tell.
+"""States of one key of a key-value store, for the search; all texts that no get ever shows are one state.
 
 A text that no get returned the beginning of will not be seen before the next put, and nor will what is appended to it.
 All such texts are one state, LOST. Any other is a beginning of some text that a get returned; of these the first in

@@ -1,4 +1,4 @@
-"""What a family of checkers other than the log's returns of one run, and the verdict on that alone."""
+"""What the checkers of registers, other objects and transactions return for one run, and the verdict on it."""
 
 from __future__ import annotations
 

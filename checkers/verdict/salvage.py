@@ -1,4 +1,4 @@
-"""What may still be said of a run parts of which are damaged or missing: nothing that builds on an absence.
+"""Which violations still count when parts of a run are damaged or missing: those that no missing part could explain.
 
 Files are as many operations as a flush held; which, nobody can tell any more. So a violation counts only if all of its
 witnesses are on record, and nothing that is not on record could explain it:

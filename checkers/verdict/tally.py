@@ -1,4 +1,4 @@
-"""What was found, counted: how a verdict puts it, whichever family of checkers found it."""
+"""Counts anomalies by name and by property, in the form in which every verdict states them."""
 
 from __future__ import annotations
 

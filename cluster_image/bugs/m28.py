@@ -1,4 +1,4 @@
-"""M28: nobody asks in which uptime session a replica has caught up.
+"""M28: nobody checks whether a replica caught up in its broker's present session or before a restart.
 
 A fetch from before a power cut, or the proposal that it led to, brings into the ISR a broker that has since come back
 with less than it had.

@@ -1,7 +1,8 @@
-"""Seam: requests and responses between nodes, as kio entities.
+"""The interface by which nodes exchange requests and responses, as dataclasses of kio (a Python library of Kafka's
+messages). Real TCP and the simulation each implement it.
 
 Everything above this module speaks in kio's frozen dataclasses; only a `Network` knows whether they cross a
-socket (wire.py, tcp.py) or a simulated link. Delivery order within a connection is kept: a connection's
+socket (cluster_image/wire, tcp.py) or a simulated link. Delivery order within a connection is kept: a connection's
 requests are handled and answered in the order they were sent.
 """
 

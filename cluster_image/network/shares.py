@@ -1,4 +1,4 @@
-"""Of what there is little of, addresses have a turn each, whatever the number of their connections."""
+"""Limits how many tasks run at a time, in total and for each address; waiting addresses take turns."""
 
 from __future__ import annotations
 

@@ -372,7 +372,7 @@ class Connections:
 
 
 class Limits:
-    """Of one listener. client_elements: that one request may have (wire_guard.py). worker: one thread for what takes
+    """Of one listener. client_elements: that one request may have (wire/guard.py). worker: one thread for what takes
     long, so that it takes half of the interpreter at most."""
 
     def __init__(

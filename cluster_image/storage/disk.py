@@ -1,4 +1,4 @@
-"""Seam: the files of one node.
+"""The interface to one node's files, with an implementation on the local file system here and one in the simulation.
 
 Semantics are POSIX's, on purpose no better: what `File.append` wrote is in the page cache until `File.sync`, and a
 file created, renamed or removed is so for good only after `sync_directory` on its directory. Losing power drops the

@@ -1,4 +1,4 @@
-"""What a node logs of strangers: whoever likes can cause it, and must not fill the disk by it."""
+"""Limits the rate of warnings that clients can cause in a node's log, so that nobody can fill the disk with them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Seam: what a node tells of its own state changes. A node whose trace nobody listens to behaves the same.
+"""The interface by which a node reports its own state changes. A node behaves the same whether or not anybody
+listens.
 
 Each change is told once, where it happens, after the state has changed:
 

@@ -1,7 +1,7 @@
-"""kio's types of integers as what they are to a type checker, and nothing at run time.
+"""kio's integer types for the type checker alone; at run time they do nothing, which saves kio's range checks.
 
 kio checks the range of each value that it is handed so, which costs a tenth of all that a node does; whatever crosses
-the wire is checked there once more (wire_encoder.py packs into fixed sizes).
+the wire is checked there once more (encoder.py packs into fixed sizes).
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""What a fault written by hand may choose: told from what its nemesis draws, so that a nemesis need not say it twice.
+"""Checks the `choice` of a fault that somebody wrote by hand: it must look like the choices that its nemesis draws,
+so that a nemesis need not list what is valid.
 
 Words are those that it draws or that a knob of the same name allows; numbers have the signs of those that it draws, and
 what is a fraction stays one. What this cannot know the nemesis checks itself (Nemesis.check).

@@ -1,4 +1,4 @@
-"""How long: as people write it."""
+"""Converts durations as people write them (5, 5.5s, 500ms, 2m, 1h) to seconds."""
 
 from __future__ import annotations
 

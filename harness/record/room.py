@@ -1,4 +1,5 @@
-"""Is there room for a run's results? A volume that runs full costs a history its end, and a verdict its place.
+"""Checks that there is disk space for a run's results: on a full volume the end of the history is lost, and its
+verdict cannot be saved.
 
 What a run takes besides its journal: the history that is laid out from it (about as large again), the copies of the
 nodes' disks (each acknowledged record once a replica), their traces and logs, and the report.

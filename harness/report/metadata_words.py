@@ -1,4 +1,5 @@
-"""The metadata that a fault changed (nemesis.restoration.reported), in words: what it was, became, and is again."""
+"""Describes in words how a fault changed the cluster's metadata (nemesis.restoration.reported): before, during and
+after the fault."""
 
 from __future__ import annotations
 

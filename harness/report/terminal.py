@@ -1,4 +1,5 @@
-"""The one way of text to the terminal: what a node, a history or a plan brings is shown, and not obeyed.
+"""All output to the terminal goes through here: control characters in text from nodes, histories or plans are
+escaped, so that the terminal shows them and does not obey them.
 
 Plain lines go by say(), everything with colours by a Terminal. `tests/harness/cli/test_terminal.py` sees to it that
 there is no other. JSON goes by say_json(), and stays JSON.

@@ -22,6 +22,7 @@ from harness.record import room
 from harness.report.console import Counts
 from harness.run.injector import FaultRecorder
 from harness.run.threads import in_thread
+from harness.targets.target import Recorder as TargetRecorder
 from harness.targets.target import Target
 from harness.targets.view import Observer
 
@@ -43,16 +44,10 @@ class Workload(Protocol):
     def counts(self) -> Counts: ...
 
 
-class Recorder(FaultRecorder, Protocol):
-    """The part of history.Recorder that the harness itself uses. written: bytes of its journal so far."""
+class Recorder(FaultRecorder, TargetRecorder, Protocol):
+    """The part of record.history.Recorder that the harness itself uses. written: bytes of its journal so far."""
 
     written: int
-
-    def add_replica_log(
-        self, node: str, topic: str, partition: int, offsets: Any, leader_epochs: Any, values: Any
-    ) -> None: ...
-
-    def add_rows(self, table: str, rows: Any) -> None: ...
 
     def close(self) -> None: ...
 

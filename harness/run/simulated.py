@@ -1,4 +1,4 @@
-"""What a simulated run is made of, where that is not what a run in containers is made of."""
+"""The components of a simulated run that differ from those of a run in containers (see components.py)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which process of this machine a run, a build or what they leave belongs to, and whether it is still there."""
+"""Identifies the process that owns a run or a build, and tells whether that very process is still alive."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Who may be elected, and does each of them have what is committed? What traces and metadata log let one decide.
+"""Checks from traces and the metadata log that the replicas that may be elected (ISR and ELR) hold everything
+committed.
 
 | property                    | what is decided, from which rows                                                      |
 | --------------------------- | ------------------------------------------------------------------------------------- |

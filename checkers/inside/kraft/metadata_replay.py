@@ -218,7 +218,7 @@ class Complaint:
 def complaints(
     state: MetadataState, places: Sequence[Place], min_insync_replicas: int, elr_enabled: bool
 ) -> Iterator[Complaint]:
-    """Properties of the controller's state (invariants/__init__.py of the simulation states them too): to be asked
+    """Properties of the controller's state (checkers/inside/kraft/simulated/__init__.py states them too): to be asked
     after each whole batch of committed records, of the partitions that it may have touched."""
     for place in places:
         partition = state.partitions.get(place)

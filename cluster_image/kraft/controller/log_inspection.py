@@ -1,4 +1,4 @@
-"""The edge of unclean recovery: one GetReplicaLogInfo to one broker."""
+"""Asks one broker how far its logs go (GetReplicaLogInfo), for unclean recovery."""
 
 from __future__ import annotations
 

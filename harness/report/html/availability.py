@@ -1,4 +1,5 @@
-"""Availability as the page shows it: a table of partitions and faults, the longest gap of each by its colour."""
+"""The report's availability table: one row a partition, one column a fault, coloured by the longest time without an
+acknowledgement."""
 
 from __future__ import annotations
 

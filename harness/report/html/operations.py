@@ -1,6 +1,5 @@
-"""The operations of a run as the report needs them: of each append when it began, ended and how, by partition; of all
-others how many there were. Of a file no more is read than that, and no more is kept: 17 bytes an append.
-"""
+"""Loads the operations of a run for the report: when each append began and ended and its outcome, by partition, and
+how many other operations there were. It keeps 17 bytes an append and reads only the columns that it needs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What of the kernel the agent's container may not call: the engine takes it as a seccomp profile.
+"""The seccomp profile of the agent's container: the system calls that the agent may not make.
 
 The engine's own profile would do but for what it forbids besides (it names no call that is younger than itself). A list
 of what is allowed, by name, has the same fault: an engine whose libseccomp does not know a name leaves it out, and

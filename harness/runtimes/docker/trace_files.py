@@ -1,4 +1,4 @@
-"""The files that nodes write their traces to: in the run's directory, and no other user's of this machine.
+"""Creates the files that nodes write their traces to: in the run's directory, closed to this machine's other users.
 
 They are the harness' user's, who reads them while nodes write, and need not be root; the node's user (10001 in its
 container, and no user of the host) may write them by an access control list. A file system without such lists (some

@@ -1,4 +1,4 @@
-"""All machines of one simulated run, the network between them, and who watches over them."""
+"""A simulated cluster: its machines, the network between them, and the invariants checked after each step."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the simulated nodes tell of themselves, as lines: those that nodes in containers write to files."""
+"""Collects the traces of simulated nodes, as the same lines that nodes in containers write to files."""
 
 from __future__ import annotations
 

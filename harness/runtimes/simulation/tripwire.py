@@ -1,5 +1,5 @@
-"""Catches code under simulation that reaches past the seams: for a real clock, unseeded randomness, a thread, a file,
-a socket or another process. Such a run would not repeat itself.
+"""Stops a simulated run whose code bypasses the simulation and uses a real clock, unseeded randomness, a thread, a
+file, a socket or another process. Such a run could not be repeated exactly.
 
 Functions are replaced where they can be; interpreter audit events (PEP 578) catch the rest, whoever calls. What
 neither reaches: names bound before (`from time import monotonic`), methods of C types (`datetime.now`) and what the

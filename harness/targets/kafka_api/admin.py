@@ -1,4 +1,4 @@
-"""An operator's word to the live cluster, over the Kafka protocol: metadata, elections, reassignments.
+"""An administrator's requests to the live cluster, over the Kafka protocol: metadata, elections, reassignments.
 
 Any broker passes on what is for the controller. A request whose answer did not come may have been carried out, so each
 one is made to be repeated.

@@ -1,4 +1,4 @@
-"""Which process of an export an operation is of.
+"""Assigns each exported operation to a Jepsen process, which can have only one operation at a time.
 
 A Jepsen process has one operation at a time, and ends with an `info`. So an operation whose process is not free goes to
 another lane of it, the lowest that is free: lane n of process p is process p + n * width. A lane is used up by an

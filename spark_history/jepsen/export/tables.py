@@ -1,5 +1,5 @@
-"""Runs of registers and of other objects as operations of a Jepsen history, in Jepsen's own forms; and how the tables
-of these, and of transactions (export_transactions.py), are read."""
+"""Exports runs of registers and of other objects as Jepsen histories, and reads the tables of these and of
+transactions (transactions.py)."""
 
 from __future__ import annotations
 

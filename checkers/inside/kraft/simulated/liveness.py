@@ -1,5 +1,5 @@
-"""What must come true once everything is healed: the list of design section 6, but for the answers that the workload
-still waits for, which the caller sees."""
+"""What must become true once all faults are healed: every node runs and agrees with the active controller, every ISR
+is full, and replicas' logs agree. That the workload's requests are answered is checked by the caller."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""What must hold of the controller's state. Of the committed state: a record that is written and not committed may
-vanish with its controller, nobody acts on it, and no answer that follows from it is let out (000, 1.2.1). The TLA+
-model's controller is one node that commits what it writes at once, so its state is this one too."""
+"""Invariants of the controller's committed state. Records that are not committed yet do not count: they may vanish
+with their controller, and nobody acts on them or is answered because of them (000, 1.2.1). The controller of the TLA+
+model commits whatever it writes at once, so the model's invariants are about this state too."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Takes in what the nodes' traces tell, and asks the oracles: of a step, only those whose nodes have changed."""
+"""Follows the nodes' traces, and after each step checks the invariants of whatever it has changed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""A machine's wall clock, wrong by libfaketime: what its processes run with, and whether that works here.
+"""Sets a node's wall clock wrong with libfaketime: the files that tell the node's processes the time, and a test
+whether this works on this machine.
 
 The harness uses this too (../clock.py). What every process must be told is in one directory, FOLDER, of one clock:
 

@@ -1,4 +1,5 @@
-"""What this machine lacks of harness.cluster.NEEDS, found out by trying. `chaos doctor` asks the same."""
+"""Finds out by trying which of the optional features that nemeses need (harness.cluster.NEEDS) this machine lacks.
+The probe of `chaos doctor` uses it too."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What this machine can do, by doing it once in small: for `chaos doctor`."""
+"""Tries out, on a small scale, what the agent needs of this machine: for `chaos doctor`."""
 
 from __future__ import annotations
 

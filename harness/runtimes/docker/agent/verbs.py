@@ -1,4 +1,4 @@
-"""What the agent can be asked, and with what: nothing else is called, whatever name a request brings.
+"""The requests that the agent accepts, with a check for each of their arguments. Nothing else can be called.
 
 Each verb is a method of machine.Machine, which the table names itself: no attribute is looked up by a name that comes
 from outside. What arguments go into commands (nftables, /proc, paths) is checked here, by type and by form.

@@ -1,4 +1,4 @@
-"""What building an image takes besides the image, and removing it when a build was killed.
+"""The temporary folders, containers and labels of image builds, and the removal of what killed builds left behind.
 
 A build has a folder, /var/tmp/chaos-builds-<uid>/<pid>.<start>-<random>, named for the harness process that it dies
 with (harness.runtimes.owner); commands run in it under guard.py. Images that are not finished, and the containers in

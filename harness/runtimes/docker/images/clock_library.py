@@ -1,4 +1,5 @@
-"""clock_library.py COPY: libfaketime for a machine whose wall clock alone is wrong. Runs while the base image is built.
+"""clock_library.py COPY: writes a copy of libfaketime that fakes the time of day and leaves sleeping and waiting
+alone. Runs while the base image is built.
 
 Debian's libfaketime (0.9.10) not only answers who asks for the time: it takes the place of everything that waits, and
 gets the waits until a monotonic time wrong if that clock is to be left alone (time.sleep of Python 3.11 fails with

@@ -1,4 +1,4 @@
-"""guard.py PARENT FOLDER COMMAND…: runs a command of a build that dies with whoever started it.
+"""guard.py PARENT FOLDER COMMAND…: runs a command of an image build, and kills it once PARENT is gone.
 
 A killed harness cannot clean up after itself, and bash, mmdebstrap and what they start would go on for a minute and
 leave 160 MB. So the command is in a session of its own, and in a namespace of mounts where this may make one: when

@@ -1,4 +1,5 @@
-"""What a simulated disk lost, told in the Docker agent's terms and by its own comparison."""
+"""Computes what a simulated disk lost. The evidence has the same form as the Docker agent's, but is computed by
+separate code."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The network of one run, and the `Network` seam of each process on it.
+"""The simulated network of one run, and the implementation of cluster_image.network.Network that each process gets.
 
 What happens to a message is what TCP would make of it. It arrives after the link's latency, never before one sent
 earlier on its connection. A link that is cut holds messages up: whoever sent them learns nothing, and once the link

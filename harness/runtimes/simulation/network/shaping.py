@@ -1,4 +1,5 @@
-"""What shapes (harness.cluster.Shape) make of the messages on simulated links, as TCP lets them be seen.
+"""Applies shapes (harness.cluster.Shape: delay, loss, rate, …) to the messages on simulated links, with the effects
+that are visible through TCP.
 
 A lost packet is late by a retransmission timeout, which doubles each time. What goes over the rate waits for its turn.
 A packet that overtakes others waits for them, and one that comes twice is dropped the second time: neither shows.

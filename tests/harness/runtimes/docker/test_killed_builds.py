@@ -26,7 +26,7 @@ from tests import ROOT
 BUILD = """
 import sys, time
 from pathlib import Path
-from harness.runtimes.docker import builds
+from harness.runtimes.docker.images import builds
 builds.FOLDERS = Path(sys.argv[1])
 step = 'echo $$ >> "$TMPDIR/../pids"; head -c 1000000 /dev/zero > "$TMPDIR/$1"; (sh -c "sleep 600" & sleep 600) & wait'
 with builds.scratch() as folder:
@@ -212,7 +212,8 @@ RUN sleep 600
 BUILD_IMAGE = """
 import sys
 from pathlib import Path
-from harness.runtimes.docker import builds, engine, images
+from harness.runtimes.docker import engine
+from harness.runtimes.docker.images import builds, images
 builds.BUILD_LABEL = images.BUILD_LABEL = sys.argv[2]
 builds.IMAGE_LABEL = images.IMAGE_LABEL = sys.argv[3]
 folder = Path(sys.argv[1])
@@ -227,7 +228,7 @@ def test_a_killed_build_of_a_layer_leaves_no_container_and_no_image(
 ) -> None:
     """Labels of its own: a clean of everything would remove what others build."""
     api = engine.connect()
-    images.ensure_images(api, lambda _: None)
+    images.ensure_agent(api, lambda _: None)
     build, image = f"chaos.test-build-{os.getpid()}-{step}", f"chaos.test-image-{os.getpid()}-{step}"
     monkeypatch.setattr(builds, "BUILD_LABEL", build)
     monkeypatch.setattr(builds, "IMAGE_LABEL", image)
@@ -259,7 +260,8 @@ def test_a_killed_build_of_a_layer_leaves_no_container_and_no_image(
 BOOTSTRAP = """
 import sys
 from pathlib import Path
-from harness.runtimes.docker import builds, engine, images
+from harness.runtimes.docker import engine
+from harness.runtimes.docker.images import builds, images
 builds.FOLDERS = Path(sys.argv[1])
 with builds.scratch() as folder:
     print(folder, flush=True)

@@ -1,4 +1,4 @@
-"""The queues through which what passes a node's links goes: token buckets (tbf), and netem where the kernel has it.
+"""The queues that slow down a node's packets: token buckets (tbf), and netem where the kernel has it.
 
 What a node sends is shaped where it sets out, on the node's own interface. What reaches it from outside the network of
 the run, where no agent is, goes through a queue of an interface of its own (ifb) after it has come in.

@@ -1,4 +1,5 @@
-"""Room on a node's volume for another node that runs in its place for a while."""
+"""A directory on a node's volume for another broker that runs in the node's place for a while (nemesis
+`membership:new-id`)."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""What lies on a node's volume, taken for hostile: whoever runs on the node may put there whatever a user without
-privileges can, and change it while it is looked at, and the agent that looks is root among the host's files.
+"""Walks a node's volume without trusting it: processes on the node may create any files there and change them at any
+time, and the agent that reads them is root on the host.
 
 So every name is resolved from a descriptor of the volume's root, one component after the other, and none is followed
 (O_NOFOLLOW); only regular files of the volume itself are opened, without waiting for anybody (O_NONBLOCK: a FIFO or a
