@@ -223,6 +223,7 @@ def _read_plan(
 ) -> dict[str, Any] | None:  # fmt: skip
     """plan.json as it stands: a run of another version is judged too. Raises HistoryError where there is no run.
     beside: what is noted of it (spark_history.damage.notes_beside)."""
+    from checkers.inside.contract import check_promise
     from spark_history.damage import differs
     from spark_history.files import HistoryError, first_line
     from spark_history.regular import read_object
@@ -231,6 +232,7 @@ def _read_plan(
     try:
         plan = read_object(path)
         int(plan.get("min_insync_replicas", 1))
+        check_promise(plan.get("promise"))
         if (noted := beside.get(path.name)) and (why := differs(path, [(noted[0], noted[1])])):
             raise ValueError(why)
     except FileNotFoundError:

@@ -127,10 +127,20 @@ def contract(
     }  # fmt: skip
 
 
+def check_promise(found: Any) -> None:
+    """found: `promise` of plan.json, None in older ones. Raises ValueError if it is not what a target says."""
+    if found is None:
+        return
+    kinds = {"sentence": str, "source": str, "bound": str, "lossy_shutdowns": int, "exceptions": list}
+    if not isinstance(found, Mapping) or not all(isinstance(found.get(name), kind) for name, kind in kinds.items()):
+        raise ValueError("its promise is not what a target promises")
+
+
 def not_known(why: str) -> dict[str, Any]:
     """`contract` of a run whose plan or faults cannot be read. why: a sentence."""
     return {
-        "within": None, "limit": None, "worst": None, "explanation": f"not known: {why}", "promised": None,
+        "within": None, "limit": None, "worst": None, "explanation": f"not known: {why}", "promise": None,
+        "promised": None,
         "isr_by": "", "partitions": {}, "moments": [], "moments_unlisted": 0,
     }  # fmt: skip
 

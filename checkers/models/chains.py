@@ -40,8 +40,8 @@ INITIAL: Final = ("initial value",)
 
 @dataclass(frozen=True)
 class Write:
-    """after: the write whose value this one replaced; None: whatever was there. told: a read that says so, of this one
-    and of all before it in its chain; None: the call itself does."""
+    """after: the write whose value this one replaced; None: whatever was there. reported: a read that says so, of this
+    one and of all before it in its chain; None: the call itself does."""
 
     call: Call
     after: Name | None = None

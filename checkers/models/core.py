@@ -24,7 +24,7 @@ Prepare = Callable[[Sequence[Call], Budget], Object]
 
 
 def bounds_of_core(verdict: Budget, reported: int) -> Bounds:
-    """verdict: what was spent on it, and of which the rest is left for the witness. told: witnesses before it."""
+    """verdict: what was spent on it, and of which the rest is left for the witness. reported: witnesses before it."""
     least = AT_LEAST_S if reported < FEW else AT_LEAST_OF_MORE_S
     left = max(verdict.bounds.seconds - verdict.spent, AT_LEAST_OF_MORE_S)
     wanted = max(verdict.spent, least) if reported < FEW else least

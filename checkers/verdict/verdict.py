@@ -34,7 +34,7 @@ from checkers.anomalies import (
     WEAK,
 )
 from checkers.inside.contract import contract, not_known, weigh_losses
-from checkers.inside.kraft.nodes import OfNodes
+from checkers.inside.kraft.nodes import OfNodes, applies
 from checkers.inside.violation import Violation
 from checkers.verdict.tally import EXIT_CODES, Tally, by_property, name
 
@@ -332,7 +332,7 @@ def summarise_faults(faults: Sequence[Fault]) -> dict[str, Any]:
 def _by_property(evidence: Evidence) -> dict[str, Any]:
     """Every property that was checked, also those that hold; some invariants only the simulation checks."""
     of_history = tuple(name for name in HISTORY_PROPERTIES if name != LOG_MATCHING or evidence.replica_records)
-    checked = (*of_history, *(INVARIANTS if evidence.plan.get("on") == "simulation" else ()))
+    checked = (*of_history, *(INVARIANTS if evidence.plan.get("on") == "simulation" and applies(evidence.plan) else ()))
     if evidence.nodes is not None:
         checked += tuple(name for name in evidence.nodes.checked if name not in checked)
     if evidence.violation is not None:  # the run was stopped before it was healed

@@ -260,7 +260,7 @@ class _ServerConnection(asyncio.Protocol):
             self._received.clear()
         if self._splitter.begun and not went_on:
             self._began = self._loop.time()
-        if self._splitter.begun > LARGE_BYTES:
+        if self._splitter.begun > LARGE_BYTES and not self._exchange.has_authenticated:
             self._rest(self._limits.pace.received(self.host, len(data), self._loop.time()))
 
     async def _serve(self) -> None:
@@ -383,7 +383,7 @@ class _ServerConnection(asyncio.Protocol):
                 self._transport.resume_reading()
 
     def _rest(self, seconds: float) -> None:
-        if seconds and not self._exchange.has_authenticated and self._resting is None:
+        if seconds and self._resting is None:
             self._resting = self._loop.call_later(seconds, self._rested)
 
     def _rested(self) -> None:

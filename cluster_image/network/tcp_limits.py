@@ -7,7 +7,7 @@ Of memory, by back-pressure where that is enough, and by closing connections whe
   who keeps room while all that is done for it is to wait. Who has requests waiting or being answered is not read from
   while there is no room. What was received and cannot be forgotten yet counts, whether or not its connection lives.
 - **What compressed records become**, for a few at a time.
-- **Answers** that are being made, and those that peers do not read: of all peers, and half as much of one address.
+- **Answers** that are being made, and those that peers do not read: of all peers, and a quarter of it of one address.
   While there is no room for another, what would be a large one waits, and who has read nothing for the longest of
   those that take the room loses its connection.
 
@@ -45,8 +45,11 @@ LARGE_BURST_S: Final = 0.01
 PATIENCE_S: Final = 0.25
 #: Whose request does nothing but wait, and for longer, may lose its connection to others; who keeps most, first.
 WAITING_S: Final = 5.0
-#: How often it is looked who that is.
+#: How often it is looked who that is. Of answers less often: in place of one that is given up, another is made.
 LOOK_S: Final = 0.05
+ANSWER_LOOK_S: Final = 0.2
+#: So many can each have their share of the memory for answers.
+ADDRESSES: Final = 4
 #: Of each cycle of the event loop, for beginning requests. Each takes what it takes: a millisecond, as a rule.
 TURN_S: Final = 0.0005
 #: What compressed records have become, at a time: compression.MOST_BYTES each, at most.
@@ -146,7 +149,7 @@ class RequestMemory:
 
 class AnswerMemory:
     """limit: bytes of large answers that are being made, and of answers that were written and that peers have not
-    read. One address has half of it."""
+    read. One address has a quarter of it."""
 
     def __init__(self, limit: int) -> None:
         self.limit: Final = limit
@@ -189,7 +192,7 @@ class AnswerMemory:
                 self._room.pop(waiting).set_result(None)
 
     def _is_full(self, host: str) -> bool:
-        return self._total >= self.limit or self._taken[host] >= self.limit // 2
+        return self._total >= self.limit or self._taken[host] >= self.limit // ADDRESSES
 
     async def room(self, host: str) -> None:
         """Until there is room for another answer to this address. Of all who wait for it, each looks again when it is
@@ -216,7 +219,7 @@ class AnswerMemory:
         if slowest is not None and loop.time() - self._unread[slowest][-1] > PATIENCE_S:
             slowest.give_up("it does not read its answers, and others wait for the memory that they take")
         self._looks = True
-        loop.call_later(LOOK_S, self._look)
+        loop.call_later(ANSWER_LOOK_S, self._look)
 
 
 class AnswerRoom(Room):

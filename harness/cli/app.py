@@ -32,7 +32,7 @@ from harness.errors import BadArguments, ExitCode, HarnessFailure
 from harness.plan import registry, schedule_file
 from harness.plan import schedule as schedules
 from harness.plan.feasible import check_targets
-from harness.plan.plan import make_plan, parse_settings
+from harness.plan.plan import Plan, make_plan, parse_settings
 from harness.record import results, room
 from harness.report.terminal import Terminal, printable, say
 from harness.runtimes import choose_runtime
@@ -142,7 +142,7 @@ def run(
     check_port(spark_ui_port)
     only_simulated = [name for name, each in nemeses.items() if getattr(each, "runtimes", None) == SIMULATION]
     only_simulated += ["--latency-ms"] * (latency_ms is not None) + ["--encode-messages"] * encode_messages
-    place, why = choose_runtime(only_simulated) if on == "auto" else (on, "")
+    place, why = choose_runtime(only_simulated, tested) if on == "auto" else (on, "")
     registry.check_runtime(nemeses, place)
     if file_system is not None and place == "simulation":
         raise BadArguments("--file-system is for volumes of containers; leave it out or add --on docker")
@@ -271,7 +271,7 @@ def clean(
 
 
 def _target_row(target: Target) -> tuple[str, str, str, str]:
-    promise = target.promise(make_plan(run="a-plan-of-defaults", target=target.name))
+    promise = target.promise(Plan.model_construct(run="of-defaults", target=target.name))
     summary = target.summary + "".join(f"; no {what}: {why}" for what, why in target.unsupported.items())
     return target.name, ", ".join(sorted(target.runtimes)), f"{promise.sentence} ({promise.source})", summary
 
@@ -305,7 +305,7 @@ def _state(record: Mapping[str, Any]) -> str:
 
 
 def _of_exploration(reported: Mapping[str, Any]) -> tuple[str, str]:
-    """Verdict and reason. told: exploration.json; {}: it did not come to its end."""
+    """Verdict and reason. reported: exploration.json; {}: it did not come to its end."""
     if not reported:
         return "not judged", "an exploration that did not come to its end"
     words: Mapping[Any, str] = {ExitCode.PASS: "pass", ExitCode.FAIL: "fail", ExitCode.UNKNOWN: "unknown"}

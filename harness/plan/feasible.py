@@ -57,10 +57,13 @@ def check_targets(nemeses: Mapping[str, Nemesis], plan: Plan) -> None:
         f"replication factor {plan.replication_factor}"
     )
     situations = list(_situations(_cluster(plan), plan))
+    unsupported = registry.make_target(plan.target).unsupported
     for name, nemesis in nemeses.items():
         for each in _strikers(nemesis):
             impossible = getattr(each, "impossible", None)  # a user's own may have none
-            why = impossible(plan) if impossible is not None else None
+            why = unsupported.get(each.name.partition(":")[0])
+            if why is None and impossible is not None:
+                why = impossible(plan)
             if why is None and not _finds_somebody(each, situations):
                 why = "it finds nobody to strike"
             if why is not None:

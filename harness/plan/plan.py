@@ -68,11 +68,11 @@ class Plan(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def _of_a_file(cls, fields: Any) -> Any:
-        """plan.json says what the target promises, which follows from the rest; before there were targets, `strike` was
-        called `targets`."""
+        """plan.json says what the target promises and how it is checked, which follows from the rest; before there were
+        targets, `strike` was called `targets`."""
         if not isinstance(fields, Mapping):
             return fields
-        fields = {name: value for name, value in fields.items() if name != "promise"}
+        fields = {name: value for name, value in fields.items() if name not in ("promise", "inside")}
         if "targets" in fields:
             fields["strike"] = fields.pop("targets")
         return fields
@@ -117,6 +117,8 @@ class Plan(BaseModel):
             return
         if self.on not in target.runtimes:
             yield f"--target {self.target} works only in {' and '.join(sorted(target.runtimes))}, and not in {self.on}"
+        if self.bug is not None and not target.bugs():
+            yield f"--bug {self.bug}: target {self.target} has no bugs to switch on"
         yield from target.problems(self)
         yield from self.pace.problems()
         if len(set(self.nemesis)) < len(self.nemesis):
@@ -126,6 +128,11 @@ class Plan(BaseModel):
     def promise(self) -> dict[str, Any]:
         """What the target promises under this plan: see harness.targets.target.Promise."""
         return asdict(registry.make_target(self.target).promise(self))
+
+    @computed_field
+    def inside(self) -> str:
+        """Which checks of the inside of the cluster apply: see harness.targets.target.Target."""
+        return registry.make_target(self.target).inside
 
     @property
     def pace(self) -> Pace:

@@ -261,7 +261,7 @@ def contract(verdict: Mapping[str, Any], plan: Mapping[str, Any]) -> dict[str, s
     said = said if isinstance(said, Mapping) else {}
     worst, within, outcome = said.get("worst"), said.get("within"), str(verdict.get("verdict"))
     acks = str(plan.get("acks", "all"))
-    promised = said.get("promise")
+    promised = said.get("promise") or plan.get("promise")
     promise = f"{promised['sentence']} ({promised['source']})." if isinstance(promised, Mapping) else ""
     if within is None:
         state, title, consequence = "unknown", "Whether the faults stayed within the contract is not known", ""
@@ -270,8 +270,10 @@ def contract(verdict: Mapping[str, Any], plan: Mapping[str, Any]) -> dict[str, s
         consequence = {
             "pass": "The promise was put to the test, and it held." if worst else "It was not put to the test here.",
             "fail": "So the violations below break a promise: they are a bug, not bad luck."
-            if acks == "all"
-            else f"This run wrote with acks={acks}, which it does not cover: a leader may lose what it alone holds.",
+            if said.get("promised", acks == "all")
+            else f"This run wrote with acks={acks}, which it does not cover: a leader may lose what it alone holds."
+            if acks != "all"
+            else "The promise does not cover the settings of this run.",
         }.get(outcome, "")
     else:
         state, title = "beyond", "The faults went beyond the contract"

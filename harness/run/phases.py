@@ -70,7 +70,8 @@ class Phases:
     async def run(self, interrupt: Interrupt, ready: Callable[[], None]) -> Violation | None:
         """Make the history, until the time limit or the user's word. `ready` is called once the cluster is.
 
-        Returns why the cluster has violated, if it has: only a simulated one does. Raises HarnessFailure."""
+        Returns the violation that stopped the cluster, if one did: only a simulated one is stopped. Raises
+        HarnessFailure."""
         work: asyncio.Future[Any] = asyncio.ensure_future(self._run(interrupt, ready))
         try:
             await asyncio.wait((work, self._violated), return_when=asyncio.FIRST_COMPLETED)

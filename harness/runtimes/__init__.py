@@ -6,11 +6,18 @@ from collections.abc import Sequence
 from typing import Literal
 
 from harness.cluster import RuntimeUnavailable
+from harness.targets.target import Target
 
 
-def choose_runtime(only_simulated: Sequence[str] = ()) -> tuple[Literal["docker", "simulation"], str]:
+def choose_runtime(
+    only_simulated: Sequence[str] = (), target: Target | None = None
+) -> tuple[Literal["docker", "simulation"], str]:
     """What `--on auto` stands for on this machine, and why, as a line for the user. only_simulated: what was asked for
-    that only simulation can do."""
+    that only simulation can do. target: what is tested, which may run in one of them alone."""
+    place: Literal["docker", "simulation"]
+    for place in ("docker", "simulation"):
+        if target is not None and target.runtimes == {place}:
+            return place, f"target {target.name} runs in {place} only"
     if only_simulated:
         return "simulation", f"in simulation, as only it can do {', '.join(only_simulated)}"
     from harness.runtimes.docker import engine

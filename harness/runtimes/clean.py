@@ -9,8 +9,8 @@ import docker
 from docker.errors import APIError
 
 from harness.cluster import RuntimeUnavailable
-from harness.errors import BadArguments
-from harness.plan.registry import targets
+from harness.errors import BadArguments, HarnessFailure
+from harness.plan.registry import TARGETS, make_target, names
 from harness.runtimes.docker import cleanup, engine
 from harness.runtimes.docker.images import builds, images
 
@@ -69,7 +69,12 @@ def _clean_builds(api: docker.APIClient, wish: Wish, done: list[str], stays: lis
         done += [f"removed {thing}" for thing in builds.remove_dead(api)]
     except (APIError, OSError) as error:
         stays.append(f"Not everything of a killed build could be removed ({engine.reason_of(error)}).")
-    packages = [each.package() for each in targets()]
+    packages = []
+    for name in names(TARGETS):
+        try:
+            packages.append(make_target(name).package())
+        except HarnessFailure as error:  # a user's own may fail in any way
+            stays.append(f"The images of target {name} were left alone: {error}.")
     for tag in (*images.superseded(api, packages, of_others=wish.everything), *images.of_dead_builds(api)):
         try:
             api.remove_image(tag)

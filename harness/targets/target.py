@@ -194,6 +194,8 @@ class Target(Protocol):
     runtimes: ClassVar[frozenset[str]]
     #: By the name of a nemesis, or of what else a plan may ask for, why this target cannot have it, as a clause.
     unsupported: ClassVar[Mapping[str, str]]
+    #: The folder of checkers/inside/ whose checks of traces and metadata apply to it; "": none do.
+    inside: ClassVar[str] = ""
 
     def promise(self, plan: ClusterPlan) -> Promise: ...
 
@@ -232,7 +234,7 @@ class Target(Protocol):
 
     def observer(self, cluster: Cluster, network: Any, plan: ClusterPlan) -> Observer: ...
 
-    def admin(self, brokers: Callable[[], Sequence[Node]], network: Any) -> Admin:
+    def admin(self, cluster: Cluster, network: Any, plan: ClusterPlan) -> Admin:
         """Raises harness.cluster.NotOffered."""
         ...
 

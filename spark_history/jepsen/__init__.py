@@ -43,8 +43,8 @@ WORKLOADS: Final = tuple(FAMILY)
 
 #: Fields of plan.json that checkers look at, and that an export therefore tells.
 PLAN_FIELDS: Final = (
-    "run", "workload", "acks", "min_insync_replicas", "nemesis", "must_take_effect", "settings", "cleanup.policy",
-    "log_start", "initial", "nil_reads", "failed_cas", "consistency",
+    "run", "target", "promise", "inside", "workload", "acks", "min_insync_replicas", "nemesis", "must_take_effect",
+    "settings", "cleanup.policy", "log_start", "initial", "nil_reads", "failed_cas", "consistency",
 )  # fmt: skip
 #: What an export tells beside the plan: see checkers.verdict.verdict.Evidence.
 BESIDE_THE_PLAN: Final = ("doubts", "violation")

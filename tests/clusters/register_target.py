@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -62,7 +62,7 @@ class RegisterTarget(Target):
     def observer(self, cluster: Cluster, network: Any, plan: ClusterPlan) -> Observer:
         return _RegisterObserver(cluster)
 
-    def admin(self, brokers: Callable[[], Sequence[Node]], network: Any) -> Any:
+    def admin(self, cluster: Cluster, network: Any, plan: ClusterPlan) -> Any:
         raise NotOffered("admin")
 
     def read_traces(self, source: Path | Mapping[str, str]) -> None:

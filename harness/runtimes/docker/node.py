@@ -33,7 +33,7 @@ class _Frozen(NamedTuple):
 
 
 class DockerNode(Node):
-    """`network` and `process` are its containers' ids, `configuration` its properties file, which its container sees.
+    """`network` and `process` are its containers' ids, `configuration` a file that its container sees.
     clock: None unless the run needs to set it. renumbered: see Target."""
 
     clock: NodeClock | None = None

@@ -130,7 +130,7 @@ class DockerCluster(Cluster):
 
     @cached_property
     def admin(self) -> Admin:  # type: ignore[override]
-        return self._target.admin(lambda: self.brokers, TcpNetwork())
+        return self._target.admin(self, TcpNetwork(), self._plan)
 
     async def start(self, images: Images, run_directory: Path, needs: Collection[str] = ()) -> None:
         network = f"chaos-{self._plan.run}"

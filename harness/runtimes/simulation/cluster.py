@@ -44,6 +44,7 @@ class SimulatedCluster(Cluster):
         self.network = SimulatedNetwork(loop, plan.seed, latency=plan.latency_ms / 1000, encode=plan.encode_messages)
         self.violated: asyncio.Future[Violation] = loop.create_future()
         self._logs = logs
+        self._plan = plan
         self._target = target
         self.simulated = simulated
         self.invariants = simulated.invariants()
@@ -78,7 +79,7 @@ class SimulatedCluster(Cluster):
     @cached_property
     def admin(self) -> Admin:  # type: ignore[override]
         network = self.network.endpoint(self.loop.new_process("operator"), "harness")
-        return self._target.admin(lambda: self.brokers, network)
+        return self._target.admin(self, network, self._plan)
 
     def node(self, name: str) -> SimulatedNode:
         return next(node for node in self.nodes if node.name == name)

@@ -1,4 +1,4 @@
-"""Runs a plan in simulation: the loop, the cluster on it, and the components of a run that live in virtual time."""
+"""Runs a plan in simulation: the event loop in virtual time, and the cluster on it."""
 
 from __future__ import annotations
 

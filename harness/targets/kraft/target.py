@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
@@ -52,6 +52,7 @@ class Kraft(Target):
     summary = "this project's own cluster: Kafka's replication protocol in Python, with KRaft controllers"
     runtimes: ClassVar = frozenset({"docker", "simulation"})
     unsupported: ClassVar[Mapping[str, str]] = {}
+    inside: ClassVar = "kraft"
 
     def promise(self, plan: ClusterPlan) -> Promise:
         return Promise(**promise(
@@ -114,10 +115,10 @@ class Kraft(Target):
 
         return KafkaObserver(cluster, network, plan.topic)
 
-    def admin(self, brokers: Callable[[], Sequence[Node]], network: Any) -> Admin:
+    def admin(self, cluster: Cluster, network: Any, plan: ClusterPlan) -> Admin:
         from harness.targets.kafka_api.admin import KafkaAdmin
 
-        return KafkaAdmin(brokers, network)
+        return KafkaAdmin(lambda: cluster.brokers, network)
 
     def read_traces(self, source: Path | Mapping[str, str]) -> Traces:
         from harness.targets.kraft.traces import read_traces

@@ -28,9 +28,9 @@ from cluster_image.network.sasl import Credentials
 from cluster_image.network.slices import SLICE, Pauses
 from cluster_image.network.tcp import LONG_BYTES, TcpNetwork
 from cluster_image.network.tcp_limits import (
+    ANSWER_LOOK_S,
     LARGE_BURST_S,
     LARGE_BYTES,
-    LOOK_S,
     PATIENCE_S,
     SMALL_BYTES,
     AnswerMemory,
@@ -178,7 +178,7 @@ async def test_large_answers_are_made_one_after_the_other_where_there_is_no_room
         made -= 1
         return an_answer()
 
-    async with serving(generous, answer_memory_bytes=6 * MIB) as (network, address):  # half of it for one address
+    async with serving(generous, answer_memory_bytes=12 * MIB) as (network, address):  # a quarter of it for one address
         asking = [await network.connect(address, client_id="me", timeout=1) for _ in range(20)]
         await asyncio.gather(*(one.request(ask("large"), timeout=5) for one in asking))
         assert most == 3 and network._listeners[0]._limits.answers.total == 0
@@ -313,16 +313,16 @@ class Unread(Fake):
         self.kept = 0
 
 
-def test_one_address_has_half_of_the_memory_for_answers_and_makes_room_for_itself() -> None:
+def test_one_address_has_a_quarter_of_the_memory_for_answers_and_makes_room_for_itself() -> None:
     async def scenario() -> None:
-        memory = AnswerMemory(10)
+        memory = AnswerMemory(20)
         greedy, modest = Unread("a", 5), Unread("b", 4)
         memory.note(modest)
         memory.note(greedy)
         await asyncio.wait_for(memory.room("b"), PATIENCE_S / 2)
         began = time.monotonic()
         await asyncio.wait_for(memory.room("a"), 10 * PATIENCE_S)
-        assert time.monotonic() - began >= PATIENCE_S - LOOK_S
+        assert time.monotonic() - began >= PATIENCE_S - ANSWER_LOOK_S
         assert (greedy.kept, modest.kept) == (0, 4), "who stands in nobody's way stays"
 
     asyncio.run(scenario())

@@ -105,12 +105,14 @@ def superseded(api: docker.APIClient, packages: Iterable[Package], *, of_others:
     """Tags of node and agent images of this checkout whose sources have changed since. packages: of the nodes of all
     targets that there are. of_others: also those of other checkouts, and of before it was noted of which. (Bases stay:
     they are few, and dear.)"""
+    layers = [*map(_node, packages), _AGENT]
+    current = {layer.tag for layer in layers}
     return [
         tag
-        for layer in (*map(_node, packages), _AGENT)
-        for image in api.images(filters={"label": f"{IMAGE_LABEL}={layer.name}"})
+        for name in dict.fromkeys(layer.name for layer in layers)
+        for image in api.images(filters={"label": f"{IMAGE_LABEL}={name}"})
         for tag in image["RepoTags"] or ()
-        if tag != layer.tag and (of_others or (image.get("Labels") or {}).get(CHECKOUT_LABEL) == str(_CHECKOUT))
+        if tag not in current and (of_others or (image.get("Labels") or {}).get(CHECKOUT_LABEL) == str(_CHECKOUT))
     ]
 
 

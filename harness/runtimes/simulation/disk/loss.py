@@ -1,5 +1,5 @@
-"""Computes what a simulated disk lost. The evidence has the same form as the Docker agent's, but is computed by
-separate code."""
+"""Computes what a simulated disk lost. The evidence has the same form as the Docker agent's, whose comparison of
+records it uses."""
 
 from __future__ import annotations
 
