@@ -436,23 +436,29 @@ async def test_what_the_node_does_itself_has_its_turn_between_requests() -> None
     async def busy(request: Any, peer: Peer) -> None:
         time.sleep(0.002)
 
-    longest, beats = 0.0, 0
+    async def turns_taken() -> tuple[float, int]:
+        """The longest time between two turns, and how many there were."""
+        longest, beats = 0.0, 0
 
-    async def heartbeat() -> None:
-        nonlocal longest, beats
-        while True:
-            began = time.monotonic()
-            await asyncio.sleep(0)
-            longest, beats = max(longest, time.monotonic() - began), beats + 1
+        async def heartbeat() -> None:
+            nonlocal longest, beats
+            while True:
+                began = time.monotonic()
+                await asyncio.sleep(0)
+                longest, beats = max(longest, time.monotonic() - began), beats + 1
 
-    async with serving(busy) as (_, address), connections(address, 20) as writers:
-        frames = wire.encode_request(produce(10, acks=0), 1, None) * 60
-        for writer in writers:
-            writer.write(frames)
-        await asyncio.sleep(0.05)
-        beating = asyncio.create_task(heartbeat())
-        await asyncio.sleep(1)
-        beating.cancel()
+        async with serving(busy) as (_, address), connections(address, 20) as writers:
+            frames = wire.encode_request(produce(10, acks=0), 1, None) * 60
+            for writer in writers:
+                writer.write(frames)
+            await asyncio.sleep(0.05)
+            beating = asyncio.create_task(heartbeat())
+            await asyncio.sleep(1)
+            beating.cancel()
+        return longest, beats
+
+    # Without turns it is too long each time; a machine that stands still for a moment does so once.
+    longest, beats = min([await turns_taken() for _ in range(3)])
     assert beats > 20 and longest < 0.1
 
 
