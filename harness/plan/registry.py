@@ -10,7 +10,9 @@ A nemesis is asked for as `family`, `family:variant`, and with knobs as `family:
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cache
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any
 
@@ -133,5 +135,14 @@ def parse_names(text: str) -> tuple[str, ...]:
     return () if wanted == ("none",) else wanted
 
 
-def _installed(group: str) -> dict[str, EntryPoint]:
-    return {entry.name: entry for entry in entry_points(group=group)}
+def _installed(group: str) -> Mapping[str, EntryPoint]:
+    return _looked_up(entry_points, group, tuple(sys.path))
+
+
+@cache
+def _looked_up(
+    look: Callable[..., Iterable[EntryPoint]], group: str, path: tuple[str, ...]
+) -> Mapping[str, EntryPoint]:
+    """path: where packages are. Once for each: it reads the metadata of all installed packages, and every plan asks for
+    its target."""
+    return {entry.name: entry for entry in look(group=group)}
