@@ -248,11 +248,11 @@ def _read_plan(
 
 def _read_violation(run_directory: Path, damaged: list[Damage]) -> Violation | None:
     """Of the invariant that stopped a simulated run."""
-    from checkers.inside.violation import Violation
+    from checkers.inside.violation import VIOLATION_FILE, Violation
     from spark_history.files import HistoryError, first_line
     from spark_history.regular import read_object
 
-    path = run_directory / "violation.json"
+    path = run_directory / VIOLATION_FILE
     try:
         return Violation.of(read_object(path))
     except FileNotFoundError:

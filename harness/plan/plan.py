@@ -15,9 +15,8 @@ from harness.errors import BadArguments
 from harness.plan import registry
 from harness.plan.schedule import Pace
 from harness.targets.target import Target
+from nemesis import Targets
 from spark_history.regular import open_regular
-
-Strike = Literal["random", "leaders"]
 
 MAX_TIME_LIMIT_S = 7 * 24 * 3600  # the whole schedule is drawn before the run
 MAX_RATE = 10_000_000  # far more than a harness can send; the pacer would be busy with nothing else
@@ -43,7 +42,7 @@ class Plan(BaseModel):
     #: Which faults must have taken effect for a verdict other than `unknown`: `each` of the nemeses, `any` of them (a
     #: seed of an exploration, which asks for each over all its seeds), or `none` (--allow-vacuous).
     must_take_effect: Literal["each", "any", "none"] = "each"
-    strike: Strike = "random"  # whom faults of one node strike
+    strike: Targets = "random"  # whom faults of one node strike
     target: str = "kraft"  # what is tested
     workload: str = "append"
     on: Literal["docker", "simulation"] = "docker"

@@ -224,8 +224,8 @@ class Target(Protocol):
     def configurations(
         self, plan: ClusterPlan, nodes: Sequence[Node], cluster_id: str, *, trusted: bool = False
     ) -> Mapping[str, str]:
-        """The text of each node's configuration file, by name. trusted: nobody else is on their network, as in
-        simulation."""
+        """The text of each node's configuration file, by name. trusted: nobody else is on their network, and
+        no trace goes to a file, as in simulation."""
         ...
 
     def renumbered(self, configuration: str, node_id: int, folder: str) -> str:

@@ -9,28 +9,20 @@ from __future__ import annotations
 from array import array
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 import numpy as np
 
 from cluster_image.storage.records import RecordError, decode_int64s, iter_batches, validate_batch
 from harness.record.collected import Collected, why
-from harness.targets.target import ReadableDisk
+from harness.targets.target import ReadableDisk, Recorder
 
 LAST_OFFSET: Final = (1 << 63) - 1
 _LAST_PARTITION: Final = (1 << 31) - 1  # an int32, as the protocol and the history have it
 
 
-class ReplicaLogRecorder(Protocol):
-    """The part of history.Recorder used here."""
-
-    def add_replica_log(
-        self, node: str, topic: str, partition: int, offsets: Any, leader_epochs: Any, values: Any
-    ) -> None: ...
-
-
 def record_replica_logs(
-    disks: Path | Mapping[str, ReadableDisk], topic: str, recorder: ReplicaLogRecorder
+    disks: Path | Mapping[str, ReadableDisk], topic: str, recorder: Recorder
 ) -> list[Collected]:
     """Add every record of `topic` on every node's disk. disks: the directory of a run, or a disk a node.
 

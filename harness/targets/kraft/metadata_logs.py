@@ -11,7 +11,7 @@ import uuid
 from collections.abc import Iterator, Mapping
 from dataclasses import fields, is_dataclass
 from pathlib import Path
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 import pyarrow as pa
 
@@ -23,20 +23,14 @@ from cluster_image.storage.records import BatchHeader, RecordError, decode_value
 from cluster_image.storage.segment import base_offset_of
 from harness.record.collected import Collected, why
 from harness.targets.kafka_api.replica_logs import LAST_OFFSET, copied_disks
-from harness.targets.target import ReadableDisk
+from harness.targets.target import ReadableDisk, Recorder
 from spark_history.schema import METADATA_LOG
 
 _CONTROL: Final = {LEADER_CHANGE: "LeaderChange", SNAPSHOT_HEADER: "SnapshotHeader", SNAPSHOT_FOOTER: "SnapshotFooter"}
 _COLUMNS: Final = METADATA_LOG.remove(METADATA_LOG.get_field_index("run"))
 
 
-class MetadataRecorder(Protocol):
-    """The part of history.Recorder used here."""
-
-    def add_rows(self, table: str, rows: Any) -> None: ...
-
-
-def record_metadata_logs(disks: Path | Mapping[str, ReadableDisk], recorder: MetadataRecorder) -> list[Collected]:
+def record_metadata_logs(disks: Path | Mapping[str, ReadableDisk], recorder: Recorder) -> list[Collected]:
     """disks: the directory of a run's disks, or a disk a node. Returns a piece for each node's log; of one that could
     not be read to its end all before that point is added."""
     by_node = copied_disks(disks) if isinstance(disks, Path) else disks

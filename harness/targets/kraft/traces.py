@@ -10,14 +10,14 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, Protocol
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from harness.record.collected import Collected, why
-from harness.targets.target import TRACE_SUFFIX
+from harness.targets.target import TRACE_SUFFIX, Recorder
 from spark_history.schema import TRACE
 
 #: As cluster_image.telemetry.trace.TraceLines writes it. Compiled and run by Arrow, on all lines at once.
@@ -32,12 +32,6 @@ _MOST_BYTES: Final = 1 << 30
 _BLOCK_BYTES: Final = 1 << 22
 _LONGEST_LINE: Final = 1 << 24
 _COLUMNS: Final = TRACE.remove(TRACE.get_field_index("run"))
-
-
-class TraceRecorder(Protocol):
-    """The part of history.Recorder used here."""
-
-    def add_rows(self, table: str, rows: Any) -> None: ...
 
 
 @dataclass(frozen=True)
@@ -72,7 +66,7 @@ def read_traces(source: Path | Mapping[str, str]) -> Traces:
     return Traces(pa.concat_tables(parts), pieces)
 
 
-def record_traces(traces: Traces, recorder: TraceRecorder) -> list[Collected]:
+def record_traces(traces: Traces, recorder: Recorder) -> list[Collected]:
     recorder.add_rows("trace", traces.rows)
     return list(traces.pieces)
 

@@ -9,9 +9,10 @@ from typing import Any
 
 import pytest
 
-from checkers.inside.contract import Out, contract, sweep, weigh_losses
+from checkers.inside.contract import Out, check_promise, contract, sweep, weigh_losses
 from checkers.inside.kraft.memberships import Memberships, Registration, Step
 from checkers.inside.kraft.nodes import judge
+from checkers.inside.kraft.promise import promise
 from tests.checkers.histories.node_histories import simulated
 from tests.checkers.histories.random_histories import HISTORIES
 
@@ -248,3 +249,17 @@ def test_metadata_of_a_real_run_tells_when_brokers_were_back(nemesis: str) -> No
     # The harness looks now and then at all partitions; the metadata tells of each, so it is never later.
     by_harness = contract(PLAN, faults)
     assert result["worst"] <= by_harness["worst"] and by_harness["isr_by"] == "harness"
+
+
+@pytest.mark.parametrize(
+    "found", ["all", {}, {**promise({}), "lossy_shutdowns": "1"}, {**promise({}), "exceptions": None}]
+)
+def test_a_promise_that_no_target_makes_is_not_believed(found: Any) -> None:
+    with pytest.raises(ValueError, match="not what a target promises"):
+        check_promise(found)
+
+
+def test_a_run_is_held_to_what_its_target_promises() -> None:
+    of = contract({**PLAN, "promise": {**promise({}), "sentence": "Nothing", "lossy_shutdowns": 0, "bound": ""}}, [])
+    assert of["limit"] == 0 and of["promise"]["sentence"] == "Nothing" and of["promised"]
+    check_promise(None)

@@ -14,11 +14,13 @@ from rich.console import Console
 
 from harness.errors import BadArguments
 from harness.plan import registry, schedule_file
+from harness.plan.feasible import check_targets
 from harness.plan.plan import Plan
 from harness.record.history import load_journal
 from harness.report.console import Progress
 from harness.run.components import Components
 from harness.run.run import components_of, run
+from harness.runtimes import choose_runtime
 from harness.targets.target import Target
 from tests.clusters.machine_state import differences, machine_state
 from tests.clusters.register_target import RegisterComponents
@@ -172,3 +174,14 @@ def test_a_target_that_cannot_run_there_is_refused_in_a_sentence() -> None:
 def test_an_unknown_target_is_refused_in_a_sentence() -> None:
     with pytest.raises(ValueError, match="there is no target 'nonsense'; valid: kraft, register"):
         REGISTER.plan(target="nonsense")
+
+
+def test_what_a_target_does_not_have_is_refused_in_a_sentence() -> None:
+    with pytest.raises(ValueError, match="--bug M01: target register has no bugs to switch on"):
+        REGISTER.plan(bug="M01")
+    with pytest.raises(BadArguments, match=r"nemesis membership cannot work in .*: it has one node"):
+        check_targets(registry.make_nemeses(["membership"]), REGISTER.plan())
+
+
+def test_a_target_of_one_runtime_runs_there_unless_told_otherwise() -> None:
+    assert choose_runtime(target=registry.make_target("register")) == ("docker", "target register runs in docker only")
