@@ -14,6 +14,7 @@ import socket
 from collections import deque
 from collections.abc import Callable
 from functools import partial
+from time import perf_counter
 from typing import Final, NamedTuple, TypeVar, cast
 
 from cluster_image import wire
@@ -296,9 +297,11 @@ class _ServerConnection(asyncio.Protocol):
                 self._limits.requests.forget(self)
 
     def _send(self, response: Parts) -> None:
+        began = perf_counter()
         _write(self._transport, response)
         if self._exchange.has_authenticated:
             return  # nodes read their answers, one at a time
+        self._limits.turns.count(self.host, perf_counter() - began)  # the kernel copies a megabyte in a millisecond
         size = sum(map(len, response))
         self._written.append(size)
         self._kept_bytes += size
