@@ -45,14 +45,22 @@ def load(group: str, name: str) -> Any:
         raise HarnessFailure(f"{name!r} of {group} ({installed[name].value}) cannot be loaded: {error}") from error
 
 
-def make_target(name: str) -> Target:
-    """Raises BadArguments naming what is valid."""
-    target: Target = load(TARGETS, name)()
+def make_target(wanted: str) -> Target:
+    """wanted: the name of a target, for some with an argument, `name:argument`. Raises BadArguments naming what is
+    valid."""
+    name, colon, argument = wanted.partition(":")
+    kind = load(TARGETS, name)
+    takes = getattr(kind, "takes", "")
+    if colon and not takes:
+        raise BadArguments(f"target {name} takes nothing after its name; use --target {name}")
+    target: Target = kind(argument) if takes else kind()
     return target
 
 
 def targets() -> list[Target]:
-    return [make_target(name) for name in names(TARGETS)]
+    """One of each kind that is installed."""
+    kinds = [(name, load(TARGETS, name)) for name in names(TARGETS)]
+    return [make_target(f"{name}:{kind.example}" if getattr(kind, "takes", "") else name) for name, kind in kinds]
 
 
 def make_nemeses(wanted: Iterable[str], acks: str = "all") -> dict[str, Nemesis]:

@@ -10,7 +10,7 @@ from docker.errors import APIError
 
 from harness.cluster import RuntimeUnavailable
 from harness.errors import BadArguments, HarnessFailure
-from harness.plan.registry import TARGETS, make_target, names
+from harness.plan.registry import targets
 from harness.runtimes.docker import cleanup, engine
 from harness.runtimes.docker.images import builds, images
 
@@ -70,11 +70,10 @@ def _clean_builds(api: docker.APIClient, wish: Wish, done: list[str], stays: lis
     except (APIError, OSError) as error:
         stays.append(f"Not everything of a killed build could be removed ({engine.reason_of(error)}).")
     packages = []
-    for name in names(TARGETS):
-        try:
-            packages.append(make_target(name).package())
-        except HarnessFailure as error:  # a user's own may fail in any way
-            stays.append(f"The images of target {name} were left alone: {error}.")
+    try:
+        packages = [package for target in targets() for package in target.packages()]
+    except HarnessFailure as error:  # a user's own may fail in any way
+        stays.append(f"Images of nodes were left alone: {error}.")
     for tag in (*images.superseded(api, packages, of_others=wish.everything), *images.of_dead_builds(api)):
         try:
             api.remove_image(tag)

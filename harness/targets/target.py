@@ -76,12 +76,19 @@ class NodeSpec:
 
 @dataclass(frozen=True)
 class Package:
-    """What the image of a node is built from: the folder that is its context, and its Dockerfile, which gets the base
-    image as the argument BASE. name: of the image, after `chaos-`."""
+    """What the image of a node is built from, and what its containers need.
 
-    context: Path
+    parts: folders and files, by where each lies in the context; a folder at "" is the context itself. dockerfile: gets
+    the base image as the argument BASE. name: of the image, after `chaos-`. base: the tag of the base image; "": the
+    project's own, which has Python, and what faults of clocks need. memory, tmp: of a container and of its /tmp, as
+    Docker writes sizes."""
+
     dockerfile: Path
+    parts: Mapping[str, Path]
     name: str = "node"
+    base: str = ""
+    memory: str = "1g"
+    tmp: str = "64m"
 
 
 @dataclass(frozen=True)
@@ -186,9 +193,12 @@ class Simulated(Protocol):
 
 
 class Target(Protocol):
-    """What is tested. Made without arguments."""
+    """What is tested. Made without arguments, or, of --target NAME:ARGUMENT, with the argument."""
 
-    name: str
+    name: str  # as --target has it, with the argument
+    #: What its argument is, in a word, and one that is valid; "": it takes none.
+    takes: ClassVar[str] = ""
+    example: ClassVar[str] = ""
     summary: str  # one line, for `chaos list targets`
     #: Where it can run: "docker", "simulation".
     runtimes: ClassVar[frozenset[str]]
@@ -217,8 +227,13 @@ class Target(Protocol):
         """Brokers first, each role in the order of its numbers."""
         ...
 
-    def package(self) -> Package:
-        """Of the image of its nodes."""
+    def package(self, plan: ClusterPlan, tell: Callable[[str], object] = lambda _: None) -> Package:
+        """Of the image of its nodes, with all that it is built from on this machine. tell: what is waited for, a line
+        each. Blocks. Raises RuntimeUnavailable."""
+        ...
+
+    def packages(self) -> Sequence[Package]:
+        """Those that an image may be of without anything being fetched: images of others are out of date."""
         ...
 
     def configurations(

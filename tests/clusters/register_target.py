@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -47,8 +47,11 @@ class RegisterTarget(Target):
     def nodes(self, plan: ClusterPlan) -> Sequence[NodeSpec]:
         return [NodeSpec("broker-1", 1, "broker", "rack-1", 7000)]
 
-    def package(self) -> Package:
-        return Package(FOLDER, FOLDER / "Dockerfile")
+    def package(self, plan: ClusterPlan, tell: Callable[[str], object] = lambda _: None) -> Package:
+        return self.packages()[0]
+
+    def packages(self) -> Sequence[Package]:
+        return [Package(FOLDER / "Dockerfile", {"": FOLDER})]
 
     def configurations(
         self, plan: ClusterPlan, nodes: Sequence[Node], cluster_id: str, *, trusted: bool = False

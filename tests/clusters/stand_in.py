@@ -3,6 +3,8 @@ configured as kraft's are."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from harness.targets.kraft.target import Kraft
 from harness.targets.target import Package
 from tests import ROOT
@@ -14,8 +16,8 @@ class StandIn(Kraft):
     name = "stand-in"
     summary = "does what tests tell it over TCP"
 
-    def package(self) -> Package:
-        return Package(FOLDER, FOLDER / "Dockerfile")
+    def packages(self) -> Sequence[Package]:
+        return [Package(FOLDER / "Dockerfile", {"": FOLDER})]
 
 
 STAND_IN = StandIn()

@@ -29,7 +29,7 @@ from harness.cluster import CLIENTS, Cluster, Evidence, Link, RuntimeUnavailable
 from harness.errors import describe
 from harness.plan.plan import Plan
 from harness.targets.admin import Admin
-from harness.targets.target import CONFIGURATION, DATA, TRACE, NodeSpec, Target
+from harness.targets.target import CONFIGURATION, DATA, TRACE, NodeSpec, Package, Target
 
 from . import cleanup, engine
 from .agent.clock import ENVIRONMENT, FOLDER
@@ -46,12 +46,10 @@ from .trace_files import make_traces
 T = TypeVar("T")
 
 _NODE_USER = 10001  # as in cluster_image/container/Dockerfile
-_NODE_MEMORY = "1g"
 _VOLUME_SIZE = 8 << 30  # bytes; the image file is sparse
 _AGENT_TIMEOUT = 30.0  # seconds
 _SETTLE_TIMEOUT = 15.0
 _NODE_PIDS = 1024  # processes and threads
-_NODE_TMP = "64m"
 _LARGEST_FILE = (2 << 30) + (64 << 20)  # bytes: more than the largest segment; above all of its trace, on the host
 #: Of what nodes print, the last two thirds of this at least.
 _LOGS = LogConfig(type=LogConfig.types.JSON, config={"max-size": "64m", "max-file": "3"})
@@ -71,10 +69,11 @@ class DockerRuntime:
     ) -> DockerCluster:
         """Returns when every node's process runs. Raises RuntimeUnavailable, with nothing left behind."""
         api = await asyncio.to_thread(engine.connect)
-        images = await asyncio.to_thread(ensure_images, api, progress, self._target.package())
+        package = await asyncio.to_thread(self._target.package, plan, progress)
+        images = await asyncio.to_thread(ensure_images, api, progress, package)
         cluster = DockerCluster(api, plan, self._target, progress)
         try:
-            await cluster.start(images, run_directory, needs)
+            await cluster.start(images, package, run_directory, needs)
         except BaseException as error:
             await asyncio.shield(cluster.stop())
             if isinstance(error, APIError):
@@ -132,7 +131,9 @@ class DockerCluster(Cluster):
     def admin(self) -> Admin:  # type: ignore[override]
         return self._target.admin(self, TcpNetwork(), self._plan)
 
-    async def start(self, images: Images, run_directory: Path, needs: Collection[str] = ()) -> None:
+    async def start(
+        self, images: Images, package: Package, run_directory: Path, needs: Collection[str] = ()
+    ) -> None:
         network = f"chaos-{self._plan.run}"
         subnet = await self._call(create_network, self._api, network, self._labels("network"))
         configurations = write_configurations(
@@ -146,7 +147,7 @@ class DockerCluster(Cluster):
         async def create_and_boot(node: DockerNode) -> None:
             node.configuration = configurations[node.name]
             mounts = [f"{configurations[node.name]}:{CONFIGURATION}:ro", f"{traces[node.name]}:{TRACE}"]
-            await self._call(self._create_containers, node, images, network, mounts)
+            await self._call(self._create_containers, node, images, package, network, mounts)
             await node.switch_on()
             await agent_ready
             await node.boot()
@@ -286,7 +287,9 @@ class DockerCluster(Cluster):
         except TimeoutError as error:
             raise AgentError(f"the agent did not come up within {_AGENT_TIMEOUT:g} s") from error
 
-    def _create_containers(self, node: DockerNode, images: Images, network: str, mounts: Sequence[str]) -> None:
+    def _create_containers(
+        self, node: DockerNode, images: Images, package: Package, network: str, mounts: Sequence[str]
+    ) -> None:
         name = f"chaos-{self._plan.run}-{node.name}"
         endpoint = self._api.create_endpoint_config(ipv4_address=node.address[0])
         no_privileges = {
@@ -304,8 +307,8 @@ class DockerCluster(Cluster):
         node.process = self._api.create_container(
             images.node, name=name, labels=self._labels("node"), environment=ENVIRONMENT if node.clock else None,
             host_config=self._api.create_host_config(
-                **no_privileges, network_mode=f"container:{node.network}", mem_limit=_NODE_MEMORY,
-                tmpfs={"/tmp": f"size={_NODE_TMP}"},
+                **no_privileges, network_mode=f"container:{node.network}", mem_limit=package.memory,
+                tmpfs={"/tmp": f"size={package.tmp}"},
                 binds=[
                     f"{self._folder / node.name}:{DATA}", *mounts,
                     *([f"{node.clock.folder}:{FOLDER}"] if node.clock else []),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
@@ -12,14 +12,8 @@ from cluster_image.config import IDENTITY, SETTINGS, ConfigError, check_together
 from harness.cluster import Cluster, Node
 from harness.errors import BadArguments
 from harness.targets.admin import Admin
-from harness.targets.kraft.properties import (
-    BROKER_PORT,
-    CONTROLLER_PORT,
-    as_file,
-    changed,
-    node_properties,
-    node_specs,
-)
+from harness.targets.kafka_api.properties import BROKER_PORT, CONTROLLER_PORT, as_file, changed, node_specs
+from harness.targets.kraft.properties import node_properties
 from harness.targets.target import (
     DATA,
     ClusterPlan,
@@ -95,11 +89,14 @@ class Kraft(Target):
     def nodes(self, plan: ClusterPlan) -> Sequence[NodeSpec]:
         return node_specs(plan)
 
-    def package(self) -> Package:
+    def package(self, plan: ClusterPlan, tell: Callable[[str], object] = lambda _: None) -> Package:
+        return self.packages()[0]
+
+    def packages(self) -> Sequence[Package]:
         import cluster_image
 
         folder = Path(cluster_image.__path__[0])
-        return Package(folder, folder / "container" / "Dockerfile")
+        return [Package(folder / "container" / "Dockerfile", {"": folder})]
 
     def configurations(
         self, plan: ClusterPlan, nodes: Sequence[Node], cluster_id: str, *, trusted: bool = False

@@ -32,7 +32,7 @@ from harness.plan.plan import Plan
 from harness.runtimes.docker import cleanup, engine
 from harness.runtimes.docker.node import DockerNode
 from harness.runtimes.docker.runtime import DockerCluster, DockerRuntime
-from harness.targets.kraft.properties import CONTROLLER_PORT, FIRST_CONTROLLER_ID
+from harness.targets.kafka_api.properties import CONTROLLER_PORT, FIRST_CONTROLLER_ID
 from harness.targets.kraft.target import Kraft
 from tests.cluster_image.stories.script import TOPIC, as_text, assigned, fetch_all, values_of
 from workloads.client import requests

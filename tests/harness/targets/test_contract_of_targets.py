@@ -102,8 +102,9 @@ def test_what_a_target_says_of_itself(tested: Place) -> None:
         target.check_setting("no.such.setting", "1")
     for name, default, valid, help_ in target.settings():
         assert name and isinstance(default, str) and valid and help_
-    package = target.package()
-    assert "ARG BASE" in package.dockerfile.read_text() and package.context.is_dir()
+    package = target.package(plan)
+    assert "ARG BASE" in package.dockerfile.read_text() and all(part.exists() for part in package.parts.values())
+    assert package in target.packages()
 
 
 @pytest.mark.parametrize("tested", EVERYWHERE)

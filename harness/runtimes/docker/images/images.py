@@ -12,7 +12,7 @@ import io
 import shutil
 import sys
 import tarfile
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -51,23 +51,24 @@ class Images:
 
 @dataclass(frozen=True)
 class _Layer:
-    """An image on the base: everything in `context`, as `dockerfile` says."""
+    """An image on a base: all parts, by their places in the context, as `dockerfile` says. base: "": the own one."""
 
     name: str
-    context: Path
+    parts: Mapping[str, Path]
     dockerfile: Path
+    base: str = ""
 
     @property
     def tag(self) -> str:
-        sources = sorted(path for path in self.context.rglob("*") if _belongs(path))
-        return f"chaos-{self.name}:{_digest([self.dockerfile, *sources], base_tag())}"
+        sources = [path for part in self.parts.values() for path in _files_of(part)]
+        return f"chaos-{self.name}:{_digest([self.dockerfile, *sources], self.base or base_tag())}"
 
 
 def _node(package: Package) -> _Layer:
-    return _Layer(package.name, package.context, package.dockerfile)
+    return _Layer(package.name, package.parts, package.dockerfile, package.base)
 
 
-_AGENT = _Layer("agent", _HERE.parent / "agent", _HERE / "agent.Dockerfile")
+_AGENT = _Layer("agent", {"": _HERE.parent / "agent"}, _HERE / "agent.Dockerfile")
 
 
 def ensure_images(api: docker.APIClient, progress: Progress, package: Package) -> Images:
@@ -81,11 +82,12 @@ def ensure_agent(api: docker.APIClient, progress: Progress) -> str:
 
 
 def _ensure(api: docker.APIClient, progress: Progress, layer: _Layer) -> str:
-    base = base_tag()
-    if not has_image(api, base):
+    base = layer.base or base_tag()
+    if not layer.base and not has_image(api, base):
         _build_base(api, base, progress)
     if not has_image(api, tag := layer.tag):
-        _build(api, tag, layer.name, layer.context, layer.dockerfile, base)
+        progress(f"Building the image chaos-{layer.name}")
+        _build(api, tag, layer.name, layer.parts, layer.dockerfile, base)
     return tag
 
 
@@ -140,7 +142,7 @@ def _build_base(api: docker.APIClient, tag: str, progress: Progress) -> None:
             progress("Building the base image (once; a minute or two): no registry answers, bootstrapping Debian")
             origin = _bootstrap(api, tag, folder)
         progress("Building the base image (once; a minute or two): putting it together")
-        _build(api, tag, "base", context, _BASE_DOCKERFILE, origin)
+        _build(api, tag, "base", {"": context}, _BASE_DOCKERFILE, origin)
 
 
 def _fetch_requirements(target: Path, folder: Path) -> None:
@@ -195,10 +197,12 @@ def _bootstrap(api: docker.APIClient, tag: str, folder: Path) -> str:
     return origin
 
 
-def _build(api: docker.APIClient, tag: str, name: str, context: Path, dockerfile: Path, base: str) -> None:
+def _build(
+    api: docker.APIClient, tag: str, name: str, parts: Mapping[str, Path], dockerfile: Path, base: str
+) -> None:
     try:
         answer = api.build(
-            fileobj=_context(context, dockerfile, name), custom_context=True, tag=tag, rm=True, forcerm=True,
+            fileobj=_context(parts, dockerfile, name), custom_context=True, tag=tag, rm=True, forcerm=True,
             buildargs={"BASE": base}, labels={IMAGE_LABEL: name, CHECKOUT_LABEL: str(_CHECKOUT)}, decode=True,
         )  # fmt: skip
         for status in answer:
@@ -208,16 +212,21 @@ def _build(api: docker.APIClient, tag: str, name: str, context: Path, dockerfile
         raise RuntimeUnavailable(f"Docker could not build {tag}: {reason_of(error)}") from error
 
 
-def _context(directory: Path, dockerfile: Path, name: str) -> io.BytesIO:
+def _context(parts: Mapping[str, Path], dockerfile: Path, name: str) -> io.BytesIO:
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w") as tar:
-        tar.add(directory, arcname=".", filter=lambda entry: entry if _belongs(Path(entry.name)) else None)
+        for place, part in parts.items():
+            tar.add(part, arcname=place or ".", filter=lambda entry: entry if _belongs(Path(entry.name)) else None)
         content = builds.labelled(dockerfile.read_text(), name).encode()
         entry = tar.gettarinfo(str(dockerfile), arcname="Dockerfile")
         entry.size = len(content)
         tar.addfile(entry, io.BytesIO(content))
     buffer.seek(0)
     return buffer
+
+
+def _files_of(part: Path) -> list[Path]:
+    return sorted(path for path in part.rglob("*") if _belongs(path)) if part.is_dir() else [part]
 
 
 def _belongs(path: Path) -> bool:

@@ -129,7 +129,7 @@ def test_another_subnet_is_tried_when_one_is_taken(monkeypatch: pytest.MonkeyPat
 def test_image_tag_follows_the_sources_and_nothing_else(tmp_path: Path) -> None:
     source = tmp_path / "source"
     shutil.copytree(FOLDER, source)
-    package = Package(source, source / "Dockerfile")
+    package = Package(source / "Dockerfile", {"": source})
     tag = images._node(package).tag
     (source / "__pycache__").mkdir(exist_ok=True)
     (source / "__pycache__" / "x.pyc").write_bytes(b"x")

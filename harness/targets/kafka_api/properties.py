@@ -1,0 +1,52 @@
+"""The nodes of a cluster with Kafka's roles, and their settings as Kafka's property files have them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from harness.cluster import Node
+from harness.targets.target import ClusterPlan, NodeSpec
+
+FIRST_CONTROLLER_ID: Final = 101
+#: Where brokers serve, and where the quorum is served.
+BROKER_PORT: Final = 9092
+CONTROLLER_PORT: Final = 9093
+
+
+def node_specs(plan: ClusterPlan) -> Sequence[NodeSpec]:
+    """See Target.nodes()."""
+    both = plan.controllers if plan.combined else 0
+    brokers = (
+        NodeSpec(f"broker-{n}", n, "broker", f"rack-{n}", BROKER_PORT, CONTROLLER_PORT if n <= both else None)
+        for n in range(1, plan.brokers + 1)
+    )
+    controllers = (
+        NodeSpec(f"controller-{n}", FIRST_CONTROLLER_ID - 1 + n, "controller", f"rack-{n}", CONTROLLER_PORT)
+        for n in range(1, plan.controllers + 1 - both)
+    )
+    return [*brokers, *controllers]
+
+
+def roles(node: Node) -> str:
+    """As process.roles has them."""
+    return "broker,controller" if node.controller_address else node.role
+
+
+def quorum_voters(nodes: Sequence[Node]) -> str:
+    """As controller.quorum.voters has them."""
+    return ",".join(f"{node.id}@{in_words(address)}" for node in nodes if (address := node.quorum_address))
+
+
+def in_words(address: tuple[str, int]) -> str:
+    return "{}:{}".format(*address)
+
+
+def as_file(properties: Mapping[str, str]) -> str:
+    return "".join(f"{name}={value}\n" for name, value in properties.items())
+
+
+def changed(text: str, changes: Mapping[str, str]) -> str:
+    """The properties of a file, some of them with other values."""
+    lines = [line.partition("=") for line in text.splitlines()]
+    return as_file({name: changes.get(name, value) for name, _, value in lines})
