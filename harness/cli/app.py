@@ -32,7 +32,7 @@ from harness.errors import BadArguments, ExitCode, HarnessFailure
 from harness.plan import registry, schedule_file
 from harness.plan import schedule as schedules
 from harness.plan.feasible import check_targets
-from harness.plan.plan import Plan, make_plan, parse_settings
+from harness.plan.plan import Plan, make_plan, parse_features, parse_settings
 from harness.record import results, room
 from harness.report.terminal import Terminal, printable, say
 from harness.runtimes import choose_runtime
@@ -102,6 +102,18 @@ def run(
     settings: Annotated[
         list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="A setting of every node; repeatable.")
     ] = None,
+    features: Annotated[
+        list[str] | None,
+        typer.Option("--feature", metavar="NAME=LEVEL", help="A feature of Kafka at format; repeatable."),
+    ] = None,
+    timeouts: Annotated[
+        Literal["short", "kafka"],
+        typer.Option(help="Time-outs so short that a minute shows something, or Kafka's defaults."),
+    ] = "short",
+    kafka_home: Annotated[
+        Path | None,
+        typer.Option(metavar="DIR|TGZ", help="A distribution of Kafka to test, or a source tree where one was built."),
+    ] = None,
     strike: StrikeOption = None,
     targets: FormerTargetsOption = None,
     workload: Annotated[str, typer.Option(metavar="NAME", help="What clients do.")] = "append",
@@ -159,7 +171,8 @@ def run(
         "controllers": controllers, "combined": combined, "bug": bug, "encode_messages": encode_messages,
         "schedule": None if schedule is None else str(schedule), **pace(interval, recovery),
         "must_take_effect": "none" if allow_vacuous else "each",
-        "target": target, "settings": parse_settings(settings or (), tested),
+        "target": target, "settings": parse_settings(settings or (), tested), "timeouts": timeouts,
+        "features": parse_features(features or ()), "kafka_home": None if kafka_home is None else str(kafka_home.absolute()),
         **({} if latency_ms is None else {"latency_ms": latency_ms}),
     }  # fmt: skip
     check_reachable()

@@ -63,6 +63,9 @@ class Plan(BaseModel):
     latency_ms: float = 0.5  # in simulation: from one host to another, on average
     encode_messages: bool = False  # in simulation: pass every message through the wire format
     settings: dict[str, str] = {}  # --set NAME=VALUE, Kafka's names, given to every node
+    timeouts: Literal["short", "kafka"] = "short"  # Kafka's defaults, or such that a minute shows something
+    features: dict[str, str] = {}  # --feature NAME=LEVEL, at format
+    kafka_home: str | None = None  # a distribution of Kafka, or its archive
 
     @model_validator(mode="before")
     @classmethod
@@ -118,6 +121,9 @@ class Plan(BaseModel):
             yield f"--target {self.target} works only in {' and '.join(sorted(target.runtimes))}, and not in {self.on}"
         if self.bug is not None and not target.bugs():
             yield f"--bug {self.bug}: target {self.target} has no bugs to switch on"
+        for name in _OPTIONS:
+            if name not in target.options and getattr(self, name) != type(self).model_fields[name].default:
+                yield f"{_OPTIONS[name]}: target {self.target} has no use for it"
         yield from target.problems(self)
         yield from self.pace.problems()
         if len(set(self.nemesis)) < len(self.nemesis):
@@ -173,6 +179,8 @@ class Plan(BaseModel):
         words += ["--allow-vacuous"] * (self.must_take_effect == "none")
         for name, value in sorted(self.settings.items()):
             words += ["--set", f"{name}={value}"]
+        for name, value in sorted(self.features.items()):
+            words += ["--feature", f"{name}={value}"]
         return shlex.join(words)
 
 
@@ -186,10 +194,12 @@ _COUNTS = {
     "min_insync_replicas": MAX_NODES, "controllers": MAX_NODES, "brokers": MAX_NODES,
 }  # fmt: skip
 _FLAGS = (
-    "target", "on", "nemesis", "interval", "recovery", "strike", "workload", "time_limit", "seed", "rate",
+    "target", "kafka_home", "timeouts", "on", "nemesis", "interval", "recovery", "strike", "workload", "time_limit", "seed", "rate",
     "concurrency", "acks", "partitions", "replication_factor", "min_insync_replicas", "file_system", "brokers",
     "controllers", "combined", "bug", "latency_ms", "encode_messages",
 )  # fmt: skip
+#: That not every target has (Target.options), by the field.
+_OPTIONS = {"timeouts": "--timeouts", "features": "--feature", "kafka_home": "--kafka-home"}
 _ALWAYS_SHOWN = {"on", "strike", "time_limit", "seed"}
 
 
@@ -209,17 +219,27 @@ def make_plan(**fields: Any) -> Plan:
 def parse_settings(assignments: Iterable[str], target: Target) -> dict[str, str]:
     """`--set` arguments, NAME=VALUE each, checked against the settings that the target's nodes know. Raises
     BadArguments."""
-    settings: dict[str, str] = {}
-    for assignment in assignments:
-        name, equals, value = assignment.partition("=")
-        name, value = name.strip(), value.strip()
-        if not equals or not name:
-            raise BadArguments(f"--set {assignment!r} must have the form NAME=VALUE, e.g. replica.lag.time.max.ms=5000")
-        if name in settings:
-            raise BadArguments(f"--set {name} is given twice; give it once")
+    settings = _assigned("--set", assignments, "replica.lag.time.max.ms=5000")
+    for name, value in settings.items():
         target.check_setting(name, value)
-        settings[name] = value
     return settings
+
+
+def parse_features(assignments: Iterable[str]) -> dict[str, str]:
+    """`--feature` arguments, NAME=LEVEL each. Raises BadArguments."""
+    return _assigned("--feature", assignments, "eligible.leader.replicas.version=0")
+
+
+def _assigned(flag: str, assignments: Iterable[str], example: str) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for assignment in assignments:
+        name, equals, value = (part.strip() for part in assignment.partition("="))
+        if not equals or not name or any(each in assignment for each in "\r\n"):
+            raise BadArguments(f"{flag} {assignment!r} must have the form NAME=VALUE, e.g. {example}")
+        if name in found:
+            raise BadArguments(f"{flag} {name} is given twice; give it once")
+        found[name] = value
+    return found
 
 
 def _first_sentence(error: Exception) -> str:

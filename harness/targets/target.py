@@ -60,6 +60,25 @@ class ClusterPlan(Protocol):
     @property
     def settings(self) -> Mapping[str, str]: ...
 
+    @property
+    def timeouts(self) -> str: ...
+
+    @property
+    def features(self) -> Mapping[str, str]: ...
+
+    @property
+    def kafka_home(self) -> str | None: ...
+
+
+class ImageStore(Protocol):
+    """Of container images, as whoever builds those of nodes has them. Both block."""
+
+    def has(self, tag: str) -> bool: ...
+
+    def pull(self, repository: str, version: str) -> bool:
+        """False: no registry answers, or none has it."""
+        ...
+
 
 @dataclass(frozen=True)
 class NodeSpec:
@@ -202,6 +221,9 @@ class Target(Protocol):
     summary: str  # one line, for `chaos list targets`
     #: Where it can run: "docker", "simulation".
     runtimes: ClassVar[frozenset[str]]
+    #: Of the fields of a plan that not every target has a use for, those that this one has: "timeouts", "features",
+    #: "kafka_home".
+    options: ClassVar[frozenset[str]] = frozenset()
     #: By the name of a nemesis, or of what else a plan may ask for, why this target cannot have it, as a clause.
     unsupported: ClassVar[Mapping[str, str]]
     #: The folder of checkers/inside/ whose checks of traces and metadata apply to it; "": none do.
@@ -227,9 +249,11 @@ class Target(Protocol):
         """Brokers first, each role in the order of its numbers."""
         ...
 
-    def package(self, plan: ClusterPlan, tell: Callable[[str], object] = lambda _: None) -> Package:
+    def package(
+        self, plan: ClusterPlan, images: ImageStore, tell: Callable[[str], object] = lambda _: None
+    ) -> Package:
         """Of the image of its nodes, with all that it is built from on this machine. tell: what is waited for, a line
-        each. Blocks. Raises RuntimeUnavailable."""
+        each. Blocks. Raises BadArguments, RuntimeUnavailable."""
         ...
 
     def packages(self) -> Sequence[Package]:

@@ -15,7 +15,17 @@ from harness.errors import BadArguments
 from harness.record.collected import Collected
 from harness.report.console import Counts
 from harness.run.components import Components
-from harness.targets.target import DATA, ClusterPlan, NodeSpec, Package, Promise, ReadableDisk, Recorder, Target
+from harness.targets.target import (
+    DATA,
+    ClusterPlan,
+    ImageStore,
+    NodeSpec,
+    Package,
+    Promise,
+    ReadableDisk,
+    Recorder,
+    Target,
+)
 from harness.targets.view import ClusterView, Observer, PartitionState
 from spark_history.schema import REGISTERS
 from tests import ROOT
@@ -47,7 +57,9 @@ class RegisterTarget(Target):
     def nodes(self, plan: ClusterPlan) -> Sequence[NodeSpec]:
         return [NodeSpec("broker-1", 1, "broker", "rack-1", 7000)]
 
-    def package(self, plan: ClusterPlan, tell: Callable[[str], object] = lambda _: None) -> Package:
+    def package(
+        self, plan: ClusterPlan, images: ImageStore, tell: Callable[[str], object] = lambda _: None
+    ) -> Package:
         return self.packages()[0]
 
     def packages(self) -> Sequence[Package]:

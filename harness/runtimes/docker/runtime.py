@@ -37,7 +37,7 @@ from .agent_client import AgentClient, AgentError
 from .agent_container import create_agent, run_agent
 from .clock import NodeClock
 from .engine import VOLUMES
-from .images.images import Images, ensure_agent, ensure_images
+from .images.images import EngineImages, Images, ensure_agent, ensure_images
 from .node import DockerNode
 from .shaping import Links, rules_of
 from .subnet import Subnet, create_network
@@ -69,7 +69,7 @@ class DockerRuntime:
     ) -> DockerCluster:
         """Returns when every node's process runs. Raises RuntimeUnavailable, with nothing left behind."""
         api = await asyncio.to_thread(engine.connect)
-        package = await asyncio.to_thread(self._target.package, plan, progress)
+        package = await asyncio.to_thread(self._target.package, plan, EngineImages(api), progress)
         images = await asyncio.to_thread(ensure_images, api, progress, package)
         cluster = DockerCluster(api, plan, self._target, progress)
         try:

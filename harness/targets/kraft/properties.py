@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from harness.cluster import Node
+from harness.targets.kafka_api import timeouts
 from harness.targets.kafka_api.properties import in_words, quorum_voters, roles
 from harness.targets.target import DATA, TRACE, ClusterPlan
 
@@ -37,6 +38,7 @@ def _properties(plan: ClusterPlan, node: Node, voters: str, cluster_id: str) -> 
         "log.dirs": DATA,
         "default.replication.factor": plan.replication_factor,
         "min.insync.replicas": plan.min_insync_replicas,
+        **(timeouts.KAFKA if plan.timeouts == "kafka" else {}),  # else its own, which are short
         **({"chaos.bug": plan.bug} if plan.bug else {}),
         **plan.settings,
     }

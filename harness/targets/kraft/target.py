@@ -17,6 +17,7 @@ from harness.targets.kraft.properties import node_properties
 from harness.targets.target import (
     DATA,
     ClusterPlan,
+    ImageStore,
     NodeSpec,
     Package,
     Promise,
@@ -46,6 +47,7 @@ class Kraft(Target):
     summary = "this project's own cluster: Kafka's replication protocol in Python, with KRaft controllers"
     runtimes: ClassVar = frozenset({"docker", "simulation"})
     unsupported: ClassVar[Mapping[str, str]] = {}
+    options: ClassVar = frozenset({"timeouts"})
     inside: ClassVar = "kraft"
 
     def promise(self, plan: ClusterPlan) -> Promise:
@@ -89,7 +91,9 @@ class Kraft(Target):
     def nodes(self, plan: ClusterPlan) -> Sequence[NodeSpec]:
         return node_specs(plan)
 
-    def package(self, plan: ClusterPlan, tell: Callable[[str], object] = lambda _: None) -> Package:
+    def package(
+        self, plan: ClusterPlan, images: ImageStore, tell: Callable[[str], object] = lambda _: None
+    ) -> Package:
         return self.packages()[0]
 
     def packages(self) -> Sequence[Package]:

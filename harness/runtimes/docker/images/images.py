@@ -103,6 +103,23 @@ def has_image(api: docker.APIClient, tag: str) -> bool:
     return True
 
 
+class EngineImages:
+    """Implements harness.targets.target.ImageStore."""
+
+    def __init__(self, api: docker.APIClient) -> None:
+        self._api = api
+
+    def has(self, tag: str) -> bool:
+        return has_image(self._api, tag)
+
+    def pull(self, repository: str, version: str) -> bool:
+        try:
+            return not any("error" in status for status in
+                           self._api.pull(repository, tag=version, stream=True, decode=True))  # fmt: skip
+        except APIError:
+            return False
+
+
 def superseded(api: docker.APIClient, packages: Iterable[Package], *, of_others: bool = False) -> list[str]:
     """Tags of node and agent images of this checkout whose sources have changed since. packages: of the nodes of all
     targets that there are. of_others: also those of other checkouts, and of before it was noted of which. (Bases stay:
@@ -137,7 +154,8 @@ def _build_base(api: docker.APIClient, tag: str, progress: Progress) -> None:
         _fetch_requirements(context / "site-packages", folder)
         shutil.copy(_CLOCK_LIBRARY, context)
         progress(f"Building the base image (once; a minute or two): asking a registry for {_OFFICIAL}")
-        origin = _pull_official(api)
+        repository, _, version = _OFFICIAL.partition(":")
+        origin = _OFFICIAL if EngineImages(api).pull(repository, version) else None
         if origin is None:
             progress("Building the base image (once; a minute or two): no registry answers, bootstrapping Debian")
             origin = _bootstrap(api, tag, folder)
@@ -162,18 +180,6 @@ def _fetch_requirements(target: Path, folder: Path) -> None:
         raise RuntimeUnavailable(
             f"pip could not fetch the node image's dependencies: {_last_line(fetched.stderr)}"
         )
-
-
-def _pull_official(api: docker.APIClient) -> str | None:
-    """None: no registry answers."""
-    try:
-        repository, _, version = _OFFICIAL.partition(":")
-        for status in api.pull(repository, tag=version, stream=True, decode=True):
-            if "error" in status:
-                return None
-    except APIError:
-        return None
-    return _OFFICIAL
 
 
 def _bootstrap(api: docker.APIClient, tag: str, folder: Path) -> str:

