@@ -119,6 +119,9 @@ class Verification:
 class Components(Verification):
     """Of a run in containers."""
 
+    #: Is it looked whether nodes end by themselves before the cluster is ready? (Where they do so otherwise unseen.)
+    watches_start = True
+
     def __init__(self, target: Target) -> None:
         self.target = target
 

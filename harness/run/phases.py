@@ -100,8 +100,7 @@ class Phases:
         self._progress.update("waiting until the cluster is ready")
         try:
             async with asyncio.timeout(READY_TIMEOUT_S):
-                await self._workload.set_up()
-                await self._in_sync()
+                await self._unless_a_node_ends(self._set_up())
         except TimeoutError:
             reason = (await self._observer.view()).out_of_sync or "the topic was not created"
             self._cluster.not_recovered(f"{READY_TIMEOUT_S:g} s after its start, before any fault: {reason}")
@@ -109,6 +108,40 @@ class Phases:
                 return
             logs = await self._collect_logs()
             raise HarnessFailure(f"the cluster was not ready after {READY_TIMEOUT_S:g} s: {reason}{logs}") from None
+
+    async def _set_up(self) -> None:
+        await self._workload.set_up()
+        await self._in_sync()
+
+    async def _unless_a_node_ends(self, work: Coroutine[Any, Any, None]) -> None:
+        """Raises HarnessFailure as soon as a node has ended by itself: one that refuses its configuration, say."""
+        if not self._components.watches_start:
+            return await work
+        working, watching = asyncio.ensure_future(work), asyncio.ensure_future(self._first_to_end())
+        try:
+            await asyncio.wait((working, watching), return_when=asyncio.FIRST_COMPLETED)
+            if working.done():
+                return working.result()
+        finally:
+            for task in (working, watching):
+                task.cancel()
+            await asyncio.gather(working, watching, return_exceptions=True)
+        node, logs = watching.result(), await self._collect_logs()
+        why = self._components.target.why_ended(self._log_of(node))
+        raise HarnessFailure(f"{node} ended before the cluster was ready{why and ': '}{why}{logs}")
+
+    async def _first_to_end(self) -> str:
+        while True:
+            for node in self._cluster.nodes:
+                if not await node.is_running():
+                    return node.name
+            await asyncio.sleep(POLL_S)
+
+    def _log_of(self, node: str) -> str:
+        try:
+            return (self._directory / "logs" / f"{node}.log").read_text(errors="replace")
+        except OSError:
+            return ""
 
     async def _make(self, interrupt: Interrupt) -> None:
         """Workload and faults side by side, until the time limit or the user's word; then all faults healed."""

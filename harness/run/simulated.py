@@ -22,6 +22,7 @@ class SimulationComponents(Components):
     """Of one run in simulation."""
 
     traced = True
+    watches_start = False
 
     @cached_property
     def runtime(self) -> SimulationRuntime:  # type: ignore[override]

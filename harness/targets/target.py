@@ -290,6 +290,10 @@ class Target(Protocol):
         for, nor is what else only tells of the inside. Blocks."""
         ...
 
+    def why_ended(self, log: str) -> str:
+        """What the log of a node that ended by itself says of the reason, as a clause; "": nothing."""
+        return log.strip().rpartition("\n")[2]
+
     def missing(self, nodes: Sequence[Node], pieces: Sequence[Collected]) -> list[Collected]:
         """Of what each of the nodes should have left, what is not among the pieces."""
         ...

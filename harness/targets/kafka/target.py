@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 from harness.cluster import Cluster, Node, NotOffered
 from harness.errors import BadArguments
 from harness.targets.admin import Admin
-from harness.targets.kafka import properties, versions
+from harness.targets.kafka import log_lines, properties, versions
 from harness.targets.kafka_api.properties import node_specs
 from harness.targets.target import (
     ClusterPlan,
@@ -132,9 +132,11 @@ class Kafka(Target):
         return properties.renumbered(configuration, node_id, folder)
 
     def observer(self, cluster: Cluster, network: Any, plan: ClusterPlan) -> Observer:
+        from kio.schema.describe_quorum.v1 import request as quorum  # the last one that all versions serve
+
         from harness.targets.kafka_api.observer import KafkaObserver
 
-        return KafkaObserver(cluster, network, plan.topic)
+        return KafkaObserver(cluster, network, plan.topic, quorum)
 
     def admin(self, cluster: Cluster, network: Any, plan: ClusterPlan) -> Admin:
         from harness.targets.kafka_api.admin import KafkaAdmin
@@ -151,6 +153,9 @@ class Kafka(Target):
 
         by_node = copied_disks(disks) if isinstance(disks, Path) else disks
         return record_replica_logs({node: _Below(disk) for node, disk in by_node.items()}, plan.topic, recorder)
+
+    def why_ended(self, log: str) -> str:
+        return log_lines.why_ended(log)
 
     def missing(self, nodes: Sequence[Node], pieces: Sequence[Collected]) -> list[Collected]:
         from harness.record.collected import missing

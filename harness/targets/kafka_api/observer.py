@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
+from types import ModuleType
 from typing import Any
 
 from kio.schema.describe_quorum.v2 import request as describe_quorum
@@ -23,10 +24,14 @@ METADATA_TOPIC = TopicName("__cluster_metadata")
 class KafkaObserver:
     """Asks each broker for its metadata, and the controllers for their leader."""
 
-    def __init__(self, cluster: Cluster, network: Network, topic: str) -> None:
+    def __init__(
+        self, cluster: Cluster, network: Network, topic: str, quorum: ModuleType = describe_quorum
+    ) -> None:
+        """quorum: kio's module of the DescribeQuorum version to ask for."""
         self._cluster = cluster
         self._network = network
         self._topic = topic
+        self._quorum = quorum
 
     async def view(self) -> ClusterView:
         brokers = self._cluster.brokers
@@ -54,12 +59,10 @@ class KafkaObserver:
         }
 
     async def _active_controller(self) -> int | None:
-        request = describe_quorum.DescribeQuorumRequest(
-            topics=(
-                describe_quorum.TopicData(
-                    topic_name=METADATA_TOPIC, partitions=(describe_quorum.PartitionData(partition_index=i32(0)),)
-                ),
-            )
+        module = self._quorum
+        partition = module.PartitionData(partition_index=i32(0))
+        request = module.DescribeQuorumRequest(
+            topics=(module.TopicData(topic_name=METADATA_TOPIC, partitions=(partition,)),)
         )
         controllers = self._cluster.controllers
         answers = await asyncio.gather(
