@@ -16,6 +16,7 @@ from random import Random
 from typing import Any, ClassVar, Literal, Protocol, TypeVar
 
 from harness.cluster import Cluster, Evidence, Node
+from harness.timing import Timing
 
 Targets = Literal["random", "leaders"]
 T = TypeVar("T")
@@ -94,6 +95,10 @@ class Nemesis(Protocol):
     heals_last: bool
     #: What producers ask for (all, 1 or 0), as far as a nemesis draws other faults for it: set by who makes it.
     acks: str
+    #: Of the cluster, for faults that are to be longer or shorter than a time-out: set by who makes it.
+    timing: Timing
+    #: Does it strike where clients are not served already? (Else its faults may have to wait until they are.)
+    into_outages: bool
     variants: ClassVar[Mapping[str, type[Nemesis]]]  # by name, more special kinds of this fault
 
     def draw(self, random: Random) -> Draw:
@@ -176,6 +181,8 @@ class Common:
     exclusive = True
     heals_last = False
     acks = "all"
+    timing = Timing()
+    into_outages = False
     variants: ClassVar[Mapping[str, type[Nemesis]]] = {}
 
     def impossible(self, layout: Layout) -> str | None:

@@ -67,10 +67,11 @@ class LastReplicaStanding(Composite):
     summary = "a leader loses its followers until it is alone in an ISR, and then its power"
 
     def parts(self, random: Random) -> Sequence[Part]:
-        cut = random.uniform(7.0, 9.0)
+        lag = self.timing.lag
+        cut = random.uniform(1.5 * lag + 1.0, 1.5 * lag + 3.0)
         return (
             Part(Partition.variants["followers"](), 0.0, cut),
-            Part(Power.variants["last-in-isr"](), random.uniform(1.0, 2.0), random.uniform(2.0, 3.0)),
+            Part(Power.variants["last-in-isr"](), lag - 4.0 + random.uniform(1.0, 2.0), random.uniform(2.0, 3.0)),
         )
 
 
@@ -87,7 +88,9 @@ class FlappingLeader(Composite):
     summary = "whoever leads most is cut off for a little longer than its session lasts, again and again"
 
     def parts(self, random: Random) -> Sequence[Part]:
-        return [Part(Partition.variants["leader"](), 4.5 * turn, random.uniform(3.2, 4.0)) for turn in range(4)]
+        session = self.timing.session
+        lasts = [random.uniform(session + 0.2, session + 1.0) for _ in range(4)]
+        return [Part(Partition.variants["leader"](), (session + 1.5) * n, each) for n, each in enumerate(lasts)]
 
 
 class MajorityDown(Composite):

@@ -24,7 +24,9 @@ class _Links(Common):
 
     def draw(self, random: Random) -> Draw:
         return Draw(
-            gap=random.uniform(3.0, 6.0), duration=random.uniform(3.0, 8.0), choice={"node": round(random.random(), 6)}
+            gap=random.uniform(3.0, 6.0),
+            duration=random.uniform(self.timing.session, self.timing.session + 5.0),
+            choice={"node": round(random.random(), 6)},
         )
 
     def choose(self, choice: Mapping[str, Any], situation: Situation) -> Sequence[Node]:
@@ -265,7 +267,7 @@ class Partition(_CutOff):
         variant = random.choice(["one", "halves", "leader", "active-controller"])
         return Draw(
             gap=random.uniform(3.0, 6.0),
-            duration=random.uniform(3.0, 8.0),
+            duration=random.uniform(self.timing.session, self.timing.session + 5.0),
             choice={
                 "variant": variant,
                 "node": round(random.random(), 6),

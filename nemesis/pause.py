@@ -20,16 +20,17 @@ class Pause(Common):
     """Freezes a node for longer than a session lasts, or shorter: both matter."""
 
     name = "pause"
-    summary = "freezes one node for 1 to 8 s, sometimes for longer than its session lasts"
+    summary = "freezes one node, half of the time for longer than its session lasts"
     group = ""  # of nemesis.groups; none: one node, as --targets says
     how: Literal["freezer", "sigstop"] = knob(
         "freezer", "freezer", "sigstop", help="the cgroup's freezer, or SIGSTOP to the process"
     )
 
     def draw(self, random: Random) -> Draw:
-        # Half of them outlast broker.session.timeout.ms (3 s by default) and so cost the node its leaderships.
+        # Half of them outlast broker.session.timeout.ms and so cost the node its leaderships.
+        session = self.timing.session
         short = random.random() < 0.5
-        duration = random.uniform(1.0, 3.0) if short else random.uniform(3.5, 8.0)
+        duration = random.uniform(1.0, session) if short else random.uniform(session + 0.5, session + 5.0)
         return Draw(gap=random.uniform(2.0, 5.0), duration=duration, choice=draw_node(random))
 
     def choose(self, choice: Mapping[str, Any], situation: Situation) -> Sequence[Node]:

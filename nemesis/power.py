@@ -103,6 +103,8 @@ class Leader(PowerOutage):
 class LastInIsr(PowerOutage):
     """What is only in its page cache then, nobody else need have; the others may at most be in the ELR."""
 
+    into_outages = True
+
     name = "power:last-in-isr"
     summary = "cuts the power of a broker that is alone in the ISR of a partition, once there is one"
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from random import Random
 from typing import Any, Final
 
@@ -72,6 +72,7 @@ class AppendWorkload:
     async def run(self, stop: asyncio.Event) -> None:
         """Append and read until `stop` is set, then wait for the appends in flight, at most a request timeout."""
         plan = self._plan
+        self._tally.begin(plan.partitions, self._clock())
         pacer = Pacer(plan.rate, plan.partitions)
         senders = [
             Sender(
@@ -110,6 +111,11 @@ class AppendWorkload:
 
     def counts(self) -> Counts:
         return self._tally.counts()
+
+    def served(self) -> Mapping[str, tuple[float, float]]:
+        """See harness.run.calm.Served."""
+        now, topic = self._clock(), self._plan.topic
+        return {f"{topic}-{p}": self._tally.served(p, now) for p in range(self._plan.partitions)}
 
     def _reader(self, number: int) -> Reader:
         process = self._plan.concurrency + number

@@ -132,6 +132,8 @@ class Sender:
         self._recorder.complete(
             appends, self._clock(), outcome, offset=offset, leader_epoch=leader.leader_epoch, error=error
         )
+        if outcome == "ok":
+            self._tally.acknowledged(self._partition, self._clock())
         self._note(outcome, count, error)
 
     def _refuse(self, count: int, error: str) -> None:

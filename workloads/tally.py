@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 from collections import Counter
+from typing import Final
 
 from harness.report.console import Counts
 from workloads.client.outcomes import Outcome
 
+#: A longer time without an acknowledgement counts as an outage.
+_OUTAGE_NS: Final = 1_000_000_000
+
 
 class Tally:
     def __init__(self) -> None:
+        self._began = 0
+        self._last: dict[int, int] = {}  # ns, by partition: its last acknowledgement, or the begin
+        self._outage_ns: Counter[int] = Counter()  # by partition, until then
         self._appends: Counter[Outcome] = Counter()
         self._reads = 0
         self._errors: Counter[str] = Counter()
@@ -19,6 +26,22 @@ class Tally:
         self._appends[outcome] += count
         if error is not None:
             self._errors[error] += 1
+
+    def begin(self, partitions: int, now: int) -> None:
+        """The first is about to be appended. now: as of every time here, monotonic ns."""
+        self._began = now
+        self._last = dict.fromkeys(range(partitions), now)
+
+    def acknowledged(self, partition: int, now: int) -> None:
+        if (silent := now - self._last[partition]) > _OUTAGE_NS:
+            self._outage_ns[partition] += silent
+        self._last[partition] = now
+
+    def served(self, partition: int, now: int) -> tuple[float, float]:
+        """(seconds since the last acknowledgement, the share of the time so far without outages)."""
+        silent = now - self._last[partition]
+        outage = self._outage_ns[partition] + (silent if silent > _OUTAGE_NS else 0)
+        return silent / 1e9, 1 - outage / max(now - self._began, 1)
 
     def read(self, error: str | None) -> None:
         """One read of a partition, or of where it ends."""

@@ -57,6 +57,8 @@ def summarise(parts: Sequence[Part], windows: Windows, origin: int, width: int =
     windows: [{fault, nemesis, targets, from_s, until_s (null: never healed), acknowledged, latency_ms, longest_gap_ms
     and gap_on (the partition with the longest), recovery}], recovery {from_strike_ms, from_heal_ms,
     sustained_from_strike_ms, sustained_from_heal_ms} (null: never, or never healed);
+    least_served: {partition, share}, the partition that acknowledged for the smallest share of the time, which is what
+    is not in long gaps;
     partitions: [{partition, acknowledged, latency_ms, gaps, outside, windows: [{fault, acknowledged, latency_ms,
     longest_gap_ms, recovery}]}]; unlisted: {windows, partitions}.
 
@@ -65,7 +67,8 @@ def summarise(parts: Sequence[Part], windows: Windows, origin: int, width: int =
     begin = min((part.first for part in parts), default=NEVER)
     if begin == NEVER:
         return {"exact": True, "error": 0.0, "acknowledged": 0, "latency_ms": None, "gaps": None, "outside": None,
-                "in_force": None, "windows": [], "partitions": [], "unlisted": {"windows": 0, "partitions": 0},
+                "in_force": None, "least_served": None, "windows": [], "partitions": [],
+                "unlisted": {"windows": 0, "partitions": 0},
                 }  # fmt: skip
     end = max(part.last for part in parts)
     by_name: dict[str, list[Part]] = {}
@@ -92,8 +95,10 @@ def summarise(parts: Sequence[Part], windows: Windows, origin: int, width: int =
              "windows": cells}
         )  # fmt: skip
     cell = whole.cell(everything)
+    least = min(gaps, key=lambda name: gaps[name]["share_without"])
     return {
         "exact": not width,
+        "least_served": {"partition": least, "share": gaps[least]["share_without"]},
         "error": ERROR if width else 0.0,
         **cell,
         "gaps": whole.gaps(origin),

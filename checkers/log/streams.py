@@ -203,6 +203,7 @@ class Stream:
             "longest_at_s": second(int(self._points[longest]), origin),
             "count": len(long),
             "total_ms": ms(int(long.sum())),
+            "share_without": round(1 - int(long.sum()) / max(int(self._points[-1] - self._points[0]), 1), 4),
         }
 
     def longest_gap(self, start: int, end: int) -> int:

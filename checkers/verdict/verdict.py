@@ -222,7 +222,20 @@ def _decide(evidence: Evidence, of_contract: Mapping[str, Any]) -> tuple[str, st
         return "unknown", f"evidence is missing: {'; '.join(evidence.gaps[:_NAMED])}{more}"
     if not evidence.replica_records and evidence.plan.get("replica_logs", True):
         return "unknown", "no replica's log was collected, so whether the replicas match is not known"
-    return "pass", f"all {acknowledged:,} acknowledged appends are in the final log and every operation is in order"
+    in_order = f"all {acknowledged:,} acknowledged appends are in the final log and every operation is in order"
+    return "pass", in_order + _rarely_served(evidence.availability)
+
+
+#: Of the time, for each partition: one that acknowledged for less had little to prove.
+_LEAST_SHARE: Final = 0.5
+
+
+def _rarely_served(availability: Mapping[str, Any] | None) -> str:
+    """A clause for the reason of a pass; "": every partition could be written to most of the time."""
+    least = (availability or {}).get("least_served")
+    if least is None or least["share"] >= _LEAST_SHARE:
+        return ""
+    return f"; but {least['partition']} acknowledged for only {least['share']:.0%} of the time"
 
 
 def _vacuous(evidence: Evidence) -> str:

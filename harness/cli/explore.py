@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import signal
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -16,11 +15,11 @@ from rich.text import Text
 
 from harness.cli.nemesis import IntervalOption, NemesisOption, RecoveryOption, pace
 from harness.cli.options import (
-    MAX_SEED,
     FormerTargetsOption,
     StrikeOption,
     TargetOption,
     TimeLimitOption,
+    parse_seeds,
     refuse_former_targets,
 )
 from harness.cli.spark import LOCAL, SparkOption, check_reachable
@@ -36,13 +35,10 @@ from harness.run.interrupt import SIGNALS
 if TYPE_CHECKING:
     from harness.explore.exploration import Exploration, Standing
 
-MAX_SEEDS = 1_000_000
 MAX_WORKERS = 1024
 #: Rows of the table, and seeds named for each reason; all of them are in explore.json.
 MAX_SHOWN = 50
 MAX_NAMED = 5
-
-_SEEDS = re.compile(r"(\d{1,19})(?:\.\.(\d{1,19}))?")
 
 
 def explore(
@@ -146,27 +142,6 @@ def explore(
     else:
         print_exploration(Terminal(), found)
     return found.exit_code
-
-
-def parse_seeds(text: str) -> list[int]:
-    """`0..9,12` as [0, …, 9, 12]: in the order given, each once. Raises BadArguments."""
-    seeds: dict[int, None] = {}
-    for part in filter(None, (each.strip() for each in text.split(","))):
-        match = _SEEDS.fullmatch(part)
-        if match is None:
-            raise BadArguments(f"--seeds {part!r} is neither a seed nor a range; valid are e.g. 7, 0..999 and 0..9,12")
-        first, last = int(match[1]), int(match[2] or match[1])
-        if max(first, last) > MAX_SEED:
-            raise BadArguments(f"--seeds {part} goes beyond {MAX_SEED:,}, the last seed that there is")
-        if last < first:
-            raise BadArguments(f"--seeds {part} runs backwards; {last}..{first} is meant, or it is a mistake")
-        if last - first >= MAX_SEEDS:
-            raise BadArguments(f"--seeds {part} are {last - first + 1:,} seeds; valid are {MAX_SEEDS:,} at most")
-        seeds.update(dict.fromkeys(range(first, last + 1)))
-    if not 0 < len(seeds) <= MAX_SEEDS:
-        how_many = f"are {len(seeds):,} seeds" if seeds else "names no seed"
-        raise BadArguments(f"--seeds {text!r} {how_many}; valid are 1 to {MAX_SEEDS:,} of them, e.g. 0..999")
-    return list(seeds)
 
 
 class _Show:

@@ -92,7 +92,7 @@ def save(outcome: Outcome, directory: Path) -> None:
     plan.save(directory)
     facts: dict[str, Any] = {"command": plan.command()}
     if simulated is None:
-        nemeses = registry.make_nemeses(plan.nemesis, plan.acks)
+        nemeses = registry.make_nemeses(plan.nemesis, plan.acks, plan.timing)
         schedule_file.save(schedules.build(nemeses, plan.seed, plan.time_limit, plan.pace), directory)
         RunRecord(directory, problems=[outcome.reason], facts=facts).finish("failed")
         return

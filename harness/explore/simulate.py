@@ -96,10 +96,10 @@ def simulate(
 
     observe: called with everything that the nodes trace; it must change nothing. traced: the history has the tables
     `trace` and `metadata_log`, which are empty otherwise: the invariants have seen all of it already."""
-    nemeses = registry.make_nemeses(plan.nemesis, plan.acks)
+    nemeses = registry.make_nemeses(plan.nemesis, plan.acks, plan.timing)
     if schedule is None:
         schedule = schedules.build(nemeses, plan.seed, plan.time_limit, plan.pace)
-    nemeses = registry.make_nemeses((fault.nemesis for fault in schedule), plan.acks)
+    nemeses = registry.make_nemeses((fault.nemesis for fault in schedule), plan.acks, plan.timing)
     components, record, progress = _MemoryComponents(plan, traced), _Unsaved(), _Silent()
 
     async def make_history() -> Violation | None:

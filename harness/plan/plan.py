@@ -15,6 +15,7 @@ from harness.errors import BadArguments
 from harness.plan import registry
 from harness.plan.schedule import Pace
 from harness.targets.target import Target
+from harness.timing import Timing
 from nemesis import Targets
 from spark_history.regular import open_regular
 
@@ -122,7 +123,8 @@ class Plan(BaseModel):
         if self.bug is not None and not target.bugs():
             yield f"--bug {self.bug}: target {self.target} has no bugs to switch on"
         for name in _OPTIONS:
-            if name not in target.options and getattr(self, name) != type(self).model_fields[name].default:
+            default = type(self).model_fields[name].default
+            if name not in target.options and getattr(self, name) != default:
                 yield f"{_OPTIONS[name]}: target {self.target} has no use for it"
         yield from target.problems(self)
         yield from self.pace.problems()
@@ -140,8 +142,12 @@ class Plan(BaseModel):
         return registry.make_target(self.target).inside
 
     @property
+    def timing(self) -> Timing:
+        return registry.make_target(self.target).timing(self)
+
+    @property
     def pace(self) -> Pace:
-        return Pace(self.interval, self.recovery)
+        return Pace(self.interval, self.recovery, self.timing.start * len(self.nemesis))
 
     @property
     def node_names(self) -> list[str]:
@@ -194,9 +200,9 @@ _COUNTS = {
     "min_insync_replicas": MAX_NODES, "controllers": MAX_NODES, "brokers": MAX_NODES,
 }  # fmt: skip
 _FLAGS = (
-    "target", "kafka_home", "timeouts", "on", "nemesis", "interval", "recovery", "strike", "workload", "time_limit", "seed", "rate",
-    "concurrency", "acks", "partitions", "replication_factor", "min_insync_replicas", "file_system", "brokers",
-    "controllers", "combined", "bug", "latency_ms", "encode_messages",
+    "target", "kafka_home", "timeouts", "on", "nemesis", "interval", "recovery", "strike", "workload", "time_limit",
+    "seed", "rate", "concurrency", "acks", "partitions", "replication_factor", "min_insync_replicas", "file_system",
+    "brokers", "controllers", "combined", "bug", "latency_ms", "encode_messages",
 )  # fmt: skip
 #: That not every target has (Target.options), by the field.
 _OPTIONS = {"timeouts": "--timeouts", "features": "--feature", "kafka_home": "--kafka-home"}
@@ -234,7 +240,7 @@ def _assigned(flag: str, assignments: Iterable[str], example: str) -> dict[str, 
     found: dict[str, str] = {}
     for assignment in assignments:
         name, equals, value = (part.strip() for part in assignment.partition("="))
-        if not equals or not name or any(each in assignment for each in "\r\n"):
+        if not equals or not name or "\n" in assignment or "\r" in assignment:
             raise BadArguments(f"{flag} {assignment!r} must have the form NAME=VALUE, e.g. {example}")
         if name in found:
             raise BadArguments(f"{flag} {name} is given twice; give it once")

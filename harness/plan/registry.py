@@ -19,6 +19,7 @@ from typing import Any
 from harness.cluster import RuntimeUnavailable
 from harness.errors import BadArguments, HarnessFailure
 from harness.targets.target import Target
+from harness.timing import QUICK, Timing
 from nemesis import EVERYWHERE, Knob, Nemesis, Targets, knobs
 
 NEMESES = "chaos.nemeses"
@@ -63,13 +64,13 @@ def targets() -> list[Target]:
     return [make_target(f"{name}:{kind.example}" if getattr(kind, "takes", "") else name) for name, kind in kinds]
 
 
-def make_nemeses(wanted: Iterable[str], acks: str = "all") -> dict[str, Nemesis]:
-    """One new nemesis for each name, which may name a variant and set knobs. acks: of the producers. Raises
-    BadArguments."""
-    return {name: _make(name, acks) for name in wanted}
+def make_nemeses(wanted: Iterable[str], acks: str = "all", timing: Timing = QUICK) -> dict[str, Nemesis]:
+    """One new nemesis for each name, which may name a variant and set knobs. acks: of the producers. timing: of the
+    cluster. Raises BadArguments."""
+    return {name: _make(name, acks, timing) for name in wanted}
 
 
-def _make(wanted: str, acks: str) -> Nemesis:
+def _make(wanted: str, acks: str, timing: Timing) -> Nemesis:
     family, *rest = wanted.split(":")
     kind = load(NEMESES, family)
     if rest and "=" not in rest[0]:
@@ -84,7 +85,7 @@ def _make(wanted: str, acks: str) -> Nemesis:
         nemesis: Nemesis = kind(**settings)
     except ValueError as error:
         raise BadArguments(f"nemesis {wanted}: {error}") from None
-    nemesis.name, nemesis.acks = wanted, acks
+    nemesis.name, nemesis.acks, nemesis.timing = wanted, acks, timing
     return nemesis
 
 

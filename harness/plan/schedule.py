@@ -47,16 +47,19 @@ class Pace:
     interval: from the beginning of a fault to the beginning of the next one of its nemesis.
     recovery: at least so long from a fault healed to the next one of its nemesis. A fault is made shorter rather than
     that it leaves less of its interval.
+    start: so much longer than a nemesis draws it is the calm after each of its faults, where no interval is given: what
+    the cluster needs to be whole again (Timing.start), for each of the nemeses that take turns.
     """
 
     interval: float | None = None
     recovery: float | None = None
+    start: float = 0.0
 
     def apply(self, gap: float, duration: float) -> tuple[float, float]:
         """Seconds from healed to the next fault, and how long this one lasts."""
         calm = self.recovery or 0.0
         if self.interval is None:
-            return max(gap, calm), duration
+            return max(gap + self.start, calm), duration
         duration = min(duration, self.interval - calm)
         return self.interval - duration, duration
 

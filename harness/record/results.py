@@ -2,7 +2,7 @@
 
 | in a run directory | what it is |
 | --- | --- |
-| plan.json, schedule.toml | what was asked for, and the faults as drawn |
+| plan.json, plan.toml, schedule.toml | what was asked for, for programs and to be given again; the faults as drawn |
 | run.json | status, problems, seconds that each phase took |
 | journal/, history/ | the history as it was recorded, and the same laid out for the checkers |
 | logs/, trace/, disks/ | what the nodes said, and told of their state changes; what lay on their disks |

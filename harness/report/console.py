@@ -195,7 +195,7 @@ def _shortened(lines: Sequence[str]) -> list[str]:
 
 
 def availability_lines(availability: Mapping[str, Any] | None) -> list[str]:
-    """Two lines for people: latency, and what became of it in faults."""
+    """A few lines for people: latency, for which share of the time there was any, and what became of it in faults."""
     if not availability or not availability.get("latency_ms"):
         return []
     latency, gaps = availability["latency_ms"], availability["gaps"]
@@ -203,6 +203,9 @@ def availability_lines(availability: Mapping[str, Any] | None) -> list[str]:
         f"latency p50 {latency['p50']:,.1f} ms, p99 {latency['p99']:,.1f} ms, p99.9 {latency['p99.9']:,.1f} ms, max "
         f"{latency['max']:,.1f} ms; longest time without any acknowledgement {gaps['longest_ms']:,.0f} ms"
     ]
+    if least := availability.get("least_served"):  # verdicts of earlier versions do not say
+        share = f"{least['share']:.0%}"
+        reported.append(f"every partition acknowledged for {share} of the time at least ({least['partition']})")
     windows = availability["windows"]
     if windows:
         worst = max(windows, key=lambda window: window["longest_gap_ms"])

@@ -8,15 +8,16 @@ there is no other. JSON goes by say_json(), and stays JSON.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from rich.console import Console, ConsoleOptions, RenderableType
 from rich.segment import Segment
+from rich.table import Table
 
 from cluster_image.telemetry.printable import printable, printable_json, say
 
-__all__ = ["Terminal", "printable", "say", "say_json"]
+__all__ = ["Terminal", "print_table", "printable", "say", "say_json"]
 
 
 class Terminal(Console):
@@ -38,3 +39,16 @@ class Terminal(Console):
 def say_json(value: Any, *, indent: int | None = None) -> None:
     """A line, or more if it is indented."""
     print(printable_json(json.dumps(value, ensure_ascii=False, indent=indent)), flush=True)
+
+
+def print_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    """For other programs a line each, without the head, fields set apart by tabs."""
+    console = Terminal(soft_wrap=False)
+    if not console.is_terminal:
+        for row in rows:
+            say("\t".join(row))
+        return
+    table = Table(*columns, box=None, pad_edge=False)
+    for row in rows:
+        table.add_row(*map(printable, row))  # so that columns are as wide as what is shown
+    console.print(table)

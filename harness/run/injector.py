@@ -26,6 +26,7 @@ from tenacity import AsyncRetrying, retry_if_not_exception_type, stop_after_atte
 from harness.cluster import Cluster, ClusterLost, Evidence, Node
 from harness.errors import HistoryLost, describe
 from harness.plan.schedule import CALM_AT_END_S, Fault, Schedule
+from harness.run.calm import Calm
 from harness.targets.view import Observer
 from nemesis import Nemesis, Situation, Targets, merge
 
@@ -97,6 +98,7 @@ class Injector:
         stop: asyncio.Event,
         restart_the_dead: Callable[[], Awaitable[None]] | None = None,
         now_ns: Callable[[], int] = time.monotonic_ns,
+        calm: Calm | None = None,
     ) -> None:
         self._cluster = cluster
         self._nemeses = nemeses
@@ -108,6 +110,7 @@ class Injector:
         self._stop = stop
         self._restart_the_dead = restart_the_dead
         self._now_ns = now_ns
+        self._calm = calm
         self._started_at = 0.0
         self._held: dict[str, int] = {}  # node name: the fault that holds it
         self._unsynced: dict[int, Sequence[Node]] = {}  # struck by faults that may have lost data, and not back yet
@@ -171,7 +174,7 @@ class Injector:
             elif not nodes:
                 obstacle = "nobody whom it strikes is there and free of other faults"
             else:
-                obstacle = ""
+                obstacle = self._not_calm(nemesis, fault)
             hindered = hindered or bool(obstacle)
             if self._stop.is_set() or self._elapsed() > (latest if hindered else max(latest, in_time)):
                 why = "earlier faults of its nemesis took too long" if fault.at <= latest else "it was planned too late"
@@ -180,6 +183,15 @@ class Injector:
                 self._hold(nemesis, fault, nodes)
                 return nodes, waited, ""
             await self._pause(POLL_S)
+
+    def _not_calm(self, nemesis: Nemesis, fault: Fault) -> str:
+        """Of the parts of a composite the first waits until the cluster is calm, and the others go on as planned."""
+        begun = fault.composite is not None and any(
+            each.evidence.get("part_of", {}).get("occurrence") == fault.occurrence
+            and each.evidence["part_of"]["composite"] == fault.composite and not each.skipped
+            for each in self.injected
+        )  # fmt: skip
+        return "" if self._calm is None or begun else self._calm.obstacle(nemesis)
 
     async def _strike(self, nemesis: Nemesis, fault: Fault, nodes: Sequence[Node], deferred_s: float) -> None:
         injected = InjectedFault(fault.fault, nemesis.name, [node.name for node in nodes], self._now_ns())

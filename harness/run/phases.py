@@ -20,6 +20,7 @@ from harness.plan.schedule import Schedule
 from harness.record import room
 from harness.record.results import RunRecord
 from harness.report.console import Progress, live_line
+from harness.run.calm import Calm
 from harness.run.components import Components
 from harness.run.injector import Injector
 from harness.run.interrupt import Interrupt
@@ -150,6 +151,7 @@ class Phases:
             self._cluster, self._nemeses, self._schedule, strike=self._plan.strike, time_limit=self._plan.time_limit,
             observer=self._observer, recorder=self._recorder, stop=over, restart_the_dead=self._restart_the_dead,
             now_ns=self._components.clock_ns,
+            calm=Calm(self._plan.timing, getattr(self._workload, "served", None)),  # a user's own may not tell
         )  # fmt: skip
         self._record.facts["workload_start_ns"] = self._components.clock_ns()
         with self._record.timed("workload"):

@@ -15,7 +15,7 @@ from typing import Any
 
 from harness.cluster import Cluster
 from harness.errors import HarnessFailure, Stopped, describe
-from harness.plan import registry, schedule_file
+from harness.plan import plan_file, registry, schedule_file
 from harness.plan import schedule as schedules
 from harness.plan.plan import Plan
 from harness.plan.schedule import Schedule
@@ -66,11 +66,13 @@ async def run(
     with suppress(OSError):
         record.reserve()
     plan.save(directory)
+    plan_file.save(plan, directory)
     if schedule is None:
         schedule = schedules.build(nemeses, plan.seed, plan.time_limit, plan.pace)
     schedule_file.save(schedule, directory)
     struck_by = {fault.nemesis for fault in schedule}
-    nemeses = {**registry.make_nemeses(struck_by - nemeses.keys(), plan.acks), **nemeses}  # and the parts of composites
+    parts_of_composites = registry.make_nemeses(struck_by - nemeses.keys(), plan.acks, plan.timing)
+    nemeses = {**parts_of_composites, **nemeses}
     progress.say(f"run {plan.run}: {len(schedule)} fault{'s' * (len(schedule) != 1)} planned")
 
     cluster: Cluster | None = None

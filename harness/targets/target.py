@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, Protocol
 from harness.cluster import Cluster, Node, Role
 from harness.targets.admin import Admin
 from harness.targets.view import Observer
+from harness.timing import Timing
 
 if TYPE_CHECKING:
     from harness.record.collected import Collected
@@ -231,6 +232,9 @@ class Target(Protocol):
 
     def promise(self, plan: ClusterPlan) -> Promise: ...
 
+    def timing(self, plan: ClusterPlan) -> Timing:
+        return Timing()
+
     def problems(self, plan: ClusterPlan) -> Iterable[str]:
         """Why there can be no such cluster, a sentence each."""
 
@@ -255,6 +259,11 @@ class Target(Protocol):
         """Of the image of its nodes, with all that it is built from on this machine. tell: what is waited for, a line
         each. Blocks. Raises BadArguments, RuntimeUnavailable."""
         ...
+
+    def fetch(self, tell: Callable[[str], object]) -> str:
+        """Gets from elsewhere what package() would have to get. Returns what there is now, as a sentence. Blocks.
+        Raises BadArguments, RuntimeUnavailable."""
+        return f"target {self.name} needs nothing from elsewhere"
 
     def packages(self) -> Sequence[Package]:
         """Those that an image may be of without anything being fetched: images of others are out of date."""

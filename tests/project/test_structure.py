@@ -28,7 +28,7 @@ MAY_IMPORT: Final[Mapping[str, frozenset[str]]] = {
     "workloads": frozenset({"harness", "cluster_image"}),
 }
 #: Of harness, what nemeses and workloads are made for, and small types.
-SMALL_TYPES: Final = ("cluster", "errors", "targets.admin", "plan.plan", "record.history", "report.console")
+SMALL_TYPES: Final = ("cluster", "errors", "timing", "targets.admin", "plan.plan", "record.history", "report.console")
 #: What is kraft's own, and who may know it: everything else of cluster_image is a seam, or Kafka's formats.
 OF_KRAFT: Final = ("broker", "kraft", "node", "config", "bugs", "tools", "telemetry.metrics", "telemetry.log_lines")
 KNOW_KRAFT: Final = ("harness.targets.kraft", "checkers.inside.kraft", "cluster_image")

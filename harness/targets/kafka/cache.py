@@ -60,7 +60,7 @@ def being_filled(name: str, facts: dict[str, Any]) -> Iterator[Path]:
         unfinished = Path(tempfile.mkdtemp(prefix=f"{_UNFINISHED}{os.getpid()}-", dir=folder()))
     except OSError as error:
         raise RuntimeUnavailable(
-            f"{folder()}, where Kafka is kept, cannot be written: {error.strerror}; set CHAOS_CACHE to a folder that can."
+            f"{folder()}, where Kafka is kept, cannot be written ({error.strerror}); set CHAOS_CACHE to another folder."
         ) from error
     try:
         libs = unfinished / _LIBS

@@ -6,7 +6,9 @@ import re
 from typing import Final
 
 #: As Java prints an exception that nobody caught, or the logger one that ends the process.
-_EXCEPTION: Final = re.compile(r"^(?:Exception in thread \"[^\"]*\" |Caused by: )?(?:[a-z_]\w*\.)+(\w*(?:Exception|Error)): (.+)$")
+_EXCEPTION: Final = re.compile(
+    r"^(?:Exception in thread \"[^\"]*\" |Caused by: )?(?:[a-z_]\w*\.)+(\w*(?:Exception|Error)): (.+)$"
+)
 _OURS: Final = re.compile(r"^chaos: (.+)$")
 _SEVERE: Final = re.compile(r"^\[[^\]]*\] (?:ERROR|FATAL) (.+?)(?: \([\w.$]+\))?$")
 

@@ -10,6 +10,7 @@ from harness.cluster import Cluster, Node, NotOffered
 from harness.errors import BadArguments
 from harness.targets.admin import Admin
 from harness.targets.kafka import log_lines, properties, versions
+from harness.targets.kafka_api import timeouts
 from harness.targets.kafka_api.properties import node_specs
 from harness.targets.target import (
     ClusterPlan,
@@ -23,6 +24,7 @@ from harness.targets.target import (
     Target,
 )
 from harness.targets.view import Observer
+from harness.timing import Timing
 
 if TYPE_CHECKING:
     from harness.record.collected import Collected
@@ -30,6 +32,8 @@ if TYPE_CHECKING:
 _IMAGE: Final = Path(__file__).with_name("image")
 #: Of a node's memory, what its virtual machine needs beside its heap; the page cache of its files counts as well.
 _BESIDE_THE_HEAP: Final = 512 << 20
+#: Of a virtual machine on a small computer: five seconds until it serves, and some more until it has caught up.
+_START_S: Final = 6.0
 _SOURCE: Final = "Apache Kafka's documentation, section Replication, and KIP-966"
 #: Settings that the plan gives the topic itself.
 _OWN_FLAG: Final = {
@@ -67,8 +71,8 @@ class Kafka(Target):
             yield f"with acks={plan.acks} an acknowledged record may be lost with its leader alone"
         if plan.settings.get("unclean.leader.election.enable", "false") == "true":
             yield (
-                "with unclean.leader.election.enable=true acknowledged records may be lost whenever no eligible replica "
-                "is available, lossy shutdown or not"
+                "with unclean.leader.election.enable=true acknowledged records may be lost whenever no eligible "
+                "replica is available, lossy shutdown or not"
             )
         if not self.has_elr(plan):
             yield (
@@ -82,6 +86,9 @@ class Kafka(Target):
             return given != "0"
         return self._version is None or self._version.elr_by_default
 
+    def timing(self, plan: ClusterPlan) -> Timing:
+        return timeouts.timing(plan, _START_S)
+
     def problems(self, plan: ClusterPlan) -> Iterable[str]:
         if self._version is None and plan.kafka_home is None:
             yield "--target kafka needs a version, such as kafka:4.2.0, or --kafka-home with a distribution"
@@ -93,7 +100,8 @@ class Kafka(Target):
             if name == versions.ELR and features[name] != "0" and not version.has_elr:
                 yield f"--feature {name}={features[name]}: Kafka {self._release} has no ELR; 4.0 and later have"
             elif name != versions.METADATA and not version.features_at_format:
-                yield f"--feature {name}: Kafka {self._release} takes only {versions.METADATA} at format; 3.9 and later take others"
+                only = f"Kafka {self._release} takes only {versions.METADATA} at format"
+                yield f"--feature {name}: {only}; 3.9 and later take others"
 
     def check_setting(self, name: str, value: str) -> None:
         if name in properties.IDENTITY:
@@ -117,6 +125,16 @@ class Kafka(Target):
 
         found = source.find(self._release, plan.kafka_home, images, tell)
         return _package(found.libs, found.base, plan.settings.get("chaos.heap", properties.OWN["chaos.heap"][0]))
+
+    def fetch(self, tell: Callable[[str], object]) -> str:
+        from harness.targets.kafka import source
+
+        if not self._release:
+            raise BadArguments("which Kafka is to be fetched? give a version, e.g. kafka:4.2.0")
+        found = source.cached(self._release)
+        there = "was there already" if found else "is there now"
+        found = found or source.fetch(self._release, tell)
+        return f"Kafka {found.version} (commit {found.commit}) {there}, in {found.libs}"
 
     def packages(self) -> Sequence[Package]:
         from harness.targets.kafka import cache

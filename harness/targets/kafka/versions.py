@@ -45,5 +45,5 @@ def read(text: str) -> Version:
     version = Version(int(found[1]), int(found[2]), int(found[3]))
     if version[:2] < FIRST or (version[:2] > LAST and not found[4]):
         supported = f"{'.'.join(map(str, FIRST))} to {'.'.join(map(str, LAST))}"
-        raise BadArguments(f"Kafka {text} is not supported; versions {supported} are, and builds of one's own after them")
+        raise BadArguments(f"Kafka {text} is not supported; {supported} are, and builds of one's own after them")
     return version

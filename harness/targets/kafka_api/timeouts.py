@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from harness.targets.target import ClusterPlan
+from harness.timing import Timing
 
 #: Kafka's defaults.
 KAFKA: Final[Mapping[str, str]] = {
@@ -28,5 +29,15 @@ def given(plan: ClusterPlan) -> Mapping[str, str]:
     return SHORT if plan.timeouts == "short" else {}
 
 
-def in_force(plan: ClusterPlan) -> Mapping[str, str]:
-    return {**KAFKA, **given(plan), **plan.settings}
+def timing(plan: ClusterPlan, start: float = 0.0) -> Timing:
+    """start: see Timing."""
+    in_force = {**KAFKA, **given(plan), **plan.settings}
+    return Timing(
+        _seconds(in_force, "broker.session.timeout.ms"), _seconds(in_force, "replica.lag.time.max.ms"), start
+    )
+
+
+def _seconds(settings: Mapping[str, str], name: str) -> float:
+    """What is no number, nodes refuse."""
+    value = settings[name]
+    return int(value if value.isdecimal() else KAFKA[name]) / 1000

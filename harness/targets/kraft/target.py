@@ -12,6 +12,7 @@ from cluster_image.config import IDENTITY, SETTINGS, ConfigError, check_together
 from harness.cluster import Cluster, Node
 from harness.errors import BadArguments
 from harness.targets.admin import Admin
+from harness.targets.kafka_api import timeouts
 from harness.targets.kafka_api.properties import BROKER_PORT, CONTROLLER_PORT, as_file, changed, node_specs
 from harness.targets.kraft.properties import node_properties
 from harness.targets.target import (
@@ -27,6 +28,7 @@ from harness.targets.target import (
     Target,
 )
 from harness.targets.view import Observer
+from harness.timing import Timing
 
 if TYPE_CHECKING:
     from harness.record.collected import Collected
@@ -54,6 +56,9 @@ class Kraft(Target):
         return Promise(**promise(
             {"min_insync_replicas": plan.min_insync_replicas, "acks": plan.acks, "settings": plan.settings}
         ))  # fmt: skip
+
+    def timing(self, plan: ClusterPlan) -> Timing:
+        return timeouts.timing(plan)
 
     def problems(self, plan: ClusterPlan) -> Iterable[str]:
         if plan.bug is not None:

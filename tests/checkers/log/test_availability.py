@@ -180,8 +180,10 @@ def test_a_partition_that_is_never_acknowledged_again_is_silent_to_the_end() -> 
     (window,) = result["windows"]
     assert (window["gap_on"], window["recovery"]["sustained_from_heal_ms"]) == ("t-0", None)
     assert alive["windows"][0]["recovery"]["sustained_from_heal_ms"] < 110
-    first, second = availability_lines(result)
+    first, served, second = availability_lines(result)
     assert first.startswith("latency p50 1.0 ms") and "not before the end after 1 of them" in second
+    assert result["least_served"]["partition"] == "t-0" and 0.17 < result["least_served"]["share"] < 0.19
+    assert served == "every partition acknowledged for 18% of the time at least (t-0)"
 
 
 def test_the_result_stays_small_however_many_faults_and_partitions_there_are() -> None:

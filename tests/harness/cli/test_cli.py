@@ -27,7 +27,7 @@ def components(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> FakeComponent
     monkeypatch.setattr("harness.run.run.components_of", lambda plan: fake)
     monkeypatch.setattr("harness.run.components.Verification", lambda: fake)
     monkeypatch.setattr("harness.runtimes.clean.clean", fake.runtime.clean)
-    monkeypatch.setattr("harness.cli.app.choose_runtime", lambda *_: ("docker", ""))
+    monkeypatch.setattr("harness.cli.order.choose_runtime", lambda *_: ("docker", ""))
     monkeypatch.chdir(tmp_path)
     return fake
 
@@ -64,7 +64,7 @@ BAD = {
     "--file-system zfs": r"'--file-system'.*ext4.*xfs",
     "--strike some": r"'--strike'.*random.*leaders",
     "--targets leaders": "called --strike now; use --strike leaders",
-    "--target nonsense": "no target 'nonsense'; valid: kraft",
+    "--target nonsense": "no target 'nonsense'; valid: kafka, kraft",
     "--seed x": "'--seed'.*integer",
     "--unknown-option": "unknown-option",
     "--set log.flush": "must have the form NAME=VALUE",

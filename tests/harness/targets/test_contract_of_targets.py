@@ -173,7 +173,7 @@ def test_a_target_that_cannot_run_there_is_refused_in_a_sentence() -> None:
 
 
 def test_an_unknown_target_is_refused_in_a_sentence() -> None:
-    with pytest.raises(ValueError, match="there is no target 'nonsense'; valid: kraft, register"):
+    with pytest.raises(ValueError, match="there is no target 'nonsense'; valid: kafka, kraft, register"):
         REGISTER.plan(target="nonsense")
 
 

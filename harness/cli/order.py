@@ -1,0 +1,133 @@
+"""A run as it is asked for, by options, a plan's file or a cell of a matrix; and carrying it out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from random import SystemRandom
+from typing import Any, Final, NamedTuple
+
+from harness.cli.check import check_port
+from harness.cli.options import check_seed
+from harness.cli.spark import check_reachable
+from harness.errors import BadArguments, HarnessFailure
+from harness.plan import registry, schedule_file
+from harness.plan import schedule as schedules
+from harness.plan.feasible import check_targets
+from harness.plan.plan import Plan, flag, make_plan
+from harness.plan.schedule import Schedule
+from harness.record import results, room
+from harness.runtimes import choose_runtime
+from nemesis import SIMULATION, Nemesis
+
+#: Fields of a plan that are of one runtime only.
+_SIMULATED: Final = ("latency_ms", "encode_messages")
+_UNNAMED: Final = "not-yet-named"
+
+
+class Done(NamedTuple):
+    """A run that was judged."""
+
+    directory: Path
+    plan: Plan
+    verdict: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Order:
+    """fields: of Plan, as far as they are asked for; `on` may be "auto". results: where runs are kept."""
+
+    fields: Mapping[str, Any]
+    results: Path
+    keep: bool = False
+    spark_ui_port: int | None = None
+
+    def prepared(self) -> Prepared:
+        """Everything that can be known to be wrong before anything starts. Raises BadArguments, HarnessFailure."""
+        fields = dict(self.fields)
+        check_port(self.spark_ui_port)
+        target = registry.make_target(fields.setdefault("target", Plan.model_fields["target"].default))
+        for name, value in fields.get("settings", {}).items():
+            target.check_setting(name, value)
+        file = None if fields.get("schedule") is None else Path(fields["schedule"])
+        if file is not None:
+            fields["nemesis"] = registry.parse_names(",".join(schedule_file.names_in(file)) or "none")
+        wanted = fields.setdefault("nemesis", Plan.model_fields["nemesis"].default)
+        nemeses = registry.make_nemeses(wanted, fields.get("acks", "all"))
+        registry.load(registry.WORKLOADS, fields.get("workload", Plan.model_fields["workload"].default))
+        fields["on"], why = self._place(fields, nemeses, target)
+        fields.setdefault("strike", registry.preferred_targets(nemeses))
+        fields.setdefault("seed", SystemRandom().randrange(1_000_000))
+        check_seed(fields["seed"])
+        check_reachable()
+        # Before there is a directory that would have to go again.
+        tried = make_plan(run=_UNNAMED, **fields)
+        nemeses = registry.make_nemeses(wanted, tried.acks, tried.timing)
+        check_targets(nemeses, tried)
+        return Prepared(self, tried, nemeses, _faults(nemeses, tried, file), why)
+
+    def _place(self, fields: Mapping[str, Any], nemeses: Mapping[str, Nemesis], target: Any) -> tuple[str, str]:
+        """Where it runs, and why there, if that was not asked for. Raises BadArguments."""
+        simulated = [flag(name) for name in _SIMULATED if name in fields]
+        only = [name for name, each in nemeses.items() if getattr(each, "runtimes", None) == SIMULATION]
+        asked = fields.get("on", "auto")
+        place, why = choose_runtime([*only, *simulated], target) if asked == "auto" else (asked, "")
+        registry.check_runtime(nemeses, place)
+        if place == "simulation":
+            if "file_system" in fields:
+                raise BadArguments("--file-system is for volumes of containers; leave it out or add --on docker")
+            if self.keep:
+                raise BadArguments(
+                    "--keep leaves containers up, and a simulation has none; leave it out or add --on docker"
+                )
+        elif simulated:
+            raise BadArguments(f"{simulated[-1]} is for simulated networks; leave it out or add --on simulation")
+        return place, why
+
+
+def _faults(nemeses: Mapping[str, Nemesis], plan: Plan, file: Path | None) -> Schedule:
+    if file is None:
+        faults = schedules.build(nemeses, plan.seed, plan.time_limit, plan.pace)
+        schedules.check_room(nemeses, faults, plan.time_limit)
+        return faults
+    parts = registry.make_nemeses(schedule_file.parts_in(file), plan.acks, plan.timing)
+    return schedule_file.read(file, parts, plan.seed, plan.time_limit, plan.node_names)
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A run that can begin. why: a sentence about where it runs; "": as asked for."""
+
+    order: Order
+    tried: Plan
+    nemeses: Mapping[str, Nemesis]
+    faults: Schedule
+    why: str
+
+    def carry_out(self) -> Done:
+        """Raises HarnessFailure, RuntimeUnavailable."""
+        tried = self.tried
+        directory = results.create(self.order.results, tried.nemesis, tried.seed)
+        try:
+            room.check(directory)
+        except HarnessFailure:
+            directory.rmdir()
+            raise
+        plan = tried.model_copy(update={"run": directory.name})
+
+        from harness.report.console import Progress
+        from harness.run.run import components_of
+        from harness.run.run import run as run_plan
+
+        components = components_of(plan)
+        with Progress() as progress:
+            if self.why:
+                progress.say(self.why)
+            if (short := room.short(directory, plan)) is not None:
+                progress.say(short)
+            running = run_plan(
+                plan, self.nemeses, directory, components, progress, schedule=self.faults, keep=self.order.keep,
+                spark_ui_port=self.order.spark_ui_port,
+            )  # fmt: skip
+            return Done(directory, plan, components.runtime.run(running))

@@ -1,0 +1,188 @@
+"""`chaos run`: one run, or one for each of several seeds."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Final, Literal
+
+import typer
+
+from harness.cli.check import check_port, conclude
+from harness.cli.nemesis import IntervalOption, NemesisOption, RecoveryOption, pace
+from harness.cli.options import (
+    FormerTargetsOption,
+    ResultsOption,
+    SparkUiOption,
+    StrikeOption,
+    TargetOption,
+    TimeLimitOption,
+    parse_seeds,
+    refuse_former_targets,
+)
+from harness.cli.order import Done, Order
+from harness.cli.spark import LOCAL, SparkOption
+from harness.errors import BadArguments, ExitCode, HarnessFailure, RuntimeUnavailable, describe
+from harness.plan import plan_file, registry
+from harness.plan.plan import parse_features, parse_settings
+from harness.record import results
+from harness.report.terminal import print_table, say
+
+DEFAULT_RESULTS: Final = Path("results")
+DEFAULT_NEMESIS: Final = "power-outage"
+#: From the best to the worst that may become of several runs.
+_WORSE: Final = (ExitCode.PASS, ExitCode.UNKNOWN, ExitCode.HARNESS_FAILURE, ExitCode.FAIL)
+
+
+def run(
+    context: typer.Context,
+    nemesis: NemesisOption = DEFAULT_NEMESIS,
+    schedule: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Faults from a file instead, e.g. a run's schedule.toml, edited by hand."),
+    ] = None,
+    plan: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="All that is not given here from a file, e.g. a run's plan.toml."),
+    ] = None,
+    interval: IntervalOption = None,
+    recovery: RecoveryOption = None,
+    target: TargetOption = "kraft",
+    on: Annotated[
+        Literal["auto", "docker", "simulation"],
+        typer.Option(help="Containers, or one process with virtual time; auto: containers where Docker answers."),
+    ] = "auto",
+    time_limit: TimeLimitOption = 60.0,
+    seed: Annotated[int | None, typer.Option(help="Of the fault schedule; by default a new one each time.")] = None,
+    seeds: Annotated[
+        str | None, typer.Option(metavar="A..B", help="A run for each of these seeds, one after the other.")
+    ] = None,
+    rate: Annotated[float, typer.Option(help="Records a second, all producers together.")] = 2000.0,
+    concurrency: Annotated[int, typer.Option(help="Producers.")] = 4,
+    partitions: Annotated[int, typer.Option(help="Of the topic.")] = 8,
+    replication_factor: Annotated[int, typer.Option(help="Replicas of each partition.")] = 3,
+    min_insync_replicas: Annotated[int, typer.Option(help="acks=all is refused below this.")] = 2,
+    acks: Annotated[Literal["all", "1", "0"], typer.Option(help="What counts as acknowledged.")] = "all",
+    settings: Annotated[
+        list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="A setting of every node; repeatable.")
+    ] = None,
+    features: Annotated[
+        list[str] | None,
+        typer.Option("--feature", metavar="NAME=LEVEL", help="A feature of Kafka at format; repeatable."),
+    ] = None,
+    timeouts: Annotated[
+        Literal["short", "kafka"],
+        typer.Option(help="Time-outs so short that a minute shows something, or Kafka's defaults."),
+    ] = "short",
+    kafka_home: Annotated[
+        Path | None,
+        typer.Option(metavar="DIR|TGZ", help="A distribution of Kafka to test, or a source tree where one was built."),
+    ] = None,
+    strike: StrikeOption = None,
+    targets: FormerTargetsOption = None,
+    workload: Annotated[str, typer.Option(metavar="NAME", help="What clients do.")] = "append",
+    file_system: Annotated[
+        Literal["ext4", "xfs"] | None, typer.Option(help="Of each node's volume, in containers; by default ext4.")
+    ] = None,
+    brokers: Annotated[int, typer.Option(help="Each in a rack of its own.")] = 3,
+    controllers: Annotated[int, typer.Option(help="Voters of the metadata quorum, in the racks of the brokers.")] = 3,
+    combined: Annotated[
+        bool, typer.Option("--combined", help="No nodes of their own for the controllers: the first brokers are both.")
+    ] = False,
+    bug: Annotated[
+        str | None, typer.Option(metavar="ID", help="Give every node a historical bug; see chaos list bugs.")
+    ] = None,
+    latency_ms: Annotated[
+        float | None, typer.Option(metavar="MS", help="In simulation: from one host to another; by default 0.5.")
+    ] = None,
+    encode_messages: Annotated[
+        bool, typer.Option("--encode-messages", help="In simulation: encode and decode every message.")
+    ] = False,
+    results_directory: ResultsOption = DEFAULT_RESULTS,
+    spark: SparkOption = LOCAL,
+    spark_ui_port: SparkUiOption = None,
+    keep: Annotated[bool, typer.Option("--keep", help="Leave the cluster up afterwards.")] = False,
+    allow_vacuous: Annotated[
+        bool, typer.Option("--allow-vacuous", help="Pass also if a nemesis named here did not take effect.")
+    ] = False,
+) -> int:
+    """Start a cluster, work on it, break it, and judge what it did."""
+    if schedule is not None and (_is_given(context, "nemesis") or interval or recovery):
+        raise BadArguments("--schedule says which faults there are and when; leave out what else would say it")
+    if seeds is not None and (seed is not None or keep):
+        raise BadArguments(f"--seeds makes a run for each; leave out {'--seed' if seed is not None else '--keep'}")
+    refuse_former_targets(targets)
+    check_port(spark_ui_port)
+    fields = {} if plan is None else plan_file.read(plan)
+    given = {name: context.params[name] for name in _AS_THEY_ARE if _is_given(context, name)}
+    fields |= given | {name: value for name, value in pace(interval, recovery).items() if value is not None}
+    if _is_given(context, "nemesis"):
+        fields["nemesis"] = registry.parse_names(nemesis)
+        fields.pop("schedule", None)
+    if schedule is not None:
+        fields["schedule"] = str(schedule)
+    if settings:
+        tested = registry.make_target(str(fields.get("target", target)))
+        fields["settings"] = {**fields.get("settings", {}), **parse_settings(settings, tested)}
+    if features:
+        fields["features"] = {**fields.get("features", {}), **parse_features(features)}
+    if kafka_home is not None:
+        fields["kafka_home"] = str(kafka_home.absolute())
+    if allow_vacuous:
+        fields["must_take_effect"] = "none"
+    order = Order(fields, results_directory, keep, spark_ui_port)
+    if seeds is None:
+        done = order.prepared().carry_out()
+        return conclude(done.directory, done.verdict)
+    return _one_after_the_other(order, parse_seeds(seeds))
+
+
+#: Options whose values are a plan's as they are.
+_AS_THEY_ARE: Final = (
+    "target", "on", "time_limit", "seed", "rate", "concurrency", "partitions", "replication_factor",
+    "min_insync_replicas", "acks", "timeouts", "strike", "workload", "file_system", "brokers", "controllers",
+    "combined", "bug", "latency_ms", "encode_messages",
+)  # fmt: skip
+
+
+def _is_given(context: typer.Context, option: str) -> bool:
+    source = context.get_parameter_source(option)
+    return source is not None and source.name != "DEFAULT"
+
+
+def _one_after_the_other(order: Order, seeds: Sequence[int]) -> int:
+    orders = [Order({**order.fields, "seed": seed}, order.results, spark_ui_port=order.spark_ui_port) for seed in seeds]
+    for each in orders:  # what is wrong with the last one is told before the first begins
+        each.prepared()
+    rows, codes = [], []
+    for number, (seed, each) in enumerate(zip(seeds, orders, strict=True), start=1):
+        say(f"seed {seed}, {number} of {len(seeds)}")
+        try:
+            done = each.prepared().carry_out()
+        except (HarnessFailure, RuntimeUnavailable) as error:
+            rows.append((str(seed), "not judged", "", "", "", describe(error)))
+            codes.append(ExitCode.HARNESS_FAILURE)
+            continue
+        conclude(done.directory, done.verdict)
+        rows.append((str(seed), *row_of(done)))
+        codes.append(ExitCode(done.verdict["exit_code"]))
+        if results.read_json(done.directory / "run.json").get("status") == "interrupted":
+            break
+    say("")
+    print_table(("seed", "verdict", "acknowledged", "lost", "faults", "reason"), rows)
+    return worst(codes)
+
+
+def row_of(done: Done) -> tuple[str, str, str, str, str]:
+    """Of a table of runs: verdict, acknowledged, lost, faults that took effect, reason."""
+    verdict = done.verdict
+    faults = verdict["faults"].values()
+    effective, planned = (sum(each[key] for each in faults) for key in ("effective", "injected"))
+    return (
+        str(verdict["verdict"]), f"{verdict['operations'].get('acknowledged', 0):,}", f"{verdict.get('lost', 0):,}",
+        f"{effective} of {planned}", str(verdict["reason"]),
+    )  # fmt: skip
+
+
+def worst(codes: Sequence[ExitCode]) -> ExitCode:
+    return max(codes, key=_WORSE.index, default=ExitCode.PASS)

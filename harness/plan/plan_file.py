@@ -1,0 +1,94 @@
+"""Plans as files that people read, edit and give to `chaos run --plan` and `chaos matrix`: TOML, the fields of a Plan.
+
+nemesis = "kill,partition"     # or a list; "none": nothing
+target = "kafka:4.2.0"
+time_limit = "60s"             # seconds, or with a unit
+acks = "all"
+[settings]                     # --set
+"replica.lag.time.max.ms" = 4000
+[features]                     # --feature
+"eligible.leader.replicas.version" = 0
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from harness.errors import BadArguments
+from harness.plan import registry
+from harness.plan.durations import seconds
+from harness.plan.plan import Plan
+from spark_history.regular import require_regular
+
+PLAN_FILE: Final = "plan.toml"
+#: Of every plan that is saved, whatever they are.
+_ALWAYS: Final = ("target", "on", "nemesis", "strike", "time_limit", "seed")
+#: What follows from the rest, or is another run's own.
+_LEFT_OUT: Final = ("run",)
+_TIMES: Final = ("time_limit", "interval", "recovery")
+_TABLES: Final = ("settings", "features")
+
+
+def save(plan: Plan, directory: Path) -> None:
+    import tomlkit
+
+    document = tomlkit.document()
+    document.add(tomlkit.comment("The plan of this run. To repeat it, changed or not: chaos run --plan plan.toml"))
+    tables = []
+    for name, field in Plan.model_fields.items():
+        value = getattr(plan, name)
+        if name in _LEFT_OUT or (value == field.default and name not in _ALWAYS):
+            continue
+        if name in _TABLES:
+            tables.append((name, dict(value)))
+        else:
+            document.add(name, ",".join(value) or "none" if name == "nemesis" else value)
+    for name, table in tables:
+        document.add(name, tomlkit.item(table))
+    (directory / PLAN_FILE).write_text(tomlkit.dumps(document))
+
+
+def read(path: Path) -> dict[str, Any]:
+    """Fields of a Plan, as far as the file has them. Raises BadArguments."""
+    try:
+        require_regular(path)
+        found = tomllib.loads(path.read_text())
+    except FileNotFoundError:
+        raise BadArguments(f"--plan {path} does not exist") from None
+    except (OSError, ValueError) as error:
+        raise BadArguments(f"--plan {path} cannot be read: {error}") from None
+    return fields_of(found, f"--plan {path}")
+
+
+def fields_of(found: Mapping[str, Any], where: str) -> dict[str, Any]:
+    """where: the beginning of a sentence about it. Raises BadArguments."""
+    valid = [name for name in Plan.model_fields if name not in _LEFT_OUT]
+    fields: dict[str, Any] = {}
+    for name, value in found.items():
+        if name not in valid:
+            raise BadArguments(f"{where} has {name!r}, which no plan has; there are {', '.join(valid)}")
+        try:
+            fields[name] = _field(name, value)
+        except ValueError as error:
+            raise BadArguments(f"{where}: {name}: {error}") from None
+    return fields
+
+
+def _field(name: str, value: Any) -> Any:
+    """Raises ValueError, BadArguments."""
+    if name == "nemesis":
+        return registry.parse_names(value if isinstance(value, str) else ",".join(map(str, value)) or "none")
+    if name in _TIMES:
+        return seconds(value)
+    if name in _TABLES:
+        if not isinstance(value, Mapping):
+            raise ValueError("it must be a table of names and values")
+        return {str(key): _text(each) for key, each in value.items()}
+    return value
+
+
+def _text(value: Any) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
