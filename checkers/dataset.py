@@ -19,8 +19,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from checkers.anomalies import LOST_APPEND, Anomalies, examples
-from checkers.inside import collected, log_matching
-from checkers.inside.kraft import nodes
+from checkers.inside import collected, log_matching, nodes
 from checkers.inside.log_matching import InSync
 from checkers.inside.violation import Violation
 from checkers.log import availability

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterable
 
 from checkers.anomalies import Anomalies
-from checkers.inside.kraft.metadata_replay import Place
+from checkers.inside.metadata.replay import Place
 
 
 class Findings:

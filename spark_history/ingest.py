@@ -39,10 +39,12 @@ from spark_history.spark.tasks import Engine, Here, parallelism, run_tasks
 SEGMENT_OFFSETS: Final = 1 << 22  # a task holds some 100 bytes an offset
 ROWS_AT_ONCE: Final = 12_000_000  # operations that a lane in this process holds, some 110 bytes each with their reads
 _FORMAT: Final = 3  # of history/; another one is laid out again
-_PART: Final = re.compile(r"(operations|reads|faults|replica_logs|trace|metadata_log|collected|pending)-(\d+)\.parquet")
+_PART: Final = re.compile(
+    r"(operations|reads|faults|replica_logs|trace|metadata_log|disk_state|collected|pending)-(\d+)\.parquet"
+)
 _TOPIC: Final = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 _LAID_OUT: Final = ("operations", "reads", "replica_logs")
-_OF_NODES: Final = ("trace", "metadata_log", "collected")  # of the run as a whole, in one file
+_OF_NODES: Final = ("trace", "metadata_log", "disk_state", "collected")  # of the run as a whole, in one file
 
 
 @dataclass(frozen=True)

@@ -107,6 +107,23 @@ METADATA_LOG: Final = pa.schema(
     ]
 )
 
+#: What lay on the nodes' disks beside records, as files say it: what a target's own checks judge
+#: (harness/targets/kafka/disks.py says which rows there are).
+DISK_STATE: Final = pa.schema(
+    [
+        ("run", pa.string()),
+        ("node", pa.string()),
+        ("file", pa.string()),  # on the node's disk
+        ("what", pa.string()),
+        ("topic", pa.string()),  # null: of no partition
+        ("partition", pa.int32()),
+        ("offset", pa.int64()),
+        ("epoch", pa.int32()),
+        ("fields", pa.string()),  # JSON object: what else there is
+        ("problem", pa.string()),  # a clause: why it cannot be read, or not to its end; null: it can
+    ]
+)
+
 #: What the harness collected of the nodes after the run, a row a piece of evidence: also of what could not be
 #: collected, so that what is missing is known to be.
 COLLECTED: Final = pa.schema(
@@ -238,5 +255,6 @@ TABLES: Final[dict[str, pa.Schema]] = {
     "replica_logs": REPLICA_LOGS,
     "trace": TRACE,
     "metadata_log": METADATA_LOG,
+    "disk_state": DISK_STATE,
     "collected": COLLECTED,
 }

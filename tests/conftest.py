@@ -99,8 +99,7 @@ def spark() -> Iterator[Any]:
 @pytest.fixture
 def no_spark(monkeypatch: pytest.MonkeyPatch) -> None:
     """Tasks are run here, one after the other: hundreds of damaged runs are judged."""
-    from checkers.inside import log_matching
-    from checkers.inside.kraft import nodes
+    from checkers.inside import log_matching, nodes
     from checkers.log import linearizability as log_linearizability
     from spark_history import ingest
     from spark_history.spark import tasks

@@ -16,13 +16,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from checkers.inside.kraft.memberships import Memberships
 from checkers.inside.log_matching import InSync
+from checkers.inside.metadata.memberships import Memberships
 from checkers.log.scope import ANYWHERE, Options
 from spark_history.damage import Damage, begins_as, differs
 
 if TYPE_CHECKING:
-    from checkers.inside.kraft.nodes import OfNodes
+    from checkers.inside.of_nodes import OfNodes
 
 #: Tables of what nodes left, as COLLECTED names them.
 TRACE: Final = "trace"

@@ -54,6 +54,7 @@ _SENTENCES: Final = {
     "reads": "lost appends, phantoms and skipped offsets were not looked for: not all that reads returned is on record",
     "replica_logs": "holes in replicas' logs were not looked for: not all of these are on record",
     "trace": "what the nodes' traces show was not judged: not all of them is on record",
+    "disk_state": "what lay on the disks beside records was not judged: not all of it is on record",
     "metadata_log": "what the metadata logs show was not judged: not all of them is on record",
     "collected": "whether all the evidence on the nodes was collected is not known",
     PLAN: "without the plan only such violations were looked for as no settings allow",

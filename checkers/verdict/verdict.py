@@ -34,7 +34,7 @@ from checkers.anomalies import (
     WEAK,
 )
 from checkers.inside.contract import contract, not_known, weigh_losses
-from checkers.inside.kraft.nodes import OfNodes, applies
+from checkers.inside.of_nodes import OfNodes, inside_of
 from checkers.inside.violation import Violation
 from checkers.verdict.tally import EXIT_CODES, Tally, by_property, name
 
@@ -160,6 +160,7 @@ def _of_nodes(nodes: OfNodes | None) -> dict[str, Any]:
         "trace_rows": nodes.trace_rows, "metadata_records": nodes.metadata_records,
         "trace_of": sorted(nodes.trace_of), "metadata_of": sorted(nodes.metadata_of),
         "checked": nodes.checked, "not_checked": nodes.not_checked,
+        **({"looked_at": nodes.looked_at} if nodes.looked_at else {}),
     }  # fmt: skip
 
 
@@ -345,7 +346,8 @@ def summarise_faults(faults: Sequence[Fault]) -> dict[str, Any]:
 def _by_property(evidence: Evidence) -> dict[str, Any]:
     """Every property that was checked, also those that hold; some invariants only the simulation checks."""
     of_history = tuple(name for name in HISTORY_PROPERTIES if name != LOG_MATCHING or evidence.replica_records)
-    checked = (*of_history, *(INVARIANTS if evidence.plan.get("on") == "simulation" and applies(evidence.plan) else ()))
+    with_invariants = evidence.plan.get("on") == "simulation" and inside_of(evidence.plan) == "kraft"
+    checked = (*of_history, *(INVARIANTS if with_invariants else ()))
     if evidence.nodes is not None:
         checked += tuple(name for name in evidence.nodes.checked if name not in checked)
     if evidence.violation is not None:  # the run was stopped before it was healed

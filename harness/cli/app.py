@@ -15,9 +15,10 @@ from harness.cli.explore import explore
 from harness.cli.export import export
 from harness.cli.generate import generate, list_defects
 from harness.cli.guarded import guarded
+from harness.cli.inspect import inspect
 from harness.cli.options import ResultsOption
 from harness.cli.replay import replay, shrink
-from harness.cli.run import DEFAULT_RESULTS, run
+from harness.cli.run import run
 from harness.cli.target import target as target_command
 from harness.errors import BadArguments, ExitCode
 from harness.plan import registry
@@ -64,6 +65,7 @@ app.command()(generate)
 app.command()(export)
 app.command()(replay)
 app.command()(shrink)
+app.command()(inspect)
 app.add_typer(target_command, name="target")
 
 
@@ -72,7 +74,7 @@ def list_(
     what: Annotated[
         Literal["runs", "targets", "nemeses", "workloads", "bugs", "defects", "settings"], typer.Argument()
     ] = "runs",
-    results_directory: ResultsOption = DEFAULT_RESULTS,
+    results_directory: ResultsOption = results.DEFAULT,
 ) -> int:
     """Show runs and their verdicts, or what there is to choose from."""
     if what == "runs":

@@ -17,18 +17,18 @@ from harness.cli.options import (
     StrikeOption,
     TargetOption,
     TimeLimitOption,
+    check_seed,
     parse_seeds,
     refuse_former_targets,
 )
-from harness.cli.order import Done, Order
-from harness.cli.spark import LOCAL, SparkOption
+from harness.cli.spark import LOCAL, SparkOption, check_reachable
 from harness.errors import BadArguments, ExitCode, HarnessFailure, RuntimeUnavailable, describe
 from harness.plan import plan_file, registry
 from harness.plan.plan import parse_features, parse_settings
 from harness.record import results
 from harness.report.terminal import print_table, say
+from harness.run.order import Done, Order
 
-DEFAULT_RESULTS: Final = Path("results")
 DEFAULT_NEMESIS: Final = "power-outage"
 #: From the best to the worst that may become of several runs.
 _WORSE: Final = (ExitCode.PASS, ExitCode.UNKNOWN, ExitCode.HARNESS_FAILURE, ExitCode.FAIL)
@@ -98,7 +98,7 @@ def run(
     encode_messages: Annotated[
         bool, typer.Option("--encode-messages", help="In simulation: encode and decode every message.")
     ] = False,
-    results_directory: ResultsOption = DEFAULT_RESULTS,
+    results_directory: ResultsOption = results.DEFAULT,
     spark: SparkOption = LOCAL,
     spark_ui_port: SparkUiOption = None,
     keep: Annotated[bool, typer.Option("--keep", help="Leave the cluster up afterwards.")] = False,
@@ -130,6 +130,8 @@ def run(
         fields["kafka_home"] = str(kafka_home.absolute())
     if allow_vacuous:
         fields["must_take_effect"] = "none"
+    check_seed(fields.get("seed", 0))
+    check_reachable()
     order = Order(fields, results_directory, keep, spark_ui_port)
     if seeds is None:
         done = order.prepared().carry_out()

@@ -32,6 +32,8 @@ _MODE: Final = 0o750
 EXPLORATION_FILE: Final = "explore.json"
 #: What the name of a run made smaller by `chaos shrink` adds to that of the run it was made from.
 SHRUNK: Final = "-shrunk"
+#: Where runs are kept unless somebody says otherwise.
+DEFAULT: Final = Path("results")
 Status = Literal["running", "done", "interrupted", "failed"]
 
 

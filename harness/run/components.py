@@ -23,7 +23,7 @@ from harness.report.console import Counts
 from harness.run.injector import FaultRecorder
 from harness.run.threads import in_thread
 from harness.targets.target import Recorder as TargetRecorder
-from harness.targets.target import Target
+from harness.targets.target import Target, Watch
 from harness.targets.view import Observer
 
 
@@ -166,6 +166,9 @@ class Components(Verification):
 
     def make_observer(self, cluster: Cluster, plan: Plan) -> Observer:
         return self.target.observer(cluster, self.network(cluster), plan)
+
+    def make_watch(self, cluster: Cluster, plan: Plan) -> Watch | None:
+        return self.target.watch(cluster, self.network(cluster), plan)
 
     def make_workload(self, plan: Plan, cluster: Cluster, recorder: Recorder) -> Workload:
         workload: Workload = registry.load(registry.WORKLOADS, plan.workload)(plan, cluster, recorder)

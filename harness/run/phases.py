@@ -25,6 +25,7 @@ from harness.run.components import Components
 from harness.run.injector import Injector
 from harness.run.interrupt import Interrupt
 from harness.run.threads import in_thread
+from harness.run.watching import Watching
 from nemesis import Nemesis
 
 READY_TIMEOUT_S = 60.0
@@ -62,6 +63,7 @@ class Phases:
         self._progress = progress
         self._recorder = components.make_recorder(directory, plan.run)
         self._observer = components.make_observer(cluster, plan)
+        self._watching = Watching(components.make_watch(cluster, plan), directory / "trace", components.clock_ns)
         self._workload = components.make_workload(plan, cluster, self._recorder)
         self._violated: asyncio.Future[Violation] = cluster.violated or asyncio.get_running_loop().create_future()
         self.workload_ended = 0.0  # time.monotonic()
@@ -93,6 +95,7 @@ class Phases:
         with self._record.timed("ready"):
             await interrupt.cut_short(self._begin())
         ready()
+        self._watching.start()
         await self._make(interrupt)
         await self._complete()
 
@@ -219,6 +222,10 @@ class Phases:
 
     async def _collect(self) -> None:
         problems: Sequence[str] | None = None
+        if self._watching.goes_on:
+            with self._record.survived("watch"):
+                async with asyncio.timeout(COLLECT_TIMEOUT_S):
+                    await self._watching.stop()
         with self._record.survived("collect"):
             self._progress.update("collecting logs and disks")
             async with asyncio.timeout(COLLECT_TIMEOUT_S):

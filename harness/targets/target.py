@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Final, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple, Protocol
 
 from harness.cluster import Cluster, Node, Role
 from harness.targets.admin import Admin
@@ -101,7 +101,7 @@ class Package:
     parts: folders and files, by where each lies in the context; a folder at "" is the context itself. dockerfile: gets
     the base image as the argument BASE. name: of the image, after `chaos-`. base: the tag of the base image; "": the
     project's own, which has Python, and what faults of clocks need. memory, tmp: of a container and of its /tmp, as
-    Docker writes sizes."""
+    Docker writes sizes. traces: do its nodes write one?"""
 
     dockerfile: Path
     parts: Mapping[str, Path]
@@ -109,6 +109,7 @@ class Package:
     base: str = ""
     memory: str = "1g"
     tmp: str = "64m"
+    traces: bool = True
 
 
 @dataclass(frozen=True)
@@ -133,6 +134,23 @@ class Recorder(Protocol):
     ) -> None: ...
 
     def add_rows(self, table: str, rows: Any) -> None: ...
+
+
+class Told(NamedTuple):
+    """Something that a node has told of itself when it was asked: a line of its trace."""
+
+    node: str
+    event: str
+    where: str  # "chaos-0"; "": of no partition
+    fields: Mapping[str, Any]
+
+
+class Watch(Protocol):
+    """Asks nodes while they run, where they leave no trace of their own."""
+
+    async def ask(self) -> Sequence[Told]:
+        """Once, all of them; of those that do not answer there is nothing."""
+        ...
 
 
 class ReadableDisk(Protocol):
@@ -282,6 +300,10 @@ class Target(Protocol):
 
     def observer(self, cluster: Cluster, network: Any, plan: ClusterPlan) -> Observer: ...
 
+    def watch(self, cluster: Cluster, network: Any, plan: ClusterPlan) -> Watch | None:
+        """None: its nodes leave traces of their own."""
+        return None
+
     def admin(self, cluster: Cluster, network: Any, plan: ClusterPlan) -> Admin:
         """Raises harness.cluster.NotOffered."""
         ...
@@ -303,7 +325,7 @@ class Target(Protocol):
         """What the log of a node that ended by itself says of the reason, as a clause; "": nothing."""
         return log.strip().rpartition("\n")[2]
 
-    def missing(self, nodes: Sequence[Node], pieces: Sequence[Collected]) -> list[Collected]:
+    def missing(self, nodes: Sequence[Node | NodeSpec], pieces: Sequence[Collected]) -> list[Collected]:
         """Of what each of the nodes should have left, what is not among the pieces."""
         ...
 

@@ -89,7 +89,7 @@ class RegisterTarget(Target):
         assert isinstance(disks, Path)
         return [Collected(path.parts[-3], "disk", 1) for path in disks.glob("*/own/register")]
 
-    def missing(self, nodes: Sequence[Node], pieces: Sequence[Collected]) -> list[Collected]:
+    def missing(self, nodes: Sequence[Node | NodeSpec], pieces: Sequence[Collected]) -> list[Collected]:
         there = {piece.node for piece in pieces}
         return [Collected(each.name, "disk", problem="no register") for each in nodes if each.name not in there]
 

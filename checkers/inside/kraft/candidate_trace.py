@@ -37,10 +37,10 @@ from typing import Any, Final
 import numpy as np
 
 from checkers.findings import Findings
-from checkers.inside.kraft.memberships import CommitTimes
-from checkers.inside.kraft.metadata_log import MetadataHistory
-from checkers.inside.kraft.metadata_replay import NO_LEADER, PartitionState, Place
-from checkers.inside.kraft.trace_rows import CODE, TraceRows
+from checkers.inside.metadata.history import MetadataHistory
+from checkers.inside.metadata.memberships import CommitTimes
+from checkers.inside.metadata.replay import NO_LEADER, PartitionState, Place
+from checkers.inside.trace_rows import CODE, TraceRows
 from spark_history.files import Ints
 
 #: SIGKILL, as a container's and as a process' exit status.

@@ -2,9 +2,9 @@
 
 In simulation all of them are checked after every step with full knowledge; here is what can be told from outside, of
 containers too. Names are those of checkers/inside/kraft/simulated, where their sources are; what exactly is
-checked of each is said in metadata_log.py, metadata_replay.py, quorum_trace.py, replica_trace.py and
-candidate_trace.py. A checker here builds on what was told and collected, never on what was not: whatever is missing
-makes it see less, not more.
+checked of each is said in ../metadata/history.py, ../metadata/replay.py, ../metadata/quorum_trace.py,
+replica_trace.py and candidate_trace.py. A checker here builds on what was told and collected, never on what was not:
+whatever is missing makes it see less, not more.
 
 Also found: each unclean recovery, which may have lost records.
 """
@@ -13,26 +13,24 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
 from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from checkers.anomalies import ANOMALIES, NODE_PROPERTIES, ROLES_MATCH_METADATA
+from checkers.anomalies import NODE_PROPERTIES, ROLES_MATCH_METADATA
 from checkers.findings import Findings
 from checkers.inside.kraft.candidate_trace import Fault
-from checkers.inside.kraft.memberships import Memberships, memberships
-from checkers.inside.kraft.metadata_copies import judge_copies, split
-from checkers.inside.kraft.metadata_log import MetadataHistory, judge_history
-from checkers.inside.kraft.metadata_replay import Change, Place
-from checkers.inside.kraft.quorum_trace import judge_quorum, node_ids, what_was_reported
-from checkers.inside.kraft.replica_trace import Watermark, judge_replicas
-from checkers.inside.kraft.trace_rows import read_rows, rows_by_node
-from spark_history.files import compact, read_parquet
-from spark_history.ingest import History
-from spark_history.schema import COLLECTED, METADATA_LOG, TRACE
-from spark_history.spark.tasks import Engine, Unit, run_tasks
+from checkers.inside.kraft.replica_trace import judge_replicas
+from checkers.inside.metadata.copies import judge_copies, split
+from checkers.inside.metadata.history import MetadataHistory, judge_history
+from checkers.inside.metadata.memberships import memberships
+from checkers.inside.metadata.quorum_trace import judge_quorum, node_ids, what_was_reported
+from checkers.inside.metadata.replay import Change, Place
+from checkers.inside.of_nodes import OfNodes, Options, Watermark
+from checkers.inside.trace_rows import read_rows, rows_by_node
+from spark_history.files import compact
+from spark_history.schema import METADATA_LOG, TRACE
 
 _OF_METADATA: Final = ("MetadataLogMatching",)
 _OF_TRACE: Final = ("ElectionSafety", "CommittedPrefix", "LeaderAppendOnly", "HighWatermarkMonotonicity")
@@ -40,98 +38,14 @@ _OF_STATE: Final = (
     "ValidControllerIsrAndElr", "ValidControllerState", "MinIsrRecoveryQuorum", "LeaderCompleteness",
     "LeaderCandidateCompleteness", "ReplicationQuorumSuperset", "StrongIsr", "UncleanExclusion", ROLES_MATCH_METADATA,
 )  # fmt: skip
-_OF_FAULTS: Final = ("fault", "nemesis", "start", "evidence")
 #: Without ELR nothing of the kind is promised.
 _WITH_ELR: Final = frozenset({"MinIsrRecoveryQuorum", "UncleanExclusion"})
 
 
-@dataclass(frozen=True)
-class Options:
-    """What of the plan matters: min.insync.replicas of topics without a value of their own,
-    eligible.leader.replicas.version, and whether the run was of this target at all."""
-
-    min_insync_replicas: int
-    elr_enabled: bool
-    applies: bool = True
-
-    @staticmethod
-    def of(plan: Mapping[str, Any]) -> Options:
-        version = str((plan.get("settings") or {}).get("eligible.leader.replicas.version", "1"))
-        return Options(int(plan.get("min_insync_replicas", 1)), version != "0", applies(plan))
-
-
-@dataclass(frozen=True)
-class OfNodes:
-    """What was found of one run. checked: names of properties; not_checked: why others were not, a sentence each; of
-    these gaps are those that say that something is missing of the metadata logs.
-
-    unclean_recoveries: an object each, see _unclean_recoveries(). memberships: see Memberships.as_json(); None: the
-    metadata does not tell. watermarks: by partition (chaos-0), see replica_trace.judge_replicas(). collected: rows of
-    COLLECTED. trace_of, metadata_of: rows by node."""
-
-    rows: list[dict[str, Any]]  # ANOMALIES
-    tally: list[tuple[str, str, int, int]]  # (property, anomaly, witnesses, records)
-    trace_rows: int
-    metadata_records: int
-    checked: list[str]
-    not_checked: list[str]
-    unclean_recoveries: list[dict[str, Any]]
-    memberships: dict[str, Any] | None = field(default=None, repr=False)
-    gaps: list[str] = field(default_factory=list)
-    watermarks: dict[str, Watermark] = field(default_factory=dict)
-    collected: list[dict[str, Any]] = field(default_factory=list, repr=False)
-    trace_of: dict[str, int] = field(default_factory=dict)
-    metadata_of: dict[str, int] = field(default_factory=dict)
-
-    @property
-    def who_held_what(self) -> Memberships | None:
-        return None if self.memberships is None else Memberships.of_json(self.memberships)
-
-    @property
-    def anomalies(self) -> pa.Table:
-        return pa.Table.from_pylist(self.rows, schema=ANOMALIES)
-
-
-def applies(plan: Mapping[str, Any]) -> bool:
-    """Is the run of this target? Plans from before there were targets are, and do not say it."""
-    return str(plan.get("inside", "kraft")) == "kraft"
-
-
-_TABLES: Final = {"trace": TRACE, "metadata_log": METADATA_LOG, "collected": COLLECTED}
-
-
-def check(history: History, options: Options, engine: Engine) -> OfNodes:
-    """Raises HistoryError."""
-    unit = {
-        "run": history.run,
-        **{name: None if (path := history.table(name)) is None else str(path) for name in _TABLES},
-        "faults": [{name: fault[name] for name in _OF_FAULTS} for fault in history.faults()],
-        **asdict(options),
-    }
-    (result,) = run_tasks(engine, judge_files, [unit])
-    fields = json.loads(result["found"][0].as_py())
-    return OfNodes(**fields | {"tally": [tuple(entry) for entry in fields["tally"]]})
-
-
-def judge_files(unit: Unit) -> pa.Table:
-    """One run, whose tables lie in files; OfNodes as JSON."""
-    tables = {
-        name: schema.empty_table() if unit[name] is None else read_parquet(unit[name], schema)
-        for name, schema in _TABLES.items()
-    }
-    options = Options(unit["min_insync_replicas"], unit["elr_enabled"], unit["applies"])
-    return pa.table({"found": [json.dumps(asdict(judge(unit["run"], tables, options, unit["faults"])))]})
-
-
 def judge(run: str, tables: Mapping[str, pa.Table], options: Options, faults: Sequence[Fault] = ()) -> OfNodes:
-    """One run in memory. tables: `trace`, `metadata_log` and `collected`, each of which may be empty or left out.
-    faults: rows of FAULTS, evidence parsed."""
-    trace, metadata_log, collected = (
-        tables[name] if name in tables else schema.empty_table() for name, schema in _TABLES.items()
-    )
-    pieces = collected.to_pylist()
-    if not options.applies:
-        return OfNodes([], [], 0, 0, [], ["of this target nothing inside the cluster is checked"], [], collected=pieces)
+    """See checkers.inside.nodes.judge()."""
+    trace, metadata_log = tables["trace"], tables["metadata_log"]
+    pieces = tables["collected"].to_pylist()
     not_checked = ["no node's metadata log was collected"] * (not metadata_log.num_rows)
     not_checked += ["the nodes left no trace"] * (not trace.num_rows)
     if not metadata_log.num_rows and not trace.num_rows:  # as in most of the runs of a large dataset

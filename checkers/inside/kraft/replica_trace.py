@@ -23,17 +23,18 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final, NamedTuple
+from typing import Final
 
 import numpy as np
 
 from checkers.anomalies import ROLES_MATCH_METADATA
 from checkers.findings import Findings
 from checkers.inside.kraft.candidate_trace import Candidates, Fault, Role
-from checkers.inside.kraft.metadata_log import MetadataHistory
-from checkers.inside.kraft.metadata_replay import NO_LEADER, Change, PartitionState, Place
-from checkers.inside.kraft.quorum_trace import life_ids
-from checkers.inside.kraft.trace_rows import CODE, NONE, TraceRows
+from checkers.inside.metadata.history import MetadataHistory
+from checkers.inside.metadata.quorum_trace import life_ids
+from checkers.inside.metadata.replay import NO_LEADER, Change, PartitionState, Place
+from checkers.inside.of_nodes import Watermark
+from checkers.inside.trace_rows import CODE, NONE, TraceRows
 from spark_history.files import NO_CODE, Ints
 
 _OF_REPLICAS: Final = ("replica", "role", "isr", "isr proposed", "append", "truncate", "high watermark")
@@ -107,14 +108,6 @@ def judge_replicas(
             if (last := _last_epoch(history, place)) in {term.epoch for term in terms}
         }
     return {}
-
-
-class Watermark(NamedTuple):
-    """As the leader of a partition told it."""
-
-    offset: int
-    node: str
-    leader_epoch: int
 
 
 def _last_epoch(history: MetadataHistory, place: Place) -> int:

@@ -139,14 +139,17 @@ class DockerCluster(Cluster):
         configurations = write_configurations(
             self._target, self._plan, self.add_nodes(subnet), run_directory / "config"
         )
-        traces = make_traces([node.name for node in self.nodes], run_directory / "trace", _NODE_USER)
+        tracing = [node.name for node in self.nodes] if package.traces else []
+        traces = make_traces(tracing, run_directory / "trace", _NODE_USER)
         if "faketime" in needs:
             for node in self.nodes:
                 node.clock = NodeClock((run_directory / "clock" / node.name).absolute())
 
         async def create_and_boot(node: DockerNode) -> None:
             node.configuration = configurations[node.name]
-            mounts = [f"{configurations[node.name]}:{CONFIGURATION}:ro", f"{traces[node.name]}:{TRACE}"]
+            mounts = [f"{configurations[node.name]}:{CONFIGURATION}:ro"]
+            if node.name in traces:
+                mounts.append(f"{traces[node.name]}:{TRACE}")
             await self._call(self._create_containers, node, images, package, network, mounts)
             await node.switch_on()
             await agent_ready

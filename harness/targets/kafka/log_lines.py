@@ -14,14 +14,14 @@ _SEVERE: Final = re.compile(r"^\[[^\]]*\] (?:ERROR|FATAL) (.+?)(?: \([\w.$]+\))?
 
 
 def why_ended(text: str) -> str:
-    """As a clause; "": it does not say."""
-    severe = ""
-    exception = ""
-    for line in text.splitlines():
+    """As a clause; of a log that has no error, the last line."""
+    severe = exception = last = ""
+    for line in filter(str.strip, text.splitlines()):
+        last = line.strip()
         if found := _OURS.match(line):
             return found[1]
         if found := _EXCEPTION.match(line):
             exception = f"{found[1]}: {found[2]}"
         elif found := _SEVERE.match(line):
             severe, exception = found[1], ""
-    return (exception or severe).rstrip(".")
+    return (exception or severe or last).rstrip(".")

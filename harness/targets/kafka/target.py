@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
+from types import ModuleType
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from harness.cluster import Cluster, Node, NotOffered
@@ -22,6 +23,7 @@ from harness.targets.target import (
     Recorder,
     Simulated,
     Target,
+    Watch,
 )
 from harness.targets.view import Observer
 from harness.timing import Timing
@@ -52,6 +54,7 @@ class Kafka(Target):
     runtimes: ClassVar = frozenset({"docker"})
     options: ClassVar = frozenset({"timeouts", "features", "kafka_home"})
     unsupported: ClassVar[Mapping[str, str]] = {}
+    inside: ClassVar = "kafka"
 
     def __init__(self, version: str = "") -> None:
         self.name = f"kafka:{version}" if version else "kafka"
@@ -150,35 +153,55 @@ class Kafka(Target):
         return properties.renumbered(configuration, node_id, folder)
 
     def observer(self, cluster: Cluster, network: Any, plan: ClusterPlan) -> Observer:
-        from kio.schema.describe_quorum.v1 import request as quorum  # the last one that all versions serve
-
         from harness.targets.kafka_api.observer import KafkaObserver
 
-        return KafkaObserver(cluster, network, plan.topic, quorum)
+        return KafkaObserver(cluster, network, plan.topic, _describe_quorum())
+
+    def watch(self, cluster: Cluster, network: Any, plan: ClusterPlan) -> Watch:
+        from harness.targets.kafka.watch import KafkaWatch
+
+        return KafkaWatch(cluster, network, plan.topic, _describe_quorum())
 
     def admin(self, cluster: Cluster, network: Any, plan: ClusterPlan) -> Admin:
         from harness.targets.kafka_api.admin import KafkaAdmin
 
         return KafkaAdmin(lambda: cluster.brokers, network)
 
-    def read_traces(self, source: Path | Mapping[str, str]) -> None:
-        """Kafka's nodes leave none."""
+    def read_traces(self, source: Path | Mapping[str, str]) -> Any:
+        """What the nodes told when they were asked (watch.py)."""
+        from harness.targets.kafka_api.trace_files import read_traces
+
+        return read_traces(source)
 
     def collect(
         self, disks: Path | Mapping[str, ReadableDisk], plan: ClusterPlan, recorder: Recorder, traces: Any | None
     ) -> list[Collected]:
+        from harness.targets.kafka.disks import record_disk_state
+        from harness.targets.kafka.metadata_logs import record_metadata_logs
         from harness.targets.kafka_api.replica_logs import copied_disks, record_replica_logs
+        from harness.targets.kafka_api.trace_files import record_traces
 
         by_node = copied_disks(disks) if isinstance(disks, Path) else disks
-        return record_replica_logs({node: _Below(disk) for node, disk in by_node.items()}, plan.topic, recorder)
+        inner = {node: _Below(disk) for node, disk in by_node.items()}
+        pieces = record_replica_logs(inner, plan.topic, recorder)
+        if traces is not None:
+            pieces += record_traces(traces, recorder)
+            pieces += record_metadata_logs(inner, recorder)
+            record_disk_state(inner, recorder)
+        return pieces
 
     def why_ended(self, log: str) -> str:
         return log_lines.why_ended(log)
 
-    def missing(self, nodes: Sequence[Node], pieces: Sequence[Collected]) -> list[Collected]:
+    def missing(self, nodes: Sequence[Node | NodeSpec], pieces: Sequence[Collected]) -> list[Collected]:
         from harness.record.collected import missing
 
-        return missing("disk", [node.name for node in nodes if node.role == "broker"], pieces)
+        everybody, brokers = [node.name for node in nodes], [node.name for node in nodes if node.role == "broker"]
+        return [
+            *missing("disk", brokers, pieces),
+            *missing("trace", everybody, pieces),
+            *missing("metadata log", everybody, pieces),
+        ]
 
     def simulated(self, plan: ClusterPlan) -> Simulated:
         raise NotOffered("simulated")
@@ -202,7 +225,13 @@ def _package(libs: Path | None, base: str, heap: str = "512m") -> Package:
     if libs is not None:
         parts |= {"libs": libs, "jre": _java()}
     memory = properties.heap_bytes(heap) + _BESIDE_THE_HEAP
-    return Package(_IMAGE / "Dockerfile", parts, "kafka", base, memory=str(memory), tmp="256m")
+    return Package(_IMAGE / "Dockerfile", parts, "kafka", base, memory=str(memory), tmp="256m", traces=False)
+
+
+def _describe_quorum() -> ModuleType:
+    from kio.schema.describe_quorum.v1 import request  # the last version that all of 3.7 to 4.3 serve
+
+    return request
 
 
 def _java() -> Path:

@@ -59,11 +59,7 @@ class KafkaObserver:
         }
 
     async def _active_controller(self) -> int | None:
-        module = self._quorum
-        partition = module.PartitionData(partition_index=i32(0))
-        request = module.DescribeQuorumRequest(
-            topics=(module.TopicData(topic_name=METADATA_TOPIC, partitions=(partition,)),)
-        )
+        request = describe_quorum_request(self._quorum)
         controllers = self._cluster.controllers
         answers = await asyncio.gather(
             *(self._ask(node.controller_address or node.address, request) for node in controllers)
@@ -73,20 +69,28 @@ class KafkaObserver:
         return None if newest is None or newest.leader_id < 0 else int(newest.leader_id)
 
     async def _ask(self, address: tuple[str, int], request: Any) -> Any | None:
-        """The response, or None from a node that does not answer. A new connection each time: after a fault an old
-        one may be dead without either end knowing."""
-        try:
-            connection = await self._network.connect(
-                Address(*address), client_id="chaos-observer", timeout=REQUEST_TIMEOUT_S
-            )
-        except (OSError, TimeoutError):
-            return None
-        try:
-            return await connection.request(request, timeout=REQUEST_TIMEOUT_S)
-        except (OSError, TimeoutError):
-            return None
-        finally:
-            connection.close()
+        return await ask(self._network, address, request)
+
+
+def describe_quorum_request(module: ModuleType) -> Any:
+    """module: kio's, of the version to ask for."""
+    partition = module.PartitionData(partition_index=i32(0))
+    return module.DescribeQuorumRequest(topics=(module.TopicData(topic_name=METADATA_TOPIC, partitions=(partition,)),))
+
+
+async def ask(network: Network, address: tuple[str, int], request: Any) -> Any | None:
+    """The response, or None from a node that does not answer. A new connection each time: after a fault an old one may
+    be dead without either end knowing."""
+    try:
+        connection = await network.connect(Address(*address), client_id="chaos-observer", timeout=REQUEST_TIMEOUT_S)
+    except (OSError, TimeoutError):
+        return None
+    try:
+        return await connection.request(request, timeout=REQUEST_TIMEOUT_S)
+    except (OSError, TimeoutError):
+        return None
+    finally:
+        connection.close()
 
 
 def why_out_of_sync(brokers: Sequence[Node], known: Mapping[int, Mapping[int, PartitionState]]) -> str | None:

@@ -1,102 +1,34 @@
-"""Puts the metadata log, as it lies on every node's disk after a run, into its history: every record, decoded.
-
-A log that has been trimmed starts above offset 0; a snapshot, `<end offset>-<epoch>.checkpoint`, then holds the state
-of what is no longer in it, as records of the same types.
-"""
+"""The records of kraft's metadata log, as the history has them."""
 
 from __future__ import annotations
 
-import json
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
-import pyarrow as pa
-
-from cluster_image.kraft.metadata.records import decode
-from cluster_image.kraft.raft.control_records import LEADER_CHANGE, SNAPSHOT_FOOTER, SNAPSHOT_HEADER, control_type
-from cluster_image.kraft.raft.snapshots import snapshot_of
-from cluster_image.node import METADATA_DIRECTORY
-from cluster_image.storage.records import BatchHeader, RecordError, decode_values, iter_batches, validate_batch
-from cluster_image.storage.segment import base_offset_of
-from harness.record.collected import Collected, why
-from harness.targets.kafka_api.replica_logs import LAST_OFFSET, copied_disks
+from cluster_image.kraft.metadata import records
+from cluster_image.kraft.raft.control_records import control_type
+from cluster_image.storage.records import BatchHeader
+from harness.record.collected import Collected
+from harness.targets.kafka_api import metadata_logs
 from harness.targets.target import ReadableDisk, Recorder
-from spark_history.schema import METADATA_LOG
-
-_CONTROL: Final = {LEADER_CHANGE: "LeaderChange", SNAPSHOT_HEADER: "SnapshotHeader", SNAPSHOT_FOOTER: "SnapshotFooter"}
-_COLUMNS: Final = METADATA_LOG.remove(METADATA_LOG.get_field_index("run"))
 
 
 def record_metadata_logs(disks: Path | Mapping[str, ReadableDisk], recorder: Recorder) -> list[Collected]:
-    """disks: the directory of a run's disks, or a disk a node. Returns a piece for each node's log; of one that could
-    not be read to its end all before that point is added."""
-    by_node = copied_disks(disks) if isinstance(disks, Path) else disks
-    tables = [_COLUMNS.empty_table()]
-    pieces = []
-    for node, disk in sorted(by_node.items()):
-        problems: list[str] = []
-        count = 0
-        try:
-            files = sorted(disk.list(METADATA_DIRECTORY))
-        except OSError:
-            continue  # it never had one
-        for name in files:
-            snapshot = snapshot_of(name)
-            if snapshot is None and base_offset_of(name) is None:
-                continue
-            end = None if snapshot is None else snapshot.end_offset
-            try:
-                table, damage = _read(node, disk.read(f"{METADATA_DIRECTORY}/{name}"), end)
-            except Exception as error:  # whatever a node may have written: it must not cost what others left
-                problems.append(f"{name} of the metadata log on {node} could not be read: {why(error)}")
-                continue
-            tables.append(table)
-            count += table.num_rows
-            if damage is not None:
-                problems.append(f"{name} of the metadata log on {node} could not be read to its end: {damage}")
-        pieces.append(Collected(node, "metadata log", count, "; ".join(problems) or None))
-    recorder.add_rows("metadata_log", pa.concat_tables(tables))
-    return pieces
+    """See metadata_logs.record_metadata_logs()."""
+    return metadata_logs.record_metadata_logs(disks, recorder, _decode, _control)
 
 
-def _read(node: str, content: bytes, snapshot: int | None) -> tuple[pa.Table, str | None]:
-    """METADATA_LOG rows, but for `run`, and why these are not all."""
-    rows: list[dict[str, Any]] = []
-    damage = None
-    try:
-        for start, end, header in iter_batches(content):
-            validate_batch(content, start, header)
-            for offset, type_, record in _records(content[start:end], header):
-                rows.append(
-                    {
-                        "node": node, "offset": offset, "epoch": header.leader_epoch, "batch": header.base_offset,
-                        "snapshot": snapshot, "type": type_, "fields": json.dumps(record),
-                    }
-                )  # fmt: skip
-                if not 0 <= offset <= LAST_OFFSET:
-                    rows.pop()
-                    raise RecordError(f"a record at offset {offset}, where there can be none")
-    except Exception as error:
-        damage = why(error)
-    return pa.Table.from_pylist(rows, schema=_COLUMNS), damage
+def _decode(value: bytes) -> tuple[str, dict[str, Any]]:
+    record = records.decode(value)
+    return type(record).__name__, {f.name: _plain(getattr(record, f.name)) for f in fields(record)}
 
 
-def _records(batch: bytes, header: BatchHeader) -> Iterator[tuple[int, str, dict[str, Any]]]:
-    """(offset, type, fields) of each record of one batch."""
-    if header.is_control:
-        # Known to the quorum alone. Its bytes, less what gives it its place, tell two of them apart.
-        yield header.base_offset, _CONTROL.get(control_type(batch), "Control"), {"crc": header.crc}
-        return
-    for offset, _, value in decode_values(batch):
-        try:
-            record = decode(value)
-        except (ValueError, IndexError):  # of a later version
-            yield offset, "Unknown", {"value": value.hex()}
-        else:
-            yield offset, type(record).__name__, {f.name: _plain(getattr(record, f.name)) for f in fields(record)}
+def _control(batch: bytes, header: BatchHeader) -> tuple[str, dict[str, Any]]:
+    """Known to the quorum alone. Its bytes, less what gives it its place, tell two of them apart."""
+    return metadata_logs.CONTROL.get(control_type(batch), "Control"), {"crc": header.crc}
 
 
 def _plain(value: Any) -> Any:

@@ -32,7 +32,7 @@ from harness.timing import Timing
 
 if TYPE_CHECKING:
     from harness.record.collected import Collected
-    from harness.targets.kraft.traces import Traces
+    from harness.targets.kafka_api.trace_files import Traces
 
 #: Settings that the plan gives the topic itself.
 _OWN_FLAG: Final = {
@@ -127,7 +127,7 @@ class Kraft(Target):
         return KafkaAdmin(lambda: cluster.brokers, network)
 
     def read_traces(self, source: Path | Mapping[str, str]) -> Traces:
-        from harness.targets.kraft.traces import read_traces
+        from harness.targets.kafka_api.trace_files import read_traces
 
         return read_traces(source)
 
@@ -135,8 +135,8 @@ class Kraft(Target):
         self, disks: Path | Mapping[str, ReadableDisk], plan: ClusterPlan, recorder: Recorder, traces: Traces | None
     ) -> list[Collected]:
         from harness.targets.kafka_api.replica_logs import record_replica_logs
+        from harness.targets.kafka_api.trace_files import record_traces
         from harness.targets.kraft.metadata_logs import record_metadata_logs
-        from harness.targets.kraft.traces import record_traces
 
         pieces = record_replica_logs(disks, plan.topic, recorder)
         if traces is not None:
@@ -144,7 +144,7 @@ class Kraft(Target):
             pieces += record_metadata_logs(disks, recorder)
         return pieces
 
-    def missing(self, nodes: Sequence[Node], pieces: Sequence[Collected]) -> list[Collected]:
+    def missing(self, nodes: Sequence[Node | NodeSpec], pieces: Sequence[Collected]) -> list[Collected]:
         from harness.record.collected import missing
 
         everybody, brokers = [node.name for node in nodes], [node.name for node in nodes if node.role == "broker"]

@@ -11,7 +11,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from checkers.inside.kraft.nodes import OfNodes, Options, judge
+from checkers.inside.nodes import judge
+from checkers.inside.of_nodes import OfNodes, Options
 from harness.explore.simulate import Simulated, simulate
 from harness.plan.plan import Plan
 from spark_history.schema import TABLES

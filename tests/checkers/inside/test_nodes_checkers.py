@@ -16,12 +16,13 @@ import pytest
 import checkers
 from checkers.anomalies import HISTORY_PROPERTIES, NODE_PROPERTIES
 from checkers.dataset import check_tables
-from checkers.inside.kraft.nodes import Options, judge
+from checkers.inside.nodes import judge
+from checkers.inside.of_nodes import Options
 from checkers.verdict.keeping import without_stamps
 from harness.record.history import MemoryRecorder
 from harness.runtimes.simulation.runtime import SimulationRuntime
+from harness.targets.kafka_api.trace_files import read_traces, record_traces
 from harness.targets.kraft.metadata_logs import record_metadata_logs
-from harness.targets.kraft.traces import read_traces, record_traces
 from harness.targets.target import Target
 from spark_history.files import write_parquet
 from spark_history.schema import OPERATIONS, TABLES

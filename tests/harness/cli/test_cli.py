@@ -27,7 +27,7 @@ def components(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> FakeComponent
     monkeypatch.setattr("harness.run.run.components_of", lambda plan: fake)
     monkeypatch.setattr("harness.run.components.Verification", lambda: fake)
     monkeypatch.setattr("harness.runtimes.clean.clean", fake.runtime.clean)
-    monkeypatch.setattr("harness.cli.order.choose_runtime", lambda *_: ("docker", ""))
+    monkeypatch.setattr("harness.run.order.choose_runtime", lambda *_: ("docker", ""))
     monkeypatch.chdir(tmp_path)
     return fake
 

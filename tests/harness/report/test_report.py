@@ -23,7 +23,7 @@ import pytest
 from rich.console import Console
 
 from checkers.anomalies import ANOMALIES, LOST
-from checkers.inside.kraft.nodes import OfNodes
+from checkers.inside.of_nodes import OfNodes
 from checkers.verdict import verdict
 from checkers.witness import Step, encode
 from harness.errors import BadArguments

@@ -4,6 +4,7 @@ for a register behind a port, which is no Kafka at all."""
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Callable, Mapping
 from importlib.metadata import EntryPoint
 from pathlib import Path
@@ -21,6 +22,8 @@ from harness.report.console import Progress
 from harness.run.components import Components
 from harness.run.run import components_of, run
 from harness.runtimes import choose_runtime
+from harness.targets.kafka.source import cached
+from harness.targets.kafka.target import Kafka
 from harness.targets.target import Target
 from tests.clusters.machine_state import differences, machine_state
 from tests.clusters.register_target import RegisterComponents
@@ -58,12 +61,27 @@ class Place(NamedTuple):
     components: Callable[[Plan], Components]
 
     def plan(self, **changes: Any) -> Plan:
-        fields = {"run": f"contract-{self.target}", "target": self.target, "on": self.on, "time_limit": TIME_LIMIT_S}
+        fields = {"run": f"contract-{self.target.replace(':', '-')}", "target": self.target, "on": self.on, "time_limit": TIME_LIMIT_S}
         return Plan(**{**fields, "nemesis": ("pause", "kill", "power"), "rate": 100.0, **self.fields, **changes})
 
 
 def of_register(plan: Plan) -> Components:
     return RegisterComponents(registry.make_target(plan.target))
+
+
+class NoImages:
+    """An engine that has no image, and no registry."""
+
+    def has(self, tag: str) -> bool:
+        return False
+
+    def pull(self, repository: str, version: str) -> bool:
+        return False
+
+
+def _kafka_to_run() -> bool:
+    """Is there one in the cache, or a Maven client that may fetch it?"""
+    return shutil.which("mvn") is not None or cached(Kafka.example) is not None
 
 
 REGISTER = Place("register", "docker", ONE, of_register)
@@ -74,6 +92,11 @@ EVERYWHERE = [
         Place("kraft", "docker", {"partitions": 2}, components_of), id="kraft in containers", marks=pytest.mark.docker
     ),
     pytest.param(REGISTER, id="register in containers", marks=pytest.mark.docker),
+    pytest.param(
+        Place(f"kafka:{Kafka.example}", "docker", {"partitions": 2, "time_limit": 20.0}, components_of),
+        id="kafka in containers",
+        marks=[pytest.mark.docker, pytest.mark.skipif(not _kafka_to_run(), reason="no Kafka, and no Maven client")],
+    ),
 ]
 
 
@@ -99,12 +122,14 @@ def test_what_a_target_says_of_itself(tested: Place) -> None:
     assert promise.sentence and promise.source and promise.lossy_shutdowns >= 0
     assert json.loads(plan.model_dump_json())["promise"]["sentence"] == promise.sentence
     with pytest.raises(BadArguments):
-        target.check_setting("no.such.setting", "1")
+        target.check_setting("node.id", "1")  # which is the harness' to give, or no setting at all
     for name, default, valid, help_ in target.settings():
         assert name and isinstance(default, str) and valid and help_
-    package = target.package(plan)
+    package = target.package(plan, NoImages())
     assert "ARG BASE" in package.dockerfile.read_text() and all(part.exists() for part in package.parts.values())
     assert package in target.packages()
+    assert target.timing(plan).session > 0 and target.timing(plan).lag > 0
+    assert target.why_ended("one\ntwo\n")
 
 
 @pytest.mark.parametrize("tested", EVERYWHERE)

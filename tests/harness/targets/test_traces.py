@@ -18,8 +18,8 @@ from cluster_image.storage.records import build_batch, with_offset_and_epoch
 from cluster_image.telemetry.trace import HOLD_NS, TraceLines
 from cluster_image.telemetry.trace_file import TraceFile
 from harness.record.history import MemoryRecorder, Recorder, load_journal
+from harness.targets.kafka_api.trace_files import read_traces, record_traces
 from harness.targets.kraft.metadata_logs import record_metadata_logs
-from harness.targets.kraft.traces import read_traces, record_traces
 from spark_history.schema import METADATA_LOG, TRACE
 from tests.harness.targets.test_replica_logs import _write
 
@@ -249,11 +249,11 @@ def test_a_trace_read_in_blocks_is_the_same(tmp_path: Path, monkeypatch: pytest.
     (tmp_path / "broker-1.jsonl").write_text("".join(lines) + '{"time":')
     whole = read_traces(tmp_path)
     for size in (1, 7, 64, 1000):
-        monkeypatch.setattr("harness.targets.kraft.traces._BLOCK_BYTES", size)
+        monkeypatch.setattr("harness.targets.kafka_api.trace_files._BLOCK_BYTES", size)
         in_blocks = read_traces(tmp_path)
         assert in_blocks.rows.equals(whole.rows) and in_blocks.pieces == whole.pieces
     assert whole.rows["number"].to_pylist() == list(range(50)) and whole.pieces[0].problem is None
-    monkeypatch.setattr("harness.targets.kraft.traces._BLOCK_BYTES", 8)
-    monkeypatch.setattr("harness.targets.kraft.traces._LONGEST_LINE", 30)
+    monkeypatch.setattr("harness.targets.kafka_api.trace_files._BLOCK_BYTES", 8)
+    monkeypatch.setattr("harness.targets.kafka_api.trace_files._LONGEST_LINE", 30)
     (piece,) = read_traces(tmp_path).pieces
     assert piece.problem == "the trace of broker-1 has a line of more than 30 bytes"

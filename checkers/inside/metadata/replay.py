@@ -13,6 +13,7 @@ from typing import Any, Final
 NO_LEADER: Final = -1
 _NO_CHANGE: Final = -2  # of a leader
 _RECOVERING: Final = 1
+_TOPIC: Final = 2  # a resource type
 
 Ids = tuple[int, ...]
 Place = tuple[str, int]  # topic, partition
@@ -146,7 +147,15 @@ class MetadataState:
         for place in [place for place in self.partitions if place[0] == name]:
             del self.partitions[place]
 
+    def _clear_elr(self, offset: int, fields: Mapping[str, Any]) -> None:
+        """Of one topic, or of all."""
+        for place, partition in list(self.partitions.items()):
+            if fields["topic_name"] in ("", place[0]) and (partition.elr or partition.last_known_elr):
+                self.partitions[place] = replace(partition, elr=(), last_known_elr=())
+
     def _configure(self, offset: int, fields: Mapping[str, Any]) -> None:
+        if fields.get("resource_type", _TOPIC) != _TOPIC:
+            return
         settings = self.settings.setdefault(fields["resource_name"], {})
         if fields["value"] is None:
             settings.pop(fields["name"], None)
@@ -202,6 +211,17 @@ _REPLAYED: Final[Mapping[str, Callable[[MetadataState, int, Mapping[str, Any]], 
     "SnapshotFooter": MetadataState._ignore,
     "Control": MetadataState._ignore,
     "NoOpRecord": MetadataState._ignore,
+    # Of Apache Kafka alone. What an aborted transaction began would have to be taken back: it is left unknown.
+    "ClearElrRecord": MetadataState._clear_elr,
+    **dict.fromkeys(
+        (
+            "FeatureLevelRecord", "RegisterControllerRecord", "UnregisterControllerRecord", "ZkMigrationStateRecord",
+            "BeginTransactionRecord", "EndTransactionRecord", "ClientQuotaRecord", "AccessControlEntryRecord",
+            "RemoveAccessControlEntryRecord", "UserScramCredentialRecord", "RemoveUserScramCredentialRecord",
+            "DelegationTokenRecord", "RemoveDelegationTokenRecord", "KRaftVersion", "KRaftVoters",
+        ),
+        MetadataState._ignore,
+    ),
 }
 
 

@@ -8,9 +8,6 @@ from pathlib import Path
 from random import SystemRandom
 from typing import Any, Final, NamedTuple
 
-from harness.cli.check import check_port
-from harness.cli.options import check_seed
-from harness.cli.spark import check_reachable
 from harness.errors import BadArguments, HarnessFailure
 from harness.plan import registry, schedule_file
 from harness.plan import schedule as schedules
@@ -46,7 +43,6 @@ class Order:
     def prepared(self) -> Prepared:
         """Everything that can be known to be wrong before anything starts. Raises BadArguments, HarnessFailure."""
         fields = dict(self.fields)
-        check_port(self.spark_ui_port)
         target = registry.make_target(fields.setdefault("target", Plan.model_fields["target"].default))
         for name, value in fields.get("settings", {}).items():
             target.check_setting(name, value)
@@ -59,8 +55,6 @@ class Order:
         fields["on"], why = self._place(fields, nemeses, target)
         fields.setdefault("strike", registry.preferred_targets(nemeses))
         fields.setdefault("seed", SystemRandom().randrange(1_000_000))
-        check_seed(fields["seed"])
-        check_reachable()
         # Before there is a directory that would have to go again.
         tried = make_plan(run=_UNNAMED, **fields)
         nemeses = registry.make_nemeses(wanted, tried.acks, tried.timing)

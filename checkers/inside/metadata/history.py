@@ -1,6 +1,6 @@
 """The state that the metadata log gives, record by record: is it valid after each committed batch?
 
-See metadata_copies.py for which of the nodes' copies it is read from.
+See copies.py for which of the nodes' copies it is read from.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from checkers.findings import Findings
-from checkers.inside.kraft.metadata_copies import (
+from checkers.inside.metadata.copies import (
     MATCHING,
     NodeLog,
     Reported,
@@ -23,7 +23,7 @@ from checkers.inside.kraft.metadata_copies import (
     reference_of,
     whole_rows,
 )
-from checkers.inside.kraft.metadata_replay import (
+from checkers.inside.metadata.replay import (
     Change,
     Contradiction,
     MetadataState,
@@ -68,8 +68,10 @@ def judge_history(
     *,
     min_insync_replicas: int,
     elr_enabled: bool,
+    recovery_quorum: bool = True,
 ) -> MetadataHistory:
-    """CommittedPrefix of the copies, and what must hold of the controller's state after each committed batch."""
+    """CommittedPrefix of the copies, and what must hold of the controller's state after each committed batch.
+    recovery_quorum: does LastKnownELR name all who may be complete? (Kafka's names the last leader alone.)"""
     reference = reference_of(logs, reported)
     if reference is None:
         return MetadataHistory(False, notes=["no node with a metadata log has told how much of it is committed"])
@@ -89,7 +91,7 @@ def judge_history(
         history.complete = False
         history.notes.append(f"the metadata log of {log.node} begins at offset {log.start}, without a snapshot")
         return history
-    replay = _Replay(table, logs, history, found, min_insync_replicas, elr_enabled)
+    replay = _Replay(table, logs, history, found, min_insync_replicas, elr_enabled, recovery_quorum)
     rows = rows[integers(table, "offset", _NONE)[rows] >= beginning]
     replay.run(log.snapshots[beginning] if history.trimmed else np.empty(0, np.int64), rows, beginning)
     return history
@@ -103,13 +105,14 @@ class _Replay:
 
     def __init__(
         self, table: pa.Table, logs: Mapping[str, NodeLog], history: MetadataHistory, found: Findings,
-        min_insync_replicas: int, elr_enabled: bool,
+        min_insync_replicas: int, elr_enabled: bool, recovery_quorum: bool,
     ) -> None:  # fmt: skip
         self._table = table
         self._history = history
         self._found = found
         self._min_isr = min_insync_replicas
         self._elr_enabled = elr_enabled
+        self._recovery_quorum = recovery_quorum and elr_enabled
         self._state = MetadataState()
         self._was_writable: dict[Place, tuple[bool, int]] = {}  # had it MinISR members in sync, and MinISR then
         self._snapshots: dict[int, list[tuple[str, Ints]]] = {}
@@ -205,7 +208,7 @@ class _Replay:
         self._note_writable(partition)
         was_writable, min_isr = self._was_writable[partition.place]
         empty = not partition.isr and not partition.elr
-        if self._elr_enabled and empty and was_writable and len(partition.last_known_elr) < min_isr:
+        if self._recovery_quorum and empty and was_writable and len(partition.last_known_elr) < min_isr:
             self._found.add(
                 "MinIsrRecoveryQuorum", "too few known to have been eligible",
                 f"as of metadata offset {partition.offset} ISR and ELR of {partition.topic}-{partition.index} are "

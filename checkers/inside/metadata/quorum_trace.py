@@ -8,8 +8,8 @@ from typing import Final
 import numpy as np
 
 from checkers.findings import Findings
-from checkers.inside.kraft.metadata_copies import COMMITTED, Reported
-from checkers.inside.kraft.trace_rows import CODE, NONE, TraceRows
+from checkers.inside.metadata.copies import COMMITTED, Reported
+from checkers.inside.trace_rows import CODE, NONE, TraceRows
 
 _LEADER: Final = "leader"
 

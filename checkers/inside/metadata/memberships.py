@@ -13,9 +13,9 @@ from typing import Any
 
 import numpy as np
 
-from checkers.inside.kraft.metadata_log import MetadataHistory
-from checkers.inside.kraft.metadata_replay import Ids, Place
-from checkers.inside.kraft.trace_rows import TraceRows
+from checkers.inside.metadata.history import MetadataHistory
+from checkers.inside.metadata.replay import Ids, Place
+from checkers.inside.trace_rows import TraceRows
 from spark_history.files import Ints
 
 

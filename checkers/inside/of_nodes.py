@@ -1,0 +1,82 @@
+"""What was found inside the nodes of one run, and what of its plan matters for that."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final, NamedTuple
+
+import pyarrow as pa
+
+from checkers.anomalies import ANOMALIES
+from checkers.inside.metadata.memberships import Memberships
+from spark_history.schema import COLLECTED, DISK_STATE, METADATA_LOG, TRACE
+
+#: That checks of the inside read, by name.
+TABLES: Final = {"trace": TRACE, "metadata_log": METADATA_LOG, "disk_state": DISK_STATE, "collected": COLLECTED}
+
+
+class Watermark(NamedTuple):
+    """As the leader of a partition told it."""
+
+    offset: int
+    node: str
+    leader_epoch: int
+
+
+@dataclass(frozen=True)
+class Options:
+    """What of the plan matters: min.insync.replicas of topics without a value of their own,
+    eligible.leader.replicas.version (of a target that does not write it down itself), and whose checks apply: the
+    folder of checkers/inside/; "": nobody's. unclean_elections: does unclean.leader.election.enable allow them?"""
+
+    min_insync_replicas: int
+    elr_enabled: bool
+    inside: str = "kraft"
+    unclean_elections: bool = False
+
+    @staticmethod
+    def of(plan: Mapping[str, Any]) -> Options:
+        settings = plan.get("settings") or {}
+        version = str(settings.get("eligible.leader.replicas.version", "1"))
+        unclean = str(settings.get("unclean.leader.election.enable", "false")).lower() == "true"
+        return Options(int(plan.get("min_insync_replicas", 1)), version != "0", inside_of(plan), unclean)
+
+
+def inside_of(plan: Mapping[str, Any]) -> str:
+    """Plans from before there were targets do not say it, and are kraft's."""
+    return str(plan.get("inside", "kraft"))
+
+
+@dataclass(frozen=True)
+class OfNodes:
+    """What was found of one run. checked: names of properties; not_checked: why others were not, a sentence each; of
+    these gaps are those that say that something is missing of the metadata logs.
+
+    unclean_recoveries: an object each, see _unclean_recoveries(). memberships: see Memberships.as_json(); None: the
+    metadata does not tell. watermarks: by partition (chaos-0), see replica_trace.judge_replicas(). collected: rows of
+    COLLECTED. trace_of, metadata_of: rows by node. looked_at: how many of what was looked at for each property that
+    says so."""
+
+    rows: list[dict[str, Any]]  # ANOMALIES
+    tally: list[tuple[str, str, int, int]]  # (property, anomaly, witnesses, records)
+    trace_rows: int
+    metadata_records: int
+    checked: list[str]
+    not_checked: list[str]
+    unclean_recoveries: list[dict[str, Any]]
+    memberships: dict[str, Any] | None = field(default=None, repr=False)
+    gaps: list[str] = field(default_factory=list)
+    watermarks: dict[str, Watermark] = field(default_factory=dict)
+    collected: list[dict[str, Any]] = field(default_factory=list, repr=False)
+    trace_of: dict[str, int] = field(default_factory=dict)
+    metadata_of: dict[str, int] = field(default_factory=dict)
+    looked_at: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def who_held_what(self) -> Memberships | None:
+        return None if self.memberships is None else Memberships.of_json(self.memberships)
+
+    @property
+    def anomalies(self) -> pa.Table:
+        return pa.Table.from_pylist(self.rows, schema=ANOMALIES)
