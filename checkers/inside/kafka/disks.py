@@ -92,7 +92,7 @@ def judge_disks(rows: Sequence[Row], found: Findings, compacted: bool = False) -
         extents = {place: Extent(segments) for place, segments in disk.of("segment").items()}
         looked_at["LogStartCheckpoint"] += len(extents)  # where there is no entry, the first segment's name says it
         _check_segments(disk, extents, found, compacted)
-        _check_epochs(disk, extents, found)
+        _check_epochs(disk, extents, found, compacted)
         _check_checkpoints(disk, extents, found)
         for row in disk.rows["clean shutdown"]:
             found.add(
@@ -119,10 +119,12 @@ def _check_segments(disk: Disk, extents: Mapping[Place, Extent], found: Findings
                       f"begins at {base}", place=place, offset=end)  # fmt: skip
 
 
-def _check_epochs(disk: Disk, extents: Mapping[Place, Extent], found: Findings) -> None:
+def _check_epochs(disk: Disk, extents: Mapping[Place, Extent], found: Findings, compacted: bool) -> None:
     name = "LeaderEpochCheckpoint"
     in_log = disk.of("epoch")
-    damaged = {(row["topic"], row["partition"]) for row in disk.rows["epoch checkpoint"] if row["problem"] is not None}
+    log_starts = {place: rows[0]["offset"] for place, rows in disk.of("log start").items()}
+    damaged = {(row["topic"], row["partition"]) for what in ("epoch checkpoint", "segment")
+               for row in disk.rows[what] if row["problem"] is not None}  # fmt: skip
     entries = disk.of("epoch checkpoint")
     for place in {*in_log, *entries} - damaged:
         if place not in extents:
@@ -138,12 +140,13 @@ def _check_epochs(disk: Disk, extents: Mapping[Place, Extent], found: Findings) 
         firsts: dict[int, int] = {}
         for row in in_log.get(place, ()):
             firsts[row["epoch"]] = min(row["offset"], firsts.get(row["epoch"], row["offset"]))
-        for epoch, first in sorted(firsts.items()):
+        log_start, whole = max(log_starts.get(place, 0), extents[place].start), not (compacted or extents[place].gaps)
+        for epoch, first in sorted((epoch, max(first, log_start)) for epoch, first in firsts.items()):
             start = starts.get(epoch)
             if start is None:
                 found.add(name, "epoch missing", f"{where} has no epoch {epoch}, of which the log has records from "
                           f"offset {first} on", place=place, offset=first)  # fmt: skip
-            elif start > first or (start < first and _covered(start, first, firsts, extents[place])):
+            elif start > first or (log_start <= start < first and whole):  # below, who knows
                 found.add(name, "epoch begins elsewhere", f"{where} has epoch {epoch} begin at offset {start}, and the "
                           f"log at {first}", place=place, offset=first)  # fmt: skip
         for epoch, start in told:
@@ -151,12 +154,6 @@ def _check_epochs(disk: Disk, extents: Mapping[Place, Extent], found: Findings) 
                 end = extents[place].end
                 found.add(name, "epoch beyond the log", f"{where} has epoch {epoch} begin at offset {start}, and the "
                           f"log ends at {end}", place=place, offset=start)  # fmt: skip
-
-
-def _covered(start: int, first: int, firsts: Mapping[int, int], extent: Extent) -> bool:
-    """Does the log hold records from `start` on that are of an earlier epoch? (Of what retention has deleted, or
-    compaction, nobody can tell.)"""
-    return start >= extent.start and any(start <= other < first for other in firsts.values())
 
 
 def _check_checkpoints(disk: Disk, extents: Mapping[Place, Extent], found: Findings) -> None:

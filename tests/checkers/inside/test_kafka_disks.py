@@ -1,0 +1,187 @@
+"""What lies on the disks of Kafka's nodes: disks as they should be give no finding, and each damage the one it is."""
+
+from __future__ import annotations
+
+import json
+import struct
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import google_crc32c
+import pytest
+
+from checkers.findings import Findings
+from checkers.inside.kafka.disks import PROPERTIES, judge_disks
+from cluster_image.storage.records import encode_int64s, iter_batches, with_offset_and_epoch
+from harness.targets.kafka.disks import _of_node
+
+LOG = "chaos-0/00000000000000000000.log"
+SECOND = "chaos-0/00000000000000000006.log"
+EPOCHS = "chaos-0/leader-epoch-checkpoint"
+QUORUM = "__cluster_metadata-0/quorum-state"
+Files = dict[str, bytes]
+
+
+class Disk:
+    def __init__(self, files: Mapping[str, bytes]) -> None:
+        self.files = files
+
+    def list(self, directory: str) -> list[str]:
+        depth = f"{directory}/" if directory else ""
+        names = {path.removeprefix(depth).partition("/")[0] for path in self.files if path.startswith(depth)}
+        if directory and not names:
+            raise FileNotFoundError(directory)
+        return sorted(names)
+
+    def read(self, path: str) -> bytes:
+        return self.files[path]
+
+
+def batch(offset: int, epoch: int, count: int = 2) -> bytes:
+    return bytes(with_offset_and_epoch(encode_int64s(list(range(count)), timestamp_ms=1), offset, epoch))
+
+
+def checkpoint(*entries: str) -> bytes:
+    return "\n".join(["0", str(len(entries)), *entries, ""]).encode()
+
+
+def snapshot(producers: int = 0) -> bytes:
+    content = struct.pack(">i", producers)
+    return struct.pack(">hI", 1, google_crc32c.value(content)) + content
+
+
+def node(number: int) -> Files:
+    """Two segments, epochs 0 (offsets 0 to 3) and 2 (from 4 on), up to 10."""
+    return {
+        LOG: batch(0, 0) + batch(2, 0) + batch(4, 2),
+        SECOND: batch(6, 2) + batch(8, 2),
+        EPOCHS: checkpoint("0 0", "2 4", "3 10"),
+        "chaos-0/00000000000000000006.snapshot": snapshot(),
+        "recovery-point-offset-checkpoint": checkpoint("chaos 0 6"),
+        "replication-offset-checkpoint": checkpoint("chaos 0 10"),
+        "log-start-offset-checkpoint": b"",
+        "meta.properties": f"#\ncluster.id=c\ndirectory.id=d{number}\nnode.id={number}\nversion=1\n".encode(),
+        "__cluster_metadata-0/00000000000000000000.log": batch(0, 1) + batch(2, 3),
+        "__cluster_metadata-0/leader-epoch-checkpoint": checkpoint("1 0", "3 2"),
+        QUORUM: json.dumps({"leaderId": 101, "leaderEpoch": 3, "votedId": -1}).encode(),
+    }
+
+
+def found_in(nodes: Mapping[str, Files], compacted: bool = False) -> tuple[dict[str, set[str]], dict[str, int]]:
+    rows = [row for name, files in nodes.items() for row in _of_node(name, Disk(files))]
+    findings = Findings("r")
+    looked_at = judge_disks(rows, findings, compacted)
+    found: dict[str, set[str]] = {}
+    for of in findings.anomalies():
+        for row in of.rows:
+            found.setdefault(row["property"], set()).add(row["anomaly"])
+    return found, looked_at
+
+
+def test_disks_as_they_should_be_give_no_finding_and_all_of_them_is_looked_at() -> None:
+    found, looked_at = found_in({"broker-1": node(1), "broker-2": node(2)})
+    assert found == {}
+    assert looked_at.keys() == set(PROPERTIES) and all(looked_at.values()), looked_at
+
+
+def test_a_log_whose_beginning_retention_has_deleted() -> None:
+    files = node(1)
+    del files[LOG]
+    files["log-start-offset-checkpoint"] = checkpoint("chaos 0 7")
+    files[EPOCHS] = checkpoint("2 7", "3 10")
+    assert found_in({"broker-1": files})[0] == {}
+
+
+def test_a_compacted_log_has_gaps() -> None:
+    files = node(1)
+    files[LOG] = batch(0, 0)
+    files[EPOCHS] = checkpoint("0 0", "2 4", "3 10")
+    assert found_in({"broker-1": files})[0] == {"SegmentIntegrity": {"gap between segments"}}
+    assert found_in({"broker-1": files}, compacted=True)[0] == {}
+
+
+def change(path: str, how: Callable[[bytes], bytes]) -> Callable[[Files], None]:
+    def damage(files: Files) -> None:
+        files[path] = how(files[path])
+
+    return damage
+
+
+def put(path: str, content: bytes) -> Callable[[Files], None]:
+    return change_to(path, content)
+
+
+def change_to(path: str, content: bytes) -> Callable[[Files], None]:
+    def damage(files: Files) -> None:
+        files[path] = content
+
+    return damage
+
+
+def flipped(content: bytes) -> bytes:
+    return content[:-3] + bytes([content[-3] ^ 1]) + content[-2:]
+
+
+def without_batch(number: int) -> Callable[[bytes], bytes]:
+    def drop(content: bytes) -> bytes:
+        start, end, _ = list(iter_batches(content))[number]
+        return content[:start] + content[end:]
+
+    return drop
+
+
+DAMAGES: list[tuple[Callable[[Files], None], str, str]] = [
+    (change(LOG, flipped), "SegmentIntegrity", "damaged segment"),
+    (change(LOG, lambda content: content[:-5]), "SegmentIntegrity", "damaged segment"),
+    (change(LOG, without_batch(-1)), "SegmentIntegrity", "gap between segments"),
+    (change(SECOND, lambda _: batch(5, 2) + batch(8, 2)), "SegmentIntegrity", "segment begins before its name"),
+    (change(LOG, lambda _: batch(0, 2) + batch(2, 0) + batch(4, 2)), "SegmentIntegrity", "damaged segment"),
+    (put(EPOCHS, checkpoint("0 0", "3 10")), "LeaderEpochCheckpoint", "epoch missing"),
+    (put(EPOCHS, checkpoint("0 0", "2 5", "3 10")), "LeaderEpochCheckpoint", "epoch begins elsewhere"),
+    (put(EPOCHS, checkpoint("0 0", "2 2", "3 10")), "LeaderEpochCheckpoint", "epoch begins elsewhere"),
+    (put(EPOCHS, checkpoint("2 4", "0 0", "3 10")), "LeaderEpochCheckpoint", "epochs out of order"),
+    (put(EPOCHS, checkpoint("0 0", "2 4", "3 11")), "LeaderEpochCheckpoint", "epoch beyond the log"),
+    (put(EPOCHS, b"0\n5\n0 0\n"), "LeaderEpochCheckpoint", "damaged epoch checkpoint"),
+    (put("recovery-point-offset-checkpoint", checkpoint("chaos 0 11")), "RecoveryPointCheckpoint",
+     "recovery point beyond the log"),
+    (put("recovery-point-offset-checkpoint", checkpoint("chaos 7 3")), "RecoveryPointCheckpoint",
+     "recovery point without a log"),
+    (put("recovery-point-offset-checkpoint", b"1\n0\n"), "RecoveryPointCheckpoint", "damaged recovery point"),
+    (put("replication-offset-checkpoint", checkpoint("chaos 0 11")), "HighWatermarkCheckpoint",
+     "high watermark beyond the log"),
+    (put("log-start-offset-checkpoint", checkpoint("chaos 0 11")), "LogStartCheckpoint", "log start outside the log"),
+    (put(".kafka_cleanshutdown", b"{}"), "CleanShutdown", "clean shutdown of a running node"),
+    (change("chaos-0/00000000000000000006.snapshot", flipped), "ProducerSnapshot", "damaged producer snapshot"),
+    (put("chaos-0/00000000000000000011.snapshot", snapshot()), "ProducerSnapshot", "producer snapshot beyond the log"),
+    (put(QUORUM, b'{"leaderId": 101, "leaderEpoch": 2}'), "QuorumState", "epoch behind the metadata log"),
+    (put(QUORUM, b'{"leaderId": 102, "leaderEpoch": 3}'), "QuorumState", "two leaders of an epoch"),
+    (put(QUORUM, b""), "QuorumState", "damaged quorum state"),
+    (put("meta.properties", b"cluster.id=other\nnode.id=1\n"), "MetaProperties", "nodes of several clusters"),
+    (put("meta.properties", b"cluster.id=c\nnode.id=2\n"), "MetaProperties", "one node.id twice"),
+    (put("meta.properties", b"cluster.id=c\nnode.id=1\ndirectory.id=d2\n"), "MetaProperties", "one directory.id twice"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("damage", "property_", "anomaly"), DAMAGES)
+def test_each_damage_is_found_and_named(damage: Callable[[Files], None], property_: str, anomaly: str) -> None:
+    files = node(1)
+    damage(files)
+    found, _ = found_in({"broker-1": files, "broker-2": node(2)})
+    assert found == {property_: {anomaly}}
+
+
+def test_there_is_a_damage_for_each_property() -> None:
+    assert {property_ for _, property_, _ in DAMAGES} == set(PROPERTIES)
+
+
+def test_what_cannot_be_read_costs_nothing_else() -> None:
+    class Broken(Disk):
+        def read(self, path: str) -> bytes:
+            if path == LOG:
+                raise PermissionError(13, "Permission denied", path)
+            return super().read(path)
+
+    rows: list[dict[str, Any]] = list(_of_node("broker-1", Broken(node(1))))
+    (problem,) = [row for row in rows if row["problem"]]
+    assert problem["what"] == "segment" and "Permission denied" in problem["problem"]
+    assert {"epoch checkpoint", "recovery point", "quorum state"} <= {row["what"] for row in rows}

@@ -1,0 +1,131 @@
+"""What Apache Kafka is told, what is promised of it, and what is refused before a node starts."""
+
+from __future__ import annotations
+
+import subprocess
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from harness.errors import BadArguments
+from harness.plan import registry
+from harness.plan.plan import Plan
+from harness.targets.kafka import log_lines, properties, versions
+from harness.targets.kafka.target import Kafka
+from harness.timing import Timing
+
+
+def plan(target: str = "kafka:4.2.0", **fields: Any) -> Plan:
+    return Plan(run="r", target=target, **fields)
+
+
+def node(role: str = "broker", combined: bool = False) -> Any:
+    quorum = ("10.0.0.1", 9093) if combined else None
+    address = ("10.0.0.1", 9092)
+    return SimpleNamespace(
+        name=f"{role}-1", id=1, role=role, rack="rack-1", address=address, controller_address=quorum,
+        quorum_address=address if role == "controller" else quorum,
+    )  # fmt: skip
+
+
+def written(node_: Any, of: Plan) -> dict[str, str]:
+    text = registry.make_target(of.target).configurations(of, [node_], "cluster")[node_.name]
+    return dict(line.partition("=")[::2] for line in text.splitlines())
+
+
+def test_each_role_has_its_listeners() -> None:
+    assert written(node(), plan())["listeners"] == "PLAINTEXT://10.0.0.1:9092"
+    assert written(node("controller"), plan())["listeners"] == "CONTROLLER://10.0.0.1:9092"
+    both = written(node(combined=True), plan(combined=True))
+    assert both["listeners"] == "PLAINTEXT://10.0.0.1:9092,CONTROLLER://10.0.0.1:9093"
+    assert both["process.roles"] == "broker,controller" and both["controller.quorum.voters"] == "1@10.0.0.1:9093"
+
+
+def test_settings_go_to_the_nodes_and_times_follow_them() -> None:
+    short = written(node(), plan())
+    assert short["replica.lag.time.max.ms"] == "4000" and plan().timing == Timing(3.0, 4.0, 6.0)
+    kafkas = plan(timeouts="kafka")
+    assert "replica.lag.time.max.ms" not in written(node(), kafkas) and kafkas.timing == Timing(9.0, 30.0, 6.0)
+    own = plan(settings={"replica.lag.time.max.ms": "10000"})
+    assert written(node(), own)["replica.lag.time.max.ms"] == "10000" and own.timing.lag == 10.0
+
+
+def test_another_broker_in_a_nodes_place_has_another_folder() -> None:
+    target = registry.make_target("kafka:4.2.0")
+    text = target.configurations(plan(), [node()], "cluster")["broker-1"]
+    other = target.renumbered(text, 4, "other")
+    assert "node.id=4\n" in other and f"log.dirs=/data/other/{properties.LOGS}\n" in other
+    assert target.renumbered(other, 1, "") == text
+
+
+@pytest.mark.parametrize(
+    ("version", "features", "options"),
+    [
+        ("4.2.0", {versions.ELR: "0"}, ["--feature", f"{versions.ELR}=0"]),
+        ("3.9.1", {versions.METADATA: "20"}, ["--feature", f"{versions.METADATA}=20"]),
+        ("3.9.1", {versions.METADATA: "3.8-IV0"}, ["--release-version", "3.8-IV0"]),
+        ("3.7.2", {versions.METADATA: "3.6"}, ["--release-version", "3.6"]),
+    ],
+)
+def test_features_at_format(version: str, features: dict[str, str], options: list[str]) -> None:
+    assert properties.format_options(features, version) == options
+
+
+@pytest.mark.parametrize(
+    ("version", "features", "elr"),
+    [("3.9.1", {}, False), ("4.0.0", {}, False), ("4.0.0", {versions.ELR: "1"}, True), ("4.1.0", {}, True),
+     ("4.2.0", {versions.ELR: "0"}, False)],
+)  # fmt: skip
+def test_without_elr_less_is_promised(version: str, features: dict[str, str], elr: bool) -> None:
+    exceptions = plan(f"kafka:{version}", features=features).promise["exceptions"]
+    assert any("without ELR" in each for each in exceptions) != elr
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"target": "kafka"}, "needs a version, such as kafka:4.2.0, or --kafka-home"),
+        ({"target": "kafka:2.8.1"}, "Kafka 2.8.1 is not supported; 3.7 to 4.3 are"),
+        ({"target": "kafka:new"}, "'new' is no version of Kafka"),
+        ({"target": "kraft:4.2.0"}, "target kraft takes nothing after its name"),
+        ({"target": "kraft", "features": {"a": "1"}}, "--feature: target kraft has no use for it"),
+        ({"target": "kafka:3.9.1", "features": {versions.ELR: "1"}}, "Kafka 3.9.1 has no ELR; 4.0 and later have"),
+        ({"target": "kafka:3.7.2", "features": {"kraft.version": "1"}}, "3.9 and later take others"),
+        ({"target": "kafka:4.2.0", "on": "simulation"}, "works only in docker, and not in simulation"),
+        ({"target": "kafka:4.2.0", "bug": "M01"}, "has no bugs to switch on"),
+    ],
+)
+def test_what_cannot_be_is_refused_in_a_sentence(fields: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        Plan(run="r", **fields)
+
+
+@pytest.mark.parametrize(
+    "setting", ["log.dirs=/x", "min.insync.replicas=1", "chaos.format=no", "chaos.heap=1k", "chaos.x=1"]
+)
+def test_settings_that_are_the_harness_own(setting: str) -> None:
+    name, _, value = setting.partition("=")
+    with pytest.raises(BadArguments, match=f"--set {name}"):
+        Kafka("4.2.0").check_setting(name, value)
+
+
+LOG = """chaos: nothing
+[2026-01-01 00:00:00,000] ERROR Exiting Kafka due to fatal exception (kafka.Kafka$)
+org.apache.kafka.common.config.ConfigException: Invalid value abc for configuration log.segment.bytes: Not a number
+\tat org.apache.kafka.common.config.ConfigDef.parseType(ConfigDef.java:786)
+"""
+
+
+def test_why_a_node_ended() -> None:
+    assert log_lines.why_ended(LOG.partition("\n")[2]) == (
+        "ConfigException: Invalid value abc for configuration log.segment.bytes: Not a number"
+    )
+    assert log_lines.why_ended("chaos: there is no Java in this image\n") == "there is no Java in this image"
+    assert log_lines.why_ended("[x] FATAL Halting (kafka.Kafka)\n") == "Halting"
+    assert log_lines.why_ended("nothing special\n\n") == "nothing special"
+
+
+def test_the_entry_script_is_a_script() -> None:
+    script = Kafka("4.2.0").package.__globals__["_IMAGE"] / "entry.sh"  # type: ignore[attr-defined]
+    assert subprocess.run(["sh", "-n", str(script)], check=False).returncode == 0
