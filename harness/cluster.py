@@ -112,6 +112,10 @@ class Node(Protocol):
 
     async def is_running(self) -> bool: ...
 
+    async def last_words(self) -> str:
+        """The end of its log, where that can be read at any time."""
+        return ""
+
     # What not every runtime offers (Nemesis.runtimes): one that does not derives its nodes from this class.
 
     async def replace(self, node_id: int) -> None:

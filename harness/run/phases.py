@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from checkers.inside.violation import Violation
-from harness.cluster import Cluster
+from harness.cluster import Cluster, Node
 from harness.errors import HarnessFailure, HistoryLost, describe
 from harness.plan.plan import Plan
 from harness.plan.schedule import Schedule
@@ -130,22 +130,16 @@ class Phases:
             for task in (working, watching):
                 task.cancel()
             await asyncio.gather(working, watching, return_exceptions=True)
-        node, logs = watching.result(), await self._collect_logs()
-        why = self._components.target.why_ended(self._log_of(node))
-        raise HarnessFailure(f"{node} ended before the cluster was ready{why and ': '}{why}{logs}")
+        node = watching.result()
+        why, logs = await self._why_ended(node), await self._collect_logs()
+        raise HarnessFailure(f"{node.name} ended before the cluster was ready{why and f': {why}'}{logs}")
 
-    async def _first_to_end(self) -> str:
+    async def _first_to_end(self) -> Node:
         while True:
             for node in self._cluster.nodes:
                 if not await node.is_running():
-                    return node.name
+                    return node
             await asyncio.sleep(POLL_S)
-
-    def _log_of(self, node: str) -> str:
-        try:
-            return (self._directory / "logs" / f"{node}.log").read_text(errors="replace")
-        except OSError:
-            return ""
 
     async def _make(self, interrupt: Interrupt) -> None:
         """Workload and faults side by side, until the time limit or the user's word; then all faults healed."""
@@ -208,6 +202,7 @@ class Phases:
             except TimeoutError:
                 if not self.unhealed:
                     reason = (await self._observer.view()).out_of_sync or self._cluster.unsettled()
+                    reason = f"{reason}{await self._who_is_down()}"
                     what = f"{RECOVERY_TIMEOUT_S:g} s after every fault was healed: {reason}"
                     self._record.doubt(f"not recovered {what}")
                     self._cluster.not_recovered(what)
@@ -219,6 +214,16 @@ class Phases:
         with self._record.survived("close workload"):
             await self._workload.close()
         await self._close_history()
+
+    async def _who_is_down(self) -> str:
+        """Of nodes that do not stay up, each with what it says of the reason: as the end of a sentence."""
+        if not self._components.watches_start:
+            return ""
+        down = [node for node in self._cluster.nodes if not await node.is_running()]
+        reasons = [await self._why_ended(node) for node in down]
+        return "".join(
+            f"; {node.name} does not run{why and f': {why}'}" for node, why in zip(down, reasons, strict=True)
+        )
 
     async def _collect(self) -> None:
         problems: Sequence[str] | None = None
@@ -300,8 +305,15 @@ class Phases:
     async def _restart_the_dead(self) -> None:
         for node in self._cluster.nodes:
             if not await node.is_running():
-                self._record.problem(f"{node.name} was not running though no fault held it down; started it again")
+                why = await self._why_ended(node)
+                problem = "was not running though no fault held it down"
+                self._record.problem(f"{node.name} {problem}{why and f' ({why})'}; started it again")
                 await node.start()
+
+    async def _why_ended(self, node: Node) -> str:
+        """What the end of its log says, as a clause; "": nothing."""
+        words = await node.last_words()
+        return self._components.target.why_ended(words) if words else ""
 
     async def _in_sync(self) -> None:
         """Returns once every broker says that every replica is in its ISR."""

@@ -20,7 +20,7 @@ from __future__ import annotations
 import itertools
 import json
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from checkers.findings import Findings
@@ -73,9 +73,12 @@ class Extent:
         ]
 
 
-def judge_disks(rows: Sequence[Row], found: Findings, compacted: bool = False) -> dict[str, int]:
-    """rows: of DISK_STATE. compacted: offsets may be missing between segments. Returns how many rows were looked at, by
-    property."""
+def judge_disks(
+    rows: Sequence[Row], found: Findings, compacted: bool = False, down: Collection[str] = ()
+) -> dict[str, int]:
+    """rows: of DISK_STATE. compacted: offsets may be missing between segments. down: nodes that did not run in the end:
+    what they have not recovered from is held against nobody. Returns how many rows were looked at, by property."""
+    rows = [row for row in rows if row["node"] not in down]
     by_node: dict[str, list[Row]] = defaultdict(list)
     looked_at = dict.fromkeys(PROPERTIES, 0)
     for row in rows:

@@ -50,7 +50,9 @@ def judge(run: str, tables: Mapping[str, pa.Table], options: Options, faults: Se
     not_checked += ["no node told anything while the cluster ran"] * (not trace.num_rows)
     looked_at: dict[str, str] = {}
     if tables["disk_state"].num_rows:
-        files = judge_disks(tables["disk_state"].to_pylist(), found)
+        down = _down(trace)
+        files = judge_disks(tables["disk_state"].to_pylist(), found, down=down)
+        not_checked += [f"{node} did not run in the end: its files are not held against its log" for node in down]
         looked_at |= {name: f"{count:,} entries" for name, count in files.items()}
     else:
         not_checked.append("nothing that lay on the disks beside records was collected")
@@ -107,6 +109,13 @@ def judge(run: str, tables: Mapping[str, pa.Table], options: Options, faults: Se
         metadata_of=rows_by_node(metadata_log),
         looked_at=looked_at,
     )
+
+
+def _down(trace: pa.Table) -> list[str]:
+    """Nodes that did not answer when they were asked last."""
+    rows = trace.filter(pc.is_in(trace["event"].cast(pa.string()), pa.array(["answers", "silent"])))
+    last = {row["node"]: row["event"] for row in sorted(rows.to_pylist(), key=lambda row: row["number"])}
+    return sorted(node for node, event in last.items() if event == "silent")
 
 
 def _of_type(metadata_log: pa.Table, type_: str) -> list[dict[str, Any]]:

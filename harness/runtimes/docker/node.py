@@ -22,6 +22,7 @@ from .engine import Calls
 T = TypeVar("T")
 
 
+_LAST_LINES = 200  # of a log, in which one looks for why its node ended
 _OWN_END_S = 0.3  # of a process that its disk has let down
 _FAILURE_PATIENCE_S = 5.0  # until a process must have used its disk
 
@@ -183,6 +184,11 @@ class DockerNode(Node):
 
     async def is_running(self) -> bool:
         return bool((await self._state(self.process))["Running"])
+
+    async def last_words(self) -> str:
+        with suppress(APIError, OSError):
+            return bytes(await self._call(self._api.logs, self.process, tail=_LAST_LINES)).decode(errors="replace")
+        return ""
 
     async def _one_at_a_time(self, work: Coroutine[Any, Any, T]) -> T:
         """To the end, even if the caller is cancelled: what heals a node must find it whole or broken, not halfway."""

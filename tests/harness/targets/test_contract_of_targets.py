@@ -61,7 +61,8 @@ class Place(NamedTuple):
     components: Callable[[Plan], Components]
 
     def plan(self, **changes: Any) -> Plan:
-        fields = {"run": f"contract-{self.target.replace(':', '-')}", "target": self.target, "on": self.on, "time_limit": TIME_LIMIT_S}
+        name = f"contract-{self.target.replace(':', '-')}"
+        fields = {"run": name, "target": self.target, "on": self.on, "time_limit": TIME_LIMIT_S}
         return Plan(**{**fields, "nemesis": ("pause", "kill", "power"), "rate": 100.0, **self.fields, **changes})
 
 
