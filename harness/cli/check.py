@@ -182,9 +182,10 @@ def check_port(port: int | None) -> None:
 
 def conclude(directory: Path, verdict: Mapping[str, Any]) -> int:
     """The summary of a run of a log, and its exit code."""
-    problems = results.read_json(directory / "run.json").get("problems", [])
+    record = results.read_json(directory / "run.json")
     console = Terminal()
-    print_summary(console, directory, verdict, results.read_faults(directory, verdict.get("origin_ns")), problems)
+    faults = results.read_faults(directory, verdict.get("origin_ns"))
+    print_summary(console, directory, verdict, faults, record.get("problems", []), str(record.get("tested") or ""))
     if verdict["exit_code"] == ExitCode.FAIL:
         # What lies there is of another verdict if this one could not be put there.
         _print_witnesses(console, examples(verdict) if "unsaved" in verdict else witnesses.of_run(directory))

@@ -132,16 +132,17 @@ def print_summary(
     verdict: Mapping[str, Any],
     faults: Sequence[Mapping[str, Any]],
     problems: Sequence[str],
+    tested: str = "",
 ) -> None:
     """Verdict and reason, counts, a line for each fault, what went wrong in the harness, and where to go on.
 
-    faults: as from results.read_faults.
+    faults: as from results.read_faults. tested: which build of the target that was.
     """
     name = str(verdict.get("verdict", "unknown"))
     headline = Text.assemble((name, COLOURS.get(name, "bold")), f": {verdict.get('reason', '')}")
     console.print()
     console.print(headline)
-    for line in _summary_lines(directory, verdict, faults, problems):
+    for line in _summary_lines(directory, verdict, faults, problems, tested):
         console.print(Text(line))
 
 
@@ -150,11 +151,14 @@ def _summary_lines(
     verdict: Mapping[str, Any],
     faults: Sequence[Mapping[str, Any]],
     problems: Sequence[str],
+    tested: str,
 ) -> list[str]:
     from checkers.verdict import keeping
 
     changed = keeping.change(verdict)
     lines = [f"  {'verdict':<10}  {changed}"] if changed else []
+    if tested:
+        lines.append(f"  tested      {tested}")
     if verdict.get("unsaved"):
         lines.append(f"  not saved   {verdict['unsaved']}")
     ended = verdict.get("ended_early")

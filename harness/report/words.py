@@ -34,6 +34,18 @@ PROPERTIES = {
     "has every controller that is elected.",
     "RolesMatchMetadata": "What a broker takes for a partition’s leader, epoch and ISR is what the committed metadata "
     "says; only the leader proposes an ISR.",
+    "BrokerEpochMonotonicity": "Each registration of a broker has a higher epoch than those before.",
+    "UncleanElection": "Unless unclean elections are permitted, nobody leads who was in neither ISR nor ELR, but the last "
+    "leader known to have been.",
+    "SegmentIntegrity": "Every batch on disk is whole and in order, its CRC is right, and segments follow each other.",
+    "LeaderEpochCheckpoint": "leader-epoch-checkpoint tells of each epoch in the log at which offset it begins.",
+    "RecoveryPointCheckpoint": "What a broker takes to be on its disk is in its log.",
+    "HighWatermarkCheckpoint": "What a replica takes for committed is in its log.",
+    "LogStartCheckpoint": "A log begins within its segments.",
+    "CleanShutdown": "No node that runs says that it was shut down cleanly.",
+    "ProducerSnapshot": "What is remembered of producers can be read, and is of offsets that the log reaches.",
+    "QuorumState": "quorum-state can be read, is no older than the metadata log, and no epoch has two leaders.",
+    "MetaProperties": "Nodes are of one cluster, each under its own id, no two with the same directory.",
 }
 
 VERDICTS = {

@@ -101,7 +101,8 @@ class Package:
     parts: folders and files, by where each lies in the context; a folder at "" is the context itself. dockerfile: gets
     the base image as the argument BASE. name: of the image, after `chaos-`. base: the tag of the base image; "": the
     project's own, which has Python, and what faults of clocks need. memory, tmp: of a container and of its /tmp, as
-    Docker writes sizes. traces: do its nodes write one?"""
+    Docker writes sizes. traces: do its nodes write one?
+    tested: which build that is, in words, if the target's name does not say it."""
 
     dockerfile: Path
     parts: Mapping[str, Path]
@@ -110,6 +111,7 @@ class Package:
     memory: str = "1g"
     tmp: str = "64m"
     traces: bool = True
+    tested: str = ""
 
 
 @dataclass(frozen=True)

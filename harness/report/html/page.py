@@ -85,10 +85,12 @@ def _environment() -> Environment:
 def _context(data: RunData, summary: Summary) -> dict[str, Any]:
     outcome = str(data.verdict.get("verdict", "")).lower()
     properties = _properties(data)
+    looked_at = (data.verdict.get("nodes") or {}).get("looked_at") or {}
     return {
         "name": data.name,
         "plan": data.plan_fields,
         "command": data.plan.command() if data.plan else None,
+        "tested": str(data.run.get("tested") or ""),
         "outcome": outcome if outcome in GLYPHS else "none",
         "glyph": GLYPHS.get(outcome, "–"),
         "reason": words.sentence(str(data.verdict.get("reason") or "this run has not been judged")),
@@ -119,7 +121,10 @@ def _context(data: RunData, summary: Summary) -> dict[str, Any]:
         "completeness": list(_completeness(data, summary)),
         "problems": [*_strings(data.run.get("problems")), *_damage(data), *data.problems],
         "files": [(name, text) for name, text in FILES.items() if (data.directory / name).exists()],
-        "inside": [(name, meaning) for name, meaning in words.PROPERTIES.items() if name in properties],
+        "inside": [
+            (name, meaning, str(looked_at.get(name) or "")) for name, meaning in words.PROPERTIES.items()
+            if name in properties
+        ],
         "outcome_glyphs": OUTCOME_GLYPHS,
         "relative": words.relative,
     }

@@ -60,6 +60,7 @@ class DockerRuntime:
 
     def __init__(self, target: Target) -> None:
         self._target = target
+        self.tested = ""  # see Package: once the cluster is started
 
     def run(self, main: Coroutine[Any, Any, T]) -> T:
         return uvloop.run(main)
@@ -70,6 +71,7 @@ class DockerRuntime:
         """Returns when every node's process runs. Raises RuntimeUnavailable, with nothing left behind."""
         api = await asyncio.to_thread(engine.connect)
         package = await asyncio.to_thread(self._target.package, plan, EngineImages(api), progress)
+        self.tested = package.tested
         images = await asyncio.to_thread(ensure_images, api, progress, package)
         cluster = DockerCluster(api, plan, self._target, progress)
         try:

@@ -27,8 +27,9 @@ class Distribution:
     libs: Path | None = None
     base: str = ""
 
-    def facts(self) -> dict[str, str]:
-        return {"version": self.version, "commit": self.commit, "source": self.source}
+    def in_words(self) -> str:
+        commit = f" (commit {self.commit})" if self.commit else ""
+        return f"Apache Kafka {self.version}{commit}, from {self.source}"
 
 
 def of_jars(libs: Path, source: str) -> Distribution:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, ClassVar, Final
@@ -127,7 +128,8 @@ class Kafka(Target):
         from harness.targets.kafka import source
 
         found = source.find(self._release, plan.kafka_home, images, tell)
-        return _package(found.libs, found.base, plan.settings.get("chaos.heap", properties.OWN["chaos.heap"][0]))
+        heap = plan.settings.get("chaos.heap", properties.OWN["chaos.heap"][0])
+        return replace(_package(found.libs, found.base, heap), tested=found.in_words())
 
     def fetch(self, tell: Callable[[str], object]) -> str:
         from harness.targets.kafka import source
