@@ -34,6 +34,7 @@ from checkers.anomalies import (
     WEAK,
 )
 from checkers.inside.contract import contract, not_known, weigh_losses
+from checkers.inside.losses import explain
 from checkers.inside.of_nodes import OfNodes, inside_of
 from checkers.inside.violation import Violation
 from checkers.verdict.tally import EXIT_CODES, Tally, by_property, name
@@ -109,6 +110,7 @@ def judge(evidence: Evidence) -> dict[str, Any]:
         "faults": summarise_faults(evidence.faults),
         "nemeses": of_nemeses(evidence.plan, evidence.faults),
         "contract": of_contract,
+        **({"losses": losses} if (losses := _losses(evidence)) else {}),
         "availability": None if evidence.availability is None else dict(evidence.availability),
         "complete": evidence.complete and not evidence.gaps,
         "evidence_missing": list(evidence.gaps[:_MOST_GAPS]),
@@ -131,6 +133,14 @@ def _contract(evidence: Evidence) -> dict[str, Any]:
         return not_known("the plan is missing or damaged")
     held = evidence.nodes.who_held_what if evidence.nodes is not None else None
     return contract(evidence.plan, evidence.faults, held, evidence.origin)
+
+
+def _losses(evidence: Evidence) -> list[str]:
+    """How what was lost was lost, a sentence each."""
+    if not evidence.lost_in or not evidence.faults_known:
+        return []
+    held = evidence.nodes.who_held_what if evidence.nodes is not None else None
+    return explain(evidence.lost_in, evidence.faults, held, evidence.origin)
 
 
 def absent(plan: Mapping[str, Any], logs: Iterable[str]) -> list[str]:

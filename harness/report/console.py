@@ -174,6 +174,8 @@ def _summary_lines(
     contract = verdict.get("contract", {})
     if contract.get("explanation"):
         lines.append(f"  contract    {contract['explanation']}")
+    losses = [str(each) for each in verdict.get("losses") or ()]
+    lines += _shortened([f"  {'' if number else 'losses':<10}  {text}" for number, text in enumerate(losses)])
     lines += [f"  {'recoveries' if i == 0 else '':<10}  {text}" for i, text in enumerate(_possible_losses(verdict))]
     lines += _shortened([f"  {'faults' if i == 0 else '':<10}  {fault_line(fault)}" for i, fault in enumerate(faults)])
     lines += _shortened([f"  {'problem':<10}  {problem}" for problem in problems if problem != ended])

@@ -35,8 +35,8 @@ PROPERTIES = {
     "RolesMatchMetadata": "What a broker takes for a partition’s leader, epoch and ISR is what the committed metadata "
     "says; only the leader proposes an ISR.",
     "BrokerEpochMonotonicity": "Each registration of a broker has a higher epoch than those before.",
-    "UncleanElection": "Unless unclean elections are permitted, nobody leads who was in neither ISR nor ELR, but the last "
-    "leader known to have been.",
+    "UncleanElection": "Unless unclean elections are permitted, nobody leads who was in neither ISR nor ELR, but the "
+    "last leader known to have been.",
     "SegmentIntegrity": "Every batch on disk is whole and in order, its CRC is right, and segments follow each other.",
     "LeaderEpochCheckpoint": "leader-epoch-checkpoint tells of each epoch in the log at which offset it begins.",
     "RecoveryPointCheckpoint": "What a broker takes to be on its disk is in its log.",

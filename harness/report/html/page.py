@@ -113,6 +113,7 @@ def _context(data: RunData, summary: Summary) -> dict[str, Any]:
             for entry in data.verdict.get("unclean_recoveries") or ()
             if isinstance(entry, Mapping)
         ],
+        "losses": [words.sentence(each) for each in _strings(data.verdict.get("losses"))],
         "violations": _violations(data, summary, properties),
         "lost_groups": list(_lost_groups(summary)),
         "lost_by_fault": sorted(_lost_by_fault(summary.lost), key=lambda row: row["first"]),
