@@ -31,9 +31,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from checkers.inside.kraft.promise import of_strategy, promise
 from checkers.inside.metadata.memberships import Memberships, Step
 from checkers.inside.metadata.replay import NO_LEADER, Place
+from checkers.inside.promise import of_strategy, promise
 
 #: Intervals beyond the contract that are listed; the partitions are all there.
 MOST_MOMENTS: Final = 50

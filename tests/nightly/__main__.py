@@ -7,6 +7,7 @@
 | acks | acks=1 with --nemesis kill fails within three seeds, in containers; acks=all passes ten |
 | hostile | containers that make a million names; results on 20 MB that run full |
 | traffic | hostile traffic of every kind against brokers and controllers, each for six seconds |
+| kafka | runs of Apache Kafka whose verdicts are known: ELR's scenario by release and feature, the main job |
 | rules | each row of PROTOCOL.md: its tests fail without its rule |
 | isr | under load, who keeps up is in the ISR within a second: 200 seeds |
 | explore | 500 seeds of every nemesis in simulation: none fails |
@@ -132,9 +133,13 @@ def _run(results: Path, place: str, seed: int, time_limit: int, *asked: str) -> 
     return done.returncode, verdict
 
 
+def kafka(seeds: Sequence[int], results: Path) -> Iterator[Line]:
+    yield _module("tests.nightly.kafka")
+
+
 PARTS: Final[Mapping[str, Callable[[Sequence[int], Path], Iterator[Line]]]] = {
-    "named-nemeses": named_nemeses, "acks": acks, "hostile": hostile, "traffic": traffic, "rules": rules,
-    "isr": isr, "explore": explore, "search": search, "histories": histories, "bench": bench,
+    "named-nemeses": named_nemeses, "acks": acks, "hostile": hostile, "traffic": traffic, "kafka": kafka,
+    "rules": rules, "isr": isr, "explore": explore, "search": search, "histories": histories, "bench": bench,
 }  # fmt: skip
 
 

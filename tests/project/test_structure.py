@@ -126,6 +126,20 @@ def test_only_its_target_and_its_checkers_know_kraft() -> None:
     assert outside == []
 
 
+@pytest.mark.parametrize("target", ["kraft", "kafka"])
+def test_nobody_else_knows_which_target_it_is(target: str) -> None:
+    """A target knows itself and what Kafka-like ones share, and so do its checkers, which are found by a plan's word."""
+    wrong = [
+        f"{name} imports {other}"
+        for name, others in imports().items()
+        for other in others
+        if (of(other, (f"harness.targets.{target}",)) and not of(name, (f"harness.targets.{target}",)))
+        or (of(other, (f"checkers.inside.{target}",))
+            and not of(name, (f"checkers.inside.{target}", f"harness.targets.{target}")))
+    ]  # fmt: skip
+    assert wrong == []
+
+
 def test_only_the_commands_and_a_run_see_runtimes() -> None:
     """What is run, what strikes, what is asked of it and what judges it know where only through Protocols."""
     wrong = [

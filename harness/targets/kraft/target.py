@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
-from checkers.inside.kraft.promise import promise
+from checkers.inside.promise import promise
 from cluster_image import bugs
 from cluster_image.config import IDENTITY, SETTINGS, ConfigError, check_together, read_setting
 from harness.cluster import Cluster, Node

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from checkers.inside.contract import Out, check_promise, contract, sweep, weigh_losses
-from checkers.inside.kraft.promise import promise
 from checkers.inside.metadata.memberships import Memberships, Registration, Step
 from checkers.inside.nodes import judge
+from checkers.inside.promise import promise
 from tests.checkers.histories.node_histories import simulated
 from tests.checkers.histories.random_histories import HISTORIES
 

@@ -71,7 +71,7 @@ def test_a_source_tree_has_what_was_built_in_it(tmp_path: Path) -> None:
     (built / "kafka_2.13-4.4.0-SNAPSHOT-site-docs.tgz").write_bytes(b"")
     assert find("", tmp_path / "kafka").version == "4.4.0-SNAPSHOT"
     make_archive(built / "kafka_2.13-4.5.0.tgz", "4.5.0")
-    with pytest.raises(BadArguments, match="has 2 distributions .*; name one"):
+    with pytest.raises(BadArguments, match=r"has 2 distributions .*; name one"):
         find("", tmp_path / "kafka")
 
 
@@ -93,7 +93,7 @@ def test_what_is_no_kafka_is_refused_in_a_sentence(tmp_path: Path, make: object,
 
 def test_another_version_than_asked_for_is_refused(tmp_path: Path) -> None:
     make_jars(tmp_path / "kafka" / "libs", "4.1.0")
-    with pytest.raises(BadArguments, match="is Kafka 4.1.0, and --target asks for 4.2.0; use --target kafka:4.1.0"):
+    with pytest.raises(BadArguments, match=r"is Kafka 4\.1\.0, and --target asks for 4\.2\.0; use --target kafka:4\.1\.0"):
         find("4.2.0", tmp_path / "kafka")
 
 

@@ -1,4 +1,4 @@
-"""What the target `kraft` promises under a plan, and why not under others.
+"""What replication with KRaft controllers and ELR promises under a plan, and why not under others.
 
 Source: 002, 5.1 and 5.3 (f = MinISR - 1); design, section 4."""
 
