@@ -16,7 +16,7 @@ from random import Random
 from typing import Any, ClassVar, Literal, Protocol, TypeVar
 
 from harness.cluster import Cluster, Evidence, Node
-from harness.timing import Timing
+from harness.targets.timing import Timing
 
 Targets = Literal["random", "leaders"]
 T = TypeVar("T")

@@ -15,9 +15,9 @@ from harness.cli.explore import explore
 from harness.cli.export import export
 from harness.cli.generate import generate, list_defects
 from harness.cli.guarded import guarded
-from harness.cli.inspect import inspect
+from harness.cli.matrix import matrix
 from harness.cli.options import ResultsOption
-from harness.cli.replay import replay, shrink
+from harness.cli.replay import inspect, replay, shrink
 from harness.cli.run import run
 from harness.cli.target import target as target_command
 from harness.errors import BadArguments, ExitCode
@@ -66,6 +66,7 @@ app.command()(export)
 app.command()(replay)
 app.command()(shrink)
 app.command()(inspect)
+app.command()(matrix)
 app.add_typer(target_command, name="target")
 
 

@@ -19,7 +19,6 @@ from harness.cli.options import (
     StrikeOption,
     TargetOption,
     TimeLimitOption,
-    parse_seeds,
     refuse_former_targets,
 )
 from harness.cli.spark import LOCAL, SparkOption, check_reachable
@@ -29,6 +28,7 @@ from harness.plan import registry
 from harness.plan import schedule as schedules
 from harness.plan.feasible import check_targets
 from harness.plan.plan import make_plan, parse_settings
+from harness.plan.seeds import parse_seeds
 from harness.report.terminal import Terminal, say_json
 from harness.run.interrupt import SIGNALS
 

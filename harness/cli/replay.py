@@ -1,8 +1,9 @@
-"""`chaos replay` and `chaos shrink`: their arguments, and what they print."""
+"""`chaos replay`, `chaos shrink` and `chaos inspect`, of a saved run: their arguments, and what they print."""
 
 from __future__ import annotations
 
 import os
+from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -10,12 +11,14 @@ import typer
 
 from harness.errors import BadArguments, ExitCode
 from harness.record import results
-from harness.report.terminal import say
+from harness.report.terminal import print_table, say
 
 if TYPE_CHECKING:
     from harness.explore.replay import Replayed
 
 MAX_BUDGET = 1_000_000
+
+_SHOWN_ANOMALIES = 20
 
 RunArgument = Annotated[str, typer.Argument(metavar="RUN", help="A run's name or directory, or latest.")]
 ResultsOption = Annotated[Path, typer.Option("--results", metavar="DIR", help="Where runs are kept.")]
@@ -75,3 +78,31 @@ def _tell(replayed: Replayed) -> None:
 def _conclude(verdict: Any) -> int:
     say(f"{verdict['verdict']}: {verdict['reason']}")
     return int(verdict["exit_code"])
+
+
+def inspect(
+    name: RunArgument,
+    results_directory: ResultsOption = results.DEFAULT,
+) -> int:
+    """Read the disks and traces of a run's nodes again, as they lie in its directory now, and judge the run by them."""
+    from harness.record.inspecting import inspect as judge
+
+    directory = results.find(name, results_directory)
+    verdict, rows = judge(directory)
+    found = Counter(row["property"] for row in rows)
+    looked_at = {**verdict["nodes"].get("looked_at", {})}
+    if verdict["replica_records"]:
+        looked_at = {"LogMatching": f"{verdict['replica_records']:,} records of replicas", **looked_at}
+    names = dict.fromkeys([*verdict["anomalies"], *looked_at, *found])
+    print_table(
+        ("property", "anomalies", "looked at"),
+        [(name, f"{found[name]:,}", looked_at.get(name, "")) for name in names],
+    )  # fmt: skip
+    for reason in verdict["nodes"]["not_checked"]:
+        say(f"not checked: {reason}")
+    for row in rows[:_SHOWN_ANOMALIES]:
+        say(f"{row['property']}: {row['anomaly']}: {row['message']}")
+    if len(rows) > _SHOWN_ANOMALIES:
+        say(f"… and {len(rows) - _SHOWN_ANOMALIES:,} more")
+    say(f"{verdict['verdict']}: {verdict['reason']}")
+    return ExitCode(verdict["exit_code"])

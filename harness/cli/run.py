@@ -18,13 +18,13 @@ from harness.cli.options import (
     TargetOption,
     TimeLimitOption,
     check_seed,
-    parse_seeds,
     refuse_former_targets,
 )
 from harness.cli.spark import LOCAL, SparkOption, check_reachable
 from harness.errors import BadArguments, ExitCode, HarnessFailure, RuntimeUnavailable, describe
 from harness.plan import plan_file, registry
 from harness.plan.plan import parse_features, parse_settings
+from harness.plan.seeds import parse_seeds
 from harness.record import results
 from harness.report.terminal import print_table, say
 from harness.run.order import Done, Order

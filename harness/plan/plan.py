@@ -15,7 +15,7 @@ from harness.errors import BadArguments
 from harness.plan import registry
 from harness.plan.schedule import Pace
 from harness.targets.target import Target
-from harness.timing import Timing
+from harness.targets.timing import Timing
 from nemesis import Targets
 from spark_history.regular import open_regular
 

@@ -19,7 +19,7 @@ from typing import Any
 from harness.cluster import RuntimeUnavailable
 from harness.errors import BadArguments, HarnessFailure
 from harness.targets.target import Target
-from harness.timing import QUICK, Timing
+from harness.targets.timing import QUICK, Timing
 from nemesis import EVERYWHERE, Knob, Nemesis, Targets, knobs
 
 NEMESES = "chaos.nemeses"

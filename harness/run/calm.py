@@ -12,7 +12,7 @@ import math
 from collections.abc import Callable, Mapping
 from typing import Final, NamedTuple, Protocol
 
-from harness.timing import Timing
+from harness.targets.timing import Timing
 from nemesis import Nemesis
 
 #: Of the time so far, for each partition.

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple, Protocol
 
 from harness.cluster import Cluster, Node, Role
 from harness.targets.admin import Admin
+from harness.targets.timing import Timing
 from harness.targets.view import Observer
-from harness.timing import Timing
 
 if TYPE_CHECKING:
     from harness.record.collected import Collected

@@ -28,7 +28,9 @@ MAY_IMPORT: Final[Mapping[str, frozenset[str]]] = {
     "workloads": frozenset({"harness", "cluster_image"}),
 }
 #: Of harness, what nemeses and workloads are made for, and small types.
-SMALL_TYPES: Final = ("cluster", "errors", "timing", "targets.admin", "plan.plan", "record.history", "report.console")
+SMALL_TYPES: Final = (
+    "cluster", "errors", "targets.timing", "targets.admin", "plan.plan", "record.history", "report.console",
+)  # fmt: skip
 #: What is kraft's own, and who may know it: everything else of cluster_image is a seam, or Kafka's formats.
 OF_KRAFT: Final = ("broker", "kraft", "node", "config", "bugs", "tools", "telemetry.metrics", "telemetry.log_lines")
 KNOW_KRAFT: Final = ("harness.targets.kraft", "checkers.inside.kraft", "cluster_image")
@@ -128,7 +130,7 @@ def test_only_its_target_and_its_checkers_know_kraft() -> None:
 
 @pytest.mark.parametrize("target", ["kraft", "kafka"])
 def test_nobody_else_knows_which_target_it_is(target: str) -> None:
-    """A target knows itself and what Kafka-like ones share, and so do its checkers, which are found by a plan's word."""
+    """A target knows itself and what Kafka-like ones share, and so do its checkers, found by a plan's word."""
     wrong = [
         f"{name} imports {other}"
         for name, others in imports().items()

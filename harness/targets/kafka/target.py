@@ -26,8 +26,8 @@ from harness.targets.target import (
     Target,
     Watch,
 )
+from harness.targets.timing import Timing
 from harness.targets.view import Observer
-from harness.timing import Timing
 
 if TYPE_CHECKING:
     from harness.record.collected import Collected

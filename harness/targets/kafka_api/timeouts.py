@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from harness.targets.target import ClusterPlan
-from harness.timing import Timing
+from harness.targets.timing import Timing
 
 #: Kafka's defaults.
 KAFKA: Final[Mapping[str, str]] = {

@@ -27,8 +27,8 @@ from harness.targets.target import (
     Simulated,
     Target,
 )
+from harness.targets.timing import Timing
 from harness.targets.view import Observer
-from harness.timing import Timing
 
 if TYPE_CHECKING:
     from harness.record.collected import Collected

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from harness.run.calm import Calm
-from harness.timing import QUICK, Timing
+from harness.targets.timing import QUICK, Timing
 from nemesis.kill import Kill
 from nemesis.power import LastInIsr
 from workloads.tally import Tally

@@ -13,7 +13,7 @@ from harness.plan import registry
 from harness.plan.plan import Plan
 from harness.targets.kafka import log_lines, properties, versions
 from harness.targets.kafka.target import Kafka
-from harness.timing import Timing
+from harness.targets.timing import Timing
 
 
 def plan(target: str = "kafka:4.2.0", **fields: Any) -> Plan:

@@ -93,7 +93,8 @@ def test_what_is_no_kafka_is_refused_in_a_sentence(tmp_path: Path, make: object,
 
 def test_another_version_than_asked_for_is_refused(tmp_path: Path) -> None:
     make_jars(tmp_path / "kafka" / "libs", "4.1.0")
-    with pytest.raises(BadArguments, match=r"is Kafka 4\.1\.0, and --target asks for 4\.2\.0; use --target kafka:4\.1\.0"):
+    refused = r"is Kafka 4\.1\.0, and --target asks for 4\.2\.0; use --target kafka:4\.1\.0"
+    with pytest.raises(BadArguments, match=refused):
         find("4.2.0", tmp_path / "kafka")
 
 

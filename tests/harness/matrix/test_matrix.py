@@ -1,0 +1,136 @@
+"""`chaos matrix`: every row under every column, one table, and on from where it was interrupted."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from harness.cli import app as cli
+from harness.errors import BadArguments, HarnessFailure
+from harness.matrix import cells, tables
+from harness.matrix.tables import Result
+from harness.run.order import Prepared
+
+FILE = """
+seeds = "1..2"
+[all]
+on = "simulation"
+time_limit = "8s"
+rate = 50
+partitions = 2
+[all.settings]
+"replica.lag.time.max.ms" = 5000
+[rows.plain]
+[rows."two producers"]
+concurrency = 2
+settings = { "log.segment.bytes" = 1048576 }
+[columns.none]
+nemesis = "none"
+[columns.kill]
+nemesis = "kill"
+settings = { "replica.lag.time.max.ms" = 6000 }
+"""
+
+
+def chaos(*arguments: str) -> int:
+    with pytest.raises(SystemExit) as ended:
+        cli.main(arguments)
+    return int(ended.value.code or 0)  # type: ignore[arg-type]
+
+
+@pytest.fixture
+def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    path = tmp_path / "mine.toml"
+    path.write_text(FILE)
+    return path
+
+
+def test_a_cell_is_its_row_and_its_column_together(file: Path) -> None:
+    matrix = cells.read(file)
+    assert (matrix.rows, matrix.columns) == (["plain", "two producers"], ["none", "kill"]) and len(matrix.cells) == 8
+    last = matrix.cells[-1]
+    assert (last.row, last.column, last.seed) == ("two producers", "kill", 2)
+    assert last.fields["nemesis"] == ("kill",) and last.fields["concurrency"] == 2 and last.fields["time_limit"] == 8.0
+    assert last.fields["settings"] == {"replica.lag.time.max.ms": "6000", "log.segment.bytes": "1048576"}
+    assert len({cell.key for cell in matrix.cells}) == 8
+    assert [cell.seed for cell in cells.read(file, [7]).cells] == [7] * 4
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("[rows.a]\n", "has no columns: tables such as"),
+        ("rows = 3\n[columns.a]\n", "has no rows: tables such as"),
+        ("[row.a]\n", "has 'row', which no matrix has; there are seeds, all, rows, columns"),
+        ("[rows.a]\nnemsis = 'kill'\n[columns.b]\n", r"\[rows.a\] has 'nemsis', which no plan has"),
+        ("seeds = '2..1'\n[rows.a]\n[columns.b]\n", "runs backwards"),
+        ("[rows", "cannot be read as a matrix"),
+    ],
+)
+def test_mistakes(file: Path, text: str, message: str) -> None:
+    file.write_text(text)
+    with pytest.raises(BadArguments, match=message):
+        cells.read(file)
+
+
+def test_it_is_carried_out_and_goes_on_where_it_was_interrupted(
+    file: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    carry_out, times = Prepared.carry_out, iter(range(100))
+
+    def twice(prepared: Prepared) -> object:
+        if next(times) == 2:
+            raise KeyboardInterrupt
+        return carry_out(prepared)
+
+    monkeypatch.setattr(Prepared, "carry_out", twice)
+    assert chaos("matrix", str(file), "--seeds", "1") == 255
+    directory = Path("results/matrix-mine")
+    assert len(json.loads((directory / "matrix.json").read_text())["cells"]) == 2
+    assert "not yet" in (directory / "matrix.md").read_text()
+    monkeypatch.setattr(Prepared, "carry_out", carry_out)
+    capfd.readouterr()
+    assert chaos("matrix", str(file), "--seeds", "1") == 0
+    output = capfd.readouterr().out
+    assert "2 of 4 runs were carried out before" in output
+    rows = [line.split("\t") for line in output.splitlines() if line.count("\t") == 2]
+    assert [row[0] for row in rows] == ["plain", "two producers"] and all(cell.startswith("pass, ") for cell in rows[0][1:])
+    page, text = (directory / "matrix.html").read_text(), (directory / "matrix.md").read_text()
+    for run in sorted((directory / "runs").iterdir()):
+        assert f'href="runs/{run.name}/report.html"' in page and f"(runs/{run.name}/report.html)" in text
+    assert len(list((directory / "runs").iterdir())) == 4
+
+
+def test_what_is_wrong_is_told_before_the_first_run(file: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    file.write_text(FILE.replace("concurrency = 2", "brokers = 2"))
+    assert chaos("matrix", str(file)) == 254
+    assert "--replication-factor 3 needs as many brokers" in capfd.readouterr().err
+    assert not Path("results").exists()
+
+
+def test_a_run_that_cannot_be_judged_is_no_reason_not_to_go_on(
+    file: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(prepared: Prepared) -> object:
+        raise HarnessFailure("the machine is tired")
+
+    monkeypatch.setattr(Prepared, "carry_out", fail)
+    assert chaos("matrix", str(file)) == 255
+    assert "not judged 2 of 2" in capfd.readouterr().out
+    assert "the machine is tired" in Path("results/matrix-mine/matrix.html").read_text()
+
+
+def test_a_square_of_several_seeds_is_the_worst_of_them() -> None:
+    passed, failed = Result("pass", "", 0, 60.0, "a.html"), Result("fail", "lost", 9334, 85.4, "b.html")
+    assert tables.square({1: passed, 2: failed, 3: failed}).text == "fail 2 of 3, 9,334 lost, 85 s"
+    assert tables.square({1: passed}).text == "pass, 60 s" and tables.square({1: None}).text == "not yet"
+
+
+def test_text_from_elsewhere_stays_text(file: Path) -> None:
+    file.write_text('[rows."<b>|x"]\n[columns.none]\nnemesis = "none"\n')
+    matrix = cells.read(file)
+    found = tables.squares(matrix, {})
+    assert "<b>" not in tables.page(matrix, found, "made", {}) and "<b>\\|x" in tables.markdown(matrix, found, "made")
