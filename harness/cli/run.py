@@ -121,6 +121,8 @@ def run(
         fields.pop("schedule", None)
     if schedule is not None:
         fields["schedule"] = str(schedule)
+    if str(fields.get("target", "")).endswith(".toml"):  # so that the plan can be read from anywhere
+        fields["target"] = str(Path(fields["target"]).absolute())
     if settings:
         tested = registry.make_target(str(fields.get("target", target)))
         fields["settings"] = {**fields.get("settings", {}), **parse_settings(settings, tested)}

@@ -25,6 +25,8 @@ from nemesis import EVERYWHERE, Knob, Nemesis, Targets, knobs
 NEMESES = "chaos.nemeses"
 WORKLOADS = "chaos.workloads"
 TARGETS = "chaos.targets"
+#: The target that a file describes.
+_DESCRIBED = "described"
 
 
 def names(group: str) -> list[str]:
@@ -47,8 +49,11 @@ def load(group: str, name: str) -> Any:
 
 
 def make_target(wanted: str) -> Target:
-    """wanted: the name of a target, for some with an argument, `name:argument`. Raises BadArguments naming what is
-    valid."""
+    """wanted: the name of a target, for some with an argument, `name:argument`; or a file that describes one. Raises
+    BadArguments naming what is valid."""
+    if wanted.endswith(".toml"):
+        described: Target = load(TARGETS, _DESCRIBED)(wanted)
+        return described
     name, colon, argument = wanted.partition(":")
     kind = load(TARGETS, name)
     takes = getattr(kind, "takes", "")
@@ -60,7 +65,7 @@ def make_target(wanted: str) -> Target:
 
 def targets() -> list[Target]:
     """One of each kind that is installed."""
-    kinds = [(name, load(TARGETS, name)) for name in names(TARGETS)]
+    kinds = [(name, load(TARGETS, name)) for name in names(TARGETS) if name != _DESCRIBED]
     return [make_target(f"{name}:{kind.example}" if getattr(kind, "takes", "") else name) for name, kind in kinds]
 
 

@@ -54,8 +54,9 @@ class Kafka(Target):
     example: ClassVar = "4.2.0"
     runtimes: ClassVar = frozenset({"docker"})
     options: ClassVar = frozenset({"timeouts", "features", "kafka_home"})
-    unsupported: ClassVar[Mapping[str, str]] = {}
-    inside: ClassVar = "kafka"
+    unsupported: ClassVar[Mapping[str, str]] = {"simulation": "a JVM does not run on virtual time"}
+    inside: ClassVar[str] = "kafka"
+    _logs = properties.LOGS  # of the volume
 
     def __init__(self, version: str = "") -> None:
         self.name = f"kafka:{version}" if version else "kafka"
@@ -184,7 +185,7 @@ class Kafka(Target):
         from harness.targets.kafka_api.trace_files import record_traces
 
         by_node = copied_disks(disks) if isinstance(disks, Path) else disks
-        inner = {node: _Below(disk) for node, disk in by_node.items()}
+        inner = {node: _Below(disk, self._logs) for node, disk in by_node.items()}
         pieces = record_replica_logs(inner, plan.topic, recorder)
         if traces is not None:
             pieces += record_traces(traces, recorder)
@@ -210,16 +211,17 @@ class Kafka(Target):
 
 
 class _Below:
-    """The log directory of a node's disk."""
+    """The log directory of a node's disk, which is this folder of it."""
 
-    def __init__(self, disk: ReadableDisk) -> None:
+    def __init__(self, disk: ReadableDisk, folder: str) -> None:
         self._disk = disk
+        self._folder = folder
 
     def list(self, directory: str) -> Sequence[str]:
-        return self._disk.list(f"{properties.LOGS}/{directory}" if directory else properties.LOGS)
+        return self._disk.list("/".join(filter(None, (self._folder, directory))))
 
     def read(self, path: str) -> bytes:
-        return self._disk.read(f"{properties.LOGS}/{path}")
+        return self._disk.read("/".join(filter(None, (self._folder, path))))
 
 
 def _package(libs: Path | None, base: str, heap: str = "512m") -> Package:

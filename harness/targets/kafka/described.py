@@ -1,0 +1,203 @@
+"""A target that a file describes (`--target my-target.toml`): whatever speaks Kafka's protocol, in an image of its own.
+
+docs/writing-a-target.md says what the file holds. Each node's configuration is made of the file's template; what to run
+stands at its head, as comments.
+"""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any, ClassVar, Final, Literal
+
+import jinja2
+import jinja2.sandbox
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from harness.cluster import Node
+from harness.errors import BadArguments, RuntimeUnavailable
+from harness.targets.kafka.target import Kafka
+from harness.targets.kafka_api.properties import in_words, node_specs, quorum_voters, roles
+from harness.targets.target import DATA, ClusterPlan, ImageStore, NodeSpec, Package, Promise
+from harness.targets.timing import Timing
+from spark_history.regular import require_regular
+
+_IMAGE: Final = Path(__file__).with_name("image")
+_NODE: Final = "#chaos.node="
+
+
+class _Strict(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+
+class _Promise(_Strict):
+    sentence: str
+    lossy_shutdowns: int
+    source: str
+
+
+class _Ports(_Strict):
+    broker: int = 9092
+    controller: int = 9093
+
+
+class _Timing(_Strict):
+    """In seconds: see harness.targets.timing.Timing."""
+
+    session: float = 9.0
+    lag: float = 30.0
+    start: float = 6.0
+
+
+class Description(_Strict):
+    """What the file holds. image: a tag. properties: a Jinja template of a node's configuration. command, format: of a
+    shell. data: below /data. formatted: a file in it that is there once it is formatted. inside: what lies on its
+    disks: "kafka", Kafka's files, or "": nobody knows."""
+
+    summary: str
+    image: str
+    properties: str
+    command: str
+    data: str = f"{DATA}/logs"
+    format: str = ""
+    formatted: str = "meta.properties"
+    memory: str = "1g"
+    inside: Literal["kafka", ""] = "kafka"
+    promise: _Promise
+    ports: _Ports = _Ports()
+    timing: _Timing = _Timing()
+    settings: dict[str, str] = {}
+
+
+class Described(Kafka):
+    """path: of the file."""
+
+    takes: ClassVar = "FILE"
+    options: ClassVar = frozenset()
+
+    def __init__(self, path: str) -> None:
+        super().__init__()
+        self.name = path
+        self._description = _read(Path(path))
+        self.summary = self._description.summary
+        self.inside = self._description.inside  # type: ignore[misc]
+        self._logs = str(Path(self._description.data).relative_to(DATA)).removeprefix(".")
+
+    def promise(self, plan: ClusterPlan) -> Promise:
+        return Promise(**self._description.promise.model_dump())
+
+    def timing(self, plan: ClusterPlan) -> Timing:
+        return Timing(**self._description.timing.model_dump())
+
+    def problems(self, plan: ClusterPlan) -> Iterable[str]:
+        """The file itself was read."""
+        return ()
+
+    def check_setting(self, name: str, value: str) -> None:
+        """Its nodes know."""
+
+    def settings(self) -> Sequence[tuple[str, str, str, str]]:
+        return ()
+
+    def nodes(self, plan: ClusterPlan) -> Sequence[NodeSpec]:
+        ports = self._description.ports
+        return [
+            replace(
+                spec, port=ports.broker if spec.role == "broker" else ports.controller,
+                controller_port=None if spec.controller_port is None else ports.controller,
+            )
+            for spec in node_specs(plan)
+        ]  # fmt: skip
+
+    def package(
+        self, plan: ClusterPlan, images: ImageStore, tell: Callable[[str], object] = lambda _: None
+    ) -> Package:
+        image = self._description.image
+        if not images.has(image):
+            tell(f"Asking a registry for {image}")
+            repository, _, version = image.rpartition(":")
+            if not images.pull(*((repository, version) if repository and "/" not in version else (image, "latest"))):
+                raise RuntimeUnavailable(
+                    f"There is no image {image}, which {self.name} names: the engine has none, and no registry gave "
+                    "it; build it, or load it."
+                )
+        return self._package()
+
+    def packages(self) -> Sequence[Package]:
+        return [self._package()]
+
+    def _package(self) -> Package:
+        return Package(
+            _IMAGE / "described.Dockerfile", {"described.sh": _IMAGE / "described.sh"}, "described",
+            self._description.image, self._description.memory, "256m", traces=False, tested=self._description.summary,
+        )  # fmt: skip
+
+    def fetch(self, tell: Callable[[str], object]) -> str:
+        raise BadArguments(f"{self.name} names the image {self._description.image}; docker pull fetches it")
+
+    def configurations(
+        self, plan: ClusterPlan, nodes: Sequence[Node], cluster_id: str, *, trusted: bool = False
+    ) -> Mapping[str, str]:
+        common = {
+            "cluster_id": cluster_id, "voters": quorum_voters(nodes), "replication_factor": plan.replication_factor,
+            "min_insync_replicas": plan.min_insync_replicas, "data": self._description.data,
+            "settings": {**self._description.settings, **plan.settings},
+        }  # fmt: skip
+        return {node.name: self._configuration({**common, **_of(node)}) for node in nodes}
+
+    def renumbered(self, configuration: str, node_id: int, folder: str) -> str:
+        line = next(line for line in configuration.splitlines() if line.startswith(_NODE))
+        data = Path(DATA, folder, Path(self._description.data).relative_to(DATA))
+        return self._configuration({**json.loads(line.removeprefix(_NODE)), "id": node_id, "data": str(data)})
+
+    def _configuration(self, values: Mapping[str, Any]) -> str:
+        """values: of the template's variables."""
+        described = self._description
+        head = {
+            "data": values["data"], "formatted": described.formatted,
+            "command": self._rendered(described.command, values), "format": self._rendered(described.format, values),
+        }  # fmt: skip
+        lines = [f"#chaos.{name}={' '.join(text.split())}" for name, text in head.items()]
+        return "\n".join([*lines, _NODE + json.dumps(values), self._rendered(described.properties, values)]) + "\n"
+
+    @cached_property
+    def _environment(self) -> jinja2.Environment:
+        return jinja2.sandbox.SandboxedEnvironment(undefined=jinja2.StrictUndefined, autoescape=False)
+
+    def _rendered(self, template: str, values: Mapping[str, Any]) -> str:
+        try:
+            return self._environment.from_string(template).render(values)
+        except jinja2.TemplateError as error:
+            raise BadArguments(
+                f"{self.name}: a template of it cannot be filled in: {error}; there are {', '.join(values)}"
+            ) from None
+
+
+def _of(node: Node) -> dict[str, Any]:
+    listeners = [f"PLAINTEXT://{in_words(node.address)}"] if node.role == "broker" else []
+    listeners += [f"CONTROLLER://{in_words(node.quorum_address)}"] if node.quorum_address else []
+    return {
+        "id": node.id, "name": node.name, "role": node.role, "roles": roles(node), "rack": node.rack,
+        "host": node.address[0], "port": node.address[1], "listeners": ",".join(listeners),
+    }  # fmt: skip
+
+
+def _read(path: Path) -> Description:
+    try:
+        require_regular(path)
+        found = Description(**tomllib.loads(path.read_text()))
+    except FileNotFoundError:
+        raise BadArguments(f"--target {path} does not exist; give a file that describes a target") from None
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        where = ".".join(map(str, first["loc"])) or "it"
+        raise BadArguments(f"--target {path}: {where}: {first['msg'][0].lower()}{first['msg'][1:]}") from None
+    except (OSError, ValueError, TypeError) as error:
+        raise BadArguments(f"--target {path} cannot be read: {error}") from None
+    if not Path(found.data).is_relative_to(DATA) or ".." in Path(found.data).parts:
+        raise BadArguments(f"--target {path}: data: {found.data} is not below {DATA}, where each node's volume is")
+    return found
