@@ -126,14 +126,14 @@ class Kafka(Target):
         return node_specs(plan)
 
     def package(self, plan: ClusterPlan, images: ImageStore, tell: Callable[[str], object] = lambda _: None) -> Package:
-        from harness.targets.kafka import source
+        from harness.targets.kafka.sources import source
 
         found = source.find(self._release, plan.kafka_home, images, tell)
         heap = plan.settings.get("chaos.heap", properties.OWN["chaos.heap"][0])
         return replace(_package(found.libs, found.base, heap), tested=found.in_words())
 
     def fetch(self, tell: Callable[[str], object]) -> str:
-        from harness.targets.kafka import source
+        from harness.targets.kafka.sources import source
 
         if not self._release:
             raise BadArguments("which Kafka is to be fetched? give a version, e.g. kafka:4.2.0")
@@ -143,7 +143,7 @@ class Kafka(Target):
         return f"Kafka {found.version} (commit {found.commit}) {there}, in {found.libs}"
 
     def packages(self) -> Sequence[Package]:
-        from harness.targets.kafka import cache
+        from harness.targets.kafka.sources import cache
 
         return [_package(libs, "") for name in cache.kept() if (libs := cache.libs_of(name)) is not None]
 

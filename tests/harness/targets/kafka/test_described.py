@@ -18,7 +18,7 @@ from harness.plan.plan import Plan
 from harness.record.results import list_runs, read_json
 from harness.runtimes.docker import engine
 from harness.runtimes.docker.images import images
-from harness.targets.kafka import source
+from harness.targets.kafka.sources import source
 from harness.targets.kafka.target import Kafka
 from tests import ROOT
 from tests.harness.targets.kafka.test_kafka_target import node

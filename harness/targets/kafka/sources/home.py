@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Final
 
 from harness.errors import BadArguments, RuntimeUnavailable
-from harness.targets.kafka import cache
-from harness.targets.kafka.distribution import Distribution, of_jars
+from harness.targets.kafka.sources import cache
+from harness.targets.kafka.sources.distribution import Distribution, of_jars
 
 _BUILT: Final = Path("core", "build", "distributions")
 _ARCHIVES: Final = (".tgz", ".tar.gz")

@@ -10,8 +10,8 @@ from collections.abc import Callable
 from typing import Final
 
 from harness.errors import BadArguments, RuntimeUnavailable
-from harness.targets.kafka import cache, home, maven
-from harness.targets.kafka.distribution import Distribution, of_jars
+from harness.targets.kafka.sources import cache, home, maven
+from harness.targets.kafka.sources.distribution import Distribution, of_jars
 from harness.targets.target import ImageStore
 
 _REPOSITORY: Final = "apache/kafka"
