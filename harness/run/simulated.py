@@ -59,6 +59,9 @@ class SimulationComponents(Components):
         assert isinstance(cluster, SimulatedCluster)
         return cluster.network.endpoint(cluster.loop.new_process("harness"), "harness")
 
+    def make_watch(self, cluster: Cluster, plan: Plan) -> None:
+        """Simulated nodes leave traces."""
+
     def make_workload(self, plan: Plan, cluster: Cluster, recorder: Recorder) -> Workload:
         assert isinstance(cluster, SimulatedCluster)
         process = cluster.loop.new_process("clients")
