@@ -17,6 +17,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
+from pydantic import TypeAdapter, ValidationError
+
 from harness.errors import BadArguments
 from harness.plan import registry
 from harness.plan.durations import seconds
@@ -87,7 +89,12 @@ def _field(name: str, value: Any) -> Any:
         if not isinstance(value, Mapping):
             raise ValueError("it must be a table of names and values")
         return {str(key): _text(each) for key, each in value.items()}
-    return value
+    annotation: Any = Plan.model_fields[name].annotation
+    try:
+        return TypeAdapter(annotation).validate_python(value)
+    except ValidationError as error:
+        message = error.errors(include_url=False)[0]["msg"]
+        raise ValueError(f"{value!r}: {message[0].lower()}{message[1:]}") from None
 
 
 def _text(value: Any) -> str:

@@ -38,6 +38,9 @@ def test_a_plan_that_somebody_wrote(tmp_path: Path) -> None:
         ('run = "x"', "has 'run', which no plan has"),
         ("time_limit = \"soon\"", "time_limit: 'soon' is no time"),
         ("settings = 3", "settings: it must be a table"),
+        ("seed = 'x'", "seed: 'x': input should be a valid integer"),
+        ("target = 5", "target: 5: input should be a valid string"),
+        ("acks = 'some'", "acks: 'some': input should be 'all', '1' or '0'"),
         ("nemesis = ", "cannot be read"),
     ],
 )
