@@ -10,7 +10,8 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from checkers.inside.of_nodes import TABLES, OfNodes, Options
+from checkers.inside.of_nodes import TABLES, OfNodes
+from checkers.inside.of_nodes import Options as Options
 from spark_history.files import read_parquet
 from spark_history.ingest import History
 from spark_history.spark.tasks import Engine, Unit, run_tasks
