@@ -102,7 +102,8 @@ class Package:
     the base image as the argument BASE. name: of the image, after `chaos-`. base: the tag of the base image; "": the
     project's own, which has Python, and what faults of clocks need. memory, tmp: of a container and of its /tmp, as
     Docker writes sizes. traces: do its nodes write one?
-    tested: which build that is, in words, if the target's name does not say it."""
+    tested: which build that is, in words, if the target's name does not say it. resident: bytes that a node takes,
+    about, if that is so much that it may be too much."""
 
     dockerfile: Path
     parts: Mapping[str, Path]
@@ -112,6 +113,7 @@ class Package:
     tmp: str = "64m"
     traces: bool = True
     tested: str = ""
+    resident: int = 0
 
 
 @dataclass(frozen=True)

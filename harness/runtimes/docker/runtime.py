@@ -72,6 +72,7 @@ class DockerRuntime:
         api = await asyncio.to_thread(engine.connect)
         package = await asyncio.to_thread(self._target.package, plan, EngineImages(api), progress)
         self.tested = package.tested
+        _check_memory(len(self._target.nodes(plan)) * package.resident, len(self._target.nodes(plan)))
         images = await asyncio.to_thread(ensure_images, api, progress, package)
         cluster = DockerCluster(api, plan, self._target, progress)
         try:
@@ -325,6 +326,22 @@ class DockerCluster(Cluster):
         with open(path, "wb") as file:
             for chunk in self._api.logs(node.process, stream=True, follow=False):
                 file.write(chunk)
+
+
+def _check_memory(needed: int, nodes: int) -> None:
+    """Raises RuntimeUnavailable: what the kernel ends for want of memory would look like a fault of the target."""
+    available = memory_available()
+    if needed > available:
+        raise RuntimeUnavailable(
+            f"{nodes} nodes take about {needed / 2**30:.1f} GiB of memory, and this machine has "
+            f"{available / 2**30:.1f} GiB left: give fewer --brokers and --controllers, or --combined."
+        )
+
+
+def memory_available() -> int:
+    """Bytes that processes may take before the machine swaps (proc(5), /proc/meminfo)."""
+    lines = (line.split() for line in Path("/proc/meminfo").read_text().splitlines())
+    return next(int(words[1]) << 10 for words in lines if words[0] == "MemAvailable:")
 
 
 def _add(problems: dict[str, str], node: str, sentence: str) -> None:

@@ -37,6 +37,8 @@ _IMAGE: Final = Path(__file__).with_name("image")
 _BESIDE_THE_HEAP: Final = 512 << 20
 #: Of a virtual machine on a small computer: five seconds until it serves, and some more until it has caught up.
 _START_S: Final = 6.0
+#: What a node has resident after a minute, with half of its heap.
+_AT_LEAST: Final = 100 << 20
 _SOURCE: Final = "Apache Kafka's documentation, section Replication, and KIP-966"
 #: Settings that the plan gives the topic itself.
 _OWN_FLAG: Final = {
@@ -228,8 +230,11 @@ def _package(libs: Path | None, base: str, heap: str = "512m") -> Package:
     parts = {"": _IMAGE}
     if libs is not None:
         parts |= {"libs": libs, "jre": _java()}
-    memory = properties.heap_bytes(heap) + _BESIDE_THE_HEAP
-    return Package(_IMAGE / "Dockerfile", parts, "kafka", base, memory=str(memory), tmp="256m", traces=False)
+    heap_bytes = properties.heap_bytes(heap)
+    return Package(
+        _IMAGE / "Dockerfile", parts, "kafka", base, memory=str(heap_bytes + _BESIDE_THE_HEAP), tmp="256m",
+        traces=False, resident=heap_bytes // 2 + _AT_LEAST,
+    )  # fmt: skip
 
 
 def _describe_quorum() -> ModuleType:

@@ -18,7 +18,7 @@ from harness.cluster import RuntimeUnavailable
 from harness.plan.plan import Plan
 from harness.runtimes.docker import engine, subnet
 from harness.runtimes.docker.images import images
-from harness.runtimes.docker.runtime import DockerCluster, write_configurations
+from harness.runtimes.docker.runtime import DockerCluster, _check_memory, memory_available, write_configurations
 from harness.runtimes.owner import is_alive, owner
 from harness.targets.kraft.target import Kraft
 from harness.targets.target import Package
@@ -173,3 +173,11 @@ def test_python_too_old_is_told_in_one_sentence(tmp_path: Path) -> None:
     assert reported.stderr.count("\n") == 1
     assert "3.11 or newer" in reported.stderr
     assert "3.9.2" in reported.stderr
+
+
+def test_more_nodes_than_there_is_memory_for_are_refused_in_a_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("harness.runtimes.docker.runtime.memory_available", lambda: 2 << 30)
+    _check_memory(2 << 30, 6)
+    with pytest.raises(RuntimeUnavailable, match=r"6 nodes take about 2\.1 GiB .* this machine has 2\.0 GiB left"):
+        _check_memory(int(2.1 * 2**30), 6)
+    assert memory_available() > 0
