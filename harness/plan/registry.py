@@ -40,7 +40,8 @@ def load(group: str, name: str) -> Any:
     kind = group.removeprefix("chaos.")
     if name not in installed:
         singular = {"nemeses": "nemesis", "workloads": "workload", "targets": "target"}[kind]
-        valid = ", ".join([*sorted(installed), *(["none"] if group == NEMESES else [])])
+        named = sorted(set(installed) - {_DESCRIBED})
+        valid = ", ".join([*named, *(["none"] if group == NEMESES else [])])
         raise BadArguments(f"there is no {singular} {name!r}; valid: {valid}")
     try:
         return installed[name].load()

@@ -29,6 +29,9 @@ class FakeNode:
         self.address = ("127.0.0.1", 9092)
         self.state = "running"
 
+    async def last_words(self) -> str:
+        return "the log\nout of memory\n"
+
     def __repr__(self) -> str:
         return self.name
 

@@ -363,7 +363,9 @@ def test_a_node_that_died_by_itself_is_named_and_started_again(tmp_path: Path) -
 
     case = Case(tmp_path, components, time_limit=0.3)
     case.run(meanwhile=die)
-    assert case.record["problems"] == ["controller-2 was not running though no fault held it down; started it again"]
+    assert case.record["problems"] == [
+        "controller-2 was not running though no fault held it down (out of memory); started it again"
+    ]
     assert components.cluster.nodes[4].state == "running"
 
 

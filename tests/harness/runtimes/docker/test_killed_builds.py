@@ -217,7 +217,7 @@ from harness.runtimes.docker.images import builds, images
 builds.BUILD_LABEL = images.BUILD_LABEL = sys.argv[2]
 builds.IMAGE_LABEL = images.IMAGE_LABEL = sys.argv[3]
 folder = Path(sys.argv[1])
-images._build(engine.connect(), sys.argv[4], "test", folder, folder / "Dockerfile", images.base_tag())
+images._build(engine.connect(), sys.argv[4], "test", {"": folder}, folder / "Dockerfile", images.base_tag())
 """
 
 

@@ -16,7 +16,7 @@ from harness.record import results
 from harness.record.collected import Collected, with_problems
 from harness.runtimes.docker import trace_files
 from harness.targets.kafka_api.replica_logs import record_replica_logs
-from harness.targets.kraft import traces
+from harness.targets.kafka_api.trace_files import read_traces
 
 NODE_USER = 10001
 
@@ -85,10 +85,10 @@ def test_without_access_control_lists_the_folder_keeps_others_out(
 
 
 def test_a_trace_too_large_to_be_read_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(traces, "_MOST_BYTES", 100)
+    monkeypatch.setattr("harness.targets.kafka_api.trace_files._MOST_BYTES", 100)
     (tmp_path / "broker-1.jsonl").write_bytes(b"x" * 101)
     (tmp_path / "broker-2.jsonl").write_bytes(b"")
-    reported = {piece.node: piece.problem for piece in traces.read_traces(tmp_path).pieces}
+    reported = {piece.node: piece.problem for piece in read_traces(tmp_path).pieces}
     assert reported["broker-1"] == "the trace of broker-1 has 101 bytes, more than the 100 that are read"
     assert reported["broker-2"] is None
 
