@@ -48,6 +48,18 @@ _OWN_FLAG: Final = {
 }
 
 
+_UNSUPPORTED: Final[Mapping[str, str]] = {
+    "simulation": "a JVM does not run on virtual time",
+    "rolling upgrade": "not built yet",
+    "two log directories": "not built yet",
+    "adding and removing of controllers": "not built yet",
+}
+_NOT_TOLD: Final = (
+    "before 4.0 Kafka does not tell which brokers are fenced (DescribeCluster, version 2), and restoring what was "
+    "moved goes by that"
+)
+
+
 class Kafka(Target):
     """Implements harness.targets.target.Target. version: of --target kafka:VERSION; "": --kafka-home says it."""
 
@@ -56,7 +68,7 @@ class Kafka(Target):
     example: ClassVar = "4.2.0"
     runtimes: ClassVar = frozenset({"docker"})
     options: ClassVar = frozenset({"timeouts", "features", "kafka_home"})
-    unsupported: ClassVar[Mapping[str, str]] = {"simulation": "a JVM does not run on virtual time"}
+    unsupported: Mapping[str, str] = _UNSUPPORTED  # type: ignore[misc]
     inside: ClassVar[str] = "kafka"
     _logs = properties.LOGS  # of the volume
 
@@ -64,6 +76,8 @@ class Kafka(Target):
         self.name = f"kafka:{version}" if version else "kafka"
         self._release = version
         self._version = versions.read(version) if version else None
+        if self._version is not None and not self._version.tells_who_is_fenced:
+            self.unsupported = {**_UNSUPPORTED, "membership": _NOT_TOLD}
 
     def promise(self, plan: ClusterPlan) -> Promise:
         most = plan.min_insync_replicas - 1

@@ -32,6 +32,11 @@ class Version(NamedTuple):
         return self >= (4, 1)
 
     @property
+    def tells_who_is_fenced(self) -> bool:
+        """DescribeCluster, version 2 (KIP-1073): from 4.0 on."""
+        return self >= (4, 0)
+
+    @property
     def features_at_format(self) -> bool:
         """`kafka-storage format --feature`: from 3.9 on (KIP-1022)."""
         return self >= (3, 9)
