@@ -20,7 +20,7 @@ _CODES = {"pass": ExitCode.PASS, "fail": ExitCode.FAIL, "unknown": ExitCode.UNKN
 
 
 def matrix(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="Rows and columns: docs/testing-kafka.md shows one.")],
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="Rows and columns, such as docs/release-table.toml.")],
     seeds: Annotated[
         str | None, typer.Option(metavar="A..B", help="A run of each cell for each of these; by default the file's.")
     ] = None,

@@ -17,7 +17,6 @@ from harness.cli.options import (
     StrikeOption,
     TargetOption,
     TimeLimitOption,
-    check_seed,
     refuse_former_targets,
 )
 from harness.cli.spark import LOCAL, SparkOption, check_reachable
@@ -132,7 +131,6 @@ def run(
         fields["kafka_home"] = str(kafka_home.absolute())
     if allow_vacuous:
         fields["must_take_effect"] = "none"
-    check_seed(fields.get("seed", 0))
     check_reachable()
     order = Order(fields, results_directory, keep, spark_ui_port)
     if seeds is None:

@@ -20,16 +20,14 @@ from __future__ import annotations
 
 import hashlib
 import json
-import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
 from harness.errors import BadArguments
-from harness.plan.plan_file import fields_of
+from harness.plan.plan_file import fields_of, read_toml
 from harness.plan.seeds import parse_seeds
-from spark_history.regular import require_regular
 
 _KEYS: Final = ("seeds", "all", "rows", "columns")
 _TABLES: Final = ("settings", "features")
@@ -63,13 +61,7 @@ class Matrix:
 
 def read(path: Path, seeds: Sequence[int] | None = None) -> Matrix:
     """seeds: instead of the file's. Raises BadArguments."""
-    try:
-        require_regular(path)
-        found = tomllib.loads(path.read_text())
-    except FileNotFoundError:
-        raise BadArguments(f"{path} does not exist; give the file of a matrix") from None
-    except (OSError, ValueError) as error:
-        raise BadArguments(f"{path} cannot be read as a matrix: {error}") from None
+    found = read_toml(path, f"the matrix {path}")
     if unknown := [key for key in found if key not in _KEYS]:
         raise BadArguments(f"{path} has {unknown[0]!r}, which no matrix has; there are {', '.join(_KEYS)}")
     for key in ("rows", "columns"):

@@ -55,14 +55,18 @@ def save(plan: Plan, directory: Path) -> None:
 
 def read(path: Path) -> dict[str, Any]:
     """Fields of a Plan, as far as the file has them. Raises BadArguments."""
+    return fields_of(read_toml(path, f"--plan {path}"), f"--plan {path}")
+
+
+def read_toml(path: Path, where: str) -> dict[str, Any]:
+    """where: as of fields_of(). Raises BadArguments."""
     try:
         require_regular(path)
-        found = tomllib.loads(path.read_text())
+        return tomllib.loads(path.read_text())
     except FileNotFoundError:
-        raise BadArguments(f"--plan {path} does not exist") from None
+        raise BadArguments(f"{where} does not exist") from None
     except (OSError, ValueError) as error:
-        raise BadArguments(f"--plan {path} cannot be read: {error}") from None
-    return fields_of(found, f"--plan {path}")
+        raise BadArguments(f"{where} cannot be read: {error}") from None
 
 
 def fields_of(found: Mapping[str, Any], where: str) -> dict[str, Any]:

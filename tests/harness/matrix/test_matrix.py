@@ -67,7 +67,7 @@ def test_a_cell_is_its_row_and_its_column_together(file: Path) -> None:
         ("[row.a]\n", "has 'row', which no matrix has; there are seeds, all, rows, columns"),
         ("[rows.a]\nnemsis = 'kill'\n[columns.b]\n", r"\[rows.a\] has 'nemsis', which no plan has"),
         ("seeds = '2..1'\n[rows.a]\n[columns.b]\n", "runs backwards"),
-        ("[rows", "cannot be read as a matrix"),
+        ("[rows", "the matrix .* cannot be read"),
     ],
 )
 def test_mistakes(file: Path, text: str, message: str) -> None:

@@ -106,7 +106,7 @@ def _pom(version: str) -> str:
         for group, artifact, v in (("org.apache.kafka", "kafka_2.13", version), *logging)
     )
     return (
-        '<project xmlns="http://maven.apache.org/POM/4.0.0"><modelVersion>4.0.0</modelVersion>'
+        "<project><modelVersion>4.0.0</modelVersion>"
         "<groupId>chaos</groupId><artifactId>kafka</artifactId><version>1</version><packaging>pom</packaging>"
         f"<dependencies>{dependencies}</dependencies></project>\n"
     )
