@@ -121,7 +121,7 @@ async def test_requests_that_are_begun_and_not_ended_keep_nobody_waiting() -> No
             honest = await network.connect(address, client_id="me", timeout=1)
             began = time.monotonic()
             await honest.request(ask("small"), timeout=5)
-            assert time.monotonic() - began < 0.2
+            assert time.monotonic() - began < 1, "and not until those give up"
             with pytest.raises(ConnectionError):  # the answer is Metadata's
                 await honest.request(produce(3 * MIB), timeout=5)
             assert memory.total <= memory.limit
@@ -155,7 +155,7 @@ async def test_answers_that_nobody_reads_keep_nobody_waiting() -> None:
             honest = await network.connect(address, client_id="me", timeout=1)
             began = time.monotonic()
             assert (await honest.request(ask("small"), timeout=5)).cluster_id == text
-            assert time.monotonic() - began < 0.2
+            assert time.monotonic() - began < 1, "and not until those give up"
             assert (await honest.request(ask("large"), timeout=10)).cluster_id == text
         for _ in range(100):
             if not memory.total:
@@ -364,8 +364,8 @@ async def test_who_sends_large_requests_is_read_from_at_that_pace() -> None:
         return an_answer()
 
     async with serving(acknowledge) as (network, address):
-        network._listeners[0]._limits.pace = Pace(bytes_per_s=8 * MIB)  # type: ignore[misc]
-        for size, least, most in ((LARGE_BYTES - 1000, 0.0, 0.2), (4 * MIB, 0.3, 2.0)):
+        network._listeners[0]._limits.pace = Pace(bytes_per_s=2 * MIB)  # type: ignore[misc]
+        for size, least, most in ((LARGE_BYTES - 1000, 0.0, 1.0), (4 * MIB, 1.2, 5.0)):
             frame = wire.encode_request(produce(size), 1, None)
             reader, writer = await asyncio.open_connection(*address)
             began = time.monotonic()
@@ -435,33 +435,28 @@ async def asked_beside_large_ones(works: Handler, pieces: Callable[[], int]) -> 
 async def test_what_the_node_does_itself_has_its_turn_between_requests() -> None:
     """Requests without an answer never wait for anything: their connections would be served without a pause."""
 
+    handled, between_beats = 0, []  # requests in all; requests between one turn of the node's own and the next
+
     async def busy(request: Any, peer: Peer) -> None:
+        nonlocal handled
         time.sleep(0.002)
+        handled += 1
 
-    async def turns_taken() -> tuple[float, int]:
-        """The longest time between two turns, and how many there were."""
-        longest, beats = 0.0, 0
+    async def heartbeat() -> None:
+        while True:
+            before = handled
+            await asyncio.sleep(0)
+            between_beats.append(handled - before)
 
-        async def heartbeat() -> None:
-            nonlocal longest, beats
-            while True:
-                began = time.monotonic()
-                await asyncio.sleep(0)
-                longest, beats = max(longest, time.monotonic() - began), beats + 1
-
-        async with serving(busy) as (_, address), connections(address, 20) as writers:
-            frames = wire.encode_request(produce(10, acks=0), 1, None) * 60
-            for writer in writers:
-                writer.write(frames)
-            await asyncio.sleep(0.05)
-            beating = asyncio.create_task(heartbeat())
-            await asyncio.sleep(1)
-            beating.cancel()
-        return longest, beats
-
-    # Without turns it is too long each time; a machine that stands still for a moment does so once.
-    longest, beats = min([await turns_taken() for _ in range(3)])
-    assert beats > 20 and longest < 0.1
+    async with serving(busy) as (_, address), connections(address, 20) as writers:
+        frames = wire.encode_request(produce(10, acks=0), 1, None) * 60
+        beating = asyncio.create_task(heartbeat())
+        for writer in writers:
+            writer.write(frames)
+        await asyncio.sleep(1)
+        beating.cancel()
+    # In requests, not in seconds: a machine that stands still makes the time longer, and the count no larger.
+    assert len(between_beats) > 20 and handled > 100 and max(between_beats) <= 10, sorted(between_beats)[-5:]
 
 
 def test_turns_are_for_one_at_a_time_once_a_cycle_is_used_up() -> None:
