@@ -64,6 +64,8 @@ class Node(Protocol):
     role: Role
     rack: str  # "rack-1"; a rack is one failure domain
     address: tuple[str, int]  # host and port reachable from the harness
+    #: How often it was given the other of the two releases that a target has under --upgrade-to.
+    switches: int = 0
     #: Where a node of role broker serves the quorum, if it is a controller as well.
     controller_address: tuple[str, int] | None = None
 
@@ -127,6 +129,11 @@ class Node(Protocol):
         """The broker itself again, on its own disk, once it is started; the other's disk is thrown away. No process may
         run of the other one. Safe to repeat."""
         raise NotOffered("put_back")
+
+    async def switch_release(self) -> Evidence:
+        """Of a node whose process does not run: the other of the target's two releases is what is started from now on,
+        on the same disk. Evidence: software, "next" or "first"."""
+        raise NotOffered("switch_release")
 
     async def set_clock(self, offset_s: float, drift: float = 0.0) -> Evidence:
         """The wall clock jumps to `offset_s` seconds ahead of the true time (behind it, if negative) and gains `drift`

@@ -76,6 +76,12 @@ class Layout(Protocol):
     @property
     def min_insync_replicas(self) -> int: ...
 
+    @property
+    def combined(self) -> bool: ...
+
+    @property
+    def upgrade_to(self) -> str | None: ...
+
 
 class Nemesis(Protocol):
     """One kind of fault."""
@@ -118,6 +124,12 @@ class Nemesis(Protocol):
 
     def impossible(self, layout: Layout) -> str | None:
         """Why it cannot do what it is for in such a cluster, as a clause, whoever may be struck."""
+
+    def steps(self, layout: Layout) -> int:
+        """How many faults it takes until it has done what it is for."""
+
+    def finished(self, situation: Situation) -> bool:
+        """Is there nothing left to do for it? (It has no more faults then.)"""
 
     def check(self, choice: Mapping[str, Any], targets: Sequence[str]) -> None:
         """Raises ValueError, with a clause, for a choice written by hand that makes no sense though each part of it is
@@ -187,6 +199,12 @@ class Common:
 
     def impossible(self, layout: Layout) -> str | None:
         return None
+
+    def steps(self, layout: Layout) -> int:
+        return 1
+
+    def finished(self, situation: Situation) -> bool:
+        return False
 
     def check(self, choice: Mapping[str, Any], targets: Sequence[str]) -> None:
         return None

@@ -19,6 +19,7 @@ from harness.cluster import Cluster, Evidence, Node, NotAvailable
 from harness.targets.admin import Admin, Ids, Metadata, Place, Unanswered, changed, newest
 from nemesis import Common, Draw, Layout, Nemesis, Situation, by_node, each, knob, pick, pinned, start_the_dead
 from nemesis.restoration import POLL_S, reported, restore, survivors
+from nemesis.upgrade import Upgrade
 
 #: Until a broker that was just started is registered and unfenced.
 JOIN_PATIENCE_S: Final = 20.0
@@ -318,13 +319,13 @@ _VARIANTS: Final[Mapping[str, type[_Kind]]] = {
 
 
 class Membership(_Mover):
-    """Any of the variants. Healing is the same for all."""
+    """Any of the variants but an upgrade, which goes its way once. Healing is the same for all."""
 
     name = "membership"
     summary = "shuts a leader down, elects preferred leaders, reassigns partitions, or gives a broker a new id"
     exclusive = True
     waits_for_isr = True
-    variants: ClassVar[Mapping[str, type[Nemesis]]] = _VARIANTS
+    variants: ClassVar[Mapping[str, type[Nemesis]]] = {**_VARIANTS, "upgrade": Upgrade}
 
     def draw(self, random: Random) -> Draw:
         variant = random.choice(list(_VARIANTS))

@@ -118,7 +118,9 @@ def explore(
     )  # fmt: skip
     check_reachable()
     check_targets(nemeses, plan)
-    schedules.check_room(nemeses, schedules.build(nemeses, numbers[0], time_limit, plan.pace), time_limit)
+    schedules.check_room(
+        nemeses, schedules.build(nemeses, numbers[0], time_limit, plan.pace), time_limit, plan, plan.pace
+    )
     plan_of = partial(swarm.plan_of, draw_settings=vary, draw_latency=vary and latency_ms is None)
 
     from harness.explore.exploration import explore as explore_seeds

@@ -77,6 +77,10 @@ def run(
         Path | None,
         typer.Option(metavar="DIR|TGZ", help="A distribution of Kafka to test, or a source tree where one was built."),
     ] = None,
+    upgrade_to: Annotated[
+        str | None,
+        typer.Option(metavar="VERSION|DIR|TGZ", help="The release that --nemesis membership:upgrade leads to."),
+    ] = None,
     strike: StrikeOption = None,
     targets: FormerTargetsOption = None,
     workload: Annotated[str, typer.Option(metavar="NAME", help="What clients do.")] = "append",
@@ -129,6 +133,8 @@ def run(
         fields["features"] = {**fields.get("features", {}), **parse_features(features)}
     if kafka_home is not None:
         fields["kafka_home"] = str(kafka_home.absolute())
+    if upgrade_to is not None:
+        fields["upgrade_to"] = str(Path(upgrade_to).absolute()) if Path(upgrade_to).exists() else upgrade_to
     if allow_vacuous:
         fields["must_take_effect"] = "none"
     check_reachable()

@@ -34,6 +34,7 @@ class _Node:
     role: str
     rack: str
     controller_address: tuple[str, int] | None = None
+    switches: int = 0
 
 
 @dataclass(frozen=True)
@@ -43,7 +44,7 @@ class _Named:
     brokers: Sequence[_Node]
     controllers: Sequence[_Node]
     nodes: Sequence[_Node] = field(init=False)
-    admin: Any = field(default_factory=lambda: SimpleNamespace(movers={}))  # nobody moves anything
+    admin: Any = field(default_factory=lambda: SimpleNamespace(movers={}, raised={}))  # nobody moves anything
 
     def __post_init__(self) -> None:
         apart = [node for node in self.controllers if node not in self.brokers]
@@ -61,7 +62,7 @@ def check_targets(nemeses: Mapping[str, Nemesis], plan: Plan) -> None:
     for name, nemesis in nemeses.items():
         for each in _strikers(nemesis):
             impossible = getattr(each, "impossible", None)  # a user's own may have none
-            why = unsupported.get(each.name.partition(":")[0])
+            why = unsupported.get(each.name) or unsupported.get(each.name.partition(":")[0])
             if why is None and impossible is not None:
                 why = impossible(plan)
             if why is None and not _finds_somebody(each, situations):

@@ -67,6 +67,7 @@ class Plan(BaseModel):
     timeouts: Literal["short", "kafka"] = "short"  # Kafka's defaults, or such that a minute shows something
     features: dict[str, str] = {}  # --feature NAME=LEVEL, at format
     kafka_home: str | None = None  # a distribution of Kafka, or its archive
+    upgrade_to: str | None = None  # a release of the target, or a distribution, that membership:upgrade leads to
 
     @model_validator(mode="before")
     @classmethod
@@ -200,12 +201,14 @@ _COUNTS = {
     "min_insync_replicas": MAX_NODES, "controllers": MAX_NODES, "brokers": MAX_NODES,
 }  # fmt: skip
 _FLAGS = (
-    "target", "kafka_home", "timeouts", "on", "nemesis", "interval", "recovery", "strike", "workload", "time_limit",
-    "seed", "rate", "concurrency", "acks", "partitions", "replication_factor", "min_insync_replicas", "file_system",
-    "brokers", "controllers", "combined", "bug", "latency_ms", "encode_messages",
+    "target", "kafka_home", "upgrade_to", "timeouts", "on", "nemesis", "interval", "recovery", "strike", "workload",
+    "time_limit", "seed", "rate", "concurrency", "acks", "partitions", "replication_factor", "min_insync_replicas",
+    "file_system", "brokers", "controllers", "combined", "bug", "latency_ms", "encode_messages",
 )  # fmt: skip
 #: That not every target has (Target.options), by the field.
-_OPTIONS = {"timeouts": "--timeouts", "features": "--feature", "kafka_home": "--kafka-home"}
+_OPTIONS = {
+    "timeouts": "--timeouts", "features": "--feature", "kafka_home": "--kafka-home", "upgrade_to": "--upgrade-to",
+}  # fmt: skip
 _ALWAYS_SHOWN = {"on", "strike", "time_limit", "seed"}
 
 

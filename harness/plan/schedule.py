@@ -7,6 +7,7 @@ another, and taking a fault or a whole nemesis away leaves the rest as it was.
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from random import Random
@@ -15,7 +16,7 @@ from typing import Any, Final
 from pydantic import BaseModel, ConfigDict
 
 from harness.errors import BadArguments
-from nemesis import Nemesis
+from nemesis import Layout, Nemesis
 from nemesis.composites import Composite
 
 FIRST_FAULT_S = 5.0  # calm before the first fault, in a run long enough
@@ -85,15 +86,19 @@ def build(nemeses: Mapping[str, Nemesis], seed: int, time_limit: float, pace: Pa
     return tuple(fault.model_copy(update={"fault": number}) for number, fault in enumerate(drawn))
 
 
-def check_room(nemeses: Mapping[str, Nemesis], schedule: Schedule, time_limit: float) -> None:
-    """Raises BadArguments naming the first of the nemeses of which nothing is planned, and what it takes."""
-    planned = {fault.composite or fault.nemesis for fault in schedule}
-    for name in nemeses:
-        if name not in planned:
+def check_room(
+    nemeses: Mapping[str, Nemesis], schedule: Schedule, time_limit: float, layout: Layout, pace: Pace = Pace()
+) -> None:
+    """Raises BadArguments naming the first of the nemeses of which too little is planned, and what it takes."""
+    planned = Counter(fault.composite or fault.nemesis for fault in schedule)
+    for name, nemesis in nemeses.items():
+        needed = nemesis.steps(layout) if hasattr(nemesis, "steps") else 1  # a user's own may be older
+        if planned[name] < needed:
             longer = (factor * time_limit for factor in _LONGER)
-            enough = next((each for each in longer if build({name: nemeses[name]}, 0, each)), None)
+            enough = next((each for each in longer if len(build({name: nemesis}, 0, each, pace)) >= needed), None)
             advice = "" if enough is None else f"; give a longer one, such as {enough:g}, or leave {name} out"
-            raise BadArguments(f"no fault of {name} fits into --time-limit {time_limit:g}{advice}")
+            what = f"no fault of {name} fits" if needed == 1 else f"{planned[name]} of the {needed} steps of {name} fit"
+            raise BadArguments(f"{what} into --time-limit {time_limit:g}{advice}")
 
 
 #: Times a time limit that is too short.

@@ -184,6 +184,14 @@ _EVIDENCE: dict[str, Callable[[Any], str] | None] = {
     "packets_reordered": lambda count: f"{plural(count, 'packet')} let ahead of others",
     "throttled": lambda count: f"packets waited for their turn {count:,} times",
     "shaped_bytes": lambda count: f"{size(count)} passed at the rate",
+    "software": lambda release: {"next": "got the release of --upgrade-to", "first": "got its old release again"}.get(
+        release, f"got {release}"
+    ),
+    "served": lambda levels: f"it supported {_levels(levels)}",
+    "serves": lambda levels: f"it supports {_levels(levels)}" if levels else "it has not served again in time",
+    "feature": lambda name: name,
+    "raised": lambda levels: f"raised from level {levels[0]} to {levels[1]}",
+    "steps_left": lambda count: f"{plural(count, 'step')} of the upgrade left" if count else "the upgrade is complete",
     "new_id": lambda broker: f"came back as broker {broker}, with an empty disk",
     "moved_ns": lambda ns: f"leaderships were seen to have moved after {duration(ns / 1e9)}",
     "leaders_moved": lambda count: f"leaders of {plural(count, 'partition')} changed" if count else "",
@@ -205,6 +213,12 @@ _SHAPES: dict[str, Callable[[Any], str]] = {
     "reorder": lambda share: f"{100 * share:.3g} % overtaking",
     "rate_kbit": lambda rate: f"{rate:g} kbit/s",
 }
+
+
+def _levels(levels: Mapping[str, int]) -> str:
+    """Of what an upgrade is about."""
+    told = [f"{name} up to {levels[name]}" for name in ("metadata.version",) if name in levels]
+    return ", ".join(told) or plural(len(levels), "feature")
 
 
 def _first(links: Sequence[str]) -> str:

@@ -140,14 +140,17 @@ class Injector:
             if self._stop.is_set():
                 return
             nodes, deferred_s, reason = await self._await_turn(nemesis, fault)
+            if reason is None:
+                return
             if nodes:
                 await self._strike(nemesis, fault, nodes, deferred_s)
                 self._release(fault)
             elif not self._stop.is_set():
                 self._skip(fault, deferred_s, reason)
 
-    async def _await_turn(self, nemesis: Nemesis, fault: Fault) -> tuple[Sequence[Node], float, str]:
-        """(nodes now held for this fault, seconds it waited, ""). No nodes: never its turn, and why."""
+    async def _await_turn(self, nemesis: Nemesis, fault: Fault) -> tuple[Sequence[Node], float, str | None]:
+        """(nodes now held for this fault, seconds it waited, ""). No nodes: never its turn, and why; None: nothing is
+        left to do for its nemesis."""
         latest = self._time_limit - CALM_AT_END_S - fault.duration
         began = self._elapsed()
         in_time = began + LATE_S if began <= latest + POLL_S else 0.0
@@ -165,6 +168,8 @@ class Injector:
             )
             waited = round(self._elapsed() - fault.at, 3)
             try:
+                if getattr(nemesis, "finished", _never)(situation):  # a user's own may be older
+                    return (), waited, None
                 nodes = nemesis.choose(fault.choice, situation)
             except Exception as error:  # whatever a user's nemesis raises: it costs this fault and no other
                 return (), waited, f"whom it strikes cannot be told: {describe(error)}"
@@ -349,6 +354,10 @@ class Injector:
                     await self._stop.wait()
             except TimeoutError:
                 pass
+
+
+def _never(situation: Situation) -> bool:
+    return False
 
 
 def _is_exclusive(nemesis: Nemesis) -> bool:

@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from harness.cluster import Node
 
 Place = tuple[str, int]  # topic, partition
 Ids = tuple[int, ...]  # of brokers
@@ -48,6 +51,8 @@ class Admin(Protocol):
     #: By the name of a nemesis that is moving replicas or leaders: the partitions that it tells of. There is one at a
     #: time: two would undo each other's work.
     movers: dict[str, Sequence[Place]]
+    #: Features that an upgrade is done with, and the levels that they have.
+    raised: dict[str, int]
 
     async def metadata(self) -> Metadata:
         """The newest that any broker tells, partition by partition. Raises Unanswered."""
@@ -71,6 +76,18 @@ class Admin(Protocol):
 
     async def min_insync_replicas(self, topic: str) -> int:
         """Raises Unanswered."""
+        ...
+
+    async def supported(self, node: Node) -> Mapping[str, int]:
+        """By feature, up to which level this node supports it. Nothing: it does not say."""
+        ...
+
+    async def features(self) -> Mapping[str, tuple[int, int]]:
+        """By feature, up to which level every broker that answers supports it, and which is in force (0: not)."""
+        ...
+
+    async def raise_feature(self, name: str, level: int) -> str:
+        """Returns once it is in force: "". Else why it was refused. Raises Unanswered."""
         ...
 
 

@@ -35,6 +35,9 @@ class ClusterPlan(Protocol):
     """What of a plan a target is made from."""
 
     @property
+    def nemesis(self) -> tuple[str, ...]: ...
+
+    @property
     def brokers(self) -> int: ...
 
     @property
@@ -69,6 +72,9 @@ class ClusterPlan(Protocol):
 
     @property
     def kafka_home(self) -> str | None: ...
+
+    @property
+    def upgrade_to(self) -> str | None: ...
 
 
 class ImageStore(Protocol):
@@ -245,7 +251,7 @@ class Target(Protocol):
     #: Where it can run: "docker", "simulation".
     runtimes: ClassVar[frozenset[str]]
     #: Of the fields of a plan that not every target has a use for, those that this one has: "timeouts", "features",
-    #: "kafka_home".
+    #: "kafka_home", "upgrade_to".
     options: ClassVar[frozenset[str]] = frozenset()
     #: By the name of a nemesis, or of what else a plan may ask for, why this target cannot have it, as a clause.
     unsupported: ClassVar[Mapping[str, str]]
@@ -301,6 +307,10 @@ class Target(Protocol):
     def renumbered(self, configuration: str, node_id: int, folder: str) -> str:
         """The configuration of another node in this one's place, whose data is in that folder of the volume."""
         ...
+
+    def of_release(self, configuration: str, release: str) -> str:
+        """The configuration of the same node with one of two releases, "first" or "next", if the plan has two."""
+        return configuration
 
     def observer(self, cluster: Cluster, network: Any, plan: ClusterPlan) -> Observer: ...
 

@@ -358,7 +358,7 @@ def test_damage_in_a_container_is_told_though_docker_fails_afterwards() -> None:
         api,
         Calls(),
         agent,
-        Kraft().renumbered,
+        Kraft(),
         name="broker-1",
         node_id=1,
         role="broker",

@@ -144,18 +144,20 @@ def _check_elections(metadata_log: pa.Table, found: Findings) -> int:
 
 
 def _check_broker_epochs(metadata_log: pa.Table, found: Findings) -> None:
-    """Each registration of a broker has a higher epoch than those before."""
-    last: dict[tuple[str, int], tuple[int, int]] = {}
+    """Each registration of a broker has a higher epoch than those before. One that a broker repeats, for it had no
+    answer, is of the same incarnation, and keeps its epoch (ClusterControlManager.registerBroker)."""
+    last: dict[tuple[str, int], tuple[int, int, str]] = {}
     for row in sorted(_of_type(metadata_log, "RegisterBrokerRecord"), key=lambda row: (row["node"], row["offset"])):
         if row["snapshot"] is not None:
             continue
         key, epoch = (row["node"], row["fields"]["broker_id"]), row["fields"]["broker_epoch"]
-        offset, before = last.get(key, (-1, -1))
-        if epoch <= before:
+        offset, before, former = last.get(key, (-1, -1, ""))
+        incarnation = row["fields"]["incarnation_id"]
+        if epoch < before or (epoch == before and incarnation != former):
             found.add(BROKER_EPOCHS, "broker epoch does not rise",
                       f"in the metadata log on {key[0]} broker {key[1]} registers with epoch {epoch} at offset "
                       f"{row['offset']}, after epoch {before} at offset {offset}", offset=row["offset"])  # fmt: skip
-        last[key] = row["offset"], epoch
+        last[key] = row["offset"], epoch, incarnation
 
 
 def _check_unclean(history: MetadataHistory, options: Options, found: Findings) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Coroutine, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
@@ -13,6 +13,7 @@ import docker
 from docker.errors import APIError
 
 from harness.cluster import TERMINATE_PATIENCE_S, Evidence, Node, NotAvailable, NotOffered, Pausing, Role
+from harness.targets.target import Target
 
 from .agent.volume.damage import nothing_to_damage
 from .agent_client import AgentClient
@@ -35,12 +36,12 @@ class _Frozen(NamedTuple):
 
 class DockerNode(Node):
     """`network` and `process` are its containers' ids, `configuration` a file that its container sees.
-    clock: None unless the run needs to set it. renumbered: see Target."""
+    clock: None unless the run needs to set it. target: says how its configuration changes."""
 
     clock: NodeClock | None = None
 
     def __init__(
-        self, api: docker.APIClient, calls: Calls, agent: AgentClient, renumbered: Callable[[str, int, str], str],
+        self, api: docker.APIClient, calls: Calls, agent: AgentClient, target: Target,
         *, name: str, node_id: int, role: Role, rack: str, address: tuple[str, int],
     ) -> None:  # fmt: skip
         self.name = name
@@ -54,7 +55,7 @@ class DockerNode(Node):
         self._api = api
         self._call = calls
         self._agent = agent
-        self._renumbered = renumbered
+        self._target = target
         self._lock = asyncio.Lock()
         self._frozen: _Frozen | None = None
         self._in_use = False  # its disk, by a process, when it was broken: one that was dead has refused nothing
@@ -144,6 +145,9 @@ class DockerNode(Node):
     async def put_back(self) -> None:
         await self._one_at_a_time(self._put_back())
 
+    async def switch_release(self) -> Evidence:
+        return await self._one_at_a_time(self._switch_release())
+
     async def set_clock(self, offset_s: float, drift: float = 0.0) -> Evidence:
         if (offset_s or drift) and (reason := await self.lacks("faketime")) is not None:
             raise NotAvailable(f"not available here: {reason}")
@@ -176,7 +180,7 @@ class DockerNode(Node):
         state = await self._state(self.process)
         found: list[str] = await self._one_at_a_time(self._agent.ask(self.name, "leftovers"))
         configuration = self.configuration.read_text()
-        if configuration != self._renumbered(configuration, self.own_id, ""):
+        if configuration != self._target.renumbered(configuration, self.own_id, ""):
             found.append("is replaced by another broker")
         if self.clock and (wrong := wrong_clock(self.clock, await self._clock_offset_s())):
             found.append(wrong)
@@ -328,9 +332,15 @@ class DockerNode(Node):
         await self._agent.ask(self.name, "take_disk_back")
         self.id = self.own_id  # not before all is done: by it one sees that there is something to put back
 
+    async def _switch_release(self) -> Evidence:
+        release = "first" if self.switches % 2 else "next"
+        self.configuration.write_text(self._target.of_release(self.configuration.read_text(), release))
+        self.switches += 1
+        return {"software": release}
+
     def _configure(self, node_id: int, directory: str) -> None:
         """directory: on the volume. In place, for the container has the file itself mounted."""
-        self.configuration.write_text(self._renumbered(self.configuration.read_text(), node_id, directory))
+        self.configuration.write_text(self._target.renumbered(self.configuration.read_text(), node_id, directory))
 
     async def _exit_status(self, evidence: Evidence) -> int | None:
         """Of a process just killed; None if there was none to kill. Waits until Docker has noticed: only then can

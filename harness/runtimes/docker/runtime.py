@@ -256,7 +256,7 @@ class DockerCluster(Cluster):
     def _node(self, subnet: Subnet, spec: NodeSpec) -> DockerNode:
         host = str(subnet[10 + spec.id])  # the lowest addresses are the network's own, and the gateway's: the harness
         node = DockerNode(
-            self._api, self._call, self._agent, self._target.renumbered,
+            self._api, self._call, self._agent, self._target,
             name=spec.name, node_id=spec.id, role=spec.role, rack=spec.rack, address=(host, spec.port),
         )  # fmt: skip
         if spec.controller_port is not None:

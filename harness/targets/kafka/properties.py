@@ -23,6 +23,8 @@ OWN: Final[Mapping[str, tuple[str, Sequence[str], str]]] = {
     ),
     "chaos.heap": ("512m", (), "of each node's virtual machine, as -Xmx has it, 256m to 4g"),
 }  # fmt: skip
+#: Which of two releases a node starts, for the entry script.
+_RELEASE: Final = "chaos.release"
 #: Given to each node by the harness.
 IDENTITY: Final = frozenset({
     "node.id", "broker.id", "process.roles", "cluster.id", "listeners", "advertised.listeners", "log.dirs", "log.dir",
@@ -55,6 +57,7 @@ def _properties(plan: ClusterPlan, node: Node, voters: str, cluster_id: str, rel
         "transaction.state.log.min.isr": min(2, in_sync),
         **timeouts.given(plan),
         **{name: default for name, (default, _, _) in OWN.items()},
+        _RELEASE: "first",
         "chaos.cluster.id": cluster_id,
         "chaos.format.options": " ".join(format_options(plan.features, release)),
         **plan.settings,
@@ -76,6 +79,11 @@ def log_directory(folder: str) -> str:
 def renumbered(configuration: str, node_id: int, folder: str) -> str:
     """See Target.renumbered()."""
     return changed(configuration, {"node.id": str(node_id), "log.dirs": log_directory(folder)})
+
+
+def of_release(configuration: str, release: str) -> str:
+    """See Target.of_release()."""
+    return changed(configuration, {_RELEASE: release})
 
 
 def format_options(features: Mapping[str, str], release: str) -> Sequence[str]:

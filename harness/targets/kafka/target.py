@@ -50,14 +50,9 @@ _OWN_FLAG: Final = {
 
 _UNSUPPORTED: Final[Mapping[str, str]] = {
     "simulation": "a JVM does not run on virtual time",
-    "rolling upgrade": "not built yet",
     "two log directories": "not built yet",
     "adding and removing of controllers": "not built yet",
 }
-_NOT_TOLD: Final = (
-    "before 4.0 Kafka does not tell which brokers are fenced (DescribeCluster, version 2), and restoring what was "
-    "moved goes by that"
-)
 
 
 class Kafka(Target):
@@ -67,8 +62,8 @@ class Kafka(Target):
     takes: ClassVar = "VERSION"
     example: ClassVar = "4.2.0"
     runtimes: ClassVar = frozenset({"docker"})
-    options: ClassVar = frozenset({"timeouts", "features", "kafka_home"})
-    unsupported: Mapping[str, str] = _UNSUPPORTED  # type: ignore[misc]
+    options: ClassVar = frozenset({"timeouts", "features", "kafka_home", "upgrade_to"})
+    unsupported: ClassVar = _UNSUPPORTED
     inside: ClassVar[str] = "kafka"
     _logs = properties.LOGS  # of the volume
 
@@ -76,8 +71,6 @@ class Kafka(Target):
         self.name = f"kafka:{version}" if version else "kafka"
         self._release = version
         self._version = versions.read(version) if version else None
-        if self._version is not None and not self._version.tells_who_is_fenced:
-            self.unsupported = {**_UNSUPPORTED, "membership": _NOT_TOLD}
 
     def promise(self, plan: ClusterPlan) -> Promise:
         most = plan.min_insync_replicas - 1
@@ -95,7 +88,11 @@ class Kafka(Target):
                 "with unclean.leader.election.enable=true acknowledged records may be lost whenever no eligible "
                 "replica is available, lossy shutdown or not"
             )
-        if not self.has_elr(plan):
+        if not self.has_elr(plan) and plan.upgrade_to is not None:
+            yield (
+                "until the upgrade switches ELR on, the last replica of an ISR is elected with whatever it has left"
+            )
+        elif not self.has_elr(plan):
             yield (
                 "without ELR (eligible.leader.replicas.version=0) the last replica of an ISR is elected with whatever "
                 "it has left, so one lossy shutdown may lose acknowledged records"
@@ -115,6 +112,12 @@ class Kafka(Target):
             yield "--target kafka needs a version, such as kafka:4.2.0, or --kafka-home with a distribution"
         if self._version is not None:
             yield from self._features_that_it_lacks(plan.features, self._version)
+
+        if plan.upgrade_to is not None:
+            if versions.is_version(plan.upgrade_to):
+                versions.read(plan.upgrade_to)
+            if not any(name.startswith("membership:upgrade") for name in plan.nemesis):
+                yield "--upgrade-to is where --nemesis membership:upgrade leads; name that too"
 
     def _features_that_it_lacks(self, features: Mapping[str, str], version: versions.Version) -> Iterable[str]:
         for name in features:
@@ -146,7 +149,12 @@ class Kafka(Target):
 
         found = source.find(self._release, plan.kafka_home, images, tell)
         heap = plan.settings.get("chaos.heap", properties.OWN["chaos.heap"][0])
-        return replace(_package(found.libs, found.base, heap), tested=found.in_words())
+        package = replace(_package(found.libs, found.base, heap), tested=found.in_words())
+        if plan.upgrade_to is None:
+            return package
+        following = source.find_to_upgrade_to(plan.upgrade_to, tell)
+        parts = {**package.parts, **({"libs-next": following.libs} if following.libs else {})}
+        return replace(package, parts=parts, tested=f"{package.tested}; upgraded to {following.in_words()}")
 
     def fetch(self, tell: Callable[[str], object]) -> str:
         from harness.targets.kafka.sources import source
@@ -171,6 +179,9 @@ class Kafka(Target):
     def renumbered(self, configuration: str, node_id: int, folder: str) -> str:
         return properties.renumbered(configuration, node_id, folder)
 
+    def of_release(self, configuration: str, release: str) -> str:
+        return properties.of_release(configuration, release)
+
     def observer(self, cluster: Cluster, network: Any, plan: ClusterPlan) -> Observer:
         from harness.targets.kafka_api.observer import KafkaObserver
 
@@ -182,9 +193,9 @@ class Kafka(Target):
         return KafkaWatch(cluster, network, plan.topic, _describe_quorum())
 
     def admin(self, cluster: Cluster, network: Any, plan: ClusterPlan) -> Admin:
-        from harness.targets.kafka_api.admin import KafkaAdmin
+        from harness.targets.kafka.admin import ApacheAdmin
 
-        return KafkaAdmin(lambda: cluster.brokers, network)
+        return ApacheAdmin(lambda: cluster.brokers, network)
 
     def read_traces(self, source: Path | Mapping[str, str]) -> Any:
         """What the nodes told when they were asked (watch.py)."""

@@ -32,14 +32,14 @@ class Version(NamedTuple):
         return self >= (4, 1)
 
     @property
-    def tells_who_is_fenced(self) -> bool:
-        """DescribeCluster, version 2 (KIP-1073): from 4.0 on."""
-        return self >= (4, 0)
-
-    @property
     def features_at_format(self) -> bool:
         """`kafka-storage format --feature`: from 3.9 on (KIP-1022)."""
         return self >= (3, 9)
+
+
+def is_version(wanted: str) -> bool:
+    """Or else the place of a distribution."""
+    return wanted[:1].isdigit() and "/" not in wanted and not wanted.endswith((".tgz", ".tar.gz"))
 
 
 def read(text: str) -> Version:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -21,11 +21,13 @@ from kio.schema.elect_leaders.v2.request import ElectLeadersRequest
 from kio.schema.errors import ErrorCode
 from kio.schema.list_partition_reassignments.v0.request import ListPartitionReassignmentsRequest
 from kio.schema.types import BrokerId, TopicName
+from kio.schema.update_features.v1 import request as update_features
 
 from cluster_image.network import Address, Connection, Network
-from cluster_image.wire.integers import i8, i32
+from cluster_image.wire.integers import i8, i16, i32
 from harness.cluster import Node
 from harness.targets.admin import Ids, Metadata, Move, Partition, Place, Unanswered, newest
+from harness.targets.kafka_api.api_versions import features
 
 #: A broker waits so long, and longer, for the controller before it says that there was no answer.
 REQUEST_TIMEOUT_S: Final = 5.0
@@ -38,6 +40,7 @@ _TOPIC: Final = i8(2)
 #: No answer yet: another broker may know of a controller, or this one a little later.
 _AGAIN: Final = frozenset({ErrorCode.request_timed_out, ErrorCode.not_controller})
 
+
 @dataclass
 class KafkaAdmin:
     """Implements harness.targets.admin.Admin. brokers: those there are at the moment, whether or not they run."""
@@ -49,6 +52,8 @@ class KafkaAdmin:
     #: By the name of a nemesis that is moving replicas or leaders: the partitions that it tells of. There is one at a
     #: time: two would undo each other's work.
     movers: dict[str, Sequence[Place]] = field(default_factory=dict)
+    #: Features that an upgrade is done with, and the levels that they have.
+    raised: dict[str, int] = field(default_factory=dict)
 
     async def metadata(self) -> Metadata:
         """The newest that any broker tells, partition by partition. Raises Unanswered."""
@@ -115,6 +120,36 @@ class KafkaAdmin:
         answer = await self._through_any(configs.DescribeConfigsRequest(resources=(resource,)))
         return next((int(each.value) for result in answer.results for each in result.configs), 1)
 
+    async def supported(self, node: Node) -> Mapping[str, int]:
+        """By feature, up to which level this node supports it. Nothing: it does not say."""
+        try:
+            async with self._connected(node) as connection:
+                return (await features(connection, CONNECT_TIMEOUT_S))[0]
+        except (OSError, TimeoutError):
+            return {}
+
+    async def features(self) -> Mapping[str, tuple[int, int]]:
+        """By feature, up to which level every broker that answers supports it, and which is in force (0: not)."""
+        told = []
+        for node in self.brokers():
+            with suppress(OSError, TimeoutError):
+                async with self._connected(node) as connection:
+                    told.append(await features(connection, CONNECT_TIMEOUT_S))
+        names = set.intersection(*({*supported} for supported, _ in told)) if told else set()
+        return {
+            name: (min(supported[name] for supported, _ in told), max(level.get(name, 0) for _, level in told))
+            for name in sorted(names)
+        }
+
+    async def raise_feature(self, name: str, level: int) -> str:
+        """Returns once it is in force: "". Else why it was refused. Raises Unanswered."""
+        update = update_features.FeatureUpdateKey(feature=name, max_version_level=i16(level))
+        answer = await self._through_any(update_features.UpdateFeaturesRequest(feature_updates=(update,)))
+        if answer.error_code is not ErrorCode.none:
+            return str(answer.error_message or answer.error_code.name)
+        refused = [each for each in answer.results if each.error_code is not ErrorCode.none]
+        return str(refused[0].error_message or refused[0].error_code.name) if refused else ""
+
     async def _through_any(self, request: Any) -> Any:
         """The answer of the first broker that has one."""
         deadline = _now() + PATIENCE_S
@@ -135,13 +170,17 @@ class KafkaAdmin:
     async def _view(self, node: Node) -> Metadata | None:
         try:
             async with self._connected(node) as connection:
-                answer = await connection.request(
-                    DescribeClusterRequest(include_cluster_authorized_operations=False, include_fenced_brokers=True),
-                    timeout=CONNECT_TIMEOUT_S,
-                )
-                partitions = [each async for each in _partitions(connection)]
+                return await self.told(connection)
         except (OSError, TimeoutError):
             return None
+
+    async def told(self, connection: Connection) -> Metadata:
+        """What the broker there tells. Raises OSError, TimeoutError."""
+        answer = await connection.request(
+            DescribeClusterRequest(include_cluster_authorized_operations=False, include_fenced_brokers=True),
+            timeout=CONNECT_TIMEOUT_S,
+        )
+        partitions = [each async for each in _partitions(connection)]
         brokers = sorted(int(broker.broker_id) for broker in answer.brokers if not broker.is_fenced)
         return Metadata(tuple(brokers), frozenset(int(broker.broker_id) for broker in answer.brokers), dict(partitions))
 

@@ -48,7 +48,7 @@ class Kraft(Target):
     name = "kraft"
     summary = "this project's own cluster: Kafka's replication protocol in Python, with KRaft controllers"
     runtimes: ClassVar = frozenset({"docker", "simulation"})
-    unsupported: ClassVar[Mapping[str, str]] = {}
+    unsupported: ClassVar[Mapping[str, str]] = {"membership:upgrade": "there is one release of it"}
     options: ClassVar = frozenset({"timeouts"})
     inside: ClassVar = "kraft"
 

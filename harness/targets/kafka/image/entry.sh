@@ -2,7 +2,8 @@
 # A node of Apache Kafka: formats its log directories unless they are, and becomes the broker or controller.
 #
 # /config/node.properties is Kafka's own configuration, and lines `chaos.<name>=<value>` beside it: cluster.id; format
-# (synced or unsynced: is what `format` wrote synced before Kafka starts?); format.options (arguments for it); heap.
+# (synced or unsynced: is what `format` wrote synced before Kafka starts?); format.options (arguments for it); heap;
+# release (first, or next: the one that it is upgraded to).
 set -eu
 config=/config/node.properties
 mine=/opt/chaos-kafka
@@ -13,7 +14,8 @@ grep -v '^chaos\.' "$config" > "$kafka"
 
 if [ -x "$mine/jre/bin/java" ]; then java=$mine/jre/bin/java; else java=$(command -v java || echo "${JAVA_HOME:-/no}/bin/java"); fi
 [ -x "$java" ] || { echo "chaos: there is no Java in this image"; exit 64; }
-if [ -d "$mine/libs" ]; then libs=$mine/libs; else libs=/opt/kafka/libs; fi
+if [ "$(setting release)" = next ]; then libs=$mine/libs-next
+elif [ -d "$mine/libs" ]; then libs=$mine/libs; else libs=/opt/kafka/libs; fi
 ls "$libs"/kafka-clients-*.jar > /dev/null 2>&1 || { echo "chaos: there is no Kafka in $libs of this image"; exit 64; }
 logging="-Dlog4j2.configurationFile=$mine/log4j2.properties -Dlog4j.configuration=file:$mine/log4j.properties"
 heap=$(setting heap)

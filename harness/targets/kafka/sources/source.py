@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Final
 
 from harness.errors import BadArguments, RuntimeUnavailable
+from harness.targets.kafka import versions
 from harness.targets.kafka.sources import cache, home, maven
 from harness.targets.kafka.sources.distribution import Distribution, of_jars
 from harness.targets.target import ImageStore
@@ -37,6 +38,12 @@ def find(version: str, kafka_home: str | None, images: ImageStore, tell: Tell) -
     if images.pull(_REPOSITORY, version):
         return Distribution(version, "", f"the image {tag}", base=tag)
     return fetch(version, tell)
+
+
+def find_to_upgrade_to(wanted: str, tell: Tell) -> Distribution:
+    """As jars, which go into the image of the release that comes before. wanted: a version, or a distribution as of
+    --kafka-home. Blocks. Raises BadArguments, RuntimeUnavailable."""
+    return (cached(wanted) or fetch(wanted, tell)) if versions.is_version(wanted) else home.find(wanted)
 
 
 def cached(version: str) -> Distribution | None:

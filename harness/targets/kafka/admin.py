@@ -1,0 +1,57 @@
+"""KafkaAdmin for all of 3.7 to 4.3, whose brokers serve different versions of what is asked."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Final
+
+from kio.schema.describe_cluster.v0.request import DescribeClusterRequest
+from kio.schema.metadata.v12 import request as metadata
+
+from cluster_image.network import Connection
+from harness.targets.admin import Ids, Metadata, Partition, Place
+from harness.targets.kafka_api.admin import CONNECT_TIMEOUT_S, KafkaAdmin
+from harness.targets.kafka_api.api_versions import versions
+
+_DESCRIBE_CLUSTER: Final = 60
+_DESCRIBE_TOPIC_PARTITIONS: Final = 75
+
+
+@dataclass
+class ApacheAdmin(KafkaAdmin):
+    #: Brokers that were there at any time: before 4.0 those that are fenced are not told of (KIP-1073), and their ids
+    #: are not to be used again.
+    _seen: set[int] = field(default_factory=set)
+
+    async def told(self, connection: Connection) -> Metadata:
+        served = await versions(connection, CONNECT_TIMEOUT_S)
+        if served.get(_DESCRIBE_CLUSTER, 0) >= 2 and _DESCRIBE_TOPIC_PARTITIONS in served:
+            found = await super().told(connection)
+            self._seen |= found.registered
+            return found
+        answer = await connection.request(
+            DescribeClusterRequest(include_cluster_authorized_operations=False), timeout=CONNECT_TIMEOUT_S
+        )
+        alive = tuple(sorted(int(broker.broker_id) for broker in answer.brokers))
+        self._seen |= {*alive}
+        return Metadata(alive, frozenset(self._seen), await _partitions(connection))
+
+
+async def _partitions(connection: Connection) -> dict[Place, Partition]:
+    """Without the ELR: where it is not told of there is none."""
+    answer = await connection.request(
+        metadata.MetadataRequest(
+            topics=None, allow_auto_topic_creation=False, include_topic_authorized_operations=False
+        ), timeout=CONNECT_TIMEOUT_S,
+    )  # fmt: skip
+    return {
+        (str(topic.name), int(each.partition_index)): Partition(
+            int(each.leader_id), int(each.leader_epoch), _ids(each.replica_nodes), _ids(each.isr_nodes), ()
+        )
+        for topic in answer.topics
+        for each in topic.partitions
+    }
+
+
+def _ids(brokers: tuple[int, ...]) -> Ids:
+    return tuple(map(int, brokers))
