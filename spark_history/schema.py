@@ -114,6 +114,7 @@ DISK_STATE: Final = pa.schema(
         ("run", pa.string()),
         ("node", pa.string()),
         ("file", pa.string()),  # on the node's disk
+        ("cut", pa.int32()),  # null: after the run; else after which of the node's power cuts, from 1
         ("what", pa.string()),
         ("topic", pa.string()),  # null: of no partition
         ("partition", pa.int32()),

@@ -114,6 +114,8 @@ _EVIDENCE: dict[str, Callable[[Any], str] | None] = {
     "unsynced_bytes": lambda count: f"{size(count)} never synced are gone",
     "unsynced_files": lambda count: f"{plural(count, 'file')} cut short or gone",
     "cut_ns": lambda ns: f"power cut to remounted in {duration(ns / 1e9)}",
+    "disk_at_cut": None,
+    "disk_not_kept": lambda why: f"its disk could not be copied then: {why}",
     "cut_at": None,
     "network_off_at": None,
     "killed_at": None,

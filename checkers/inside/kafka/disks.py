@@ -27,7 +27,7 @@ from checkers.findings import Findings
 from checkers.inside.metadata.replay import Place
 
 Row = Mapping[str, Any]
-_METADATA: Final = "__cluster_metadata"
+METADATA: Final = "__cluster_metadata"
 PROPERTIES: Final = (
     "SegmentIntegrity", "LeaderEpochCheckpoint", "RecoveryPointCheckpoint", "HighWatermarkCheckpoint",
     "LogStartCheckpoint", "CleanShutdown", "ProducerSnapshot", "QuorumState", "MetaProperties",
@@ -39,6 +39,11 @@ _PROPERTY_OF: Final = {
     "clean shutdown": "CleanShutdown", "producer snapshot": "ProducerSnapshot",
     "quorum state": "QuorumState", "meta properties": "MetaProperties",
 }  # fmt: skip
+
+
+def property_of(what: str) -> str:
+    """That rows of this kind are looked at for."""
+    return _PROPERTY_OF[what]
 
 
 class Disk:
@@ -168,7 +173,7 @@ def _check_checkpoints(disk: Disk, extents: Mapping[Place, Extent], found: Findi
                 found.add(name, f"{what} beyond the log",
                           f"the {what} of {_name(place)} on {disk.node} is {offset}, and its log ends at "
                           f"{extents[place].end}", place=place, offset=offset)  # fmt: skip
-            elif place not in has_log and offset > 0 and place[0] != _METADATA:
+            elif place not in has_log and offset > 0 and place[0] != METADATA:
                 found.add(name, f"{what} without a log", f"{disk.node} has {what} {offset} of {_name(place)}, and no "
                           "log of it", place=place, offset=offset)  # fmt: skip
     for place, rows in disk.of("log start").items():
@@ -189,7 +194,7 @@ def _check_quorum(disks: Sequence[Disk], found: Findings) -> None:
     leaders: dict[int, dict[int, str]] = defaultdict(dict)
     for disk in disks:
         last = max((json.loads(row["fields"])["last_epoch"] for place, rows in disk.of("segment").items()
-                    if place[0] == _METADATA for row in rows), default=-1)  # fmt: skip
+                    if place[0] == METADATA for row in rows), default=-1)  # fmt: skip
         for row in (row for row in disk.rows["quorum state"] if row["problem"] is None):
             state = json.loads(row["fields"])
             if row["epoch"] < last:

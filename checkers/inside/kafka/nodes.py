@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 
 from checkers.anomalies import ROLES_MATCH_METADATA
 from checkers.findings import Findings
+from checkers.inside.kafka.cut_disks import judge_cut_disks, who_served
 from checkers.inside.kafka.disks import judge_disks
 from checkers.inside.metadata.copies import judge_copies, split
 from checkers.inside.metadata.history import MetadataHistory, judge_history
@@ -51,9 +52,13 @@ def judge(run: str, tables: Mapping[str, pa.Table], options: Options, faults: Se
     looked_at: dict[str, str] = {}
     if tables["disk_state"].num_rows:
         down = _down(trace)
-        files = judge_disks(tables["disk_state"].to_pylist(), found, down=down)
+        entries = tables["disk_state"].to_pylist()
+        files = judge_disks([row for row in entries if row["cut"] is None], found, down=down)
         not_checked += [f"{node} did not run in the end: its files are not held against its log" for node in down]
-        looked_at |= {name: f"{count:,} entries" for name, count in files.items()}
+        looked_at |= {name: f"{number:,} entries" for name, number in files.items()}
+        at_cuts = [row for row in entries if row["cut"] is not None]
+        for name, number in judge_cut_disks(at_cuts, found, who_served(trace, faults)).items():
+            looked_at[name] += f", and {number:,} right after power cuts"
     else:
         not_checked.append("nothing that lay on the disks beside records was collected")
     history: MetadataHistory | None = None

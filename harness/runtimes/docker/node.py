@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import time
 from collections.abc import Coroutine, Mapping, Sequence
 from contextlib import suppress
@@ -13,10 +14,11 @@ import docker
 from docker.errors import APIError
 
 from harness.cluster import TERMINATE_PATIENCE_S, Evidence, Node, NotAvailable, NotOffered, Pausing, Role
+from harness.errors import describe
 from harness.targets.target import Target
 
 from .agent.volume.damage import nothing_to_damage
-from .agent_client import AgentClient
+from .agent_client import AgentClient, AgentError
 from .clock import ASK_IT, NodeClock, wall_minus_monotonic, wrong_clock
 from .engine import Calls
 
@@ -39,6 +41,8 @@ class DockerNode(Node):
     clock: None unless the run needs to set it. target: says how its configuration changes."""
 
     clock: NodeClock | None = None
+    #: Where copies of its disk right after power cuts go; None: nobody reads them.
+    cut_disks: Path | None = None
 
     def __init__(
         self, api: docker.APIClient, calls: Calls, agent: AgentClient, target: Target,
@@ -58,6 +62,7 @@ class DockerNode(Node):
         self._target = target
         self._lock = asyncio.Lock()
         self._frozen: _Frozen | None = None
+        self._cuts = 0
         self._in_use = False  # its disk, by a process, when it was broken: one that was dead has refused nothing
 
     def __repr__(self) -> str:
@@ -239,7 +244,23 @@ class DockerNode(Node):
         evidence: Evidence = await self._agent.ask(self.name, "cut_power")
         self._frozen = None
         await self._call(self._api.wait, self.network)
-        return evidence | {"exit_status": await self._exit_status(evidence)}
+        evidence["exit_status"] = await self._exit_status(evidence)
+        if self.cut_disks is not None and evidence["exit_status"] is not None and self.id == self.own_id:
+            evidence |= await self._keep_disk(self.cut_disks)
+        return evidence
+
+    async def _keep_disk(self, folder: Path) -> Evidence:
+        """As the power cut left it."""
+        self._cuts += 1
+        directory = folder / f"{self.name}-{self._cuts}"
+        try:
+            await asyncio.to_thread(directory.mkdir, mode=0o700, parents=True)
+            await self._agent.ask(
+                self.name, "copy_disk", directory=str(directory), owner=os.getuid(), group=os.getgid()
+            )
+        except (AgentError, OSError) as error:
+            return {"disk_not_kept": describe(error)}
+        return {"disk_at_cut": self._cuts}
 
     async def _lose_page_cache(self) -> Evidence:
         evidence: Evidence = await self._agent.ask(self.name, "lose_page_cache")

@@ -29,7 +29,7 @@ from harness.cluster import CLIENTS, Cluster, Evidence, Link, RuntimeUnavailable
 from harness.errors import describe
 from harness.plan.plan import Plan
 from harness.targets.admin import Admin
-from harness.targets.target import CONFIGURATION, DATA, TRACE, NodeSpec, Package, Target
+from harness.targets.target import CONFIGURATION, CUT_DISKS, DATA, TRACE, NodeSpec, Package, Target
 
 from . import cleanup, engine
 from .agent.clock import ENVIRONMENT, FOLDER
@@ -144,6 +144,9 @@ class DockerCluster(Cluster):
         )
         tracing = [node.name for node in self.nodes] if package.traces else []
         traces = make_traces(tracing, run_directory / "trace", _NODE_USER)
+        if self._target.looks_at_cut_disks:
+            for node in self.nodes:
+                node.cut_disks = (run_directory / CUT_DISKS).absolute()
         if "faketime" in needs:
             for node in self.nodes:
                 node.clock = NodeClock((run_directory / "clock" / node.name).absolute())

@@ -52,9 +52,13 @@ class Unreadable(ValueError):
     """A file that is not what its name says."""
 
 
-def record_disk_state(disks: Mapping[str, ReadableDisk], recorder: Recorder) -> None:
-    """disks: by node, each with its log directory as the root."""
+def record_disk_state(
+    disks: Mapping[str, ReadableDisk], at_cuts: Mapping[tuple[str, int], ReadableDisk], recorder: Recorder
+) -> None:
+    """disks: by node, each with its log directory as the root. at_cuts: the same right after power cuts, by node and
+    number."""
     rows = [row for node, disk in sorted(disks.items()) for row in _of_node(node, disk)]
+    rows += [row | {"cut": cut} for (node, cut), disk in sorted(at_cuts.items()) for row in _of_node(node, disk)]
     recorder.add_rows("disk_state", pa.Table.from_pylist(rows, schema=_COLUMNS))
 
 
@@ -100,7 +104,7 @@ def _place(name: str) -> tuple[str, int] | None:
 
 def _row(node: str, file: str, what: str, place: tuple[str, int] | None = None, **more: Any) -> Row:
     topic, partition = place or (None, None)
-    row: Row = {"node": node, "file": file, "what": what, "topic": topic, "partition": partition,
+    row: Row = {"node": node, "cut": None, "file": file, "what": what, "topic": topic, "partition": partition,
                 "offset": None, "epoch": None, "fields": "{}", "problem": None}  # fmt: skip
     return row | more
 

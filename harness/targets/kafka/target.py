@@ -65,6 +65,7 @@ class Kafka(Target):
     options: ClassVar = frozenset({"timeouts", "features", "kafka_home", "upgrade_to"})
     unsupported: ClassVar = _UNSUPPORTED
     inside: ClassVar[str] = "kafka"
+    looks_at_cut_disks: ClassVar[bool] = True
     _logs = properties.LOGS  # of the volume
 
     def __init__(self, version: str = "") -> None:
@@ -208,16 +209,17 @@ class Kafka(Target):
     ) -> list[Collected]:
         from harness.targets.kafka.disks import record_disk_state
         from harness.targets.kafka.metadata_logs import record_metadata_logs
-        from harness.targets.kafka_api.replica_logs import copied_disks, record_replica_logs
+        from harness.targets.kafka_api.replica_logs import copied_disks, cut_disks, record_replica_logs
         from harness.targets.kafka_api.trace_files import record_traces
 
         by_node = copied_disks(disks) if isinstance(disks, Path) else disks
         inner = {node: _Below(disk, self._logs) for node, disk in by_node.items()}
+        at_cuts = cut_disks(disks.parent) if isinstance(disks, Path) else {}
         pieces = record_replica_logs(inner, plan.topic, recorder)
         if traces is not None:
             pieces += record_traces(traces, recorder)
             pieces += record_metadata_logs(inner, recorder)
-            record_disk_state(inner, recorder)
+            record_disk_state(inner, {cut: _Below(disk, self._logs) for cut, disk in at_cuts.items()}, recorder)
         return pieces
 
     def why_ended(self, log: str) -> str:

@@ -15,7 +15,7 @@ import numpy as np
 
 from cluster_image.storage.records import RecordError, decode_int64s, iter_batches, validate_batch
 from harness.record.collected import Collected, why
-from harness.targets.target import ReadableDisk, Recorder
+from harness.targets.target import CUT_DISKS, ReadableDisk, Recorder
 
 LAST_OFFSET: Final = (1 << 63) - 1
 _LAST_PARTITION: Final = (1 << 31) - 1  # an int32, as the protocol and the history have it
@@ -72,6 +72,12 @@ class _Collected:
 
 def copied_disks(disks: Path) -> dict[str, ReadableDisk]:
     return {directory.name: _Collected(directory) for directory in disks.glob("*") if directory.is_dir()}
+
+
+def cut_disks(run_directory: Path) -> dict[tuple[str, int], ReadableDisk]:
+    """What lay on a run's disks right after power cuts, by node and number of the cut."""
+    named = ((folder, *folder.name.rpartition("-")[::2]) for folder in (run_directory / CUT_DISKS).glob("*"))
+    return {(node, int(number)): _Collected(folder) for folder, node, number in named if number.isdecimal()}
 
 
 def _partitions(names: Sequence[str], topic: str) -> list[tuple[str, int]]:

@@ -11,6 +11,7 @@ import google_crc32c
 import pytest
 
 from checkers.findings import Findings
+from checkers.inside.kafka.cut_disks import Cut, judge_cut_disks
 from checkers.inside.kafka.disks import PROPERTIES, judge_disks
 from cluster_image.storage.records import encode_int64s, iter_batches, with_offset_and_epoch
 from harness.targets.kafka.disks import _of_node
@@ -185,3 +186,75 @@ def test_what_cannot_be_read_costs_nothing_else() -> None:
     (problem,) = [row for row in rows if row["problem"]]
     assert problem["what"] == "segment" and "Permission denied" in problem["problem"]
     assert {"epoch checkpoint", "recovery point", "quorum state"} <= {row["what"] for row in rows}
+
+
+# --- right after a power cut ---------------------------------------------------------------------------------------
+
+
+def torn(number: int = 1) -> Files:
+    """What was not synced is gone: the second segment ends within a batch, above the recovery point."""
+    files = node(number)
+    files[SECOND] = files[SECOND][:-20]
+    return files
+
+
+def found_at_cut(files: Files, served: bool = True) -> tuple[dict[str, set[str]], dict[str, int]]:
+    rows = [row | {"cut": 1} for row in _of_node("broker-1", Disk(files))]
+    findings = Findings("r")
+    looked_at = judge_cut_disks(rows, findings, {Cut("broker-1", 1): served})
+    return {row["property"]: {row["anomaly"]} for of in findings.anomalies() for row in of.rows}, looked_at
+
+
+def test_what_was_never_synced_may_be_torn() -> None:
+    found, looked_at = found_at_cut(torn())
+    assert found == {} and all(looked_at.values())
+    assert set(looked_at) == {property_ for property_, _ in AT_CUTS.values()}
+
+
+def _synced_batch_torn(files: Files) -> None:
+    files[LOG] = files[LOG][:-5]
+
+
+def _synced_segment_gone(files: Files) -> None:
+    del files[SECOND]
+    files["recovery-point-offset-checkpoint"] = checkpoint("chaos 0 8")
+
+
+def _says_it_was_shut_down(files: Files) -> None:
+    files[".kafka_cleanshutdown"] = b""
+
+
+def _empty_properties(files: Files) -> None:
+    files["meta.properties"] = b""
+
+
+def _half_a_checkpoint(files: Files) -> None:
+    files[EPOCHS] = files[EPOCHS][:-4]
+
+
+def _quorum_state_of_before(files: Files) -> None:
+    files[QUORUM] = json.dumps({"leaderId": 101, "leaderEpoch": 2, "votedId": -1}).encode()
+
+
+AT_CUTS: dict[Callable[[Files], None], tuple[str, str]] = {
+    _synced_batch_torn: ("RecoveryPointCheckpoint", "recovery point beyond what the power cut left"),
+    _synced_segment_gone: ("RecoveryPointCheckpoint", "recovery point beyond what the power cut left"),
+    _says_it_was_shut_down: ("CleanShutdown", "clean shutdown of a node that lost its power"),
+    _empty_properties: ("MetaProperties", "damaged meta properties after a power cut"),
+    _half_a_checkpoint: ("LeaderEpochCheckpoint", "damaged epoch checkpoint after a power cut"),
+    _quorum_state_of_before: ("QuorumState", "epoch behind the metadata log"),
+}
+
+
+@pytest.mark.parametrize("damage", AT_CUTS)
+def test_what_recovery_goes_by_must_be_whole(damage: Callable[[Files], None]) -> None:
+    files = torn()
+    damage(files)
+    property_, anomaly = AT_CUTS[damage]
+    assert found_at_cut(files)[0] == {property_: {anomaly}}
+
+
+def test_a_node_that_had_not_yet_served_may_still_say_that_it_was_shut_down() -> None:
+    files = torn()
+    _says_it_was_shut_down(files)
+    assert found_at_cut(files, served=False)[0] == {}

@@ -1,0 +1,122 @@
+"""What lies on the disk of a Kafka node in the moment after a power cut, before it starts again.
+
+Much of it may be torn: Kafka recovers from that. What must hold is what it goes by when it does:
+
+| property | what must hold |
+| --- | --- |
+| RecoveryPointCheckpoint | below the recovery point every batch is whole, for a broker does not look there again |
+| CleanShutdown | a node that served does not say that it was shut down cleanly, for it would look at nothing |
+| LeaderEpochCheckpoint | it can be read, or the broker gives its log directory up |
+| QuorumState | it can be read, and is no older than the node's metadata log |
+| MetaProperties | it can be read, or the node does not start |
+"""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from typing import Final, NamedTuple
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from checkers.findings import Findings
+from checkers.inside.kafka.disks import METADATA, Disk, Row, property_of
+
+#: Without these, whole, a node does not start.
+_NEEDED: Final = ("epoch checkpoint", "quorum state", "meta properties")
+_CUT: Final = "power was cut"
+
+
+class Cut(NamedTuple):
+    """number: of the node's power cuts, from 1."""
+
+    node: str
+    number: int
+
+    def __str__(self) -> str:
+        return f"{self.node} when its {_CUT} for the {_ordinal(self.number)} time"
+
+
+def judge_cut_disks(rows: Sequence[Row], found: Findings, served: Mapping[Cut, bool]) -> dict[str, int]:
+    """rows: of DISK_STATE, those with a cut. served: did the node answer until its power went? Returns how many rows
+    were looked at, by property."""
+    by_cut: dict[Cut, list[Row]] = defaultdict(list)
+    looked_at: dict[str, int] = defaultdict(int)
+    for row in rows:
+        by_cut[Cut(row["node"], row["cut"])].append(row)
+        if row["what"] in _NEEDED:
+            looked_at[property_of(row["what"])] += 1
+            if row["problem"] is not None:
+                place = None if row["topic"] is None else (row["topic"], row["partition"])
+                cut = Cut(row["node"], row["cut"])
+                found.add(property_of(row["what"]), f"damaged {row['what']} after a power cut",
+                          f"{row['file']} on {cut} cannot be read: {row['problem']}", place=place)  # fmt: skip
+    for cut, own in sorted(by_cut.items()):
+        disk = Disk(cut.node, own)
+        looked_at["RecoveryPointCheckpoint"] += _check_recovery_points(cut, disk, found)
+        _check_quorum_state(cut, disk, found)
+        if served.get(cut):
+            looked_at["CleanShutdown"] += 1
+            for row in disk.rows["clean shutdown"]:
+                found.add("CleanShutdown", "clean shutdown of a node that lost its power",
+                          f"{row['file']} is on {cut}, though it had begun to serve: it does not look at what of its "
+                          "logs is torn")  # fmt: skip
+    return dict(looked_at)
+
+
+def _check_recovery_points(cut: Cut, disk: Disk, found: Findings) -> int:
+    segments: dict[tuple[str, int], list[Row]] = defaultdict(list)
+    for row in disk.rows["segment"]:
+        segments[row["topic"], row["partition"]].append(row)
+    points = disk.of("recovery point")
+    for place, rows in points.items():
+        if place not in segments:
+            continue  # it was deleted, or has no entry of its own yet
+        offset, whole = rows[0]["offset"], _whole_until(segments[place])
+        if offset > whole:
+            found.add("RecoveryPointCheckpoint", "recovery point beyond what the power cut left",
+                      f"the recovery point of {place[0]}-{place[1]} on {cut} is {offset}, and its log is whole only up "
+                      f"to {whole}", place=place, offset=whole)  # fmt: skip
+    return len(points)
+
+
+def _whole_until(segments: Sequence[Row]) -> int:
+    """Of the first segments, one after the other, up to which offset batches are whole."""
+    end = -1
+    for row in sorted(segments, key=lambda row: row["offset"]):
+        following = json.loads(row["fields"])["next"]
+        end = row["offset"] if following is None else following
+        if row["problem"] is not None:
+            break
+    return end
+
+
+def _check_quorum_state(cut: Cut, disk: Disk, found: Findings) -> None:
+    last = max((json.loads(row["fields"])["last_epoch"] for row in disk.rows["segment"] if row["topic"] == METADATA),
+               default=-1)  # fmt: skip
+    for row in disk.rows["quorum state"]:
+        if row["problem"] is None and row["epoch"] < last:
+            found.add("QuorumState", "epoch behind the metadata log",
+                      f"quorum-state on {cut} is of epoch {row['epoch']}, and its metadata log has records of epoch "
+                      f"{last}")  # fmt: skip
+
+
+def who_served(trace: pa.Table, faults: Sequence[Mapping[str, object]]) -> dict[Cut, bool]:
+    """By power cut, whether the node had answered when it was asked last before."""
+    rows = trace.filter(pc.is_in(trace["event"].cast(pa.string()), pa.array(["answers", "silent"]))).to_pylist()
+    served = {}
+    for fault in faults:
+        evidence = json.loads(str(fault["evidence"]))
+        for node, seen in (evidence.get("nodes") or {}).items():
+            if isinstance(seen, Mapping) and (number := seen.get("disk_at_cut")):
+                before = [row for row in rows if row["node"] == node and row["time"] < fault["start"]]
+                last = max(before, key=lambda row: row["time"], default=None)
+                served[Cut(node, int(number))] = last is not None and last["event"] == "answers"
+    return served
+
+
+def _ordinal(number: int) -> str:
+    ending = {1: "st", 2: "nd", 3: "rd"}.get(number % 10, "th") if number % 100 not in (11, 12, 13) else "th"
+    return f"{number}{ending}"
