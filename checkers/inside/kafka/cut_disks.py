@@ -16,7 +16,7 @@ from __future__ import annotations
 import json
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -103,13 +103,13 @@ def _check_quorum_state(cut: Cut, disk: Disk, found: Findings) -> None:
                       f"{last}")  # fmt: skip
 
 
-def who_served(trace: pa.Table, faults: Sequence[Mapping[str, object]]) -> dict[Cut, bool]:
-    """By power cut, whether the node had answered when it was asked last before."""
+def who_served(trace: pa.Table, faults: Sequence[Mapping[str, Any]]) -> dict[Cut, bool]:
+    """By power cut, whether the node had answered when it was asked last before. faults: rows of FAULTS, evidence
+    parsed."""
     rows = trace.filter(pc.is_in(trace["event"].cast(pa.string()), pa.array(["answers", "silent"]))).to_pylist()
     served = {}
     for fault in faults:
-        evidence = json.loads(str(fault["evidence"]))
-        for node, seen in (evidence.get("nodes") or {}).items():
+        for node, seen in (fault["evidence"].get("nodes") or {}).items():
             if isinstance(seen, Mapping) and (number := seen.get("disk_at_cut")):
                 before = [row for row in rows if row["node"] == node and row["time"] < fault["start"]]
                 last = max(before, key=lambda row: row["time"], default=None)

@@ -70,6 +70,9 @@ class Run:
             self.has("broker-2", leader=2, leader_epoch=1, isr=[1, 2, 3]),
         ]  # fmt: skip
 
+        self.disks: list[dict[str, Any]] = []
+        self.faults: list[dict[str, Any]] = []
+
     @staticmethod
     def leads(node: int, epoch: int) -> tuple[str, str, str, dict[str, Any]]:
         fields = {"leader": node, "epoch": epoch, "role": "leader"}
@@ -103,9 +106,10 @@ class Run:
         tables = {
             "trace": pa.Table.from_pylist(trace, schema=TRACE),
             "metadata_log": pa.Table.from_pylist(log, schema=METADATA_LOG),
-            "disk_state": DISK_STATE.empty_table(), "collected": COLLECTED.empty_table(),
+            "disk_state": pa.Table.from_pylist(self.disks, schema=DISK_STATE),
+            "collected": COLLECTED.empty_table(),
         }  # fmt: skip
-        of = judge("r", tables, Options(2, True, "kafka"), [])
+        of = judge("r", tables, Options(2, True, "kafka"), self.faults)
         found: dict[str, set[str]] = {}
         for row in of.rows:
             found.setdefault(row["property"], set()).add(row["anomaly"])
@@ -179,3 +183,17 @@ def test_each_damage_is_found_and_named(damage: Callable[[Run], None]) -> None:
     found, _ = run.judged()
     anomaly, property_ = DAMAGES[damage]
     assert anomaly in found.get(property_, set()), found
+
+
+@pytest.mark.parametrize("last", ["answers", "silent"])
+def test_who_had_served_when_its_power_was_cut_is_told_by_its_last_answer(last: str) -> None:
+    """Only a node that had deleted the mark of its last shutdown must not have it again."""
+    run = Run()
+    cut = len(run.told) + 1
+    run.told.append(("broker-1", last, "", {}))
+    run.faults.append({"start": cut * 10**9, "evidence": {"nodes": {"broker-1": {"disk_at_cut": 1}}}})
+    run.disks.append({"run": "r", "node": "broker-1", "cut": 1, "file": ".kafka_cleanshutdown",
+                      "what": "clean shutdown", "fields": "{}"})  # fmt: skip
+    run.told.append(("broker-1", "answers", "", {}))  # later
+    found, looked_at = run.judged()
+    assert ("CleanShutdown" in found) == ("right after power cuts" in looked_at["CleanShutdown"]) == (last == "answers")
