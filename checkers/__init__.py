@@ -203,7 +203,7 @@ def _look_at_logs(
             continue
         part, lacks = replace(history, logs=logs), missing | (salvage.OF_LOGS if partial else set())
         linearizability = log_linearizability.check([(part, options)], engine)
-        matching = log_matching.check(part, engine, in_sync)
+        matching = log_matching.check(part, engine, in_sync, compacted=options.compacted)
         for found in (linearizability.found, matching.found):
             kept = salvage.keep(
                 found.anomalies.to_pylist(), lambda row: (row["property"], row["anomaly"]), lacks

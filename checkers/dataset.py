@@ -159,11 +159,12 @@ class _Logs:
     replica_records: Counter[tuple[str, str]] = field(default_factory=Counter)  # by (node, partition)
 
     def match(
-        self, run: str, log: Log, replica_logs: pa.Table, final: tuple[Ints, Ints], in_sync: InSync | None
-    ) -> Anomalies:
+        self, run: str, log: Log, replica_logs: pa.Table, final: tuple[Ints, Ints], in_sync: InSync | None,
+        *, compacted: bool = False,
+    ) -> Anomalies:  # fmt: skip
         matched = Anomalies(run, log.topic, log.partition)
         segments = [log_matching.compare(replica_logs, final)]
-        log_matching.judge(segments, matched, in_sync)
+        log_matching.judge(segments, matched, in_sync, compacted=compacted)
         self.replica_records.update(log_matching.records_of(f"{log.topic}-{log.partition}", segments))
         return matched
 
@@ -214,7 +215,8 @@ def _judge_logs(
         judged.append(of_log)
         settled.append(of_candidates)
         counts.update(own)
-        matched.append(logs.match(run, log, replica_logs, log_matching.final_log(laid_out.reads), in_sync))
+        final = log_matching.final_log(laid_out.reads)
+        matched.append(logs.match(run, log, replica_logs, final, in_sync, compacted=options.compacted))
         logs.operations[scope.log] = laid_out.operations
         logs.orphans += laid_out.orphans
         if not options.complete(laid_out.final_reads):

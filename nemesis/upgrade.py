@@ -99,7 +99,7 @@ def _in_order(situation: Situation, *, back: bool) -> Sequence[Node]:
 
 
 async def _switch(admin: Admin, node: Node) -> Evidence:
-    served = await admin.supported(node)
+    served = await admin.supported(node.address)
     stopped = await node.terminate()
     return {**stopped, **await node.switch_release(), **({"served": served} if served else {})}
 
@@ -107,7 +107,7 @@ async def _switch(admin: Admin, node: Node) -> Evidence:
 async def _serves(admin: Admin, node: Node) -> Mapping[str, int]:
     """What it tells of the levels that it supports, once it serves. Nothing: it has not said it in time."""
     deadline = asyncio.get_running_loop().time() + SERVES_PATIENCE_S
-    while not (levels := await admin.supported(node)) and asyncio.get_running_loop().time() < deadline:
+    while not (levels := await admin.supported(node.address)) and asyncio.get_running_loop().time() < deadline:
         await asyncio.sleep(POLL_S)
     return levels
 

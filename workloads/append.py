@@ -10,10 +10,11 @@ import asyncio
 import time
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from random import Random
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 from cluster_image.network import Address, Network
 from cluster_image.network.tcp import TcpNetwork
+from cluster_image.storage.records import encode_int64s
 from harness.cluster import Cluster
 from harness.plan.plan import Plan
 from harness.record.history import Recorder
@@ -36,6 +37,12 @@ class AppendWorkload:
     network, clock (monotonic ns) and wall_clock (seconds since 1970): a simulation gives its own.
     request_timeout: seconds.
     """
+
+    #: What a plan says of the topic's logs (Plan.log), and settings that the topic is made with.
+    log: ClassVar[Mapping[str, Any]] = {}
+    topic_settings: ClassVar[Mapping[str, str]] = {}
+    #: Values as one record batch.
+    encode: ClassVar[Callable[..., bytes]] = staticmethod(encode_int64s)
 
     def __init__(
         self,
@@ -65,7 +72,8 @@ class AppendWorkload:
         plan = self._plan
         self._client.start()
         await self._client.create_topic(
-            plan.partitions, plan.replication_factor, {"min.insync.replicas": str(plan.min_insync_replicas)}
+            plan.partitions, plan.replication_factor,
+            {"min.insync.replicas": str(plan.min_insync_replicas), **self.topic_settings},
         )
         await self._client.wait_ready(plan.partitions, plan.replication_factor)
 
@@ -83,6 +91,7 @@ class AppendWorkload:
                 process,
                 partition,
                 plan.acks,
+                encode=self.encode,
                 clock=self._clock,
                 wall_clock=self._wall_clock,
             )
@@ -119,7 +128,8 @@ class AppendWorkload:
 
     def _reader(self, number: int) -> Reader:
         process = self._plan.concurrency + number
-        return Reader(self._client, self._recorder, self._tally, process, clock=self._clock)
+        compacted = self.log.get("cleanup.policy") == "compact"
+        return Reader(self._client, self._recorder, self._tally, process, clock=self._clock, compacted=compacted)
 
 
 async def _until(stop: asyncio.Event, loops: Sequence[Coroutine[Any, Any, None]]) -> None:

@@ -27,8 +27,8 @@ _LEADER_TIMEOUT: Final = 0.8
 class Sender:
     """Appends what falls due for one partition, on behalf of one producer.
 
-    process: the producer's, in the history. clock: monotonic ns. wall_clock: seconds since 1970, for the records'
-    own timestamps.
+    process: the producer's, in the history. encode: values as one batch, as encode_int64s. clock: monotonic ns.
+    wall_clock: seconds since 1970, for the records' own timestamps.
     """
 
     def __init__(
@@ -41,6 +41,7 @@ class Sender:
         partition: int,
         acks: str,
         *,
+        encode: Callable[..., bytes] = encode_int64s,
         clock: Callable[[], int],
         wall_clock: Callable[[], float] = time.time,
     ) -> None:
@@ -51,6 +52,7 @@ class Sender:
         self._process = process
         self._partition = partition
         self._acks = ACKS[acks]
+        self._encode = encode
         self._clock = clock
         self._wall_clock = wall_clock
         self._link = Link(client)
@@ -110,7 +112,7 @@ class Sender:
             return
         appends = self._recorder.invoke_append(self._process, self._client.topic, self._partition, count, self._clock())
         assert appends.values is not None
-        batch = encode_int64s(appends.values.tolist(), timestamp_ms=int(self._wall_clock() * 1000))
+        batch = self._encode(appends.values.tolist(), timestamp_ms=int(self._wall_clock() * 1000))
         timeout = self._client.request_timeout
         request = produce_request(self._client.topic, {self._partition: batch}, self._acks, timeout * _LEADER_TIMEOUT)
         outcome: Outcome = "info"

@@ -37,16 +37,18 @@ _PARTITION_MAX_BYTES: Final = 1024 * 1024
 
 
 class Reader:
-    """Reads the topic as one process of the history. clock: monotonic ns."""
+    """Reads the topic as one process of the history. clock: monotonic ns. compacted: batches may lack records."""
 
     def __init__(
-        self, client: Client, recorder: Recorder, tally: Tally, process: int, *, clock: Callable[[], int]
-    ) -> None:
+        self, client: Client, recorder: Recorder, tally: Tally, process: int, *, clock: Callable[[], int],
+        compacted: bool = False,
+    ) -> None:  # fmt: skip
         self._client = client
         self._recorder = recorder
         self._tally = tally
         self._process = process
         self._clock = clock
+        self._compacted = compacted
         self._positions: dict[int, int] = {}
 
     async def tail(self, bytes_per_s: float, random: Random) -> None:
@@ -126,7 +128,7 @@ class Reader:
             error: str | None = missing
         elif (error := outcomes.name(answer.error)) is None:
             try:
-                offsets, values, next_offset = decode(answer.records, start.offset)
+                offsets, values, next_offset = decode(answer.records, start.offset, self._compacted)
             except RecordError:
                 error = outcomes.CORRUPT_RECORDS
             else:

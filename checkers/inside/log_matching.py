@@ -3,8 +3,8 @@ section 3 of the KIP-966 description, leader epochs).
 
 For two replicas let m be the highest offset at which both hold a record of the same leader epoch. Then at every
 offset up to m epoch and value must be equal. Above m they may differ: a replica that has not been the leader's
-follower since may still hold records that were never committed. Besides, one replica's log must have no holes and
-its epochs must not decrease.
+follower since may still hold records that were never committed. Besides, one replica's log must have no holes, unless
+it is compacted, and its epochs must not decrease.
 
 Replicas against the final log: once all faults are healed and every replica is back in its ISR, each member of the ISR
 holds exactly what the final reads returned, for these end at the high watermark, and everything below that is in the
@@ -56,8 +56,11 @@ class ReplicaMatching:
     records: Mapping[tuple[str, str], int]  # on replicas, by (node, partition); none: no replica log was collected
 
 
-def check(history: History, engine: Engine, in_sync: InSync | None = None) -> ReplicaMatching:
-    """in_sync: None: replicas are not held against the final log. Raises HistoryError."""
+def check(
+    history: History, engine: Engine, in_sync: InSync | None = None, *, compacted: bool = False
+) -> ReplicaMatching:
+    """in_sync: None: replicas are not held against the final log. compacted: a log may have holes. Raises
+    HistoryError."""
     results = iter(run_tasks(engine, compare_replicas, [unit for log in history.logs for unit in _units(history, log)]))
     rows: list[dict[str, Any]] = []
     tally = []
@@ -65,7 +68,7 @@ def check(history: History, engine: Engine, in_sync: InSync | None = None) -> Re
     for log in history.logs:
         segments = [json.loads(next(results)["facts"][0].as_py()) for _ in _units(history, log)]
         anomalies = Anomalies(history.run, log.topic, log.partition)
-        judge(segments, anomalies, in_sync)
+        judge(segments, anomalies, in_sync, compacted=compacted)
         rows += anomalies.rows
         tally += [(history.run, *entry) for entry in anomalies.tally]
         records.update(records_of(log.name, segments))
@@ -210,13 +213,17 @@ def _facts_of_pair(first: _Replica, second: _Replica) -> dict[str, Any]:
     return {"same_until": int(offset[same_epoch].max(initial=NOWHERE)), "differ": list(held.values())}
 
 
-def judge(segments: Sequence[Mapping[str, Any]], anomalies: Anomalies, in_sync: InSync | None = None) -> None:
-    """What compare() found in the segments of one log, in their order. in_sync: see check()."""
+def judge(
+    segments: Sequence[Mapping[str, Any]], anomalies: Anomalies, in_sync: InSync | None = None,
+    *, compacted: bool = False,
+) -> None:  # fmt: skip
+    """What compare() found in the segments of one log, in their order. in_sync, compacted: see check()."""
     log = f"{anomalies.topic}-{anomalies.partition}"
     if in_sync is not None:
         _judge_against_final(log, segments, anomalies, in_sync)
     for node in sorted({node for segment in segments for node in segment["replicas"]}):
-        _judge_replica(log, node, [s["replicas"][node] for s in segments if node in s["replicas"]], anomalies)
+        parts_of = [segment["replicas"][node] for segment in segments if node in segment["replicas"]]
+        _judge_replica(log, node, parts_of, anomalies, compacted)
     pairs: dict[tuple[str, str], list[Mapping[str, Any]]] = {}
     for segment in segments:
         for pair in segment["pairs"]:
@@ -278,7 +285,9 @@ def _range(low: int, high: int) -> str:
     return f"offset {low}" if low == high else f"offsets {low} to {high}"
 
 
-def _judge_replica(log: str, node: str, parts: Sequence[Mapping[str, Any]], anomalies: Anomalies) -> None:
+def _judge_replica(
+    log: str, node: str, parts: Sequence[Mapping[str, Any]], anomalies: Anomalies, compacted: bool
+) -> None:
     holes = [hole for part in parts for hole in part["holes"]]
     decreases = [decrease for part in parts for decrease in part["decreases"]]
     for before, after in pairwise(parts):
@@ -288,6 +297,8 @@ def _judge_replica(log: str, node: str, parts: Sequence[Mapping[str, Any]], anom
         if after["epochs"][0] < before["epochs"][1]:
             decreases.append([first, before["epochs"][1], after["epochs"][0]])
     for last, first in holes:
+        if compacted and first > last:
+            continue
         what = f"holds offset {first} twice" if first == last else f"goes from offset {last} to {first}"
         anomalies.add(
             LOG_MATCHING, "replica hole", f"{log}: the log on {node} {what}",

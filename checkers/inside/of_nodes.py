@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
@@ -34,13 +34,16 @@ class Options:
     elr_enabled: bool
     inside: str = "kraft"
     unclean_elections: bool = False
+    compacted: Sequence[str] = ()  # topics
 
     @staticmethod
     def of(plan: Mapping[str, Any]) -> Options:
         settings = plan.get("settings") or {}
         version = str(settings.get("eligible.leader.replicas.version", "1"))
         unclean = str(settings.get("unclean.leader.election.enable", "false")).lower() == "true"
-        return Options(int(plan.get("min_insync_replicas", 1)), version != "0", inside_of(plan), unclean)
+        is_compacted = "compact" in str((plan.get("log") or {}).get("cleanup.policy", ""))
+        compacted = [str(plan.get("topic"))] if is_compacted else []
+        return Options(int(plan.get("min_insync_replicas", 1)), version != "0", inside_of(plan), unclean, compacted)
 
 
 def inside_of(plan: Mapping[str, Any]) -> str:

@@ -52,17 +52,39 @@ def settle_tables(
     readers = _Readers(candidates["disputed"])
     torn = _Torn(candidates["torn"])
     unplaced: list[Ints] = []
+    last = np.full(scope.options.keys, NOWHERE)
     for segment in segments:
+        _note_last_of_keys(segment, last)
         unplaced.append(segment.unplaced_invocations)
         evidence.add(segment)
         readers.add(segment)
         torn.add(segment)
+    if candidates["cleaned"].num_rows:
+        cleaned = candidates["cleaned"].sort_by("offset")
+        lost = pa.concat_tables([lost, cleaned.filter(pa.array(~replaced(cleaned, last)))]).sort_by("offset")
     _report_misplaced(scope, misplaced, evidence, anomalies)
     _report_lost(scope, lost, anomalies)
     torn.report(scope, anomalies)
     readers.report(scope, anomalies)
     _report_gaps(scope, candidates["gaps"], np.concatenate([np.empty(0, np.int64), *unplaced]), anomalies)
     return lost
+
+
+def _note_last_of_keys(segment: Segment, last: Ints) -> None:
+    """last: by key, the highest offset at which the final log holds a value of it."""
+    if len(last):
+        offset, value = (segment.read_column(name)[segment.final] for name in ("offset", "value"))
+        np.maximum.at(last, value % len(last), offset)
+
+
+def replaced(cleaned: pa.Table, last: Ints) -> Bools:
+    """Which of these were replaced by a later value of the same key: one that the final log holds, or one that is lost
+    itself. cleaned: LOST, in the order of offsets. last: see _note_last_of_keys()."""
+    offset, value = (integers(cleaned, name, NOWHERE) for name in ("offset", "value"))
+    key, latest = value % len(last), last.copy()
+    np.maximum.at(latest, key, offset)
+    later: Bools = offset < latest[key]
+    return later
 
 
 def _among(wanted: Ints, values: Ints) -> tuple[Ints, Ints]:

@@ -67,7 +67,9 @@ What else a plan may say (see Options)
   and the lowest final fetch nothing is known: no loss is claimed there, and the final log is not complete.
 * Compacted logs (`cleanup.policy` holds "compact"): reads and the final log may leave out any offset but the last one;
   an append is lost if the final log holds another value in its place, or nothing from there on. The end counts as
-  known if a final read returned the record before it.
+  known if a final read returned the record before it. Where keys are known (`keys` of the plan's `log`: a value's key
+  is its remainder by that), of each key the last value that was acknowledged or read is lost unless the final log
+  holds it, or a later one of the key.
 * Batches are as many appends of one invocation, each with an offset of its own.
 * Idempotent producers: a retry is the same operation. If it is answered DUPLICATE_SEQUENCE_NUMBER, it is ok without an
   offset: it stands where a read returned it, and is lost if the final log is known from its start and does not hold it;
@@ -312,6 +314,8 @@ def count_operations(segment: Segment, contents: Contents) -> dict[str, int]:
     appends, unsure, lost = segment.appends, segment.unsure, contents.lost
     known = contents.in_final_log | contents.seen
     known[lost] = known[unsure] = True
+    if segment.scope.options.compacted and segment.scope.final_known:
+        known[appends] = True  # one that is not there was replaced
     final = segment.read_column("offset")[segment.final]
     acknowledged = counts["append ok"]
     untold = acknowledged - (len(appends) - len(unsure)) - int(np.count_nonzero(lost < segment.placed))

@@ -19,6 +19,7 @@ class Options:
     acks_all: bool = True
     since: int = NEVER  # acknowledgements from here on are counted apart, monotonic ns
     compacted: bool = False
+    keys: int = 0  # of a compacted log: a value has the key of its remainder by this; 0: its keys are not known
     retries: bool = False  # without idempotence: a value may stand at several offsets
     log_start: int = 0  # below it records may be gone; ANYWHERE: below the lowest fetch offset of a final read
 
@@ -29,7 +30,13 @@ class Options:
         settings = plan.get("settings") or {}
         if not isinstance(settings, Mapping):
             raise HistoryError(f"settings of the plan is {settings!r}; it must be an object of names and values")
-        policy = plan.get("cleanup.policy", settings.get("log.cleanup.policy", "delete"))
+        log = plan.get("log") or {}
+        if not isinstance(log, Mapping):
+            raise HistoryError(f"log of the plan is {log!r}; it must be an object of names and values")
+        policy = plan.get("cleanup.policy", log.get("cleanup.policy", settings.get("log.cleanup.policy", "delete")))
+        keys = log.get("keys", 0)
+        if not isinstance(keys, int) or isinstance(keys, bool) or keys < 0:
+            raise HistoryError(f"keys of the plan's log is {keys!r}; it must be how many there are")
         start = plan.get("log_start", 0)
         if start != "moves" and (not isinstance(start, int) or isinstance(start, bool) or start < 0):
             raise HistoryError(f'log_start of the plan is {start!r}; it must be an offset, or "moves"')
@@ -37,6 +44,7 @@ class Options:
             acks_all=str(plan.get("acks", "all")) in ("all", "-1"),
             since=NEVER if struck is None else struck,
             compacted="compact" in str(policy),
+            keys=keys,
             retries=plan.get("idempotence", True) in (False, "false"),
             log_start=ANYWHERE if start == "moves" else start,
         )

@@ -171,8 +171,9 @@ class Contents:
     candidates: Mapping[str, pa.Table]  # CANDIDATES
 
 
-#: What the whole log must be looked at for, and the columns of each.
-CANDIDATES: Final = {"lost": LOST, "misplaced": MISPLACED, "disputed": DISPUTED, "torn": TORN}
+#: What the whole log must be looked at for, and the columns of each. cleaned: the last of each key that a compacted
+#: segment no longer holds: it must have been replaced by a later one.
+CANDIDATES: Final = {"lost": LOST, "cleaned": LOST, "misplaced": MISPLACED, "disputed": DISPUTED, "torn": TORN}
 
 
 def check_contents(segment: Segment, anomalies: Anomalies) -> Contents:
@@ -180,9 +181,10 @@ def check_contents(segment: Segment, anomalies: Anomalies) -> Contents:
     unmatched = _match(segment, seen, in_final)
     _report_failed(segment, anomalies)
     _report_crowded(segment, anomalies)
-    lost = _lost(segment, in_final)
+    lost, cleaned = _lost(segment, in_final)
     candidates = {
         "lost": _lost_rows(segment, lost),
+        "cleaned": _lost_rows(segment, _last_of_each_key(segment, cleaned)),
         "misplaced": _misplaced(segment, unmatched),
         "disputed": _disputed(segment),
         "torn": _torn(segment),
@@ -219,10 +221,12 @@ def _match(segment: Segment, seen: Bools, in_final: Bools) -> Ints:
     return np.flatnonzero(~found)
 
 
-def _lost(segment: Segment, in_final: Bools) -> Ints:
+def _lost(segment: Segment, in_final: Bools) -> tuple[Ints, Ints]:
+    """Those, and what a compacted log no longer holds."""
     scope, final = segment.scope, segment.scope.final_reads
+    cleaned = np.empty(0, np.int64)
     if not scope.final_known:
-        return np.empty(0, np.int64)
+        return cleaned, cleaned
     appends = segment.appends
     missing = appends[~in_final[appends]]
     if len(missing):
@@ -232,9 +236,20 @@ def _lost(segment: Segment, in_final: Bools) -> Ints:
         due &= (done != NEVER) & (segment.outcome[missing] != FAIL)
         due &= position >= max(final.start, segment.scope.asked_from)
         if scope.options.compacted:  # what something stands above may have been cleaned away
-            due &= (position > final.last) | (_in_final_log(segment, position) != NOWHERE)
+            at_odds = (position > final.last) | (_in_final_log(segment, position) != NOWHERE)
+            cleaned, due = missing[due & ~at_odds], due & at_odds
         missing = missing[due]
-    return np.concatenate((_untold(segment), missing))
+    return np.concatenate((_untold(segment), missing)), cleaned
+
+
+def _last_of_each_key(segment: Segment, cleaned: Ints) -> Ints:
+    """cleaned: rows, in the order of offsets."""
+    keys = segment.scope.options.keys
+    if not keys or not len(cleaned):
+        return np.empty(0, np.int64)
+    _, from_the_end = np.unique(segment.column("value")[cleaned][::-1] % keys, return_index=True)
+    rows: Ints = cleaned[len(cleaned) - 1 - from_the_end]
+    return rows
 
 
 def _untold(segment: Segment) -> Ints:

@@ -154,8 +154,9 @@ def iter_batches(buffer: bytes) -> Iterator[tuple[int, int, BatchHeader]]:
         position = end
 
 
-def validate_batch(buffer: bytes, position: int, header: BatchHeader) -> None:
-    """Check the complete batch of `header` at `position`: magic, CRC and that counts agree.
+def validate_batch(buffer: bytes, position: int, header: BatchHeader, compacted: bool = False) -> None:
+    """Check the complete batch of `header` at `position`: magic, CRC and that counts agree. compacted: some of its
+    records, or all, may have been taken out of it.
 
     Raises CorruptRecord or InvalidRecord.
     """
@@ -163,7 +164,7 @@ def validate_batch(buffer: bytes, position: int, header: BatchHeader) -> None:
         raise InvalidRecord(f"record format version {header.magic}; only {MAGIC} is supported")
     if google_crc32c.value(buffer[position + _CRC_COVERS_FROM : position + header.size]) != header.crc:
         raise CorruptRecord(f"CRC of the batch at offset {header.base_offset} does not match its content")
-    if not header.counts_agree:
+    if not (header.counts_agree or (compacted and 0 <= header.record_count <= header.last_offset_delta)):
         last = header.last_offset_delta
         raise InvalidRecord(f"{header.record_count} records in {header.size} bytes, with a last offset delta of {last}")
 

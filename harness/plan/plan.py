@@ -72,11 +72,12 @@ class Plan(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def _of_a_file(cls, fields: Any) -> Any:
-        """plan.json says what the target promises and how it is checked, which follows from the rest; before there were
+        """plan.json says what the target promises, how it is checked and what its logs are like, which follows from the
+        rest; before there were
         targets, `strike` was called `targets`."""
         if not isinstance(fields, Mapping):
             return fields
-        fields = {name: value for name, value in fields.items() if name not in ("promise", "inside")}
+        fields = {name: value for name, value in fields.items() if name not in _FOLLOWING}
         if "targets" in fields:
             fields["strike"] = fields.pop("targets")
         return fields
@@ -127,6 +128,8 @@ class Plan(BaseModel):
             default = type(self).model_fields[name].default
             if name not in target.options and getattr(self, name) != default:
                 yield f"{_OPTIONS[name]}: target {self.target} has no use for it"
+        if (why := target.unsupported.get(f"workload {self.workload}")) is not None:
+            yield f"--workload {self.workload} is not possible with target {self.target}: {why}"
         yield from target.problems(self)
         yield from self.pace.problems()
         if len(set(self.nemesis)) < len(self.nemesis):
@@ -141,6 +144,12 @@ class Plan(BaseModel):
     def inside(self) -> str:
         """Which checks of the inside of the cluster apply: see harness.targets.target.Target."""
         return registry.make_target(self.target).inside
+
+    @computed_field  # type: ignore[prop-decorator]
+    @property
+    def log(self) -> dict[str, Any]:
+        """What the logs of the workload's topic are like: cleanup.policy; keys: see checkers.log.scope.Options."""
+        return dict(getattr(registry.load(registry.WORKLOADS, self.workload), "log", {}))
 
     @property
     def timing(self) -> Timing:
@@ -191,6 +200,7 @@ class Plan(BaseModel):
         return shlex.join(words)
 
 
+_FOLLOWING = ("promise", "inside", "log")
 _AMOUNTS = (
     ("time_limit", "seconds", MAX_TIME_LIMIT_S),
     ("rate", "records a second", MAX_RATE),

@@ -5,10 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
-
-if TYPE_CHECKING:
-    from harness.cluster import Node
+from typing import Protocol
 
 Place = tuple[str, int]  # topic, partition
 Ids = tuple[int, ...]  # of brokers
@@ -78,8 +75,8 @@ class Admin(Protocol):
         """Raises Unanswered."""
         ...
 
-    async def supported(self, node: Node) -> Mapping[str, int]:
-        """By feature, up to which level this node supports it. Nothing: it does not say."""
+    async def supported(self, address: tuple[str, int]) -> Mapping[str, int]:
+        """By feature, up to which level the node there supports it. Nothing: it does not say."""
         ...
 
     async def features(self) -> Mapping[str, tuple[int, int]]:

@@ -61,6 +61,9 @@ class ClusterPlan(Protocol):
     def topic(self) -> str: ...
 
     @property
+    def log(self) -> dict[str, Any]: ...
+
+    @property
     def bug(self) -> str | None: ...
 
     @property
@@ -255,7 +258,8 @@ class Target(Protocol):
     #: Of the fields of a plan that not every target has a use for, those that this one has: "timeouts", "features",
     #: "kafka_home", "upgrade_to".
     options: ClassVar[frozenset[str]] = frozenset()
-    #: By the name of a nemesis, or of what else a plan may ask for, why this target cannot have it, as a clause.
+    #: By the name of a nemesis, "workload NAME", or of what else a plan may ask for, why this target cannot have it, as
+    #: a clause.
     unsupported: ClassVar[Mapping[str, str]]
     #: The folder of checkers/inside/ whose checks of traces and metadata apply to it; "": none do.
     inside: ClassVar[str] = ""

@@ -24,6 +24,7 @@ class FakeNode:
 
     def __init__(self, name: str, id: int, role: str) -> None:
         self.name, self.id, self.role = name, id, role
+        self.address = (name, 9092)
         self.switches = 0
         self.running = True
         self.levels: Mapping[str, int] = OLD
@@ -54,7 +55,8 @@ class FakeAdmin:
         self.in_force = {"metadata.version": 21}
         self.refusal = ""
 
-    async def supported(self, node: FakeNode) -> Mapping[str, int]:
+    async def supported(self, address: tuple[str, int]) -> Mapping[str, int]:
+        node = next(node for node in self.nodes if node.address == address)
         return node.levels if node.running else {}
 
     async def features(self) -> Mapping[str, tuple[int, int]]:

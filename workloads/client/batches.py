@@ -18,14 +18,15 @@ class Fetched(NamedTuple):
     next_offset: int  # where the next fetch goes on
 
 
-def decode(records: bytes, fetch_offset: int) -> Fetched:
-    """What a fetch from `fetch_offset` returned, CRCs checked; the first batch may start earlier.
+def decode(records: bytes, fetch_offset: int, compacted: bool = False) -> Fetched:
+    """What a fetch from `fetch_offset` returned, CRCs checked; the first batch may start earlier. compacted: batches
+    may lack records.
 
     Raises cluster_image.storage.records.RecordError.
     """
     next_offset = fetch_offset
     for position, _, header in iter_batches(records):
-        validate_batch(records, position, header)
+        validate_batch(records, position, header, compacted)
         next_offset = header.next_offset
     offsets, values = array("q"), array("q")
     for batch in decode_int64s(records):

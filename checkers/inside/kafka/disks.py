@@ -79,10 +79,11 @@ class Extent:
 
 
 def judge_disks(
-    rows: Sequence[Row], found: Findings, compacted: bool = False, down: Collection[str] = ()
+    rows: Sequence[Row], found: Findings, compacted: Collection[str] = (), down: Collection[str] = ()
 ) -> dict[str, int]:
-    """rows: of DISK_STATE. compacted: offsets may be missing between segments. down: nodes that did not run in the end:
-    what they have not recovered from is held against nobody. Returns how many rows were looked at, by property."""
+    """rows: of DISK_STATE. compacted: topics of which offsets may be missing between segments. down: nodes that did not
+    run in the end: what they have not recovered from is held against nobody. Returns how many rows were looked at, by
+    property."""
     rows = [row for row in rows if row["node"] not in down]
     by_node: dict[str, list[Row]] = defaultdict(list)
     looked_at = dict.fromkeys(PROPERTIES, 0)
@@ -112,7 +113,7 @@ def judge_disks(
     return looked_at
 
 
-def _check_segments(disk: Disk, extents: Mapping[Place, Extent], found: Findings, compacted: bool) -> None:
+def _check_segments(disk: Disk, extents: Mapping[Place, Extent], found: Findings, compacted: Collection[str]) -> None:
     for place, segments in disk.of("segment").items():
         for row in segments:
             first = json.loads(row["fields"])["first"]
@@ -121,13 +122,13 @@ def _check_segments(disk: Disk, extents: Mapping[Place, Extent], found: Findings
                     "SegmentIntegrity", "segment begins before its name",
                     f"{row['file']} on {disk.node} begins at offset {first}", place=place, offset=first,
                 )  # fmt: skip
-        for end, base in () if compacted else extents[place].gaps:
+        for end, base in () if place[0] in compacted else extents[place].gaps:
             found.add("SegmentIntegrity", "gap between segments",
                       f"the log of {_name(place)} on {disk.node} has a segment that ends at offset {end} and one that "
                       f"begins at {base}", place=place, offset=end)  # fmt: skip
 
 
-def _check_epochs(disk: Disk, extents: Mapping[Place, Extent], found: Findings, compacted: bool) -> None:
+def _check_epochs(disk: Disk, extents: Mapping[Place, Extent], found: Findings, compacted: Collection[str]) -> None:
     name = "LeaderEpochCheckpoint"
     in_log = disk.of("epoch")
     log_starts = {place: rows[0]["offset"] for place, rows in disk.of("log start").items()}
@@ -148,7 +149,8 @@ def _check_epochs(disk: Disk, extents: Mapping[Place, Extent], found: Findings, 
         firsts: dict[int, int] = {}
         for row in in_log.get(place, ()):
             firsts[row["epoch"]] = min(row["offset"], firsts.get(row["epoch"], row["offset"]))
-        log_start, whole = max(log_starts.get(place, 0), extents[place].start), not (compacted or extents[place].gaps)
+        log_start, whole = (max(log_starts.get(place, 0), extents[place].start),
+                            not (place[0] in compacted or extents[place].gaps))  # fmt: skip
         for epoch, first in sorted((epoch, max(first, log_start)) for epoch, first in firsts.items()):
             start = starts.get(epoch)
             if start is None:

@@ -53,7 +53,7 @@ def judge(run: str, tables: Mapping[str, pa.Table], options: Options, faults: Se
     if tables["disk_state"].num_rows:
         down = _down(trace)
         entries = tables["disk_state"].to_pylist()
-        files = judge_disks([row for row in entries if row["cut"] is None], found, down=down)
+        files = judge_disks([row for row in entries if row["cut"] is None], found, options.compacted, down)
         not_checked += [f"{node} did not run in the end: its files are not held against its log" for node in down]
         looked_at |= {name: f"{number:,} entries" for name, number in files.items()}
         at_cuts = [row for row in entries if row["cut"] is not None]

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Any, Final
 
+from kio.schema.alter_partition_reassignments.v0 import request as reassign
+from kio.schema.alter_partition_reassignments.v1 import request as reassign_of_4
 from kio.schema.describe_cluster.v0.request import DescribeClusterRequest
 from kio.schema.metadata.v12 import request as metadata
 
@@ -13,6 +15,7 @@ from harness.targets.admin import Ids, Metadata, Partition, Place
 from harness.targets.kafka_api.admin import CONNECT_TIMEOUT_S, KafkaAdmin
 from harness.targets.kafka_api.api_versions import versions
 
+_ALTER_PARTITION_REASSIGNMENTS: Final = 45
 _DESCRIBE_CLUSTER: Final = 60
 _DESCRIBE_TOPIC_PARTITIONS: Final = 75
 
@@ -22,6 +25,12 @@ class ApacheAdmin(KafkaAdmin):
     #: Brokers that were there at any time: before 4.0 those that are fenced are not told of (KIP-1073), and their ids
     #: are not to be used again.
     _seen: set[int] = field(default_factory=set)
+
+    async def fitting(self, connection: Connection, request: Any) -> Any:
+        if not isinstance(request, reassign_of_4.AlterPartitionReassignmentsRequest):
+            return request
+        served = await versions(connection, CONNECT_TIMEOUT_S)
+        return request if served.get(_ALTER_PARTITION_REASSIGNMENTS, 0) >= 1 else _of_before_4(request)
 
     async def told(self, connection: Connection) -> Metadata:
         served = await versions(connection, CONNECT_TIMEOUT_S)
@@ -35,6 +44,18 @@ class ApacheAdmin(KafkaAdmin):
         alive = tuple(sorted(int(broker.broker_id) for broker in answer.brokers))
         self._seen |= {*alive}
         return Metadata(alive, frozenset(self._seen), await _partitions(connection))
+
+
+def _of_before_4(request: reassign_of_4.AlterPartitionReassignmentsRequest) -> Any:
+    """Version 0, which has no allow_replication_factor_change: it is allowed."""
+    topics = tuple(
+        reassign.ReassignableTopic(name=topic.name, partitions=tuple(
+            reassign.ReassignablePartition(partition_index=each.partition_index, replicas=each.replicas)
+            for each in topic.partitions
+        ))
+        for topic in request.topics
+    )  # fmt: skip
+    return reassign.AlterPartitionReassignmentsRequest(timeout=request.timeout, topics=topics)
 
 
 async def _partitions(connection: Connection) -> dict[Place, Partition]:

@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import json
 import struct
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 import google_crc32c
@@ -53,16 +53,19 @@ class Unreadable(ValueError):
 
 
 def record_disk_state(
-    disks: Mapping[str, ReadableDisk], at_cuts: Mapping[tuple[str, int], ReadableDisk], recorder: Recorder
-) -> None:
+    disks: Mapping[str, ReadableDisk], at_cuts: Mapping[tuple[str, int], ReadableDisk], recorder: Recorder,
+    compacted: Collection[str] = (),
+) -> None:  # fmt: skip
     """disks: by node, each with its log directory as the root. at_cuts: the same right after power cuts, by node and
-    number."""
-    rows = [row for node, disk in sorted(disks.items()) for row in _of_node(node, disk)]
-    rows += [row | {"cut": cut} for (node, cut), disk in sorted(at_cuts.items()) for row in _of_node(node, disk)]
+    number. compacted: topics of which batches may lack records."""
+    rows = [row for node, disk in sorted(disks.items()) for row in _of_node(node, disk, compacted)]
+    rows += [
+        row | {"cut": cut} for (node, cut), disk in sorted(at_cuts.items()) for row in _of_node(node, disk, compacted)
+    ]
     recorder.add_rows("disk_state", pa.Table.from_pylist(rows, schema=_COLUMNS))
 
 
-def _of_node(node: str, disk: ReadableDisk) -> Iterator[Row]:
+def _of_node(node: str, disk: ReadableDisk, compacted: Collection[str] = ()) -> Iterator[Row]:
     for name in _names(disk, ""):
         place = _place(name)
         if name in _PARTITION_CHECKPOINTS:
@@ -72,15 +75,17 @@ def _of_node(node: str, disk: ReadableDisk) -> Iterator[Row]:
         elif name == "meta.properties":
             yield from _file(node, disk, name, "meta properties", None, _properties)
         elif place is not None:
-            yield from _of_partition(node, disk, name, place)
+            yield from _of_partition(node, disk, name, place, place[0] in compacted)
 
 
-def _of_partition(node: str, disk: ReadableDisk, directory: str, place: tuple[str, int]) -> Iterator[Row]:
+def _of_partition(
+    node: str, disk: ReadableDisk, directory: str, place: tuple[str, int], compacted: bool
+) -> Iterator[Row]:
     for name in _names(disk, directory):
         file = f"{directory}/{name}"
         base = name.partition(".")[0]
         if name.endswith(".log") and base.isdecimal():
-            yield from _segment(node, disk, file, place, int(base))
+            yield from _segment(node, disk, file, place, int(base), compacted)
         elif name.endswith(".snapshot") and base.isdecimal():
             for row in _file(node, disk, file, "producer snapshot", place, _producers):
                 yield {**row, "offset": int(base)}
@@ -122,7 +127,9 @@ def _file(
         yield _row(node, file, what, place) | entry
 
 
-def _segment(node: str, disk: ReadableDisk, file: str, place: tuple[str, int], base: int) -> Iterator[Row]:
+def _segment(
+    node: str, disk: ReadableDisk, file: str, place: tuple[str, int], base: int, compacted: bool
+) -> Iterator[Row]:
     batches = records = 0
     first: int | None = None
     following: int | None = None
@@ -130,7 +137,7 @@ def _segment(node: str, disk: ReadableDisk, file: str, place: tuple[str, int], b
     try:
         content = disk.read(file)
         for start, _, header in iter_batches(content):
-            validate_batch(content, start, header)
+            validate_batch(content, start, header, compacted)
             if following is not None and header.base_offset < following:
                 raise Unreadable(f"a batch begins at offset {header.base_offset}, below {following}, where it should")
             if header.leader_epoch < last_epoch:

@@ -215,11 +215,13 @@ class Kafka(Target):
         by_node = copied_disks(disks) if isinstance(disks, Path) else disks
         inner = {node: _Below(disk, self._logs) for node, disk in by_node.items()}
         at_cuts = cut_disks(disks.parent) if isinstance(disks, Path) else {}
-        pieces = record_replica_logs(inner, plan.topic, recorder)
+        compacted = plan.log.get("cleanup.policy") == "compact"
+        pieces = record_replica_logs(inner, plan.topic, recorder, compacted=compacted)
         if traces is not None:
             pieces += record_traces(traces, recorder)
             pieces += record_metadata_logs(inner, recorder)
-            record_disk_state(inner, {cut: _Below(disk, self._logs) for cut, disk in at_cuts.items()}, recorder)
+            inner_at_cuts = {cut: _Below(disk, self._logs) for cut, disk in at_cuts.items()}
+            record_disk_state(inner, inner_at_cuts, recorder, [plan.topic] * compacted)
         return pieces
 
     def why_ended(self, log: str) -> str:

@@ -120,10 +120,10 @@ class KafkaAdmin:
         answer = await self._through_any(configs.DescribeConfigsRequest(resources=(resource,)))
         return next((int(each.value) for result in answer.results for each in result.configs), 1)
 
-    async def supported(self, node: Node) -> Mapping[str, int]:
-        """By feature, up to which level this node supports it. Nothing: it does not say."""
+    async def supported(self, address: tuple[str, int]) -> Mapping[str, int]:
+        """By feature, up to which level the node there supports it. Nothing: it does not say."""
         try:
-            async with self._connected(node) as connection:
+            async with self._connected(address) as connection:
                 return (await features(connection, CONNECT_TIMEOUT_S))[0]
         except (OSError, TimeoutError):
             return {}
@@ -133,7 +133,7 @@ class KafkaAdmin:
         told = []
         for node in self.brokers():
             with suppress(OSError, TimeoutError):
-                async with self._connected(node) as connection:
+                async with self._connected(node.address) as connection:
                     told.append(await features(connection, CONNECT_TIMEOUT_S))
         names = set.intersection(*({*supported} for supported, _ in told)) if told else set()
         return {
@@ -156,8 +156,9 @@ class KafkaAdmin:
         while True:
             for node in self.brokers():
                 try:
-                    async with self._connected(node) as connection:
-                        answer = await connection.request(request, timeout=REQUEST_TIMEOUT_S)
+                    async with self._connected(node.address) as connection:
+                        fitting = await self.fitting(connection, request)
+                        answer = await connection.request(fitting, timeout=REQUEST_TIMEOUT_S)
                 except (OSError, TimeoutError):
                     continue
                 if getattr(answer, "error_code", ErrorCode.none) not in _AGAIN:
@@ -167,9 +168,13 @@ class KafkaAdmin:
                 raise Unanswered(f"no broker has had {name} carried out in {PATIENCE_S:g} s")
             await asyncio.sleep(POLL_S)
 
+    async def fitting(self, connection: Connection, request: Any) -> Any:
+        """The request in a version that the broker there serves. Raises OSError, TimeoutError."""
+        return request
+
     async def _view(self, node: Node) -> Metadata | None:
         try:
-            async with self._connected(node) as connection:
+            async with self._connected(node.address) as connection:
                 return await self.told(connection)
         except (OSError, TimeoutError):
             return None
@@ -185,10 +190,10 @@ class KafkaAdmin:
         return Metadata(tuple(brokers), frozenset(int(broker.broker_id) for broker in answer.brokers), dict(partitions))
 
     @asynccontextmanager
-    async def _connected(self, node: Node) -> Any:
+    async def _connected(self, address: tuple[str, int]) -> Any:
         """A new connection each time: after a fault an old one may be dead without either end knowing."""
         connection = await self.network.connect(
-            Address(*node.address), client_id="chaos-admin", timeout=CONNECT_TIMEOUT_S
+            Address(*address), client_id="chaos-admin", timeout=CONNECT_TIMEOUT_S
         )
         try:
             yield connection

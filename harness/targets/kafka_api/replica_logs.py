@@ -22,9 +22,10 @@ _LAST_PARTITION: Final = (1 << 31) - 1  # an int32, as the protocol and the hist
 
 
 def record_replica_logs(
-    disks: Path | Mapping[str, ReadableDisk], topic: str, recorder: Recorder
+    disks: Path | Mapping[str, ReadableDisk], topic: str, recorder: Recorder, *, compacted: bool = False
 ) -> list[Collected]:
-    """Add every record of `topic` on every node's disk. disks: the directory of a run, or a disk a node.
+    """Add every record of `topic` on every node's disk. disks: the directory of a run, or a disk a node. compacted:
+    batches may lack records.
 
     Returns a piece for each disk and each log; of one that could not be read to its end all before that point is added.
     """
@@ -46,7 +47,7 @@ def record_replica_logs(
             try:
                 for segment in disk.list(name):
                     if segment.endswith(".log"):
-                        _read_segment(disk.read(f"{name}/{segment}"), offsets, epochs, values)
+                        _read_segment(disk.read(f"{name}/{segment}"), compacted, offsets, epochs, values)
             except Exception as error:  # whatever a node may have written: it must not cost what others left
                 problem = f"the log of {name} on {node} could not be read to its end: {why(error)}"
             columns = (_as_numpy(column)[: len(values)] for column in (offsets, epochs, values))
@@ -86,10 +87,10 @@ def _partitions(names: Sequence[str], topic: str) -> list[tuple[str, int]]:
     return [(name, int(number)) for name, number in numbers if number.isascii() and number.isdecimal()]
 
 
-def _read_segment(content: bytes, offsets: array[int], epochs: array[int], values: array[int]) -> None:
+def _read_segment(content: bytes, compacted: bool, offsets: array[int], epochs: array[int], values: array[int]) -> None:
     """Raises RecordError at the first batch that is not sound, after everything before it was taken."""
     for start, end, header in iter_batches(content):
-        validate_batch(content, start, header)
+        validate_batch(content, start, header, compacted)
         for batch in decode_int64s(content[start:end]):
             if batch.base_offset > LAST_OFFSET - len(batch.values):
                 raise RecordError(f"a batch at offset {batch.base_offset}, beyond any that there can be")

@@ -48,7 +48,10 @@ class Kraft(Target):
     name = "kraft"
     summary = "this project's own cluster: Kafka's replication protocol in Python, with KRaft controllers"
     runtimes: ClassVar = frozenset({"docker", "simulation"})
-    unsupported: ClassVar[Mapping[str, str]] = {"membership:upgrade": "there is one release of it"}
+    unsupported: ClassVar[Mapping[str, str]] = {
+        "membership:upgrade": "there is one release of it",
+        "workload compacted": "its log has no cleaner",
+    }
     options: ClassVar = frozenset({"timeouts"})
     inside: ClassVar = "kraft"
 

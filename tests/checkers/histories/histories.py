@@ -64,6 +64,7 @@ class Rules:
 
     compacted: bool = False
     log_start: int = 0
+    keys: int = 0
 
 
 def search(history: Sequence[Op], rules: Rules = Rules()) -> bool:
@@ -99,6 +100,8 @@ def _apply(op: Op, log: tuple[int | None, ...], rules: Rules) -> tuple[int | Non
     exact = op.kind == "final_read" and op.is_final_log
     if len(log) < op.bound or (exact and len(log) != op.bound):
         return None
+    if exact and rules.keys and not _keeps_each_key(op, log, rules):
+        return None
     if not op.records:
         return log
     offsets = [offset for offset, _ in op.records]
@@ -109,8 +112,17 @@ def _apply(op: Op, log: tuple[int | None, ...], rules: Rules) -> tuple[int | Non
     return log if rules.compacted or offsets == list(range(start, offsets[-1] + 1)) else None
 
 
+def _keeps_each_key(op: Op, log: tuple[int | None, ...], rules: Rules) -> bool:
+    """Of the values of each key the final read returned the last one."""
+    kept = {offset for offset, _ in op.records}
+    start = op.records[0][0] if rules.log_start == ANYWHERE and op.records else max(op.offset or 0, rules.log_start)
+    last = {value % rules.keys: offset for offset, value in enumerate(log) if value is not None}
+    return all(offset in kept or offset < start for offset in last.values())
+
+
 def random_rules(random: Random) -> Rules:
-    return Rules(random.random() < 0.2, random.choice([0, 0, 0, 0, 1, 2, ANYWHERE]))
+    compacted = random.random() < 0.3
+    return Rules(compacted, random.choice([0, 0, 0, 0, 1, 2, ANYWHERE]), random.choice([0, 2, 3]) if compacted else 0)
 
 
 def random_history(random: Random, operations: int = 7, rules: Rules = Rules()) -> list[Op]:
@@ -157,7 +169,9 @@ def _read(kind: str, invoke: int, complete: int, log: Sequence[int], random: Ran
     count = len(log) - first if final and random.random() < 0.9 else random.randint(0, len(log) - first)
     records = tuple((offset, log[offset]) for offset in range(first, first + count))
     if rules.compacted:
-        records = tuple(record for record in records if record[0] == len(log) - 1 or random.random() < 0.7)
+        last = {value % rules.keys: offset for offset, value in enumerate(log)} if rules.keys else {}
+        kept = {len(log) - 1, *last.values()}
+        records = tuple(record for record in records if record[0] in kept or random.random() < 0.7)
     elif rules.log_start > 0 and first == 0:  # what was below the start may be gone
         records = tuple(record for record in records if record[0] >= random.choice([0, rules.log_start]))
     last = records[-1][0] + 1 if records else first
@@ -234,7 +248,7 @@ def check_log(
         laid_out.append(lay_out(operations, index, part))
     final = FinalReads.merge([part.final_reads for part in laid_out])
     end = max(part.end for part in laid_out)
-    options = Options(acks_all, compacted=rules.compacted, log_start=rules.log_start, retries=retries)
+    options = Options(acks_all, compacted=rules.compacted, keys=rules.keys, log_start=rules.log_start, retries=retries)
     segments = [
         Segment(
             Scope("r", TOPIC, 0, part.low, part.high, final, end, 0, options),

@@ -10,7 +10,6 @@ import pytest
 
 from harness.errors import BadArguments
 from harness.plan import registry
-from harness.plan.feasible import check_targets
 from harness.plan.plan import Plan
 from harness.targets.kafka import log_lines, properties, versions
 from harness.targets.kafka.target import Kafka
@@ -111,10 +110,10 @@ def test_settings_that_are_the_harness_own(setting: str) -> None:
         Kafka("4.2.0").check_setting(name, value)
 
 
-def test_what_a_version_cannot_have_is_refused_with_the_reason() -> None:
-    with pytest.raises(BadArguments, match=r"membership:new-id cannot work in .*: before 4.0 Kafka does not tell"):
-        check_targets(registry.make_nemeses(["membership:new-id"]), plan("kafka:3.9.1", brokers=4))
-    check_targets(registry.make_nemeses(["membership:new-id"]), plan("kafka:4.0.0", brokers=4))
+def test_what_a_target_cannot_have_is_refused_with_the_reason() -> None:
+    with pytest.raises(ValueError, match=r"--workload compacted is not possible with target kraft: its log has no"):
+        plan("kraft", workload="compacted")
+    assert plan("kafka:3.9.1", workload="compacted").log == {"cleanup.policy": "compact", "keys": 50}
 
 
 LOG = """chaos: nothing
