@@ -233,7 +233,10 @@ def _decide(evidence: Evidence, of_contract: Mapping[str, Any]) -> tuple[str, st
         return "unknown", f"evidence is missing: {'; '.join(evidence.gaps[:_NAMED])}{more}"
     if not evidence.replica_records and evidence.plan.get("replica_logs", True):
         return "unknown", "no replica's log was collected, so whether the replicas match is not known"
-    in_order = f"all {acknowledged:,} acknowledged appends are in the final log and every operation is in order"
+    where = "in the final log"
+    if (evidence.plan.get("log") or {}).get("keys"):
+        where += ", or a later one of the same key is,"
+    in_order = f"all {acknowledged:,} acknowledged appends are {where} and every operation is in order"
     return "pass", in_order + _rarely_served(evidence.availability)
 
 

@@ -280,6 +280,24 @@ def test_a_compacted_log_may_leave_out_anything_but_its_last_record() -> None:
     assert names(check_log(cut, rules=compacted)) == {"lost append"}
 
 
+@pytest.mark.parametrize("segment_offsets", [None, 1, 2])
+def test_of_each_key_of_a_compacted_log_the_last_value_is_kept(segment_offsets: int | None) -> None:
+    """Values 10 and 12 have one key, 11 and 13 the other."""
+    written = [append(10, 0, 0), append(11, 1, 10), append(12, 2, 20), append(13, 3, 30)]
+    rules = Rules(compacted=True, keys=2)
+
+    def lost(kept: dict[int, int]) -> list[int]:
+        history = [*written, read(kept, 4, 1000, "final_read", fetch=0)]
+        found = check_log(history, segment_offsets=segment_offsets, rules=rules)
+        assert names(found) <= {"lost append"}
+        return [row["value"] for row in found.rows]
+
+    assert lost({2: 12, 3: 13}) == [], "10 and 11 were replaced"
+    assert lost({0: 10, 3: 13}) == [12]
+    assert lost({3: 13}) == [12], "10 was replaced by what is lost"
+    assert lost({1: 11, 3: 13}) == [12]
+
+
 def test_without_idempotence_a_retried_record_may_stand_twice() -> None:
     twice = [append(10, 1, 0), append(11, 2, 10), final_read(10, 10, 11)]
     assert names(check_log(twice)) == {"duplicate"}

@@ -395,7 +395,7 @@ def test_what_fails_leaves_no_temporary_files(
 
     directory = copy(sound, tmp_path / "run")
 
-    def failing(history: ingest.History, *_: Any) -> None:
+    def failing(history: ingest.History, *_: Any, **__: Any) -> None:
         (history.path / "candidates").mkdir()
         raise HistoryError("contradicts itself")
 
