@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
 import subprocess
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pytest
+from kio.schema.alter_partition_reassignments.v1 import request as of_4
+from kio.schema.types import BrokerId, TopicName
 
+from cluster_image.wire.integers import i32
 from harness.errors import BadArguments
 from harness.plan import registry
 from harness.plan.plan import Plan
 from harness.targets.kafka import log_lines, properties, versions
+from harness.targets.kafka.admin import ApacheAdmin
 from harness.targets.kafka.target import Kafka
 from harness.targets.timing import Timing
 
@@ -114,6 +119,25 @@ def test_what_a_target_cannot_have_is_refused_with_the_reason() -> None:
     with pytest.raises(ValueError, match=r"--workload compacted is not possible with target kraft: its log has no"):
         plan("kraft", workload="compacted")
     assert plan("kafka:3.9.1", workload="compacted").log == {"cleanup.policy": "compact", "keys": 50}
+
+
+class OldBroker:
+    """A connection to a broker of 3.9: what it serves, and no more."""
+
+    async def request(self, request: Any, *, timeout: float) -> Any:
+        keys = [SimpleNamespace(api_key=45, max_version=0), SimpleNamespace(api_key=18, max_version=4)]
+        return SimpleNamespace(api_keys=keys)
+
+
+def test_a_broker_of_before_4_is_asked_for_reassignments_as_it_knows_them() -> None:
+    partition = of_4.ReassignablePartition(partition_index=i32(2), replicas=(BrokerId(3), BrokerId(1)))
+    topic = of_4.ReassignableTopic(name=TopicName("chaos"), partitions=(partition,))
+    asked = of_4.AlterPartitionReassignmentsRequest(topics=(topic,))
+    admin = ApacheAdmin(lambda: (), cast(Any, None))
+    fitting = asyncio.run(admin.fitting(cast(Any, OldBroker()), asked))
+    assert fitting.__version__ == 0
+    (only,) = fitting.topics[0].partitions
+    assert (fitting.topics[0].name, only.partition_index, only.replicas) == ("chaos", 2, (3, 1))
 
 
 LOG = """chaos: nothing
