@@ -133,7 +133,6 @@ async def test_requests_that_are_begun_and_not_ended_keep_nobody_waiting() -> No
         assert memory.total == 0, "nothing stays counted"
 
 
-@patch("cluster_image.network.tcp_limits.PATIENCE_S", 2)  # not by their being given up
 @on_both_loops
 async def test_answers_that_nobody_reads_keep_nobody_waiting() -> None:
     text = "x" * 30_000
