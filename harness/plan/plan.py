@@ -73,8 +73,7 @@ class Plan(BaseModel):
     @classmethod
     def _of_a_file(cls, fields: Any) -> Any:
         """plan.json says what the target promises, how it is checked and what its logs are like, which follows from the
-        rest; before there were
-        targets, `strike` was called `targets`."""
+        rest; before there were targets, `strike` was called `targets`."""
         if not isinstance(fields, Mapping):
             return fields
         fields = {name: value for name, value in fields.items() if name not in _FOLLOWING}

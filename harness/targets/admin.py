@@ -80,7 +80,8 @@ class Admin(Protocol):
         ...
 
     async def features(self) -> Mapping[str, tuple[int, int]]:
-        """By feature, up to which level every broker that answers supports it, and which is in force (0: not)."""
+        """By feature, up to which level every broker that answers supports it, and which is in force (0: not). Raises
+        Unanswered."""
         ...
 
     async def raise_feature(self, name: str, level: int) -> str:

@@ -13,8 +13,10 @@ from harness.cluster import Cluster, Evidence, Node
 from harness.errors import BadArguments
 from harness.plan import schedule as schedules
 from harness.plan.plan import Plan, make_plan
+from harness.targets.admin import Unanswered
+from harness.targets.kafka_api.admin import KafkaAdmin
 from nemesis import Situation
-from nemesis.upgrade import FEATURES, Upgrade
+from nemesis.upgrade import FEATURES, Upgrade, _raise_the_next
 
 OLD, NEW = {"metadata.version": 21}, {"metadata.version": 29, "eligible.leader.replicas.version": 1}
 
@@ -141,6 +143,16 @@ def test_what_is_refused_is_asked_again() -> None:
     bench.admin.refusal = ""
     _, seen = bench.step(Upgrade())
     assert seen["raised"] == [21, 29] and not Upgrade().finished(bench.situation())
+
+
+def test_while_no_broker_tells_its_features_none_counts_as_raised() -> None:
+    async def refused(*_: Any, **__: Any) -> Any:
+        raise ConnectionError
+
+    admin = KafkaAdmin(lambda: cast(Any, Bench().brokers), cast(Any, SimpleNamespace(connect=refused)))
+    with pytest.raises(Unanswered):
+        asyncio.run(_raise_the_next(admin))
+    assert not admin.raised
 
 
 def test_what_is_as_high_already_is_no_step() -> None:

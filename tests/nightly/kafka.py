@@ -40,6 +40,8 @@ ALL: Final = (
     Run("kafka:4.0.0", "last-replica-standing", "pass", more=("--feature", f"{_ELR}=1")),
     Run("kafka:4.2.0", "kill,pause,partition,power-outage", "pass", 90),
     Run("kafka:4.2.0", "last-replica-standing", "pass", 180, ("--timeouts", "kafka")),
+    Run("kafka:4.2.0", "power-outage", "pass", more=("--workload", "compacted")),
+    Run("kafka:3.9.1", "membership:upgrade", "pass", 120, ("--upgrade-to", "4.2.0")),
 )
 
 
@@ -84,6 +86,8 @@ def _problem(run: Run, verdict: dict[str, Any]) -> str:
         return ": no evidence says how the records were lost"
     looked_at = verdict["nodes"].get("looked_at", {})
     empty = [name for name in ("MetadataLogMatching", "CommittedPrefix", "SegmentIntegrity") if name not in looked_at]
+    if run.nemesis.startswith("power-outage") and "right after power cuts" not in looked_at["RecoveryPointCheckpoint"]:
+        empty.append("disks right after power cuts")
     return f": {', '.join(empty)} not judged" if empty else ""
 
 

@@ -26,7 +26,6 @@ from checkers.inside.kafka.disks import METADATA, Disk, Row, property_of
 
 #: Without these, whole, a node does not start.
 _NEEDED: Final = ("epoch checkpoint", "quorum state", "meta properties")
-_CUT: Final = "power was cut"
 
 
 class Cut(NamedTuple):
@@ -36,7 +35,7 @@ class Cut(NamedTuple):
     number: int
 
     def __str__(self) -> str:
-        return f"{self.node} when its {_CUT} for the {_ordinal(self.number)} time"
+        return f"{self.node} after its power cut {self.number}"
 
 
 def judge_cut_disks(rows: Sequence[Row], found: Findings, served: Mapping[Cut, bool]) -> dict[str, int]:
@@ -115,8 +114,3 @@ def who_served(trace: pa.Table, faults: Sequence[Mapping[str, Any]]) -> dict[Cut
                 last = max(before, key=lambda row: row["time"], default=None)
                 served[Cut(node, int(number))] = last is not None and last["event"] == "answers"
     return served
-
-
-def _ordinal(number: int) -> str:
-    ending = {1: "st", 2: "nd", 3: "rd"}.get(number % 10, "th") if number % 100 not in (11, 12, 13) else "th"
-    return f"{number}{ending}"

@@ -11,8 +11,8 @@ from kio.schema.describe_cluster.v0.request import DescribeClusterRequest
 from kio.schema.metadata.v12 import request as metadata
 
 from cluster_image.network import Connection
-from harness.targets.admin import Ids, Metadata, Partition, Place
-from harness.targets.kafka_api.admin import CONNECT_TIMEOUT_S, KafkaAdmin
+from harness.targets.admin import Metadata, Partition, Place
+from harness.targets.kafka_api.admin import CONNECT_TIMEOUT_S, KafkaAdmin, ids_of
 from harness.targets.kafka_api.api_versions import versions
 
 _ALTER_PARTITION_REASSIGNMENTS: Final = 45
@@ -67,12 +67,8 @@ async def _partitions(connection: Connection) -> dict[Place, Partition]:
     )  # fmt: skip
     return {
         (str(topic.name), int(each.partition_index)): Partition(
-            int(each.leader_id), int(each.leader_epoch), _ids(each.replica_nodes), _ids(each.isr_nodes), ()
+            int(each.leader_id), int(each.leader_epoch), ids_of(each.replica_nodes), ids_of(each.isr_nodes), ()
         )
         for topic in answer.topics
         for each in topic.partitions
     }
-
-
-def _ids(brokers: tuple[int, ...]) -> Ids:
-    return tuple(map(int, brokers))

@@ -78,6 +78,7 @@ class Described(Kafka):
 
     takes: ClassVar = "FILE"
     options: ClassVar = frozenset()
+    unsupported: ClassVar = {**Kafka.unsupported, "membership:upgrade": "the file describes one release"}
 
     def __init__(self, path: str) -> None:
         super().__init__()

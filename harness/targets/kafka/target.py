@@ -113,7 +113,6 @@ class Kafka(Target):
             yield "--target kafka needs a version, such as kafka:4.2.0, or --kafka-home with a distribution"
         if self._version is not None:
             yield from self._features_that_it_lacks(plan.features, self._version)
-
         if plan.upgrade_to is not None:
             if versions.is_version(plan.upgrade_to):
                 versions.read(plan.upgrade_to)

@@ -102,7 +102,7 @@ class KafkaAdmin:
         answer = await self._through_any(ListPartitionReassignmentsRequest(topics=None))
         return {
             (str(topic.name), int(each.partition_index)): Move(
-                _ids(each.replicas), _ids(each.adding_replicas), _ids(each.removing_replicas)
+                ids_of(each.replicas), ids_of(each.adding_replicas), ids_of(each.removing_replicas)
             )
             for topic in answer.topics
             for each in topic.partitions
@@ -129,13 +129,16 @@ class KafkaAdmin:
             return {}
 
     async def features(self) -> Mapping[str, tuple[int, int]]:
-        """By feature, up to which level every broker that answers supports it, and which is in force (0: not)."""
+        """By feature, up to which level every broker that answers supports it, and which is in force (0: not). Raises
+        Unanswered."""
         told = []
         for node in self.brokers():
             with suppress(OSError, TimeoutError):
                 async with self._connected(node.address) as connection:
                     told.append(await features(connection, CONNECT_TIMEOUT_S))
-        names = set.intersection(*({*supported} for supported, _ in told)) if told else set()
+        if not told:
+            raise Unanswered("no broker has told which features there are")
+        names = set.intersection(*({*supported} for supported, _ in told))
         return {
             name: (min(supported[name] for supported, _ in told), max(level.get(name, 0) for _, level in told))
             for name in sorted(names)
@@ -211,15 +214,15 @@ async def _partitions(connection: Connection) -> Any:
         for topic in answer.topics:
             for each in topic.partitions:
                 yield (str(topic.name), int(each.partition_index)), Partition(
-                    int(each.leader_id), int(each.leader_epoch), _ids(each.replica_nodes), _ids(each.isr_nodes),
-                    _ids(each.eligible_leader_replicas or ()),
+                    int(each.leader_id), int(each.leader_epoch), ids_of(each.replica_nodes), ids_of(each.isr_nodes),
+                    ids_of(each.eligible_leader_replicas or ()),
                 )  # fmt: skip
         if (following := answer.next_cursor) is None:
             return
         cursor = describe.Cursor(topic_name=following.topic_name, partition_index=following.partition_index)
 
 
-def _ids(brokers: Sequence[Any]) -> Ids:
+def ids_of(brokers: Sequence[Any]) -> Ids:
     return tuple(int(broker) for broker in brokers)
 
 

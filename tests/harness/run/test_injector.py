@@ -292,6 +292,21 @@ def test_a_nemesis_that_cannot_tell_whom_to_strike_costs_its_own_faults_only() -
     assert any(row["effective"] for row in bench.rows)
 
 
+def test_a_nemesis_that_has_done_what_it_is_for_has_no_more_faults_and_skips_none() -> None:
+    class Twice(Pause):
+        name = "twice"
+
+        def finished(self, situation: Any) -> bool:
+            return sum(situation.struck.values()) >= 2
+
+    bench = Bench(Twice(), Kill())
+    bench.run()
+    assert len([fault for fault in bench.schedule if fault.nemesis == "twice"]) > 2
+    rows = [row for row in bench.rows if row["nemesis"] == "twice"]
+    assert len(rows) == 2 and all(row["effective"] and row["end"] for row in rows)
+    assert len([row for row in bench.rows if row["nemesis"] == "kill"]) > 2, "the others go on"
+
+
 def test_why_the_schedule_ended_can_be_read() -> None:
     class Broken(Pause):
         def effective(self, evidence: Any) -> bool:
