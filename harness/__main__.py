@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import atexit
+import os
 import sys
 
 
@@ -10,15 +12,39 @@ def main() -> None:
 
     `chaos check` is asked many times for little, and needs no cluster: it comes without what the others import.
     """
+    ending = _Ending()
+    atexit.register(ending.at_exit)  # the first to be registered is the last to be called
     try:
-        if sys.argv[1:2] == ["check"]:
-            from harness.cli.check import main as run
-        else:
-            from harness.cli.app import main as run
-    except KeyboardInterrupt:
-        print("chaos: stopped", file=sys.stderr)
-        sys.exit(255)
-    run()
+        try:
+            if sys.argv[1:2] == ["check"]:
+                from harness.cli.check import main as run
+            else:
+                from harness.cli.app import main as run
+        except KeyboardInterrupt:
+            print("chaos: stopped", file=sys.stderr)
+            sys.exit(255)
+        run()
+    except SystemExit as exit_:
+        ending.code = exit_.code
+        raise
+
+
+class _Ending:
+    """Ends the process with its exit code once all is done that is to be done at exit, before the interpreter is taken
+    down: a thread of Arrow's that lets go of something of Python's just then aborts the process, and its exit status is
+    134 then and not the verdict's (apache/arrow issue 34314)."""
+
+    code: object = None
+
+    def at_exit(self) -> None:
+        if not isinstance(self.code, int):
+            return
+        try:
+            sys.stdout.flush()
+            sys.stderr.flush()
+        except (OSError, ValueError):  # the interpreter tells of that
+            return
+        os._exit(self.code & 0xFF)
 
 
 if __name__ == "__main__":

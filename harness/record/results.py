@@ -112,8 +112,8 @@ def read_faults(directory: Path, origin: int | None = None) -> list[dict[str, An
         origin = read_json(directory / "verdict.json").get("origin_ns")
     try:
         with open_regular(directory / "journal" / "faults-000000.parquet") as file:
-            # Without threads: one that holds the file until this process has ended would abort it.
-            rows = pq.ParquetFile(file).read(use_threads=False).to_pylist()
+            # From memory: no thread that reads ahead holds on to a file of Python's.
+            rows = pq.ParquetFile(pa.BufferReader(file.read())).read(use_threads=False).to_pylist()
     except (OSError, pa.ArrowException):
         return []
     rows.sort(key=lambda row: (row["start"], row["fault"]))

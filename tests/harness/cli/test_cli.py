@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import re
 import socket
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -290,3 +292,30 @@ def test_what_is_shown_of_a_moment_names_the_faults_since_the_last_line() -> Non
     assert "12 failed · 3 indeterminate · errors of 2 requests (CONNECTION_FAILED 2)" in line
     assert line.endswith("kill on broker-1, healed · pause on broker-2")
     assert live_line(12, 60, counts, {}, []).endswith("3 indeterminate · no fault in force")
+
+
+#: What a library does that goes wrong while the interpreter is taken down.
+_ABORTS_LAST = """
+import atexit, os, sys
+class Last:
+    abort = os.abort
+    def __del__(self):
+        self.abort()
+sys.last = Last()
+from harness.__main__ import main
+from harness.cli import guarded
+command = guarded.guarded
+guarded.guarded = lambda *given: atexit.register(print, "at exit") and command(*given)
+sys.argv[1:] = {arguments}
+main()
+"""
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code"), [(["list", "workloads"], 0), (["check", "nowhere"], 254), (["run", "--seed", "-1"], 254)]
+)
+def test_the_exit_code_is_the_commands_whatever_libraries_do_at_the_very_end(arguments: list[str], code: int) -> None:
+    program = _ABORTS_LAST.format(arguments=arguments)
+    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)
+    assert ended.returncode == code, ended.stderr
+    assert ended.stdout.endswith("at exit\n")
