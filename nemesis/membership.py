@@ -18,6 +18,7 @@ from typing import Any, ClassVar, Final
 from harness.cluster import Cluster, Evidence, Node, NotAvailable
 from harness.targets.admin import Admin, Ids, Metadata, Place, Unanswered, changed, newest
 from nemesis import Common, Draw, Layout, Nemesis, Situation, by_node, each, knob, pick, pinned, start_the_dead
+from nemesis.controller import ControllerChange
 from nemesis.restoration import POLL_S, reported, restore, survivors
 from nemesis.upgrade import Upgrade
 
@@ -319,13 +320,15 @@ _VARIANTS: Final[Mapping[str, type[_Kind]]] = {
 
 
 class Membership(_Mover):
-    """Any of the variants but an upgrade, which goes its way once. Healing is the same for all."""
+    """Any of the variants whose healing is the same: not an upgrade, nor a change of the quorum's voters."""
 
     name = "membership"
     summary = "shuts a leader down, elects preferred leaders, reassigns partitions, or gives a broker a new id"
     exclusive = True
     waits_for_isr = True
-    variants: ClassVar[Mapping[str, type[Nemesis]]] = {**_VARIANTS, "upgrade": Upgrade}
+    variants: ClassVar[Mapping[str, type[Nemesis]]] = {
+        **_VARIANTS, "controller": ControllerChange, "upgrade": Upgrade,
+    }  # fmt: skip
 
     def draw(self, random: Random) -> Draw:
         variant = random.choice(list(_VARIANTS))

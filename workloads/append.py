@@ -41,6 +41,7 @@ class AppendWorkload:
     #: What a plan says of the topic's logs (Plan.log), and settings that the topic is made with.
     log: ClassVar[Mapping[str, Any]] = {}
     topic_settings: ClassVar[Mapping[str, str]] = {}
+    sender: ClassVar[type[Sender]] = Sender
     #: Values as one record batch.
     encode: ClassVar[Callable[..., bytes]] = staticmethod(encode_int64s)
 
@@ -83,7 +84,7 @@ class AppendWorkload:
         self._tally.begin(plan.partitions, self._clock())
         pacer = Pacer(plan.rate, plan.partitions)
         senders = [
-            Sender(
+            self.sender(
                 self._client,
                 self._recorder,
                 self._tally,

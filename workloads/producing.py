@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable
-from typing import Final
+from typing import Final, NamedTuple
 
 from cluster_image.network import Connection
 from cluster_image.storage.records import encode_int64s
-from harness.record.history import Recorder
+from harness.record.history import Operation, Recorder
 from workloads.client import outcomes
 from workloads.client.client import CannotSend, Client, Link
 from workloads.client.metadata import Partition
@@ -22,6 +22,14 @@ MIN_BACKOFF_S: Final = 0.05
 MAX_BACKOFF_S: Final = 0.5
 #: The leader gives up waiting for its followers a little before the client gives up waiting for the leader.
 _LEADER_TIMEOUT: Final = 0.8
+
+
+class Answered(NamedTuple):
+    """What became of an append. error: its name in the history; offset: of the first record."""
+
+    outcome: Outcome
+    error: str | None = None
+    offset: int | None = None
 
 
 class Sender:
@@ -113,24 +121,28 @@ class Sender:
         appends = self._recorder.invoke_append(self._process, self._client.topic, self._partition, count, self._clock())
         assert appends.values is not None
         batch = self._encode(appends.values.tolist(), timestamp_ms=int(self._wall_clock() * 1000))
+        self._complete(appends, leader, count, await self._produce(connection, batch))
+
+    async def _produce(self, connection: Connection, batch: bytes) -> Answered:
+        """Once."""
         timeout = self._client.request_timeout
         request = produce_request(self._client.topic, {self._partition: batch}, self._acks, timeout * _LEADER_TIMEOUT)
-        outcome: Outcome = "info"
-        error, offset = None, None
         try:
             response = await connection.request(request, timeout=timeout)
         except TimeoutError:
-            error = outcomes.CLIENT_TIMEOUT
+            return Answered("info", outcomes.CLIENT_TIMEOUT)
         except ConnectionError:
-            error = outcomes.CONNECTION_LOST
-        else:
-            answer = produce_answers(response).get(self._partition) if response is not None else None
-            if answer is not None:
-                outcome = outcomes.of_append(answer.error, answer.base_offset)
-                error = outcomes.name(answer.error)
-                offset = answer.base_offset if outcome == "ok" else None
-            elif response is not None:  # acks=0 gets none
-                error = outcomes.MALFORMED_RESPONSE
+            return Answered("info", outcomes.CONNECTION_LOST)
+        if response is None:  # acks=0 gets none
+            return Answered("info")
+        answer = produce_answers(response).get(self._partition)
+        if answer is None:
+            return Answered("info", outcomes.MALFORMED_RESPONSE)
+        outcome = outcomes.of_append(answer.error, answer.base_offset)
+        return Answered(outcome, outcomes.name(answer.error), answer.base_offset if outcome == "ok" else None)
+
+    def _complete(self, appends: Operation, leader: Partition, count: int, answered: Answered) -> None:
+        outcome, error, offset = answered
         self._recorder.complete(
             appends, self._clock(), outcome, offset=offset, leader_epoch=leader.leader_epoch, error=error
         )
@@ -147,4 +159,7 @@ class Sender:
 
     def _note(self, outcome: Outcome, count: int, error: str | None) -> None:
         self._tally.appended(outcome, count, error)
+        self._back_off(error)
+
+    def _back_off(self, error: str | None) -> None:
         self._backoff = 0.0 if error is None else min(max(2 * self._backoff, MIN_BACKOFF_S), MAX_BACKOFF_S)

@@ -62,7 +62,7 @@ def check_targets(nemeses: Mapping[str, Nemesis], plan: Plan) -> None:
     for name, nemesis in nemeses.items():
         for each in _strikers(nemesis):
             impossible = getattr(each, "impossible", None)  # a user's own may have none
-            why = unsupported.get(each.name) or unsupported.get(each.name.partition(":")[0])
+            why = next((unsupported[name] for name in _with_families(each.name) if name in unsupported), None)
             if why is None and impossible is not None:
                 why = impossible(plan)
             if why is None and not _finds_somebody(each, situations):
@@ -70,6 +70,12 @@ def check_targets(nemeses: Mapping[str, Nemesis], plan: Plan) -> None:
             if why is not None:
                 of = "" if each is nemesis else f" (its part {each.name})"
                 raise BadArguments(f"nemesis {name}{of} cannot work in {shape}: {why}")
+
+
+def _with_families(name: str) -> list[str]:
+    """A nemesis with its knobs, without them, its family."""
+    parts = name.split(":")
+    return [":".join(parts[:count]) for count in range(len(parts), 0, -1)]
 
 
 def _strikers(nemesis: Nemesis) -> list[Nemesis]:

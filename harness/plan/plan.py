@@ -129,6 +129,9 @@ class Plan(BaseModel):
                 yield f"{_OPTIONS[name]}: target {self.target} has no use for it"
         if (why := target.unsupported.get(f"workload {self.workload}")) is not None:
             yield f"--workload {self.workload} is not possible with target {self.target}: {why}"
+        impossible = getattr(registry.load(registry.WORKLOADS, self.workload), "impossible", None)
+        if impossible is not None and (why := impossible(self)) is not None:
+            yield f"--workload {self.workload} is not possible: {why}"
         yield from target.problems(self)
         yield from self.pace.problems()
         if len(set(self.nemesis)) < len(self.nemesis):

@@ -40,6 +40,15 @@ class Metadata:
     partitions: Mapping[Place, Partition]
 
 
+@dataclass(frozen=True)
+class Quorum:
+    """That of the metadata log, as its leader has it: node ids, each with the id of its log directory."""
+
+    leader: int
+    voters: Mapping[int, str]
+    observers: Mapping[int, str]
+
+
 class Admin(Protocol):
     """An operator's word to the cluster, the same object for the whole run. Every request may be repeated."""
 
@@ -86,6 +95,18 @@ class Admin(Protocol):
 
     async def raise_feature(self, name: str, level: int) -> str:
         """Returns once it is in force: "". Else why it was refused. Raises Unanswered."""
+        ...
+
+    async def quorum(self) -> Quorum:
+        """Raises Unanswered."""
+        ...
+
+    async def add_voter(self, node_id: int, directory: str, address: tuple[str, int]) -> str:
+        """To the quorum; address: where the node serves it. "", or why it was refused. Raises Unanswered."""
+        ...
+
+    async def remove_voter(self, node_id: int, directory: str) -> str:
+        """From the quorum. "", or why it was refused. Raises Unanswered."""
         ...
 
 

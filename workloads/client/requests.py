@@ -27,6 +27,7 @@ _FETCH: Final = _request_module(1, 12)
 _LIST_OFFSETS: Final = _request_module(2, 7)
 _METADATA: Final = _request_module(3, 12)
 _CREATE_TOPICS: Final = _request_module(19, 7)
+_INIT_PRODUCER_ID: Final = _request_module(22, 4)
 _CREATE_PARTITIONS: Final = _request_module(37, 2)
 
 ACKS: Final[Mapping[str, int]] = {"all": -1, "1": 1, "0": 0}
@@ -100,6 +101,11 @@ def topic_answer(response: Entity) -> tuple[ErrorCode, str | None]:
     """To what was asked of one topic: the error and the broker's message about it."""
     (topic,) = getattr(response, "topics", None) or response.results
     return topic.error_code, topic.error_message
+
+
+def init_producer_id_request() -> Entity:
+    """A new one, without transactions."""
+    return _INIT_PRODUCER_ID.InitProducerIdRequest(transactional_id=None, transaction_timeout=timedelta(seconds=60))
 
 
 def produce_request(topic: str, batches: Mapping[int, bytes], acks: int, timeout: float) -> Entity:

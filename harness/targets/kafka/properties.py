@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import base64
+import uuid
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
@@ -10,7 +13,14 @@ from harness.cluster import Node
 from harness.errors import BadArguments
 from harness.targets.kafka import versions
 from harness.targets.kafka_api import timeouts
-from harness.targets.kafka_api.properties import as_file, changed, in_words, quorum_voters, roles
+from harness.targets.kafka_api.properties import (
+    CONTROLLER_LISTENER,
+    as_file,
+    changed,
+    in_words,
+    quorum_voters,
+    roles,
+)
 from harness.targets.target import DATA, ClusterPlan
 
 #: Of the volume: Kafka refuses the lost+found of a file system's root.
@@ -22,6 +32,10 @@ OWN: Final[Mapping[str, tuple[str, Sequence[str], str]]] = {
         "unsynced: what `kafka-storage format` wrote is not synced before Kafka starts, as it comes",
     ),
     "chaos.heap": ("512m", (), "of each node's virtual machine, as -Xmx has it, 256m to 4g"),
+    "chaos.quorum": (
+        "static", ("static", "dynamic"),
+        "dynamic: voters of the metadata quorum can be added and removed (KIP-853, Kafka 3.9 and later)",
+    ),
 }  # fmt: skip
 #: Which of two releases a node starts, for the entry script.
 _RELEASE: Final = "chaos.release"
@@ -35,17 +49,57 @@ IDENTITY: Final = frozenset({
 
 def configurations(plan: ClusterPlan, nodes: Sequence[Node], cluster_id: str, release: str) -> Mapping[str, str]:
     """By node name. release: the version as --target has it; "" where only --kafka-home says it."""
-    voters = quorum_voters(nodes)
-    return {node.name: as_file(_properties(plan, node, voters, cluster_id, release)) for node in nodes}
+    quorum = _Quorum(nodes, cluster_id, dynamic=has_dynamic_quorum(plan))
+    return {node.name: as_file(_properties(plan, node, quorum, cluster_id, release)) for node in nodes}
 
 
-def _properties(plan: ClusterPlan, node: Node, voters: str, cluster_id: str, release: str) -> Mapping[str, str]:
+def has_dynamic_quorum(plan: ClusterPlan) -> bool:
+    return plan.settings.get("chaos.quorum") == "dynamic"
+
+
+@dataclass(frozen=True)
+class _Quorum:
+    """Its first voters, and how a node is told of them."""
+
+    nodes: Sequence[Node]
+    cluster_id: str
+    dynamic: bool
+
+    @property
+    def properties(self) -> Mapping[str, str]:
+        if not self.dynamic:
+            return {"controller.quorum.voters": quorum_voters(self.nodes)}
+        addresses = (in_words(address) for node in self.nodes if (address := node.quorum_address))
+        return {"controller.quorum.bootstrap.servers": ",".join(addresses)}
+
+    def format_options(self, node: Node) -> Sequence[str]:
+        if not self.dynamic:
+            return ()
+        if node.quorum_address is None:
+            return ("--no-initial-controllers",)
+        voters = (
+            f"{each.id}@{in_words(address)}:{_directory_id(self.cluster_id, each.id)}"
+            for each in self.nodes
+            if (address := each.quorum_address)
+        )
+        return ("--initial-controllers", ",".join(voters))
+
+
+def _directory_id(cluster_id: str, node_id: int) -> str:
+    """Of a log directory, as Kafka writes a UUID."""
+    given = uuid.uuid5(uuid.NAMESPACE_OID, f"{cluster_id}/{node_id}")
+    return base64.urlsafe_b64encode(given.bytes).decode().rstrip("=")
+
+
+def _properties(
+    plan: ClusterPlan, node: Node, quorum: _Quorum, cluster_id: str, release: str
+) -> Mapping[str, str]:
     in_sync = min(3, plan.replication_factor)
     properties: dict[str, Any] = {
         "node.id": node.id,
         "process.roles": roles(node),
-        "controller.quorum.voters": voters,
-        "controller.listener.names": "CONTROLLER",
+        **quorum.properties,
+        "controller.listener.names": CONTROLLER_LISTENER,
         "listeners": _listeners(node),
         "broker.rack": node.rack,
         "log.dirs": log_directory(""),
@@ -59,7 +113,7 @@ def _properties(plan: ClusterPlan, node: Node, voters: str, cluster_id: str, rel
         **{name: default for name, (default, _, _) in OWN.items()},
         _RELEASE: "first",
         "chaos.cluster.id": cluster_id,
-        "chaos.format.options": " ".join(format_options(plan.features, release)),
+        "chaos.format.options": " ".join([*format_options(plan.features, release), *quorum.format_options(node)]),
         **plan.settings,
     }
     return {name: str(value) for name, value in properties.items()}
@@ -67,8 +121,8 @@ def _properties(plan: ClusterPlan, node: Node, voters: str, cluster_id: str, rel
 
 def _listeners(node: Node) -> str:
     if node.controller_address is not None:
-        return f"PLAINTEXT://{in_words(node.address)},CONTROLLER://{in_words(node.controller_address)}"
-    return f"{'PLAINTEXT' if node.role == 'broker' else 'CONTROLLER'}://{in_words(node.address)}"
+        return f"PLAINTEXT://{in_words(node.address)},{CONTROLLER_LISTENER}://{in_words(node.controller_address)}"
+    return f"{'PLAINTEXT' if node.role == 'broker' else CONTROLLER_LISTENER}://{in_words(node.address)}"
 
 
 def log_directory(folder: str) -> str:

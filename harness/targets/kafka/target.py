@@ -50,8 +50,7 @@ _OWN_FLAG: Final = {
 
 _UNSUPPORTED: Final[Mapping[str, str]] = {
     "simulation": "a JVM does not run on virtual time",
-    "two log directories": "not built yet",
-    "adding and removing of controllers": "not built yet",
+    "two log directories": "each node has one disk, and so none of two directories could fail alone",
 }
 
 
@@ -113,6 +112,11 @@ class Kafka(Target):
             yield "--target kafka needs a version, such as kafka:4.2.0, or --kafka-home with a distribution"
         if self._version is not None:
             yield from self._features_that_it_lacks(plan.features, self._version)
+        dynamic = properties.has_dynamic_quorum(plan)
+        if dynamic and self._version is not None and not self._version.has_dynamic_quorum:
+            yield f"--set chaos.quorum=dynamic: Kafka {self._release} has no dynamic quorum; 3.9 and later have"
+        if not dynamic and any(name.startswith("membership:controller") for name in plan.nemesis):
+            yield "--nemesis membership:controller changes the quorum's voters; give --set chaos.quorum=dynamic too"
         if plan.upgrade_to is not None:
             if versions.is_version(plan.upgrade_to):
                 versions.read(plan.upgrade_to)

@@ -36,6 +36,11 @@ class Version(NamedTuple):
         """`kafka-storage format --feature`: from 3.9 on (KIP-1022)."""
         return self >= (3, 9)
 
+    @property
+    def has_dynamic_quorum(self) -> bool:
+        """From 3.9 on (KIP-853)."""
+        return self >= (3, 9)
+
 
 def is_version(wanted: str) -> bool:
     """Or else the place of a distribution."""

@@ -7,27 +7,34 @@ one is made to be repeated.
 from __future__ import annotations
 
 import asyncio
+import uuid
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from kio.schema.add_raft_voter.v0 import request as add_raft_voter
 from kio.schema.alter_partition_reassignments.v1 import request as alter
 from kio.schema.describe_cluster.v2.request import DescribeClusterRequest
 from kio.schema.describe_configs.v4 import request as configs
+from kio.schema.describe_quorum.v2 import request as describe_quorum
 from kio.schema.describe_topic_partitions.v0 import request as describe
 from kio.schema.elect_leaders.v2.request import ElectLeadersRequest
 from kio.schema.errors import ErrorCode
 from kio.schema.list_partition_reassignments.v0.request import ListPartitionReassignmentsRequest
+from kio.schema.remove_raft_voter.v0.request import RemoveRaftVoterRequest
 from kio.schema.types import BrokerId, TopicName
 from kio.schema.update_features.v1 import request as update_features
 
 from cluster_image.network import Address, Connection, Network
-from cluster_image.wire.integers import i8, i16, i32
+from cluster_image.wire.integers import i8, i16, i32, u16
+from cluster_image.wire.messages import milliseconds
 from harness.cluster import Node
-from harness.targets.admin import Ids, Metadata, Move, Partition, Place, Unanswered, newest
+from harness.targets.admin import Ids, Metadata, Move, Partition, Place, Quorum, Unanswered, newest
 from harness.targets.kafka_api.api_versions import features
+from harness.targets.kafka_api.observer import describe_quorum_request
+from harness.targets.kafka_api.properties import CONTROLLER_LISTENER
 
 #: A broker waits so long, and longer, for the controller before it says that there was no answer.
 REQUEST_TIMEOUT_S: Final = 5.0
@@ -153,6 +160,34 @@ class KafkaAdmin:
         refused = [each for each in answer.results if each.error_code is not ErrorCode.none]
         return str(refused[0].error_message or refused[0].error_code.name) if refused else ""
 
+    async def quorum(self) -> Quorum:
+        """Raises Unanswered."""
+        deadline = _now() + PATIENCE_S
+        while True:
+            answer = await self._through_any(describe_quorum_request(describe_quorum))
+            for each in (partition for topic in answer.topics for partition in topic.partitions):
+                if each.error_code is ErrorCode.none and each.leader_id >= 0:
+                    return Quorum(int(each.leader_id), _replicas(each.current_voters), _replicas(each.observers))
+            if _now() > deadline:
+                raise Unanswered(f"no broker has told of the metadata quorum in {PATIENCE_S:g} s")
+            await asyncio.sleep(POLL_S)
+
+    async def add_voter(self, node_id: int, directory: str, address: tuple[str, int]) -> str:
+        """Returns once that is committed: "". Else why it was refused. Raises Unanswered."""
+        host, port = address
+        answer = await self._through_any(add_raft_voter.AddRaftVoterRequest(
+            cluster_id=None, timeout=milliseconds(round(REQUEST_TIMEOUT_S * 1000)),
+            voter_id=i32(node_id), voter_directory_id=uuid.UUID(directory),
+            listeners=(add_raft_voter.Listener(name=CONTROLLER_LISTENER, host=host, port=u16(port)),),
+        ))  # fmt: skip
+        return _refusal(answer)
+
+    async def remove_voter(self, node_id: int, directory: str) -> str:
+        """Returns once that is committed: "". Else why it was refused. Raises Unanswered."""
+        return _refusal(await self._through_any(RemoveRaftVoterRequest(
+            cluster_id=None, voter_id=i32(node_id), voter_directory_id=uuid.UUID(directory)
+        )))  # fmt: skip
+
     async def _through_any(self, request: Any) -> Any:
         """The answer of the first broker that has one."""
         deadline = _now() + PATIENCE_S
@@ -220,6 +255,14 @@ async def _partitions(connection: Connection) -> Any:
         if (following := answer.next_cursor) is None:
             return
         cursor = describe.Cursor(topic_name=following.topic_name, partition_index=following.partition_index)
+
+
+def _replicas(described: Sequence[Any]) -> dict[int, str]:
+    return {int(each.replica_id): str(each.replica_directory_id or uuid.UUID(int=0)) for each in described}
+
+
+def _refusal(answer: Any) -> str:
+    return "" if answer.error_code is ErrorCode.none else str(answer.error_message or answer.error_code.name)
 
 
 def ids_of(brokers: Sequence[Any]) -> Ids:

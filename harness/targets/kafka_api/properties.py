@@ -12,6 +12,8 @@ FIRST_CONTROLLER_ID: Final = 101
 #: Where brokers serve, and where the quorum is served.
 BROKER_PORT: Final = 9092
 CONTROLLER_PORT: Final = 9093
+#: As listener names have it.
+CONTROLLER_LISTENER: Final = "CONTROLLER"
 
 
 def node_specs(plan: ClusterPlan) -> Sequence[NodeSpec]:

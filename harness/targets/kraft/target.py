@@ -50,6 +50,7 @@ class Kraft(Target):
     runtimes: ClassVar = frozenset({"docker", "simulation"})
     unsupported: ClassVar[Mapping[str, str]] = {
         "membership:upgrade": "there is one release of it",
+        "membership:controller": "the voters of its quorum are those of controller.quorum.voters",
         "workload compacted": "its log has no cleaner",
     }
     options: ClassVar = frozenset({"timeouts"})

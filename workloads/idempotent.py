@@ -1,0 +1,150 @@
+"""Workload `idempotent`: as `append`, by producers with enable.idempotence (KIP-98).
+
+Each sender is a producer of its own, with a producer id and a sequence number for its partition, and one batch in
+flight. Like Kafka's producer it sends a batch again, unchanged, until that is acknowledged or its delivery time-out has
+passed; all of that is one operation of the history, and whatever its attempts did, the batch may be in the log once.
+
+A batch that was given up leaves a hole in the sequence numbers if it never reached the log, so the sender goes on with
+a new producer id then; Kafka's producer raises its epoch (KIP-360). The old batch may still be appended: it is `info`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any, ClassVar, Final
+
+from kio.schema.errors import ErrorCode
+
+from cluster_image.network import Connection
+from harness.plan.plan import Plan
+from harness.record.history import Operation
+from workloads.append import AppendWorkload
+from workloads.client import outcomes
+from workloads.client.client import CannotSend
+from workloads.client.metadata import Partition
+from workloads.client.outcomes import Outcome
+from workloads.client.requests import init_producer_id_request
+from workloads.producing import Answered, Sender
+
+#: As delivery.timeout.ms, but in request time-outs: so often a broker may stay silent.
+DELIVERY_REQUESTS: Final = 4
+#: Brokers answer these of a batch whose number is not the next one: no attempt can go better.
+_OUT_OF_STEP: Final = frozenset(
+    outcomes.name(error) for error in (
+        ErrorCode.out_of_order_sequence_number, ErrorCode.unknown_producer_id, ErrorCode.invalid_producer_epoch,
+        ErrorCode.invalid_producer_id_mapping, ErrorCode.producer_fenced,
+    )
+)  # fmt: skip
+_DUPLICATE: Final = outcomes.name(ErrorCode.duplicate_sequence_number)
+
+
+class IdempotentSender(Sender):
+    """One producer of one partition."""
+
+    def __init__(self, *given: Any, **named: Any) -> None:
+        super().__init__(*given, **named)
+        self._producer_id: int | None = None
+        self._sequence = 0
+        self._settling = False
+
+    async def run(self) -> None:
+        while True:
+            count = await self._pacer.take(self._partition)
+            delivery = asyncio.get_running_loop().create_task(self._deliver(count))
+            self._in_flight[delivery] = None
+            delivery.add_done_callback(self._sent)
+            await asyncio.wait((delivery,))  # goes on if this is cancelled: settle() waits for it
+            delivery.result()
+
+    async def settle(self) -> None:
+        """An attempt that is under way is the last one."""
+        self._settling = True
+        await super().settle()
+
+    async def _deliver(self, count: int) -> None:
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + DELIVERY_REQUESTS * self._client.request_timeout
+        appends: Operation | None = None
+        batch = b""
+        outcome: Outcome = "fail"
+        while True:
+            known = self._client.metadata.partitions.get(self._partition)
+            moved = self._client.metadata.leader_change(self._partition)
+            try:
+                connection = await self._link.to(known.leader if known is not None else None)
+                if self._producer_id is None:
+                    self._producer_id, self._sequence = await self._new_producer_id(connection), 0
+            except CannotSend as failure:
+                answered = Answered("fail", failure.error)
+            else:
+                assert known is not None
+                if appends is None:
+                    appends = self._invoke(count)
+                    batch = self._numbered(appends)
+                answered = await self._attempt(connection, batch, moved)
+            outcome = _together(outcome, answered.outcome)
+            over = outcome == "ok" or answered.error in _OUT_OF_STEP
+            if over or self._settling or loop.time() > deadline:
+                break
+            self._back_off(answered.error)
+            self._client.metadata.ask_again()
+            await asyncio.wait((moved,), timeout=self._backoff)
+        self._end(appends, known, count, answered._replace(outcome=outcome))
+
+    def _invoke(self, count: int) -> Operation:
+        client = self._client
+        return self._recorder.invoke_append(self._process, client.topic, self._partition, count, self._clock())
+
+    def _numbered(self, appends: Operation) -> bytes:
+        assert appends.values is not None
+        return self._encode(
+            appends.values.tolist(), timestamp_ms=int(self._wall_clock() * 1000), producer_id=self._producer_id,
+            producer_epoch=0, base_sequence=self._sequence,
+        )  # fmt: skip
+
+    async def _attempt(self, connection: Connection, batch: bytes, moved: asyncio.Future[None]) -> Answered:
+        """Until it is answered, or once the partition has another leader: that one can be asked at once."""
+        sending = asyncio.get_running_loop().create_task(self._produce(connection, batch))
+        await asyncio.wait((sending, moved), return_when=asyncio.FIRST_COMPLETED)
+        if not sending.done():
+            self._link.close()  # which ends it
+        answered = await sending
+        return Answered("ok") if answered.error == _DUPLICATE else answered
+
+    def _end(self, appends: Operation | None, leader: Partition | None, count: int, answered: Answered) -> None:
+        if appends is None or leader is None:
+            self._refuse(count, answered.error or outcomes.NO_LEADER)
+            return
+        if answered.outcome == "ok":
+            self._sequence += count
+        else:
+            self._producer_id = None
+        self._complete(appends, leader, count, answered)
+
+    async def _new_producer_id(self, connection: Connection) -> int:
+        """Raises CannotSend."""
+        try:
+            answer = await connection.request(init_producer_id_request(), timeout=self._client.request_timeout)
+        except (ConnectionError, TimeoutError):
+            raise CannotSend(outcomes.NO_PRODUCER_ID) from None
+        if answer.error_code is not ErrorCode.none:
+            raise CannotSend(outcomes.NO_PRODUCER_ID)
+        return int(answer.producer_id)
+
+
+def _together(before: Outcome, now: Outcome) -> Outcome:
+    """Of all attempts: acknowledged if one was; not appended only if none can have been."""
+    if now == "ok":
+        return "ok"
+    return "info" if "info" in (before, now) else "fail"
+
+
+class IdempotentWorkload(AppendWorkload):
+    """As append, by idempotent producers, which send a batch again until it is acknowledged: it is in the log once."""
+
+    sender: ClassVar[type[Sender]] = IdempotentSender
+
+    @classmethod
+    def impossible(cls, plan: Plan) -> str | None:
+        """Why a plan cannot be carried out with it, as a clause."""
+        return None if plan.acks == "all" else f"an idempotent producer needs acks=all, and --acks is {plan.acks}"
