@@ -30,6 +30,7 @@ from spark_history.files import compact
 from spark_history.schema import METADATA_LOG, TRACE
 
 BROKER_EPOCHS: Final = "BrokerEpochMonotonicity"
+VOTERS: Final = "VotersOneByOne"
 UNCLEAN: Final = "UncleanElection"
 _ELR: Final = "eligible.leader.replicas.version"
 #: Properties of kraft's nodes that Kafka's do not let one see, each with the reason.
@@ -73,6 +74,8 @@ def judge(run: str, tables: Mapping[str, pa.Table], options: Options, faults: Se
         looked_at["MetadataLogMatching"] = count
         leaders = _check_elections(plain, found)
         looked_at["ElectionSafety"] = f"{leaders:,} elections on record"
+        if voters := _check_voters(plain, found):
+            looked_at[VOTERS] = f"{voters:,} sets of voters on record"
         _check_broker_epochs(plain, found)
         registrations = pc.sum(pc.equal(plain["type"].cast(pa.string()), "RegisterBrokerRecord")).as_py() or 0
         looked_at[BROKER_EPOCHS] = f"{registrations:,} registrations on record"
@@ -145,6 +148,23 @@ def _check_elections(metadata_log: pa.Table, found: Findings) -> int:
         if len(of) > 1:
             told = " and ".join(f"{node} has that node {leader} does" for leader, node in sorted(of.items()))
             found.add("ElectionSafety", "two leaders of an epoch", f"who leads epoch {epoch} of the quorum? {told}")
+    return len(rows)
+
+
+def _check_voters(metadata_log: pa.Table, found: Findings) -> int:
+    """A quorum's voters change one at a time, or two majorities might have no voter in common (Raft's dissertation,
+    section 4.1; KIP-853). A voter is a node with its log directory."""
+    rows = [row for row in _of_type(metadata_log, "KRaftVoters") if row["snapshot"] is None]
+    last: dict[str, tuple[int, set[tuple[int, str]]]] = {}
+    for row in sorted(rows, key=lambda row: (row["node"], row["offset"])):
+        voters = {(each["voter_id"], each["voter_directory_id"]) for each in row["fields"]["voters"]}
+        offset, before = last.get(row["node"], (-1, voters))
+        if len(voters ^ before) > 1:
+            ids = [sorted(id_ for id_, _ in of) for of in (before, voters)]
+            found.add(VOTERS, "several voters changed at once",
+                      f"in the metadata log on {row['node']} the quorum's voters are {ids[0]} as of offset {offset}, "
+                      f"and {ids[1]} as of offset {row['offset']}", offset=row["offset"])  # fmt: skip
+        last[row["node"]] = row["offset"], voters
     return len(rows)
 
 

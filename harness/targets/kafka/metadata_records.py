@@ -81,6 +81,14 @@ RECORDS: Final[dict[int, tuple[str, str]]] = {
     28: ("ClearElrRecord", "topic_name:string"),
     29: ("UnregisterControllerRecord", "controller_id:int32"),
 }
+#: Control records of a dynamic quorum (KIP-853; clients/src/main/resources/common/message).
+QUORUM_RECORDS: Final = {
+    "KRaftVersion": "version:int16 kraft_version:int16",
+    "KRaftVoters": (
+        "version:int16 voters:[]{voter_id:int32 voter_directory_id:uuid endpoints:[]{name:string host:string "
+        "port:uint16} kraft_version_feature:{min_supported_version:int16 max_supported_version:int16}}"
+    ),
+}
 #: The last version of each type that is known; 0 of all others. Of a later one the fields cannot be told.
 _LAST: Final = {0: 4, 3: 2, 5: 2, 17: 3}
 _FIXED: Final = {
@@ -154,6 +162,12 @@ def decode(value: bytes) -> tuple[str, dict[str, Any]]:
     return RECORDS[type_][0], fields
 
 
+def decode_quorum_record(name: str, value: bytes) -> dict[str, Any]:
+    """Fields of a record in QUORUM_RECORDS. Of a version that added some, those of the first version. Raises
+    UnreadableRecord."""
+    return _structure(_Reader(value), _fields(QUORUM_RECORDS[name]), 0)
+
+
 def _structure(reader: _Reader, fields: tuple[_Field, ...], version: int) -> dict[str, Any]:
     found: dict[str, Any] = {}
     tagged = {}
@@ -199,7 +213,7 @@ def _single(reader: _Reader, field: _Field, version: int) -> Any:
 
 
 _FIELD: Final = re.compile(
-    r"\s*(?P<name>\w+):(?P<array>\[\])?(?:(?P<type>\w+)|\{(?P<nested>[^}]*)\})(?P<null>\?)?(?:@(?P<since>\d+))?"
+    r"\s*(?P<name>\w+):(?P<array>\[\])?(?:(?P<type>\w+)|\{(?P<nested>(?:[^{}]|\{[^{}]*\})*)\})(?P<null>\?)?(?:@(?P<since>\d+))?"
     r"(?:#(?P<tag>\d+)=(?P<default>\S+))?"
 )
 

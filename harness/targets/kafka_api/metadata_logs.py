@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -27,8 +27,8 @@ CONTROL: Final = {2: "LeaderChange", 3: "SnapshotHeader", 4: "SnapshotFooter", 5
 _SNAPSHOT: Final = re.compile(r"(\d{20})-(\d{10})\.checkpoint")
 #: (type, fields) of a record by its value; ValueError or IndexError: of a later version.
 Decode = Callable[[bytes], tuple[str, dict[str, Any]]]
-#: (type, fields) of a control batch.
-Control = Callable[[bytes, BatchHeader], tuple[str, dict[str, Any]]]
+#: (type, fields) of each record of a control batch.
+Control = Callable[[bytes, BatchHeader], Iterable[tuple[str, dict[str, Any]]]]
 _COLUMNS: Final = METADATA_LOG.remove(METADATA_LOG.get_field_index("run"))
 
 
@@ -95,7 +95,8 @@ def _records(
 ) -> Iterator[tuple[int, str, dict[str, Any]]]:
     """(offset, type, fields) of each record of one batch."""
     if header.is_control:
-        yield header.base_offset, *control(batch, header)
+        for delta, (type_, fields) in enumerate(control(batch, header)):
+            yield header.base_offset + delta, type_, fields
         return
     for offset, _, value in decode_values(batch):
         try:

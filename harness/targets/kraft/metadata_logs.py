@@ -26,9 +26,9 @@ def _decode(value: bytes) -> tuple[str, dict[str, Any]]:
     return type(record).__name__, {f.name: _plain(getattr(record, f.name)) for f in fields(record)}
 
 
-def _control(batch: bytes, header: BatchHeader) -> tuple[str, dict[str, Any]]:
+def _control(batch: bytes, header: BatchHeader) -> list[tuple[str, dict[str, Any]]]:
     """Known to the quorum alone. Its bytes, less what gives it its place, tell two of them apart."""
-    return metadata_logs.CONTROL.get(control_type(batch), "Control"), {"crc": header.crc}
+    return [(metadata_logs.CONTROL.get(control_type(batch), "Control"), {"crc": header.crc})]
 
 
 def _plain(value: Any) -> Any:
