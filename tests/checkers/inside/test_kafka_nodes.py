@@ -197,3 +197,21 @@ def test_who_had_served_when_its_power_was_cut_is_told_by_its_last_answer(last: 
     run.told.append(("broker-1", "answers", "", {}))  # later
     found, looked_at = run.judged()
     assert ("CleanShutdown" in found) == ("right after power cuts" in looked_at["CleanShutdown"]) == (last == "answers")
+
+
+def voters(*ids: int, directory: str = "d") -> Record:
+    return 2, "KRaftVoters", {"voters": [{"voter_id": id, "voter_directory_id": f"{directory}{id}"} for id in ids]}
+
+
+def test_voters_of_a_dynamic_quorum_change_one_at_a_time() -> None:
+    run = Run()
+    for log in run.logs.values():
+        log += [voters(101, 102, 103), voters(101, 103), voters(101, 103), voters(101, 102, 103)]
+    found, looked_at = run.judged()
+    assert found == {} and looked_at["VotersOneByOne"] == "24 sets of voters on record"
+    for log in run.logs.values():
+        log[-1] = voters(102, 103)  # one came and another went
+    assert run.judged()[0] == {"VotersOneByOne": {"several voters changed at once"}}
+    for log in run.logs.values():
+        log[-1] = voters(101, 103, directory="other")
+    assert run.judged()[0] == {"VotersOneByOne": {"several voters changed at once"}}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import subprocess
 from types import SimpleNamespace
 from typing import Any, cast
@@ -45,6 +46,19 @@ def test_each_role_has_its_listeners() -> None:
     both = written(node(combined=True), plan(combined=True))
     assert both["listeners"] == "PLAINTEXT://10.0.0.1:9092,CONTROLLER://10.0.0.1:9093"
     assert both["process.roles"] == "broker,controller" and both["controller.quorum.voters"] == "1@10.0.0.1:9093"
+
+
+def test_a_dynamic_quorum_is_formatted_with_its_first_voters_and_found_by_their_addresses() -> None:
+    dynamic = plan(settings={"chaos.quorum": "dynamic"})
+    controller = written(node("controller"), dynamic)
+    assert "controller.quorum.voters" not in controller
+    assert controller["controller.quorum.bootstrap.servers"] == "10.0.0.1:9092"
+    option, voter = controller["chaos.format.options"].split()
+    directory = voter.removeprefix("1@10.0.0.1:9092:")
+    assert option == "--initial-controllers" and len(base64.urlsafe_b64decode(directory + "==")) == 16
+    assert written(node("controller"), dynamic) == controller  # whoever reads it, and each time
+    assert written(node(), dynamic)["chaos.format.options"] == "--no-initial-controllers"
+    assert written(node(), plan())["chaos.format.options"] == ""
 
 
 def test_settings_go_to_the_nodes_and_times_follow_them() -> None:

@@ -7,7 +7,13 @@ import uuid
 
 import pytest
 
-from harness.targets.kafka.metadata_records import RECORDS, UnreadableRecord, _fields, decode
+from harness.targets.kafka.metadata_records import (
+    RECORDS,
+    UnreadableRecord,
+    _fields,
+    decode,
+    decode_quorum_record,
+)
 
 TOPIC = uuid.UUID(int=7)
 
@@ -53,6 +59,19 @@ def test_nested_structures() -> None:
     _, fields = decode(value)
     assert fields["end_points"] == [{"name": "PLAINTEXT", "host": "host", "port": 9092, "security_protocol": 0}]
     assert fields["rack"] == "rack-1" and fields["fenced"] and fields["log_dirs"] == []
+
+
+def test_voters_of_a_dynamic_quorum() -> None:
+    endpoint = compact("CONTROLLER") + compact("host") + struct.pack(">H", 9093) + b"\0"
+    feature = struct.pack(">hh", 0, 1) + b"\0"
+    voter = struct.pack(">i", 101) + TOPIC.bytes + bytes([2]) + endpoint + feature + b"\0"
+    fields = decode_quorum_record("KRaftVoters", struct.pack(">h", 0) + bytes([2]) + voter + b"\0")
+    assert fields["voters"] == [{
+        "voter_id": 101, "voter_directory_id": str(TOPIC),
+        "endpoints": [{"name": "CONTROLLER", "host": "host", "port": 9093}],
+        "kraft_version_feature": {"min_supported_version": 0, "max_supported_version": 1},
+    }]  # fmt: skip
+    assert decode_quorum_record("KRaftVersion", struct.pack(">hh", 0, 1) + b"\0")["kraft_version"] == 1
 
 
 def test_every_type_is_described() -> None:
