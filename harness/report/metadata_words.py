@@ -1,5 +1,5 @@
-"""Describes in words how a fault changed the cluster's metadata (nemesis.restoration.reported): before, during and
-after the fault."""
+"""Describes in words how a fault changed the cluster's metadata (nemesis.membership.restoration.reported): before,
+during and after the fault."""
 
 from __future__ import annotations
 

@@ -15,8 +15,8 @@ from harness.plan.feasible import check_targets
 from harness.plan.plan import Plan, make_plan
 from harness.targets.admin import Quorum
 from nemesis import Situation, merge
-from nemesis.controller import ControllerChange
-from nemesis.restoration import NotRestored
+from nemesis.membership.controller import ControllerChange
+from nemesis.membership.restoration import NotRestored
 
 ADDRESS = ("controller", 9093)
 
@@ -103,7 +103,7 @@ def test_one_that_is_no_voter_cannot_be_removed() -> None:
 
 
 def test_one_that_does_not_come_back_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("nemesis.controller.ADD_PATIENCE_S", 0.3)
+    monkeypatch.setattr("nemesis.membership.controller.ADD_PATIENCE_S", 0.3)
     bench = Bench()
     del bench.admin.voters[102]
     with pytest.raises(NotRestored, match=r"controller-2 is no voter again after 0\.3 s"):

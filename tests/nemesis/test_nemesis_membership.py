@@ -27,12 +27,14 @@ from harness.runtimes.simulation.node import SimulatedNode
 from harness.targets.admin import Admin, Ids, Metadata, Place, Unanswered
 from harness.targets.kafka_api.observer import KafkaObserver
 from harness.targets.kraft.target import Kraft
-from nemesis import Nemesis, Situation, merge, restoration
-from nemesis.membership import ControlledShutdown, Membership, NewId, PreferredElection, Reassign
-from nemesis.restoration import NotRestored
+from nemesis import Nemesis, Situation, merge
+from nemesis.membership import ControlledShutdown, Membership, NewId, PreferredElection, Reassign, restoration
+from nemesis.membership.restoration import NotRestored
 from tests.harness.run.fakes import FakeRecorder
 
-VARIANTS = tuple(f"membership:{name}" for name in Membership.variants if name != "upgrade")  # which takes two releases
+#: They take two releases, and a dynamic quorum.
+OTHERS = {"upgrade", "controller"}
+VARIANTS = tuple(f"membership:{name}" for name in Membership.variants if name not in OTHERS)
 ONE_OF = {"node": 0.99, "share": 1.0, "stop": "kill"}  # a choice: broker 3, and all that it holds
 
 
@@ -450,7 +452,7 @@ def test_without_a_quorum_nothing_is_healed_and_that_is_said(monkeypatch: pytest
 def test_the_family_draws_every_variant_and_heals_under_its_own_name() -> None:
     nemesis = Membership()
     choices = [dict(nemesis.draw(Random(f"7/{number}")).choice) for number in range(60)]
-    assert {choice["variant"] for choice in choices} == set(Membership.variants) - {"upgrade"}
+    assert {choice["variant"] for choice in choices} == set(Membership.variants) - OTHERS
     assert json.loads(json.dumps(choices)) == choices
 
     async def scenario(bench: Bench) -> None:

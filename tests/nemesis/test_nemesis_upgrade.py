@@ -16,7 +16,7 @@ from harness.plan.plan import Plan, make_plan
 from harness.targets.admin import Unanswered
 from harness.targets.kafka_api.admin import KafkaAdmin
 from nemesis import Situation
-from nemesis.upgrade import FEATURES, Upgrade, _raise_the_next
+from nemesis.membership.upgrade import FEATURES, Upgrade, _raise_the_next
 
 OLD, NEW = {"metadata.version": 21}, {"metadata.version": 29, "eligible.leader.replicas.version": 1}
 
@@ -166,7 +166,7 @@ def test_what_is_as_high_already_is_no_step() -> None:
 
 def test_one_that_does_not_serve_again_is_no_step_that_took_effect(monkeypatch: pytest.MonkeyPatch) -> None:
     bench = Bench()
-    monkeypatch.setattr("nemesis.upgrade.SERVES_PATIENCE_S", 0.3)
+    monkeypatch.setattr("nemesis.membership.upgrade.SERVES_PATIENCE_S", 0.3)
 
     async def does_not_start(self: FakeNode) -> None:
         return

@@ -41,6 +41,8 @@ ALL: Final = (
     Run("kafka:4.2.0", "kill,pause,partition,power-outage", "pass", 90),
     Run("kafka:4.2.0", "last-replica-standing", "pass", 180, ("--timeouts", "kafka")),
     Run("kafka:4.2.0", "power-outage", "pass", more=("--workload", "compacted")),
+    Run("kafka:4.2.0", "power-outage", "pass", more=("--workload", "idempotent")),
+    Run("kafka:3.9.1", "membership:controller", "pass", more=("--set", "chaos.quorum=dynamic")),
     Run("kafka:3.9.1", "membership:upgrade", "pass", 120, ("--upgrade-to", "4.2.0")),
 )
 

@@ -11,7 +11,7 @@ from typing import Any, Final
 from harness.cluster import Cluster, Evidence, Node, NotAvailable
 from harness.targets.admin import Admin, Quorum
 from nemesis import DOCKER, Common, Draw, Layout, Situation, knob, pick, pinned
-from nemesis.restoration import POLL_S, NotRestored
+from nemesis.membership.restoration import POLL_S, NotRestored
 
 #: Until the quorum shows a change that it has agreed to: an active controller that is removed first goes on to lead
 #: until that is committed, and then there is an election.

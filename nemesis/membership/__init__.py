@@ -18,9 +18,9 @@ from typing import Any, ClassVar, Final
 from harness.cluster import Cluster, Evidence, Node, NotAvailable
 from harness.targets.admin import Admin, Ids, Metadata, Place, Unanswered, changed, newest
 from nemesis import Common, Draw, Layout, Nemesis, Situation, by_node, each, knob, pick, pinned, start_the_dead
-from nemesis.controller import ControllerChange
-from nemesis.restoration import POLL_S, reported, restore, survivors
-from nemesis.upgrade import Upgrade
+from nemesis.membership.controller import ControllerChange
+from nemesis.membership.restoration import POLL_S, reported, restore, survivors
+from nemesis.membership.upgrade import Upgrade
 
 #: Until a broker that was just started is registered and unfenced.
 JOIN_PATIENCE_S: Final = 20.0
