@@ -7,7 +7,8 @@ Much of it may be torn: Kafka recovers from that. What must hold is what it goes
 | RecoveryPointCheckpoint | below the recovery point every batch is whole, for a broker does not look there again |
 | CleanShutdown | a node that served does not say that it was shut down cleanly, for it would look at nothing |
 | LeaderEpochCheckpoint | it can be read, or the broker gives its log directory up |
-| QuorumState | it can be read, and is no older than the node's metadata log |
+| QuorumState | it can be read, is no older than the metadata log, and takes back neither epoch, vote nor leader |
+| CommittedPrefix | a majority of the controllers has what was committed, however many were cut at one time |
 | MetaProperties | it can be read, or the node does not start |
 """
 
@@ -15,7 +16,7 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 import pyarrow as pa
@@ -24,6 +25,8 @@ import pyarrow.compute as pc
 from checkers.findings import Findings
 from checkers.inside.kafka.disks import METADATA, Disk, Row, property_of
 
+#: Fields of quorum-state, each with what it says that the node did.
+_ONCE_AN_EPOCH: Final = {"votedId": "voted for", "leaderId": "followed"}
 #: Without these, whole, a node does not start.
 _NEEDED: Final = ("epoch checkpoint", "quorum state", "meta properties")
 
@@ -38,9 +41,11 @@ class Cut(NamedTuple):
         return f"{self.node} after its power cut {self.number}"
 
 
-def judge_cut_disks(rows: Sequence[Row], found: Findings, served: Mapping[Cut, bool]) -> dict[str, int]:
-    """rows: of DISK_STATE, those with a cut. served: did the node answer until its power went? Returns how many rows
-    were looked at, by property."""
+def judge_cut_disks(
+    rows: Sequence[Row], final: Sequence[Row], found: Findings, served: Mapping[Cut, bool]
+) -> dict[str, int]:
+    """rows: of DISK_STATE, those with a cut; final: those without. served: did the node answer until its power went?
+    Returns how many rows were looked at, by property."""
     by_cut: dict[Cut, list[Row]] = defaultdict(list)
     looked_at: dict[str, int] = defaultdict(int)
     for row in rows:
@@ -62,6 +67,7 @@ def judge_cut_disks(rows: Sequence[Row], found: Findings, served: Mapping[Cut, b
                 found.add("CleanShutdown", "clean shutdown of a node that lost its power",
                           f"{row['file']} is on {cut}, though it had begun to serve: it does not look at what of its "
                           "logs is torn")  # fmt: skip
+    _check_quorum_states_in_turn([*rows, *final], found)
     return dict(looked_at)
 
 
@@ -102,15 +108,68 @@ def _check_quorum_state(cut: Cut, disk: Disk, found: Findings) -> None:
                       f"{last}")  # fmt: skip
 
 
+def _check_quorum_states_in_turn(rows: Sequence[Row], found: Findings) -> None:
+    """Of each node after each cut, and in the end (cut: None)."""
+    last: dict[str, tuple[str, int, dict[str, int]]] = {}  # when, epoch, fields
+    own = (row for row in rows if row["what"] == "quorum state" and row["problem"] is None)
+    for row in sorted(own, key=lambda row: (row["node"], row["cut"] or float("inf"))):
+        node, state = row["node"], json.loads(row["fields"])
+        said = {field: number for field in _ONCE_AN_EPOCH if (number := state.get(field, -1)) >= 0}
+        when = "in the end" if row["cut"] is None else f"after its power cut {row['cut']}"
+        before, epoch, earlier = last.get(node, ("", -1, {}))
+        if row["epoch"] < epoch:
+            found.add("QuorumState", "epoch of the quorum forgotten",
+                      f"quorum-state on {node} is of epoch {row['epoch']} {when}, and was of {epoch} {before}",
+                      )  # fmt: skip
+        if row["epoch"] == epoch:
+            for field, did in _ONCE_AN_EPOCH.items():
+                if earlier.get(field, said.get(field)) != said.get(field, earlier.get(field)):
+                    found.add("QuorumState", f"{did} two in an epoch",
+                              f"in epoch {epoch} {node} {did} {earlier[field]} {before}, and {said[field]} {when}",
+                              )  # fmt: skip
+            said = {**earlier, **said}
+        last[node] = when, row["epoch"], said
+
+
+def check_committed(
+    rows: Sequence[Row], told: Mapping[int, int], voters: Sequence[str], faults: Sequence[Mapping[str, Any]],
+    found: Findings,
+) -> int:  # fmt: skip
+    """Who was not cut by the same fault is taken to have everything. told: by time (monotonic ns), up to which offset
+    the quorum's leader said that the metadata log is committed. Returns how many cuts of voters were looked at."""
+    ends: dict[Cut, list[Row]] = defaultdict(list)
+    for row in rows:
+        if row["what"] == "segment" and row["topic"] == METADATA:
+            ends[Cut(row["node"], row["cut"])].append(row)
+    looked_at = 0
+    for fault in faults:
+        committed = max((offset for time, offset in told.items() if time < fault["start"]), default=0)
+        cuts = [cut for cut in _cuts(fault) if cut.node in voters and cut in ends]
+        looked_at += len(cuts)
+        lacking = [cut for cut in cuts if _whole_until(ends[cut]) < committed]
+        if 2 * (len(voters) - len(lacking)) <= len(voters):
+            have = ", ".join(f"{cut.node} up to {_whole_until(ends[cut])}" for cut in lacking)
+            found.add("CommittedPrefix", "committed metadata lost in a power cut",
+                      f"metadata was committed up to offset {committed}, and after fault {fault['fault']} "
+                      f"{len(lacking)} of {len(voters)} controllers lack some of it: {have}")  # fmt: skip
+    return looked_at
+
+
+def _cuts(fault: Mapping[str, Any]) -> Iterator[Cut]:
+    """That a fault made, of which the disk was kept. fault: a row of FAULTS, evidence parsed."""
+    for node, seen in (fault["evidence"].get("nodes") or {}).items():
+        if isinstance(seen, Mapping) and (number := seen.get("disk_at_cut")):
+            yield Cut(node, int(number))
+
+
 def who_served(trace: pa.Table, faults: Sequence[Mapping[str, Any]]) -> dict[Cut, bool]:
     """By power cut, whether the node had answered when it was asked last before. faults: rows of FAULTS, evidence
     parsed."""
     rows = trace.filter(pc.is_in(trace["event"].cast(pa.string()), pa.array(["answers", "silent"]))).to_pylist()
     served = {}
     for fault in faults:
-        for node, seen in (fault["evidence"].get("nodes") or {}).items():
-            if isinstance(seen, Mapping) and (number := seen.get("disk_at_cut")):
-                before = [row for row in rows if row["node"] == node and row["time"] < fault["start"]]
-                last = max(before, key=lambda row: row["time"], default=None)
-                served[Cut(node, int(number))] = last is not None and last["event"] == "answers"
+        for cut in _cuts(fault):
+            before = [row for row in rows if row["node"] == cut.node and row["time"] < fault["start"]]
+            last = max(before, key=lambda row: row["time"], default=None)
+            served[cut] = last is not None and last["event"] == "answers"
     return served

@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 
 from checkers.anomalies import ROLES_MATCH_METADATA
 from checkers.findings import Findings
-from checkers.inside.kafka.cut_disks import judge_cut_disks, who_served
+from checkers.inside.kafka.cut_disks import check_committed, judge_cut_disks, who_served
 from checkers.inside.kafka.disks import judge_disks
 from checkers.inside.metadata.copies import judge_copies, split
 from checkers.inside.metadata.history import MetadataHistory, judge_history
@@ -51,14 +51,16 @@ def judge(run: str, tables: Mapping[str, pa.Table], options: Options, faults: Se
     not_checked = ["no node's metadata log was collected"] * (not metadata_log.num_rows)
     not_checked += ["no node told anything while the cluster ran"] * (not trace.num_rows)
     looked_at: dict[str, str] = {}
+    at_cuts: list[dict[str, Any]] = []
     if tables["disk_state"].num_rows:
         down = _down(trace)
         entries = tables["disk_state"].to_pylist()
-        files = judge_disks([row for row in entries if row["cut"] is None], found, options.compacted, down)
+        final = [row for row in entries if row["cut"] is None]
+        files = judge_disks(final, found, options.compacted, down)
         not_checked += [f"{node} did not run in the end: its files are not held against its log" for node in down]
         looked_at |= {name: f"{number:,} entries" for name, number in files.items()}
         at_cuts = [row for row in entries if row["cut"] is not None]
-        for name, number in judge_cut_disks(at_cuts, found, who_served(trace, faults)).items():
+        for name, number in judge_cut_disks(at_cuts, final, found, who_served(trace, faults)).items():
             looked_at[name] += f", and {number:,} right after power cuts"
     else:
         not_checked.append("nothing that lay on the disks beside records was collected")
@@ -82,13 +84,16 @@ def judge(run: str, tables: Mapping[str, pa.Table], options: Options, faults: Se
         if trace.num_rows:
             rows = read_rows(trace.cast(compact(TRACE)))
             judge_quorum(rows, found)
+            reported = what_was_reported(rows)
             history = judge_history(
-                metadata_log, logs, what_was_reported(rows), found, min_insync_replicas=options.min_insync_replicas,
+                metadata_log, logs, reported, found, min_insync_replicas=options.min_insync_replicas,
                 elr_enabled=_has_elr(plain), recovery_quorum=False,
             )  # fmt: skip
             gaps = list(history.notes)
             asked = int(rows.is_event("metadata").sum())
             looked_at["CommittedPrefix"] = f"{count}; the quorum's leader told {asked:,} times up to where"
+            if at_cuts and (cuts := check_committed(at_cuts, _told_committed(trace), reported.voters, faults, found)):
+                looked_at["CommittedPrefix"] += f"; {cuts:,} power cuts of controllers"
             looked_at["HighWatermarkMonotonicity"] = f"{asked:,} answers of the quorum's leader"
             if history.states:
                 states = sum(map(len, history.states.values()))
@@ -124,6 +129,12 @@ def _down(trace: pa.Table) -> list[str]:
     rows = trace.filter(pc.is_in(trace["event"].cast(pa.string()), pa.array(["answers", "silent"])))
     last = {row["node"]: row["event"] for row in sorted(rows.to_pylist(), key=lambda row: row["number"])}
     return sorted(node for node, event in last.items() if event == "silent")
+
+
+def _told_committed(trace: pa.Table) -> dict[int, int]:
+    """By time, up to which offset the quorum's leader said that the metadata log is committed."""
+    rows = trace.filter(pc.equal(trace["event"].cast(pa.string()), "metadata")).to_pylist()
+    return {row["time"]: json.loads(row["fields"])["offset"] for row in rows}
 
 
 def _of_type(metadata_log: pa.Table, type_: str) -> list[dict[str, Any]]:

@@ -11,7 +11,7 @@ import google_crc32c
 import pytest
 
 from checkers.findings import Findings
-from checkers.inside.kafka.cut_disks import Cut, judge_cut_disks
+from checkers.inside.kafka.cut_disks import Cut, check_committed, judge_cut_disks
 from checkers.inside.kafka.disks import PROPERTIES, judge_disks
 from cluster_image.storage.records import encode_int64s, iter_batches, with_offset_and_epoch
 from harness.targets.kafka.disks import _of_node
@@ -201,7 +201,7 @@ def torn(number: int = 1) -> Files:
 def found_at_cut(files: Files, served: bool = True) -> tuple[dict[str, set[str]], dict[str, int]]:
     rows = [row | {"cut": 1} for row in _of_node("broker-1", Disk(files))]
     findings = Findings("r")
-    looked_at = judge_cut_disks(rows, findings, {Cut("broker-1", 1): served})
+    looked_at = judge_cut_disks(rows, [], findings, {Cut("broker-1", 1): served})
     return {row["property"]: {row["anomaly"]} for of in findings.anomalies() for row in of.rows}, looked_at
 
 
@@ -258,3 +258,45 @@ def test_a_node_that_had_not_yet_served_may_still_say_that_it_was_shut_down() ->
     files = torn()
     _says_it_was_shut_down(files)
     assert found_at_cut(files, served=False)[0] == {}
+
+
+def in_turn(*states: tuple[int, int, int] | None) -> set[str]:
+    """Anomalies of a node whose quorum-state has these epochs, leaders and votes after each cut, and in the end."""
+    rows = []
+    for number, state in enumerate(states, start=1):
+        if state is not None:
+            fields = dict(zip(("leaderEpoch", "leaderId", "votedId"), state, strict=True))
+            rows.append({
+                "node": "controller-1", "cut": number if number < len(states) else None, "file": "quorum-state",
+                "what": "quorum state", "topic": "__cluster_metadata", "partition": 0, "offset": None,
+                "epoch": state[0], "fields": json.dumps(fields), "problem": None,
+            })  # fmt: skip
+    findings = Findings("r")
+    at_cuts, final = [row for row in rows if row["cut"]], [row for row in rows if not row["cut"]]
+    judge_cut_disks(at_cuts, final, findings, {})
+    return {row["anomaly"] for of in findings.anomalies() for row in of.rows}
+
+
+def test_no_power_cut_takes_back_what_a_controller_has_promised() -> None:
+    assert in_turn((3, -1, 101), (3, 102, -1), (3, 102, 101), (4, 101, -1)) == set()
+    assert in_turn((3, 102, -1), (2, 101, -1)) == {"epoch of the quorum forgotten"}
+    assert in_turn((3, 102, -1), None, (2, 101, -1)) == {"epoch of the quorum forgotten"}
+    assert in_turn((3, -1, 101), (3, 102, -1), (3, -1, 103)) == {"voted for two in an epoch"}
+    assert in_turn((3, 102, -1), (3, 103, -1)) == {"followed two in an epoch"}
+
+
+@pytest.mark.parametrize(("ends", "lost"), [((16, 16, 9), False), ((16, 9, 9), True), ((9, 9), True), ((9,), False)])
+def test_what_was_committed_is_on_a_majority_right_after_a_power_cut(ends: tuple[int, ...], lost: bool) -> None:
+    """ends: of the metadata logs of the controllers that were cut; others are taken to have everything."""
+    rows = [
+        {"node": f"controller-{n}", "cut": 2, "what": "segment", "topic": "__cluster_metadata", "partition": 0,
+         "offset": 0, "problem": None, "fields": json.dumps({"next": end})}
+        for n, end in enumerate(ends, start=1)
+    ]  # fmt: skip
+    nodes = {row["node"]: {"disk_at_cut": 2} for row in rows} | {"broker-1": {"disk_at_cut": 1}}
+    fault = {"fault": 7, "start": 100, "evidence": {"nodes": nodes}}
+    findings = Findings("r")
+    voters = ["controller-1", "controller-2", "controller-3"]
+    assert check_committed(rows, {50: 12, 99: 16, 101: 20}, voters, [fault], findings) == len(ends)
+    anomalies = [row["anomaly"] for of in findings.anomalies() for row in of.rows]
+    assert anomalies == ["committed metadata lost in a power cut"] * lost
