@@ -20,7 +20,7 @@ from harness.cli.options import (
     refuse_former_targets,
 )
 from harness.cli.spark import LOCAL, SparkOption, check_reachable
-from harness.errors import BadArguments, ExitCode, HarnessFailure, RuntimeUnavailable, describe
+from harness.errors import BadArguments, ExitCode, HarnessFailure, RuntimeUnavailable, Stopped, describe
 from harness.plan import plan_file, registry
 from harness.plan.plan import parse_features, parse_settings
 from harness.plan.seeds import parse_seeds
@@ -158,15 +158,24 @@ def _is_given(context: typer.Context, option: str) -> bool:
     return source is not None and source.name != "DEFAULT"
 
 
+#: Of the table of several seeds.
+_COLUMNS: Final = ("seed", "verdict", "acknowledged", "lost", "faults", "reason")
+
+
 def _one_after_the_other(order: Order, seeds: Sequence[int]) -> int:
     orders = [Order({**order.fields, "seed": seed}, order.results, spark_ui_port=order.spark_ui_port) for seed in seeds]
     for each in orders:  # what is wrong with the last one is told before the first begins
         each.prepared()
-    rows, codes = [], []
+    rows: list[tuple[str, ...]] = []
+    codes: list[ExitCode] = []
     for number, (seed, each) in enumerate(zip(seeds, orders, strict=True), start=1):
         say(f"seed {seed}, {number} of {len(seeds)}")
         try:
             done = each.prepared().carry_out()
+        except Stopped:
+            say("")
+            print_table(_COLUMNS, rows)
+            raise
         except (HarnessFailure, RuntimeUnavailable) as error:
             rows.append((str(seed), "not judged", "", "", "", describe(error)))
             codes.append(ExitCode.HARNESS_FAILURE)
@@ -177,7 +186,7 @@ def _one_after_the_other(order: Order, seeds: Sequence[int]) -> int:
         if results.read_json(done.directory / "run.json").get("status") == "interrupted":
             break
     say("")
-    print_table(("seed", "verdict", "acknowledged", "lost", "faults", "reason"), rows)
+    print_table(_COLUMNS, rows)
     return worst(codes)
 
 

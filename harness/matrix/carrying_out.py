@@ -13,11 +13,12 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
-from harness.errors import BadArguments, HarnessFailure, RuntimeUnavailable, describe
+from harness.errors import BadArguments, HarnessFailure, RuntimeUnavailable, Stopped, describe
 from harness.matrix import tables
 from harness.matrix.cells import Cell, Matrix
 from harness.matrix.tables import Result
 from harness.record import results
+from harness.record.judging import NOT_JUDGED
 from harness.run.order import Order
 from spark_history.regular import read_object
 
@@ -44,11 +45,13 @@ class Carried:
             raise BadArguments(f"{self._directory / _STATE} cannot be read: {error}; remove it to begin anew") from None
 
     def left(self) -> list[Cell]:
-        return [cell for cell in self._matrix.cells if cell.key not in self.results]
+        """What was not judged may be the next time."""
+        judged = {key for key, result in self.results.items() if result.verdict != NOT_JUDGED}
+        return [cell for cell in self._matrix.cells if cell.key not in judged]
 
     def carry_out(self, tell: Callable[[str], object]) -> bool:
-        """Every cell that is left. False: the user has asked to stop. Raises BadArguments before the first run, if one
-        of them makes no sense."""
+        """Every cell that is left. False, or Stopped raised: the user has asked to stop. Raises BadArguments before
+        the first run, if one of them makes no sense."""
         left = self.left()
         for cell in left:
             self._order(cell).prepared()
@@ -68,8 +71,10 @@ class Carried:
         began = time.monotonic()
         try:
             done = self._order(cell).prepared().carry_out()
+        except Stopped:
+            raise
         except (HarnessFailure, RuntimeUnavailable) as error:
-            return Result("not judged", describe(error), 0, round(time.monotonic() - began, 1), ""), False
+            return Result(NOT_JUDGED, describe(error), 0, round(time.monotonic() - began, 1), ""), False
         verdict, report = done.verdict, done.directory / "report.html"
         stopped = results.read_json(done.directory / "run.json").get("status") == "interrupted"
         return Result(

@@ -28,7 +28,10 @@ from harness.run.threads import in_thread
 from harness.run.watching import Watching
 from nemesis import Nemesis
 
+#: Until a cluster is ready, and so much more for each second that a node takes to start (Timing.start): of several on
+#: one machine each takes longer.
 READY_TIMEOUT_S = 60.0
+READY_PER_START = 15.0
 #: Once the time is over: for what is in flight, and for faults to be healed and recovered from.
 DRAIN_TIMEOUT_S = 180.0
 HEAL_TIMEOUT_S = 90.0
@@ -102,16 +105,17 @@ class Phases:
     async def _begin(self) -> None:
         """Topic made, every partition led and every replica in its ISR. Raises HarnessFailure."""
         self._progress.update("waiting until the cluster is ready")
+        patience = READY_TIMEOUT_S + READY_PER_START * self._plan.timing.start
         try:
-            async with asyncio.timeout(READY_TIMEOUT_S):
+            async with asyncio.timeout(patience):
                 await self._unless_a_node_ends(self._set_up())
         except TimeoutError:
             reason = (await self._observer.view()).out_of_sync or "the topic was not created"
-            self._cluster.not_recovered(f"{READY_TIMEOUT_S:g} s after its start, before any fault: {reason}")
+            self._cluster.not_recovered(f"{patience:g} s after its start, before any fault: {reason}")
             if self._violated.done():
                 return
             logs = await self._collect_logs()
-            raise HarnessFailure(f"the cluster was not ready after {READY_TIMEOUT_S:g} s: {reason}{logs}") from None
+            raise HarnessFailure(f"the cluster was not ready after {patience:g} s: {reason}{logs}") from None
 
     async def _set_up(self) -> None:
         await self._workload.set_up()

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from harness.cli import app as cli
-from harness.errors import BadArguments, HarnessFailure
+from harness.errors import BadArguments, HarnessFailure, Stopped
 from harness.matrix import cells, tables
 from harness.matrix.tables import Result
 from harness.run.order import Prepared
@@ -118,10 +118,29 @@ def test_a_run_that_cannot_be_judged_is_no_reason_not_to_go_on(
     def fail(prepared: Prepared) -> object:
         raise HarnessFailure("the machine is tired")
 
+    carry_out = Prepared.carry_out
     monkeypatch.setattr(Prepared, "carry_out", fail)
     assert chaos("matrix", str(file)) == 255
     assert "not judged 2 of 2" in capfd.readouterr().out
     assert "the machine is tired" in Path("results/matrix-mine/matrix.html").read_text()
+    monkeypatch.setattr(Prepared, "carry_out", carry_out)
+    assert chaos("matrix", str(file)) == 0  # all of it, as nothing was judged yet
+    assert "were carried out before" not in capfd.readouterr().out
+
+
+def test_who_asks_to_stop_while_a_cluster_starts_asks_all_of_it_to(
+    file: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def stop(prepared: Prepared) -> object:
+        raise Stopped("stopped before the workload began: there is nothing to judge")
+
+    monkeypatch.setattr(Prepared, "carry_out", stop)
+    assert chaos("matrix", str(file), "--seeds", "1") == 255
+    told = capfd.readouterr()
+    assert "1 of 4" in told.out + told.err and "2 of 4" not in told.out + told.err
+    assert chaos("run", "--on", "simulation", "--seeds", "1..3") == 255
+    told = capfd.readouterr()
+    assert "seed 1, 1 of 3" in told.out + told.err and "seed 2" not in told.out + told.err
 
 
 def test_a_square_of_several_seeds_is_the_worst_of_them() -> None:
