@@ -171,6 +171,9 @@ class Components(Verification):
     def make_watch(self, cluster: Cluster, plan: Plan) -> Watch | None:
         return self.target.watch(cluster, self.network(cluster), plan)
 
+    async def ignored_settings(self, cluster: Cluster, plan: Plan) -> Sequence[str]:
+        return await self.target.ignored(cluster, self.network(cluster), plan)
+
     def make_workload(self, plan: Plan, cluster: Cluster, recorder: Recorder) -> Workload:
         workload: Workload = registry.load(registry.WORKLOADS, plan.workload)(plan, cluster, recorder)
         return workload

@@ -98,6 +98,8 @@ class Phases:
         with self._record.timed("ready"):
             await interrupt.cut_short(self._begin())
         ready()
+        for name in await self._components.ignored_settings(self._cluster, self._plan):
+            self._record.problem(f"no node knows the setting {name}: --set {name} changes nothing")
         self._watching.start()
         await self._make(interrupt)
         await self._complete()

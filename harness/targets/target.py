@@ -320,6 +320,10 @@ class Target(Protocol):
         """The configuration of the same node with one of two releases, "first" or "next", if the plan has two."""
         return configuration
 
+    async def ignored(self, cluster: Cluster, network: Any, plan: ClusterPlan) -> Sequence[str]:
+        """Settings of the plan that the nodes, now that they are ready, do not know, and so ignore."""
+        return ()
+
     def observer(self, cluster: Cluster, network: Any, plan: ClusterPlan) -> Observer: ...
 
     def watch(self, cluster: Cluster, network: Any, plan: ClusterPlan) -> Watch | None:

@@ -2,22 +2,40 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 from kio.schema.alter_partition_reassignments.v0 import request as reassign
 from kio.schema.alter_partition_reassignments.v1 import request as reassign_of_4
 from kio.schema.describe_cluster.v0.request import DescribeClusterRequest
+from kio.schema.describe_configs.v4 import request as configs
 from kio.schema.metadata.v12 import request as metadata
 
-from cluster_image.network import Connection
+from cluster_image.network import Connection, Network
+from cluster_image.wire.integers import i8
+from harness.cluster import Node
 from harness.targets.admin import Metadata, Partition, Place
 from harness.targets.kafka_api.admin import CONNECT_TIMEOUT_S, KafkaAdmin, ids_of
 from harness.targets.kafka_api.api_versions import versions
+from harness.targets.kafka_api.observer import ask
 
 _ALTER_PARTITION_REASSIGNMENTS: Final = 45
 _DESCRIBE_CLUSTER: Final = 60
 _DESCRIBE_TOPIC_PARTITIONS: Final = 75
+#: The type of a resource, and that of a setting that nobody has defined (ConfigResource, DescribeConfigsResponse).
+_BROKER: Final = i8(4)
+_UNKNOWN: Final = 0
+
+
+async def unknown_settings(broker: Node, network: Network, names: Sequence[str]) -> Sequence[str]:
+    """Which of these the broker has no definition of. A plugin may read them all the same."""
+    resource = configs.DescribeConfigsResource(
+        resource_type=_BROKER, resource_name=str(broker.id), configuration_keys=tuple(names)
+    )
+    answer = await ask(network, broker.address, configs.DescribeConfigsRequest(resources=(resource,)))
+    described = [each for result in answer.results for each in result.configs] if answer is not None else []
+    return sorted(str(each.name) for each in described if each.config_type == _UNKNOWN)
 
 
 @dataclass

@@ -186,6 +186,12 @@ class Kafka(Target):
     def of_release(self, configuration: str, release: str) -> str:
         return properties.of_release(configuration, release)
 
+    async def ignored(self, cluster: Cluster, network: Any, plan: ClusterPlan) -> Sequence[str]:
+        from harness.targets.kafka.admin import unknown_settings
+
+        names = [name for name in plan.settings if name not in properties.OWN]
+        return await unknown_settings(cluster.brokers[0], network, names) if names else ()
+
     def observer(self, cluster: Cluster, network: Any, plan: ClusterPlan) -> Observer:
         from harness.targets.kafka_api.observer import KafkaObserver
 
