@@ -8,7 +8,7 @@ import json
 import os
 import signal
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -93,6 +93,17 @@ def test_a_whole_run(tmp_path: Path) -> None:
     ]  # fmt: skip
     assert 0.6 <= record["phases"]["workload"] < 1.5 and record["ready_s"] >= 0 and record["after_time_limit_s"] >= 0
     assert "2 acknowledged" in case.output.getvalue()
+
+
+@pytest.mark.usefixtures("quick")
+def test_settings_that_no_node_knows_are_problems_and_no_more(tmp_path: Path) -> None:
+    async def ignored(cluster: object, plan: Plan) -> Sequence[str]:
+        return ["replica.lag.time.max"]
+
+    case = Case(tmp_path, FakeComponents(ignored_settings=ignored), time_limit=0.3)
+    assert case.run()["verdict"] == "pass"
+    (problem,) = case.record["problems"]
+    assert "--set replica.lag.time.max changes nothing" in problem
 
 
 @pytest.mark.parametrize(

@@ -154,6 +154,34 @@ def test_a_broker_of_before_4_is_asked_for_reassignments_as_it_knows_them() -> N
     assert (fitting.topics[0].name, only.partition_index, only.replicas) == ("chaos", 2, (3, 1))
 
 
+class Knowing:
+    """A network with one broker, which has a definition of one setting (3: INT) and not of another (0: UNKNOWN)."""
+
+    asked: Any = None
+
+    async def connect(self, address: object, *, client_id: str, timeout: float) -> Knowing:
+        return self
+
+    async def request(self, request: Any, *, timeout: float) -> Any:
+        self.asked = request.resources[0]
+        types = {"num.io.threads": 3, "replica.lag.time.max": 0}
+        described = [SimpleNamespace(name=name, config_type=types[name]) for name in self.asked.configuration_keys]
+        return SimpleNamespace(results=[SimpleNamespace(configs=described)])
+
+    def close(self) -> None: ...
+
+
+def test_settings_that_nodes_do_not_know_are_named_once_they_are_ready() -> None:
+    settings = {"num.io.threads": "4", "replica.lag.time.max": "5", "chaos.heap": "1g"}
+    cluster, network = cast(Any, SimpleNamespace(brokers=[node()])), Knowing()
+    ignored = Kafka("4.2.0").ignored(cluster, network, plan(settings=settings))
+    assert asyncio.run(ignored) == ["replica.lag.time.max"]
+    assert (network.asked.resource_type, network.asked.resource_name) == (4, "1")
+    network.asked = None
+    own = Kafka("4.2.0").ignored(cluster, network, plan(settings={"chaos.heap": "1g"}))
+    assert list(asyncio.run(own)) == [] and network.asked is None
+
+
 LOG = """chaos: nothing
 [2026-01-01 00:00:00,000] ERROR Exiting Kafka due to fatal exception (kafka.Kafka$)
 org.apache.kafka.common.config.ConfigException: Invalid value abc for configuration log.segment.bytes: Not a number
