@@ -69,12 +69,13 @@ def _clean_builds(api: docker.APIClient, wish: Wish, done: list[str], stays: lis
         done += [f"removed {thing}" for thing in builds.remove_dead(api)]
     except (APIError, OSError) as error:
         stays.append(f"Not everything of a killed build could be removed ({engine.reason_of(error)}).")
-    packages = []
+    superseded: list[str] = []
     try:
         packages = [package for target in targets() for package in target.packages()]
+        superseded = images.superseded(api, packages, of_others=wish.everything)
     except HarnessFailure as error:  # a user's own may fail in any way
         stays.append(f"Images of nodes were left alone: {error}.")
-    for tag in (*images.superseded(api, packages, of_others=wish.everything), *images.of_dead_builds(api)):
+    for tag in (*superseded, *images.of_dead_builds(api)):
         try:
             api.remove_image(tag)
         except APIError:

@@ -12,7 +12,7 @@ from harness.errors import BadArguments
 from harness.runtimes import clean as cleaning
 from harness.runtimes.clean import Wish, clean
 from harness.runtimes.docker import cleanup, engine
-from harness.runtimes.docker.engine import CHECKOUT_LABEL, OWNER_LABEL, RUN_LABEL, USER_LABEL
+from harness.runtimes.docker.engine import CHECKOUT_LABEL, IMAGE_LABEL, OWNER_LABEL, RUN_LABEL, USER_LABEL
 from harness.runtimes.docker.images import builds, images
 from harness.runtimes.owner import owner
 
@@ -38,14 +38,16 @@ class Api:
         return self.things[:1]
 
     def images(self, filters: dict[str, str]) -> list[dict[str, Any]]:
-        (kind,) = filters.values()
-        if not kind.endswith("=node"):
+        if filters != {"label": IMAGE_LABEL}:
             return []
         here, there = str(images._CHECKOUT), "/elsewhere"
         return [
-            {"RepoTags": [f"chaos-node:{name}"], "Labels": {CHECKOUT_LABEL: of} if of else None}
-            for name, of in (("ours", here), ("theirs", there), ("old", ""))
-        ]
+            {"RepoTags": [f"chaos-{kind}:{name}"], "Labels": {IMAGE_LABEL: kind} | ({CHECKOUT_LABEL: of} if of else {})}
+            for kind, name, of in (
+                ("node", "ours", here), ("node", "theirs", there), ("node", "old", ""), ("base", "ours", here),
+                ("kafka", "own-build", here),  # of a target of which nothing is in the cache
+            )
+        ]  # fmt: skip
 
     def remove_image(self, tag: str) -> None:
         self.removed.append(tag)
@@ -67,7 +69,7 @@ def test_by_default_what_is_dead_and_of_this_user_and_checkout(cleaned: tuple[Ap
     api, runs = cleaned
     reported: list[str] = []
     done = clean(tell=reported.append)
-    assert runs == ["mine", "old"] and api.removed == ["chaos-node:ours"]
+    assert runs == ["mine", "old"] and api.removed == ["chaos-node:ours", "chaos-kafka:own-build"]
     assert reported == [
         "will be removed: mine, 1 container, 1 network, 1 folder of volumes", "will be removed: old, 1 container",
     ]  # fmt: skip
@@ -79,7 +81,9 @@ def test_all_means_other_users_and_checkouts_but_no_run_that_goes_on(cleaned: tu
     api, runs = cleaned
     clean(Wish(everything=True))
     assert runs == ["mine", "old", "theirs"]
-    assert api.removed == ["chaos-node:ours", "chaos-node:theirs", "chaos-node:old"]
+    assert api.removed == [
+        "chaos-node:ours", "chaos-node:theirs", "chaos-node:old", "chaos-kafka:own-build",
+    ]  # fmt: skip
 
 
 def test_one_run_by_its_name_and_nothing_else(cleaned: tuple[Api, list[str]]) -> None:

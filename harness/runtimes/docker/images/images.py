@@ -121,17 +121,16 @@ class EngineImages:
 
 
 def superseded(api: docker.APIClient, packages: Iterable[Package], *, of_others: bool = False) -> list[str]:
-    """Tags of node and agent images of this checkout whose sources have changed since. packages: of the nodes of all
-    targets that there are. of_others: also those of other checkouts, and of before it was noted of which. (Bases stay:
-    they are few, and dear.)"""
-    layers = [*map(_node, packages), _AGENT]
-    current = {layer.tag for layer in layers}
+    """Tags of node and agent images of this checkout that are of none of these packages any more, nor of the agent's
+    sources. packages: of the nodes of all targets that there are. of_others: also those of other checkouts, and of
+    before it was noted of which. (Bases stay: they are few, and dear.)"""
+    current = {layer.tag for layer in (*map(_node, packages), _AGENT)}
     return [
         tag
-        for name in dict.fromkeys(layer.name for layer in layers)
-        for image in api.images(filters={"label": f"{IMAGE_LABEL}={name}"})
+        for image in api.images(filters={"label": IMAGE_LABEL})
+        if (labels := image.get("Labels") or {}).get(IMAGE_LABEL) not in ("base", _BOOTSTRAPPED)
         for tag in image["RepoTags"] or ()
-        if tag not in current and (of_others or (image.get("Labels") or {}).get(CHECKOUT_LABEL) == str(_CHECKOUT))
+        if tag not in current and (of_others or labels.get(CHECKOUT_LABEL) == str(_CHECKOUT))
     ]
 
 
