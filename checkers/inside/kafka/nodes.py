@@ -32,7 +32,6 @@ from spark_history.schema import METADATA_LOG, TRACE
 BROKER_EPOCHS: Final = "BrokerEpochMonotonicity"
 VOTERS: Final = "VotersOneByOne"
 UNCLEAN: Final = "UncleanElection"
-_ELR: Final = "eligible.leader.replicas.version"
 #: Properties of kraft's nodes that Kafka's do not let one see, each with the reason.
 NOT_CHECKED: Final = {
     "LeaderCompleteness, LeaderCandidateCompleteness, ReplicationQuorumSuperset, StrongIsr, LeaderAppendOnly": (
@@ -87,7 +86,7 @@ def judge(run: str, tables: Mapping[str, pa.Table], options: Options, faults: Se
             reported = what_was_reported(rows)
             history = judge_history(
                 metadata_log, logs, reported, found, min_insync_replicas=options.min_insync_replicas,
-                elr_enabled=_has_elr(plain), recovery_quorum=False,
+                elr_enabled=False, recovery_quorum=False,
             )  # fmt: skip
             gaps = list(history.notes)
             asked = int(rows.is_event("metadata").sum())
@@ -140,13 +139,6 @@ def _told_committed(trace: pa.Table) -> dict[int, int]:
 def _of_type(metadata_log: pa.Table, type_: str) -> list[dict[str, Any]]:
     rows = metadata_log.filter(pc.equal(metadata_log["type"].cast(pa.string()), type_)).to_pylist()
     return [row | {"fields": json.loads(row["fields"])} for row in rows]
-
-
-def _has_elr(metadata_log: pa.Table) -> bool:
-    """By the cluster's own features: the last level that any copy of the log tells."""
-    levels = [(row["offset"], row["fields"]["feature_level"]) for row in _of_type(metadata_log, "FeatureLevelRecord")
-              if row["fields"]["name"] == _ELR and row["snapshot"] is None]  # fmt: skip
-    return bool(levels) and max(levels)[1] > 0
 
 
 def _check_elections(metadata_log: pa.Table, found: Findings) -> int:

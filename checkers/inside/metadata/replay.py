@@ -14,6 +14,7 @@ NO_LEADER: Final = -1
 _NO_CHANGE: Final = -2  # of a leader
 _RECOVERING: Final = 1
 _TOPIC: Final = 2  # a resource type
+_ELR: Final = "eligible.leader.replicas.version"
 
 Ids = tuple[int, ...]
 Place = tuple[str, int]  # topic, partition
@@ -42,6 +43,7 @@ class PartitionState:
     partition_epoch: int
     recovering: bool
     offset: int
+    moves: bool = False  # is a reassignment under way?
 
     @property
     def place(self) -> Place:
@@ -76,12 +78,13 @@ class Change:
 
     @property
     def is_unclean(self) -> bool:
-        """Is somebody elected who was not known to be complete (002, 5.3)? A replica that a reassignment adds may
-        join the ISR and lead by one and the same record."""
+        """Is somebody elected who was not known to be complete (002, 5.3)? By the record that ends a reassignment a
+        replica may both join the ISR and lead."""
         before, after = self.before, self.after
         if before is None or not self.elects or after.leader in (before.leader, *before.isr, *before.elr):
             return False
-        return after.recovering or not (before.isr or before.elr)
+        ends_reassignment = before.moves and not after.moves and bool(before.isr or before.elr)
+        return after.recovering or not ends_reassignment
 
 
 @dataclass
@@ -93,6 +96,7 @@ class MetadataState:
     topics: dict[str, str] = field(default_factory=dict)  # id: name
     settings: dict[str, dict[str, str]] = field(default_factory=dict)  # by topic
     removed: dict[str, None] = field(default_factory=dict)  # names of topics that are gone: they may come again
+    elr_since: int | None = None  # offset of the record that switched ELR on, of Apache Kafka; None: it is off
 
     def replay(self, offset: int, type_: str, fields: Mapping[str, Any]) -> Change | None:
         """The change of a partition, if it is one. Raises Contradiction, UnknownRecord."""
@@ -117,6 +121,10 @@ class MetadataState:
     # -- records ----------------------------------------------------------------------------------------------
 
     def _ignore(self, offset: int, fields: Mapping[str, Any]) -> None: ...
+
+    def _set_feature(self, offset: int, fields: Mapping[str, Any]) -> None:
+        if fields["name"] == _ELR:
+            self.elr_since = offset if fields["feature_level"] > 0 else None
 
     def _register_broker(self, offset: int, fields: Mapping[str, Any]) -> None:
         self.brokers[fields["broker_id"]] = Broker(
@@ -167,6 +175,7 @@ class MetadataState:
             self.topics[fields["topic_id"]], fields["partition_id"], tuple(fields["replicas"]), tuple(fields["isr"]),
             tuple(fields["eligible_leader_replicas"] or ()), tuple(fields["last_known_elr"] or ()), fields["leader"],
             fields["leader_epoch"], fields["partition_epoch"], fields["leader_recovery_state"] == _RECOVERING, offset,
+            bool(fields.get("adding_replicas") or fields.get("removing_replicas")),
         )  # fmt: skip
         before = self.partitions.get(after.place)
         self.partitions[after.place] = after
@@ -191,9 +200,16 @@ class MetadataState:
             recovering=before.recovering if fields["leader_recovery_state"] < 0
             else fields["leader_recovery_state"] == _RECOVERING,
             offset=offset,
+            moves=_moves(before, fields),
         )  # fmt: skip
         self.partitions[after.place] = after
         return Change(before, after)
+
+
+def _moves(before: PartitionState, fields: Mapping[str, Any]) -> bool:
+    """Is a reassignment under way after this change? One that ends empties what it had of both."""
+    given = [fields[name] for name in ("adding_replicas", "removing_replicas") if fields.get(name) is not None]
+    return any(given) if given else before.moves
 
 
 _REPLAYED: Final[Mapping[str, Callable[[MetadataState, int, Mapping[str, Any]], Change | None]]] = {
@@ -213,9 +229,10 @@ _REPLAYED: Final[Mapping[str, Callable[[MetadataState, int, Mapping[str, Any]], 
     "NoOpRecord": MetadataState._ignore,
     # Of Apache Kafka alone. What an aborted transaction began would have to be taken back: it is left unknown.
     "ClearElrRecord": MetadataState._clear_elr,
+    "FeatureLevelRecord": MetadataState._set_feature,
     **dict.fromkeys(
         (
-            "FeatureLevelRecord", "RegisterControllerRecord", "UnregisterControllerRecord", "ZkMigrationStateRecord",
+            "RegisterControllerRecord", "UnregisterControllerRecord", "ZkMigrationStateRecord",
             "BeginTransactionRecord", "EndTransactionRecord", "ClientQuotaRecord", "AccessControlEntryRecord",
             "RemoveAccessControlEntryRecord", "UserScramCredentialRecord", "RemoveUserScramCredentialRecord",
             "DelegationTokenRecord", "RemoveDelegationTokenRecord", "KRaftVersion", "KRaftVoters",
@@ -239,7 +256,8 @@ def complaints(
     state: MetadataState, places: Sequence[Place], min_insync_replicas: int, elr_enabled: bool
 ) -> Iterator[Complaint]:
     """Properties of the controller's state (checkers/inside/kraft/simulated/__init__.py states them too): to be asked
-    after each whole batch of committed records, of the partitions that it may have touched."""
+    after each whole batch of committed records, of the partitions that it may have touched. elr_enabled: from the
+    beginning, whatever the records say of it."""
     for place in places:
         partition = state.partitions.get(place)
         if partition is None:
@@ -267,6 +285,7 @@ def _of_partition(
     if partition.leader not in (*isr, NO_LEADER):
         yield "ValidControllerState", "leader outside the ISR", f"leader {partition.leader} is not in the ISR"
     # Before KIP-966 the last member stays in the ISR, fenced or not (000, 2.8).
+    elr_enabled = elr_enabled or (state.elr_since is not None and state.elr_since < partition.offset)
     may_stay = not elr_enabled and len(isr) == 1 and partition.leader == NO_LEADER
     gone = sorted(r for r in isr if r not in state.brokers or _is_gone(state.brokers[r]))
     if gone and not may_stay:

@@ -215,3 +215,39 @@ def test_voters_of_a_dynamic_quorum_change_one_at_a_time() -> None:
     for log in run.logs.values():
         log[-1] = voters(101, 103, directory="other")
     assert run.judged()[0] == {"VotersOneByOne": {"several voters changed at once"}}
+
+
+def feature(level: int) -> Record:
+    return 2, "FeatureLevelRecord", {"name": "eligible.leader.replicas.version", "feature_level": level}
+
+
+def fences(broker: int, epoch: int) -> Record:
+    fields = {"broker_id": broker, "broker_epoch": epoch, "fenced": 1, "in_controlled_shutdown": 0}
+    return 2, "BrokerRegistrationChangeRecord", fields
+
+
+def test_the_last_member_may_stay_in_its_isr_until_elr_is_on() -> None:
+    run = Run()
+    for offset, record in enumerate([changes(isr=[2], leader=-1), fences(2, 3), feature(0), feature(1)], start=12):
+        run.everywhere(offset, record)
+    run.everywhere(1, (1, *feature(0)[1:]))
+    run.told.pop()
+    assert run.judged()[0] == {}  # a rolling upgrade: the feature is switched on in the end
+    for offset, record in enumerate([feature(1), changes(isr=[2], leader=-1), fences(2, 3), feature(1)], start=12):
+        run.everywhere(offset, record)
+    assert run.judged()[0] == {"ValidControllerState": {"fenced member of an ISR"}}
+
+
+@pytest.mark.parametrize("ends_reassignment", [False, True])
+def test_an_election_from_outside_the_isr_is_unclean_though_no_record_says_so(ends_reassignment: bool) -> None:
+    """The leader that a reassignment takes away may have had the next one in its ISR by the same record."""
+    run = Run()
+    moving: dict[str, Any] = {"replicas": [1, 2, 3], "adding_replicas": [], "removing_replicas": [1]}
+    moved = {"replicas": [2, 3], "adding_replicas": [], "removing_replicas": []}
+    first = changes(isr=[1, 2], leader=1, **(moving if ends_reassignment else {}))
+    last = changes(isr=[3], leader=3, **(moved if ends_reassignment else {}))
+    for offset, record in enumerate([first, feature(1), feature(1), last], start=12):
+        run.everywhere(offset, record)
+    run.told.pop()
+    expected = {} if ends_reassignment else {"UncleanElection": {"unclean election that nobody permitted"}}
+    assert run.judged()[0] == expected
