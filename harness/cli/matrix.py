@@ -11,7 +11,7 @@ import typer
 from harness.cli.options import ResultsOption
 from harness.cli.run import worst
 from harness.cli.spark import LOCAL, SparkOption, check_reachable
-from harness.errors import ExitCode
+from harness.errors import ExitCode, Stopped
 from harness.plan.seeds import parse_seeds
 from harness.record import results
 from harness.report.terminal import print_table, say
@@ -42,12 +42,15 @@ def matrix(
         carried.load()
     if known := len(wanted.cells) - len(carried.left()):
         say(f"{known} of {len(wanted.cells)} runs were carried out before; --again repeats them")
-    went_through = carried.carry_out(say)
+    try:
+        went_through = carried.carry_out(say)
+    except Stopped:
+        went_through = False
     carried.save()
     print_table(*tables.terminal(wanted, tables.squares(wanted, carried.results)))
     say(f"{directory / 'matrix.html'}, {directory / 'matrix.md'}")
     if not went_through:
-        say("stopped; the same command goes on")
-        return ExitCode.UNKNOWN
+        say(f"stopped; chaos matrix {file}, without --again, goes on")
+        return ExitCode.HARNESS_FAILURE
     verdicts = [carried.results[cell.key].verdict for cell in wanted.cells]
     return worst([_CODES.get(verdict, ExitCode.HARNESS_FAILURE) for verdict in verdicts])

@@ -124,17 +124,15 @@ def run(
         fields.pop("schedule", None)
     if schedule is not None:
         fields["schedule"] = str(schedule)
-    if str(fields.get("target", "")).endswith(".toml"):  # so that the plan can be read from anywhere
-        fields["target"] = str(Path(fields["target"]).absolute())
     if settings:
         tested = registry.make_target(str(fields.get("target", target)))
         fields["settings"] = {**fields.get("settings", {}), **parse_settings(settings, tested)}
     if features:
         fields["features"] = {**fields.get("features", {}), **parse_features(features)}
     if kafka_home is not None:
-        fields["kafka_home"] = str(kafka_home.absolute())
+        fields["kafka_home"] = str(kafka_home)
     if upgrade_to is not None:
-        fields["upgrade_to"] = str(Path(upgrade_to).absolute()) if Path(upgrade_to).exists() else upgrade_to
+        fields["upgrade_to"] = upgrade_to
     if allow_vacuous:
         fields["must_take_effect"] = "none"
     check_reachable()
@@ -183,7 +181,7 @@ def _one_after_the_other(order: Order, seeds: Sequence[int]) -> int:
         conclude(done.directory, done.verdict)
         rows.append((str(seed), *row_of(done)))
         codes.append(ExitCode(done.verdict["exit_code"]))
-        if results.read_json(done.directory / "run.json").get("status") == "interrupted":
+        if done.was_stopped:
             break
     say("")
     print_table(_COLUMNS, rows)

@@ -17,7 +17,6 @@ from harness.errors import BadArguments, HarnessFailure, RuntimeUnavailable, Sto
 from harness.matrix import tables
 from harness.matrix.cells import Cell, Matrix
 from harness.matrix.tables import Result
-from harness.record import results
 from harness.record.judging import NOT_JUDGED
 from harness.run.order import Order
 from spark_history.regular import read_object
@@ -50,18 +49,19 @@ class Carried:
         return [cell for cell in self._matrix.cells if cell.key not in judged]
 
     def carry_out(self, tell: Callable[[str], object]) -> bool:
-        """Every cell that is left. False, or Stopped raised: the user has asked to stop. Raises BadArguments before
-        the first run, if one of them makes no sense."""
+        """Every cell that is left. False: the user has asked to stop. Raises Stopped where there is nothing to judge
+        then, and BadArguments before the first run, if one of them makes no sense."""
         left = self.left()
         for cell in left:
             self._order(cell).prepared()
         for number, cell in enumerate(left, start=1):
             tell(f"{cell.row}, {cell.column}, seed {cell.seed}: {number} of {len(left)}")
             result, stopped = self._run(cell)
+            if not stopped or result.verdict == "fail":  # which more time could not have made good
+                self.results[cell.key] = result
+                self.save()
             if stopped:
                 return False
-            self.results[cell.key] = result
-            self.save()
         return True
 
     def _order(self, cell: Cell) -> Order:
@@ -73,14 +73,13 @@ class Carried:
             done = self._order(cell).prepared().carry_out()
         except Stopped:
             raise
-        except (HarnessFailure, RuntimeUnavailable) as error:
+        except (BadArguments, HarnessFailure, RuntimeUnavailable, OSError) as error:
             return Result(NOT_JUDGED, describe(error), 0, round(time.monotonic() - began, 1), ""), False
         verdict, report = done.verdict, done.directory / "report.html"
-        stopped = results.read_json(done.directory / "run.json").get("status") == "interrupted"
         return Result(
             str(verdict["verdict"]), str(verdict["reason"]), int(verdict.get("lost", 0)),
             round(time.monotonic() - began, 1), str(report.relative_to(self._directory)) if report.exists() else "",
-        ), stopped  # fmt: skip
+        ), done.was_stopped  # fmt: skip
 
     def save(self) -> None:
         made = f"Made by `{self._command}`; {datetime.now(UTC):%Y-%m-%d %H:%M} UTC."

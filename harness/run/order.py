@@ -30,6 +30,11 @@ class Done(NamedTuple):
     plan: Plan
     verdict: Mapping[str, Any]
 
+    @property
+    def was_stopped(self) -> bool:
+        """Has the user asked to stop? (A run may also have ended early by itself.)"""
+        return bool(results.read_json(self.directory / "run.json").get("stopped_by"))
+
 
 @dataclass(frozen=True)
 class Order:
@@ -41,9 +46,12 @@ class Order:
     spark_ui_port: int | None = None
 
     def prepared(self) -> Prepared:
-        """Everything that can be known to be wrong before anything starts. Raises BadArguments, HarnessFailure."""
-        fields = dict(self.fields)
-        target = registry.make_target(fields.setdefault("target", Plan.model_fields["target"].default))
+        """Everything that can be known to be wrong before anything starts. Raises BadArguments, HarnessFailure,
+        RuntimeUnavailable."""
+        fields = {name: _absolute(name, value) for name, value in self.fields.items()}
+        named = registry.make_target(fields.setdefault("target", Plan.model_fields["target"].default))
+        fields["target"] = named.named(fields.get("kafka_home"))
+        target = registry.make_target(fields["target"])
         for name, value in fields.get("settings", {}).items():
             target.check_setting(name, value)
         file = None if fields.get("schedule") is None else Path(fields["schedule"])
@@ -78,6 +86,16 @@ class Order:
         elif simulated:
             raise BadArguments(f"{simulated[-1]} is for simulated networks; leave it out or add --on simulation")
         return place, why
+
+
+def _absolute(name: str, value: Any) -> Any:
+    """Of a field that may be a place, so that the plan can be read from anywhere."""
+    is_place = (
+        (name == "target" and str(value).endswith(".toml"))
+        or (name == "kafka_home" and value is not None)
+        or (name == "upgrade_to" and value is not None and Path(value).exists())
+    )
+    return str(Path(value).expanduser().absolute()) if is_place else value
 
 
 def _faults(nemeses: Mapping[str, Nemesis], plan: Plan, file: Path | None) -> Schedule:

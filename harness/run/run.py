@@ -107,6 +107,8 @@ async def run(
         workload_ended = phases.workload_ended or time.monotonic()
         record.status = "interrupted" if "ended_early" in record.facts else "done"  # the report says so
         verdict = await judgement.judge()
+        if interrupt.asked.is_set():
+            record.facts["stopped_by"] = interrupt.signal
         record.facts["after_time_limit_s"] = round(time.monotonic() - workload_ended, 3)
         record.finish(record.status)
     except asyncio.CancelledError:

@@ -266,6 +266,11 @@ class Target(Protocol):
     #: Does collect() read what lay on disks right after power cuts, from the folder CUT_DISKS beside them?
     looks_at_cut_disks: ClassVar[bool] = False
 
+    def named(self, kafka_home: str | None) -> str:
+        """As --target has it where that says all: with the version that a distribution turns out to be. Blocks. Raises
+        BadArguments, RuntimeUnavailable."""
+        return self.name
+
     def promise(self, plan: ClusterPlan) -> Promise: ...
 
     def timing(self, plan: ClusterPlan) -> Timing:

@@ -18,7 +18,7 @@ import jinja2
 import jinja2.sandbox
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from harness.cluster import Node
+from harness.cluster import Cluster, Node
 from harness.errors import BadArguments, RuntimeUnavailable
 from harness.targets.kafka.target import Kafka
 from harness.targets.kafka_api.properties import in_words, node_specs, quorum_voters, roles
@@ -86,7 +86,8 @@ class Described(Kafka):
         self._description = _read(Path(path))
         self.summary = self._description.summary
         self.inside = self._description.inside  # type: ignore[misc]
-        self._logs = str(Path(self._description.data).relative_to(DATA)).removeprefix(".")
+        below = Path(self._description.data).relative_to(DATA)
+        self._logs = "" if below == Path() else str(below)
 
     def promise(self, plan: ClusterPlan) -> Promise:
         return Promise(**self._description.promise.model_dump())
@@ -102,6 +103,10 @@ class Described(Kafka):
         """Its nodes know."""
 
     def settings(self) -> Sequence[tuple[str, str, str, str]]:
+        return ()
+
+    async def ignored(self, cluster: Cluster, network: Any, plan: ClusterPlan) -> Sequence[str]:
+        """They are variables of its templates."""
         return ()
 
     def nodes(self, plan: ClusterPlan) -> Sequence[NodeSpec]:
@@ -145,7 +150,7 @@ class Described(Kafka):
     ) -> Mapping[str, str]:
         common = {
             "cluster_id": cluster_id, "voters": quorum_voters(nodes), "replication_factor": plan.replication_factor,
-            "min_insync_replicas": plan.min_insync_replicas, "data": self._description.data,
+            "min_insync_replicas": plan.min_insync_replicas, "data": str(Path(self._description.data)),
             "settings": {**self._description.settings, **plan.settings},
         }  # fmt: skip
         return {node.name: self._configuration({**common, **_of(node)}) for node in nodes}
@@ -199,6 +204,9 @@ def _read(path: Path) -> Description:
         raise BadArguments(f"--target {path}: {where}: {first['msg'][0].lower()}{first['msg'][1:]}") from None
     except (OSError, ValueError, TypeError) as error:
         raise BadArguments(f"--target {path} cannot be read: {error}") from None
+    for name in ("command", "format"):
+        if "\n" in getattr(found, name).strip():
+            raise BadArguments(f"--target {path}: {name} has several lines; it is one, with && or ; between its parts")
     if not Path(found.data).is_relative_to(DATA) or ".." in Path(found.data).parts:
         raise BadArguments(f"--target {path}: data: {found.data} is not below {DATA}, where each node's volume is")
     return found

@@ -83,7 +83,7 @@ class Kafka(Target):
     def _exceptions(self, plan: ClusterPlan) -> Iterable[str]:
         if plan.acks != "all":
             yield f"with acks={plan.acks} an acknowledged record may be lost with its leader alone"
-        if plan.settings.get("unclean.leader.election.enable", "false") == "true":
+        if plan.settings.get("unclean.leader.election.enable", "false").lower() == "true":
             yield (
                 "with unclean.leader.election.enable=true acknowledged records may be lost whenever no eligible "
                 "replica is available, lossy shutdown or not"
@@ -102,6 +102,8 @@ class Kafka(Target):
         given = plan.features.get(versions.ELR)
         if given is not None:
             return given != "0"
+        if (metadata := plan.features.get(versions.METADATA)) is not None and not versions.elr_goes_with(metadata):
+            return False
         return self._version is None or self._version.elr_by_default
 
     def timing(self, plan: ClusterPlan) -> Timing:
@@ -144,6 +146,14 @@ class Kafka(Target):
     def settings(self) -> Sequence[tuple[str, str, str, str]]:
         return [(name, default, ", ".join(valid) or "a size", help_)
                 for name, (default, valid, help_) in properties.OWN.items()]  # fmt: skip
+
+    def named(self, kafka_home: str | None) -> str:
+        if self._release or kafka_home is None:
+            return self.name
+        from harness.targets.kafka.sources import home
+
+        version = home.find(kafka_home).version
+        return f"kafka:{version}" if versions.is_known(version) else self.name
 
     def nodes(self, plan: ClusterPlan) -> Sequence[NodeSpec]:
         return node_specs(plan)

@@ -11,6 +11,8 @@ FIRST: Final = (3, 7)
 LAST: Final = (4, 3)
 ELR: Final = "eligible.leader.replicas.version"
 METADATA: Final = "metadata.version"
+#: Of metadata.version, 4.1-IV0.
+_ELR_FROM_LEVEL: Final = 26
 _FORM: Final = re.compile(r"(\d+)\.(\d+)\.(\d+)([.-][\w.-]+)?")
 
 
@@ -42,9 +44,27 @@ class Version(NamedTuple):
         return self >= (3, 9)
 
 
+def elr_goes_with(metadata_version: str) -> bool:
+    """Is ELR on in a cluster that is formatted with this metadata.version, a level or a release such as 3.9 or
+    4.1-IV0, and nothing said of ELR itself? (EligibleLeaderReplicasVersion.java: from 4.1-IV0 on.)"""
+    if metadata_version.isdecimal():
+        return int(metadata_version) >= _ELR_FROM_LEVEL
+    numbers = re.match(r"(\d+)\.(\d+)", metadata_version)
+    return numbers is None or (int(numbers[1]), int(numbers[2])) >= (4, 1)
+
+
 def is_version(wanted: str) -> bool:
     """Or else the place of a distribution."""
     return wanted[:1].isdigit() and "/" not in wanted and not wanted.endswith((".tgz", ".tar.gz"))
+
+
+def is_known(text: str) -> bool:
+    """Or read() raises BadArguments."""
+    try:
+        read(text)
+    except BadArguments:
+        return False
+    return True
 
 
 def read(text: str) -> Version:

@@ -58,10 +58,11 @@ class _Layer:
     dockerfile: Path
     base: str = ""
 
-    @property
-    def tag(self) -> str:
+    def tag(self, api: docker.APIClient) -> str:
+        """Also by what the base is: its own name may be given to another image."""
         sources = [path for part in self.parts.values() for path in _files_of(part)]
-        return f"chaos-{self.name}:{_digest([self.dockerfile, *sources], self.base or base_tag())}"
+        base = _id_of(api, self.base) if self.base else base_tag()
+        return f"chaos-{self.name}:{_digest([self.dockerfile, *sources], base)}"
 
 
 def _node(package: Package) -> _Layer:
@@ -85,7 +86,7 @@ def _ensure(api: docker.APIClient, progress: Progress, layer: _Layer) -> str:
     base = layer.base or base_tag()
     if not layer.base and not has_image(api, base):
         _build_base(api, base, progress)
-    if not has_image(api, tag := layer.tag):
+    if not has_image(api, tag := layer.tag(api)):
         progress(f"Building the image chaos-{layer.name}")
         _build(api, tag, layer.name, layer.parts, layer.dockerfile, base)
     return tag
@@ -96,11 +97,15 @@ def base_tag() -> str:
 
 
 def has_image(api: docker.APIClient, tag: str) -> bool:
+    return bool(_id_of(api, tag))
+
+
+def _id_of(api: docker.APIClient, tag: str) -> str:
+    """"": there is no such image."""
     try:
-        api.inspect_image(tag)
+        return str(api.inspect_image(tag)["Id"])
     except ImageNotFound:
-        return False
-    return True
+        return ""
 
 
 class EngineImages:
@@ -124,7 +129,7 @@ def superseded(api: docker.APIClient, packages: Iterable[Package], *, of_others:
     """Tags of node and agent images of this checkout that are of none of these packages any more, nor of the agent's
     sources. packages: of the nodes of all targets that there are. of_others: also those of other checkouts, and of
     before it was noted of which. (Bases stay: they are few, and dear.)"""
-    current = {layer.tag for layer in (*map(_node, packages), _AGENT)}
+    current = {layer.tag(api) for layer in (*map(_node, packages), _AGENT)}
     return [
         tag
         for image in api.images(filters={"label": IMAGE_LABEL})

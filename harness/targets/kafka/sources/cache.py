@@ -57,6 +57,7 @@ def being_filled(name: str, facts: dict[str, Any]) -> Iterator[Path]:
     RuntimeUnavailable if it cannot be written."""
     try:
         folder().mkdir(parents=True, exist_ok=True)
+        _remove_dead()
         unfinished = Path(tempfile.mkdtemp(prefix=f"{_UNFINISHED}{os.getpid()}-", dir=folder()))
     except OSError as error:
         raise RuntimeUnavailable(
@@ -68,6 +69,8 @@ def being_filled(name: str, facts: dict[str, Any]) -> Iterator[Path]:
         yield libs
         files = {path.name: _sum(path) for path in sorted(libs.iterdir())}
         (unfinished / _MANIFEST).write_text(json.dumps({**facts, "files": files}, indent=2) + "\n")
+        if libs_of(name) is not None:  # somebody was faster, and may be using it
+            return
         place = place_of(name)
         if place.exists():
             shutil.rmtree(place)
@@ -77,6 +80,14 @@ def being_filled(name: str, facts: dict[str, Any]) -> Iterator[Path]:
         raise RuntimeUnavailable(f"Kafka could not be put into {folder()}: {error.strerror or error}.") from error
     finally:
         shutil.rmtree(unfinished, ignore_errors=True)
+
+
+def _remove_dead() -> None:
+    """What processes that are no more had begun."""
+    for unfinished in folder().glob(f"{_UNFINISHED}*"):
+        process = unfinished.name.removeprefix(_UNFINISHED).partition("-")[0]
+        if not Path("/proc", process).exists():
+            shutil.rmtree(unfinished, ignore_errors=True)
 
 
 def _sum(path: Path) -> str:

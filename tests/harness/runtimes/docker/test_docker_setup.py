@@ -126,16 +126,30 @@ def test_another_subnet_is_tried_when_one_is_taken(monkeypatch: pytest.MonkeyPat
     assert len(engine_.tried) == 3
 
 
-def test_image_tag_follows_the_sources_and_nothing_else(tmp_path: Path) -> None:
+class _Store:
+    """An engine with one image of another's, which is built anew."""
+
+    id = "sha256:1"
+
+    def inspect_image(self, tag: str) -> dict[str, str]:
+        return {"Id": self.id}
+
+
+def test_image_tag_follows_the_sources_and_what_its_base_is(tmp_path: Path) -> None:
+    store: Any = _Store()
     source = tmp_path / "source"
     shutil.copytree(FOLDER, source)
     package = Package(source / "Dockerfile", {"": source})
-    tag = images._node(package).tag
+    tag = images._node(package).tag(store)
     (source / "__pycache__").mkdir(exist_ok=True)
     (source / "__pycache__" / "x.pyc").write_bytes(b"x")
-    assert images._node(package).tag == tag
+    assert images._node(package).tag(store) == tag
     (source / "__init__.py").write_text("'changed'")
-    assert images._node(package).tag != tag
+    assert images._node(package).tag(store) != tag
+    on_another = images._node(Package(source / "Dockerfile", {"": source}, base="our/kafka:1"))
+    tag = on_another.tag(store)
+    store.id = "sha256:2"
+    assert on_another.tag(store) != tag
 
 
 def test_lock_holds_every_dependency_and_no_address() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 import shutil
 from collections.abc import Iterator
@@ -56,6 +57,7 @@ def test_what_the_file_says(file: Path) -> None:
         (('"/data/logs"', '"/var/logs"'), "/var/logs is not below /data"),
         (("{{ rack }}", "{{ shelf }}"), "'shelf' is undefined; there are"),
         (("summary = ", "summary "), "cannot be read"),
+        (('format = "', 'format = "cd /x\\n'), "format has several lines; it is one"),
     ],
 )
 def test_mistakes_in_a_sentence(file: Path, change: tuple[str, str], message: str) -> None:
@@ -63,6 +65,20 @@ def test_mistakes_in_a_sentence(file: Path, change: tuple[str, str], message: st
     with pytest.raises((BadArguments, ValueError), match=message):
         target = registry.make_target(str(file))
         target.configurations(Plan(run="r", target=str(file)), [node()], "cluster")
+
+
+@pytest.mark.parametrize(("data", "folder"), [("/data/logs/", "logs"), ("/data/.logs", ".logs"), ("/data", "")])
+def test_wherever_its_data_is_it_is_found_again(file: Path, data: str, folder: str) -> None:
+    file.write_text(EXAMPLE.replace('"/data/logs"', f'"{data}"'))
+    target = registry.make_target(str(file))
+    assert isinstance(target, Kafka) and target._logs == folder
+    text = target.configurations(Plan(run="r", target=str(file)), [node()], "cluster")["broker-1"]
+    assert target.renumbered(text, 1, "") == text, "a node that nobody replaced would be taken for another"
+
+
+def test_its_settings_are_variables_of_its_templates_and_no_broker_is_asked_for_them(file: Path) -> None:
+    plan = Plan(run="r", target=str(file), settings={"heap": "1g"})
+    assert list(asyncio.run(registry.make_target(str(file)).ignored(None, None, plan))) == []  # type: ignore[arg-type]
 
 
 def test_an_image_that_is_nowhere(file: Path) -> None:
