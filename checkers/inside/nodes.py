@@ -16,7 +16,7 @@ from spark_history.files import read_parquet
 from spark_history.ingest import History
 from spark_history.spark.tasks import Engine, Unit, run_tasks
 
-_OF_FAULTS: Final = ("fault", "nemesis", "start", "evidence")
+_OF_FAULTS: Final = ("fault", "nemesis", "targets", "start", "evidence")
 #: Folders of checks that there are.
 INSIDES: Final = frozenset({"kraft", "kafka"})
 

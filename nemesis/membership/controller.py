@@ -16,6 +16,9 @@ from nemesis.membership.restoration import POLL_S, NotRestored
 #: Until the quorum shows a change that it has agreed to: an active controller that is removed first goes on to lead
 #: until that is committed, and then there is an election.
 SEEN_PATIENCE_S: Final = 10.0
+#: A refusal need not be the whole truth: a removal that had no answer in time is repeated, and then "there is no such
+#: voter".
+REFUSED_PATIENCE_S: Final = 1.0
 #: For an addition: the controller must be found among the observers, and have caught up.
 ADD_PATIENCE_S: Final = 40.0
 
@@ -53,15 +56,15 @@ class ControllerChange(Common):
         if (directory := before.voters.get(node.id)) is None:
             raise NotAvailable(f"not available here: {node.name} is no voter of the metadata quorum")
         refused = await admin.remove_voter(node.id, directory)
-        after = before
-        deadline = asyncio.get_running_loop().time() + SEEN_PATIENCE_S
-        while not refused and node.id in (after := await admin.quorum()).voters:
+        deadline = asyncio.get_running_loop().time() + (REFUSED_PATIENCE_S if refused else SEEN_PATIENCE_S)
+        while node.id in (after := await admin.quorum()).voters:
             if asyncio.get_running_loop().time() > deadline:
                 break
             await asyncio.sleep(POLL_S)
+        stays = node.id in after.voters
         return {
             "voters": {"before": sorted(before.voters), "while": sorted(after.voters)},
-            "was_active": before.leader == node.id, **({"refused": [refused]} if refused else {}),
+            "was_active": before.leader == node.id, **({"refused": [refused]} if refused and stays else {}),
         }  # fmt: skip
 
     async def heal(self, cluster: Cluster, nodes: Sequence[Node]) -> Evidence:

@@ -36,7 +36,7 @@ class FakeAdmin:
 
     async def remove_voter(self, node_id: int, directory: str) -> str:
         assert self.voters[node_id] == directory
-        if not self.refusal:
+        if self.refusal in ("", "VOTER_NOT_FOUND"):
             self.observers[node_id] = self.voters.pop(node_id)
         return self.refusal
 
@@ -85,6 +85,13 @@ def test_a_voter_is_removed_and_added_again_once_it_has_caught_up() -> None:
     assert seen["voters"] == {"before": [101, 102, 103], "while": [101, 103], "healed": [101, 102, 103]}
     assert not seen["was_active"] and ControllerChange().effective(seen)
     assert bench.admin.added == [(102, "b", ADDRESS)] * 4 and bench.admin.voters[102] == "b"
+
+
+def test_a_removal_that_was_asked_for_twice_and_refused_the_second_time_took_effect() -> None:
+    bench = Bench()
+    bench.admin.refusal = "VOTER_NOT_FOUND"
+    seen = bench.struck(102)
+    assert ControllerChange().effective(seen) and "refused" not in seen
 
 
 def test_what_the_quorum_refuses_had_no_effect_and_nothing_is_to_be_added() -> None:

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 import pyarrow as pa
@@ -42,10 +42,12 @@ class Cut(NamedTuple):
 
 
 def judge_cut_disks(
-    rows: Sequence[Row], final: Sequence[Row], found: Findings, served: Mapping[Cut, bool]
-) -> dict[str, int]:
+    rows: Sequence[Row], final: Sequence[Row], found: Findings, served: Mapping[Cut, bool],
+    compacted: Collection[str] = (),
+) -> dict[str, int]:  # fmt: skip
     """rows: of DISK_STATE, those with a cut; final: those without. served: did the node answer until its power went?
-    Returns how many rows were looked at, by property."""
+    compacted: topics of which offsets may be missing between segments. Returns how many rows were looked at, by
+    property."""
     by_cut: dict[Cut, list[Row]] = defaultdict(list)
     looked_at: dict[str, int] = defaultdict(int)
     for row in rows:
@@ -59,7 +61,7 @@ def judge_cut_disks(
                           f"{row['file']} on {cut} cannot be read: {row['problem']}", place=place)  # fmt: skip
     for cut, own in sorted(by_cut.items()):
         disk = Disk(cut.node, own)
-        looked_at["RecoveryPointCheckpoint"] += _check_recovery_points(cut, disk, found)
+        looked_at["RecoveryPointCheckpoint"] += _check_recovery_points(cut, disk, found, compacted)
         _check_quorum_state(cut, disk, found)
         if served.get(cut):
             looked_at["CleanShutdown"] += 1
@@ -71,7 +73,7 @@ def judge_cut_disks(
     return dict(looked_at)
 
 
-def _check_recovery_points(cut: Cut, disk: Disk, found: Findings) -> int:
+def _check_recovery_points(cut: Cut, disk: Disk, found: Findings, compacted: Collection[str]) -> int:
     segments: dict[tuple[str, int], list[Row]] = defaultdict(list)
     for row in disk.rows["segment"]:
         segments[row["topic"], row["partition"]].append(row)
@@ -79,7 +81,7 @@ def _check_recovery_points(cut: Cut, disk: Disk, found: Findings) -> int:
     for place, rows in points.items():
         if place not in segments:
             continue  # it was deleted, or has no entry of its own yet
-        offset, whole = rows[0]["offset"], _whole_until(segments[place])
+        offset, whole = rows[0]["offset"], _whole_until(segments[place], compacted=place[0] in compacted)
         if offset > whole:
             found.add("RecoveryPointCheckpoint", "recovery point beyond what the power cut left",
                       f"the recovery point of {place[0]}-{place[1]} on {cut} is {offset}, and its log is whole only up "
@@ -87,10 +89,12 @@ def _check_recovery_points(cut: Cut, disk: Disk, found: Findings) -> int:
     return len(points)
 
 
-def _whole_until(segments: Sequence[Row]) -> int:
-    """Of the first segments, one after the other, up to which offset batches are whole."""
+def _whole_until(segments: Sequence[Row], *, compacted: bool = False) -> int:
+    """Of the first segments, one after the other, up to which offset batches are whole. -1: there are none."""
     end = -1
     for row in sorted(segments, key=lambda row: row["offset"]):
+        if 0 <= end < row["offset"] and not compacted:
+            break  # the end of the one before is gone
         following = json.loads(row["fields"])["next"]
         end = row["offset"] if following is None else following
         if row["problem"] is not None:
@@ -111,9 +115,17 @@ def _check_quorum_state(cut: Cut, disk: Disk, found: Findings) -> None:
 def _check_quorum_states_in_turn(rows: Sequence[Row], found: Findings) -> None:
     """Of each node after each cut, and in the end (cut: None)."""
     last: dict[str, tuple[str, int, dict[str, int]]] = {}  # when, epoch, fields
-    own = (row for row in rows if row["what"] == "quorum state" and row["problem"] is None)
-    for row in sorted(own, key=lambda row: (row["node"], row["cut"] or float("inf"))):
-        node, state = row["node"], json.loads(row["fields"])
+    states = {(row["node"], row["cut"]): row for row in rows if row["what"] == "quorum state"}
+    looks = dict.fromkeys((row["node"], row["cut"]) for row in rows)
+    for node, cut in sorted(looks, key=lambda look: (look[0], look[1] or float("inf"))):
+        row = states.get((node, cut))
+        if row is None and node in last:
+            found.add("QuorumState", "quorum-state is gone",
+                      f"quorum-state on {node} was there {last[node][0]}, and is not "
+                      f"{'in the end' if cut is None else f'after its power cut {cut}'}")  # fmt: skip
+        if row is None or row["problem"] is not None:
+            continue
+        state = json.loads(row["fields"])
         said = {field: number for field in _ONCE_AN_EPOCH if (number := state.get(field, -1)) >= 0}
         when = "in the end" if row["cut"] is None else f"after its power cut {row['cut']}"
         before, epoch, earlier = last.get(node, ("", -1, {}))
@@ -135,20 +147,22 @@ def check_committed(
     rows: Sequence[Row], told: Mapping[int, int], voters: Sequence[str], faults: Sequence[Mapping[str, Any]],
     found: Findings,
 ) -> int:  # fmt: skip
-    """Who was not cut by the same fault is taken to have everything. told: by time (monotonic ns), up to which offset
-    the quorum's leader said that the metadata log is committed. Returns how many cuts of voters were looked at."""
+    """Who was not cut by the same fault, or whose disk was not kept, is taken to have everything. told: by time
+    (monotonic ns), up to which offset the quorum's leader said that the metadata log is committed. Returns how many
+    cuts of voters were looked at."""
     ends: dict[Cut, list[Row]] = defaultdict(list)
     for row in rows:
         if row["what"] == "segment" and row["topic"] == METADATA:
             ends[Cut(row["node"], row["cut"])].append(row)
+    kept = {Cut(row["node"], row["cut"]) for row in rows}
     looked_at = 0
     for fault in faults:
         committed = max((offset for time, offset in told.items() if time < fault["start"]), default=0)
-        cuts = [cut for cut in _cuts(fault) if cut.node in voters and cut in ends]
+        cuts = [cut for cut in _cuts(fault) if cut.node in voters and cut in kept]
         looked_at += len(cuts)
-        lacking = [cut for cut in cuts if _whole_until(ends[cut]) < committed]
+        lacking = {cut.node: _whole_until(ends[cut]) for cut in cuts if _whole_until(ends[cut]) < committed}
         if 2 * (len(voters) - len(lacking)) <= len(voters):
-            have = ", ".join(f"{cut.node} up to {_whole_until(ends[cut])}" for cut in lacking)
+            have = ", ".join(f"{node} has it up to {end}" for node, end in lacking.items())
             found.add("CommittedPrefix", "committed metadata lost in a power cut",
                       f"metadata was committed up to offset {committed}, and after fault {fault['fault']} "
                       f"{len(lacking)} of {len(voters)} controllers lack some of it: {have}")  # fmt: skip
@@ -158,18 +172,22 @@ def check_committed(
 def _cuts(fault: Mapping[str, Any]) -> Iterator[Cut]:
     """That a fault made, of which the disk was kept. fault: a row of FAULTS, evidence parsed."""
     for node, seen in (fault["evidence"].get("nodes") or {}).items():
-        if isinstance(seen, Mapping) and (number := seen.get("disk_at_cut")):
-            yield Cut(node, int(number))
+        for each in (seen, seen.get("first_cut")) if isinstance(seen, Mapping) else ():
+            if isinstance(each, Mapping) and (number := each.get("disk_at_cut")):
+                yield Cut(node, int(number))
 
 
 def who_served(trace: pa.Table, faults: Sequence[Mapping[str, Any]]) -> dict[Cut, bool]:
-    """By power cut, whether the node had answered when it was asked last before. faults: rows of FAULTS, evidence
-    parsed."""
+    """By power cut, whether the node had answered when it was asked last before, and since the fault before on that
+    node began: it is asked twice a second, and may have been stopped and started in between. faults: rows of FAULTS,
+    evidence parsed."""
     rows = trace.filter(pc.is_in(trace["event"].cast(pa.string()), pa.array(["answers", "silent"]))).to_pylist()
     served = {}
     for fault in faults:
         for cut in _cuts(fault):
             before = [row for row in rows if row["node"] == cut.node and row["time"] < fault["start"]]
             last = max(before, key=lambda row: row["time"], default=None)
-            served[cut] = last is not None and last["event"] == "answers"
+            earlier = (each for each in faults if cut.node in each["targets"] and each["start"] < fault["start"])
+            since = max((each["start"] for each in earlier), default=0)
+            served[cut] = last is not None and last["event"] == "answers" and last["time"] > since
     return served

@@ -59,7 +59,9 @@ def judge(run: str, tables: Mapping[str, pa.Table], options: Options, faults: Se
         not_checked += [f"{node} did not run in the end: its files are not held against its log" for node in down]
         looked_at |= {name: f"{number:,} entries" for name, number in files.items()}
         at_cuts = [row for row in entries if row["cut"] is not None]
-        for name, number in judge_cut_disks(at_cuts, final, found, who_served(trace, faults)).items():
+        for name, number in judge_cut_disks(
+            at_cuts, final, found, who_served(trace, faults), options.compacted
+        ).items():
             looked_at[name] += f", and {number:,} right after power cuts"
     else:
         not_checked.append("nothing that lay on the disks beside records was collected")

@@ -8,13 +8,15 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import google_crc32c
+import pyarrow as pa
 import pytest
 
 from checkers.findings import Findings
-from checkers.inside.kafka.cut_disks import Cut, check_committed, judge_cut_disks
+from checkers.inside.kafka.cut_disks import Cut, check_committed, judge_cut_disks, who_served
 from checkers.inside.kafka.disks import PROPERTIES, judge_disks
 from cluster_image.storage.records import encode_int64s, iter_batches, with_offset_and_epoch
 from harness.targets.kafka.disks import _of_node
+from spark_history.schema import TRACE
 
 LOG = "chaos-0/00000000000000000000.log"
 SECOND = "chaos-0/00000000000000000006.log"
@@ -220,6 +222,17 @@ def _synced_segment_gone(files: Files) -> None:
     files["recovery-point-offset-checkpoint"] = checkpoint("chaos 0 8")
 
 
+def _end_of_the_first_segment_gone(files: Files) -> None:
+    """Cut off where a batch ends, so that all there is is whole."""
+    _, end, _ = next(iter_batches(files[LOG]))
+    assert 0 < end < len(files[LOG])
+    files[LOG] = files[LOG][:end]
+
+
+def _first_segment_empty(files: Files) -> None:
+    files[LOG] = b""
+
+
 def _says_it_was_shut_down(files: Files) -> None:
     files[".kafka_cleanshutdown"] = b""
 
@@ -239,6 +252,8 @@ def _quorum_state_of_before(files: Files) -> None:
 AT_CUTS: dict[Callable[[Files], None], tuple[str, str]] = {
     _synced_batch_torn: ("RecoveryPointCheckpoint", "recovery point beyond what the power cut left"),
     _synced_segment_gone: ("RecoveryPointCheckpoint", "recovery point beyond what the power cut left"),
+    _end_of_the_first_segment_gone: ("RecoveryPointCheckpoint", "recovery point beyond what the power cut left"),
+    _first_segment_empty: ("RecoveryPointCheckpoint", "recovery point beyond what the power cut left"),
     _says_it_was_shut_down: ("CleanShutdown", "clean shutdown of a node that lost its power"),
     _empty_properties: ("MetaProperties", "damaged meta properties after a power cut"),
     _half_a_checkpoint: ("LeaderEpochCheckpoint", "damaged epoch checkpoint after a power cut"),
@@ -261,10 +276,14 @@ def test_a_node_that_had_not_yet_served_may_still_say_that_it_was_shut_down() ->
 
 
 def in_turn(*states: tuple[int, int, int] | None) -> set[str]:
-    """Anomalies of a node whose quorum-state has these epochs, leaders and votes after each cut, and in the end."""
-    rows = []
+    """Anomalies of a node whose quorum-state has these epochs, leaders and votes after each cut, and in the end. None:
+    it has none."""
+    rows: list[dict[str, Any]] = []
     for number, state in enumerate(states, start=1):
-        if state is not None:
+        if state is None:
+            rows.append({"node": "controller-1", "cut": number if number < len(states) else None, "what": "log start",
+                         "topic": None, "partition": None, "problem": None})  # fmt: skip
+        else:
             fields = dict(zip(("leaderEpoch", "leaderId", "votedId"), state, strict=True))
             rows.append({
                 "node": "controller-1", "cut": number if number < len(states) else None, "file": "quorum-state",
@@ -280,9 +299,21 @@ def in_turn(*states: tuple[int, int, int] | None) -> set[str]:
 def test_no_power_cut_takes_back_what_a_controller_has_promised() -> None:
     assert in_turn((3, -1, 101), (3, 102, -1), (3, 102, 101), (4, 101, -1)) == set()
     assert in_turn((3, 102, -1), (2, 101, -1)) == {"epoch of the quorum forgotten"}
-    assert in_turn((3, 102, -1), None, (2, 101, -1)) == {"epoch of the quorum forgotten"}
+    assert in_turn((3, 102, -1), None, (2, 101, -1)) == {"epoch of the quorum forgotten", "quorum-state is gone"}
     assert in_turn((3, -1, 101), (3, 102, -1), (3, -1, 103)) == {"voted for two in an epoch"}
     assert in_turn((3, 102, -1), (3, 103, -1)) == {"followed two in an epoch"}
+    assert in_turn((3, 102, -1), (3, 102, -1), None) == {"quorum-state is gone"}
+
+
+def test_who_was_stopped_and_started_since_its_last_answer_need_not_have_served() -> None:
+    """A power cut 0.4 s after a restart: between two looks the node had ended, and had not answered again."""
+    rows = [{"run": "r", "node": "broker-1", "number": 0, "time": 10, "event": "answers", "topic": None,
+             "partition": None, "fields": "{}"}]  # fmt: skip
+    power_cut = {"start": 50, "targets": ["broker-1"], "evidence": {"nodes": {"broker-1": {"disk_at_cut": 1}}}}
+    killed = {"start": 40, "targets": ["broker-1"], "evidence": {"nodes": {"broker-1": {"exit_status": 0}}}}
+    trace = pa.Table.from_pylist(rows, schema=TRACE)
+    assert who_served(trace, [power_cut]) == {Cut("broker-1", 1): True}
+    assert who_served(trace, [killed, power_cut]) == {Cut("broker-1", 1): False}
 
 
 @pytest.mark.parametrize(("ends", "lost"), [((16, 16, 9), False), ((16, 9, 9), True), ((9, 9), True), ((9,), False)])
@@ -293,6 +324,8 @@ def test_what_was_committed_is_on_a_majority_right_after_a_power_cut(ends: tuple
          "offset": 0, "problem": None, "fields": json.dumps({"next": end})}
         for n, end in enumerate(ends, start=1)
     ]  # fmt: skip
+    if lost and len(ends) == 2:
+        rows[1] |= {"what": "meta properties", "topic": None}  # all of its metadata log is gone
     nodes = {row["node"]: {"disk_at_cut": 2} for row in rows} | {"broker-1": {"disk_at_cut": 1}}
     fault = {"fault": 7, "start": 100, "evidence": {"nodes": nodes}}
     findings = Findings("r")

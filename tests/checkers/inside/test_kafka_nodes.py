@@ -191,7 +191,8 @@ def test_who_had_served_when_its_power_was_cut_is_told_by_its_last_answer(last: 
     run = Run()
     cut = len(run.told) + 1
     run.told.append(("broker-1", last, "", {}))
-    run.faults.append({"start": cut * 10**9, "evidence": {"nodes": {"broker-1": {"disk_at_cut": 1}}}})
+    cut_of = {"broker-1": {"disk_at_cut": 1}}
+    run.faults.append({"start": cut * 10**9, "targets": ["broker-1"], "evidence": {"nodes": cut_of}})
     run.disks.append({"run": "r", "node": "broker-1", "cut": 1, "file": ".kafka_cleanshutdown",
                       "what": "clean shutdown", "fields": "{}"})  # fmt: skip
     run.told.append(("broker-1", "answers", "", {}))  # later
