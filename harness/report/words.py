@@ -30,6 +30,7 @@ PROPERTIES = {
     "MetadataLogMatching": "If two nodes’ metadata logs hold a record with the same offset and epoch, they agree up to "
     "there; and a snapshot is the state that the log gives.",
     "ElectionSafety": "An epoch of the controllers’ quorum has one leader.",
+    "VotersOneByOne": "The voters of the controllers’ quorum change one at a time.",
     "CommittedPrefix": "All nodes take the same metadata for committed, a majority of the controllers has it, and so "
     "has every controller that is elected.",
     "RolesMatchMetadata": "What a broker takes for a partition’s leader, epoch and ISR is what the committed metadata "
