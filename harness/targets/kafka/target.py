@@ -148,12 +148,12 @@ class Kafka(Target):
                 for name, (default, valid, help_) in properties.OWN.items()]  # fmt: skip
 
     def named(self, kafka_home: str | None) -> str:
-        if self._release or kafka_home is None:
+        if self._release or kafka_home is None or "kafka_home" not in self.options:
             return self.name
         from harness.targets.kafka.sources import home
 
         version = home.find(kafka_home).version
-        return f"kafka:{version}" if versions.is_known(version) else self.name
+        return self.name if versions.is_later(version) else f"kafka:{version}"
 
     def nodes(self, plan: ClusterPlan) -> Sequence[NodeSpec]:
         return node_specs(plan)

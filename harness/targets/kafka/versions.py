@@ -58,13 +58,10 @@ def is_version(wanted: str) -> bool:
     return wanted[:1].isdigit() and "/" not in wanted and not wanted.endswith((".tgz", ".tar.gz"))
 
 
-def is_known(text: str) -> bool:
-    """Or read() raises BadArguments."""
-    try:
-        read(text)
-    except BadArguments:
-        return False
-    return True
+def is_later(text: str) -> bool:
+    """Than all that are known: what it differs in, nobody can say."""
+    found = _FORM.fullmatch(text)
+    return found is not None and (int(found[1]), int(found[2])) > LAST
 
 
 def read(text: str) -> Version:

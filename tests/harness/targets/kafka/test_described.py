@@ -17,11 +17,13 @@ from harness.errors import BadArguments, RuntimeUnavailable
 from harness.plan import registry
 from harness.plan.plan import Plan
 from harness.record.results import list_runs, read_json
+from harness.run.order import Order
 from harness.runtimes.docker import engine
 from harness.runtimes.docker.images import images
 from harness.targets.kafka.sources import source
 from harness.targets.kafka.target import Kafka
 from tests import ROOT
+from tests.harness.targets.kafka.kafka_files import make_jars
 from tests.harness.targets.kafka.test_kafka_target import node
 from tests.harness.targets.kafka.test_source import Images
 
@@ -74,6 +76,13 @@ def test_wherever_its_data_is_it_is_found_again(file: Path, data: str, folder: s
     assert isinstance(target, Kafka) and target._logs == folder
     text = target.configurations(Plan(run="r", target=str(file)), [node()], "cluster")["broker-1"]
     assert target.renumbered(text, 1, "") == text, "a node that nobody replaced would be taken for another"
+
+
+def test_it_stays_what_it_is_whatever_else_is_asked_for(file: Path, tmp_path: Path) -> None:
+    make_jars(tmp_path / "kafka" / "libs", "4.2.0")
+    assert registry.make_target(str(file)).named(str(tmp_path / "kafka")) == str(file)
+    with pytest.raises(BadArguments, match=r"--kafka-home: target .* has no use for it"):
+        Order({"target": str(file), "kafka_home": str(tmp_path / "kafka")}, tmp_path).prepared()
 
 
 def test_its_settings_are_variables_of_its_templates_and_no_broker_is_asked_for_them(file: Path) -> None:

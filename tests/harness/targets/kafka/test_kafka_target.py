@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import subprocess
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -16,10 +17,12 @@ from cluster_image.wire.integers import i32
 from harness.errors import BadArguments
 from harness.plan import registry
 from harness.plan.plan import Plan
+from harness.run.order import Order
 from harness.targets.kafka import log_lines, properties, versions
 from harness.targets.kafka.admin import ApacheAdmin
 from harness.targets.kafka.target import Kafka
 from harness.targets.timing import Timing
+from tests.harness.targets.kafka.kafka_files import make_jars
 
 
 def plan(target: str = "kafka:4.2.0", **fields: Any) -> Plan:
@@ -152,6 +155,43 @@ def test_a_broker_of_before_4_is_asked_for_reassignments_as_it_knows_them() -> N
     assert fitting.__version__ == 0
     (only,) = fitting.topics[0].partitions
     assert (fitting.topics[0].name, only.partition_index, only.replicas) == ("chaos", 2, (3, 1))
+
+
+def exceptions(**fields: Any) -> str:
+    return " ".join(plan(**fields).promise["exceptions"])
+
+
+def test_what_is_promised_follows_the_metadata_version_and_the_settings() -> None:
+    without = "without ELR"
+    assert exceptions() == ""
+    for level in ("3.9", "4.0-IV3", "25"):
+        assert without in exceptions(features={versions.METADATA: level})
+        assert exceptions(features={versions.METADATA: level, versions.ELR: "1"}) == ""
+    for level in ("4.1-IV0", "26"):
+        assert exceptions(features={versions.METADATA: level}) == ""
+    assert "unclean.leader.election.enable=true" in exceptions(settings={"unclean.leader.election.enable": "TRUE"})
+
+
+@pytest.mark.parametrize(("version", "named"), [("3.9.1", "kafka:3.9.1"), ("4.9.0", "kafka")])
+def test_a_build_is_named_by_the_version_that_it_turns_out_to_be(tmp_path: Path, version: str, named: str) -> None:
+    """What is promised of it depends on that."""
+    make_jars(tmp_path / "kafka" / "libs", version)
+    prepared = Order({"target": "kafka", "kafka_home": str(tmp_path / "kafka"), "on": "docker"}, tmp_path).prepared()
+    assert prepared.tried.target == named
+    assert ("without ELR" in str(prepared.tried.promise)) == (version == "3.9.1")
+
+
+def test_a_build_of_before_3_7_is_refused(tmp_path: Path) -> None:
+    make_jars(tmp_path / "kafka" / "libs", "2.8.0")
+    with pytest.raises(BadArguments, match=r"Kafka 2\.8\.0 is not supported"):
+        Order({"target": "kafka", "kafka_home": str(tmp_path / "kafka"), "on": "docker"}, tmp_path).prepared()
+
+
+def test_places_in_a_plan_can_be_read_from_anywhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    make_jars(tmp_path / "kafka" / "libs", "4.2.0")
+    monkeypatch.chdir(tmp_path)
+    prepared = Order({"target": "kafka", "kafka_home": "kafka", "on": "docker"}, tmp_path).prepared()
+    assert prepared.tried.kafka_home == str(tmp_path / "kafka")
 
 
 class Knowing:
