@@ -57,7 +57,7 @@ class IdempotentSender(Sender):
             delivery.result()
 
     async def settle(self) -> None:
-        """An attempt that is under way is the last one."""
+        """An attempt that is under way is the last one; what waits for another one is given up."""
         self._settling = True
         await super().settle()
 
@@ -65,6 +65,7 @@ class IdempotentSender(Sender):
         loop = asyncio.get_running_loop()
         deadline = loop.time() + DELIVERY_REQUESTS * self._client.request_timeout
         appends: Operation | None = None
+        leader: Partition | None = None  # of the last attempt
         batch = b""
         outcome: Outcome = "fail"
         while True:
@@ -78,6 +79,7 @@ class IdempotentSender(Sender):
                 answered = Answered("fail", failure.error)
             else:
                 assert known is not None
+                leader = known
                 if appends is None:
                     appends = self._invoke(count)
                     batch = self._numbered(appends)
@@ -89,7 +91,9 @@ class IdempotentSender(Sender):
             self._back_off(answered.error)
             self._client.metadata.ask_again()
             await asyncio.wait((moved,), timeout=self._backoff)
-        self._end(appends, known, count, answered._replace(outcome=outcome))
+            if self._settling:
+                break
+        self._end(appends, leader, count, answered._replace(outcome=outcome))
 
     def _invoke(self, count: int) -> Operation:
         client = self._client

@@ -234,9 +234,11 @@ class Phases:
     async def _collect(self) -> None:
         problems: Sequence[str] | None = None
         if self._watching.goes_on:
-            with self._record.survived("watch"):
+            try:
                 async with asyncio.timeout(COLLECT_TIMEOUT_S):
                     await self._watching.stop()
+            except Exception as error:  # whatever a node may have answered
+                self._record.doubt(f"not all that the nodes tell while they run is on record: {describe(error)}")
         with self._record.survived("collect"):
             self._progress.update("collecting logs and disks")
             async with asyncio.timeout(COLLECT_TIMEOUT_S):

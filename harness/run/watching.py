@@ -34,14 +34,19 @@ class Watching:
             self._task = asyncio.create_task(self._go_on(self._watch))
 
     async def stop(self) -> None:
-        """After a last look: what is told then is in what lies on the disks afterwards."""
+        """After a last look: what is told then is in what lies on the disks afterwards. Raises what had ended the
+        watch before its time: what nodes told since then is not known."""
         assert self._task is not None and self._watch is not None
         task, self._task = self._task, None
         task.cancel()
-        await asyncio.gather(task, return_exceptions=True)
-        await self._look(self._watch)
-        for file in self._files.values():
-            file.close()
+        (ended,) = await asyncio.gather(task, return_exceptions=True)
+        try:
+            if isinstance(ended, Exception):
+                raise ended
+            await self._look(self._watch)
+        finally:
+            for file in self._files.values():
+                file.close()
 
     async def _go_on(self, watch: Watch) -> None:
         while True:

@@ -65,8 +65,12 @@ class Upgrade(Common):
             one = situation.controller() or next(iter(situation.free_among(situation.cluster.controllers)), None)
             return [one] if one else []
         due = [node for node in _in_order(situation, back=turn == 1) if node.switches == turn]
-        first = next((node for node in due if node.role == due[0].role and node.name in situation.free), None)
-        return [first] if first else []
+        controllers = [node for node in due if node in situation.cluster.controllers]
+        alike = [node for node in due if (node in controllers) == (due[0] in controllers)]
+        free = [node for node in alike if node.name in situation.free]
+        if free and free[0].id == situation.active_controller and len(controllers) > 1:
+            return []  # those before it are held, and it is the last
+        return free[:1]
 
     async def inject(self, cluster: Cluster, nodes: Sequence[Node], choice: Mapping[str, Any]) -> Evidence:
         if min(node.switches for node in cluster.nodes) >= self._turns:

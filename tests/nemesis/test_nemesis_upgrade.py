@@ -129,8 +129,17 @@ def test_one_that_another_fault_holds_is_left_for_later_and_no_broker_goes_befor
     bench = Bench()
     nodes, _ = bench.step(Upgrade(), "controller-2")
     assert [node.name for node in nodes] == ["controller-3"]
-    bench.step(Upgrade(), "controller-2")
-    assert Upgrade().choose({}, bench.situation("controller-2")) == []
+    assert Upgrade().choose({}, bench.situation("controller-2")) == []  # nor the active one before another
+
+
+def test_of_combined_nodes_the_controllers_come_first_too() -> None:
+    bench = Bench()
+    bench.cluster.controllers = bench.brokers[:2]  # type: ignore[misc, assignment]
+    bench.cluster.nodes = bench.brokers  # type: ignore[misc, assignment]
+    situation = Situation(bench.cluster, free=frozenset({"broker-2", "broker-3"}), active_controller=2)
+    assert Upgrade().choose({}, situation) == []  # broker-1 is held
+    bench.brokers[0].switches = 1
+    assert [node.name for node in Upgrade().choose({}, situation)] == ["broker-2"]
 
 
 def test_what_is_refused_is_asked_again() -> None:

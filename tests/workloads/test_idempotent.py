@@ -126,6 +126,12 @@ def test_a_batch_is_given_up_in_time() -> None:
     assert appends[1]["outcome"] == "ok" and numbers(leader.sent[-1]) == (2, 0, 0)
 
 
+def test_who_is_told_to_end_while_it_backs_off_sends_no_more() -> None:
+    leader = FakeLeader((ErrorCode.not_enough_replicas, -1))
+    (append,) = deliver(leader)  # ends once there are no answers left, and before the next attempt
+    assert append["outcome"] == "fail" and len(leader.sent) == 1
+
+
 @pytest.mark.parametrize(
     ("attempts", "together"),
     [(["fail", "fail"], "fail"), (["info", "fail"], "info"), (["fail", "info"], "info"), (["info", "ok"], "ok")],

@@ -23,7 +23,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from checkers.findings import Findings
-from checkers.inside.kafka.disks import METADATA, Disk, Row, property_of
+from checkers.inside.kafka.disks import METADATA, Disk, Row, check_quorum_state, property_of
 
 #: Fields of quorum-state, each with what it says that the node did.
 _ONCE_AN_EPOCH: Final = {"votedId": "voted for", "leaderId": "followed"}
@@ -62,7 +62,7 @@ def judge_cut_disks(
     for cut, own in sorted(by_cut.items()):
         disk = Disk(cut.node, own)
         looked_at["RecoveryPointCheckpoint"] += _check_recovery_points(cut, disk, found, compacted)
-        _check_quorum_state(cut, disk, found)
+        check_quorum_state(disk, str(cut), found)
         if served.get(cut):
             looked_at["CleanShutdown"] += 1
             for row in disk.rows["clean shutdown"]:
@@ -100,16 +100,6 @@ def _whole_until(segments: Sequence[Row], *, compacted: bool = False) -> int:
         if row["problem"] is not None:
             break
     return end
-
-
-def _check_quorum_state(cut: Cut, disk: Disk, found: Findings) -> None:
-    last = max((json.loads(row["fields"])["last_epoch"] for row in disk.rows["segment"] if row["topic"] == METADATA),
-               default=-1)  # fmt: skip
-    for row in disk.rows["quorum state"]:
-        if row["problem"] is None and row["epoch"] < last:
-            found.add("QuorumState", "epoch behind the metadata log",
-                      f"quorum-state on {cut} is of epoch {row['epoch']}, and its metadata log has records of epoch "
-                      f"{last}")  # fmt: skip
 
 
 def _check_quorum_states_in_turn(rows: Sequence[Row], found: Findings) -> None:
@@ -175,6 +165,16 @@ def _cuts(fault: Mapping[str, Any]) -> Iterator[Cut]:
         for each in (seen, seen.get("first_cut")) if isinstance(seen, Mapping) else ():
             if isinstance(each, Mapping) and (number := each.get("disk_at_cut")):
                 yield Cut(node, int(number))
+
+
+def not_kept(faults: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Of which power cuts the disk was not copied, a sentence each. faults: rows of FAULTS, evidence parsed."""
+    return [
+        f"the disk of {node} was not copied after the power cut of fault {fault['fault']}: {seen['disk_not_kept']}"
+        for fault in faults
+        for node, seen in (fault["evidence"].get("nodes") or {}).items()
+        if isinstance(seen, Mapping) and seen.get("disk_not_kept")
+    ]
 
 
 def who_served(trace: pa.Table, faults: Sequence[Mapping[str, Any]]) -> dict[Cut, bool]:

@@ -192,17 +192,23 @@ def _check_checkpoints(disk: Disk, extents: Mapping[Place, Extent], found: Findi
                           f"{extents[place].end}, does not reach", place=place, offset=row["offset"])  # fmt: skip
 
 
+def check_quorum_state(disk: Disk, where: str, found: Findings) -> None:
+    """It is no older than the metadata log beside it. where: which disk that is, in words."""
+    last = max((json.loads(row["fields"])["last_epoch"] for row in disk.rows["segment"] if row["topic"] == METADATA),
+               default=-1)  # fmt: skip
+    for row in disk.rows["quorum state"]:
+        if row["problem"] is None and row["epoch"] < last:
+            found.add("QuorumState", "epoch behind the metadata log",
+                      f"quorum-state on {where} is of epoch {row['epoch']}, and its metadata log has records of epoch "
+                      f"{last}")  # fmt: skip
+
+
 def _check_quorum(disks: Sequence[Disk], found: Findings) -> None:
     leaders: dict[int, dict[int, str]] = defaultdict(dict)
     for disk in disks:
-        last = max((json.loads(row["fields"])["last_epoch"] for place, rows in disk.of("segment").items()
-                    if place[0] == METADATA for row in rows), default=-1)  # fmt: skip
+        check_quorum_state(disk, disk.node, found)
         for row in (row for row in disk.rows["quorum state"] if row["problem"] is None):
             state = json.loads(row["fields"])
-            if row["epoch"] < last:
-                found.add("QuorumState", "epoch behind the metadata log",
-                          f"quorum-state on {disk.node} is of epoch {row['epoch']}, and its metadata log has records "
-                          f"of epoch {last}")  # fmt: skip
             if (leader := state.get("leaderId", -1)) >= 0:
                 leaders[row["epoch"]].setdefault(leader, disk.node)
     for epoch, of in sorted(leaders.items()):

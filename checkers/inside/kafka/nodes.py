@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 
 from checkers.anomalies import ROLES_MATCH_METADATA
 from checkers.findings import Findings
-from checkers.inside.kafka.cut_disks import check_committed, judge_cut_disks, who_served
+from checkers.inside.kafka.cut_disks import check_committed, judge_cut_disks, not_kept, who_served
 from checkers.inside.kafka.disks import judge_disks
 from checkers.inside.metadata.copies import judge_copies, split
 from checkers.inside.metadata.history import MetadataHistory, judge_history
@@ -59,6 +59,7 @@ def judge(run: str, tables: Mapping[str, pa.Table], options: Options, faults: Se
         not_checked += [f"{node} did not run in the end: its files are not held against its log" for node in down]
         looked_at |= {name: f"{number:,} entries" for name, number in files.items()}
         at_cuts = [row for row in entries if row["cut"] is not None]
+        not_checked += not_kept(faults)
         for name, number in judge_cut_disks(
             at_cuts, final, found, who_served(trace, faults), options.compacted
         ).items():

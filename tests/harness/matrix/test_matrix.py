@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,7 @@ from harness.cli import app as cli
 from harness.errors import BadArguments, HarnessFailure, Stopped
 from harness.matrix import cells, tables
 from harness.matrix.tables import Result
-from harness.run.order import Prepared
+from harness.run.order import Done, Prepared
 
 FILE = """
 seeds = "1..2"
@@ -154,3 +155,22 @@ def test_text_from_elsewhere_stays_text(file: Path) -> None:
     matrix = cells.read(file)
     found = tables.squares(matrix, {})
     assert "<b>" not in tables.page(matrix, found, "made", {}) and "<b>\\|x" in tables.markdown(matrix, found, "made")
+
+
+def test_of_runs_that_were_cut_short_only_a_fail_is_kept(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """More time would have made no pass of it; of a pass it might have made a fail."""
+    carry_out = Prepared.carry_out
+
+    def cut_short(word: str) -> Callable[[Prepared], Done]:
+        def carried(prepared: Prepared) -> Done:
+            done = carry_out(prepared)
+            run = done.directory / "run.json"
+            run.write_text(json.dumps(json.loads(run.read_text()) | {"stopped_by": "SIGINT"}))
+            return done._replace(verdict={**done.verdict, "verdict": word})
+
+        return carried
+
+    for word, kept in (("pass", 0), ("fail", 1)):
+        monkeypatch.setattr(Prepared, "carry_out", cut_short(word))
+        assert chaos("matrix", str(file), "--seeds", "1") == 255
+        assert len(json.loads(Path("results/matrix-mine/matrix.json").read_text())["cells"]) == kept

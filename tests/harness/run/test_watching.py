@@ -6,6 +6,8 @@ import asyncio
 from collections.abc import Sequence
 from pathlib import Path
 
+import pytest
+
 from harness.run.watching import Watching
 from harness.targets.kafka_api.trace_files import read_traces
 from harness.targets.target import Told
@@ -46,3 +48,19 @@ def test_nothing_to_watch_does_nothing(tmp_path: Path) -> None:
     watching = Watching(None, tmp_path / "trace", lambda: 0)
     watching.start()
     assert not watching.goes_on and not (tmp_path / "trace").exists()
+
+
+def test_a_watch_that_ended_before_its_time_is_told(tmp_path: Path) -> None:
+    class Odd:
+        async def ask(self) -> Sequence[Told]:
+            raise ValueError("an odd answer")
+
+    async def watched() -> None:
+        watching = Watching(Odd(), tmp_path / "trace", lambda: 0)
+        watching.start()
+        await asyncio.sleep(0.01)
+        assert watching.goes_on
+        with pytest.raises(ValueError, match="an odd answer"):
+            await watching.stop()
+
+    asyncio.run(watched())
