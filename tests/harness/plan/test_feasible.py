@@ -25,11 +25,14 @@ def every_nemesis() -> list[str]:
 def test_every_nemesis_finds_somebody_in_a_cluster_of_the_default_size(combined: bool, targets: Any) -> None:
     shape: dict[str, Any] = {"run": "r", "strike": targets, "combined": combined}
     plan = Plan(**shape)
-    has_two_releases = Plan(**shape, target="kafka:3.9.1", upgrade_to="4.2.0", nemesis=("membership:upgrade",))
+    others = {  # than of the target kraft
+        "membership:upgrade": Plan(**shape, target="kafka:3.9.1", upgrade_to="4.2.0", nemesis=("membership:upgrade",)),
+        "membership:controller": Plan(**shape, target="kafka:4.2.0", settings={"chaos.quorum": "dynamic"}),
+    }
     for name in every_nemesis():
         if combined and name == "membership:new-id":
             continue  # voters have their ids for good
-        check_targets(registry.make_nemeses([name]), has_two_releases if name == "membership:upgrade" else plan)
+        check_targets(registry.make_nemeses([name]), others.get(name, plan))
 
 
 @pytest.mark.parametrize(
@@ -38,6 +41,7 @@ def test_every_nemesis_finds_somebody_in_a_cluster_of_the_default_size(combined:
         ("membership:reassign:how=move", {}, "every broker has a replica of every partition"),
         ("membership:reassign:how=shrink", {"min_insync_replicas": 3}, "less than min.insync.replicas"),
         ("membership:upgrade", {}, "there is one release of it"),
+        ("membership:controller:who=active", {}, "the voters of its quorum are those of controller.quorum.voters"),
         ("membership:upgrade", {"target": "kafka:3.9.1"}, "say which by --upgrade-to"),
         ("membership:new-id", {"combined": True}, "it finds nobody to strike"),
         ("membership:new-id", {"min_insync_replicas": 3}, "less than min.insync.replicas"),
