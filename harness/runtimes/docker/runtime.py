@@ -351,15 +351,22 @@ def _add(problems: dict[str, str], node: str, sentence: str) -> None:
     problems[node] = f"{problems[node]}; {sentence}" if node in problems else sentence
 
 
+def new_cluster_id() -> str:
+    """As Kafka makes them (Uuid.randomUuid): none begins with a dash, which its own tools would take for an option."""
+    while True:
+        given = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
+        if not given.startswith("-"):
+            return given
+
+
 def write_configurations(
     target: Target, plan: Plan, nodes: Sequence[DockerNode], directory: Path
 ) -> dict[str, Path]:
     """A configuration file a node. Returns them by node name."""
     directory.mkdir(parents=True, exist_ok=True)
     directory.chmod(0o700)  # the files say what nodes prove to each other by
-    cluster_id = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
     written = {}
-    for name, text in target.configurations(plan, nodes, cluster_id).items():
+    for name, text in target.configurations(plan, nodes, new_cluster_id()).items():
         path = (directory / f"{name}.properties").absolute()
         path.write_text(text)
         path.chmod(0o644)  # the node's user reads it, whatever the umask here

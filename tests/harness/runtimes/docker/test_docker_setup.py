@@ -9,6 +9,7 @@ import socket
 import subprocess
 import sys
 import tomllib
+import uuid
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,13 @@ from harness.cluster import RuntimeUnavailable
 from harness.plan.plan import Plan
 from harness.runtimes.docker import engine, subnet
 from harness.runtimes.docker.images import images
-from harness.runtimes.docker.runtime import DockerCluster, _check_memory, memory_available, write_configurations
+from harness.runtimes.docker.runtime import (
+    DockerCluster,
+    _check_memory,
+    memory_available,
+    new_cluster_id,
+    write_configurations,
+)
 from harness.runtimes.owner import is_alive, owner
 from harness.targets.kraft.target import Kraft
 from harness.targets.target import Package
@@ -63,6 +70,13 @@ def test_owner_is_alive_until_its_process_ends() -> None:
         other = f"{child.pid}:{started}"
     assert not is_alive(other)
     assert not is_alive("")
+
+
+def test_no_cluster_id_begins_with_a_dash(monkeypatch: pytest.MonkeyPatch) -> None:
+    """kafka-storage format --cluster-id takes none that does; one of 64 did."""
+    made = iter([uuid.UUID(int=0xF8 << 120), uuid.UUID(int=1 << 120)])
+    monkeypatch.setattr(uuid, "uuid4", lambda: next(made))
+    assert new_cluster_id() == "AQAAAAAAAAAAAAAAAAAAAA"
 
 
 def test_configuration_of_every_node(tmp_path: Path) -> None:
