@@ -78,15 +78,16 @@ def encode(steps: Iterable[Step], *, faults: Sequence[Mapping[str, Any]] = (), e
     """The JSON of a witness. faults: rows of FAULTS; those in force while the steps ran are kept."""
     ordered = sorted(steps, key=lambda step: (step.invoke, step.op))
     reported: dict[str, Any] = {}
-    for name, items in (
-        ("operations", [asdict(replace(step, what=_cut(step.what))) for step in ordered]),
-        ("faults", _in_force(ordered, faults)),
-        ("edges", [{"from": edge.from_, "to": edge.to, "why": _cut(edge.why)} for edge in edges]),
-    ):
+
+    def report(name: str, items: Sequence[_Item], told: Callable[[_Item], dict[str, Any]]) -> None:
         first, last, more = few(items)
-        reported[name] = first + last
+        reported[name] = [told(item) for item in (*first, *last)]
         if more:
             reported[_MORE[name]] = more
+
+    report("operations", ordered, lambda step: asdict(replace(step, what=_cut(step.what))))
+    report("faults", _in_force(ordered, faults), lambda fault: fault)
+    report("edges", list(edges), lambda edge: {"from": edge.from_, "to": edge.to, "why": _cut(edge.why)})
     return json.dumps(reported)
 
 
