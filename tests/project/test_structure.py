@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 import subprocess
+import tomllib
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from functools import cache
@@ -159,3 +160,12 @@ def test_the_modules_that_the_picture_names_are_there() -> None:
     named = set(re.findall(rf"`((?:{'|'.join(PACKAGES)}|tests|docs)/[\w./-]*)`", text))
     assert len(named) > 30
     assert sorted(path for path in named if not (ROOT / path).exists()) == []
+
+
+def test_a_wheel_has_every_file_that_the_code_reads() -> None:
+    setuptools = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]
+    patterns = setuptools["package-data"]["*"]
+    listed = subprocess.run(["git", "ls-files", *PACKAGES], cwd=ROOT, capture_output=True, text=True, check=True)
+    for name in listed.stdout.split():
+        if Path(name).suffix not in (".py", ".md", ".in", ".png"):
+            assert any(Path(name).match(pattern) for pattern in patterns), name

@@ -80,7 +80,7 @@ class NoImages:
         return False
 
 
-def _kafka_to_run() -> bool:
+def kafka_to_run() -> bool:
     """Is there one in the cache, or a Maven client that may fetch it?"""
     return shutil.which("mvn") is not None or cached(Kafka.example) is not None
 
@@ -96,7 +96,7 @@ EVERYWHERE = [
     pytest.param(
         Place(f"kafka:{Kafka.example}", "docker", {"partitions": 2, "time_limit": 20.0}, components_of),
         id="kafka in containers",
-        marks=[pytest.mark.docker, pytest.mark.skipif(not _kafka_to_run(), reason="no Kafka, and no Maven client")],
+        marks=[pytest.mark.docker, pytest.mark.skipif(not kafka_to_run(), reason="no Kafka, and no Maven client")],
     ),
 ]
 

