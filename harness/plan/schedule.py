@@ -36,6 +36,7 @@ class Fault(BaseModel):
     choice: dict[str, Any]
     composite: str | None = None  # the nemesis that this fault is a part of, and of which of its occurrences, from 0
     occurrence: int = 0
+    into_outages: bool = False  # it strikes when it is told to, whether or not clients are served (harness/run/calm.py)
 
 
 Schedule = tuple[Fault, ...]

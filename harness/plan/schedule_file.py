@@ -7,6 +7,7 @@ duration = "4s"                # from injected to healed
 targets = ["broker-1"]         # whom to strike; left out: whom the nemesis chooses when the time comes
 choice = {direction = "incoming"}  # what else there is to choose; left out: drawn from the seed
 composite = "last-replica-standing"  # of what it is a part, if of anything; occurrence: which time, from 0
+into_outages = true            # strike though clients are not served yet after an earlier fault (of slow targets)
 """
 
 from __future__ import annotations
@@ -51,6 +52,7 @@ class _Written(BaseModel):
     choice: dict[str, Any] = {}
     composite: str | None = None
     occurrence: int = 0
+    into_outages: bool = False
 
 
 class _File(BaseModel):
@@ -82,6 +84,8 @@ def save(schedule: Schedule, directory: Path) -> None:
         if fault.composite is not None:
             table.add("composite", fault.composite)
             table.add("occurrence", fault.occurrence)
+        if fault.into_outages:
+            table.add("into_outages", True)
         faults.append(table)
     if schedule:
         document.add("fault", faults)
@@ -152,7 +156,7 @@ def _planned(written: _Written, number: int, drawn: Mapping[str, Any]) -> Fault:
     return Fault(
         fault=number if written.fault is None else written.fault, nemesis=written.nemesis,
         at=written.at, duration=written.duration, choice={**drawn, **written.choice, **targets},
-        composite=written.composite, occurrence=written.occurrence,
+        composite=written.composite, occurrence=written.occurrence, into_outages=written.into_outages,
     )  # fmt: skip
 
 

@@ -190,13 +190,14 @@ class Injector:
             await self._pause(POLL_S)
 
     def _not_calm(self, nemesis: Nemesis, fault: Fault) -> str:
-        """Of the parts of a composite the first waits until the cluster is calm, and the others go on as planned."""
+        """Of the parts of a composite the first waits until the cluster is calm, and the others go on as planned; so
+        does what its schedule has strike into outages."""
         begun = fault.composite is not None and any(
             each.evidence.get("part_of", {}).get("occurrence") == fault.occurrence
             and each.evidence["part_of"]["composite"] == fault.composite and not each.skipped
             for each in self.injected
         )  # fmt: skip
-        return "" if self._calm is None or begun else self._calm.obstacle(nemesis)
+        return "" if self._calm is None or begun or fault.into_outages else self._calm.obstacle(nemesis)
 
     async def _strike(self, nemesis: Nemesis, fault: Fault, nodes: Sequence[Node], deferred_s: float) -> None:
         injected = InjectedFault(fault.fault, nemesis.name, [node.name for node in nodes], self._now_ns())

@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 
 from checkers.anomalies import ROLES_MATCH_METADATA
 from checkers.findings import Findings
+from checkers.inside.collected import assigned_replicas
 from checkers.inside.kafka.cut_disks import check_committed, judge_cut_disks, not_kept, who_served
 from checkers.inside.kafka.disks import judge_disks
 from checkers.inside.metadata.copies import judge_copies, split
@@ -50,22 +51,8 @@ def judge(run: str, tables: Mapping[str, pa.Table], options: Options, faults: Se
     not_checked = ["no node's metadata log was collected"] * (not metadata_log.num_rows)
     not_checked += ["no node told anything while the cluster ran"] * (not trace.num_rows)
     looked_at: dict[str, str] = {}
-    at_cuts: list[dict[str, Any]] = []
-    if tables["disk_state"].num_rows:
-        down = _down(trace)
-        entries = tables["disk_state"].to_pylist()
-        final = [row for row in entries if row["cut"] is None]
-        files = judge_disks(final, found, options.compacted, down)
-        not_checked += [f"{node} did not run in the end: its files are not held against its log" for node in down]
-        looked_at |= {name: f"{number:,} entries" for name, number in files.items()}
-        at_cuts = [row for row in entries if row["cut"] is not None]
-        not_checked += not_kept(faults)
-        for name, number in judge_cut_disks(
-            at_cuts, final, found, who_served(trace, faults), options.compacted
-        ).items():
-            looked_at[name] += f", and {number:,} right after power cuts"
-    else:
-        not_checked.append("nothing that lay on the disks beside records was collected")
+    entries = tables["disk_state"].to_pylist()
+    at_cuts = [row for row in entries if row["cut"] is not None]
     history: MetadataHistory | None = None
     held = None
     gaps: list[str] = []
@@ -107,6 +94,21 @@ def judge(run: str, tables: Mapping[str, pa.Table], options: Options, faults: Se
                 told = _check_what_was_told(trace, history, found)
                 looked_at[ROLES_MATCH_METADATA] = f"{told:,} answers of brokers"
             held = memberships(rows, node_ids(rows), history)
+    if entries:
+        down = _down(trace)
+        final = [row for row in entries if row["cut"] is None]
+        assigned = {} if held is None else assigned_replicas(held)
+        looked_at |= {
+            name: f"{number:,} entries"
+            for name, number in judge_disks(final, found, options.compacted, down, assigned).items()
+        }
+        not_checked += [f"{node} did not run in the end: its files are not held against its log" for node in down]
+        not_checked += not_kept(faults)
+        served = who_served(trace, faults)
+        for name, number in judge_cut_disks(at_cuts, final, found, served, options.compacted).items():
+            looked_at[name] += f", and {number:,} right after power cuts"
+    else:
+        not_checked.append("nothing that lay on the disks beside records was collected")
     not_checked += [f"{names}: {why}" for names, why in NOT_CHECKED.items()]
     anomalies = list(found.anomalies())
     return OfNodes(
@@ -244,5 +246,3 @@ def _recovery(change: Change, times: CommitTimes) -> dict[str, Any]:
         "time": times.of(after.offset), "offset": after.offset, "strategy": None, "candidates": None,
         "recovering": after.recovering,
     }  # fmt: skip
-
-

@@ -173,6 +173,16 @@ def test_each_damage_is_found_and_named(damage: Callable[[Files], None], propert
     assert found == {property_: {anomaly}}
 
 
+def test_checkpoints_of_a_replica_that_was_moved_away_may_be_left_for_a_while() -> None:
+    files = node(1)
+    put("replication-offset-checkpoint", checkpoint("chaos 0 10", "chaos 7 6"))(files)
+    rows = list(_of_node("broker-1", Disk(files)))
+    for assigned, wrong in ({}, 1), ({"chaos-7": ["broker-1"]}, 1), ({"chaos-7": ["broker-2"]}, 0):
+        findings = Findings("r")
+        judge_disks(rows, findings, assigned=assigned)
+        assert len(list(findings.anomalies())) == wrong, assigned
+
+
 def test_there_is_a_damage_for_each_property() -> None:
     assert {property_ for _, property_, _ in DAMAGES} == set(PROPERTIES)
 

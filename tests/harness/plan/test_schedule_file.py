@@ -51,6 +51,9 @@ def test_what_a_run_saves_reads_back_as_it_was_and_as_a_file_by_hand(tmp_path: P
     schedule_file.save(drawn, tmp_path)
     assert schedule_file.load(tmp_path) == drawn
     assert schedule_file.read(tmp_path / "schedule.toml", nemeses, 99, 120.0, NODES) == drawn
+    hard = (drawn[0].model_copy(update={"into_outages": True}), *drawn[1:])
+    schedule_file.save(hard, tmp_path)
+    assert schedule_file.load(tmp_path) == hard
     schedule_file.save((), tmp_path)
     assert schedule_file.load(tmp_path) == ()
 

@@ -14,7 +14,9 @@ import pytest
 from harness.errors import HistoryLost
 from harness.plan import schedule, schedule_file
 from harness.plan.schedule import Fault
+from harness.run.calm import Calm
 from harness.run.injector import Injector
+from harness.targets.timing import Timing
 from nemesis import Nemesis
 from nemesis.clock import ClockJump
 from nemesis.disk import DiskError, DiskFull
@@ -62,6 +64,7 @@ class Bench:
         self.cluster = FakeCluster(recovery_s=2.0)
         self.log = FaultLog()
         self.restart_the_dead: Any = None
+        self.calm: Calm | None = None
         self.view_s = 0.0  # that it takes to learn what nodes say
 
     async def _run(self, stop_at: float | None) -> None:
@@ -72,7 +75,7 @@ class Bench:
             self.cluster, self.nemeses, self.schedule, strike=self.targets, time_limit=self.time_limit,
             observer=FakeObserver(self.cluster, takes_s=self.view_s), recorder=self.log, stop=stop,
             now_ns=lambda: int(loop.time() * 1e9),
-            restart_the_dead=self.restart_the_dead,
+            restart_the_dead=self.restart_the_dead, calm=self.calm,
         )  # type: ignore[arg-type]  # fmt: skip
         await self.injector.run()
 
@@ -99,6 +102,16 @@ def test_power_outages_come_one_rack_at_a_time_and_never_while_one_is_being_reco
     for earlier, later in pairwise(bench.rows):
         assert earlier["evidence"]["in_sync_at"] < later["start"]
     assert all(sum("broker" in name for name in lost) <= 1 for lost in bench.cluster.lossy_cuts)
+
+
+@pytest.mark.parametrize("into_outages", [False, True])
+def test_clients_are_waited_for_unless_the_schedule_says_not_to(into_outages: bool) -> None:
+    bench = Bench(Kill())
+    bench.calm = Calm(Timing(start=6.0), lambda: {"t-0": (5.0, 0.1)})  # who are never served
+    fault = Fault(fault=0, nemesis="kill", at=5.0, duration=2.0, choice=Kill().draw(Random(1)).choice)
+    bench.schedule = (fault.model_copy(update={"into_outages": into_outages}),)
+    bench.run()
+    assert bench.rows[0]["effective"] is into_outages
 
 
 def test_a_cut_waits_for_a_slow_recovery_and_says_for_how_long() -> None:
