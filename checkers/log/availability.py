@@ -6,7 +6,8 @@ appends alone. Percentiles are by nearest rank: p99 is the smallest latency such
 The *stream* of a partition, or of the run, is the times of its acknowledgements, from the first invocation of any
 append of the run to the last; a stretch between two of them, or before the first or after the last, is a *gap*. Gaps
 longer than the stream's threshold are counted: MIN_GAP_NS, or GAP_MEANS times its mean interval if that is longer, so
-that a low rate is no outage. A gap belongs to a fault window if any part of it lies in there; a window is from the
+that a low rate is no outage. *Served* is the share of the time that is in no outage: in no gap longer than OUTAGE_NS, or
+than OUTAGE_MEDIANS times the stream's median interval. A gap belongs to a fault window if any part of it lies in there; a window is from the
 strike to the heal (or the end), both inclusive.
 
 *Recovery* after a moment (the strike, the heal) is the time to the next acknowledgement, and to sustained
@@ -57,8 +58,7 @@ def summarise(parts: Sequence[Part], windows: Windows, origin: int, width: int =
     windows: [{fault, nemesis, targets, from_s, until_s (null: never healed), acknowledged, latency_ms, longest_gap_ms
     and gap_on (the partition with the longest), recovery}], recovery {from_strike_ms, from_heal_ms,
     sustained_from_strike_ms, sustained_from_heal_ms} (null: never, or never healed);
-    least_served: {partition, share}, the partition that acknowledged for the smallest share of the time, which is what
-    is not in long gaps;
+    least_served: {partition, share}, the partition that was served for the smallest share of the time;
     partitions: [{partition, acknowledged, latency_ms, gaps, outside, windows: [{fault, acknowledged, latency_ms,
     longest_gap_ms, recovery}]}]; unlisted: {windows, partitions}.
 
@@ -95,10 +95,11 @@ def summarise(parts: Sequence[Part], windows: Windows, origin: int, width: int =
              "windows": cells}
         )  # fmt: skip
     cell = whole.cell(everything)
-    least = min(gaps, key=lambda name: gaps[name]["share_without"])
+    served = {name: stream.share_served() for name, stream in streams.items()}
+    least = min(served, key=lambda name: served[name])
     return {
         "exact": not width,
-        "least_served": {"partition": least, "share": gaps[least]["share_without"]},
+        "least_served": {"partition": least, "share": served[least]},
         "error": ERROR if width else 0.0,
         **cell,
         "gaps": whole.gaps(origin),

@@ -18,6 +18,9 @@ Fault = Mapping[str, Any]  # a FAULTS row, evidence parsed
 ERROR: Final = 2.0**-10
 MIN_GAP_NS: Final = 100_000_000
 GAP_MEANS: Final = 20
+#: A longer gap is an outage, unless most of the stream's intervals are not much shorter.
+OUTAGE_NS: Final = 1_000_000_000
+OUTAGE_MEDIANS: Final = 5
 SUSTAINED_NS: Final = 1_000_000_000
 #: Fault windows that are told apart; the others are counted.
 MOST_WINDOWS: Final = 32
@@ -178,6 +181,9 @@ class Stream:
         mean = (int(times[-1]) - int(times[0])) // (distinct - 1) if distinct > 1 else 0
         self.threshold = max(MIN_GAP_NS, GAP_MEANS * mean, 2 * width)
         self._long = np.flatnonzero(self._gaps > self.threshold)
+        # Not the mean, which outages make longer themselves.
+        typical = int(np.median(self._gaps)) if len(self._gaps) else 0
+        self._outage = max(OUTAGE_NS, OUTAGE_MEDIANS * typical, 2 * width)
 
     def cell(self, intervals: Sequence[range]) -> dict[str, Any]:
         pieces = [part.within(each) for part in self._parts for each in intervals]
@@ -203,8 +209,12 @@ class Stream:
             "longest_at_s": second(int(self._points[longest]), origin),
             "count": len(long),
             "total_ms": ms(int(long.sum())),
-            "share_without": round(1 - int(long.sum()) / max(int(self._points[-1] - self._points[0]), 1), 4),
         }
+
+    def share_served(self) -> float:
+        """Of the time, what is in no outage."""
+        outages = int(self._gaps[self._gaps > self._outage].sum())
+        return round(1 - outages / max(int(self._points[-1] - self._points[0]), 1), 4)
 
     def longest_gap(self, start: int, end: int) -> int:
         """Of those that lie in the window in part."""

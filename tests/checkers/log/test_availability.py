@@ -186,6 +186,17 @@ def test_a_partition_that_is_never_acknowledged_again_is_silent_to_the_end() -> 
     assert served == "every partition acknowledged for 18% of the time at least (t-0)"
 
 
+def test_outages_do_not_make_themselves_shorter_by_making_the_mean_interval_longer() -> None:
+    """Of a slow cluster: acknowledged every 300 ms for 3 s, and then not for 3 s, again and again."""
+    times = [n * 6_000 + m * 300 for n in range(5) for m in range(10)]
+    rows = [
+        {"op": n, "kind": "append", "topic": "t", "partition": 0, "outcome": "ok", "invoke": ORIGIN + time * MS,
+         "complete": ORIGIN + time * MS + MS} for n, time in enumerate(times)
+    ]  # fmt: skip
+    least = availability.of_tables(tables(rows).items(), [], ORIGIN)["least_served"]
+    assert least["share"] == pytest.approx(5 * 2_700 / times[-1], abs=0.01)
+
+
 def test_the_result_stays_small_however_many_faults_and_partitions_there_are() -> None:
     rows = [
         {"op": n, "kind": "append", "topic": "t", "partition": n % 100, "outcome": "ok", "invoke": ORIGIN + n * MS,
