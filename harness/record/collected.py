@@ -23,8 +23,10 @@ from spark_history.schema import COLLECTED
 What = Literal["replica log", "trace", "metadata log", "disk", "file"]
 _COLUMNS: Final = COLLECTED.remove(COLLECTED.get_field_index("run"))
 _OF_DISKS: Final = ("replica log", "metadata log")
+#: Copies of disks right after power cuts, in a run's directory: <node>-<number of the cut, from 1>.
+CUT_DISKS: Final = "disks-at-cuts"
 #: Of a run's directory: what the history was read from.
-_FOLDERS: Final = ("trace", "disks")
+_FOLDERS: Final = ("trace", "disks", CUT_DISKS)
 
 
 @dataclass(frozen=True)
@@ -108,5 +110,6 @@ def _sum(path: Path) -> tuple[int, int]:
 
 
 def _node_of(path: Path) -> str:
-    """disks/<node>/… or trace/<node>.jsonl"""
-    return path.parts[1].removesuffix(".jsonl")
+    """trace/<node>.jsonl, disks/<node>/…, or of its disk after a power cut …/<node>-<number>/…"""
+    folder, name = path.parts[:2]
+    return name.rpartition("-")[0] if folder == CUT_DISKS else name.removesuffix(".jsonl")

@@ -29,8 +29,6 @@ CONFIGURATION: Final = "/config/node.properties"
 TRACE: Final = "/trace.jsonl"
 #: Of a node's trace in a run's directory, trace/<node>.jsonl.
 TRACE_SUFFIX: Final = ".jsonl"
-#: Copies of disks right after power cuts, in a run's directory: <node>-<number of the cut, from 1>.
-CUT_DISKS: Final = "disks-at-cuts"
 
 
 class ClusterPlan(Protocol):
@@ -263,7 +261,7 @@ class Target(Protocol):
     unsupported: ClassVar[Mapping[str, str]]
     #: The folder of checkers/inside/ whose checks of traces and metadata apply to it; "": none do.
     inside: ClassVar[str] = ""
-    #: Does collect() read what lay on disks right after power cuts, from the folder CUT_DISKS beside them?
+    #: Does collect() read what lay on disks right after power cuts, from the folder disks-at-cuts beside them?
     looks_at_cut_disks: ClassVar[bool] = False
 
     def named(self, kafka_home: str | None) -> str:

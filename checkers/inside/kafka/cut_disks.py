@@ -167,9 +167,12 @@ def _cuts(fault: Mapping[str, Any]) -> Iterator[Cut]:
                 yield Cut(node, int(number))
 
 
-def not_kept(faults: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Of which power cuts the disk was not copied, a sentence each. faults: rows of FAULTS, evidence parsed."""
-    return [
+def not_kept(rows: Sequence[Row], faults: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Of which power cuts the disk was not copied, or is not on record, a sentence each. rows: of DISK_STATE, those
+    with a cut; faults: rows of FAULTS, evidence parsed."""
+    there = {Cut(row["node"], row["cut"]) for row in rows}
+    lacking = (cut for fault in faults for cut in _cuts(fault) if cut not in there)
+    return [f"nothing of the disk of {cut} is on record" for cut in lacking] + [
         f"the disk of {node} was not copied after the power cut of fault {fault['fault']}: {seen['disk_not_kept']}"
         for fault in faults
         for node, seen in (fault["evidence"].get("nodes") or {}).items()

@@ -103,7 +103,7 @@ def judge(run: str, tables: Mapping[str, pa.Table], options: Options, faults: Se
             for name, number in judge_disks(final, found, options.compacted, down, assigned).items()
         }
         not_checked += [f"{node} did not run in the end: its files are not held against its log" for node in down]
-        not_checked += not_kept(faults)
+        not_checked += not_kept(at_cuts, faults)
         served = who_served(trace, faults)
         for name, number in judge_cut_disks(at_cuts, final, found, served, options.compacted).items():
             looked_at[name] += f", and {number:,} right after power cuts"

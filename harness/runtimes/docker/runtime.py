@@ -28,8 +28,9 @@ from cluster_image.network.tcp import TcpNetwork
 from harness.cluster import CLIENTS, Cluster, Evidence, Link, RuntimeUnavailable, Shape
 from harness.errors import describe
 from harness.plan.plan import Plan
+from harness.record.collected import CUT_DISKS
 from harness.targets.admin import Admin
-from harness.targets.target import CONFIGURATION, CUT_DISKS, DATA, TRACE, NodeSpec, Package, Target
+from harness.targets.target import CONFIGURATION, DATA, TRACE, NodeSpec, Package, Target
 
 from . import cleanup, engine
 from .agent.clock import ENVIRONMENT, FOLDER

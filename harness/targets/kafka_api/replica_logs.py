@@ -14,8 +14,8 @@ from typing import Any, Final
 import numpy as np
 
 from cluster_image.storage.records import RecordError, decode_int64s, iter_batches, validate_batch
-from harness.record.collected import Collected, why
-from harness.targets.target import CUT_DISKS, ReadableDisk, Recorder
+from harness.record.collected import CUT_DISKS, Collected, why
+from harness.targets.target import ReadableDisk, Recorder
 
 LAST_OFFSET: Final = (1 << 63) - 1
 _LAST_PARTITION: Final = (1 << 31) - 1  # an int32, as the protocol and the history have it

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import struct
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any
 
 import google_crc32c
@@ -12,10 +13,11 @@ import pyarrow as pa
 import pytest
 
 from checkers.findings import Findings
-from checkers.inside.kafka.cut_disks import Cut, check_committed, judge_cut_disks, who_served
+from checkers.inside.kafka.cut_disks import Cut, check_committed, judge_cut_disks, not_kept, who_served
 from checkers.inside.kafka.disks import PROPERTIES, judge_disks
 from cluster_image.storage.records import encode_int64s, iter_batches, with_offset_and_epoch
 from harness.targets.kafka.disks import _of_node
+from harness.record.collected import collected_files
 from spark_history.schema import TRACE
 
 LOG = "chaos-0/00000000000000000000.log"
@@ -324,6 +326,20 @@ def test_who_was_stopped_and_started_since_its_last_answer_need_not_have_served(
     trace = pa.Table.from_pylist(rows, schema=TRACE)
     assert who_served(trace, [power_cut]) == {Cut("broker-1", 1): True}
     assert who_served(trace, [killed, power_cut]) == {Cut("broker-1", 1): False}
+
+
+def test_disks_at_power_cuts_are_part_of_what_was_collected_and_missed_when_they_are_gone(tmp_path: Path) -> None:
+    for name in ("disks/broker-1/kafka/x", "disks-at-cuts/broker-1-2/kafka/x", "trace/broker-1.jsonl", "logs/broker-1"):
+        (tmp_path / name).parent.mkdir(parents=True)
+        (tmp_path / name).write_text(name)
+    pieces = collected_files(tmp_path)
+    assert {(piece.node, (piece.file or "").partition("/")[0]) for piece in pieces} == {
+        ("broker-1", "disks"), ("broker-1", "disks-at-cuts"), ("broker-1", "trace"),
+    }  # fmt: skip
+    fault = {"fault": 0, "evidence": {"nodes": {"broker-1": {"disk_at_cut": 2}}}}
+    row = {"node": "broker-1", "cut": 2}
+    assert not_kept([row], [fault]) == []
+    assert not_kept([], [fault]) == ["nothing of the disk of broker-1 after its power cut 2 is on record"]
 
 
 @pytest.mark.parametrize(("ends", "lost"), [((16, 16, 9), False), ((16, 9, 9), True), ((9, 9), True), ((9,), False)])
