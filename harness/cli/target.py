@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from typing import Annotated
 
 import typer
@@ -25,6 +26,7 @@ def fetch(
     """Fetch what a run of this target would fetch, so that none needs a network."""
     from harness.report.console import Progress
 
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # what was fetched in part is removed
     tested = registry.make_target(name)
     with Progress() as progress:
         said = tested.fetch(progress.update)

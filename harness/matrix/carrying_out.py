@@ -38,7 +38,7 @@ class Carried:
         try:
             found = read_object(self._directory / _STATE)["cells"]
             self.results = {key: Result(**result) for key, result in found.items()}
-        except FileNotFoundError:
+        except (FileNotFoundError, NotADirectoryError):
             return
         except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
             raise BadArguments(f"{self._directory / _STATE} cannot be read: {error}; remove it to begin anew") from None
@@ -53,7 +53,11 @@ class Carried:
         then, and BadArguments before the first run, if one of them makes no sense."""
         left = self.left()
         for cell in left:
-            self._order(cell).prepared()
+            try:
+                self._order(cell).prepared()
+            except BadArguments as error:
+                raise BadArguments(f"{cell.row}, {cell.column}: {error}") from None
+        self.save()  # where nothing can be written, nothing begins
         for number, cell in enumerate(left, start=1):
             tell(f"{cell.row}, {cell.column}, seed {cell.seed}: {number} of {len(left)}")
             result, stopped = self._run(cell)
@@ -85,10 +89,14 @@ class Carried:
         made = f"Made by `{self._command}`; {datetime.now(UTC):%Y-%m-%d %H:%M} UTC."
         found = tables.squares(self._matrix, self.results)
         state = {"command": self._command, "cells": {key: result._asdict() for key, result in self.results.items()}}
-        self._directory.mkdir(parents=True, exist_ok=True)
-        _write(self._directory / _STATE, json.dumps(state, indent=2) + "\n")
-        _write(self._directory / "matrix.md", tables.markdown(self._matrix, found, made))
-        _write(self._directory / "matrix.html", tables.page(self._matrix, found, made, self._reasons()))
+        try:
+            self._directory.mkdir(parents=True, exist_ok=True)
+            _write(self._directory / _STATE, json.dumps(state, indent=2) + "\n")
+            _write(self._directory / "matrix.md", tables.markdown(self._matrix, found, made))
+            _write(self._directory / "matrix.html", tables.page(self._matrix, found, made, self._reasons()))
+        except OSError as error:
+            reason = error.strerror or error
+            raise HarnessFailure(f"the table cannot be written to {self._directory}: {reason}") from error
 
     def _reasons(self) -> Mapping[str, Any]:
         return {

@@ -64,10 +64,10 @@ def read(path: Path, seeds: Sequence[int] | None = None) -> Matrix:
     found = read_toml(path, f"the matrix {path}")
     if unknown := [key for key in found if key not in _KEYS]:
         raise BadArguments(f"{path} has {unknown[0]!r}, which no matrix has; there are {', '.join(_KEYS)}")
-    for key in ("rows", "columns"):
+    for key, example in (("rows", "kraft"), ("columns", "kill")):
         parts = found.get(key)
         if not isinstance(parts, Mapping) or not parts or not all(isinstance(each, Mapping) for each in parts.values()):
-            raise BadArguments(f"{path} has no {key}: tables such as [{key}.kraft], each with fields of a plan")
+            raise BadArguments(f"{path} has no {key}: tables such as [{key}.{example}], each with fields of a plan")
     wanted = seeds if seeds is not None else _seeds(found.get("seeds", 1), path)
     common = fields_of(found.get("all", {}), f"{path}, [all]")
     rows = {name: fields_of(part, f"{path}, [rows.{name}]") for name, part in found["rows"].items()}

@@ -86,13 +86,17 @@ def fields_of(found: Mapping[str, Any], where: str) -> dict[str, Any]:
 def _field(name: str, value: Any) -> Any:
     """Raises ValueError, BadArguments."""
     if name == "nemesis":
+        if not isinstance(value, str) and not (
+            isinstance(value, list | tuple) and all(isinstance(each, str) for each in value)
+        ):
+            raise ValueError(f"{value!r} is no name, nor a list of names")
         return registry.parse_names(value if isinstance(value, str) else ",".join(map(str, value)) or "none")
     if name in _TIMES:
         return seconds(value)
     if name in _TABLES:
         if not isinstance(value, Mapping):
             raise ValueError("it must be a table of names and values")
-        return {str(key): _text(each) for key, each in value.items()}
+        return {str(key): _text(key, each) for key, each in value.items()}
     annotation: Any = Plan.model_fields[name].annotation
     try:
         return TypeAdapter(annotation).validate_python(value)
@@ -101,5 +105,7 @@ def _field(name: str, value: Any) -> Any:
         raise ValueError(f"{value!r}: {message[0].lower()}{message[1:]}") from None
 
 
-def _text(value: Any) -> str:
+def _text(name: str, value: Any) -> str:
+    if not isinstance(value, str | int | float):
+        raise ValueError(f"{name}: {value!r} is neither a text nor a number")
     return str(value).lower() if isinstance(value, bool) else str(value)

@@ -184,4 +184,5 @@ def _by_hand(path: Path) -> list[_Written]:
 
 def _read(path: Path) -> list[_Written]:
     """Raises OSError or ValueError."""
+    require_regular(path)
     return _File.model_validate(tomllib.loads(path.read_text())).fault

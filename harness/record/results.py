@@ -15,6 +15,7 @@ import json
 import logging
 import os
 import re
+import shutil
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -32,6 +33,8 @@ _MODE: Final = 0o750
 EXPLORATION_FILE: Final = "explore.json"
 #: What the name of a run made smaller by `chaos shrink` adds to that of the run it was made from.
 SHRUNK: Final = "-shrunk"
+#: What is in the directory of a run before anything has begun.
+_ASKED_FOR: Final = frozenset({"plan.json", "plan.toml", "run.json", "schedule.toml"})
 #: Where runs are kept unless somebody says otherwise.
 DEFAULT: Final = Path("results")
 Status = Literal["running", "done", "interrupted", "failed"]
@@ -58,6 +61,12 @@ def create(results: Path, nemesis: tuple[str, ...], seed: int, now: datetime | N
     except OSError as error:
         raise BadArguments(f"no run can be saved under {results}: {error.strerror or error}") from None
     raise BadArguments(f"{results} holds a thousand runs named {name}; give another --results")
+
+
+def remove_unbegun(directory: Path) -> None:
+    """The directory of a run that did not begin, if there is nothing in it but what was asked for."""
+    if {path.name for path in directory.iterdir()} <= _ASKED_FOR:
+        shutil.rmtree(directory, ignore_errors=True)
 
 
 def find(run: str, results: Path) -> Path:

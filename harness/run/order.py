@@ -8,7 +8,7 @@ from pathlib import Path
 from random import SystemRandom
 from typing import Any, Final, NamedTuple
 
-from harness.errors import BadArguments, HarnessFailure
+from harness.errors import BadArguments, HarnessFailure, RuntimeUnavailable
 from harness.plan import registry, schedule_file
 from harness.plan import schedule as schedules
 from harness.plan.feasible import check_targets
@@ -89,7 +89,9 @@ class Order:
 
 
 def _absolute(name: str, value: Any) -> Any:
-    """Of a field that may be a place, so that the plan can be read from anywhere."""
+    """Of a field that may be a place, so that the plan can be read from anywhere. Raises BadArguments."""
+    if name == "kafka_home" and value == "":
+        raise BadArguments("--kafka-home is empty; give a distribution of Kafka, or its .tgz")
     is_place = (
         (name == "target" and str(value).endswith(".toml"))
         or (name == "kafka_home" and value is not None)
@@ -142,4 +144,8 @@ class Prepared:
                 plan, self.nemeses, directory, components, progress, schedule=self.faults, keep=self.order.keep,
                 spark_ui_port=self.order.spark_ui_port,
             )  # fmt: skip
-            return Done(directory, plan, components.runtime.run(running))
+            try:
+                return Done(directory, plan, components.runtime.run(running))
+            except (BadArguments, RuntimeUnavailable):
+                results.remove_unbegun(directory)
+                raise

@@ -7,16 +7,18 @@ stands at its head, as comments.
 from __future__ import annotations
 
 import json
+import re
 import tomllib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, ClassVar, Final, Literal
+from typing import Annotated, Any, ClassVar, Final, Literal
 
 import jinja2
+import jinja2.meta
 import jinja2.sandbox
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
 from harness.cluster import Cluster, Node
 from harness.errors import BadArguments, RuntimeUnavailable
@@ -28,6 +30,36 @@ from spark_history.regular import require_regular
 
 _IMAGE: Final = Path(__file__).with_name("image")
 _NODE: Final = "#chaos.node="
+
+
+#: Variables of templates: see _of() and Described.configurations().
+_VARIABLES: Final = (
+    "cluster_id", "voters", "replication_factor", "min_insync_replicas", "data", "settings",
+    "id", "name", "role", "roles", "rack", "host", "port", "listeners",
+)  # fmt: skip
+
+
+def _matches(form: str, what: str) -> AfterValidator:
+    def check(value: str) -> str:
+        if re.fullmatch(form, value) is None:
+            raise ValueError(f"{value!r} is no {what}")
+        return value
+
+    return AfterValidator(check)
+
+
+def _template(text: str) -> str:
+    environment = jinja2.sandbox.SandboxedEnvironment()
+    try:
+        unknown = jinja2.meta.find_undeclared_variables(environment.parse(text)) - {*_VARIABLES}
+    except jinja2.TemplateError as error:
+        raise ValueError(f"it is no template: {error}") from None
+    if unknown:
+        raise ValueError(f"{min(unknown)!r} is undefined; there are {', '.join(_VARIABLES)}")
+    return text
+
+
+_Template = Annotated[str, AfterValidator(_template)]
 
 
 class _Strict(BaseModel):
@@ -48,9 +80,9 @@ class _Ports(_Strict):
 class _Timing(_Strict):
     """In seconds: see harness.targets.timing.Timing."""
 
-    session: float = 9.0
-    lag: float = 30.0
-    start: float = 6.0
+    session: Annotated[float, Field(gt=0, allow_inf_nan=False)] = 9.0
+    lag: Annotated[float, Field(gt=0, allow_inf_nan=False)] = 30.0
+    start: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 6.0
 
 
 class Description(_Strict):
@@ -59,13 +91,13 @@ class Description(_Strict):
     disks: "kafka", Kafka's files, or "": nobody knows."""
 
     summary: str
-    image: str
-    properties: str
-    command: str
+    image: Annotated[str, _matches(r"[a-z0-9][a-z0-9._/:-]*(:[\w.-]+)?(@sha256:[0-9a-f]+)?", "tag of an image")]
+    properties: _Template
+    command: _Template
     data: str = f"{DATA}/logs"
-    format: str = ""
+    format: _Template = ""
     formatted: str = "meta.properties"
-    memory: str = "1g"
+    memory: Annotated[str, _matches(r"[1-9]\d*[bkmg]?", "size such as 1g or 512m")] = "1g"
     inside: Literal["kafka", ""] = "kafka"
     promise: _Promise
     ports: _Ports = _Ports()
@@ -177,7 +209,7 @@ class Described(Kafka):
     def _rendered(self, template: str, values: Mapping[str, Any]) -> str:
         try:
             return self._environment.from_string(template).render(values)
-        except jinja2.TemplateError as error:
+        except (jinja2.TemplateError, ArithmeticError, LookupError, TypeError, ValueError) as error:
             raise BadArguments(
                 f"{self.name}: a template of it cannot be filled in: {error}; there are {', '.join(values)}"
             ) from None
@@ -201,7 +233,8 @@ def _read(path: Path) -> Description:
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         where = ".".join(map(str, first["loc"])) or "it"
-        raise BadArguments(f"--target {path}: {where}: {first['msg'][0].lower()}{first['msg'][1:]}") from None
+        problem = first["msg"].removeprefix("Value error, ")
+        raise BadArguments(f"--target {path}: {where}: {problem[0].lower()}{problem[1:]}") from None
     except (OSError, ValueError, TypeError) as error:
         raise BadArguments(f"--target {path} cannot be read: {error}") from None
     for name in ("command", "format"):

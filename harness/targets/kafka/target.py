@@ -121,13 +121,17 @@ class Kafka(Target):
             yield "--nemesis membership:controller changes the quorum's voters; give --set chaos.quorum=dynamic too"
         if plan.upgrade_to is not None:
             if versions.is_version(plan.upgrade_to):
-                versions.read(plan.upgrade_to)
+                following = versions.read(plan.upgrade_to)
+                if self._version is not None and following <= self._version:
+                    yield f"--upgrade-to {plan.upgrade_to} is not after {self._release}, which the cluster begins with"
             if not any(name.startswith("membership:upgrade") for name in plan.nemesis):
                 yield "--upgrade-to is where --nemesis membership:upgrade leads; name that too"
 
     def _features_that_it_lacks(self, features: Mapping[str, str], version: versions.Version) -> Iterable[str]:
         for name in features:
-            if name == versions.ELR and features[name] != "0" and not version.has_elr:
+            if name != versions.METADATA and not features[name].isdecimal():
+                yield f"--feature {name}={features[name]}: its level is a number, such as 1"
+            elif name == versions.ELR and features[name] != "0" and not version.has_elr:
                 yield f"--feature {name}={features[name]}: Kafka {self._release} has no ELR; 4.0 and later have"
             elif name != versions.METADATA and not version.features_at_format:
                 only = f"Kafka {self._release} takes only {versions.METADATA} at format"

@@ -135,6 +135,7 @@ def test_failures_of_the_machine_exit_with_255(components: FakeComponents, capfd
     )
     assert chaos("run", "--nemesis", "none", "--time-limit", "1") == 255
     assert capfd.readouterr().err.splitlines()[-1] == "chaos: no permission for Docker: join group docker"
+    assert list(Path("results").iterdir()) == [], "of a run that did not begin"
 
 
 def test_a_port_in_use_is_found_before_anything_starts(

@@ -109,8 +109,17 @@ def test_it_is_carried_out_and_goes_on_where_it_was_interrupted(
 def test_what_is_wrong_is_told_before_the_first_run(file: Path, capfd: pytest.CaptureFixture[str]) -> None:
     file.write_text(FILE.replace("concurrency = 2", "brokers = 2"))
     assert chaos("matrix", str(file)) == 254
-    assert "--replication-factor 3 needs as many brokers" in capfd.readouterr().err
+    said = capfd.readouterr().err
+    assert said.startswith("chaos: two producers, ") and "--replication-factor 3 needs as many brokers" in said
     assert not Path("results").exists()
+
+
+def test_a_table_that_cannot_be_written_is_told_before_the_first_run(
+    file: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    Path("results").write_text("no folder")
+    assert chaos("matrix", str(file)) == 255
+    assert "the table cannot be written to results/matrix-mine: Not a directory" in capfd.readouterr().err
 
 
 def test_a_run_that_cannot_be_judged_is_no_reason_not_to_go_on(

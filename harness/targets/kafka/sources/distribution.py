@@ -13,6 +13,10 @@ from harness.errors import RuntimeUnavailable
 
 #: In kafka-clients-<version>.jar: what the build was made of.
 _VERSION_FILE: Final = "kafka/kafka-version.properties"
+#: Without these nobody need try to start a node.
+_NEEDED: Final = {
+    "kafka_2.*.jar": "kafka_2.13", "kafka-metadata-*.jar": "kafka-metadata", "kafka-raft-*.jar": "kafka-raft",
+}  # fmt: skip
 _CLIENTS: Final = re.compile(r"kafka-clients-\d[\w.-]*\.jar")
 
 
@@ -36,9 +40,11 @@ def of_jars(libs: Path, source: str) -> Distribution:
     """Raises RuntimeUnavailable unless the folder has Kafka's jars."""
     jars = sorted(path for path in libs.glob("kafka-clients-*.jar") if _CLIENTS.fullmatch(path.name))
     jars = [path for path in jars if not path.name.endswith(("-test.jar", "-sources.jar", "-javadoc.jar"))]
-    if not jars or not list(libs.glob("kafka_2.*.jar")):
-        lacks = "kafka_2.13-<version>.jar" if jars else "kafka-clients-<version>.jar"
-        raise RuntimeUnavailable(f"{source} is no Kafka: there is no {lacks} in {libs}.")
+    for form, name in _NEEDED.items():
+        if not list(libs.glob(form)):
+            raise RuntimeUnavailable(f"{source} is no Kafka, or not all of it: it has no {name}-<version>.jar.")
+    if not jars:
+        raise RuntimeUnavailable(f"{source} is no Kafka: it has no kafka-clients-<version>.jar.")
     told = _version_of(jars[0])
     version = told.get("version") or jars[0].name.removeprefix("kafka-clients-").removesuffix(".jar")
     return Distribution(version, told.get("commitId", ""), source, libs)

@@ -5,12 +5,14 @@ from __future__ import annotations
 import hashlib
 import shutil
 import tarfile
+import zlib
 from pathlib import Path
 from typing import Final
 
 from harness.errors import BadArguments, RuntimeUnavailable
 from harness.targets.kafka.sources import cache
 from harness.targets.kafka.sources.distribution import Distribution, of_jars
+from spark_history.regular import NotRegular, require_regular
 
 _BUILT: Final = Path("core", "build", "distributions")
 _ARCHIVES: Final = (".tgz", ".tar.gz")
@@ -45,6 +47,7 @@ def _archives_in(folder: Path) -> list[Path]:
 def _unpacked(archive: Path) -> Distribution:
     source = f"the distribution {archive}"
     try:
+        require_regular(archive)
         with archive.open("rb") as file:
             name = f"kafka-{hashlib.file_digest(file, 'sha256').hexdigest()[:12]}"
         if (libs := cache.libs_of(name)) is not None:
@@ -52,8 +55,12 @@ def _unpacked(archive: Path) -> Distribution:
         with cache.being_filled(name, {"source": str(archive)}) as libs:
             _unpack_jars(archive, libs)
             of_jars(libs, source)
-    except tarfile.TarError as error:
-        raise RuntimeUnavailable(f"{archive} cannot be unpacked as a .tgz: {error}.") from error
+    except NotRegular as error:
+        raise BadArguments(f"{archive} cannot be read: {error}") from None
+    except (EOFError, zlib.error):
+        raise BadArguments(f"{archive} cannot be unpacked: it is cut off, or damaged") from None
+    except tarfile.ReadError:
+        raise BadArguments(f"{archive} cannot be unpacked: it is no .tgz, or damaged") from None
     except OSError as error:
         raise RuntimeUnavailable(f"{archive} cannot be read: {error.strerror or error}.") from error
     return of_jars(cache.place_of(name) / "libs", source)

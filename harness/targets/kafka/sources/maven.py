@@ -52,14 +52,20 @@ def _output_of(command: list[str], version: str, tell: Callable[[str], object]) 
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as maven:
         assert maven.stdout is not None
         watch = _Watch(maven)
-        for line in maven.stdout:
-            watch.heard()
-            lines.append(line.strip())
-            if "Downloaded from" in line and ".jar" in line:
-                fetched += 1
-                tell(f"Fetching Kafka {version} by the Maven client: {fetched} jars")
-        watch.end()
-        status = maven.wait()
+        try:
+            for line in maven.stdout:
+                watch.heard()
+                lines.append(line.strip())
+                if "Downloaded from" in line and ".jar" in line:
+                    fetched += 1
+                    tell(f"Fetching Kafka {version} by the Maven client: {fetched} jars")
+            status = maven.wait()
+        except BaseException:  # the user's, too: it would go on writing into a folder that is to be removed
+            maven.kill()
+            maven.wait()
+            raise
+        finally:
+            watch.end()
     if watch.gave_up:
         raise RuntimeUnavailable(f"Maven has said nothing for {_SILENCE_S:g} s")
     return lines, status

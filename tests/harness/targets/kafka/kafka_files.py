@@ -12,7 +12,8 @@ def make_jars(libs: Path, version: str = "4.2.0", commit: str = "a18251bae0b825c
     libs.mkdir(parents=True)
     with zipfile.ZipFile(libs / f"kafka-clients-{version}.jar", "w") as jar:
         jar.writestr("kafka/kafka-version.properties", f"#made\ncommitId={commit}\nversion={version}\n")
-    (libs / f"kafka_2.13-{version}.jar").write_bytes(b"jar")
+    for name in ("kafka_2.13", "kafka-metadata", "kafka-raft"):
+        (libs / f"{name}-{version}.jar").write_bytes(b"jar")
     return libs
 
 

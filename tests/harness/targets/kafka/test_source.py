@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -75,13 +76,25 @@ def test_a_source_tree_has_what_was_built_in_it(tmp_path: Path) -> None:
         find("", tmp_path / "kafka")
 
 
+def cut_off(archive: Path) -> None:
+    archive.write_bytes(archive.read_bytes()[:-30])
+
+
+def without(libs: Path, form: str) -> None:
+    for jar in libs.glob(form):
+        jar.unlink()
+
+
 @pytest.mark.parametrize(
     ("make", "message"),
     [
         (lambda path: None, "does not exist"),
         (lambda path: path.mkdir(), r"is no distribution of Kafka: it has no libs/.*gradlew releaseTarGz"),
-        (lambda path: (path / "libs").mkdir(parents=True), r"there is no kafka-clients-<version>.jar in"),
-        (lambda path: path.write_bytes(b"no archive"), "cannot be unpacked as a .tgz"),
+        (lambda path: (path / "libs").mkdir(parents=True), r"not all of it: it has no kafka_2.13-<version>.jar"),
+        (lambda path: path.write_bytes(b"no archive"), "cannot be unpacked: it is no .tgz, or damaged"),
+        (lambda path: cut_off(make_archive(path)), "cannot be unpacked: it is cut off, or damaged"),
+        (lambda path: os.mkfifo(path), "cannot be read: it is no regular file"),
+        (lambda path: without(make_jars(path / "libs"), "kafka-metadata-*"), "it has no kafka-metadata-<version>.jar"),
     ],
 )
 def test_what_is_no_kafka_is_refused_in_a_sentence(tmp_path: Path, make: object, message: str) -> None:
