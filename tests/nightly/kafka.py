@@ -1,8 +1,8 @@
 """python -m tests.nightly.kafka [--short]: runs of Apache Kafka whose verdicts are known; exit code 1 if one is not.
 
 Without ELR a power cut of the last replica in an ISR loses acknowledged records, with it none does: told by releases,
-and by the same release with the feature switched the other way; and what docs/findings.md shows. --short: the two of them that CI runs, in less than
-four minutes. Needs containers, and the Maven client or a filled cache.
+and by the same release with the feature switched the other way; and what docs/findings.md shows. --short: the two of
+them that CI runs, in less than four minutes. Needs containers, and the Maven client or a filled cache.
 """
 
 from __future__ import annotations
