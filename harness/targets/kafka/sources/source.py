@@ -53,8 +53,10 @@ def cached(version: str) -> Distribution | None:
 
 def fetch(version: str, tell: Tell) -> Distribution:
     """By the Maven client, into the cache. Raises RuntimeUnavailable."""
-    tell(f"Fetching Kafka {version} by the Maven client")
     name = _name(version)
+    if cache.place_of(name).exists():
+        tell(f"What is in {cache.place_of(name)} is damaged, and fetched anew")
+    tell(f"Fetching Kafka {version} by the Maven client")
     try:
         with cache.being_filled(name, {"version": version}) as libs:
             maven.fetch(version, libs, tell)
@@ -68,8 +70,10 @@ def fetch(version: str, tell: Tell) -> Distribution:
 
 
 def _nowhere(version: str, why: str) -> RuntimeUnavailable:
+    place = cache.place_of(_name(version))
+    lacks = f"what is in {place} is damaged" if place.exists() else f"it is not in {cache.folder()}"
     return RuntimeUnavailable(
-        f"There is no Kafka {version} to run: it is not in {cache.folder()}, no registry gave the image "
+        f"There is no Kafka {version} to run: {lacks}, no registry gave the image "
         f"{_REPOSITORY}:{version}, and {why}; give a distribution by --kafka-home, or run `chaos target fetch "
         f"kafka:{version}` where there is a network."
     )

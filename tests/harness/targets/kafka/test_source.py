@@ -149,3 +149,6 @@ def test_why_there_is_no_kafka_is_one_sentence(tmp_path: Path, script: str | Non
     with pytest.raises(RuntimeUnavailable, match=rf"There is no Kafka 4.2.0 to run: .*{why}.*; give a distribution by"):
         find()
     assert [path.name for path in (tmp_path / "cache").glob("*")] == [], "nothing is left"
+    (tmp_path / "cache" / "kafka-4.2.0").mkdir()
+    with pytest.raises(RuntimeUnavailable, match=r"to run: what is in .*kafka-4\.2\.0 is damaged, no registry gave"):
+        find()
