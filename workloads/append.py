@@ -81,8 +81,8 @@ class AppendWorkload:
     async def run(self, stop: asyncio.Event) -> None:
         """Append and read until `stop` is set, then wait for the appends in flight, at most a request timeout."""
         plan = self._plan
-        self._tally.begin(plan.partitions, self._clock())
         pacer = Pacer(plan.rate, plan.partitions)
+        self._tally.begin(plan.partitions, self._clock(), pacer.turn_s)
         senders = [
             self.sender(
                 self._client,

@@ -26,6 +26,7 @@ class Pacer:
     def __init__(self, rate: float, partitions: int) -> None:
         self._batch = batch_size(rate)
         self._interval = self._batch / rate
+        self.turn_s = self._interval * partitions  # between two batches for a partition
         backlog = math.ceil(BACKLOG_S * rate / self._batch / partitions)
         self._due: list[asyncio.Queue[None]] = [asyncio.Queue(backlog) for _ in range(partitions)]
 

@@ -7,7 +7,7 @@ The *stream* of a partition, or of the run, is the times of its acknowledgements
 append of the run to the last; a stretch between two of them, or before the first or after the last, is a *gap*. Gaps
 longer than the stream's threshold are counted: MIN_GAP_NS, or GAP_MEANS times its mean interval if that is longer, so
 that a low rate is no outage. *Served* is the share of the time that is in no outage: in no gap longer than OUTAGE_NS,
-or than OUTAGE_MEDIANS times the stream's median interval. A gap belongs to a fault window if any part of it lies in
+or than OUTAGE_USUAL times the usual one. A gap belongs to a fault window if any part of it lies in
 there; a window is from the strike to the heal (or the end), both inclusive.
 
 *Recovery* after a moment (the strike, the heal) is the time to the next acknowledgement, and to sustained

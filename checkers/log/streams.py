@@ -18,9 +18,11 @@ Fault = Mapping[str, Any]  # a FAULTS row, evidence parsed
 ERROR: Final = 2.0**-10
 MIN_GAP_NS: Final = 100_000_000
 GAP_MEANS: Final = 20
-#: A longer gap is an outage, unless most of the stream's intervals are not much shorter.
+#: A longer gap is an outage, unless the stream's usual ones are not much shorter.
 OUTAGE_NS: Final = 1_000_000_000
-OUTAGE_MEDIANS: Final = 5
+OUTAGE_USUAL: Final = 10
+#: A tenth of the time lies in gaps that are no longer than the usual one.
+_USUAL_PART: Final = 0.1
 SUSTAINED_NS: Final = 1_000_000_000
 #: Fault windows that are told apart; the others are counted.
 MOST_WINDOWS: Final = 32
@@ -181,9 +183,14 @@ class Stream:
         mean = (int(times[-1]) - int(times[0])) // (distinct - 1) if distinct > 1 else 0
         self.threshold = max(MIN_GAP_NS, GAP_MEANS * mean, 2 * width)
         self._long = np.flatnonzero(self._gaps > self.threshold)
-        # Not the mean, which outages make longer themselves.
-        typical = int(np.median(self._gaps)) if len(self._gaps) else 0
-        self._outage = max(OUTAGE_NS, OUTAGE_MEDIANS * typical, 2 * width)
+        self._outage = max(OUTAGE_NS, OUTAGE_USUAL * self._usual_gap(), 2 * width)
+
+    def _usual_gap(self) -> int:
+        """Not the mean, which outages make longer themselves; nor the median, for two answers that come together make
+        a short gap of every other one."""
+        ordered = np.sort(self._gaps)
+        until = np.cumsum(ordered)
+        return int(ordered[np.searchsorted(until, _USUAL_PART * until[-1])]) if len(ordered) else 0
 
     def cell(self, intervals: Sequence[range]) -> dict[str, Any]:
         pieces = [part.within(each) for part in self._parts for each in intervals]

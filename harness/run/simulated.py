@@ -62,6 +62,10 @@ class SimulationComponents(Components):
     def make_watch(self, cluster: Cluster, plan: Plan) -> None:
         """Simulated nodes leave traces."""
 
+    async def ignored_settings(self, cluster: Cluster, plan: Plan) -> tuple[str, ...]:
+        """Simulated nodes have refused what they do not know. Another client to ask them would make another trace."""
+        return ()
+
     def make_workload(self, plan: Plan, cluster: Cluster, recorder: Recorder) -> Workload:
         assert isinstance(cluster, SimulatedCluster)
         process = cluster.loop.new_process("clients")

@@ -50,3 +50,12 @@ def test_what_a_workload_tells_of_each_partition() -> None:
     tally.acknowledged(1, 14 * S)  # after 4 s of nothing
     assert tally.served(0, 20 * S) == (1.0, 1.0)
     assert tally.served(1, 20 * S) == (6.0, 0.0)
+
+
+def test_a_low_rate_is_no_outage() -> None:
+    tally = Tally()
+    tally.begin(1, 10 * S, turn_s=3.0)
+    for second in range(13, 100, 3):
+        tally.acknowledged(0, second * S)
+    assert tally.served(0, 100 * S) == (3.0, 1.0)
+    assert tally.served(0, 130 * S)[1] < 0.75
