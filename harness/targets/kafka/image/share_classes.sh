@@ -5,7 +5,7 @@
 set -u
 . /opt/chaos-kafka/java.sh
 work=/tmp/share-classes
-most=600  # tenths of a second, for one Kafka
+most=1200  # tenths of a second, for one Kafka
 
 cat > /tmp/share-classes.properties <<END
 process.roles=broker,controller
@@ -32,6 +32,9 @@ archive() {  # the jars' folder
     kill -9 $! 2> /dev/null
     wait $!
 }
+
+# Of Java's own classes, on which the others build: not every runtime comes with theirs.
+"$java" -Xshare:on -version > /dev/null 2>&1 || "$java" -Xshare:dump > /dev/null 2>&1
 
 for release in first next; do
     libs=$(libs_of $release)
