@@ -122,7 +122,9 @@ class Kafka(Target):
         if plan.upgrade_to is not None:
             if versions.is_version(plan.upgrade_to):
                 following = versions.read(plan.upgrade_to)
-                if self._version is not None and following <= self._version:
+                if self._version is not None and (
+                    following < self._version or plan.upgrade_to == self._release  # a candidate is before its release
+                ):
                     yield f"--upgrade-to {plan.upgrade_to} is not after {self._release}, which the cluster begins with"
             if not any(name.startswith("membership:upgrade") for name in plan.nemesis):
                 yield "--upgrade-to is where --nemesis membership:upgrade leads; name that too"

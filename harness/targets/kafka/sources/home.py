@@ -59,7 +59,7 @@ def _unpacked(archive: Path) -> Distribution:
         raise BadArguments(f"{archive} cannot be read: {error}") from None
     except (EOFError, zlib.error):
         raise BadArguments(f"{archive} cannot be unpacked: it is cut off, or damaged") from None
-    except tarfile.ReadError:
+    except tarfile.TarError:
         raise BadArguments(f"{archive} cannot be unpacked: it is no .tgz, or damaged") from None
     except OSError as error:
         raise RuntimeUnavailable(f"{archive} cannot be read: {error.strerror or error}.") from error

@@ -114,6 +114,7 @@ def test_without_elr_less_is_promised(version: str, features: dict[str, str], el
         ({"target": "kafka:3.9.1", "features": {versions.ELR: "1"}}, "Kafka 3.9.1 has no ELR; 4.0 and later have"),
         ({"target": "kafka:4.2.0", "features": {versions.ELR: "x"}}, "its level is a number, such as 1"),
         ({"target": "kafka:4.2.0", "upgrade_to": "3.9.1", "nemesis": ("membership:upgrade",)}, "is not after 4.2.0"),
+        ({"target": "kafka:4.2.0", "upgrade_to": "4.2.0", "nemesis": ("membership:upgrade",)}, "is not after 4.2.0"),
         ({"target": "kafka:3.7.2", "features": {"kraft.version": "1"}}, "3.9 and later take others"),
         ({"target": "kafka:4.2.0", "on": "simulation"}, "works only in docker, and not in simulation"),
         ({"target": "kafka:4.2.0", "bug": "M01"}, "has no bugs to switch on"),
