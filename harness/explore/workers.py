@@ -184,7 +184,11 @@ def _work(connection: Connection, simulate: Simulate, log: Path) -> None:
     os.dup2(os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND), 2)  # whatever writes there: also C code that aborts
     faulthandler.enable()
     faulthandler.register(signal.SIGUSR1)
-    import checkers.dataset  # noqa: F401  # once, and not in the middle of a run
+    # Once, and not in the middle of the first run, whose time is limited. pyarrow looks for pandas when it first
+    # converts a value.
+    import pandas  # noqa: F401
+
+    import checkers.dataset  # noqa: F401
 
     # A run is short and leaves cycles of moderate size, so one collection after it will do: that makes runs faster by
     # a sixth, and what was imported need not be looked through each time.
