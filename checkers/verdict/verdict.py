@@ -15,6 +15,8 @@
 A nemesis took effect if one of its faults left evidence of it; a composite if all the parts of one of its times did.
 With `must_take_effect` "any" (seeds of an exploration) one fault of whichever nemesis is enough, with "none" none is
 needed.
+
+Thresholds of the plan (see thresholds.py) can make a `fail` or `unknown` of what is a pass or unknown by this table.
 """
 
 from __future__ import annotations
@@ -37,6 +39,7 @@ from checkers.inside.contract import contract, not_known, weigh_losses
 from checkers.inside.losses import explain
 from checkers.inside.of_nodes import OfNodes, inside_of
 from checkers.inside.violation import Violation
+from checkers.verdict import thresholds
 from checkers.verdict.tally import EXIT_CODES, Tally, by_property, name
 
 _LOSSES: Final = ("unsynced_bytes", "unsynced_files", "unsynced_records")
@@ -98,7 +101,7 @@ def judge(evidence: Evidence) -> dict[str, Any]:
     verdict, reason = _decide(evidence, of_contract)
     counts = evidence.counts
     judged_s = round(max(evidence.until - evidence.origin, 0) / 1e9, 3)
-    return {
+    result = {
         "verdict": verdict,
         "reason": reason,
         "exit_code": EXIT_CODES[verdict],
@@ -124,6 +127,7 @@ def judge(evidence: Evidence) -> dict[str, Any]:
         "damaged": [{"file": file, "why": why} for file, why in evidence.damaged],
         "not_judged": list(evidence.not_judged),
     }
+    return thresholds.apply(evidence.plan.get("expect") or (), result, EXIT_CODES)
 
 
 def _contract(evidence: Evidence) -> dict[str, Any]:

@@ -37,8 +37,14 @@ StrikeOption = Annotated[
     Literal["random", "leaders"] | None,
     typer.Option("--strike", help="Whom faults of one node strike; by default leaders for kill, else random."),
 ]
-TargetOption = Annotated[
-    str, typer.Option("--target", metavar="NAME", help="What is tested; see chaos list targets.")
+TargetOption = Annotated[str, typer.Option("--target", metavar="NAME", help="What is tested; see chaos list targets.")]
+ExpectOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--expect",
+        metavar="THRESHOLD",
+        help="Fail also unless this holds, e.g. 'recovery < 10s', 'p99 < 500ms'; repeatable.",
+    ),
 ]
 #: What --strike was called before.
 FormerTargetsOption = Annotated[str | None, typer.Option("--targets", hidden=True)]

@@ -11,6 +11,7 @@ import typer
 from harness.cli.check import check_port, conclude
 from harness.cli.nemesis import IntervalOption, NemesisOption, RecoveryOption, pace
 from harness.cli.options import (
+    ExpectOption,
     FormerTargetsOption,
     ResultsOption,
     SparkUiOption,
@@ -101,6 +102,7 @@ def run(
     encode_messages: Annotated[
         bool, typer.Option("--encode-messages", help="In simulation: encode and decode every message.")
     ] = False,
+    expect: ExpectOption = None,
     results_directory: ResultsOption = results.DEFAULT,
     spark: SparkOption = LOCAL,
     spark_ui_port: SparkUiOption = None,
@@ -129,6 +131,8 @@ def run(
         fields["settings"] = {**fields.get("settings", {}), **parse_settings(settings, tested)}
     if features:
         fields["features"] = {**fields.get("features", {}), **parse_features(features)}
+    if expect:
+        fields["expect"] = tuple(expect)
     if kafka_home is not None:
         fields["kafka_home"] = str(kafka_home)
     if upgrade_to is not None:

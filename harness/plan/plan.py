@@ -11,6 +11,7 @@ from typing import Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, ValidationError, computed_field, model_validator
 
+from checkers.verdict.thresholds import parse
 from harness.errors import BadArguments
 from harness.plan import registry
 from harness.plan.schedule import Pace
@@ -68,6 +69,7 @@ class Plan(BaseModel):
     features: dict[str, str] = {}  # --feature NAME=LEVEL, at format
     kafka_home: str | None = None  # a distribution of Kafka, or its archive
     upgrade_to: str | None = None  # a release of the target, or a distribution, that membership:upgrade leads to
+    expect: tuple[str, ...] = ()  # thresholds, e.g. "p99 < 500ms": see checkers/verdict/thresholds.py
 
     @model_validator(mode="before")
     @classmethod
@@ -114,6 +116,11 @@ class Plan(BaseModel):
             )
         if not _TOPIC_NAME.fullmatch(self.topic):
             yield f"topic {self.topic!r} is not a name Kafka allows: letters, digits, '.', '_' and '-', at most 249"
+        for text in self.expect:
+            try:
+                parse(text)
+            except ValueError as error:
+                yield f"--expect {error}"
         try:
             target = registry.make_target(self.target)
         except BadArguments as error:
@@ -199,6 +206,8 @@ class Plan(BaseModel):
             words += ["--set", f"{name}={value}"]
         for name, value in sorted(self.features.items()):
             words += ["--feature", f"{name}={value}"]
+        for text in self.expect:
+            words += ["--expect", text]
         return shlex.join(words)
 
 

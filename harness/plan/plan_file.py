@@ -4,6 +4,7 @@ nemesis = "kill,partition"     # or a list; "none": nothing
 target = "kafka:4.2.0"
 time_limit = "60s"             # seconds, or with a unit
 acks = "all"
+expect = ["p99 < 500ms"]       # thresholds
 [settings]                     # --set
 "replica.lag.time.max.ms" = 4000
 [features]                     # --feature
@@ -47,7 +48,8 @@ def save(plan: Plan, directory: Path) -> None:
         if name in _TABLES:
             tables.append((name, dict(value)))
         else:
-            document.add(name, ",".join(value) or "none" if name == "nemesis" else value)
+            written = list(value) if isinstance(value, tuple) else value
+            document.add(name, ",".join(value) or "none" if name == "nemesis" else written)
     for name, table in tables:
         document.add(name, tomlkit.item(table))
     (directory / PLAN_FILE).write_text(tomlkit.dumps(document))
@@ -97,6 +99,8 @@ def _field(name: str, value: Any) -> Any:
         if not isinstance(value, Mapping):
             raise ValueError("it must be a table of names and values")
         return {str(key): _text(key, each) for key, each in value.items()}
+    if name == "expect" and isinstance(value, str):
+        return (value,)
     annotation: Any = Plan.model_fields[name].annotation
     try:
         return TypeAdapter(annotation).validate_python(value)

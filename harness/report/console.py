@@ -170,6 +170,8 @@ def _summary_lines(
     lines.append(f"  operations  {_counts(verdict.get('operations', {}))}")
     for number, text in enumerate(availability_lines(verdict.get("availability"))):
         lines.append(f"  {'' if number else 'latency':<10}  {text}")
+    for number, each in enumerate(verdict.get("thresholds") or ()):
+        lines.append(f"  {'' if number else 'thresholds':<10}  {threshold_line(each)}")
     lines += [f"  {'damaged':<10}  {entry['file']}: {entry['why']}" for entry in verdict.get("damaged", ())]
     contract = verdict.get("contract", {})
     if contract.get("explanation"):
@@ -198,6 +200,15 @@ def _shortened(lines: Sequence[str]) -> list[str]:
     """As many as a person reads."""
     more = [f"  {'':<10}  and {len(lines) - MOST_LINES:,} more; see the report"] if len(lines) > MOST_LINES else []
     return [*lines[:MOST_LINES], *more]
+
+
+_HELD = {True: "held", False: "broken", None: "not measured"}
+
+
+def threshold_line(of: Mapping[str, Any]) -> str:
+    """`p99 < 500ms: broken, 728.0 ms`. of: an entry of the verdict's `thresholds`."""
+    held = _HELD[of["held"]]
+    return f"{of['expect']}: {held}{'' if of['measured'] == held else ', ' + of['measured']}"
 
 
 def availability_lines(availability: Mapping[str, Any] | None) -> list[str]:

@@ -8,7 +8,7 @@ import pytest
 
 from harness.cli import app as cli
 from harness.plan.plan import Plan
-from harness.record.results import list_runs
+from harness.record.results import list_runs, read_json
 
 SHORT = ("--on", "simulation", "--nemesis", "kill", "--time-limit", "8", "--rate", "50", "--partitions", "2")
 
@@ -58,6 +58,26 @@ def test_a_plan_is_repeated_and_what_is_given_beside_it_counts(capfd: pytest.Cap
     plan = Plan.load(list_runs(Path("mine"))[0])
     assert (plan.seed, plan.rate, plan.partitions) == (6, 20.0, 2)
     assert plan.settings == {"replica.lag.time.max.ms": "5000", "log.segment.bytes": "1048576"}
+
+
+def test_a_threshold_that_is_broken_fails_and_is_told_apart_from_a_violation(
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    expected = ("--expect", "p99<1us", "--expect", "recovery < 10s")
+    assert chaos("run", *SHORT, "--seed", "1", *expected) == 254
+    assert "--expect 'p99 < 1us' must name a time with its unit" in capfd.readouterr().err
+    assert not Path("results").exists()
+    assert chaos("run", *SHORT, "--seed", "1", "--expect", "p99<1ms", "--expect", "recovery < 10s") == 1
+    output = capfd.readouterr()
+    assert "p99 < 1ms: broken, " in output.out and "recovery < 10s: held, " in output.out
+    (run,) = list_runs(Path("results"))
+    verdict = read_json(run / "verdict.json")
+    assert (verdict["verdict"], verdict["safety"]) == ("fail", "pass")
+    assert "safety: pass" in verdict["reason"] and verdict["lost"] == 0
+    assert chaos("check", str(run)) == 1  # the plan has them
+    assert chaos("shrink", str(run)) == 254
+    assert "p99 < 1ms was expected" in capfd.readouterr().err  # nothing to make smaller: no property is broken
+    assert Plan.load(run).command().endswith("--expect 'p99<1ms' --expect 'recovery < 10s'")
 
 
 def test_disks_are_judged_as_they_lie_there_now(capfd: pytest.CaptureFixture[str]) -> None:
