@@ -79,8 +79,8 @@ clean:
 	@if [ -x $(BIN)/chaos ]; then $(BIN)/chaos clean; fi
 	@rm -rf $(VENV) *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis .fuzz
 
-$(INSTALLED): requirements.txt pyproject.toml harness/cli/make_venv.sh
-	@bash harness/cli/make_venv.sh $(PYTHON) $(VENV)
+$(INSTALLED): requirements.txt pyproject.toml harness/runtimes/make_venv.sh
+	@bash harness/runtimes/make_venv.sh $(PYTHON) $(VENV)
 	@touch $@
 	@echo "chaos is $(BIN)/chaos; to call it chaos: . $(BIN)/activate, or make install"
 

@@ -15,10 +15,10 @@ from harness.cli.explore import explore
 from harness.cli.export import export
 from harness.cli.generate import generate, list_defects
 from harness.cli.guarded import guarded
-from harness.cli.matrix import matrix
 from harness.cli.options import ResultsOption
 from harness.cli.replay import inspect, replay, shrink
 from harness.cli.run import run
+from harness.cli.suites.matrix import matrix
 from harness.cli.target import target as target_command
 from harness.errors import BadArguments, ExitCode
 from harness.plan import registry

@@ -194,7 +194,7 @@ def test_python_too_old_is_told_in_one_sentence(tmp_path: Path) -> None:
     old.write_text('#!/bin/sh\ncase "$1" in --version) echo Python 3.9.2;; *) exit 1;; esac\n')
     old.chmod(0o755)
     reported = subprocess.run(
-        ["bash", str(ROOT / "harness" / "cli" / "make_venv.sh"), str(old), str(tmp_path / "venv")],
+        ["bash", str(ROOT / "harness" / "runtimes" / "make_venv.sh"), str(old), str(tmp_path / "venv")],
         capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert reported.returncode == 1

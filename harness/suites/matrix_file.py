@@ -18,8 +18,6 @@ Where parts say the same field, that of the column counts before that of the row
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,10 +25,9 @@ from typing import Any, Final
 
 from harness.errors import BadArguments
 from harness.plan.plan_file import fields_of, read_toml
-from harness.plan.seeds import parse_seeds
+from harness.suites.parts import key_of, seeds_of, together
 
 _KEYS: Final = ("seeds", "all", "rows", "columns")
-_TABLES: Final = ("settings", "features")
 
 
 @dataclass(frozen=True)
@@ -45,8 +42,7 @@ class Cell:
     @property
     def key(self) -> str:
         """The same for the same run, whatever else is in the file."""
-        text = json.dumps([self.row, self.column, {**self.fields, "seed": self.seed}], sort_keys=True, default=list)
-        return hashlib.sha256(text.encode()).hexdigest()[:16]
+        return key_of(self.row, self.column, fields={**self.fields, "seed": self.seed})
 
 
 @dataclass(frozen=True)
@@ -68,27 +64,12 @@ def read(path: Path, seeds: Sequence[int] | None = None) -> Matrix:
         parts = found.get(key)
         if not isinstance(parts, Mapping) or not parts or not all(isinstance(each, Mapping) for each in parts.values()):
             raise BadArguments(f"{path} has no {key}: tables such as [{key}.{example}], each with fields of a plan")
-    wanted = seeds if seeds is not None else _seeds(found.get("seeds", 1), path)
+    wanted = seeds if seeds is not None else seeds_of(found.get("seeds", 1), path)
     common = fields_of(found.get("all", {}), f"{path}, [all]")
     rows = {name: fields_of(part, f"{path}, [rows.{name}]") for name, part in found["rows"].items()}
     columns = {name: fields_of(part, f"{path}, [columns.{name}]") for name, part in found["columns"].items()}
     cells = [
-        Cell(row, column, seed, _together(common, rows[row], columns[column]))
+        Cell(row, column, seed, together(common, rows[row], columns[column]))
         for row in rows for column in columns for seed in wanted
     ]  # fmt: skip
     return Matrix(list(rows), list(columns), cells)
-
-
-def _seeds(given: Any, path: Path) -> Sequence[int]:
-    try:
-        return parse_seeds(str(given))
-    except BadArguments as error:
-        raise BadArguments(f"{path}: {error}") from None
-
-
-def _together(*parts: Mapping[str, Any]) -> dict[str, Any]:
-    fields: dict[str, Any] = {}
-    for part in parts:
-        for name, value in part.items():
-            fields[name] = {**fields.get(name, {}), **value} if name in _TABLES else value
-    return fields

@@ -6,7 +6,7 @@ import html
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
-from harness.matrix.cells import Matrix
+from harness.suites.matrix_file import Matrix
 
 #: From the best to the worst.
 _WORDS: Final = ("pass", "unknown", "not judged", "fail")

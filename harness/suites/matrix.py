@@ -14,11 +14,11 @@ from pathlib import Path
 from typing import Any, Final
 
 from harness.errors import BadArguments, HarnessFailure, RuntimeUnavailable, Stopped, describe
-from harness.matrix import tables
-from harness.matrix.cells import Cell, Matrix
-from harness.matrix.tables import Result
 from harness.record.judging import NOT_JUDGED
 from harness.run.order import Order
+from harness.suites import matrix_tables as tables
+from harness.suites.matrix_file import Cell, Matrix
+from harness.suites.matrix_tables import Result
 from spark_history.regular import read_object
 
 _STATE: Final = "matrix.json"

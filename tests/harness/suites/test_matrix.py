@@ -10,9 +10,10 @@ import pytest
 
 from harness.cli import app as cli
 from harness.errors import BadArguments, HarnessFailure, Stopped
-from harness.matrix import cells, tables
-from harness.matrix.tables import Result
 from harness.run.order import Done, Prepared
+from harness.suites import matrix_file as cells
+from harness.suites import matrix_tables as tables
+from harness.suites.matrix_tables import Result
 
 FILE = """
 seeds = "1..2"

@@ -30,8 +30,9 @@ def matrix(
 ) -> int:
     """Run every row of a file under each of its columns, and put the verdicts into one table. It goes on where it was
     interrupted."""
-    from harness.matrix import cells, tables
-    from harness.matrix.carrying_out import Carried
+    from harness.suites import matrix_file as cells
+    from harness.suites import matrix_tables as tables
+    from harness.suites.matrix import Carried
 
     wanted = cells.read(file, None if seeds is None else parse_seeds(seeds))
     check_reachable()
