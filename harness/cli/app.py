@@ -19,6 +19,7 @@ from harness.cli.options import ResultsOption
 from harness.cli.replay import inspect, replay, shrink
 from harness.cli.run import run
 from harness.cli.suites.matrix import matrix
+from harness.cli.suites.suite import suite
 from harness.cli.target import target as target_command
 from harness.errors import BadArguments, ExitCode
 from harness.plan import registry
@@ -67,6 +68,7 @@ app.command()(replay)
 app.command()(shrink)
 app.command()(inspect)
 app.command()(matrix)
+app.command()(suite)
 app.add_typer(target_command, name="target")
 
 

@@ -16,7 +16,8 @@ from harness.cli.options import parse_time_limit
 from harness.cli.spark import LOCAL, SparkOption
 from harness.errors import BadArguments, ExitCode, HarnessFailure
 from harness.record import results
-from harness.record.judging import NOT_JUDGED, Asked, Judge, Outcome, check_choices, check_workload, examples, worst
+from harness.record.judging import Asked, Judge, Outcome, check_choices, check_workload, examples, worst
+from harness.record.results import NOT_JUDGED
 from harness.record.sources import find
 from harness.report import witnesses
 from harness.report.console import COLOURS, Progress, print_summary

@@ -106,6 +106,10 @@ def run(
     results_directory: ResultsOption = results.DEFAULT,
     spark: SparkOption = LOCAL,
     spark_ui_port: SparkUiOption = None,
+    run_name: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Of the run's directory; by default its start, nemeses and seed.")
+    ] = None,
+    no_check: Annotated[bool, typer.Option("--no-check", help="Record only; chaos check judges it later.")] = False,
     keep: Annotated[bool, typer.Option("--keep", help="Leave the cluster up afterwards.")] = False,
     allow_vacuous: Annotated[
         bool, typer.Option("--allow-vacuous", help="Pass also if a nemesis named here did not take effect.")
@@ -114,8 +118,9 @@ def run(
     """Start a cluster, work on it, break it, and judge what it did."""
     if schedule is not None and (_is_given(context, "nemesis") or interval or recovery):
         raise BadArguments("--schedule says which faults there are and when; leave out what else would say it")
-    if seeds is not None and (seed is not None or keep):
-        raise BadArguments(f"--seeds makes a run for each; leave out {'--seed' if seed is not None else '--keep'}")
+    alone = {"--seed": seed is not None, "--keep": keep, "--run-name": run_name is not None, "--no-check": no_check}
+    if seeds is not None and (given_too := [name for name, is_given in alone.items() if is_given]):
+        raise BadArguments(f"--seeds makes a run for each; leave out {given_too[0]}")
     refuse_former_targets(targets)
     check_port(spark_ui_port)
     fields = {} if plan is None else plan_file.read(plan)
@@ -140,9 +145,12 @@ def run(
     if allow_vacuous:
         fields["must_take_effect"] = "none"
     check_reachable()
-    order = Order(fields, results_directory, keep, spark_ui_port)
+    order = Order(fields, results_directory, keep, spark_ui_port, run_name, not no_check)
     if seeds is None:
         done = order.prepared().carry_out()
+        if no_check:
+            say(f"recorded; chaos check {done.directory} judges it")
+            return ExitCode.PASS
         return conclude(done.directory, done.verdict)
     return _one_after_the_other(order, parse_seeds(seeds))
 

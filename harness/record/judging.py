@@ -29,6 +29,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from harness.errors import BadArguments, ExitCode, HarnessFailure, describe
 from harness.record import results, room
+from harness.record.results import NOT_JUDGED
 from harness.record.sources import HistorySource, find
 from harness.report import witnesses
 
@@ -41,8 +42,6 @@ if TYPE_CHECKING:
 
 #: Up to so many operations are judged in memory, in this process: Spark takes longer to start than these take.
 IN_MEMORY: Final = 200_000
-
-NOT_JUDGED: Final = "not judged"
 
 
 @dataclass(frozen=True)

@@ -35,13 +35,22 @@ EXPLORATION_FILE: Final = "explore.json"
 SHRUNK: Final = "-shrunk"
 #: What is in the directory of a run before anything has begun.
 _ASKED_FOR: Final = frozenset({"plan.json", "plan.toml", "run.json", "schedule.toml"})
+#: Also the name of containers and a network, and of the folder of the agent's socket: see create().
+MOST_OF_A_NAME: Final = 72
+_NAME: Final = re.compile(rf"[a-z0-9][a-z0-9.-]{{0,{MOST_OF_A_NAME - 1}}}")
 #: Where runs are kept unless somebody says otherwise.
 DEFAULT: Final = Path("results")
+#: Instead of a verdict, of what has none.
+NOT_JUDGED: Final = "not judged"
 Status = Literal["running", "done", "interrupted", "failed"]
 
 
-def create(results: Path, nemesis: tuple[str, ...], seed: int, now: datetime | None = None) -> Path:
-    """A new, empty run directory, named for its start, its nemeses and its seed. Raises BadArguments."""
+def create(
+    results: Path, nemesis: tuple[str, ...], seed: int, now: datetime | None = None, name: str | None = None
+) -> Path:
+    """A new, empty run directory, named for its start, its nemeses and its seed, or `name`. Raises BadArguments."""
+    if name is not None:
+        return _create_named(results, name)
     stamp = (now or datetime.now(UTC)).strftime("%Y%m%dT%H%M%S")
     # Also the name of containers and a network, which allow few characters, and of the folder of the agent's socket,
     # whose whole path may have 107.
@@ -61,6 +70,27 @@ def create(results: Path, nemesis: tuple[str, ...], seed: int, now: datetime | N
     except OSError as error:
         raise BadArguments(f"no run can be saved under {results}: {error.strerror or error}") from None
     raise BadArguments(f"{results} holds a thousand runs named {name}; give another --results")
+
+
+def check_name(name: str) -> None:
+    """Of a run, as its user wants it. Raises BadArguments."""
+    if not _NAME.fullmatch(name):
+        raise BadArguments(
+            f"--run-name {name!r} cannot be: valid are lower-case letters, digits, '.' and '-', {MOST_OF_A_NAME} at "
+            "most, and a letter or a digit first"
+        )
+
+
+def _create_named(results: Path, name: str) -> Path:
+    check_name(name)
+    try:
+        results.mkdir(parents=True, exist_ok=True)
+        (results / name).mkdir(mode=_MODE)
+    except FileExistsError:
+        raise BadArguments(f"{results / name} is there already; give another --run-name, or remove it") from None
+    except OSError as error:
+        raise BadArguments(f"no run can be saved under {results}: {error.strerror or error}") from None
+    return results / name
 
 
 def remove_unbegun(directory: Path) -> None:

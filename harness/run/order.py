@@ -38,16 +38,21 @@ class Done(NamedTuple):
 
 @dataclass(frozen=True)
 class Order:
-    """fields: of Plan, as far as they are asked for; `on` may be "auto". results: where runs are kept."""
+    """fields: of Plan, as far as they are asked for; `on` may be "auto". results: where runs are kept. name: of the
+    run's directory; None: it gets one of its own. judges: else the run is recorded, to be judged later."""
 
     fields: Mapping[str, Any]
     results: Path
     keep: bool = False
     spark_ui_port: int | None = None
+    name: str | None = None
+    judges: bool = True
 
     def prepared(self) -> Prepared:
         """Everything that can be known to be wrong before anything starts. Raises BadArguments, HarnessFailure,
         RuntimeUnavailable."""
+        if self.name is not None:
+            results.check_name(self.name)
         fields = {name: _absolute(name, value) for name, value in self.fields.items()}
         named = registry.make_target(fields.setdefault("target", Plan.model_fields["target"].default))
         fields["target"] = named.named(fields.get("kafka_home"))
@@ -122,7 +127,7 @@ class Prepared:
     def carry_out(self) -> Done:
         """Raises HarnessFailure, RuntimeUnavailable."""
         tried = self.tried
-        directory = results.create(self.order.results, tried.nemesis, tried.seed)
+        directory = results.create(self.order.results, tried.nemesis, tried.seed, name=self.order.name)
         try:
             room.check(directory)
         except HarnessFailure:
@@ -142,7 +147,7 @@ class Prepared:
                 progress.say(short)
             running = run_plan(
                 plan, self.nemeses, directory, components, progress, schedule=self.faults, keep=self.order.keep,
-                spark_ui_port=self.order.spark_ui_port,
+                judges=self.order.judges, spark_ui_port=self.order.spark_ui_port,
             )  # fmt: skip
             try:
                 return Done(directory, plan, components.runtime.run(running))

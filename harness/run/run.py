@@ -11,7 +11,7 @@ import time
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from harness.cluster import Cluster
 from harness.errors import HarnessFailure, Stopped, describe
@@ -19,7 +19,7 @@ from harness.plan import plan_file, registry, schedule_file
 from harness.plan import schedule as schedules
 from harness.plan.plan import Plan
 from harness.plan.schedule import Schedule
-from harness.record.results import RunRecord, utc_now
+from harness.record.results import NOT_JUDGED, RunRecord, utc_now
 from harness.report.console import Progress
 from harness.run.components import Analysis, Components, Verification
 from harness.run.interrupt import Interrupt
@@ -29,6 +29,8 @@ from harness.runtimes.owner import machine, owner
 from nemesis import Nemesis
 
 TEAR_DOWN_TIMEOUT_S = 60.0
+#: What stands for the verdict of a run that is judged later.
+RECORDED: Final[Mapping[str, Any]] = {"verdict": NOT_JUDGED, "reason": "recorded, to be judged later"}
 
 
 def components_of(plan: Plan) -> Components:
@@ -50,11 +52,13 @@ async def run(
     *,
     schedule: Schedule | None = None,
     keep: bool = False,
+    judges: bool = True,
     spark_ui_port: int | None = None,
 ) -> Mapping[str, Any]:
     """Carry out `plan` and return the verdict, which is also in directory/verdict.json.
 
-    schedule: None: as the plan's seed draws it. keep: leave the cluster up. Raises HarnessFailure or RuntimeUnavailable
+    schedule: None: as the plan's seed draws it. keep: leave the cluster up. judges: else what is returned is RECORDED,
+    and check() judges the history, wherever and whenever. Raises HarnessFailure or RuntimeUnavailable
     when there can be no verdict.
     """
     interrupt = Interrupt(progress.say)
@@ -98,7 +102,8 @@ async def run(
             ready_s = asyncio.get_running_loop().time() - began
             record.facts["ready_s"] = round(ready_s, 3)
             progress.say(f"cluster ready in {ready_s:.1f} s")
-            judgement.prepare()
+            if judges:
+                judgement.prepare()
 
         violation = await phases.run(interrupt, ready)
         if violation is not None:
@@ -106,7 +111,7 @@ async def run(
             violation.save(directory)
         workload_ended = phases.workload_ended or time.monotonic()
         record.status = "interrupted" if "ended_early" in record.facts else "done"  # the report says so
-        verdict = await judgement.judge()
+        verdict = await judgement.judge() if judges else RECORDED
         if interrupt.asked.is_set():
             record.facts["stopped_by"] = interrupt.signal
         record.facts["after_time_limit_s"] = round(time.monotonic() - workload_ended, 3)

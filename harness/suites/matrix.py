@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from harness.errors import BadArguments, HarnessFailure, RuntimeUnavailable, Stopped, describe
-from harness.record.judging import NOT_JUDGED
+from harness.record.results import NOT_JUDGED
 from harness.run.order import Order
 from harness.suites import matrix_tables as tables
 from harness.suites.matrix_file import Cell, Matrix

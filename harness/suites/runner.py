@@ -1,0 +1,215 @@
+"""Carries a suite out: each run in a process of its own, several at once if that is asked for, judged in this one.
+
+A run's process records only (`chaos run --no-check`), so that one Spark session, of this process, is enough for all
+of them, and a run that crashes costs nobody else anything. The suite's directory, results/<start>-suite-<name>, has
+
+| | |
+| --- | --- |
+| suite.json | what became of each run: see results.py |
+| junit.xml, summary.md | the same for CI, and for people |
+| plans/<run>.toml, runs/<run>/, runs/<run>.log | of each run its plan, its own directory, and what it said meanwhile |
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import secrets
+import signal
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+import tomlkit
+
+from harness.errors import BadArguments, HarnessFailure, describe
+from harness.record.results import MOST_OF_A_NAME, utc_now
+from harness.run.order import Order
+from harness.suites import artifacts, junit, summary
+from harness.suites.results import Ran, exit_code, judged, not_judged, not_run, save
+from harness.suites.suite_file import Planned, Suite
+
+SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+#: Called with what happens, as documents: {"event": "started" | "finished" | "ended", …}.
+Tell = Callable[[Mapping[str, Any]], object]
+
+
+@dataclass(frozen=True)
+class Wishes:
+    """How a suite is carried out. jobs: runs at once. time_limit: seconds for all of it. junit: where the file goes;
+    None: into the suite's directory. artifacts: see artifacts.py."""
+
+    jobs: int = 1
+    fail_fast: bool = False
+    time_limit: float | None = None
+    junit: Path | None = None
+    artifacts: artifacts.Keep = field(default_factory=artifacts.Keep)
+    command: str = ""
+
+
+@dataclass
+class Runner:
+    """One carrying out of a suite. directory: of it, made already."""
+
+    suite: Suite
+    runs: Sequence[Planned]
+    directory: Path
+    wishes: Wishes
+    tell: Tell
+    results: dict[Planned, Ran] = field(default_factory=dict)
+    over: str = ""  # why no more runs begin, if so
+
+    def __post_init__(self) -> None:
+        self._token = secrets.token_hex(2)  # so that runs of two suites on one engine never have one name
+        self._processes: dict[Planned, asyncio.subprocess.Process] = {}
+        self._judging = asyncio.Lock()
+        self._facts: dict[str, Any] = {
+            "suite": self.suite.name, "file": str(self.suite.file), "command": self.wishes.command,
+            "started_at": utc_now(), "finished_at": None, "exit_code": None,
+        }  # fmt: skip
+
+    async def carry_out(self) -> list[Ran]:
+        """What became of each run, in the order of the suite's. Raises HarnessFailure if nothing can be written."""
+        loop = asyncio.get_running_loop()
+        for number in SIGNALS:
+            loop.add_signal_handler(number, self._signalled, number)
+        limit = self.wishes.time_limit
+        timer = None if limit is None else loop.call_later(limit, self._end, f"its time limit of {limit:g} s was over")
+        try:
+            self._save()
+            waiting = iter(self.runs)
+            await asyncio.gather(*(self._worker(waiting) for _ in range(min(self.wishes.jobs, len(self.runs)))))
+        finally:
+            if timer is not None:
+                timer.cancel()
+            for number in SIGNALS:
+                loop.remove_signal_handler(number)
+        self._facts |= {"finished_at": utc_now(), "exit_code": int(exit_code(self.ran))}
+        self._save()
+        return self.ran
+
+    @property
+    def ran(self) -> list[Ran]:
+        return [
+            self.results.get(planned) or not_run(planned, f"not run: {self.over or 'the suite has not come to it yet'}")
+            for planned in self.runs
+        ]
+
+    async def _worker(self, waiting: Any) -> None:
+        for planned in waiting:
+            if self.over:
+                return
+            name = run_name(planned, self._token)
+            self.tell({"event": "started", "name": planned.name, "seed": planned.seed, "directory": f"runs/{name}"})
+            self.results[planned] = ran = await self._run(planned, name)
+            artifacts.tidy(self.directory, self.results.values(), self.wishes.artifacts)
+            self.tell({"event": "finished", **vars(ran)})
+            self._save()
+            if self.wishes.fail_fast and ran.outcome != "passed":
+                self._end(f"{ran.title} {'failed' if ran.outcome == 'failed' else 'could not be judged'}", stop=False)
+
+    async def _run(self, planned: Planned, name: str) -> Ran:
+        began = time.monotonic()
+        directory, log = self.directory / "runs" / name, self.directory / "runs" / f"{name}.log"
+        try:
+            said = await self._record(planned, name, log)
+            async with self._judging:
+                verdict = None if not (directory / "journal").exists() else await asyncio.to_thread(_judge, directory)
+        except OSError as error:
+            return not_judged(planned, describe(error), "", time.monotonic() - began)
+        except Exception as error:  # also a mistake of ours costs the other runs nothing
+            return not_judged(planned, describe(error), f"runs/{name}", time.monotonic() - began)
+        took_s = time.monotonic() - began
+        where = f"runs/{name}" if directory.is_dir() else ""
+        if verdict is None or (said and verdict["verdict"] != "fail"):  # a violation that was found stands
+            return not_judged(planned, said or "it left no history", where, took_s)
+        return judged(planned, verdict, where, took_s)
+
+    async def _record(self, planned: Planned, name: str, log: Path) -> str:
+        """The run itself. Returns why it did not come to its end, a sentence; "": it did. Raises OSError."""
+        plan = self.directory / "plans" / f"{name}.toml"
+        plan.parent.mkdir(exist_ok=True)
+        log.parent.mkdir(exist_ok=True)
+        plan.write_text(_as_toml({**planned.fields, "seed": planned.seed}))
+        command = [
+            sys.executable, "-m", "harness.suites.child", str(os.getpid()), "run", "--plan", str(plan),
+            "--results", str(log.parent), "--run-name", name, "--no-check",
+        ]  # fmt: skip
+        with log.open("wb") as output:
+            # A session of its own: it gets signals from here, and each of them once.
+            process = await asyncio.create_subprocess_exec(
+                *command, stdin=asyncio.subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=True
+            )
+        self._processes[planned] = process
+        try:
+            code = await process.wait()
+        finally:
+            del self._processes[planned]
+        if code == 0:
+            return ""
+        if code < 0:
+            return f"its process was ended by {signal.Signals(-code).name}"
+        return _last_words(log) or f"its process ended with status {code}"
+
+    def _signalled(self, number: signal.Signals) -> None:
+        self._end(f"it was stopped by {number.name}")
+
+    def _end(self, why: str, *, stop: bool = True) -> None:
+        """No more runs begin; and those that go on are asked to end, as Ctrl-C asks them. Twice: to end at once."""
+        self.over = self.over or why
+        for process in self._processes.values() if stop else ():
+            process.send_signal(signal.SIGINT)
+
+    def _save(self) -> None:
+        ran = self.ran
+        try:
+            save(self.directory, self._facts, ran)
+            junit.write(self.wishes.junit or self.directory / "junit.xml", self.suite.name, ran, self.directory)
+            (self.directory / "summary.md").write_text(summary.markdown(self.suite.name, ran))
+        except OSError as error:
+            raise HarnessFailure(f"what became of the suite cannot be written: {describe(error)}") from error
+
+
+def check_plans(runs: Sequence[Planned], results: Path) -> None:
+    """All that can be known to be wrong before the first begins. Raises BadArguments, RuntimeUnavailable."""
+    for planned in {each.key: each for each in runs}.values():
+        try:
+            Order({**planned.fields, "seed": planned.seed}, results).prepared()
+        except BadArguments as error:
+            raise BadArguments(f"{planned.name}: {error}") from None
+
+
+def run_name(planned: Planned, token: str) -> str:
+    tail = f"-s{planned.seed}-{token}"
+    stem = re.sub(r"[^a-z0-9.]+", "-", planned.name.lower()).strip("-.") or "run"
+    return stem[: MOST_OF_A_NAME - len(tail)].rstrip("-.") + tail
+
+
+def _judge(directory: Path) -> Mapping[str, Any]:
+    from harness.report.console import Progress
+    from harness.report.terminal import Terminal
+    from harness.run.components import Verification
+    from harness.run.run import check
+
+    with open(os.devnull, "w") as nowhere:  # what it says meanwhile is of no interest here
+        return check(directory, Verification(), Progress(Terminal(file=nowhere)))
+
+
+def _as_toml(fields: Mapping[str, Any]) -> str:
+    """tables last, as TOML wants them."""
+    plain = {
+        name: ",".join(value) or "none" if name == "nemesis" else list(value) if isinstance(value, tuple) else value
+        for name, value in fields.items()
+    }
+    tables = {name: value for name, value in plain.items() if isinstance(value, Mapping)}
+    return tomlkit.dumps({name: value for name, value in plain.items() if name not in tables} | tables)
+
+
+def _last_words(log: Path) -> str:
+    """The sentence with which `chaos run` ends where it fails."""
+    lines = log.read_text(errors="replace").splitlines()
+    return next((line.removeprefix("chaos: ") for line in reversed(lines) if line.startswith("chaos: ")), "")
