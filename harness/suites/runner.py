@@ -17,19 +17,16 @@ import os
 import re
 import secrets
 import signal
-import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-import tomlkit
-
 from harness.errors import BadArguments, HarnessFailure, describe
 from harness.record.results import MOST_OF_A_NAME, utc_now
 from harness.run.order import Order
-from harness.suites import artifacts, junit, summary
+from harness.suites import artifacts, child_runs, junit, summary
 from harness.suites.results import Ran, exit_code, judged, not_judged, not_run, save
 from harness.suites.suite_file import Planned, Suite
 
@@ -134,11 +131,10 @@ class Runner:
         plan = self.directory / "plans" / f"{name}.toml"
         plan.parent.mkdir(exist_ok=True)
         log.parent.mkdir(exist_ok=True)
-        plan.write_text(_as_toml({**planned.fields, "seed": planned.seed}))
-        command = [
-            sys.executable, "-m", "harness.suites.child", str(os.getpid()), "run", "--plan", str(plan),
-            "--results", str(log.parent), "--run-name", name, "--no-check",
-        ]  # fmt: skip
+        plan.write_text(child_runs.plan_toml({**planned.fields, "seed": planned.seed}))
+        command = child_runs.command(
+            "run", "--plan", str(plan), "--results", str(log.parent), "--run-name", name, "--no-check"
+        )
         with log.open("wb") as output:
             # A session of its own: it gets signals from here, and each of them once.
             process = await asyncio.create_subprocess_exec(
@@ -153,7 +149,7 @@ class Runner:
             return ""
         if code < 0:
             return f"its process was ended by {signal.Signals(-code).name}"
-        return _last_words(log) or f"its process ended with status {code}"
+        return child_runs.last_words(log) or f"its process ended with status {code}"
 
     def _signalled(self, number: signal.Signals) -> None:
         self._end(f"it was stopped by {number.name}")
@@ -197,19 +193,3 @@ def _judge(directory: Path) -> Mapping[str, Any]:
 
     with open(os.devnull, "w") as nowhere:  # what it says meanwhile is of no interest here
         return check(directory, Verification(), Progress(Terminal(file=nowhere)))
-
-
-def _as_toml(fields: Mapping[str, Any]) -> str:
-    """tables last, as TOML wants them."""
-    plain = {
-        name: ",".join(value) or "none" if name == "nemesis" else list(value) if isinstance(value, tuple) else value
-        for name, value in fields.items()
-    }
-    tables = {name: value for name, value in plain.items() if isinstance(value, Mapping)}
-    return tomlkit.dumps({name: value for name, value in plain.items() if name not in tables} | tables)
-
-
-def _last_words(log: Path) -> str:
-    """The sentence with which `chaos run` ends where it fails."""
-    lines = log.read_text(errors="replace").splitlines()
-    return next((line.removeprefix("chaos: ") for line in reversed(lines) if line.startswith("chaos: ")), "")

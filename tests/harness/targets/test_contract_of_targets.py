@@ -94,7 +94,7 @@ EVERYWHERE = [
     ),
     pytest.param(REGISTER, id="register in containers", marks=pytest.mark.docker),
     pytest.param(
-        Place(f"kafka:{Kafka.example}", "docker", {"partitions": 2, "time_limit": 20.0}, components_of),
+        Place(f"kafka:{Kafka.example}", "docker", {"partitions": 2, "time_limit": 35.0}, components_of),
         id="kafka in containers",
         marks=[pytest.mark.docker, pytest.mark.skipif(not kafka_to_run(), reason="no Kafka, and no Maven client")],
     ),

@@ -100,7 +100,7 @@ def judge(master: str, histories: Path, directory: Path, *pythons: Path, **varia
     program = "tests.spark_history.spark.spark_elsewhere"
     command = [sys.executable, "-m", program, master, os.path.relpath(copy, ROOT), *map(str, pythons)]
     environment = os.environ | {"SPARK_EXECUTOR_MEMORY": EXECUTOR_MEMORY} | variables
-    run = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=120)
+    run = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=240)
     assert run.returncode == 0, run.stderr[-4_000:]
     return json.loads(run.stdout)
 
@@ -158,7 +158,7 @@ def test_a_connect_server_judges_as_this_process_does(
 def test_the_command_takes_a_master(histories: Path, elsewhere: dict[str, Any], tmp_path: Path) -> None:
     directory = shutil.copytree(histories / "runs" / "broken", tmp_path / "broken")
     command = [sys.executable, "-m", "harness", "check", str(directory), "--spark", elsewhere["connect"]]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120)
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=240)
     assert done.returncode == 1, done.stderr
     assert json.loads((directory / "verdict.json").read_text())["exit_code"] == 1
 
