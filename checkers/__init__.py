@@ -27,12 +27,12 @@ def check(run_directory: Path, engine: Engine) -> dict[str, Any]:
     (see keeping.py).
 
     Ingests the journal first unless history/ is there and current. Files that are damaged are named, and the rest is
-    judged (see salvage.py). Raises spark_history.files.HistoryError if there is nothing to judge, or if the recorder
+    judged (see salvage.py). Raises spark_history.errors.HistoryError if there is nothing to judge, or if the recorder
     is at fault.
     """
     from checkers import anomalies
     from checkers.verdict import keeping, verdict
-    from spark_history.files import HistoryError
+    from spark_history.errors import HistoryError
     from spark_history.ingest import ingest, noted_beside
     from spark_history.spark.tasks import shared
 
@@ -93,7 +93,7 @@ def _untold(
 def _look_at_what_is_sound(run: _Run, engine: Engine) -> tuple[Evidence, list[pa.Table], list[Path]]:
     """As _look(), also if what is left makes no sense without what is damaged."""
     from checkers.verdict.verdict import nothing
-    from spark_history.files import HistoryError
+    from spark_history.errors import HistoryError
 
     try:
         return _look(run, engine)
@@ -224,7 +224,7 @@ def _read_plan(
     beside: what is noted of it (spark_history.damage.notes_beside)."""
     from checkers.inside.contract import check_promise
     from spark_history.damage import differs
-    from spark_history.files import HistoryError, first_line
+    from spark_history.errors import HistoryError, first_line
     from spark_history.regular import read_object
 
     path = run_directory / "plan.json"
@@ -248,7 +248,7 @@ def _read_plan(
 def _read_violation(run_directory: Path, damaged: list[Damage]) -> Violation | None:
     """Of the invariant that stopped a simulated run."""
     from checkers.inside.violation import VIOLATION_FILE, Violation
-    from spark_history.files import HistoryError, first_line
+    from spark_history.errors import HistoryError, first_line
     from spark_history.regular import read_object
 
     path = run_directory / VIOLATION_FILE
@@ -264,7 +264,7 @@ def _read_violation(run_directory: Path, damaged: list[Damage]) -> Violation | N
 def _read_record(run_directory: Path, beside: Mapping[str, Any], damaged: list[Damage]) -> dict[str, Any]:
     """run.json: what the harness says of the run, `doubts` why it would not call it passed. Empty: it does not say."""
     from spark_history.damage import is_sealed
-    from spark_history.files import first_line
+    from spark_history.errors import first_line
     from spark_history.regular import read_object
 
     path = run_directory / "run.json"
@@ -308,7 +308,8 @@ def _write_files(path: Path, schema: pa.Schema, files: Iterable[Path]) -> None:
     """One file of many, a file at a time: all lost appends of a large run need not fit into memory."""
     import pyarrow.parquet as pq
 
-    from spark_history.files import read_parquet, replacing
+    from spark_history.files import read_parquet
+    from spark_history.regular import replacing
 
     with replacing(path) as temporary, pq.ParquetWriter(temporary, schema) as writer:
         for file in files:

@@ -31,7 +31,8 @@ from checkers.verdict import verdict
 from checkers.witness import explain, named_operations, steps_of
 from spark_history.damage import Damage, unreadable
 from spark_history.dataset import RUNS, Part, list_parts, read_run, read_whole
-from spark_history.files import HistoryError, Ints, equals, integers, read_row_group
+from spark_history.errors import HistoryError
+from spark_history.files import Ints, equals, integers, read_row_group
 from spark_history.ingest import read_faults
 from spark_history.lane import lay_out_run, split_run
 from spark_history.log import NOWHERE, Log

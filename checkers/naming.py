@@ -8,7 +8,7 @@ from typing import Any, Final, Self
 
 import numpy as np
 
-from spark_history.files import HistoryError
+from spark_history.errors import HistoryError
 
 #: Stands for nil in int64 columns of values.
 NIL: Final = int(np.iinfo(np.int64).min)

@@ -25,8 +25,9 @@ import pyarrow.compute as pc
 
 from checkers.anomalies import MAX_WITNESSES
 from checkers.verdict.judged import Judged
-from spark_history.files import HistoryError, Ints, replacing, write_parquet
-from spark_history.regular import read_object
+from spark_history.errors import HistoryError
+from spark_history.files import Ints, write_parquet
+from spark_history.regular import read_object, replacing
 from spark_history.spark.tasks import Unit, run_tasks, shared
 
 if TYPE_CHECKING:

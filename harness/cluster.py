@@ -13,11 +13,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, TypeVar
 
-from checkers.inside.violation import Violation
 from harness.errors import HarnessFailure
 from harness.errors import RuntimeUnavailable as RuntimeUnavailable
 
 if TYPE_CHECKING:
+    from checkers.inside.violation import Violation
     from harness.targets.admin import Admin
 
 T = TypeVar("T")

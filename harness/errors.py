@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from difflib import get_close_matches
 from enum import IntEnum
 
 
@@ -29,6 +31,12 @@ class HistoryLost(HarnessFailure):
 
 class Stopped(HarnessFailure):
     """The user asked a second time to stop, and the run ended where it stood."""
+
+
+def did_you_mean(word: str, valid: Iterable[str]) -> str:
+    """` (did you mean kill?)`, or nothing where no valid word is like it."""
+    like = get_close_matches(word.lower(), list(valid), n=1)
+    return f" (did you mean {like[0]}?)" if like else ""
 
 
 def describe(error: BaseException) -> str:

@@ -29,7 +29,7 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from spark_history.files import first_line
+from spark_history.errors import first_line
 from spark_history.regular import open_regular, read_object, require_regular
 from spark_history.schema import TABLES
 

@@ -21,7 +21,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from spark_history.files import HistoryError, Ints, compact, encodings, read_lengths, read_row_group
+from spark_history.errors import HistoryError
+from spark_history.files import Ints, compact, encodings, read_lengths, read_row_group
 from spark_history.schema import TABLES
 
 RUNS_PER_FILE: Final = 50  # a task's work: enough that starting it costs nothing, few enough to even out

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
@@ -14,7 +12,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from spark_history.regular import require_regular
+from spark_history.errors import HistoryError, first_line
+from spark_history.regular import replacing, require_regular
 
 Ints = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
@@ -22,10 +21,6 @@ Bools = npt.NDArray[np.bool_]
 #: Few distinct values over many rows: kept as dictionaries, in memory and in files.
 CATEGORIES: Final = frozenset({"run", "kind", "topic", "outcome", "error", "node", "event", "type"})
 _DICTIONARY: Final = pa.dictionary(pa.int32(), pa.string())
-
-
-class HistoryError(Exception):
-    """A history that cannot be judged. The message is one sentence that names the file or the operations."""
 
 
 def compact(schema: pa.Schema) -> pa.Schema:
@@ -90,30 +85,6 @@ def read_lengths(path: Path | str, schema: pa.Schema) -> tuple[pa.Table, Ints]:
     return table, np.array([groups.row_group(number).num_rows for number in range(groups.num_row_groups)], np.int64)
 
 
-@contextmanager
-def replacing(path: Path, *, sync: bool = False) -> Iterator[Path]:
-    """Where to write what is to become `path`: it takes its place, whole, at the end of the block; if that fails,
-    nothing is left of it, and `path` is as it was. sync: and is on disk. The directory must exist. Raises OSError."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    try:
-        yield temporary
-        if sync:
-            _sync(temporary)
-        temporary.replace(path)
-    finally:
-        temporary.unlink(missing_ok=True)
-    if sync:
-        _sync(path.parent)
-
-
-def _sync(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
 def write_parquet(path: Path | str, table: pa.Table) -> None:
     """All of the file or none of it: a task that runs twice, or dies, leaves no half file."""
     path = Path(path)
@@ -139,11 +110,6 @@ def encodings(schema: pa.Schema) -> dict[str, Any]:
 
 def _unreadable(path: Path | str, error: Exception) -> str:
     return f"{path} is damaged or not a Parquet file ({first_line(error)})"
-
-
-def first_line(error: BaseException) -> str:
-    """What an error says, to stand inside a sentence."""
-    return (str(error).splitlines() or [type(error).__name__])[0].rstrip(".")
 
 
 def integers(table: pa.Table, column: str, null: int) -> Ints:

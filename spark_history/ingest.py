@@ -29,7 +29,8 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from spark_history import damage
-from spark_history.files import HistoryError, compact, first_line, integers, read_parquet, write_parquet
+from spark_history.errors import HistoryError, first_line
+from spark_history.files import compact, integers, read_parquet, write_parquet
 from spark_history.lane import lay_out_lane
 from spark_history.log import NOWHERE, FinalReads, Log
 from spark_history.regular import read_object, require_regular

@@ -22,16 +22,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from spark_history.files import (
-    Ints,
-    categories,
-    compact,
-    equals,
-    integers,
-    read_parquet,
-    read_row_group,
-    write_parquet,
-)
+from spark_history.files import Ints, categories, compact, equals, integers, read_parquet, read_row_group, write_parquet
 from spark_history.layout import LaidOut, ReadIndex, lay_out, without_offset
 from spark_history.log import NOWHERE, WHOLE, Log, Range
 from spark_history.regular import require_regular

@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from spark_history.files import Bools, HistoryError, Ints, equals, integers, nullable
+from spark_history.errors import HistoryError
+from spark_history.files import Bools, Ints, equals, integers, nullable
 from spark_history.log import NEVER, NOWHERE, WHOLE, FinalReads, Range, union
 from spark_history.schema import LAID_OUT_OPERATIONS, LAID_OUT_READS, OPERATIONS
 

@@ -1,4 +1,5 @@
-"""Files of a run's directory, which may have been put there by anybody: only regular files are opened.
+"""Files of a run's directory, which may have been put there by anybody: only regular files are opened;
+and what is written takes its place whole.
 
 Opening a named pipe waits for somebody to write into it, and reading a device may never end.
 """
@@ -8,6 +9,8 @@ from __future__ import annotations
 import json
 import os
 import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -41,3 +44,27 @@ def read_object(path: Path) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise ValueError("it does not hold a JSON object")
     return value
+
+
+@contextmanager
+def replacing(path: Path, *, sync: bool = False) -> Iterator[Path]:
+    """Where to write what is to become `path`: it takes its place, whole, at the end of the block; if that fails,
+    nothing is left of it, and `path` is as it was. sync: and is on disk. The directory must exist. Raises OSError."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        yield temporary
+        if sync:
+            _sync(temporary)
+        temporary.replace(path)
+    finally:
+        temporary.unlink(missing_ok=True)
+    if sync:
+        _sync(path.parent)
+
+
+def _sync(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -16,7 +16,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.json as pj
 
-from spark_history.files import NO_CODE, Bools, HistoryError, Ints, categories, first_line, integers
+from spark_history.errors import HistoryError, first_line
+from spark_history.files import NO_CODE, Bools, Ints, categories, integers
 
 NONE: Final = -2  # of a number that an event does not have: -1 is a leader that is not known
 _NUMBERS: Final = (

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from checkers.anomalies import HANG, VIOLATION, Anomalies, seconds
-from spark_history.files import HistoryError
+from spark_history.errors import HistoryError
 
 VIOLATION_FILE: Final = "violation.json"
 

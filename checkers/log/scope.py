@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from spark_history.files import HistoryError
+from spark_history.errors import HistoryError
 from spark_history.log import NEVER, FinalReads
 
 ANYWHERE: Final = -1  # a log start that may have moved

@@ -54,7 +54,8 @@ from checkers.models.texts import Texts
 from checkers.naming import short
 from checkers.stored import check_files, judged_of, write_files
 from checkers.verdict.judged import NEVER_READ, Judged
-from spark_history.files import HistoryError, read_parquet
+from spark_history.errors import HistoryError
+from spark_history.files import read_parquet
 from spark_history.schema import CALLS
 from spark_history.spark.tasks import Unit
 

@@ -11,7 +11,7 @@ from checkers.models.bounds import Budget
 from checkers.models.calls import Call
 from checkers.models.objects import MODELS, UNKNOWN, UNWRITTEN, Model, freeze
 from checkers.naming import short
-from spark_history.files import HistoryError
+from spark_history.errors import HistoryError
 
 
 def model_of(plan: Mapping[str, Any]) -> tuple[str, Model]:

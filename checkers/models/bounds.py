@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
-from spark_history.files import HistoryError
+from spark_history.errors import HistoryError
 
 _Key = TypeVar("_Key")
 

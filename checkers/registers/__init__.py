@@ -55,7 +55,8 @@ from checkers.registers.searched import judge_key
 from checkers.registers.zones import find_simple, windows
 from checkers.stored import check_files, judged_of, write_files
 from checkers.verdict.judged import Judged
-from spark_history.files import HistoryError, integers, read_parquet
+from spark_history.errors import HistoryError
+from spark_history.files import integers, read_parquet
 from spark_history.schema import REGISTERS
 from spark_history.spark.tasks import Unit
 

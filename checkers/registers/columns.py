@@ -11,7 +11,8 @@ import pyarrow as pa
 
 from checkers.naming import NIL, Naming
 from checkers.witness import Step
-from spark_history.files import NO_CODE, Bools, HistoryError, Ints, codes, compact, integers
+from spark_history.errors import HistoryError
+from spark_history.files import NO_CODE, Bools, Ints, codes, compact, integers
 from spark_history.log import NEVER
 from spark_history.schema import REGISTERS
 

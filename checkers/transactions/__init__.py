@@ -58,7 +58,8 @@ from checkers.transactions.lists import Dependencies, Lists
 from checkers.transactions.logs import Logs
 from checkers.transactions.report import Report
 from checkers.verdict.judged import Judged
-from spark_history.files import HistoryError, Ints, read_parquet, write_parquet
+from spark_history.errors import HistoryError
+from spark_history.files import Ints, read_parquet, write_parquet
 from spark_history.log import NEVER
 from spark_history.spark.tasks import Unit
 

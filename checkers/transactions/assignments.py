@@ -28,7 +28,8 @@ import pyarrow as pa
 
 from checkers.stored import Stored
 from checkers.transactions.history import Transactions
-from spark_history.files import Bools, HistoryError, Ints, compact, read_parquet
+from spark_history.errors import HistoryError
+from spark_history.files import Bools, Ints, compact, read_parquet
 from spark_history.schema import ASSIGNMENTS
 
 TABLE: Final = "assignments"

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Final
 
-from spark_history.files import HistoryError
+from spark_history.errors import HistoryError
 
 DEFAULT: Final = "strict-serializable"
 

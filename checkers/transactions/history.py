@@ -23,7 +23,8 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from checkers.stored import Stored, Writer
-from spark_history.files import Bools, HistoryError, Ints, compact, equals, integers, read_parquet
+from spark_history.errors import HistoryError
+from spark_history.files import Bools, Ints, compact, equals, integers, read_parquet
 from spark_history.log import NEVER
 from spark_history.schema import ASSIGNMENTS, MICRO_OPERATIONS, TRANSACTIONS
 

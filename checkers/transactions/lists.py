@@ -24,7 +24,8 @@ import numpy as np
 from checkers.naming import Naming
 from checkers.transactions.graph import RW, WR, WW
 from checkers.transactions.history import FAIL, NOTHING, OK, Micro, Transactions
-from spark_history.files import Bools, HistoryError, Ints
+from spark_history.errors import HistoryError
+from spark_history.files import Bools, Ints
 
 NOWHERE: Final = -1
 #: Readers of the last version of one key, times appends to it that were never read: more of these edges are not drawn.

@@ -26,8 +26,8 @@ from pathlib import Path
 from typing import Any, Final
 
 import spark_history
-from spark_history.files import HistoryError, replacing
-from spark_history.regular import NotRegular, open_regular, read_object
+from spark_history.errors import HistoryError
+from spark_history.regular import NotRegular, open_regular, read_object, replacing
 
 FOLDER: Final = "verdicts"
 _STAMPS: Final = ("checked_at", "checkers", "asked", "history", "earlier")

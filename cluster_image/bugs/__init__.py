@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
-from typing import Any
+from typing import Any, Final
 
 
 @dataclass(frozen=True)
@@ -31,6 +31,16 @@ class Bug:
     def revealed_by(self) -> str:
         """Options of `chaos explore`."""
         return f"--nemesis {self.nemesis} {self.options}".rstrip()
+
+
+#: Rules that were replaced, by the id of the bug.
+_REPLACED: Final[dict[str, Callable[..., Any]]] = {}
+
+
+def original(bug: Bug) -> Callable[..., Any]:
+    """The rule that `bug`, which is or was switched on, stands in for. (A bug's module imports nothing of the cluster,
+    which takes time, so that bugs are listed at once.)"""
+    return _REPLACED[bug.id]
 
 
 class UnknownBug(ValueError):
@@ -60,7 +70,7 @@ def switched_on(id: str | None) -> Iterator[None]:
         return
     bug = find(id)
     module = importlib.import_module(f"{__name__.rpartition('.')[0]}.{bug.module}")
-    rule = getattr(module, bug.rule)
+    _REPLACED[id] = rule = getattr(module, bug.rule)
     setattr(module, bug.rule, bug.replacement)
     try:
         yield

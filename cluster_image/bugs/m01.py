@@ -9,11 +9,17 @@ epochs would mend on the first fetch what the other half breaks.
 
 from __future__ import annotations
 
-from ..broker.rules import FollowerStart
+from typing import TYPE_CHECKING
+
 from . import Bug
+
+if TYPE_CHECKING:
+    from ..broker.rules import FollowerStart
 
 
 def truncate_to_high_watermark(high_watermark: int, end_offset: int) -> FollowerStart:
+    from ..broker.rules import FollowerStart
+
     return FollowerStart(high_watermark, names_epoch=False)
 
 

@@ -9,9 +9,12 @@ elections while a follower's metadata or its fetch is on the way, and the leader
 
 from __future__ import annotations
 
-from kio.schema.errors import ErrorCode
+from typing import TYPE_CHECKING
 
 from . import Bug
+
+if TYPE_CHECKING:
+    from kio.schema.errors import ErrorCode
 
 
 def serve_any_leader_epoch(ours: int, theirs: int) -> ErrorCode | None:

@@ -8,12 +8,14 @@ ISR; here such a proposal's members were in the one that its leader knew, so tha
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
-from kio.schema.errors import ErrorCode
+from . import Bug, original
 
-from ..kraft.controller.rules import refuse_alter_partition
-from ..kraft.metadata.image import PartitionRegistration
-from . import Bug
+if TYPE_CHECKING:
+    from kio.schema.errors import ErrorCode
+
+    from ..kraft.metadata.image import PartitionRegistration
 
 
 def ignore_partition_epoch(
@@ -27,7 +29,10 @@ def ignore_partition_epoch(
 ) -> ErrorCode | None:
     if partition_epoch < partition.partition_epoch:
         partition_epoch, eligible = partition.partition_epoch, lambda replica: True
-    return refuse_alter_partition(partition, sender, leader_epoch, partition_epoch, isr, eligible, recovery_state)
+    refused: ErrorCode | None = original(BUG)(
+        partition, sender, leader_epoch, partition_epoch, isr, eligible, recovery_state
+    )
+    return refused
 
 
 BUG = Bug(

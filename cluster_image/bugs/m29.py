@@ -5,8 +5,12 @@ It still fetches, as leader and follower need no controller for that.
 
 from __future__ import annotations
 
-from ..kraft.metadata.image import BrokerRegistration
+from typing import TYPE_CHECKING
+
 from . import Bug
+
+if TYPE_CHECKING:
+    from ..kraft.metadata.image import BrokerRegistration
 
 
 def any_state(replica_epoch: int, broker: BrokerRegistration | None) -> bool:

@@ -5,8 +5,12 @@ Its disk may have lost what made it eligible.
 
 from __future__ import annotations
 
-from ..kraft.metadata.image import BrokerRegistration
+from typing import TYPE_CHECKING
+
 from . import Bug
+
+if TYPE_CHECKING:
+    from ..kraft.metadata.image import BrokerRegistration
 
 
 def never_unclean(registration: BrokerRegistration | None, previous_epoch: int) -> bool:

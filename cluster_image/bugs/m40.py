@@ -5,8 +5,12 @@ A fenced broker is the leader then, in an ISR of its own, until it is fenced ane
 
 from __future__ import annotations
 
-from ..kraft.metadata.image import BrokerRegistration
+from typing import TYPE_CHECKING
+
 from . import Bug
+
+if TYPE_CHECKING:
+    from ..kraft.metadata.image import BrokerRegistration
 
 
 def whoever_it_is(broker: BrokerRegistration | None) -> bool:

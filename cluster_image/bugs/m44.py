@@ -6,9 +6,12 @@ A deposed leader's tail that was never committed makes its log longer than the o
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
-from ..kraft.controller.rules import LogInfo
 from . import Bug
+
+if TYPE_CHECKING:
+    from ..kraft.controller.rules import LogInfo
 
 
 def longest_log(candidates: Sequence[int], logs: Mapping[int, LogInfo]) -> int | None:

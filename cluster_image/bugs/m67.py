@@ -5,13 +5,16 @@ A voter that restarts in the same epoch has forgotten it, and votes a second tim
 
 from __future__ import annotations
 
-from ..kraft.raft.rules import store_before_acting
-from ..kraft.raft.state import ElectionState, QuorumStateStore
-from . import Bug
+from typing import TYPE_CHECKING
+
+from . import Bug, original
+
+if TYPE_CHECKING:
+    from ..kraft.raft.state import ElectionState, QuorumStateStore
 
 
 def store_no_vote(store: QuorumStateStore, old: ElectionState, new: ElectionState) -> None:
-    store_before_acting(store, old._replace(voted_for=None), new._replace(voted_for=None))
+    original(BUG)(store, old._replace(voted_for=None), new._replace(voted_for=None))
 
 
 BUG = Bug(

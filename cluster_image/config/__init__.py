@@ -9,10 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 from ..network import Address
-from ..network.sasl import Credentials
+
+if TYPE_CHECKING:
+    from ..network.sasl import Credentials
 
 NO_LIMIT: Final = 2**63 - 1
 
@@ -104,7 +106,11 @@ def _bug(text: str) -> str:
 
 
 def _jaas(text: str) -> Credentials | None:
-    return Credentials.of_jaas(text) if text else None
+    if not text:
+        return None
+    from ..network.sasl import Credentials  # which takes time, and most who read settings have none
+
+    return Credentials.of_jaas(text)
 
 
 def _voters(text: str) -> Mapping[int, Address]:

@@ -17,7 +17,7 @@ from typing import Any, Final
 
 from harness.bench import Figure
 from harness.bench.checkers import QUICK
-from harness.cli.generate import WORKLOADS, defects_of, maker_of
+from harness.cli.histories.generate import WORKLOADS, defects_of, maker_of
 from harness.record.judging import Asked, Judge
 from harness.record.sources import HistorySource
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from harness.bench import Figure
-from harness.cli.generate import WORKLOADS, maker_of
+from harness.cli.histories.generate import WORKLOADS, maker_of
 
 OPERATIONS: Final = 2_500_000
 PROCESSES: Final = 30

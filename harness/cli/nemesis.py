@@ -1,16 +1,13 @@
-"""Options of the commands that break a cluster, and `chaos list nemeses`."""
+"""Options of the commands that break a cluster."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
 from harness.errors import BadArguments
-from harness.plan import registry
 from harness.plan.durations import seconds
-from nemesis import Nemesis, knobs
 
 NemesisOption = Annotated[
     str,
@@ -36,27 +33,3 @@ def _seconds(flag: str, text: str | None) -> float | None:
         return None if text is None else seconds(text)
     except ValueError as error:
         raise BadArguments(f"{flag}: {error}") from None
-
-
-def rows() -> Iterator[tuple[str, str, str, str]]:
-    """(name, knobs, works in, what it does) of every nemesis and variant there is."""
-    for family in registry.names(registry.NEMESES):
-        kind = registry.load(registry.NEMESES, family)
-        yield _row(family, kind)
-        for variant, special in getattr(kind, "variants", {}).items():
-            yield _row(f"{family}:{variant}", special)
-
-
-def _row(name: str, kind: type[Nemesis]) -> tuple[str, str, str, str]:
-    reported = "; ".join(
-        f"{knob.name}={knob.default if isinstance(knob.default, str) else format(knob.default, 'g')} ({_valid(knob)})"
-        for knob in knobs(kind).values()
-    )
-    return name, reported, ", ".join(sorted(kind.runtimes)), kind.summary
-
-
-def _valid(knob: Any) -> str:
-    if not knob.is_number:
-        return f"{', '.join(knob.valid)}: {knob.help}"
-    low, high = knob.valid
-    return f"{low:g} to {high:g}: {knob.help}"

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Final, Literal
+from typing import TYPE_CHECKING, Annotated, Final, Literal
 
 import typer
 
-from harness.cli.check import check_port, conclude
 from harness.cli.nemesis import IntervalOption, NemesisOption, RecoveryOption, pace
 from harness.cli.options import (
     ExpectOption,
@@ -22,12 +21,11 @@ from harness.cli.options import (
 )
 from harness.cli.spark import LOCAL, SparkOption, check_reachable
 from harness.errors import BadArguments, ExitCode, HarnessFailure, RuntimeUnavailable, Stopped, describe
-from harness.plan import plan_file, registry
-from harness.plan.plan import parse_features, parse_settings
-from harness.plan.seeds import parse_seeds
 from harness.record import results
 from harness.report.terminal import print_table, say
-from harness.run.order import Done, Order
+
+if TYPE_CHECKING:
+    from harness.run.order import Done, Order
 
 DEFAULT_NEMESIS: Final = "power-outage"
 #: From the best to the worst that may become of several runs.
@@ -122,6 +120,14 @@ def run(
     if seeds is not None and (given_too := [name for name, is_given in alone.items() if is_given]):
         raise BadArguments(f"--seeds makes a run for each; leave out {given_too[0]}")
     refuse_former_targets(targets)
+
+    from harness.cli.histories.check import check_port
+    from harness.cli.histories.showing import conclude
+    from harness.plan import plan_file, registry
+    from harness.plan.plan import parse_features, parse_settings
+    from harness.plan.seeds import parse_seeds
+    from harness.run.order import Order
+
     check_port(spark_ui_port)
     fields = {} if plan is None else plan_file.read(plan)
     given = {name: context.params[name] for name in _AS_THEY_ARE if _is_given(context, name)}
@@ -173,6 +179,9 @@ _COLUMNS: Final = ("seed", "verdict", "acknowledged", "lost", "faults", "reason"
 
 
 def _one_after_the_other(order: Order, seeds: Sequence[int]) -> int:
+    from harness.cli.histories.showing import conclude
+    from harness.run.order import Order
+
     orders = [Order({**order.fields, "seed": seed}, order.results, spark_ui_port=order.spark_ui_port) for seed in seeds]
     for each in orders:  # what is wrong with the last one is told before the first begins
         each.prepared()

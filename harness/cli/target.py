@@ -8,7 +8,6 @@ from typing import Annotated
 import typer
 
 from harness.errors import ExitCode
-from harness.plan import registry
 from harness.report.terminal import say
 
 target = typer.Typer(add_completion=False, rich_markup_mode=None, help="Get what a target needs, beforehand.")
@@ -24,6 +23,7 @@ def fetch(
     name: Annotated[str, typer.Argument(metavar="TARGET", help="e.g. kafka:4.2.0; see chaos list targets.")],
 ) -> int:
     """Fetch what a run of this target would fetch, so that none needs a network."""
+    from harness.plan import registry
     from harness.report.console import Progress
 
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # what was fetched in part is removed

@@ -29,7 +29,8 @@ from checkers.stored import FILE_ROWS, FILES, Writer
 from harness.errors import BadArguments
 from harness.generate import check_defect
 from harness.generate.register_defects import DEFECTS, DEFECTS_OF
-from spark_history.files import CATEGORIES, replacing
+from spark_history.files import CATEGORIES
+from spark_history.regular import replacing
 from spark_history.schema import REGISTERS
 
 PLACES: Final = 5  # where a defect is planted

@@ -13,18 +13,17 @@ expect = ["p99 < 500ms"]       # thresholds
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
 from pydantic import TypeAdapter, ValidationError
 
-from harness.errors import BadArguments
+from harness.errors import BadArguments, did_you_mean
 from harness.plan import registry
 from harness.plan.durations import seconds
 from harness.plan.plan import Plan
-from spark_history.regular import require_regular
+from harness.plan.toml_file import read_toml
 
 PLAN_FILE: Final = "plan.toml"
 #: Of every plan that is saved, whatever they are.
@@ -60,24 +59,14 @@ def read(path: Path) -> dict[str, Any]:
     return fields_of(read_toml(path, f"--plan {path}"), f"--plan {path}")
 
 
-def read_toml(path: Path, where: str) -> dict[str, Any]:
-    """where: as of fields_of(). Raises BadArguments."""
-    try:
-        require_regular(path)
-        return tomllib.loads(path.read_text())
-    except FileNotFoundError:
-        raise BadArguments(f"{where} does not exist") from None
-    except (OSError, ValueError) as error:
-        raise BadArguments(f"{where} cannot be read: {error}") from None
-
-
 def fields_of(found: Mapping[str, Any], where: str) -> dict[str, Any]:
     """where: the beginning of a sentence about it. Raises BadArguments."""
     valid = [name for name in Plan.model_fields if name not in _LEFT_OUT]
     fields: dict[str, Any] = {}
     for name, value in found.items():
         if name not in valid:
-            raise BadArguments(f"{where} has {name!r}, which no plan has; there are {', '.join(valid)}")
+            meant = did_you_mean(name, valid)
+            raise BadArguments(f"{where} has {name!r}, which no plan has{meant}; there are {', '.join(valid)}")
         try:
             fields[name] = _field(name, value)
         except ValueError as error:

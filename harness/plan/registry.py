@@ -17,7 +17,7 @@ from importlib.metadata import EntryPoint, entry_points
 from typing import Any
 
 from harness.cluster import RuntimeUnavailable
-from harness.errors import BadArguments, HarnessFailure
+from harness.errors import BadArguments, HarnessFailure, did_you_mean
 from harness.targets.target import Target
 from harness.targets.timing import QUICK, Timing
 from nemesis import EVERYWHERE, Knob, Nemesis, Targets, knobs
@@ -42,7 +42,7 @@ def load(group: str, name: str) -> Any:
         singular = {"nemeses": "nemesis", "workloads": "workload", "targets": "target"}[kind]
         named = sorted(set(installed) - {_DESCRIBED})
         valid = ", ".join([*named, *(["none"] if group == NEMESES else [])])
-        raise BadArguments(f"there is no {singular} {name!r}; valid: {valid}")
+        raise BadArguments(f"there is no {singular} {name!r}{did_you_mean(name, named)}; valid: {valid}")
     try:
         return installed[name].load()
     except Exception as error:  # a user's own package may fail in any way
@@ -84,7 +84,8 @@ def _make(wanted: str, acks: str, timing: Timing) -> Nemesis:
         variants = getattr(kind, "variants", {})
         if variant not in variants:
             valid = f"valid: {', '.join(variants)}" if variants else "it has none"
-            raise BadArguments(f"there is no variant {variant!r} of nemesis {family}; {valid}")
+            meant = did_you_mean(variant, variants)
+            raise BadArguments(f"there is no variant {variant!r} of nemesis {family}{meant}; {valid}")
         kind = variants[variant]
     settings = _settings(wanted, rest, knobs(kind))
     try:

@@ -22,7 +22,7 @@ _OF_NODES = ("replica_logs", "trace", "metadata_log", "disk_state", "collected")
 def inspect(directory: Path) -> tuple[Mapping[str, Any], list[Mapping[str, Any]]]:
     """The verdict, and the anomalies (rows of checkers.anomalies.ANOMALIES). Raises BadArguments, HarnessFailure."""
     from checkers.dataset import check_tables
-    from spark_history.files import HistoryError
+    from spark_history.errors import HistoryError
 
     plan = Plan.load(directory)
     if not (directory / "disks").is_dir():

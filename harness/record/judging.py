@@ -251,7 +251,7 @@ def _count(directory: Path) -> int:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    from spark_history.files import HistoryError
+    from spark_history.errors import HistoryError
     from spark_history.jepsen.export.tables import SCHEMAS, files
     from spark_history.regular import require_regular
 
@@ -266,7 +266,7 @@ def _count(directory: Path) -> int:
 
 
 def _not_judged(path: str, error: Exception) -> Outcome:
-    from spark_history.files import HistoryError
+    from spark_history.errors import HistoryError
     from spark_history.jepsen.guess import Undecided
 
     text = str(error) if isinstance(error, HistoryError) else describe(error)
@@ -311,9 +311,11 @@ def worst(outcomes: Sequence[Outcome]) -> ExitCode:
 
 def check_workload(workload: str | None) -> None:
     """Raises BadArguments."""
+    if workload is None:
+        return
     from spark_history.jepsen import WORKLOADS
 
-    if workload is not None and workload not in WORKLOADS:
+    if workload not in WORKLOADS:
         raise BadArguments(f"--workload {workload!r} is none that a history can be of; valid: {', '.join(WORKLOADS)}")
 
 

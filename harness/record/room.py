@@ -89,7 +89,7 @@ def judged(directory: Path, judge: Callable[[Path], dict[str, Any]]) -> dict[str
     """The verdict on a run, by `judge`, which writes beside it. Where there is no room for that, or it may not be
     written, what is laid out lies under TMPDIR meanwhile, and what is said is put beside the run if that can be done;
     else the verdict says under `unsaved` why not. Raises what `judge` does; HistoryError if it cannot write either."""
-    from spark_history.files import HistoryError
+    from spark_history.errors import HistoryError
 
     left = free(directory)
     needed = LEAST_BYTES / 2 + _JOURNALS * sum(_sizes(directory / "journal"))
@@ -141,7 +141,7 @@ def _links(directory: Path, copy: Path) -> Path:
 
 def _put(source: Path, target: Path) -> None:
     """There as a whole, or as it was. Raises OSError."""
-    from spark_history.files import replacing
+    from spark_history.regular import replacing
 
     with replacing(target) as temporary:
         shutil.copyfile(source, temporary)

@@ -54,7 +54,7 @@ def find(
 def _find(text: str, results_directory: Path, say: Callable[[str], None]) -> list[HistorySource]:
     path = Path(text)
     if ":" in text:  # else Arrow and Spark need not be imported to know
-        from spark_history.files import HistoryError
+        from spark_history.errors import HistoryError
         from spark_history.spark.locations import is_remote, local_path
 
         if is_remote(text):
@@ -106,7 +106,7 @@ def _inside(directory: Path, say: Callable[[str], None]) -> Iterator[HistorySour
 
 def _is_history(path: Path, say: Callable[[str], None]) -> bool:
     """By its content. A file that is called so and is empty or damaged counts: what it held is missing."""
-    from spark_history.files import HistoryError
+    from spark_history.errors import HistoryError
     from spark_history.jepsen.events.text import TextFile
     from spark_history.jepsen.events.text_events import TEXT_LINE
 
@@ -143,7 +143,7 @@ def _each_once(files: Sequence[Path]) -> list[Path]:
 
 def _beginning(path: Path) -> list[Event]:
     """As many as are compared, or as can be read."""
-    from spark_history.files import HistoryError
+    from spark_history.errors import HistoryError
     from spark_history.jepsen.events.events import open_history
 
     events: list[Event] = []

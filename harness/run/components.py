@@ -74,7 +74,7 @@ class LogAnalysis:
 
     def judge(self) -> Mapping[str, Any]:
         from checkers import check
-        from spark_history.files import HistoryError
+        from spark_history.errors import HistoryError
         from spark_history.ingest import count_operations
         from spark_history.spark.failures import SparkUnavailable
         from spark_history.spark.tasks import IN_PROCESS, Here

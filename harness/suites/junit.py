@@ -17,7 +17,7 @@ from junitparser import Error, Failure, JUnitXml, Properties, Property, SystemOu
 
 from harness.report.terminal import printable
 from harness.suites.results import Ran
-from spark_history.files import replacing
+from spark_history.regular import replacing
 
 #: What XML 1.0 has no place for, beside what printable() shows as escapes.
 _NOT_XML: Final = re.compile("[\ud800-\udfff\ufffe\uffff]")

@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from harness.errors import BadArguments
-from harness.plan.plan_file import fields_of, read_toml
+from harness.plan.toml_file import read_toml
 from harness.suites.parts import key_of, seeds_of, together
 
 _KEYS: Final = ("seeds", "all", "rows", "columns")
@@ -58,6 +58,9 @@ class Matrix:
 def read(path: Path, seeds: Sequence[int] | None = None) -> Matrix:
     """seeds: instead of the file's. Raises BadArguments."""
     found = read_toml(path, f"the matrix {path}")
+
+    from harness.plan.plan_file import fields_of  # which takes time: a file that cannot be read is told at once
+
     if unknown := [key for key in found if key not in _KEYS]:
         raise BadArguments(f"{path} has {unknown[0]!r}, which no matrix has; there are {', '.join(_KEYS)}")
     for key, example in (("rows", "kraft"), ("columns", "kill")):

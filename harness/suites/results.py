@@ -22,8 +22,7 @@ from typing import Any, Final, Literal
 from harness.errors import BadArguments, ExitCode
 from harness.record.results import NOT_JUDGED
 from harness.suites.suite_file import Planned
-from spark_history.files import replacing
-from spark_history.regular import read_object
+from spark_history.regular import read_object, replacing
 
 Outcome = Literal["passed", "failed", "error", "not run"]
 SUITE_FILE: Final = "suite.json"

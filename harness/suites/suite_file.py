@@ -28,7 +28,7 @@ from pathlib import Path
 from typing import Any, Final, Literal
 
 from harness.errors import BadArguments
-from harness.plan.plan_file import fields_of, read_toml
+from harness.plan.toml_file import read_toml
 from harness.suites.parts import key_of, seeds_of, together
 
 Expected = Literal["pass", "fail"]
@@ -91,6 +91,8 @@ def read(path: Path) -> Suite:
 
 def _fields(part: Any, where: str) -> tuple[dict[str, Any], Expected | None]:
     """Fields of a plan, and the verdict that is expected, if the part names one. Raises BadArguments."""
+    from harness.plan.plan_file import fields_of  # which takes time: a file that cannot be read is told at once
+
     if not isinstance(part, Mapping):
         raise BadArguments(f"{where} is {part!r}; it must be a table with fields of a plan")
     if "seed" in part:

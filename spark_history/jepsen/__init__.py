@@ -22,7 +22,7 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from spark_history.files import HistoryError
+from spark_history.errors import HistoryError
 from spark_history.jepsen import guess, logs, registers, transactions
 from spark_history.jepsen.events.events import open_history
 from spark_history.jepsen.events.plain import to_json

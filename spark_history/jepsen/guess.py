@@ -24,7 +24,7 @@ from numbers import Number
 from pathlib import Path
 from typing import Any, Final
 
-from spark_history.files import HistoryError
+from spark_history.errors import HistoryError
 from spark_history.jepsen import logs, registers, transactions
 from spark_history.jepsen.events.plain import untag
 from spark_history.jepsen.operations import Pair

@@ -30,7 +30,8 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
-from spark_history.files import HistoryError, compact, nullable
+from spark_history.errors import HistoryError
+from spark_history.files import compact, nullable
 from spark_history.jepsen.events.event import shown
 from spark_history.jepsen.events.plain import untag
 from spark_history.jepsen.operations import (

@@ -22,7 +22,8 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from spark_history.files import HistoryError, Ints, compact, nullable
+from spark_history.errors import HistoryError
+from spark_history.files import Ints, compact, nullable
 from spark_history.jepsen.events import edn
 from spark_history.jepsen.events.event import Event, short
 from spark_history.jepsen.events.events import Foreign

@@ -24,7 +24,8 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
-from spark_history.files import HistoryError, nullable
+from spark_history.errors import HistoryError
+from spark_history.files import nullable
 from spark_history.jepsen.events import edn
 from spark_history.jepsen.events.event import says_nothing, shown
 from spark_history.jepsen.events.plain import spell, spell_map, untag

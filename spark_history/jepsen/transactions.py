@@ -25,7 +25,8 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
-from spark_history.files import HistoryError, Ints, nullable
+from spark_history.errors import HistoryError
+from spark_history.files import Ints, nullable
 from spark_history.jepsen.events import edn
 from spark_history.jepsen.events.edn import Named
 from spark_history.jepsen.events.event import Event, plain_name, says_nothing, shown

@@ -29,7 +29,7 @@ from urllib.parse import unquote, urlsplit
 import pyarrow as pa
 import pyarrow.fs
 
-from spark_history.files import HistoryError
+from spark_history.errors import HistoryError
 from spark_history.spark.failures import SparkUnavailable, brief, explain
 from spark_history.spark.session import is_connect
 

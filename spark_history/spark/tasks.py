@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 
 import pyarrow as pa
 
-from spark_history.files import HistoryError
+from spark_history.errors import HistoryError
 from spark_history.spark.failures import SparkUnavailable, brief, explain
 
 if TYPE_CHECKING:

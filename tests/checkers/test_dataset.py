@@ -21,7 +21,7 @@ from checkers.dataset import check_dataset, check_part, check_tables
 from checkers.verdict.keeping import without_stamps
 from harness.record.history import MemoryRecorder, load_journal
 from spark_history.dataset import DatasetWriter, list_parts, read_part
-from spark_history.files import HistoryError
+from spark_history.errors import HistoryError
 from tests.checkers.histories.histories import SECOND, LongHistory, Op, random_history, tables
 from tests.checkers.log.test_log_linearizability import BROKEN
 from tests.checkers.verdict.test_check import (

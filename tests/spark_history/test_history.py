@@ -17,7 +17,8 @@ import pytest
 
 from harness.errors import HarnessFailure
 from harness.record.history import MemoryRecorder, Recorder, load_journal
-from spark_history.files import HistoryError, compact, read_parquet
+from spark_history.errors import HistoryError
+from spark_history.files import compact, read_parquet
 from spark_history.schema import REPLICA_LOGS, TABLES
 
 

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from spark_history.files import HistoryError
+from spark_history.errors import HistoryError
 from spark_history.ingest import History, ingest
 from spark_history.schema import OPERATIONS
 from tests.checkers.histories.histories import LongHistory, Op, tables

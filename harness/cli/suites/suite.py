@@ -54,7 +54,7 @@ def suite(
     spark: SparkOption = LOCAL,
 ) -> int:
     """Run the plans of a file, and say for CI and for people which went as expected."""
-    from harness.suites import runner, suite_file
+    from harness.suites import suite_file
     from harness.suites.artifacts import Keep
 
     if not 1 <= jobs <= _MOST_JOBS:
@@ -63,6 +63,9 @@ def suite(
         raise BadArguments(f"--time-limit is {time_limit:g}; it must be a number of seconds above 0")
     keep = Keep(artifacts, None if artifacts_limit is None else _size(artifacts_limit))
     wanted = suite_file.read(file)
+
+    from harness.suites import runner
+
     runs = wanted.runs if only_failed is None else _failed(wanted, only_failed, results_directory)
     runner.check_plans(runs, results_directory)
     if dry_run:

@@ -26,7 +26,7 @@ from harness.plan.plan import Plan
 from harness.record.history import load_journal
 from harness.report.html import operations
 from harness.report.html.operations import Operations
-from spark_history.files import first_line
+from spark_history.errors import first_line
 from spark_history.regular import read_object, require_regular
 from spark_history.schema import FAULTS, OPERATIONS, READS, REPLICA_LOGS
 

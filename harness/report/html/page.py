@@ -22,7 +22,7 @@ from harness.report.html.availability import heat_map
 from harness.report.html.charts import timeline_svg
 from harness.report.html.data import RunData, load
 from harness.report.html.witness import witness_svg
-from spark_history.files import replacing
+from spark_history.regular import replacing
 
 TEMPLATES = Path(__file__).parent / "templates"
 REPORT_FILE = "report.html"

@@ -25,7 +25,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from spark_history.files import HistoryError
+from spark_history.errors import HistoryError
 from spark_history.jepsen.events.edn_events import edn_events
 from spark_history.jepsen.events.event import Event
 from spark_history.jepsen.events.json_events import json_events

@@ -6,7 +6,7 @@ import re
 from abc import ABC, abstractmethod
 from typing import Any, Final, Generic, TypeVar
 
-from spark_history.files import HistoryError
+from spark_history.errors import HistoryError
 from spark_history.jepsen.events.text import TextFile
 
 M = TypeVar("M")

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from spark_history.files import HistoryError
+from spark_history.errors import HistoryError
 
 _CHUNK: Final = 1 << 20
 _GZIP: Final = b"\x1f\x8b"

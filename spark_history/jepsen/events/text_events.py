@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from spark_history.files import HistoryError
+from spark_history.errors import HistoryError
 from spark_history.jepsen.events import edn
 from spark_history.jepsen.events.edn import EdnError
 from spark_history.jepsen.events.event import NOTHING_MORE, Event, short

@@ -29,11 +29,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from spark_history.files import Bools, Ints, integers, nullable, read_row_groups, replacing
+from spark_history.files import Bools, Ints, integers, nullable, read_row_groups
 from spark_history.jepsen.events.edn import Keyword
 from spark_history.jepsen.export.lanes import NEMESIS, Lanes
 from spark_history.jepsen.export.notation import Notation, choose, join, numbers, pick, transformed
 from spark_history.jepsen.operations import NULL
+from spark_history.regular import replacing
 from spark_history.schema import OPERATIONS
 
 EVENTS_IN_MEMORY: Final = 1 << 20

@@ -12,7 +12,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from spark_history.files import HistoryError, Ints, categories, compact, equals, integers, read_parquet
+from spark_history.errors import HistoryError
+from spark_history.files import Ints, categories, compact, equals, integers, read_parquet
 from spark_history.ingest import History, Journal, LogHistory, find_journal, last_of_each, open_laid_out
 from spark_history.jepsen.export.export import OPERATIONS_AT_ONCE, Survey, errors, fields, operations_of, survey_files
 from spark_history.jepsen.export.notation import Notation, join, lists, numbers, pick, transformed

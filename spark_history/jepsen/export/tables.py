@@ -12,7 +12,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from spark_history.files import HistoryError, Ints, compact, equals, integers, read_parquet
+from spark_history.errors import HistoryError
+from spark_history.files import Ints, compact, equals, integers, read_parquet
 from spark_history.jepsen.events.plain import unspell
 from spark_history.jepsen.export.export import OPERATIONS_AT_ONCE, Survey, errors, fields, operations_of, survey_files
 from spark_history.jepsen.export.notation import Notation, join, named, pick, transformed

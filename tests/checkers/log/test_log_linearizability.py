@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from checkers.log.scope import ANYWHERE, Options
-from spark_history.files import HistoryError
+from spark_history.errors import HistoryError
 from spark_history.log import FinalReads
 from tests.checkers.histories.histories import Op, Rules, check_log, mutate, names, random_history, random_rules, search
 from tests.checkers.histories.random_histories import HISTORIES

@@ -12,7 +12,7 @@ import pytest
 from checkers import models
 from checkers.verdict.judged import Judged
 from checkers.witness import draw
-from spark_history.files import HistoryError
+from spark_history.errors import HistoryError
 from tests.checkers.histories.model_histories import INITIAL, Op, mutate, random_history, step, table
 from tests.checkers.histories.random_histories import HISTORIES
 from tests.checkers.histories.register_histories import linearizable

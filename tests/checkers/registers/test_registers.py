@@ -14,7 +14,7 @@ import pytest
 from checkers import registers, stored
 from checkers.verdict.judged import Judged, verdict
 from harness.generate import registers as generator
-from spark_history.files import HistoryError
+from spark_history.errors import HistoryError
 from tests.checkers.histories.random_histories import HISTORIES
 from tests.checkers.histories.register_histories import Op, is_linearizable, mutate, random_history, table
 

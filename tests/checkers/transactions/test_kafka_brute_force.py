@@ -12,7 +12,7 @@ import pytest
 
 from checkers.transactions import check_directories, check_tables, history, write_history
 from checkers.verdict.judged import Judged, verdict
-from spark_history.files import HistoryError
+from spark_history.errors import HistoryError
 from spark_history.jepsen import read_history
 from tests.checkers.histories import kafka_histories
 from tests.checkers.histories.random_histories import HISTORIES

@@ -13,7 +13,7 @@ from checkers.transactions import check_tables, cycles, graph
 from checkers.transactions.consistency import forbidden, implied, model_named
 from checkers.verdict.judged import verdict
 from checkers.witness import draw as draw_witness
-from spark_history.files import HistoryError
+from spark_history.errors import HistoryError
 from spark_history.schema import MICRO_OPERATIONS
 from tests.checkers.histories.random_histories import HISTORIES
 from tests.checkers.histories.transaction_histories import (

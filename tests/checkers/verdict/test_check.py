@@ -20,7 +20,7 @@ from checkers.log.scope import Options
 from checkers.verdict import keeping
 from checkers.verdict.keeping import without_stamps
 from harness.report import witnesses
-from spark_history.files import HistoryError
+from spark_history.errors import HistoryError
 from spark_history.ingest import History, ingest
 from tests.checkers.histories.histories import SECOND, LongHistory, mutate, random_history, search
 from tests.spark_history.test_ingest import journal

@@ -29,7 +29,8 @@ from harness.plan.plan import Plan
 from harness.record.history import Recorder, load_journal
 from harness.record.results import RunRecord
 from spark_history import damage, ingest
-from spark_history.files import HistoryError, compact, integers, write_parquet
+from spark_history.errors import HistoryError
+from spark_history.files import compact, integers, write_parquet
 from spark_history.layout import ReadIndex, lay_out
 from spark_history.log import WHOLE, FinalReads
 from spark_history.schema import OPERATIONS, TABLES

@@ -17,7 +17,7 @@ from checkers.anomalies import (
 from checkers.inside.kraft import simulated as invariants
 from checkers.inside.violation import Violation
 from checkers.verdict.verdict import Evidence, contract, judge
-from spark_history.files import HistoryError
+from spark_history.errors import HistoryError
 
 
 def cut(start: int, end: int | None, *brokers: str, lost: int = 100, **evidence: Any) -> dict[str, Any]:

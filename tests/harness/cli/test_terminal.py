@@ -22,7 +22,8 @@ from typer.testing import CliRunner
 from cluster_image.storage.records import build_batch
 from cluster_image.telemetry.printable import printable, printable_json
 from harness.cli import app as cli
-from harness.cli import check as cli_check
+from harness.cli import listing
+from harness.cli.histories import check as cli_check
 from harness.errors import HarnessFailure
 from harness.report.console import Progress, print_summary
 from harness.report.terminal import Terminal, say_json
@@ -100,7 +101,7 @@ def test_an_error_and_a_list_show_it_too(tmp_path: Path, capsys: pytest.CaptureF
     (tmp_path / "run" / "plan.json").write_text("{}")
     (tmp_path / "run" / "verdict.json").write_text(json.dumps({"verdict": HOSTILE, "reason": HOSTILE}))
     assert CliRunner().invoke(cli.app, ["list", "runs", "--results", str(tmp_path)], catch_exceptions=False)
-    cli._print_runs(tmp_path)
+    listing._print_runs(tmp_path)
     say_json({"reason": HOSTILE})
     captured = capsys.readouterr()
     assert not DANGEROUS.search(captured.out + captured.err)

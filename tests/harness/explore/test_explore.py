@@ -20,7 +20,7 @@ from checkers.anomalies import INVARIANTS
 from checkers.inside.violation import Violation
 from checkers.verdict.keeping import without_stamps
 from harness.cli import app as cli
-from harness.cli import explore as cli_explore
+from harness.cli.simulated import explore as cli_explore
 from harness.errors import BadArguments, ExitCode, HarnessFailure
 from harness.explore import exploration
 from harness.explore.exploration import Exploration, Standing, explore

@@ -25,7 +25,8 @@ from harness.cli import app as cli
 from harness.errors import BadArguments
 from harness.generate import log, log_model
 from harness.record.history import load_journal
-from spark_history.files import HistoryError, compact
+from spark_history.errors import HistoryError
+from spark_history.files import compact
 from spark_history.schema import OPERATIONS, READS, TABLES
 from tests.checkers.histories.histories import mutate, random_history, tables
 

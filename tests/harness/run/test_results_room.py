@@ -24,7 +24,7 @@ from harness.record.results import RunRecord
 from harness.record.sources import find
 from harness.report.console import print_summary
 from harness.report.terminal import Terminal
-from spark_history.files import HistoryError
+from spark_history.errors import HistoryError
 
 
 def test_a_record_that_cannot_be_written_keeps_nobody_from_going_on(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ import pytest
 from checkers import transactions
 from checkers.dataset import check_tables
 from checkers.verdict import judged
-from harness.cli.generate import WORKLOADS, defects_of, maker_of
+from harness.cli.histories.generate import WORKLOADS, defects_of, maker_of
 from harness.record.history import load_journal
 from harness.record.judging import family_of
 from spark_history.jepsen import read_history

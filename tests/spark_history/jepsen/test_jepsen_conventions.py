@@ -11,7 +11,7 @@ import pytest
 
 from checkers.verdict.judged import verdict
 from harness.record.judging import family_of
-from spark_history.files import HistoryError
+from spark_history.errors import HistoryError
 from spark_history.jepsen import read_history
 from spark_history.jepsen.events.plain import unspell
 

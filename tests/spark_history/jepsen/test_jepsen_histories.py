@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from spark_history.files import HistoryError
+from spark_history.errors import HistoryError
 from spark_history.jepsen import Imported, read_history
 from spark_history.jepsen.events.events import open_history
 from spark_history.jepsen.operations import SECOND

@@ -17,7 +17,7 @@ import checkers
 from checkers.dataset import check_dataset
 from checkers.verdict.keeping import without_stamps
 from spark_history import ingest
-from spark_history.files import HistoryError
+from spark_history.errors import HistoryError
 from spark_history.spark import session, tasks
 from spark_history.spark.failures import SparkUnavailable
 from spark_history.spark.master import parse

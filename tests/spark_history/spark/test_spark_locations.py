@@ -14,7 +14,7 @@ import pytest
 import checkers
 from checkers.verdict.keeping import without_stamps
 from harness.cli.app import main
-from spark_history.files import HistoryError
+from spark_history.errors import HistoryError
 from spark_history.spark import locations
 from spark_history.spark.locations import brought_here, is_remote, local_path
 from tests.checkers.histories.histories import LongHistory

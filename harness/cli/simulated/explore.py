@@ -23,12 +23,6 @@ from harness.cli.options import (
 )
 from harness.cli.spark import LOCAL, SparkOption, check_reachable
 from harness.errors import BadArguments, HarnessFailure
-from harness.explore import swarm
-from harness.plan import registry
-from harness.plan import schedule as schedules
-from harness.plan.feasible import check_targets
-from harness.plan.plan import make_plan, parse_settings
-from harness.plan.seeds import parse_seeds
 from harness.report.terminal import Terminal, say_json
 from harness.run.interrupt import SIGNALS
 
@@ -98,12 +92,20 @@ def explore(
 ) -> int:
     """Simulate many seeds in parallel, judge them all, and say which failed and how to replay them."""
     refuse_former_targets(targets)
+
+    from harness.explore import swarm
+    from harness.plan import registry
+    from harness.plan import schedule as schedules
+    from harness.plan.feasible import check_targets
+    from harness.plan.plan import make_plan, parse_settings
+    from harness.plan.seeds import parse_seeds
+
+    numbers = parse_seeds(seeds)
     tested = registry.make_target(target)
     wanted = registry.parse_names(nemesis)
     nemeses = registry.make_nemeses(wanted, acks)
     registry.check_runtime(nemeses, "simulation", advise=False)
     registry.load(registry.WORKLOADS, workload)
-    numbers = parse_seeds(seeds)
     if workers is not None and not 1 <= workers <= MAX_WORKERS:
         raise BadArguments(f"--workers is {workers}; valid is 1 to {MAX_WORKERS:,}")
     plan = make_plan(

@@ -1,28 +1,21 @@
-"""`chaos check`: its arguments, and what it shows of one run or history, or of many."""
+"""`chaos check`: its arguments."""
 
 from __future__ import annotations
 
 import socket
-import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
-from rich.text import Text
 
-from harness.cli.guarded import guarded
 from harness.cli.options import parse_time_limit
 from harness.cli.spark import LOCAL, SparkOption
-from harness.errors import BadArguments, ExitCode, HarnessFailure
-from harness.record import results
-from harness.record.judging import Asked, Judge, Outcome, check_choices, check_workload, examples, worst
-from harness.record.results import NOT_JUDGED
-from harness.record.sources import find
-from harness.report import witnesses
-from harness.report.console import COLOURS, Progress, print_summary
-from harness.report.terminal import Terminal, say_json
+from harness.errors import BadArguments, HarnessFailure
 from spark_history.spark.master import LOOPBACK
+
+if TYPE_CHECKING:
+    from harness.record.judging import Outcome
 
 MAX_INITIAL = 1 << 62
 
@@ -74,6 +67,12 @@ def check(
     ] = None,
 ) -> int:
     """Judge runs again from their histories, also ones whose harness was killed; or histories that others made."""
+    from harness.cli.histories.showing import as_dict, print_many, print_one
+    from harness.record.judging import Asked, Judge, check_choices, check_workload, worst
+    from harness.record.sources import find
+    from harness.report.console import Progress
+    from harness.report.terminal import Terminal, say_json
+
     check_workload(workload)
     check_port(spark_ui_port)
     plan = _plan(initial, nil_reads, failed_cas, consistency, memory_limit, time_limit)
@@ -101,21 +100,13 @@ def check(
                 outcomes.append(outcome)
                 if as_json:
                     progress.settle()
-                    say_json(_as_dict(outcome))
+                    say_json(as_dict(outcome))
     if not as_json:
         if len(outcomes) == 1:
-            _print_one(console, outcomes[0])
+            print_one(console, outcomes[0])
         else:
-            _print_many(console, outcomes)
+            print_many(console, outcomes)
     return worst(outcomes)
-
-
-def main() -> None:
-    """`chaos check …`, of sys.argv, without the other commands. Raises SystemExit always."""
-    app = typer.Typer(add_completion=False, rich_markup_mode=None)
-    app.command()(check)
-    command = typer.main.get_command(app)
-    sys.exit(guarded(lambda: command.main(sys.argv[2:], prog_name="chaos check", standalone_mode=False)))
 
 
 def _plan(
@@ -147,7 +138,7 @@ def _plan(
 
 def _check_model(consistency: str) -> None:
     from checkers.transactions.consistency import model_named
-    from spark_history.files import HistoryError
+    from spark_history.errors import HistoryError
 
     try:
         model_named(consistency)
@@ -179,84 +170,3 @@ def check_port(port: int | None) -> None:
             raise HarnessFailure(
                 f"--spark-ui-port {port} cannot be used: {error.strerror}; give another, or none for no such page"
             ) from None
-
-
-def conclude(directory: Path, verdict: Mapping[str, Any]) -> int:
-    """The summary of a run of a log, and its exit code."""
-    record = results.read_json(directory / "run.json")
-    console = Terminal()
-    faults = results.read_faults(directory, verdict.get("origin_ns"))
-    print_summary(console, directory, verdict, faults, record.get("problems", []), str(record.get("tested") or ""))
-    if verdict["exit_code"] == ExitCode.FAIL:
-        # What lies there is of another verdict if this one could not be put there.
-        _print_witnesses(console, examples(verdict) if "unsaved" in verdict else witnesses.of_run(directory))
-    return int(verdict["exit_code"])
-
-
-def _print_one(console: Terminal, outcome: Outcome) -> None:
-    if outcome.error is not None:
-        raise (BadArguments if outcome.refused else HarnessFailure)(outcome.error)
-    if outcome.directory is not None:
-        conclude(outcome.directory, outcome.verdict)
-        return
-    verdict = outcome.verdict
-    console.print()
-    console.print(_verdict(outcome, f": {verdict['reason']}"))
-    if changed := _changed(verdict):
-        console.print(Text(f"  verdict     {changed}"))
-    if unsaved := verdict.get("unsaved"):
-        console.print(Text(f"  not saved   {unsaved}"))
-    counts = verdict.get("operations", {})
-    reported = ", ".join(f"{name} {count:,}" for name, count in counts.items() if count)
-    console.print(Text(f"  history     {outcome.path} ({verdict.get('workload')})"))
-    console.print(Text(f"  operations  {reported}"))
-    if outcome.word == "fail":  # else it is the reason
-        for text in verdict.get("undecided_reasons", ()):
-            console.print(Text(f"  undecided   {text}"))
-    for note in outcome.notes:
-        console.print(Text(f"  note        {note}"))
-    _print_witnesses(console, outcome.witnesses)
-
-
-def _changed(verdict: Mapping[str, Any]) -> str | None:
-    from checkers.verdict import keeping
-
-    return keeping.change(verdict)
-
-
-def _print_witnesses(console: Terminal, lines: Sequence[str]) -> None:
-    if lines:
-        console.print()
-    for line in lines:
-        console.print(Text(f"  {line}"))
-
-
-def _verdict(outcome: Outcome, rest: str) -> Text:
-    return Text.assemble((outcome.word, COLOURS.get(outcome.word, "bold")), rest)
-
-
-def _print_many(console: Terminal, outcomes: Sequence[Outcome]) -> None:
-    """A line each, then what was not judged, and how many there are of each."""
-    if not outcomes:
-        console.print(Text("there is no run in it"))
-        return
-    width = max(len(outcome.path) for outcome in outcomes)
-    for outcome in outcomes:
-        reason = outcome.error if outcome.error is not None else str(outcome.verdict["reason"])
-        if changed := _changed(outcome.verdict):
-            reason = f"{reason} ({changed})"
-        if unsaved := outcome.verdict.get("unsaved"):
-            reason = f"{reason} ({unsaved})"
-        rest = f"{'':{12 - len(outcome.word)}}{reason}"
-        console.print(Text(f"{outcome.path:<{width}}  ").append_text(_verdict(outcome, rest)))
-    words = [outcome.word for outcome in outcomes]
-    counts = ", ".join(
-        f"{words.count(word):,} {word}" for word in ("pass", "fail", "unknown", NOT_JUDGED) if word in words
-    )
-    console.print(Text(f"{len(outcomes):,} judged: {counts}"))
-
-
-def _as_dict(outcome: Outcome) -> dict[str, Any]:
-    if outcome.error is not None:
-        return {"path": outcome.path, "verdict": None, "error": outcome.error, "exit_code": outcome.exit_code}
-    return {"path": outcome.path, **outcome.verdict, "notes": list(outcome.notes), "witnesses": list(outcome.witnesses)}

@@ -46,7 +46,7 @@ def export(
     if target.is_dir() and format_ != "parquet":
         raise BadArguments(f"--output {target} is a directory; give the name of a file")
 
-    from spark_history.files import HistoryError
+    from spark_history.errors import HistoryError
 
     try:
         if format_ == "parquet":

@@ -1,0 +1,1 @@
+"""`chaos check`, `export` and `generate`: histories, whoever made them."""

@@ -1,0 +1,1 @@
+"""`chaos explore`, `replay`, `shrink` and `inspect`: simulated runs, many at once or step by step."""
