@@ -1,11 +1,13 @@
-"""`chaos doctor` and `chaos clean`: what this machine can do, and what dead runs left on it."""
+"""`chaos doctor`, `chaos clean` and `chaos image`: what this machine can do, and what is kept on it."""
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from harness.cli.options import TargetOption
 from harness.errors import BadArguments, ExitCode
 from harness.report.terminal import say
 
@@ -41,4 +43,38 @@ def clean(
         say("\n".join(error.done))
         raise
     say("\n".join(removed) if removed else "nothing was left")
+    return ExitCode.PASS
+
+
+image = typer.Typer(add_completion=False, rich_markup_mode=None, help="Keep the images of nodes in a file.")
+
+
+@image.callback()
+def about() -> None:
+    """Keep the images of nodes in a file, for machines that begin empty."""
+
+
+@image.command()
+def save(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="e.g. chaos-images.tar.gz.")],
+    target: TargetOption = "kraft",
+) -> int:
+    """Write the images that runs of a target need to a file, built first if they are missing."""
+    from harness.plan import registry
+    from harness.report.console import Progress
+    from harness.runtimes.docker.images import archive
+
+    tested = registry.make_target(target)
+    with Progress() as progress:
+        tags = archive.save(file, tested, progress.update)
+    say(f"{file}: {', '.join(tags)}")
+    return ExitCode.PASS
+
+
+@image.command()
+def load(file: Annotated[Path, typer.Argument(metavar="FILE", help="As chaos image save has written it.")]) -> int:
+    """Give the Docker Engine the images of a file, instead of building them."""
+    from harness.runtimes.docker.images import archive
+
+    say(f"loaded {', '.join(archive.load(file))}")
     return ExitCode.PASS

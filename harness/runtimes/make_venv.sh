@@ -4,6 +4,7 @@
 set -euo pipefail
 python=$1
 venv=$2
+root=$(cd "$(dirname "$0")/../.." && pwd)
 
 fail() {
     echo "$1" >&2
@@ -29,5 +30,5 @@ if ! "$venv/bin/python" -m pip --version >/dev/null 2>&1; then
 fi
 
 echo "Installing the pinned requirements (a few minutes the first time) ..."
-"$venv/bin/python" -m pip install --quiet --requirement requirements.txt
-"$venv/bin/python" -m pip install --quiet --no-deps --no-build-isolation --editable .
+"$venv/bin/python" -m pip install --quiet --requirement "$root/requirements.txt"
+"$venv/bin/python" -m pip install --quiet --no-deps --no-build-isolation --editable "$root"
