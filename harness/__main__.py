@@ -5,13 +5,13 @@ from __future__ import annotations
 import atexit
 import os
 import sys
-import tempfile
 
 
 def main() -> None:
     """What harness.cli.app.main() does, also while that is imported: interrupted, it says so and no more."""
     # kio brings hypothesis along, which would leave a folder where `chaos` is called.
-    os.environ.setdefault("HYPOTHESIS_STORAGE_DIRECTORY", f"{tempfile.gettempdir()}/chaos-hypothesis-{os.getuid()}")
+    cache = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
+    os.environ.setdefault("HYPOTHESIS_STORAGE_DIRECTORY", os.path.join(cache, "chaos", "hypothesis"))
     ending = _Ending()
     atexit.register(ending.at_exit)  # the first to be registered is the last to be called
     try:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final, Literal
 
@@ -22,7 +24,7 @@ from harness.cli.options import (
 from harness.cli.spark import LOCAL, SparkOption, check_reachable
 from harness.errors import BadArguments, ExitCode, HarnessFailure, RuntimeUnavailable, Stopped, describe
 from harness.record import results
-from harness.report.terminal import print_table, say
+from harness.report.terminal import print_table, say, say_json
 
 if TYPE_CHECKING:
     from harness.run.order import Done, Order
@@ -104,6 +106,10 @@ def run(
     results_directory: ResultsOption = results.DEFAULT,
     spark: SparkOption = LOCAL,
     spark_ui_port: SparkUiOption = None,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print verdicts as JSON, a line each, instead of summaries.")
+    ] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", help="Say nothing while it runs.")] = False,
     run_name: Annotated[
         str | None, typer.Option(metavar="NAME", help="Of the run's directory; by default its start, nemeses and seed.")
     ] = None,
@@ -151,14 +157,21 @@ def run(
     if allow_vacuous:
         fields["must_take_effect"] = "none"
     check_reachable()
-    order = Order(fields, results_directory, keep, spark_ui_port, run_name, not no_check)
-    if seeds is None:
-        done = order.prepared().carry_out()
-        if no_check:
-            say(f"recorded; chaos check {done.directory} judges it")
-            return ExitCode.PASS
-        return conclude(done.directory, done.verdict)
-    return _one_after_the_other(order, parse_seeds(seeds))
+    order = Order(fields, results_directory, keep, spark_ui_port, run_name, not no_check, quiet)
+    showing = _as_json if as_json else lambda done: conclude(done.directory, done.verdict)
+    if seeds is not None:
+        return _one_after_the_other(order, parse_seeds(seeds), showing, with_table=not as_json)
+    done = order.prepared().carry_out()
+    if no_check and not as_json:
+        say(f"recorded; chaos check {done.directory} judges it")
+        return ExitCode.PASS
+    return showing(done)
+
+
+def _as_json(done: Done) -> int:
+    """As `chaos check --json` has it. Without a verdict there is no exit code of it."""
+    say_json({"path": str(done.directory), **done.verdict})
+    return int(done.verdict.get("exit_code", ExitCode.PASS))
 
 
 #: Options whose values are a plan's as they are.
@@ -178,34 +191,35 @@ def _is_given(context: typer.Context, option: str) -> bool:
 _COLUMNS: Final = ("seed", "verdict", "acknowledged", "lost", "faults", "reason")
 
 
-def _one_after_the_other(order: Order, seeds: Sequence[int]) -> int:
-    from harness.cli.histories.showing import conclude
-    from harness.run.order import Order
-
-    orders = [Order({**order.fields, "seed": seed}, order.results, spark_ui_port=order.spark_ui_port) for seed in seeds]
+def _one_after_the_other(
+    order: Order, seeds: Sequence[int], showing: Callable[[Done], int], *, with_table: bool
+) -> int:
+    orders = [replace(order, fields={**order.fields, "seed": seed}) for seed in seeds]
     for each in orders:  # what is wrong with the last one is told before the first begins
         each.prepared()
     rows: list[tuple[str, ...]] = []
     codes: list[ExitCode] = []
     for number, (seed, each) in enumerate(zip(seeds, orders, strict=True), start=1):
-        say(f"seed {seed}, {number} of {len(seeds)}")
+        say(f"seed {seed}, {number} of {len(seeds)}", file=sys.stdout if with_table else sys.stderr)
         try:
             done = each.prepared().carry_out()
         except Stopped:
-            say("")
-            print_table(_COLUMNS, rows)
+            if with_table:
+                say("")
+                print_table(_COLUMNS, rows)
             raise
         except (HarnessFailure, RuntimeUnavailable) as error:
             rows.append((str(seed), "not judged", "", "", "", describe(error)))
             codes.append(ExitCode.HARNESS_FAILURE)
             continue
-        conclude(done.directory, done.verdict)
+        showing(done)
         rows.append((str(seed), *row_of(done)))
         codes.append(ExitCode(done.verdict["exit_code"]))
         if done.was_stopped:
             break
-    say("")
-    print_table(_COLUMNS, rows)
+    if with_table:
+        say("")
+        print_table(_COLUMNS, rows)
     return worst(codes)
 
 

@@ -7,6 +7,7 @@ there is no other. JSON goes by say_json(), and stays JSON.
 
 from __future__ import annotations
 
+import io
 import json
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -34,6 +35,16 @@ class Terminal(Console):
                 yield segment
             else:
                 yield Segment(printable(segment.text), segment.style)
+
+
+def silent() -> Terminal:
+    """One that shows nothing."""
+    return Terminal(file=_Nothing())
+
+
+class _Nothing(io.TextIOBase):
+    def write(self, text: str) -> int:
+        return len(text)
 
 
 def say_json(value: Any, *, indent: int | None = None) -> None:

@@ -39,7 +39,8 @@ class Done(NamedTuple):
 @dataclass(frozen=True)
 class Order:
     """fields: of Plan, as far as they are asked for; `on` may be "auto". results: where runs are kept. name: of the
-    run's directory; None: it gets one of its own. judges: else the run is recorded, to be judged later."""
+    run's directory; None: it gets one of its own. judges: else the run is recorded, to be judged later. quiet: nothing
+    is said meanwhile."""
 
     fields: Mapping[str, Any]
     results: Path
@@ -47,6 +48,7 @@ class Order:
     spark_ui_port: int | None = None
     name: str | None = None
     judges: bool = True
+    quiet: bool = False
 
     def prepared(self) -> Prepared:
         """Everything that can be known to be wrong before anything starts. Raises BadArguments, HarnessFailure,
@@ -136,11 +138,12 @@ class Prepared:
         plan = tried.model_copy(update={"run": directory.name})
 
         from harness.report.console import Progress
+        from harness.report.terminal import silent
         from harness.run.run import components_of
         from harness.run.run import run as run_plan
 
         components = components_of(plan)
-        with Progress() as progress:
+        with Progress(silent() if self.order.quiet else None) as progress:
             if self.why:
                 progress.say(self.why)
             if (short := room.short(directory, plan)) is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -58,6 +59,26 @@ def test_a_plan_is_repeated_and_what_is_given_beside_it_counts(capfd: pytest.Cap
     plan = Plan.load(list_runs(Path("mine"))[0])
     assert (plan.seed, plan.rate, plan.partitions) == (6, 20.0, 2)
     assert plan.settings == {"replica.lag.time.max.ms": "5000", "log.segment.bytes": "1048576"}
+
+
+def test_a_verdict_as_json_and_nothing_besides(capfd: pytest.CaptureFixture[str]) -> None:
+    assert chaos("run", *SHORT, "--seeds", "1..2", "--json", "--quiet") == 0
+    output = capfd.readouterr()
+    verdicts = [json.loads(line) for line in output.out.splitlines()]
+    assert [each["verdict"] for each in verdicts] == ["pass", "pass"]
+    assert output.err.splitlines() == ["seed 1, 1 of 2", "seed 2, 2 of 2"]
+    assert [Path(each["path"]) for each in verdicts] == list_runs(Path("results"))
+    assert chaos("run", *SHORT, "--json", "--quiet", "--no-check", "--run-name", "mine") == 0
+    output = capfd.readouterr()
+    assert json.loads(output.out) == {
+        "path": "results/mine", "verdict": "not judged", "reason": "recorded, to be judged later",
+    }  # fmt: skip
+    assert output.err == "" and not Path("results/mine/verdict.json").exists()
+    assert chaos("run", *SHORT, "--run-name", "mine") == 254
+    assert "results/mine is there already" in capfd.readouterr().err
+    assert chaos("run", *SHORT, "--run-name", "../mine") == 254
+    assert chaos("check", "mine", "--json") == 0
+    assert json.loads(capfd.readouterr().out)["verdict"] == "pass"
 
 
 def test_a_threshold_that_is_broken_fails_and_is_told_apart_from_a_violation(
