@@ -116,8 +116,7 @@ def test_only_its_target_and_its_checkers_know_kraft() -> None:
         f"{name} imports {other}"
         for name, others in imports().items()
         for other in others
-        if not of(name, KNOW_KRAFT)
-        and (of(other, OF_KRAFT, "cluster_image") or of(other, ("harness.targets.kraft",)))
+        if not of(name, KNOW_KRAFT) and (of(other, OF_KRAFT, "cluster_image") or of(other, ("harness.targets.kraft",)))
     ]
     assert wrong == []
     outside = [
