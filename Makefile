@@ -8,6 +8,7 @@
 #   make nightly  what takes longer than tests may: hours (some of it: make nightly ARGS="acks --seeds 1..3")
 #   make protocol-table  drop each rule of PROTOCOL.md, and see its tests fail (ARGS="000-2.9" for some; "--changed")
 #   make hostile  what clients of all kinds may send, beside one that works: a table (ARGS="--short"; parts of names)
+#   make suite    the short suite of this project (others: make suite ARGS="suites/nightly.toml --jobs 2")
 #   make kafka    runs of Apache Kafka whose verdicts are known (ARGS=--short for two of them)
 #   make hashes   see that a change which should change nothing does not: simulated runs, what commands print, verdicts
 #                 (after one that should: make hashes ARGS=--write)
@@ -22,7 +23,7 @@ BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 DEVELOPING := $(VENV)/.developing
 
-.PHONY: run test lint bench nightly hostile kafka protocol-table hashes fuzz install docker clean lock
+.PHONY: run test lint bench nightly hostile kafka suite protocol-table hashes fuzz install docker clean lock
 .DEFAULT_GOAL := run
 
 run: $(INSTALLED)
@@ -52,6 +53,9 @@ nightly: $(DEVELOPING)
 hostile: export PYTHONDONTWRITEBYTECODE :=
 hostile: $(DEVELOPING)
 	@$(BIN)/python -m tests.hostile $(ARGS)
+
+suite: $(INSTALLED)
+	@$(BIN)/chaos suite $(or $(ARGS),suites/short.toml --jobs 2)
 
 kafka: $(DEVELOPING)
 	@$(BIN)/python -m tests.nightly.kafka $(ARGS)

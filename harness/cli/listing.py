@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
 from harness.cli.options import ResultsOption
-from harness.errors import ExitCode
+from harness.errors import BadArguments, ExitCode, did_you_mean
 from harness.record import results
-from harness.report.terminal import print_table, say
+from harness.report.terminal import Terminal, print_table, say
 from harness.runtimes.owner import is_alive, machine
 
 if TYPE_CHECKING:
@@ -23,33 +23,56 @@ def list_(
     what: Annotated[
         Literal["runs", "targets", "nemeses", "workloads", "bugs", "defects", "settings"], typer.Argument()
     ] = "runs",
+    name: Annotated[
+        str | None, typer.Argument(metavar="NAME", help="Only this one, with all that there is to say of it.")
+    ] = None,
     results_directory: ResultsOption = results.DEFAULT,
 ) -> int:
     """Show runs and their verdicts, or what there is to choose from."""
     if what == "runs":
-        _print_runs(results_directory)
+        _print_runs(results_directory, name)
         return ExitCode.PASS
-    from harness.plan import registry
-
-    if what == "nemeses":
-        print_table(("nemesis", "knobs", "works in", "what it does"), list(_nemeses()))
-    elif what == "workloads":
-        workloads = [(name, registry.load(registry.WORKLOADS, name)) for name in registry.names(registry.WORKLOADS)]
-        print_table(("workload", "what it does"), [(name, _first_line(each)) for name, each in workloads])
-    elif what == "defects":
+    if what == "defects":
         from harness.cli.histories.generate import list_defects
 
         return list_defects()
+    from harness.plan import registry
+
+    if what == "nemeses":
+        _print(("nemesis", "knobs", "works in", "what it does"), list(_nemeses()), name, brief=(0, 2, 3))
+    elif what == "workloads":
+        workloads = [(each, registry.load(registry.WORKLOADS, each)) for each in registry.names(registry.WORKLOADS)]
+        _print(("workload", "what it does"), [(each, _first_line(kind)) for each, kind in workloads], name)
     elif what == "targets":
         rows = [_target_row(each) for each in registry.targets()]
-        print_table(("target", "works in", "promises", "what it is"), rows)
+        _print(("target", "works in", "promises", "what it is"), rows, name, brief=(0, 1, 2))
     elif what == "bugs":
         bugs = [row for each in registry.targets() for row in each.bugs()]
-        print_table(("bug", "revealed by", "what it is"), bugs)
+        _print(("bug", "revealed by", "what it is"), bugs, name, brief=(0, 2))
     else:
         settings = [row for each in registry.targets() for row in each.settings()]
-        print_table(("setting", "default", "valid", "what it does"), settings)
+        _print(("setting", "default", "valid", "what it does"), settings, name, brief=(0, 1, 3))
     return ExitCode.PASS
+
+
+def _print(
+    columns: Sequence[str], rows: Sequence[Sequence[str]], name: str | None, brief: Sequence[int] | None = None
+) -> None:
+    """name: of one row, and its variants: with all columns, a line each. brief: the columns that fit a terminal; other
+    programs get all. Raises BadArguments."""
+    if name is None:
+        shown = range(len(columns)) if brief is None or not Terminal().is_terminal else brief
+        print_table([columns[n] for n in shown], [[row[n] for n in shown] for row in rows])
+        return
+    found = [row for row in rows if row[0] == name or row[0].startswith(f"{name}:")]
+    if not found:
+        meant = did_you_mean(name, [row[0] for row in rows])
+        raise BadArguments(f"there is no {columns[0]} {name!r}{meant}; leave it out to see what there is")
+    width = max(map(len, columns))
+    for number, row in enumerate(found):
+        say("\n" * bool(number) + row[0])
+        for column, text in zip(columns[1:], row[1:], strict=True):
+            say(f"  {column:<{width}}  {text or '-'}")
 
 
 def _nemeses() -> Iterator[tuple[str, str, str, str]]:
@@ -92,8 +115,8 @@ def _first_line(thing: object) -> str:
     return (thing.__doc__ or "").strip().split("\n")[0]
 
 
-def _print_runs(directory: Path) -> None:
-    rows = []
+def _print_runs(directory: Path, name: str | None) -> None:
+    rows: list[tuple[str, str, str]] = []
     for run_directory in results.list_runs(directory):
         verdict = results.read_json(run_directory / "verdict.json")
         how = _state(results.read_json(run_directory / "run.json"))
@@ -101,7 +124,7 @@ def _print_runs(directory: Path) -> None:
     for directory_ in results.list_explorations(directory):
         rows.append((directory_.name, *_of_exploration(results.read_json(directory_ / results.EXPLORATION_FILE))))
     if rows:
-        print_table(("run", "verdict", "reason"), rows)
+        _print(("run", "verdict", "reason"), rows, name)
     else:
         say(f"no runs under {directory}")
 

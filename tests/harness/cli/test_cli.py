@@ -225,6 +225,17 @@ def test_list(capfd: pytest.CaptureFixture[str]) -> None:
     assert chaos("list", "everything") == 254
 
 
+def test_details_are_listed_by_name(capfd: pytest.CaptureFixture[str]) -> None:
+    assert chaos("list", "nemeses", "clock") == 0
+    lines = capfd.readouterr().out.splitlines()
+    assert lines[0] == "clock" and "clock:jump" in lines and not any(line.startswith("clock-jump") for line in lines)
+    assert [line.split()[0] for line in lines[1:4]] == ["knobs", "works", "what"]
+    assert chaos("list", "bugs", "M01") == 0
+    assert "--nemesis power-outage,kill,pause,partition" in capfd.readouterr().out
+    assert chaos("list", "nemeses", "clok") == 254
+    assert "there is no nemesis 'clok' (did you mean clock?)" in capfd.readouterr().err
+
+
 def test_run_directories_are_never_shared(tmp_path: Path) -> None:
     from datetime import UTC, datetime
 

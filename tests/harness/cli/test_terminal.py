@@ -101,7 +101,7 @@ def test_an_error_and_a_list_show_it_too(tmp_path: Path, capsys: pytest.CaptureF
     (tmp_path / "run" / "plan.json").write_text("{}")
     (tmp_path / "run" / "verdict.json").write_text(json.dumps({"verdict": HOSTILE, "reason": HOSTILE}))
     assert CliRunner().invoke(cli.app, ["list", "runs", "--results", str(tmp_path)], catch_exceptions=False)
-    listing._print_runs(tmp_path)
+    listing._print_runs(tmp_path, None)
     say_json({"reason": HOSTILE})
     captured = capsys.readouterr()
     assert not DANGEROUS.search(captured.out + captured.err)
