@@ -18,6 +18,7 @@ from harness.cli.guarded import guarded
 from harness.cli.matrix import matrix
 from harness.cli.options import ResultsOption
 from harness.cli.replay import inspect, replay, shrink
+from harness.cli.results.serve import serve
 from harness.cli.run import run
 from harness.cli.target import target as target_command
 from harness.errors import BadArguments, ExitCode
@@ -67,6 +68,7 @@ app.command()(replay)
 app.command()(shrink)
 app.command()(inspect)
 app.command()(matrix)
+app.command()(serve)
 app.add_typer(target_command, name="target")
 
 
