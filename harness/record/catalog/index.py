@@ -240,29 +240,41 @@ def _connect(path: Path) -> sqlite3.Connection:
     """Raises OSError or sqlite3.OperationalError where it cannot be written."""
     if path.is_symlink() or (path.exists() and not path.is_file()):
         raise OSError("no file of ours")
+    database = sqlite3.connect(path, timeout=_WAIT_S, check_same_thread=False)
     try:
-        database = _prepared(path)
-        (found,) = database.execute("PRAGMA user_version").fetchone()
-        if found == _VERSION and database.execute("PRAGMA quick_check(1)").fetchone() == ("ok",):
-            database.execute("UPDATE entry SET live = live WHERE 0")  # may it be written?
-            database.commit()
+        if _is_ours(database):
             return database
-        empty = found == 0 and not database.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
-        if empty:
-            database.executescript(_TABLES)
-            return database
-        database.close()
     except sqlite3.OperationalError:
+        database.close()
         raise
     except sqlite3.DatabaseError:  # it is no database, or one no longer
-        database.close()
+        pass
+    database.close()
     path.unlink()
     return _connect(path)
 
 
-def _prepared(path: Path | None) -> sqlite3.Connection:
-    database = sqlite3.connect(":memory:" if path is None else path, timeout=_WAIT_S, check_same_thread=False)
+def _is_ours(database: sqlite3.Connection) -> bool:
+    """Whether it is an index of this version, or empty and now is one. Raises sqlite3.DatabaseError."""
+    _prepare(database)
+    (version,) = database.execute("PRAGMA user_version").fetchone()
+    if version == _VERSION and database.execute("PRAGMA quick_check(1)").fetchone() == ("ok",):
+        database.execute("UPDATE entry SET live = live WHERE 0")  # may it be written?
+        database.commit()
+        return True
+    if version == 0 and database.execute("SELECT count(*) FROM sqlite_master").fetchone() == (0,):
+        database.executescript(_TABLES)
+        return True
+    return False
+
+
+def _prepare(database: sqlite3.Connection) -> None:
     database.execute("PRAGMA synchronous = OFF")  # what a power cut damages is made anew
+
+
+def _in_memory() -> sqlite3.Connection:
+    database = sqlite3.connect(":memory:", check_same_thread=False)
+    database.executescript(_TABLES)
     return database
 
 
@@ -271,9 +283,7 @@ def _anew(path: Path | None) -> tuple[Path | None, sqlite3.Connection]:
         if path is not None:
             path.unlink(missing_ok=True)
             return path, _connect(path)
-    database = _prepared(None)
-    database.executescript(_TABLES)
-    return None, database
+    return None, _in_memory()
 
 
 def _directories(within: Path) -> list[Path]:

@@ -140,8 +140,8 @@ class Pages:
         else:
             drawn = self._suite_charts(times)
         return self.render(
-            "trends.html.j2", f"Trends of {suite}", "trends", suite=suite, suites=[], plan=plan, plans=plans, times=times,
-            charts=drawn, results=list(results),
+            "trends.html.j2", f"Trends of {suite}", "trends", suite=suite, suites=[], plan=plan, plans=plans,
+            times=times, charts=drawn, results=list(results),
         )  # fmt: skip
 
     def message(self, title: str, sentence: str, files: Sequence[File] | None = None) -> str:
