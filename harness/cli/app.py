@@ -18,6 +18,9 @@ from harness.cli.guarded import guarded
 from harness.cli.matrix import matrix
 from harness.cli.options import ResultsOption
 from harness.cli.replay import inspect, replay, shrink
+from harness.cli.results.diff import diff
+from harness.cli.results.note import note
+from harness.cli.results.prune import results_command
 from harness.cli.results.serve import serve
 from harness.cli.run import run
 from harness.cli.target import target as target_command
@@ -69,7 +72,10 @@ app.command()(shrink)
 app.command()(inspect)
 app.command()(matrix)
 app.command()(serve)
+app.command()(diff)
+app.command()(note)
 app.add_typer(target_command, name="target")
+app.add_typer(results_command, name="results")
 
 
 @app.command("list")

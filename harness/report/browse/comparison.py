@@ -81,8 +81,8 @@ def compare(directories: tuple[Path, Path], facts: tuple[Facts, Facts]) -> Compa
     )
     sections = [
         Section("verdict", _rows(_verdict(a), _verdict(b))),
-        Section("plan", _rows(_plan(a), _plan(b))),
-        Section("settings", _rows(a.facts.settings, b.facts.settings)),
+        Section("plan", _rows(_plan(a), _plan(b), measured=False)),
+        Section("settings", _rows(a.facts.settings, b.facts.settings, measured=False)),
         Section("operations", _rows(_operations(a), _operations(b))),
         Section("availability", _rows(_availability(a), _availability(b))),
         Section("faults", _rows(_faults(a), _faults(b))),
@@ -108,9 +108,12 @@ def shown(value: Any) -> str:
     return str(value)
 
 
-def _rows(a: Mapping[str, Any], b: Mapping[str, Any]) -> list[Row]:
+def _rows(a: Mapping[str, Any], b: Mapping[str, Any], *, measured: bool = True) -> list[Row]:
+    """measured: whether it says something by how much a number differs."""
     names = [*a, *(name for name in b if name not in a)]
-    return [Row(name, a.get(name), b.get(name), _change(a.get(name), b.get(name))) for name in names]
+    return [
+        Row(name, a.get(name), b.get(name), _change(a.get(name), b.get(name)) if measured else "") for name in names
+    ]
 
 
 def _change(a: Any, b: Any) -> str:
