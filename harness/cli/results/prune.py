@@ -35,7 +35,7 @@ def prune(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would be removed, and remove nothing.")] = False,
     results_directory: ResultsOption = results.DEFAULT,
 ) -> int:
-    """Remove old runs, explorations, suites and matrices. Never one that is running, has a note, or is none of these."""
+    """Remove old runs, explorations, suites, matrices; never one that is running or has a note, nor anything else."""
     if yes and dry_run:
         raise BadArguments("--yes removes, and --dry-run does not; give one of them")
     index = Index(results_directory, still_running)

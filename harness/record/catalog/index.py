@@ -31,7 +31,7 @@ _VERSION: Final = 1
 _AT_A_TIME: Final = 500  # entries a transaction
 _WAIT_S: Final = 10.0  # for another process that writes
 #: What changes when something becomes of a run, and what tells a run from another directory.
-_WATCHED: Final = ("run.json", "verdict.json", "plan.json", NOTE_FILE)
+_WATCHED: Final = ("run.json", "verdict.json", NOTE_FILE)
 _MARKS: Final = ("plan.json", "run.json", "verdict.json", "journal", "history")
 _COLUMNS: Final = tuple(each.name for each in fields(Facts))
 _TABLES: Final = f"""
@@ -65,7 +65,7 @@ class _Place:
     """Where something lies that may be an entry."""
 
     path: str
-    directory: Path
+    directory: str
     kind: str
     parent: str = ""
     suite: str = ""
@@ -81,7 +81,8 @@ class Index:
         self.results = results
         self.revision = 0  # counts the changes that were seen
         self._alive = alive
-        self._lock = threading.RLock()
+        self._lock = threading.RLock()  # of the database
+        self._refreshing = threading.Lock()
         self.where, self._database = _open(results)
 
     def close(self) -> None:
@@ -91,17 +92,19 @@ class Index:
     def refresh(self, tell: Callable[[int, int], object] = lambda done, total: None) -> int:
         """How many entries were read anew, or are gone. tell: called now and then with how many of those to be read
         have been."""
-        with self._lock:
+        with self._refreshing:
             try:
                 return self._refresh(tell)
             except sqlite3.DatabaseError:  # damaged while it is in use
-                self._database.close()
-                self.where, self._database = _anew(self.where)
+                with self._lock:
+                    self._database.close()
+                    self.where, self._database = _anew(self.where)
                 return self._refresh(tell)
 
     def _refresh(self, tell: Callable[[int, int], object]) -> int:
-        rows = self._database.execute("SELECT path, kind, parent, signature, live FROM entry")
-        known = {path: (kind, signature, live) for path, kind, _, signature, live in rows}
+        """Others may search while the directories are looked at."""
+        rows = self._all("SELECT path, kind, signature, live FROM entry", ())
+        known = {path: (kind, signature, live) for path, kind, signature, live in rows}
         seen: set[str] = set()
         stale: list[tuple[_Place, str]] = []
         for place in self._places(known):
@@ -112,11 +115,13 @@ class Index:
                 stale.append((place, signature))
         gone = known.keys() - seen
         for start in range(0, len(stale), _AT_A_TIME):
-            with self._database:
+            with self._lock, self._database:
                 for place, signature in stale[start : start + _AT_A_TIME]:
                     self._put(place, signature)
             tell(min(start + _AT_A_TIME, len(stale)), len(stale))
-        with self._database:
+        if not stale and not gone:
+            return 0
+        with self._lock, self._database:
             for path in gone:
                 self._remove(path)
             # A group goes on while one of its runs does, and is looked at again until it has ended.
@@ -124,18 +129,16 @@ class Index:
                 "UPDATE entry SET verdict = ?, live = 1 WHERE kind <> 'run' AND verdict = ? AND path IN "
                 "(SELECT parent FROM entry WHERE live)", (RUNNING, NOT_JUDGED),
             )  # fmt: skip
-        if stale or gone:
-            self.revision += 1
+        self.revision += 1
         return len(stale) + len(gone)
 
     def _places(self, known: Mapping[str, tuple[Any, ...]]) -> Iterator[_Place]:
-        for directory in _directories(self.results):
-            path = directory.name
+        for path, directory in _directories(str(self.results)):
             kind = _kind(directory, known[path][0] if path in known else "")
             if kind:
                 yield _Place(path, directory, kind)
             if kind and kind != "run":
-                yield from self._within(directory, path, kind)
+                yield from self._within(Path(directory), path, kind)
 
     def _within(self, group: Path, path: str, kind: str) -> Iterator[_Place]:
         suite, names = "", {}
@@ -143,20 +146,20 @@ class Index:
             found = groups.read_group(group, kind)
             suite = groups.suite_name(found)
             names = {each.path: each.name for each in groups.members(found, path)}
-        for directory in _directories(group / RUNS):
-            below = f"{path}/{RUNS}/{directory.name}"
+        for name, directory in _directories(str(group / RUNS)):
+            below = f"{path}/{RUNS}/{name}"
             if _kind(directory, "") == "run":
                 yield _Place(below, directory, "run", path, suite, names.get(below, ""))
 
     def _put(self, place: _Place, signature: str) -> None:
         members: Sequence[Member] = ()
         if place.kind == "run":
-            facts = of_run(place.directory, place.path, self._alive, parent=place.parent, suite=place.suite,
+            facts = of_run(Path(place.directory), place.path, self._alive, parent=place.parent, suite=place.suite,
                            plan_name=place.plan_name)  # fmt: skip
         else:
-            facts = groups.of_group(place.directory, place.path, place.kind)
+            facts = groups.of_group(Path(place.directory), place.path, place.kind)
             if place.kind == "suite":
-                members = groups.members(groups.read_group(place.directory, place.kind), place.path)
+                members = groups.members(groups.read_group(Path(place.directory), place.kind), place.path)
         self._remove(place.path)
         values = [_kept(getattr(facts, name)) for name in _COLUMNS]
         marks = ", ".join("?" * (len(values) + 2))
@@ -286,15 +289,16 @@ def _anew(path: Path | None) -> tuple[Path | None, sqlite3.Connection]:
     return None, _in_memory()
 
 
-def _directories(within: Path) -> list[Path]:
-    """No links: what they lead to may lie anywhere. By name."""
+def _directories(within: str) -> list[tuple[str, str]]:
+    """(name, path) by name. No links: what they lead to may lie anywhere. Texts, for a Path takes longer to make than
+    what it leads to takes to be looked at."""
     try:
         with os.scandir(within) as found:
             names = sorted(each.name for each in found if each.is_dir(follow_symlinks=False))
     except OSError:
         return []
     # A name that is no UTF-8 has no address that leads to it.
-    return [within / name for name in names if not name.startswith(".") and _is_text(name)]
+    return [(name, f"{within}/{name}") for name in names if not name.startswith(".") and _is_text(name)]
 
 
 def _is_text(name: str) -> bool:
@@ -304,19 +308,19 @@ def _is_text(name: str) -> bool:
         return False
 
 
-def _kind(directory: Path, known: str) -> str:
+def _kind(directory: str, known: str) -> str:
     """ "": none of ours. known: what it was before, which it mostly still is."""
-    if known == "run" and _stat(directory / _MARKS[0]):
+    if known == "run" and _stat(f"{directory}/plan.json"):
         return known
     for kind, file in FILES.items():
-        if _stat(directory / file):
+        if _stat(f"{directory}/{file}"):
             return kind
-    if _stat(directory / "dataset") and not _stat(directory / "plan.json"):
+    if _stat(f"{directory}/dataset") and not _stat(f"{directory}/plan.json"):
         return "exploration"
-    return "run" if any(_stat(directory / mark) for mark in _MARKS) else ""
+    return "run" if any(_stat(f"{directory}/{mark}") for mark in _MARKS) else ""
 
 
-def _stat(path: Path) -> str:
+def _stat(path: str) -> str:
     """Another one when the file has changed; "": it is not there."""
     try:
         found = os.stat(path)
@@ -328,10 +332,8 @@ def _stat(path: Path) -> str:
 def _signature(place: _Place) -> str:
     files: Sequence[str] = _WATCHED
     if place.kind != "run":
-        page = groups.PAGES[place.kind]
-        files = (FILES[place.kind], NOTE_FILE, *([page] if page else []))
-    base = str(place.directory)
-    return "|".join([place.suite, place.plan_name, *(_stat(f"{base}/{name}") for name in files)])  # type: ignore[arg-type]
+        files = (FILES[place.kind], NOTE_FILE, *filter(None, [groups.PAGES[place.kind]]))
+    return "|".join([place.suite, place.plan_name, *[_stat(f"{place.directory}/{name}") for name in files]])
 
 
 def _kept(value: Any) -> Any:

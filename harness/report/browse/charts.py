@@ -28,8 +28,9 @@ class Point:
     link: str = ""
 
 
-def line(points: Sequence[Point], title: str, unit: str, *, most: float | None = None) -> Markup:
-    """One point after the other, as far apart from each other: their order is time. most: the top of the axis."""
+def line(points: Sequence[Point], title: str, unit: str, ends: tuple[str, str], *, most: float | None = None) -> Markup:
+    """One point after the other, as far apart from each other: their order is time. ends: what stands below the first
+    and the last. most: the top of the axis."""
     known = [point.y for point in points if point.y is not None]
     if not known:
         return Markup("")
@@ -40,7 +41,7 @@ def line(points: Sequence[Point], title: str, unit: str, *, most: float | None =
         x = _LEFT + number * step if len(points) > 1 else (WIDTH + _LEFT) / 2
         return x, HEIGHT - _BOTTOM - (HEIGHT - _TOP - _BOTTOM) * min(max(y, 0.0) / top, 1.0)
 
-    parts = _axis(top, unit)
+    parts = [*_axis(top, unit), *_ends(*ends)]
     path, open_ = [], False
     for number, point in enumerate(points):
         if point.y is None:
@@ -68,13 +69,11 @@ def bars(values: Sequence[float], title: str, unit: str, first: str, last: str) 
     top = _ceiling(max(values))
     room = WIDTH - _LEFT - _RIGHT
     width = room / len(values)
-    parts = _axis(top, unit)
+    parts = [*_axis(top, unit), *_ends(first, last)]
     for number, value in enumerate(values):
         height = (HEIGHT - _TOP - _BOTTOM) * value / top
         parts.append(tag("rect", x=_LEFT + number * width, y=HEIGHT - _BOTTOM - height, width=max(width - 0.5, 0.5),
                          height=height, class_="bar-of"))  # fmt: skip
-    parts.append(text_at(_LEFT, HEIGHT - 8, first, css="tick"))
-    parts.append(text_at(WIDTH - _RIGHT, HEIGHT - 8, last, css="tick", anchor="end"))
     return _drawing(parts, f"{title}: at most {max(values):,.4g} {unit}, the latest {values[-1]:,.4g}")
 
 
@@ -86,6 +85,11 @@ def _axis(top: float, unit: str) -> list[Markup]:
         parts.append(tag("line", x1=_LEFT, x2=WIDTH - _RIGHT, y1=y, y2=y, class_="grid"))
         parts.append(text_at(_LEFT - 6, y + 4, f"{value:,.4g}{unit if unit == '%' else ''}", css="tick", anchor="end"))
     return parts
+
+
+def _ends(first: str, last: str) -> list[Markup]:
+    of_the_last = text_at(WIDTH - _RIGHT, HEIGHT - 8, last, css="tick", anchor="end")
+    return [text_at(_LEFT, HEIGHT - 8, first, css="tick"), *([of_the_last] if last != first else [])]
 
 
 def _drawing(parts: Sequence[Markup], said: str) -> Markup:

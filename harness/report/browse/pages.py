@@ -228,17 +228,23 @@ class Pages:
                   f"{len(time.results)} passed", time.suite.verdict, self._links.entry(time.suite))
             for time in times
         ]  # fmt: skip
-        return [("Plans that passed", charts.line(points, "Plans that passed", "%", most=100.0))]
+        return [
+            (
+                "Plans that passed",
+                charts.line(points, "Plans that passed", "%", _ends([time.suite for time in times]), most=100.0),
+            )
+        ]
 
     def _plan_charts(self, results: Sequence[tuple[Facts, trends.Result]]) -> list[tuple[str, Markup]]:
         passed, drawn = 0, []
+        ends = _ends([time for time, _ in results])
         rates = []
         for number_, (time, result) in enumerate(results, start=1):
             passed += result.member.outcome == "passed"
             rates.append(Point(100 * passed / number_, f"{when(time.started_at)}: {result.member.outcome}, {passed} of "
                                f"{number_} so far", _tone(result), self._link(time, result)))  # fmt: skip
         drawn.append(
-            ("Passed, of all times so far", charts.line(rates, "Passed, of all times so far", "%", most=100.0))
+            ("Passed, of all times so far", charts.line(rates, "Passed, of all times so far", "%", ends, most=100.0))
         )
         for title, unit, field in (
             ("Acknowledged a second", "a second", "throughput"), ("Latency, 99th percentile", "ms", "p99_ms"),
@@ -249,11 +255,18 @@ class Pages:
                 value = getattr(result.run, field) if result.run else None
                 label = f"{when(time.started_at)}: {count(value) if field == 'throughput' else milliseconds(value)}"
                 points.append(Point(value, label, _tone(result), self._link(time, result)))
-            drawn.append((f"{title}{'' if unit == 'a second' else f', {unit}'}", charts.line(points, title, unit)))
+            drawn.append(
+                (f"{title}{'' if unit == 'a second' else f', {unit}'}", charts.line(points, title, unit, ends))
+            )
         return drawn
 
     def _link(self, time: Facts, result: trends.Result) -> str:
         return self._links.entry(result.run or time)
+
+
+def _ends(suites: Sequence[Facts]) -> tuple[str, str]:
+    """The days of the first and the last."""
+    return when(suites[0].started_at)[:10], when(suites[-1].started_at)[:10]
 
 
 def _tone(result: trends.Result) -> str:

@@ -46,6 +46,8 @@ REPORT_POLICY: Final = (
 FILE_POLICY: Final = "default-src 'none'; sandbox; frame-ancestors 'none'"
 #: How old what is shown may be, in seconds, but for what has changed in the results directory itself.
 STALE_S: Final = 2.0
+#: A refresh of very many runs is followed by so many times as long without one.
+_REST: Final = 20
 _PAGES: Final = frozenset({"report.html", "index.html", "matrix.html"})
 _TEXTS: Final = frozenset({".toml", ".log", ".jsonl", ".txt", ".md", ".properties", ".edn", ".xml", ".out", ".err", ""})
 _ASSETS: Final = {"browse.css": "text/css", "live.js": "text/javascript"}
@@ -55,21 +57,21 @@ _LAST_PAGE: Final = 1_000_000
 
 
 class Freshness:
-    """Refreshes the index in a thread of its own, so that no page waits for it: a request sees what the last refresh
-    saw, and waits for the next one only if the results directory itself has changed."""
+    """Refreshes an index, which was refreshed just now, in a thread of its own, so that no page waits for it: a request
+    sees what the last refresh saw, and waits for the next one only if the results directory itself has changed."""
 
     def __init__(self, index: Index, stale_s: float = STALE_S) -> None:
         self._index = index
         self._stale_s = stale_s
         self._lock = threading.Lock()
-        self._at = -float("inf")
-        self._changed = -1
+        self._next = time.monotonic() + stale_s
+        self._changed = self._when_changed()
         self._busy = False
 
     def ensure(self) -> None:
         changed = self._when_changed()
         with self._lock:
-            if changed == self._changed and (self._busy or time.monotonic() - self._at < self._stale_s):
+            if changed == self._changed and (self._busy or time.monotonic() < self._next):
                 return
             wait = changed != self._changed
             self._changed, self._busy = changed, True
@@ -79,11 +81,13 @@ class Freshness:
             threading.Thread(target=self._refresh, name="refresh", daemon=True).start()
 
     def _refresh(self) -> None:
+        began = time.monotonic()
         try:
             self._index.refresh()
         finally:
+            ended = time.monotonic()
             with self._lock:
-                self._at, self._busy = time.monotonic(), False
+                self._next, self._busy = ended + max(self._stale_s, _REST * (ended - began)), False
 
     def _when_changed(self) -> int:
         try:
@@ -237,11 +241,11 @@ def _file(pages: Pages, root: Path, path: str) -> Response:
     else:
         media_type = "application/octet-stream"
         headers["Content-Disposition"] = f'attachment; filename="{_plain(name)}"'
-    return StreamingResponse(_chunks(descriptor, found.st_size), media_type=media_type, headers=headers)
+    return StreamingResponse(chunks(descriptor, found.st_size), media_type=media_type, headers=headers)
 
 
-def _chunks(descriptor: int, length: int) -> Iterator[bytes]:
-    """As much as was promised: a log may grow meanwhile, and what is short then ends the answer."""
+def chunks(descriptor: int, length: int) -> Iterator[bytes]:
+    """Of a file as much as was promised, then it is closed: a log may grow meanwhile."""
     with os.fdopen(descriptor, "rb") as file:
         while length > 0 and (chunk := file.read(min(_CHUNK, length))):
             length -= len(chunk)
