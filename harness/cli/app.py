@@ -21,6 +21,7 @@ from harness.cli.replay import inspect, replay, shrink
 from harness.cli.results.diff import diff
 from harness.cli.results.note import note
 from harness.cli.results.prune import results_command
+from harness.cli.results.report import report
 from harness.cli.results.serve import serve
 from harness.cli.run import run
 from harness.cli.target import target as target_command
@@ -72,6 +73,7 @@ app.command()(shrink)
 app.command()(inspect)
 app.command()(matrix)
 app.command()(serve)
+app.command()(report)
 app.command()(diff)
 app.command()(note)
 app.add_typer(target_command, name="target")

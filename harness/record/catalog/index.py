@@ -75,7 +75,8 @@ class _Place:
 class Index:
     """All methods may be called from any thread. Raises BadArguments where there is no such directory."""
 
-    def __init__(self, results: Path, alive: Alive) -> None:
+    def __init__(self, results: Path, alive: Alive, only: str = "") -> None:
+        """only: one entry, with what is in it; such an index is in memory. "": all."""
         if not results.is_dir():
             raise BadArguments(f"{results} is no directory; `chaos run` makes one, and --results names another")
         self.results = results
@@ -83,7 +84,8 @@ class Index:
         self._alive = alive
         self._lock = threading.RLock()  # of the database
         self._refreshing = threading.Lock()
-        self.where, self._database = _open(results)
+        self._only = only
+        self.where, self._database = _anew(None) if only else _open(results)
 
     def close(self) -> None:
         with self._lock:
@@ -134,6 +136,8 @@ class Index:
 
     def _places(self, known: Mapping[str, tuple[Any, ...]]) -> Iterator[_Place]:
         for path, directory in _directories(str(self.results)):
+            if self._only and path != self._only:
+                continue
             kind = _kind(directory, known[path][0] if path in known else "")
             if kind:
                 yield _Place(path, directory, kind)

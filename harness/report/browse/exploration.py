@@ -99,6 +99,11 @@ def shown(found: Mapping[str, Any]) -> Shown:
     )  # fmt: skip
 
 
+def smallest_seeds(found: Mapping[str, Any]) -> set[int]:
+    """One of each group of failing seeds."""
+    return {group.seeds[0].seed for group in _groups(found.get("failing"))}
+
+
 def ranges(seeds: Sequence[int]) -> str:
     """`0..5, 7, 9..12`."""
     parts: list[list[int]] = []

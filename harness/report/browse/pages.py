@@ -57,7 +57,7 @@ class Pages:
 
     def __init__(self, index: Index, links: Links, made: str) -> None:
         self.index = index
-        self._links = links
+        self.links = links
         self._made = made
         self._live = Live()
         self._choices: tuple[int, Mapping[str, Sequence[str]]] = (-1, {})
@@ -68,7 +68,7 @@ class Pages:
         given = wanted.given()
 
         def at(number_: int) -> str:
-            return self._links.home({**given, "page": str(number_)})
+            return self.links.home({**given, "page": str(number_)})
 
         return self.render(
             "list.html.j2", "Runs", "list", filter=wanted, choices=self._all_choices(), problems=wanted.problems(),
@@ -78,12 +78,27 @@ class Pages:
             script="", embedded="",
         )  # fmt: skip
 
-    def entry_page(self, path: str) -> str:
-        """Of a run, an exploration, a suite or a matrix. Raises NotFound."""
+    def written_list(self, entries: Sequence[Facts], page: int, pages: int, found: int, embedded: str) -> str:
+        """One of the pages of a site that has no server. embedded: JSON of all entries, which a script searches; it is
+        there on the first page alone."""
+
+        def at(number_: int) -> str:
+            return self.links.home({"page": str(number_)})
+
+        return self.render(
+            "list.html.j2", "Runs", "list", filter=Filter(), choices=self._all_choices(), problems=[],
+            filterable=bool(embedded), tabs=self._tabs(Filter()), entries=entries, comparable=False,
+            found=_said(found, {}, page, pages), page=page, pages=pages, previous=at(page - 1) if page > 1 else "",
+            next=at(page + 1) if page < pages else "", script="search.js" if embedded else "", embedded=embedded,
+        )  # fmt: skip
+
+    def entry_page(self, path: str, *, live: bool = True) -> str:
+        """Of a run, an exploration, a suite or a matrix. live: whether what changes while it goes on is shown. Raises
+        NotFound."""
         entry = self.entry(path)
         directory = self.index.results / entry.path
         runs, in_all = ([], 0) if entry.kind == "run" else self.index.find(Filter(parent=path), MOST_OF_A_GROUP)
-        standing = self._live.look(directory) if entry.live and entry.kind == "run" else None
+        standing = self._live.look(directory) if live and entry.live and entry.kind == "run" else None
         found = groups.read_group(directory, entry.kind) if entry.kind == "exploration" else {}
         return self.render(
             "run.html.j2", entry.name, "list", entry=entry, live=standing is not None, glance=glance(entry),
@@ -161,7 +176,7 @@ class Pages:
         found, more = listing(directory, MOST_FILES)
         found.sort(key=lambda each: (_FIRST.index(each[0]) if each[0] in _FIRST else len(_FIRST), each[0]))
         listed = [
-            File(f"{name}/" if is_directory else name, self._links.file(f"{path}/{name}" if path else name),
+            File(f"{name}/" if is_directory else name, self.links.file(f"{path}/{name}" if path else name),
                  "" if is_directory else size(length))
             for name, is_directory, length in found
         ]  # fmt: skip
@@ -184,7 +199,7 @@ class Pages:
         return (
             environment()
             .get_template(template)
-            .render(context, links=self._links, title=title, here=here, made=self._made)
+            .render(context, links=self.links, title=title, here=here, made=self._made)
         )
 
     def _all_choices(self) -> Mapping[str, Sequence[str]]:
@@ -201,12 +216,12 @@ class Pages:
         counts = self.index.counts(Filter.of(given))
         names = {"": "all", "fail": "failed", "unknown": "unknown", "pass": "passed"}
         tabs = [
-            Tab(name, self._links.home({**given, **({"verdict": word} if word else {})}),
+            Tab(name, self.links.home({**given, **({"verdict": word} if word else {})}),
                 counts.get(word, 0) if word else sum(counts.values()), wanted.verdict == word)
             for word, name in names.items()
         ]  # fmt: skip
         others = [
-            Tab(word, self._links.home({**given, "verdict": word}), counts[word], wanted.verdict == word)
+            Tab(word, self.links.home({**given, "verdict": word}), counts[word], wanted.verdict == word)
             for word in ("running", "not judged") if counts.get(word)
         ]  # fmt: skip
         return [*tabs, *others]
@@ -218,14 +233,14 @@ class Pages:
     def _run_link(self, entry: Facts) -> Any:
         def link(directory: str) -> str:
             found = self.index.get(f"{entry.path}/{directory}") if directory else None
-            return "" if found is None else self._links.entry(found)
+            return "" if found is None else self.links.entry(found)
 
         return link
 
     def _suite_charts(self, times: Sequence[trends.Time]) -> list[tuple[str, Markup]]:
         points = [
             Point(None if time.rate is None else 100 * time.rate, f"{when(time.suite.started_at)}: {time.passed} of "
-                  f"{len(time.results)} passed", time.suite.verdict, self._links.entry(time.suite))
+                  f"{len(time.results)} passed", time.suite.verdict, self.links.entry(time.suite))
             for time in times
         ]  # fmt: skip
         return [
@@ -261,7 +276,7 @@ class Pages:
         return drawn
 
     def _link(self, time: Facts, result: trends.Result) -> str:
-        return self._links.entry(result.run or time)
+        return self.links.entry(result.run or time)
 
 
 def _ends(suites: Sequence[Facts]) -> tuple[str, str]:
