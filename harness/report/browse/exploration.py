@@ -84,10 +84,11 @@ class Shown:
 def shown(found: Mapping[str, Any]) -> Shown:
     """found: explore.json; {}: the exploration has not come to its end, or the file is damaged."""
     totals = mapping(found.get("totals"))
-    names = ("asked", "runs", "passed", "failed", "crashed", "hang", "unknown")
+    names = {"asked": "asked for", "runs": "simulated", "passed": "passed", "failed": "failed", "unknown": "unknown",
+             "crashed": "the harness failed", "hang": "did not end"}  # fmt: skip
     return Shown(
         judged=bool(found),
-        totals=[(name, f"{count:,}") for name in names if (count := whole(totals.get(name))) is not None],
+        totals=[(said, f"{count:,}") for name, said in names.items() if (count := whole(totals.get(name))) is not None],
         passed=text(found.get("passed_seeds")),
         groups=_groups(found.get("failing")),
         unknown=[(text(each.get("reason")), ranges(seeds), len(seeds)) for each in _listed(found.get("unknown"))

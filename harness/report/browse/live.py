@@ -69,9 +69,12 @@ class Live:
             counted, in_flight = self._count(directory, problems)
             counts, seconds = dict(counted.counts), dict(counted.seconds)
         first = start // 10**9 if start is not None else min(seconds, default=0)
-        span = min(max((second - first for second in seconds), default=-1) + 1, _MOST_SECONDS)
         phase = text(record.get("phase"))
         worked = (time.monotonic_ns() - start) / 1e9 if start is not None and phase == "workload" else None
+        # Seconds in which nothing was acknowledged are there, too.
+        so_far = worked if worked is not None else number(mapping(record.get("phases")).get("workload"))
+        last = max((second - first for second in seconds), default=-1)
+        span = min(max(last + 1, int(so_far) if so_far is not None and so_far > 0 else 0), _MOST_SECONDS)
         return Standing(
             status=text(record.get("status")),
             phase=phase,

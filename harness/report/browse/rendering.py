@@ -28,8 +28,11 @@ _GLYPHS: Final = {"pass": "✓", "fail": "✕", "unknown": "?", "running": "▶"
 
 
 class Links(Protocol):
-    """Where pages are. Paths are those of Facts."""
+    """Where pages are. Paths are those of Facts. policy: a Content-Security-Policy that the pages themselves name; "":
+    whoever sends them does."""
 
+    @property
+    def policy(self) -> str: ...
     def home(self, query: Mapping[str, str] | None = None) -> str: ...
     def entry(self, entry: Facts) -> str: ...
     def group(self, path: str) -> str: ...
@@ -42,6 +45,8 @@ class Links(Protocol):
 
 class Served:
     """Links of `chaos serve`."""
+
+    policy = ""
 
     def home(self, query: Mapping[str, str] | None = None) -> str:
         return f"/?{urlencode(query)}" if query else "/"

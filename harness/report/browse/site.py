@@ -53,6 +53,14 @@ class Written:
     copied: set[str]
     compared: Mapping[tuple[str, str], str]
 
+    @property
+    def policy(self) -> str:
+        """Pages that were opened from a disk, without a server, have no origin of their own."""
+        return (
+            "default-src 'none'; style-src 'self' file:; script-src 'self' file:; img-src data:; base-uri 'none'; "
+            "form-action 'self' file:"
+        )
+
     def home(self, query: Mapping[str, str] | None = None) -> str:
         given = dict(query or {})
         page = given.pop("page", "1")
