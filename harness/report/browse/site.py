@@ -190,14 +190,14 @@ def _lists(site: _Site) -> None:
 
 def _embedded(site: _Site, pages: Pages) -> Markup:
     """Of every entry what the script filters by, and shows."""
-    rows = [_row(entry, pages) for entry in site.entries]
+    rows = [_row(entry, pages, site.hide) for entry in site.entries]
     # In ASCII, and without what could end the element that it stands in.
     text = json.dumps(rows, separators=(",", ":"))
     return Markup(text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026"))
 
 
-def _row(entry: Facts, pages: Pages) -> dict[str, object]:
-    settings = dict(entry.settings)
+def _row(entry: Facts, pages: Pages, hide: Callable[[str], str]) -> dict[str, object]:
+    settings = {name: hide(value) for name, value in entry.settings.items()}
     words = (
         entry.path, entry.kind, entry.verdict, entry.reason, *entry.nemeses, entry.workload, entry.target,
         entry.runs_on, *(f"{name}={value}" for name, value in settings.items()), entry.suite, entry.plan_name,
@@ -209,17 +209,17 @@ def _row(entry: Facts, pages: Pages) -> dict[str, object]:
     )  # fmt: skip
     return {
         "name": clean(entry.name, 90), "link": pages.links.entry(entry), "kind": entry.kind, "verdict": entry.verdict,
-        "reason": clean(entry.reason, 180), "started": entry.started_at, "when": when(entry.started_at),
+        "reason": clean(hide(entry.reason), 180), "started": entry.started_at, "when": when(entry.started_at),
         "nemeses": [clean(each, 60) for each in entry.nemeses], "target": entry.target, "workload": entry.workload,
         "suite": entry.suite, "plan": entry.plan_name, "parent": entry.parent, "settings": settings,
         "seed": None if entry.seed is None else str(entry.seed), "numbers": numbers,
         "report": pages.links.file(f"{entry.path}/{entry.report}") if entry.report else "",
-        "note": clean(entry.note, 160), "words": clean("\n".join(words).lower(), 4000),
+        "note": clean(hide(entry.note), 160), "words": clean(hide("\n".join(words)).lower(), 4000),
     }  # fmt: skip
 
 
 def _compare(site: _Site) -> None:
-    pairs = []
+    pairs: list[tuple[str, str]] = []
     pages = site.pages("compare/x.html")
     for entry in [each for each in site.entries if each.kind == "run"][:MOST_COMPARED]:
         before = pages.before(entry)

@@ -25,7 +25,7 @@ from tests.harness.record.catalog import made
 from tests.harness.report.browse.serving import Client, alive, served
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Browser, Page
+    from playwright.sync_api import Browser, Dialog, Page, Request, Response
 
 pytestmark = pytest.mark.browser
 
@@ -83,11 +83,24 @@ def page(browser: Browser, options: dict[str, Any]) -> Iterator[Page]:
     context = browser.new_context(**({"viewport": {"width": 1300, "height": 900}} | options))
     found, wrong = context.new_page(), list[str]()
     allowed = ("http://127.0.0.1:", "data:", "file://")
+
+    def dismiss(dialog: Dialog) -> None:
+        wrong.append(f"dialog: {dialog.message}")
+        dialog.dismiss()
+
+    def ask(request: Request) -> None:
+        if not request.url.startswith(allowed):
+            wrong.append(f"elsewhere: {request.url}")
+
+    def answer(response: Response) -> None:
+        if response.status >= 400:
+            wrong.append(f"{response.status}: {response.url}")
+
     found.on("console", lambda message: wrong.append(f"console: {message.text}"))
     found.on("pageerror", lambda error: wrong.append(f"error: {error}"))
-    found.on("dialog", lambda dialog: (wrong.append(f"dialog: {dialog.message}"), dialog.dismiss()))
-    found.on("request", lambda request: request.url.startswith(allowed) or wrong.append(f"elsewhere: {request.url}"))
-    found.on("response", lambda answer: answer.status < 400 or wrong.append(f"{answer.status}: {answer.url}"))
+    found.on("dialog", dismiss)
+    found.on("request", ask)
+    found.on("response", answer)
     found.set_default_timeout(20_000)
     yield found
     context.close()
