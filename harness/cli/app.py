@@ -12,13 +12,14 @@ import typer
 from harness.cli import nemesis as cli_nemesis
 from harness.cli.check import check
 from harness.cli.explore import explore
-from harness.cli.export import export
 from harness.cli.generate import generate, list_defects
 from harness.cli.guarded import guarded
 from harness.cli.matrix import matrix
 from harness.cli.options import ResultsOption
 from harness.cli.replay import inspect, replay, shrink
+from harness.cli.results.alive import still_running
 from harness.cli.results.diff import diff
+from harness.cli.results.export import export
 from harness.cli.results.note import note
 from harness.cli.results.prune import results_command
 from harness.cli.results.report import report
@@ -30,7 +31,6 @@ from harness.plan import registry
 from harness.plan.plan import Plan
 from harness.record import results
 from harness.report.terminal import print_table, say
-from harness.runtimes.owner import is_alive, machine
 from harness.targets.target import Target
 
 app = typer.Typer(
@@ -171,10 +171,8 @@ def _print_runs(directory: Path) -> None:
 
 def _state(record: Mapping[str, Any]) -> str:
     """Of a run without a verdict. record: run.json."""
-    status, harness = str(record.get("status", "")), record.get("harness")
-    if status != "running" or not isinstance(harness, Mapping) or harness.get("machine") != machine():
-        return status
-    if is_alive(str(harness.get("process"))):
+    status = str(record.get("status", ""))
+    if status != "running" or still_running(record):
         return status
     return "its harness was killed; chaos check judges what was recorded until then"
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -11,10 +11,11 @@ from harness.cli.options import ResultsOption
 from harness.cli.results.alive import still_running
 from harness.errors import BadArguments, ExitCode, HarnessFailure
 from harness.record import results
-from harness.record.catalog.index import Index
-from harness.record.catalog.retention import Outlook, Wish, consider, remove
 from harness.report.terminal import say
 from harness.report.words import plural, size
+
+if TYPE_CHECKING:
+    from harness.record.catalog.retention import Outlook
 
 results_command = typer.Typer(help="Look after a results directory.", no_args_is_help=True, rich_markup_mode=None)
 
@@ -36,6 +37,9 @@ def prune(
     results_directory: ResultsOption = results.DEFAULT,
 ) -> int:
     """Remove old runs, explorations, suites, matrices; never one that is running or has a note, nor anything else."""
+    from harness.record.catalog.index import Index
+    from harness.record.catalog.retention import Wish, consider, remove
+
     if yes and dry_run:
         raise BadArguments("--yes removes, and --dry-run does not; give one of them")
     index = Index(results_directory, still_running)

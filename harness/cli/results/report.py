@@ -11,8 +11,6 @@ from harness.cli.results.alive import still_running
 from harness.errors import BadArguments, ExitCode, HarnessFailure
 from harness.record import results
 from harness.record.catalog.groups import FILES
-from harness.record.catalog.index import Index
-from harness.report.browse.site import write_site
 from harness.report.terminal import say
 from harness.report.words import plural
 
@@ -26,6 +24,9 @@ def report(
     ] = Path("site"),
 ) -> int:
     """Write what chaos serve shows as files, which any web server or store of artifacts can hold."""
+    from harness.record.catalog.index import Index
+    from harness.report.browse.site import write_site
+
     if not directory.is_dir():
         raise BadArguments(f"{directory} is no directory; `chaos run` makes one")
     alone = results.is_run(directory) or any((directory / file).is_file() for file in FILES.values())
