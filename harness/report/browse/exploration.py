@@ -19,6 +19,11 @@ from spark_history.files import replacing
 
 #: Seeds of a group that are listed beside the smallest.
 MOST_SEEDS: Final = 60
+#: Of a history that breaks in several ways: the first of these is what it is grouped by, the others mostly follow.
+_WORST_FIRST: Final = (
+    "lost append", "phantom", "failed but visible", "duplicate", "inconsistent offset", "torn prefix", "skipped offset",
+    "real-time inversion", "stale end of log", "non-monotonic read",
+)  # fmt: skip
 _CRASHES: Final = {"crashed": "the harness failed", "hang": "the run did not end"}
 
 
@@ -139,7 +144,7 @@ def _groups(failing: Any) -> list[Group]:
         property_ = text(each.get("property")) or _CRASHES.get(result, "what broke is not on record")
         seed = whole(each.get("seed"))
         directory = each.get("directory")
-        by.setdefault((result in _CRASHES, property_, text(each.get("anomaly"))), []).append(
+        by.setdefault((result in _CRASHES, property_, _worst(text(each.get("anomaly")))), []).append(
             Failing(
                 seed=-1 if seed is None else seed,
                 message=text(each.get("message")),
@@ -157,6 +162,12 @@ def _groups(failing: Any) -> list[Group]:
         Group(property_, anomaly, PROPERTIES.get(property_, ""), sorted(seeds, key=lambda each: each.size))
         for (_, property_, anomaly), seeds in ordered
     ]
+
+
+def _worst(anomalies: str) -> str:
+    """Of names with commas between them."""
+    names = anomalies.split(", ")
+    return next((name for name in _WORST_FIRST if name in names), anomalies)
 
 
 def _coverage(fault: str, counts: Mapping[str, Any]) -> Coverage:

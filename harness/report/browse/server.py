@@ -15,7 +15,7 @@ import threading
 import time
 from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
-from typing import Final
+from typing import BinaryIO, Final
 
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
@@ -241,12 +241,13 @@ def _file(pages: Pages, root: Path, path: str) -> Response:
     else:
         media_type = "application/octet-stream"
         headers["Content-Disposition"] = f'attachment; filename="{_plain(name)}"'
-    return StreamingResponse(chunks(descriptor, found.st_size), media_type=media_type, headers=headers)
+    content = chunks(os.fdopen(descriptor, "rb"), found.st_size)
+    return StreamingResponse(content, media_type=media_type, headers=headers)
 
 
-def chunks(descriptor: int, length: int) -> Iterator[bytes]:
+def chunks(file: BinaryIO, length: int) -> Iterator[bytes]:
     """Of a file as much as was promised, then it is closed: a log may grow meanwhile."""
-    with os.fdopen(descriptor, "rb") as file:
+    with file:
         while length > 0 and (chunk := file.read(min(_CHUNK, length))):
             length -= len(chunk)
             yield chunk

@@ -11,6 +11,7 @@ import random
 import sys
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
+from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
@@ -48,12 +49,13 @@ def run(
     plan: fields of the plan."""
     directory = results / name
     directory.mkdir(parents=True)
-    made = Plan(run="r", nemesis=tuple(nemesis), seed=seed, **plan)
-    fields = {**made.model_dump(mode="json"), "run": name, "settings": dict(settings or {})}  # whatever they are
+    planned, command = _planned(tuple(nemesis), tuple(sorted(plan.items())))
+    # Settings whatever they are.
+    fields = {**planned, "run": name, "seed": seed, "settings": dict(settings or {})}
     (directory / "plan.json").write_text(json.dumps(fields, indent=2))
     said = {
         "status": "done", "phase": "tear down", "phases": {"start": 3.5, "ready": 2.0, "workload": 60.0, "check": 1.0},
-        "problems": [], "command": made.command(), "started_at": started.isoformat(timespec="seconds"),
+        "problems": [], "command": f"{command} --seed {seed}", "started_at": started.isoformat(timespec="seconds"),
         "finished_at": (started + timedelta(seconds=70)).isoformat(timespec="seconds"), **(record or {}),
     }  # fmt: skip
     (directory / "run.json").write_text(json.dumps(said, indent=2))
@@ -62,6 +64,13 @@ def run(
         (directory / "verdict.json").write_text(json.dumps(found, indent=2))
         (directory / "report.html").write_text(_REPORT.format(name="a run"))
     return directory
+
+
+@cache
+def _planned(nemesis: tuple[str, ...], plan: tuple[tuple[str, Any], ...]) -> tuple[dict[str, Any], str]:
+    """Fields of a plan, and its command without a seed. Kept: a plan is looked at from all sides while it is made."""
+    made = Plan(run="r", nemesis=nemesis, **dict(plan))
+    return made.model_dump(mode="json"), made.command().replace(" --seed 0", "")
 
 
 def judged(

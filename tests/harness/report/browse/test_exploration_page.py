@@ -30,6 +30,14 @@ DAMAGED = (
 )  # fmt: skip
 
 
+def test_histories_are_grouped_by_the_worst_of_what_they_break() -> None:
+    lines = ["real-time inversion, lost append", "lost append", "non-monotonic read, phantom", "of another version, G0"]
+    failing = [{"seed": at, "result": "fail", "property": "p", "anomaly": line} for at, line in enumerate(lines)]
+    assert [(group.anomaly, len(group.seeds)) for group in shown({"failing": failing}).groups] == [
+        ("lost append", 2), ("phantom", 1), ("of another version, G0", 1),
+    ]  # fmt: skip
+
+
 @pytest.mark.parametrize("content", DAMAGED)
 def test_whatever_the_file_says_there_is_a_page(tmp_path: Path, content: str) -> None:
     (tmp_path / "explore.json").write_text(content)

@@ -121,7 +121,8 @@ def test_a_file_that_grows_meanwhile_is_sent_as_long_as_was_said(results: Path) 
     path.write_text("0123456789")
     descriptor = open_below(results, "a/grows.log")
     path.write_text("0123456789 and more")
-    assert b"".join(chunks(descriptor, 10)) == b"0123456789"
+    file = os.fdopen(descriptor, "rb")
+    assert b"".join(chunks(file, 10)) == b"0123456789" and file.closed
 
 
 def test_another_name_for_this_machine_is_refused_on_loopback(asked: Client) -> None:
