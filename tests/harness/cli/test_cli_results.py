@@ -55,6 +55,9 @@ def test_note(results: Path, capfd: pytest.CaptureFixture[str]) -> None:
     exploration = made.exploration(results, "explored", {3: ("StrongIsr", 1)}, [1])
     assert chaos("note", "explored", "found") == 0 and (exploration / "note.txt").read_text() == "found\n"
     assert chaos("note", "nothing", "x") == 254
+    capfd.readouterr()
+    assert chaos("note", "b", "x", "--json") == 0
+    assert json.loads(capfd.readouterr().out) == {"run": "results/b", "note": "x"}
 
 
 def test_prune(results: Path, capfd: pytest.CaptureFixture[str]) -> None:
@@ -62,6 +65,11 @@ def test_prune(results: Path, capfd: pytest.CaptureFixture[str]) -> None:
     assert chaos("results", "prune", "--keep", "1", "--dry-run") == 0
     output = capfd.readouterr().out
     assert "would go  results/a  (run, fail" in output and "1 entry would go" in output and (results / "a").is_dir()
+    assert chaos("results", "prune", "--keep", "1", "--dry-run", "--json") == 0
+    found = json.loads(capfd.readouterr().out)
+    assert [each["directory"] for each in found["going"]] == ["results/a"] and found["kept"] == {"the newest": 1}
+    assert found["bytes"] > 0 and found["removing"] is False
+    assert chaos("results", "prune", "--keep", "1", "--json") == 254
     assert chaos("results", "prune", "--keep", "1", "--keep-failed", "--yes") == 0 and (results / "a").is_dir()
     assert chaos("results", "prune", "--keep", "0", "--yes", "--dry-run") == 254
     assert chaos("results", "prune", "--keep", "1", "--yes") == 0
