@@ -85,23 +85,33 @@ class Index:
         self._lock = threading.RLock()  # of the database
         self._refreshing = threading.Lock()
         self._only = only
+        self._closed = False
         self.where, self._database = _anew(None) if only else _open(results)
 
     def close(self) -> None:
-        with self._lock:
+        """Ends a refresh that goes on, too. Nothing can be found any more then."""
+        self._closed = True
+        with self._refreshing, self._lock:
             self._database.close()
 
     def refresh(self, tell: Callable[[int, int], object] = lambda done, total: None) -> int:
         """How many entries were read anew, or are gone. tell: called now and then with how many of those to be read
         have been."""
         with self._refreshing:
+            if self._closed:
+                return 0
             try:
                 return self._refresh(tell)
+            except sqlite3.OperationalError as error:
+                if "locked" in str(error):  # another process is at it, and will see the same
+                    return 0
+                where = None  # there is no room, say
             except sqlite3.DatabaseError:  # damaged while it is in use
-                with self._lock:
-                    self._database.close()
-                    self.where, self._database = _anew(self.where)
-                return self._refresh(tell)
+                where = self.where
+            with self._lock:
+                self._database.close()
+                self.where, self._database = _anew(where)
+            return self._refresh(tell)
 
     def _refresh(self, tell: Callable[[int, int], object]) -> int:
         """Others may search while the directories are looked at."""
@@ -117,6 +127,8 @@ class Index:
                 stale.append((place, signature))
         gone = known.keys() - seen
         for start in range(0, len(stale), _AT_A_TIME):
+            if self._closed:
+                break
             with self._lock, self._database:
                 for place, signature in stale[start : start + _AT_A_TIME]:
                     self._put(place, signature)
@@ -247,6 +259,8 @@ def _connect(path: Path) -> sqlite3.Connection:
     """Raises OSError or sqlite3.OperationalError where it cannot be written."""
     if path.is_symlink() or (path.exists() and not path.is_file()):
         raise OSError("no file of ours")
+    # Of its owner alone, as what lies in a run's directory is of few.
+    os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
     database = sqlite3.connect(path, timeout=_WAIT_S, check_same_thread=False)
     try:
         if _is_ours(database):

@@ -70,9 +70,11 @@ class Live:
             counts, seconds = dict(counted.counts), dict(counted.seconds)
         first = start // 10**9 if start is not None else min(seconds, default=0)
         phase = text(record.get("phase"))
-        worked = (time.monotonic_ns() - start) / 1e9 if start is not None and phase == "workload" else None
+        simulated = plan.get("on") == "simulation"  # whose clock is not ours
+        worked = _worked_s(start, number(plan.get("time_limit"))) if phase == "workload" and not simulated else None
         # Seconds in which nothing was acknowledged are there, too.
-        so_far = worked if worked is not None else number(mapping(record.get("phases")).get("workload"))
+        took = None if simulated else number(mapping(record.get("phases")).get("workload"))
+        so_far = took if worked is None else worked
         last = max((second - first for second in seconds), default=-1)
         span = min(max(last + 1, int(so_far) if so_far is not None and so_far > 0 else 0), _MOST_SECONDS)
         return Standing(
@@ -80,7 +82,7 @@ class Live:
             phase=phase,
             phases=[(text(name), each) for name, value in mapping(record.get("phases")).items()
                     if (each := number(value)) is not None],
-            worked_s=worked if worked is not None and worked >= 0 else None,
+            worked_s=worked,
             time_limit_s=number(plan.get("time_limit")),
             counts=counts,
             in_flight=in_flight,
@@ -114,6 +116,14 @@ class Live:
             return counted, _rows(directory / "journal" / f"{PENDING}-{newest:06}.parquet") if newest >= 0 else 0
         except Exception:  # the next flush has taken its place
             return counted, 0
+
+
+def _worked_s(start: int | None, time_limit: float | None) -> float | None:
+    """None: the clock that it was started by is none of this machine."""
+    if start is None:
+        return None
+    worked = (time.monotonic_ns() - start) / 1e9
+    return worked if 0 <= worked < 60 + 2 * (time_limit or 0) else None
 
 
 def _add(path: Path, counted: _Counted) -> None:

@@ -242,3 +242,34 @@ def test_a_suite_cannot_claim_what_is_not_in_it(tmp_path: Path) -> None:
 def test_no_directory_is_told(tmp_path: Path) -> None:
     with pytest.raises(BadArguments, match="is no directory"):
         Index(tmp_path / "nothing", nobody)
+
+
+def test_an_index_that_is_damaged_while_it_is_in_use_is_made_anew(tmp_path: Path) -> None:
+    made.run(tmp_path, "a")
+    index = opened(tmp_path)
+    (tmp_path / INDEX_FILE).write_bytes(bytes(8192))
+    made.run(tmp_path, "b")
+    index.refresh()
+    assert sorted(paths(index)) == ["a", "b"]
+
+
+def test_one_that_another_process_writes_is_left_to_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("harness.record.catalog.index._WAIT_S", 0.1)
+    made.run(tmp_path, "a")
+    index = opened(tmp_path)
+    other = sqlite3.connect(tmp_path / INDEX_FILE)
+    other.execute("BEGIN EXCLUSIVE")
+    made.run(tmp_path, "b")
+    assert index.refresh() == 0
+    other.rollback()
+    other.close()
+    assert index.refresh() == 1 and sorted(paths(index)) == ["a", "b"]
+
+
+def test_only_its_owner_reads_it_and_closing_loses_nothing(tmp_path: Path) -> None:
+    made.run(tmp_path, "a")
+    index = opened(tmp_path)
+    assert (tmp_path / INDEX_FILE).stat().st_mode & 0o077 == 0
+    index.close()
+    assert index.refresh() == 0  # of a thread that comes too late
+    assert opened(tmp_path).refresh() == 0 and (tmp_path / INDEX_FILE).stat().st_size > 8192

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import time
 from pathlib import Path
 from typing import Any
 
@@ -70,3 +71,20 @@ def test_damaged_parts_are_told_and_the_rest_is_counted(tmp_path: Path) -> None:
     recorder.close()
     (run / "run.json").write_text(json.dumps([]))
     assert Live().look(run).status == "" and Live().look(tmp_path / "nothing").counts == {}
+
+
+def test_the_time_is_that_of_its_own_clock(tmp_path: Path) -> None:
+    def worked(**said: Any) -> float | None:
+        on = said.pop("on", "docker")
+        name = f"run-{len(list(tmp_path.iterdir()))}"
+        record = {
+            "status": "running",
+            "phase": "workload",
+            "workload_start_ns": time.monotonic_ns() - 3 * SECOND,
+            **said,
+        }
+        return Live().look(made.run(tmp_path, name, None, record=record, on=on)).worked_s
+
+    assert 3 <= (worked() or 0) < 60
+    assert worked(phase="check") is None and worked(on="simulation") is None
+    assert worked(workload_start_ns=2**62) is None and worked(workload_start_ns=-(2**62)) is None
