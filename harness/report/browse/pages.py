@@ -92,9 +92,9 @@ class Pages:
             next=at(page + 1) if page < pages else "", script="search.js" if embedded else "", embedded=embedded,
         )  # fmt: skip
 
-    def entry_page(self, path: str, *, live: bool = True) -> str:
-        """Of a run, an exploration, a suite or a matrix. live: whether what changes while it goes on is shown. Raises
-        NotFound."""
+    def entry_page(self, path: str, *, live: bool = True, previous: Facts | None = None) -> str:
+        """Of a run, an exploration, a suite or a matrix. live: whether what changes while it goes on is shown.
+        previous: if it is not live, the run that it is compared with. Raises NotFound."""
         entry = self.entry(path)
         directory = self.index.results / entry.path
         runs, in_all = ([], 0) if entry.kind == "run" else self.index.find(Filter(parent=path), MOST_OF_A_GROUP)
@@ -102,8 +102,8 @@ class Pages:
         found = groups.read_group(directory, entry.kind) if entry.kind == "exploration" else {}
         return self.render(
             "run.html.j2", entry.name, "list", entry=entry, live=standing is not None, glance=glance(entry),
-            previous=self.before(entry), members=self._members(entry), runs=runs, runs_in_all=in_all,
-            exploration=exploration.shown(found) if entry.kind == "exploration" else None,
+            previous=self.before(entry) if live else previous, members=self._members(entry), runs=runs,
+            runs_in_all=in_all, exploration=exploration.shown(found) if entry.kind == "exploration" else None,
             run_link=self._run_link(entry), most_seeds=exploration.MOST_SEEDS, tables=_tables(entry, directory),
             files=self.files(entry.path, directory), **({} if standing is None else _standing(standing)),
         )  # fmt: skip

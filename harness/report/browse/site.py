@@ -99,6 +99,7 @@ class _Site:
     hide: Callable[[str], str]
     copied: set[str] = field(default_factory=set)
     compared: dict[tuple[str, str], str] = field(default_factory=dict)
+    before: dict[str, Facts] = field(default_factory=dict)  # by path of a run: the one that it is compared with
 
     def pages(self, page: str) -> Pages:
         """page: where what they make is to be, below the root."""
@@ -174,7 +175,7 @@ def _write(site: _Site) -> None:
     _compare(site)
     for entry in site.entries:
         page = f"run/{entry.path}/index.html"
-        site.write(page, site.pages(page).entry_page(entry.path, live=False))
+        site.write(page, site.pages(page).entry_page(entry.path, live=False, previous=site.before.get(entry.path)))
     _lists(site)
     _trends(site)
 
@@ -224,6 +225,7 @@ def _compare(site: _Site) -> None:
     for entry in [each for each in site.entries if each.kind == "run"][:MOST_COMPARED]:
         before = pages.before(entry)
         if before is not None:
+            site.before[entry.path] = before
             site.compared[before.path, entry.path] = f"compare/{len(pairs)}.html"
             pairs.append((before.path, entry.path))
     for pair in pairs:
