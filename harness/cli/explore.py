@@ -29,6 +29,7 @@ from harness.plan import schedule as schedules
 from harness.plan.feasible import check_targets
 from harness.plan.plan import make_plan, parse_settings
 from harness.plan.seeds import parse_seeds
+from harness.record.catalog.groups import PAGES
 from harness.report.terminal import Terminal, say_json
 from harness.run.interrupt import SIGNALS
 
@@ -250,3 +251,4 @@ def _summary(found: Exploration) -> Iterator[str]:
     for problem in found.problems:
         yield f"  problem   {problem}"
     yield f"  all of it {found.directory}"
+    yield f"  page      {found.directory / PAGES['exploration']}"

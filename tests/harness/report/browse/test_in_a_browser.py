@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import socket
 from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
@@ -160,6 +161,30 @@ def test_search_filter_and_open(server: Client, page: Page) -> None:
     assert link.get_attribute("href") == "https://issues.example/1" and "noopener" in (link.get_attribute("rel") or "")
     page.get_by_role("link", name="Open the report").click()
     assert page.locator("h1").inner_text() == "report of a run"
+
+
+def test_a_script_in_a_report_reads_nothing_but_the_report(browser: Browser, tmp_path: Path) -> None:
+    run = made.run(tmp_path, "sent-by-mail")
+    with socket.socket() as elsewhere, served(tmp_path) as client:
+        elsewhere.bind(("127.0.0.1", 0))
+        elsewhere.listen()
+        elsewhere.settimeout(1)
+        (run / "report.html").write_text(
+            "<!doctype html><title>waits</title><script>fetch('plan.json', {mode: 'no-cors'})"
+            ".then(() => document.title = 'read it', () => document.title = 'refused, as ' + origin)</script>"
+            f"<img src='http://127.0.0.1:{elsewhere.getsockname()[1]}/'><form action='/'><button>go</button></form>"
+        )
+        page = browser.new_page()
+        page.goto(f"{client.address}/files/sent-by-mail/report.html")
+        page.get_by_text("go").click()
+        for _ in range(100):
+            if page.title() != "waits":
+                break
+            page.wait_for_timeout(50)
+        assert page.title() == "refused, as null" and page.url.endswith("report.html")
+        with pytest.raises(TimeoutError):
+            elsewhere.accept()
+        page.close()
 
 
 def test_two_runs_are_ticked_and_compared(server: Client, page: Page) -> None:
