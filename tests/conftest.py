@@ -1,4 +1,5 @@
-"""Tests marked `docker` are skipped, with the reason, where there is no engine to use; in CI they fail.
+"""Tests marked `docker` are skipped, with the reason, where there is no engine to use; in CI they fail. So are those
+marked `browser` where there is no Chromium.
 
 With `pytest -n 3 --dist loadfile` all files that need a Docker Engine go to one of the processes, first of all: Docker
 now and then loses count of a network's endpoints when several are made at a time, and what is compared before and after
@@ -9,9 +10,11 @@ files that need the session of Spark go to another process: each would start its
 from __future__ import annotations
 
 import gc
+import importlib.util
 import json
 import os
 import re
+import shutil
 from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 from pathlib import Path
@@ -21,6 +24,7 @@ import pytest
 from xdist.scheduler import LoadFileScheduling
 
 from harness.cluster import RuntimeUnavailable
+from tests import ROOT
 from tests.spark_history.spark import spark_archive
 
 NICE: Final = 10
@@ -61,16 +65,32 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     # First what takes long, and must not be begun last.
     items.sort(key=lambda item: (not _needs_docker(item.path), not _needs_spark(item.path), not _is_spark(item)))
-    marked = [item for item in items if item.get_closest_marker("docker")]
-    if not marked or os.environ.get("CI"):
+    if os.environ.get("CI"):
         return
+    for mark, why_not in (("docker", _why_no_engine), ("browser", _why_no_browser)):
+        marked = [item for item in items if item.get_closest_marker(mark)]
+        if marked and (reason := why_not()):
+            for item in marked:
+                item.add_marker(pytest.mark.skip(reason=reason))
+
+
+def _why_no_engine() -> str:
     from harness.runtimes.docker import engine
 
     try:
         engine.connect().close()
     except RuntimeUnavailable as error:
-        for item in marked:
-            item.add_marker(pytest.mark.skip(reason=str(error)))
+        return str(error)
+    return ""
+
+
+def _why_no_browser() -> str:
+    lacking = [] if shutil.which("chromium") else ["chromium"]
+    lacking += [] if importlib.util.find_spec("playwright") else ["playwright"]
+    lacking += [] if any((ROOT / ".browser").glob("axe-*.min.js")) else ["axe-core"]
+    if not lacking:
+        return ""
+    return f"there is no {', '.join(lacking)}: see tests/harness/report/browse/set_up_browser.sh"
 
 
 def pytest_collection_finish() -> None:

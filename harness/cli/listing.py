@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from harness.cli.options import ResultsOption
+from harness.cli.results.alive import still_running
 from harness.errors import BadArguments, ExitCode, did_you_mean
 from harness.record import results
 from harness.report.terminal import Terminal, print_table, say
-from harness.runtimes.owner import is_alive, machine
 
 if TYPE_CHECKING:
     from harness.targets.target import Target
@@ -131,10 +131,8 @@ def _print_runs(directory: Path, name: str | None) -> None:
 
 def _state(record: Mapping[str, Any]) -> str:
     """Of a run without a verdict. record: run.json."""
-    status, harness = str(record.get("status", "")), record.get("harness")
-    if status != "running" or not isinstance(harness, Mapping) or harness.get("machine") != machine():
-        return status
-    if is_alive(str(harness.get("process"))):
+    status = str(record.get("status", ""))
+    if status != "running" or still_running(record):
         return status
     return "its harness was killed; chaos check judges what was recorded until then"
 

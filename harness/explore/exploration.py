@@ -14,13 +14,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from checkers.dataset import check_dataset
-from harness.errors import ExitCode, HarnessFailure, describe
-from harness.explore import failures
+from harness.errors import BadArguments, ExitCode, HarnessFailure, describe
+from harness.explore import coverage, failures
 from harness.explore.failures import Failure
 from harness.explore.simulate import simulate
 from harness.explore.workers import Outcome, Simulate, simulate_all
 from harness.plan.plan import Plan
 from harness.record import results
+from harness.report.browse.exploration import ranges, smallest_seeds, write_page
+from harness.report.html import page
 from spark_history.dataset import DatasetWriter
 from spark_history.spark.session import SparkUnavailable, find_java, start_in_background
 
@@ -31,6 +33,8 @@ if TYPE_CHECKING:
 #: fraction of its simulated time; this is for one that never ends, and for a machine that has much else to do.
 RUN_LIMIT_S = 120.0
 RUN_LIMIT_FACTOR = 2.0
+#: Of failing seeds, in their order; each takes half a second.
+MOST_REPORTS: Final = 20
 
 
 @dataclass(frozen=True)
@@ -54,7 +58,8 @@ class Exploration:
 
     unknown: seeds by the reason why nothing can be said of them. simulate_s, judge_s: seconds by the wall clock.
     problems: what went wrong in the harness besides, a sentence each. without_effect: nemeses that took effect in no
-    run, each with why not in the first of them.
+    run, each with why not in the first of them. passed_seeds: as ranges. coverage: see coverage.of_faults. checked:
+    properties that were looked at.
     """
 
     directory: Path
@@ -69,6 +74,9 @@ class Exploration:
     judge_s: float
     problems: tuple[str, ...]
     without_effect: Mapping[str, str] = field(default_factory=dict)
+    passed_seeds: str = ""
+    coverage: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    checked: tuple[str, ...] = ()
 
     @property
     def wall_s(self) -> float:
@@ -115,7 +123,10 @@ class Exploration:
             },
             "failing": [failure.as_dict() for failure in self.failing],
             "unknown": unknown,
+            "passed_seeds": self.passed_seeds,
             "without_effect": dict(self.without_effect),
+            "coverage": {fault: dict(counts) for fault, counts in self.coverage.items()},
+            "checked": list(self.checked),
             "problems": list(self.problems),
             "plan": self.plan.model_dump(mode="json", exclude={"run", "seed"}),
         }
@@ -176,7 +187,26 @@ def explore(
         simulate_s=simulated_at - began, judge_s=time.monotonic() - simulated_at,
     )  # fmt: skip
     (directory / results.EXPLORATION_FILE).write_text(json.dumps(exploration.as_dict(), indent=2) + "\n")
-    return exploration
+    return _with_pages(exploration)
+
+
+def _with_pages(exploration: Exploration) -> Exploration:
+    """A report of each of the first failing seeds, and of the smallest of what broke; and the page that leads to them.
+    What goes wrong with them is a problem of the harness."""
+    problems = []
+    first = [failure.directory for failure in exploration.failing[:MOST_REPORTS]]
+    smallest = smallest_seeds(exploration.as_dict())
+    first += [failure.directory for failure in exploration.failing[MOST_REPORTS:] if failure.seed in smallest]
+    for directory in filter(None, first):
+        try:
+            page.build(directory)
+        except (BadArguments, OSError) as error:
+            problems.append(f"there is no report of {directory}: {describe(error)}")
+    try:
+        write_page(exploration.directory)
+    except OSError as error:
+        problems.append(f"there is no page of {exploration.directory}: {describe(error)}")
+    return replace(exploration, problems=(*exploration.problems, *problems)) if problems else exploration
 
 
 def _with_seed(plan: Plan, seed: int) -> Plan:
@@ -239,13 +269,13 @@ def _sum_up(
     simulate_s: float,
     judge_s: float,
 ) -> Exploration:
-    failing, unknown, passed = [], [], 0
+    failing, unknown, passed = [], [], list[int]()
     for outcome in sorted(done, key=lambda each: each.plan.seed):
         if outcome.failed:
             of_its_own = _run_directory(outcome, directory)
             failing.append(Failure.of(outcome, of_its_own if of_its_own.is_dir() else None))
         elif outcome.verdict is not None and outcome.verdict["verdict"] == "pass":
-            passed += 1
+            passed.append(outcome.plan.seed)
         else:
             unknown.append(outcome)
     return Exploration(
@@ -253,7 +283,7 @@ def _sum_up(
         plan=plan,
         asked=asked,
         runs=len(done),
-        passed=passed,
+        passed=len(passed),
         failing=tuple(failing),
         unknown=_by_reason(unknown),
         simulated_s=sum(outcome.simulated.virtual_s for outcome in done if outcome.simulated is not None),
@@ -261,6 +291,9 @@ def _sum_up(
         judge_s=judge_s,
         problems=problems,
         without_effect=_without_effect(done),
+        passed_seeds=ranges(passed),
+        coverage=coverage.of_faults(done),
+        checked=coverage.checked(done),
     )
 
 

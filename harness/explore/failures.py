@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from checkers.anomalies import VIOLATION
 from checkers.verdict import keeping
+from harness.explore import coverage
 from harness.explore.workers import Outcome
 from harness.plan import registry, schedule_file
 from harness.plan import schedule as schedules
@@ -28,7 +29,7 @@ class Failure:
 
     property, anomaly: the invariant that stopped the run (of anomaly `violation`), or what the history breaks; empty
     unless the result is `fail`. message: a sentence. where, nodes, time_s (virtual seconds since the first operation),
-    step: of an invariant.
+    step: of an invariant. faults, operations: how many were injected, and done; None: it is not known.
     directory: the run's own, with trace_hash in its run.json. replay: the command that repeats the run.
     """
 
@@ -41,6 +42,8 @@ class Failure:
     nodes: tuple[str, ...]
     time_s: float | None
     step: int | None
+    faults: int | None
+    operations: int | None
     trace_hash: str
     directory: Path | None
     replay: str
@@ -54,6 +57,7 @@ class Failure:
             property_, anomaly, message = _broken(outcome.verdict)
         simulated = outcome.simulated
         violation = simulated.violation if simulated is not None else None
+        faults, operations = coverage.size(outcome.verdict)
         if violation is not None and outcome.result == "judged":
             property_, anomaly, message = violation.property, VIOLATION, violation.message
         return cls(
@@ -66,6 +70,8 @@ class Failure:
             nodes=() if violation is None else violation.nodes,
             time_s=None if violation is None else (violation.time_ns - origin) / 1e9,
             step=None if violation is None else violation.step,
+            faults=faults,
+            operations=operations,
             trace_hash="" if simulated is None else simulated.trace_hash,
             directory=directory,
             replay=outcome.plan.command() if directory is None else shlex.join(["chaos", "replay", str(directory)]),

@@ -252,3 +252,6 @@ def _summary(found: Exploration) -> Iterator[str]:
     for problem in found.problems:
         yield f"  problem   {problem}"
     yield f"  all of it {found.directory}"
+    from harness.record.catalog.groups import PAGES
+
+    yield f"  page      {found.directory / PAGES['exploration']}"

@@ -109,6 +109,11 @@ def test_failing_seeds_are_told_and_can_be_judged_again(
         assert failure["result"] == "fail" and failure["property"] in INVARIANTS and failure["message"]
         assert failure["time_s"] > 0 and failure["step"] > 0
         assert failure["replay"] == f"chaos replay {failure['directory']}"
+        assert failure["faults"] > 0 and failure["operations"] > 0
+        assert (Path(failure["directory"]) / "report.html").is_file()
+    assert document["coverage"]["power-outage"]["seeds"] == 4 and "LeaderCompleteness" in document["checked"]
+    page = (directory / "index.html").read_text()
+    assert failing[0]["property"] in page and f'runs/s{failing[0]["seed"]}/report.html' in page
     run = Path(failing[0]["directory"])
     assert results.find(str(run), Path("results")) == run
     saved = json.loads((run / "run.json").read_text())
@@ -141,7 +146,7 @@ def test_passing_seeds_leave_rows_in_the_dataset_alone(
     assert chaos("explore", "--seeds", "5,7", "--nemesis", "none", "--time-limit", "5", "--partitions", "1") == 0
     assert "2 runs, 2 passed, 0 failed, 0 unknown; 1" in capfd.readouterr().out
     (directory,) = Path("results").iterdir()
-    assert {path.name for path in directory.iterdir()} <= {"dataset", "explore.json", "spark.log"}
+    assert {path.name for path in directory.iterdir()} <= {"dataset", "explore.json", "index.html", "spark.log"}
 
 
 # -- what can go wrong -----------------------------------------------------------------------------------------------
@@ -293,7 +298,7 @@ def test_a_mistake_gets_one_sentence_and_254(
 
 FAILURE = Failure(
     3, "fail", "LeaderCompleteness", "violation", "broker-1 lacks offset 0", "chaos-0", ("broker-1",), 2.5, 88,
-    "abc", Path("r/runs/s3"), "chaos replay r/runs/s3",
+    3, 400, "abc", Path("r/runs/s3"), "chaos replay r/runs/s3",
 )  # fmt: skip
 FOUND = Exploration(Path("r"), PLAN, 10, 10, 8, (), {"vacuous: no fault": (4, 9)}, 600.0, 19.0, 1.0, ())
 

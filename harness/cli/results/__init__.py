@@ -1,0 +1,1 @@
+"""Commands about what lies in a results directory: serve, report, diff, note, results."""

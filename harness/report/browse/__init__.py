@@ -1,0 +1,1 @@
+"""Pages of all that lies in a results directory: served by `chaos serve`, written as files by `chaos report --out`."""
