@@ -15,6 +15,7 @@ from harness.cli.explore import explore
 from harness.cli.export import export
 from harness.cli.generate import generate, list_defects
 from harness.cli.guarded import guarded
+from harness.cli.logs import logs
 from harness.cli.matrix import matrix
 from harness.cli.options import ResultsOption
 from harness.cli.replay import inspect, replay, shrink
@@ -66,6 +67,7 @@ app.command()(export)
 app.command()(replay)
 app.command()(shrink)
 app.command()(inspect)
+app.command()(logs)
 app.command()(matrix)
 app.add_typer(target_command, name="target")
 

@@ -26,6 +26,7 @@ from harness.run.interrupt import Interrupt
 from harness.run.phases import Phases
 from harness.run.threads import in_thread
 from harness.runtimes.owner import machine, owner
+from harness.timeline import clock
 from nemesis import Nemesis
 
 TEAR_DOWN_TIMEOUT_S = 60.0
@@ -60,7 +61,7 @@ async def run(
     interrupt = Interrupt(progress.say)
     interrupt.watch()
     harness = {"process": owner(), "machine": machine()}
-    facts = {"command": plan.command(), "started_at": utc_now(), "harness": harness}
+    facts = {"command": plan.command(), "started_at": utc_now(), "clock": clock.now(), "harness": harness}
     record = RunRecord(directory, facts=facts)
     record.save()
     with suppress(OSError):

@@ -1,0 +1,288 @@
+"""Merges what nodes logged and traced, faults, and what clients did, on the time line of a run."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from harness.errors import BadArguments
+from harness.timeline import clock, violations
+from harness.timeline.nodes import Line, Span, log_lines, trace_lines
+from harness.timeline.violations import Violation
+from spark_history.regular import NotRegular, open_regular, read_object, require_regular
+from spark_history.schema import FAULTS, OPERATIONS
+
+#: What is shown on either side of a moment.
+WINDOW_S: Final = 1.0
+#: Operations of a moment; those that did not succeed come first, then the nearest.
+MOST_OPERATIONS: Final = 100
+ALL: Final[Span] = (-(1 << 62), 1 << 62)
+_SHOWN: Final = (
+    "process",
+    "op",
+    "kind",
+    "topic",
+    "partition",
+    "value",
+    "invoke",
+    "complete",
+    "outcome",
+    "offset",
+    "error",
+)
+_KINDS: Final = {"append": "append", "read": "read", "list_offsets": "end of log asked", "final_read": "final read"}
+
+
+class Around(NamedTuple):
+    """What is to be looked at. title: in words; spans: merged, monotonic ns; ops, where: what it is about, if that is
+    known: operations and a partition."""
+
+    title: str
+    spans: list[Span]
+    ops: frozenset[int] = frozenset()
+    where: str = ""
+
+
+@dataclass(frozen=True)
+class RunTimeline:
+    """Of the run in a directory, whatever of it there is; what is missing or damaged has no lines."""
+
+    directory: Path
+
+    @cached_property
+    def verdict(self) -> dict[str, Any]:
+        return self._object("verdict.json")
+
+    @cached_property
+    def run(self) -> dict[str, Any]:
+        return self._object("run.json")
+
+    def _object(self, name: str) -> dict[str, Any]:
+        with suppress(OSError, ValueError):
+            return read_object(self.directory / name)
+        return {}
+
+    @cached_property
+    def origin(self) -> int:
+        """Second 0: when the first operation was invoked, or what is nearest to it on record."""
+        manifest = self._object("history/manifest.json")
+        for known in (self.verdict.get("origin_ns"), manifest.get("origin"), self.run.get("workload_start_ns")):
+            if isinstance(known, int) and known:
+                return known
+        starts = [fault["start"] for fault in self.faults]
+        return min(starts) if starts else 0
+
+    @cached_property
+    def faults(self) -> list[dict[str, Any]]:
+        """FAULTS rows that struck, in order, evidence parsed."""
+        rows: list[dict[str, Any]] = []
+        for path in (
+            self.directory / "history/faults/faults.parquet",
+            self.directory / "journal/faults-000000.parquet",
+        ):
+            with suppress(OSError, ValueError, pa.ArrowException), open_regular(path) as file:
+                table = pq.ParquetFile(pa.BufferReader(file.read())).read(use_threads=False)
+                rows = table.select([name for name in FAULTS.names if name in table.column_names]).to_pylist()
+                break
+        found = []
+        for row in rows:
+            with suppress(ValueError, TypeError):
+                row["evidence"] = json.loads(row["evidence"] or "{}")
+                if isinstance(row["evidence"], dict) and row.get("start") is not None:
+                    found.append(row)
+        return sorted(found, key=lambda row: (row["start"], row["fault"]))
+
+    @cached_property
+    def violations(self) -> list[Violation]:
+        return violations.read(self.directory)
+
+    @cached_property
+    def nodes(self) -> list[str]:
+        """That left a log or a trace."""
+        paths = [*self.directory.glob("logs/*.log"), *self.directory.glob("trace/*.jsonl")]
+        return sorted({path.stem for path in paths})
+
+    @cached_property
+    def wall_clock(self) -> clock.WallClock | None:
+        return clock.wall_clock(self.directory, self.run)
+
+    # -- what to look at -----------------------------------------------------------------------------------------------
+
+    def around(self, what: str, window_s: float = WINDOW_S) -> Around:
+        """what: a violation (3, V3), a fault (F2) or a time in seconds (5.8, 12s). Raises BadArguments."""
+        if found := re.fullmatch(r"[Vv#]?(\d{1,9})", what):
+            number = int(found[1])
+            if not 1 <= number <= len(self.violations):
+                there = f"V1 to V{len(self.violations)}" if self.violations else "none"
+                raise BadArguments(
+                    f"there is no violation {number} in this run; there are: {there} (a time is given as {what}s)"
+                )
+            return self.of_violation(self.violations[number - 1], window_s)
+        if found := re.fullmatch(r"[Ff](\d{1,9})", what):
+            fault = next((each for each in self.faults if each["fault"] == int(found[1])), None)
+            if fault is None:
+                raise BadArguments(f"there is no fault {what} in this run")
+            ends = [time for time in (fault["start"], fault["end"]) if time is not None]
+            return Around(f"fault F{fault['fault']}, {fault['nemesis']}", _spans(ends, window_s))
+        if found := re.fullmatch(r"(-?\d{1,12}(?:\.\d{1,9})?)\s*s?", what):
+            at = self.origin + int(float(found[1]) * 1e9)
+            return Around(f"{found[1]} s", _spans([at], window_s))
+        raise BadArguments(f"--around {what!r}: give a violation (V3), a fault (F2) or a time in seconds (12.5s)")
+
+    def of_violation(self, violation: Violation, window_s: float = WINDOW_S) -> Around:
+        """When its operations took place, and when the faults struck that are known to have caused it."""
+        times = [time for span in violation.spans() for time in span]
+        times += [fault["start"] for fault in self.faults if fault["fault"] in self.causes(violation)]
+        if not times and (violated := self.verdict.get("judged_until_s")) is not None and violation.offset is None:
+            times = [self.origin + int(violated * 1e9)]
+        title = f"{violation.name}: {violation.message}"
+        return Around(title, _spans(times, window_s), frozenset(violation.ops), violation.where)
+
+    def causes(self, violation: Violation) -> list[int]:
+        """Faults that took what it is about, by the verdict's attribution."""
+        found = []
+        for group in self.verdict.get("attribution") or ():
+            with suppress(AttributeError, TypeError, ValueError):
+                ranges = group["partitions"].get(violation.where) or []
+                offset = violation.offset
+                inside = offset is not None and any(first <= offset <= last for first, last in ranges)
+                if inside and group["fault"] is not None:
+                    found += [int(group["fault"])]
+        return found
+
+    # -- lines ---------------------------------------------------------------------------------------------------------
+
+    def lines(
+        self,
+        spans: Sequence[Span],
+        *,
+        nodes: Collection[str] | None = None,
+        ops: Collection[int] = (),
+        where: str = "",
+        operations: bool = True,
+        most_operations: int = MOST_OPERATIONS,
+    ) -> list[Line]:
+        """In order of time. nodes: only what these say, and faults; None: all. ops: operations that are to be among
+        those shown; where: only operations on this partition."""
+        shifts = clock.shifts(self.faults)
+        found: list[Line] = []
+        for span in spans:
+            for node in self.nodes:
+                if nodes is not None and node not in nodes:
+                    continue
+                log = self.directory / "logs" / f"{node}.log"
+                found += log_lines(log, span, self.wall_clock, shifts.get(node, ()))
+                found += trace_lines(self.directory / "trace" / f"{node}.jsonl", span)
+            found += [line for line in self._fault_lines() if span[0] <= line.time <= span[1]]
+            if operations and nodes is None:
+                found += self._operations(span, frozenset(ops), where, most_operations)
+        return sorted(found, key=lambda line: line.time)
+
+    def _fault_lines(self) -> Iterator[Line]:
+        for fault in self.faults:
+            name = f"F{fault['fault']} {fault['nemesis']}"
+            whom = ", ".join(fault["targets"] or ()) or "nobody"
+            if skipped := fault["evidence"].get("skipped"):
+                yield Line(fault["start"], "", "fault", f"{name} did not strike: {skipped}")
+                continue
+            effect = "" if fault.get("effective") else " (no evidence of an effect)"
+            yield Line(fault["start"], "", "fault", f"{name} strikes {whom}{effect}")
+            if fault["end"] is not None:
+                yield Line(fault["end"], "", "fault", f"{name} is healed ({whom})")
+            if isinstance(again := fault["evidence"].get("in_sync_at"), int):
+                yield Line(again, "", "fault", f"after {name} every replica is back in its ISR")
+
+    def _operations(self, span: Span, ops: frozenset[int], where: str, most: int) -> list[Line]:
+        table = self._in_span(span, where)
+        if not table.num_rows:
+            return []
+        invoke = table["invoke"].to_numpy()
+        complete = table["complete"].fill_null(1 << 62).to_numpy()
+        outcome = table["outcome"].to_numpy(zero_copy_only=False)
+        wanted = np.isin(table["op"].to_numpy(), np.array(sorted(ops), np.int64))
+        middle = (max(span[0], -(1 << 61)) + min(span[1], 1 << 61)) // 2
+        order = np.lexsort((np.abs(np.minimum(complete, 1 << 61) - middle), outcome == "ok", ~wanted))[:most]
+        found = []
+        for row in table.take(pa.array(np.sort(order))).to_pylist():
+            time = row["invoke"] if row["complete"] is None else row["complete"]
+            found.append(Line(time, "", "operation", _told(row), f"{row['topic']}-{row['partition']}"))
+        if len(invoke) > most:
+            more = f"({len(invoke) - most:,} more operations of this time are not shown)"
+            found.append(Line(min(span[1], int(invoke.max())), "", "operation", more))
+        return found
+
+    def _in_span(self, span: Span, where: str) -> pa.Table:
+        """Operations under way in it."""
+        columns = pa.schema([OPERATIONS.field(name) for name in _SHOWN])
+        tables = [columns.empty_table()]
+        topic, _, partition = where.rpartition("-")
+        folder = self.directory / "history" / "operations"
+        files = sorted(folder.glob(f"topic={topic}/partition={partition}/*.parquet" if where else "**/*.parquet"))
+        for path in files or sorted((self.directory / "journal").glob("operations-*.parquet")):
+            with suppress(OSError, NotRegular, pa.ArrowException, ValueError):
+                require_regular(path)
+                keys = dict(part.split("=", 1) for part in path.parent.parts if "=" in part)
+                with pq.ParquetFile(path) as file:
+                    for number in range(file.metadata.num_row_groups):
+                        if _apart(file.metadata.row_group(number), span):
+                            continue
+                        rows = file.read_row_group(number, [n for n in _SHOWN if n in file.schema_arrow.names])
+                        late = pc.fill_null(pc.greater_equal(rows["complete"], span[0]), True)
+                        rows = rows.filter(pc.and_(pc.less_equal(rows["invoke"], span[1]), late))
+                        for name in ("topic", "partition"):
+                            if name not in rows.column_names:
+                                value = pa.scalar(keys.get(name)).cast(columns.field(name).type)
+                                rows = rows.append_column(name, pa.repeat(value, rows.num_rows))
+                        rows = rows.select(list(_SHOWN)).cast(columns)
+                        if where:
+                            mine = pc.and_(pc.equal(rows["topic"], topic), pc.equal(rows["partition"], int(partition)))
+                            rows = rows.filter(mine)
+                        tables.append(rows)
+        return pa.concat_tables(tables).combine_chunks()
+
+
+def _apart(group: Any, span: Span) -> bool:
+    """Is nothing of this row group in the span, by its statistics?"""
+    for at in range(group.num_columns):
+        column = group.column(at)
+        known = column.statistics
+        if known is None or not known.has_min_max:
+            continue
+        if column.path_in_schema == "invoke" and known.min > span[1]:
+            return True
+        if column.path_in_schema == "complete" and not known.null_count and known.max < span[0]:
+            return True
+    return False
+
+
+def _told(row: Mapping[str, Any]) -> str:
+    what = _KINDS.get(row["kind"], str(row["kind"]))
+    value = f" of {row['value']}" if row["value"] is not None else ""
+    at = f" at offset {row['offset']}" if row["offset"] is not None else ""
+    took = "" if row["complete"] is None else f" after {(row['complete'] - row['invoke']) / 1e6:.1f} ms"
+    how = {"ok": "ok", "fail": "failed", "info": "not known"}.get(row["outcome"], str(row["outcome"]))
+    error = f" ({row['error']})" if row["error"] else ""
+    return f"process {row['process']}, op {row['op']}: {what}{value}{at}: {how}{error}{took}"
+
+
+def _spans(times: Sequence[int], window_s: float) -> list[Span]:
+    """Around each, those that overlap as one."""
+    window = int(window_s * 1e9)
+    merged: list[Span] = []
+    for time in sorted(times):
+        if merged and time - window <= merged[-1][1]:
+            merged[-1] = (merged[-1][0], max(merged[-1][1], time + window))
+        else:
+            merged.append((time - window, time + window))
+    return merged
