@@ -19,6 +19,7 @@ from harness.plan import plan_file, registry, schedule_file
 from harness.plan import schedule as schedules
 from harness.plan.plan import Plan
 from harness.plan.schedule import Schedule
+from harness.record import machine as machine_of
 from harness.record.results import RunRecord, utc_now
 from harness.report.console import Progress
 from harness.run.components import Analysis, Components, Verification
@@ -61,7 +62,10 @@ async def run(
     interrupt = Interrupt(progress.say)
     interrupt.watch()
     harness = {"process": owner(), "machine": machine()}
-    facts = {"command": plan.command(), "started_at": utc_now(), "clock": clock.now(), "harness": harness}
+    facts = {
+        "command": plan.command(), "started_at": utc_now(), "clock": clock.now(), "harness": harness,
+        "chaos": machine_of.chaos(), "host": machine_of.host(),
+    }  # fmt: skip
     record = RunRecord(directory, facts=facts)
     record.save()
     with suppress(OSError):

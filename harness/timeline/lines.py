@@ -279,10 +279,15 @@ def _told(row: Mapping[str, Any]) -> str:
 def _spans(times: Sequence[int], window_s: float) -> list[Span]:
     """Around each, those that overlap as one."""
     window = int(window_s * 1e9)
-    merged: list[Span] = []
-    for time in sorted(times):
-        if merged and time - window <= merged[-1][1]:
-            merged[-1] = (merged[-1][0], max(merged[-1][1], time + window))
+    return merged([(time - window, time + window) for time in times])
+
+
+def merged(spans: Sequence[Span]) -> list[Span]:
+    """In order, those that overlap as one."""
+    found: list[Span] = []
+    for start, end in sorted(spans):
+        if found and start <= found[-1][1]:
+            found[-1] = (found[-1][0], max(found[-1][1], end))
         else:
-            merged.append((time - window, time + window))
-    return merged
+            found.append((start, end))
+    return found
