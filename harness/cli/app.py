@@ -12,14 +12,14 @@ import typer
 from harness.cli import nemesis as cli_nemesis
 from harness.cli.check import check
 from harness.cli.explore import explore
-from harness.cli.export import export
 from harness.cli.generate import generate, list_defects
 from harness.cli.guarded import guarded
-from harness.cli.logs import logs
 from harness.cli.matrix import matrix
 from harness.cli.options import ResultsOption
-from harness.cli.replay import inspect, replay, shrink
 from harness.cli.run import run
+from harness.cli.saved.export import export
+from harness.cli.saved.logs import logs
+from harness.cli.saved.replay import inspect, replay, shrink
 from harness.cli.target import target as target_command
 from harness.errors import BadArguments, ExitCode
 from harness.plan import registry

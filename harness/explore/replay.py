@@ -18,7 +18,7 @@ from harness.plan import schedule_file
 from harness.plan.plan import Plan
 from harness.plan.schedule import Schedule
 from harness.record import results
-from harness.timeline.story import Event
+from harness.record.timeline.story import Event
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""A simulated run that failed, told in order of time: see harness/timeline/story.py."""
+"""A simulated run that failed, told in order of time: see harness/record/timeline/story.py."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ import pyarrow.compute as pc
 from checkers.anomalies import HANG
 from harness.explore.shrink import witness_of
 from harness.explore.simulate import Simulated
-from harness.timeline import story
-from harness.timeline.story import Event, setting_of
+from harness.record.timeline import story
+from harness.record.timeline.story import Event, setting_of
 
 
 def tell(simulated: Simulated, verdict: Mapping[str, Any], trace: Iterable[Event]) -> list[str]:

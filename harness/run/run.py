@@ -21,13 +21,13 @@ from harness.plan.plan import Plan
 from harness.plan.schedule import Schedule
 from harness.record import machine as machine_of
 from harness.record.results import RunRecord, utc_now
+from harness.record.timeline import clock
 from harness.report.console import Progress
 from harness.run.components import Analysis, Components, Verification
 from harness.run.interrupt import Interrupt
 from harness.run.phases import Phases
 from harness.run.threads import in_thread
 from harness.runtimes.owner import machine, owner
-from harness.timeline import clock
 from nemesis import Nemesis
 
 TEAR_DOWN_TIMEOUT_S = 60.0

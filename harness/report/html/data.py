@@ -195,10 +195,10 @@ def _read_parquet(
         for name in columns:
             if name not in present:
                 key = keys.get(name)
-                if key is None and name not in CATEGORIES:
-                    read = read.append_column(name, pa.nulls(read.num_rows, schema.field(name).type))
+                if key is None:
+                    read = read.append_column(name, pa.nulls(read.num_rows, _schema(schema, [name]).field(0).type))
                     continue
-                text = pa.array([None if key is None else unquote(key)], pa.string())
+                text = pa.array([unquote(key)], pa.string())
                 rows = pa.array(np.zeros(read.num_rows, np.int32))
                 of_all = pa.DictionaryArray.from_arrays(rows, text) if name in CATEGORIES else text.take(rows)
                 read = read.append_column(name, of_all)

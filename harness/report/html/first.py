@@ -39,14 +39,16 @@ def _promised(data: RunData) -> str:
 
 
 def _kept(data: RunData, summary: Summary) -> str:
-    outcome, reason = data.verdict.get("verdict"), str(data.verdict.get("reason") or "")
+    outcome = data.verdict.get("verdict")
     if not data.verdict:
         return "not known: this run has not been judged"
     acknowledged, lost = summary.counts["ok"], len(summary.lost)
     if not lost:
         if outcome == "pass":
-            return f"yes: {reason}"
-        return f"not known: {reason}" if outcome == "unknown" else f"no: {reason}"
+            return f"yes: none of {acknowledged:,} acknowledged records is lost, and every operation fits one order"
+        if outcome == "unknown":
+            return "not known: this run proves nothing either way, and must not be read as a pass"
+        return f"no acknowledged record is lost; but {_example(data)}" if outcome == "fail" else ""
     gone = int(summary.lost["complete"].notna().sum())
     only_read = lost - gone
     share = f" ({gone / acknowledged:.1%})" if acknowledged else ""
@@ -57,6 +59,16 @@ def _kept(data: RunData, summary: Summary) -> str:
         else ""
     )
     return f"no: of {acknowledged:,} acknowledged records {gone:,}{share} never came back{read}"
+
+
+def _example(data: RunData) -> str:
+    """Of what does not hold, in a sentence."""
+    broken = [
+        (str(name), entry) for name, entry in _mapping(data.verdict.get("anomalies")).items()
+        if isinstance(entry, Mapping) and entry.get("count") and not entry.get("weak")
+    ]  # fmt: skip
+    told = next((f"{name} does not hold: {entry['example']}" for name, entry in broken if entry.get("example")), "")
+    return told or ", ".join(name for name, _ in broken) or str(data.verdict.get("reason") or "something does not hold")
 
 
 def _happened(data: RunData, summary: Summary) -> str:

@@ -19,16 +19,16 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from checkers.anomalies import LOST_APPEND
+from harness.record.timeline.lines import RunTimeline, merged
+from harness.record.timeline.nodes import Line, Span
+from harness.record.timeline.partitions import InsideOfRun
+from harness.record.timeline.story import setting_of, tell
+from harness.record.timeline.violations import Violation
 from harness.report import words
 from harness.report.html.aggregate import Summary, operations_by_id
 from harness.report.html.data import RunData
 from harness.report.html.first import attribution, kind_of, ranges_of
 from harness.report.html.witness import witness_svg
-from harness.timeline.lines import RunTimeline, merged
-from harness.timeline.nodes import Line, Span
-from harness.timeline.partitions import InsideOfRun
-from harness.timeline.story import setting_of, tell
-from harness.timeline.violations import Violation
 
 LISTED: Final = 100  # violations of a kind, in its table
 LISTED_OPERATIONS: Final = 8  # of one violation
@@ -222,7 +222,8 @@ class _Disks:
         if where not in self._read:
             topic, _, partition = where.rpartition("-")
             tables = []
-            for path in sorted((self._root / f"topic={quote(topic)}" / f"partition={partition}").glob("*.parquet")):
+            folder = self._root / f"topic={quote(topic, safe='')}" / f"partition={partition}"
+            for path in sorted(folder.glob("*.parquet")):
                 with suppress(OSError, pa.ArrowException, KeyError):
                     tables.append(pq.read_table(path, columns=["node", "offset", "leader_epoch", "value"]))
             empty = pd.DataFrame({name: [] for name in ("node", "offset", "leader_epoch", "value")})

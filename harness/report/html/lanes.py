@@ -13,11 +13,11 @@ from typing import Any, Final
 
 from markupsafe import Markup
 
+from harness.record.timeline.partitions import Inside, State
 from harness.report import words
 from harness.report.html.aggregate import Fault, Timeline
 from harness.report.html.charts import AXIS, CHARACTER, LEFT, RIGHT, WIDTH, time_axis, zoomed
 from harness.report.html.svg import tag, text_at
-from harness.timeline.partitions import Inside, State
 
 MOST_LANES: Final = 128
 ROOMY: Final = 16  # so many partitions have lanes with a high watermark

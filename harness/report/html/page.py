@@ -17,6 +17,7 @@ from markupsafe import Markup, escape
 from checkers.anomalies import WEAK
 from checkers.inside.violation import VIOLATION_FILE
 from checkers.verdict import keeping
+from harness.record.timeline.partitions import InsideOfRun, inside_of
 from harness.report import words
 from harness.report.html import first, found
 from harness.report.html.aggregate import Fault, Summary, summarise
@@ -24,7 +25,6 @@ from harness.report.html.availability import heat_map
 from harness.report.html.charts import timeline_svg
 from harness.report.html.data import RunData, load
 from harness.report.html.lanes import lanes
-from harness.timeline.partitions import InsideOfRun, inside_of
 from spark_history.files import replacing
 from spark_history.regular import open_regular
 
@@ -62,7 +62,8 @@ def build(run_directory: Path) -> Path:
     data = load(run_directory)
     script = (TEMPLATES / "report.js").read_text(encoding="utf-8")
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
-    context = _context(data, summarise(data), inside_of(run_directory))
+    summary = summarise(data)
+    context = _context(data, summary, inside_of(run_directory, summary.origin))
     html = _environment().get_template("report.html.j2").render(context, script=Markup(script), script_hash=digest)
     path = run_directory / REPORT_FILE
     # Renamed into place: whoever has the page open never reloads half of one.

@@ -33,7 +33,7 @@ def logs(
     """Merge what nodes logged and traced, faults and operations, in seconds of the run.
 
     Operations are shown around a moment only: those that did not succeed, and the nearest."""
-    from harness.timeline.lines import ALL, Around, RunTimeline
+    from harness.record.timeline.lines import ALL, Around, RunTimeline
 
     timeline = RunTimeline(results.find(run, results_directory))
     for name in node or ():

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Final, NamedTuple
+from urllib.parse import quote
 
 import numpy as np
 import pyarrow as pa
@@ -17,9 +18,9 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from harness.errors import BadArguments
-from harness.timeline import clock, violations
-from harness.timeline.nodes import Line, Span, log_lines, trace_lines
-from harness.timeline.violations import Violation
+from harness.record.timeline import clock, violations
+from harness.record.timeline.nodes import Line, Span, log_lines, trace_lines
+from harness.record.timeline.violations import Violation
 from spark_history.regular import NotRegular, open_regular, read_object, require_regular
 from spark_history.schema import FAULTS, OPERATIONS
 
@@ -59,6 +60,7 @@ class RunTimeline:
     """Of the run in a directory, whatever of it there is; what is missing or damaged has no lines."""
 
     directory: Path
+    second_zero: int | None = None  # None: to be found out
 
     @cached_property
     def verdict(self) -> dict[str, Any]:
@@ -76,6 +78,8 @@ class RunTimeline:
     @cached_property
     def origin(self) -> int:
         """Second 0: when the first operation was invoked, or what is nearest to it on record."""
+        if self.second_zero is not None:
+            return self.second_zero
         manifest = self._object("history/manifest.json")
         for known in (self.verdict.get("origin_ns"), manifest.get("origin"), self.run.get("workload_start_ns")):
             if isinstance(known, int) and known:
@@ -87,14 +91,11 @@ class RunTimeline:
     def faults(self) -> list[dict[str, Any]]:
         """FAULTS rows that struck, in order, evidence parsed."""
         rows: list[dict[str, Any]] = []
-        for path in (
-            self.directory / "history/faults/faults.parquet",
-            self.directory / "journal/faults-000000.parquet",
-        ):
+        laid_out = sorted((self.directory / "history" / "faults").glob("*.parquet"))
+        for path in laid_out or sorted((self.directory / "journal").glob("faults-*.parquet")):
             with suppress(OSError, ValueError, pa.ArrowException), open_regular(path) as file:
                 table = pq.ParquetFile(pa.BufferReader(file.read())).read(use_threads=False)
-                rows = table.select([name for name in FAULTS.names if name in table.column_names]).to_pylist()
-                break
+                rows += table.select([name for name in FAULTS.names if name in table.column_names]).to_pylist()
         found = []
         for row in rows:
             with suppress(ValueError, TypeError):
@@ -228,7 +229,8 @@ class RunTimeline:
         tables = [columns.empty_table()]
         topic, _, partition = where.rpartition("-")
         folder = self.directory / "history" / "operations"
-        files = sorted(folder.glob(f"topic={topic}/partition={partition}/*.parquet" if where else "**/*.parquet"))
+        mine = folder / f"topic={quote(topic, safe='')}" / f"partition={partition}"
+        files = sorted(mine.glob("*.parquet") if where else folder.rglob("*.parquet"))
         for path in files or sorted((self.directory / "journal").glob("operations-*.parquet")):
             with suppress(OSError, NotRegular, pa.ArrowException, ValueError):
                 require_regular(path)

@@ -15,7 +15,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import BinaryIO, Final, Literal
 
-from harness.timeline.clock import Shift, WallClock
+from harness.record.timeline.clock import Shift, WallClock
 from spark_history.regular import NotRegular, require_regular
 
 Kind = Literal["log", "trace", "fault", "operation"]

@@ -24,10 +24,10 @@ from checkers.inside.metadata.history import MetadataHistory, judge_history
 from checkers.inside.metadata.memberships import CommitTimes
 from checkers.inside.metadata.quorum_trace import node_ids, what_was_reported
 from checkers.inside.trace_rows import TraceRows, read_rows
-from harness.timeline import clock
-from harness.timeline.lines import ALL, RunTimeline
-from harness.timeline.nodes import log_lines
-from harness.timeline.story import Event
+from harness.record.timeline import clock
+from harness.record.timeline.lines import ALL, RunTimeline
+from harness.record.timeline.nodes import log_lines
+from harness.record.timeline.story import Event
 from spark_history.files import HistoryError, compact, read_parquet
 from spark_history.schema import METADATA_LOG, TRACE
 
@@ -158,8 +158,8 @@ class InsideOfRun:
                 yield Event(state.time / 1e9, leader or "the controller", "decide", where, changed)
 
 
-def inside_of(directory: Path) -> InsideOfRun:
-    return InsideOfRun(RunTimeline(directory))
+def inside_of(directory: Path, second_zero: int | None = None) -> InsideOfRun:
+    return InsideOfRun(RunTimeline(directory, second_zero))
 
 
 def _logged(time: int, node: str, text: str) -> Event | None:
