@@ -75,7 +75,11 @@ def _happened(data: RunData, summary: Summary) -> str:
     faults = {fault.number: fault for fault in summary.faults}
     groups = [group for group in attribution(data) if group["records"]]
     if groups:
-        return "; ".join(_took(group, faults, summary) for group in _by_fault(groups)[:_FEW])
+        told = [_took(group, faults) for group in _by_fault(groups)[:_FEW]]
+        if all(group["fault"] is None for group in groups):  # what is known by partition, if not by offset
+            losses = data.verdict.get("losses")
+            told += [str(each) for each in losses[:1]] if isinstance(losses, list) else []
+        return "; ".join(told)
     if len(summary.lost):
         return "which fault took them was not measured: this run was recorded, or judged, by an older version"
     effective = [fault for fault in summary.faults if fault.effective]
@@ -104,14 +108,15 @@ def _by_fault(groups: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     return sorted(found.values(), key=lambda group: -group["records"])
 
 
-def _took(group: Mapping[str, Any], faults: Mapping[int, Fault], summary: Summary) -> str:
+def _took(group: Mapping[str, Any], faults: Mapping[int, Fault]) -> str:
     back = f"{group['acknowledged']:,} acknowledged {'one' if group['acknowledged'] == 1 else 'ones'} never came back"
     fault = faults.get(group["fault"]) if group["fault"] is not None else None
     nodes = [node for node, _ in group["nodes"].most_common() if node]
     last = f"; {nodes[0]} had {'most of them' if len(nodes) > 1 else 'them'} last" if nodes else ""
     if fault is None:
         cause = max(group["causes"], key=group["causes"].get)
-        return f"{words.plural(group['records'], 'lost record')}: {cause}{last}"
+        cause = cause.removeprefix("not known: ")
+        return f"what took {words.plural(group['records'], 'lost record')} is not known: {cause}{last}"
     took, whom = _records(fault), _of_whom(fault)
     taken = f"took {words.plural(took, 'unsynced record')} of {whom}" if took else f"struck {whom}"
     return f"{kind_of(fault)} {fault.name} at {fault.start:.1f} s {taken}; {back}{last}"

@@ -6,6 +6,7 @@ one JSON object beside the page's script, kept within MOST_* so that a report of
 
 from __future__ import annotations
 
+import json
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
@@ -22,7 +23,7 @@ from checkers.anomalies import LOST_APPEND
 from harness.record.timeline.lines import RunTimeline, merged
 from harness.record.timeline.nodes import Line, Span
 from harness.record.timeline.partitions import InsideOfRun
-from harness.record.timeline.story import setting_of, tell
+from harness.record.timeline.story import Acknowledged, setting_of, tell
 from harness.record.timeline.violations import Violation
 from harness.report import words
 from harness.report.html.aggregate import Summary, operations_by_id
@@ -307,21 +308,16 @@ def _stories(
     operations = data.operations.find(
         {op for each in chosen for op in each.ops[:LISTED_OPERATIONS]} if chosen else set()
     )
-    rows = operations.astype("object").where(operations.notna(), None).to_dict("records")
-    acknowledged = {
-        (int(row["partition"]), int(row["offset"])): row for row in rows
-        if row.get("kind") == "append" and row.get("outcome") == "ok" and None not in (row["partition"], row["offset"])
-    }  # fmt: skip
-    faults = [
-        {**row, "evidence": _json(row["evidence"])} for row in inside.timeline.faults
-    ]  # fmt: skip
+    plain = operations.astype("object").where(operations.notna(), None).to_dict("records")
+    rows = {int(row["op"]): row for row in plain}
+    faults = [{**row, "evidence": json.dumps(row["evidence"])} for row in inside.timeline.faults]
     ended = (inside.timeline.origin + int(summary.duration * 1e9)) / 1e9
     told = []
     for number, each in enumerate(chosen[:MOST_STORIES], 1):
         text: list[str] = []
         with suppress(Exception):  # a story is told of what is whole; the rest of the page does not wait for it
             text = tell(
-                faults, inside.events(each.where), lambda partition, offset: acknowledged.get((partition, offset)),
+                faults, inside.events(each.where), _acknowledged([rows[op] for op in each.ops if op in rows]),
                 where=each.where, setting=setting_of(data.plan), sentence=f"{each.broken}: {each.message}",
                 origin=inside.timeline.origin / 1e9, ended=ended,
             )  # fmt: skip
@@ -330,10 +326,13 @@ def _stories(
     return told
 
 
-def _json(evidence: Mapping[str, Any]) -> str:
-    import json
-
-    return json.dumps(evidence)
+def _acknowledged(rows: Sequence[Mapping[str, Any]]) -> Acknowledged:
+    """rows: the operations of a violation, of which the first counts."""
+    known: dict[tuple[Any, Any], Mapping[str, Any]] = {}
+    for row in rows:
+        if row["kind"] == "append" and row["outcome"] == "ok":
+            known.setdefault((row["partition"], row["offset"]), row)
+    return lambda partition, offset: known.get((partition, offset))
 
 
 def _title(where: tuple[str, str, str]) -> str:

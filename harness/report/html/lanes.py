@@ -8,7 +8,7 @@ watermark had come. Hatched over all of it: the partition acknowledged nothing. 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from markupsafe import Markup
@@ -41,18 +41,21 @@ class Lanes:
 
 def lanes(
     inside: Inside,
+    read: Mapping[str, Sequence[tuple[int, int]]],
     origin: int,
     timeline: Timeline | None,
     faults: Sequence[Fault],
     marks: Mapping[str, Sequence[tuple[str, float]]],
 ) -> Lanes:
-    """marks: by partition, names of violations and when they happened. timeline: None: no append was recorded."""
+    """read: by partition, high watermarks that clients read, where nodes trace none. marks: by partition, names of
+    violations and when they happened. timeline: None: no append was recorded."""
     if timeline is None or not (inside.states or inside.quorum):
         return Lanes(None, [], 0, 0)
     names = sorted(inside.states, key=_natural)
     rows = [_table_row(inside, name, state, origin) for name in names for state in inside.states[name]]
     rows.sort(key=lambda row: row["second"])
-    svg = _Figure(inside, origin, timeline, faults, marks).draw(names[:MOST_LANES])
+    told = {name: inside.watermarks.get(name) or sorted(read.get(name, ())) for name in names}
+    svg = _Figure(replace(inside, watermarks=told), origin, timeline, faults, marks).draw(names[:MOST_LANES])
     return Lanes(svg, rows[:MOST_ROWS], max(len(rows) - MOST_ROWS, 0), max(len(names) - MOST_LANES, 0))
 
 

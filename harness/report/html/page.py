@@ -118,7 +118,9 @@ def _context(data: RunData, summary: Summary, inside: InsideOfRun) -> dict[str, 
         "summary": summary,
         "tiles": list(_tiles(data, summary)),
         "timeline": timeline_svg(summary.timeline, summary.faults) if summary.timeline else None,
-        "lanes": lanes(inside.inside, summary.origin or 0, summary.timeline, summary.faults, marks),
+        "lanes": lanes(
+            inside.inside, data.operations.watermarks, summary.origin or 0, summary.timeline, summary.faults, marks
+        ),
         "faults": [_fault_row(fault) for fault in summary.faults],
         "nodes": list(dict.fromkeys(node for row in summary.partitions for node in row["replicas"])),
         "properties": properties,
