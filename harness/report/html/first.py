@@ -169,6 +169,8 @@ def _allowed(data: RunData) -> str:
     contract = _mapping(data.verdict.get("contract"))
     if contract.get("within") is None or not contract.get("explanation"):
         return ""
+    if contract.get("promised") is False:
+        return f"what is promised does not cover the settings of this run: {contract['explanation']}"
     if contract["within"]:
         bug = ": what was lost is a bug" if data.verdict.get("lost") and contract.get("promised") else ""
         return f"the faults stayed within what is promised to be survived{bug}: {contract['explanation']}"

@@ -47,9 +47,10 @@ class Damage(NamedTuple):
     def evidence(self) -> dict[str, Any]:
         shown: dict[str, Any] = {"file": self.path, "position": self.position, "before": self.before[:_SHOWN].hex()}
         if self.is_of_records:
-            shown["damaged_by_partition"] = {os.path.dirname(self.path): len(self.after or self.before)}
+            partition = os.path.basename(os.path.dirname(self.path))
+            shown["damaged_by_partition"] = {partition: len(self.after or self.before)}
             if self.offset >= 0:
-                shown["damaged_from"] = {os.path.dirname(self.path): self.offset}
+                shown["damaged_from"] = {partition: self.offset}
         if self.after:
             return {**shown, "after": self.after.hex(), "damaged_bytes": len(self.after)}
         return {**shown, "truncated_bytes": len(self.before), "damaged_bytes": len(self.before)}
