@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from bisect import bisect_left, bisect_right
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -20,6 +21,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from checkers.anomalies import LOST_APPEND
+from cluster_image.telemetry.printable import printable
 from harness.record.timeline.lines import RunTimeline, merged
 from harness.record.timeline.nodes import Line, Span
 from harness.record.timeline.partitions import InsideOfRun
@@ -62,7 +64,8 @@ def found(
     by_kind: dict[tuple[str, str], list[Violation]] = {}
     for violation in timeline.violations:
         by_kind.setdefault((violation.broken, violation.anomaly), []).append(violation)
-    listed = [violation for of in by_kind.values() for violation in of[:LISTED]]
+    shown = {kind: _of_each_partition(of) for kind, of in by_kind.items()}
+    listed = [violation for of in shown.values() for violation in of]
     wanted = {op for violation in listed for op in violation.ops[:LISTED_OPERATIONS]}
     operations = operations_by_id(data.operations, wanted, summary.faults, summary.origin or 0)
     disks = _Disks(data)
@@ -87,7 +90,7 @@ def found(
                 "lines": [_shown(line, timeline.origin) for line in _nearest(lines, spans[first.number], first)],
                 "story": next((id_ for id_, where, _ in stories if where == (broken, anomaly, first.where)), ""),
             },
-            "rows": [_row(each, timeline, stories) for each in of[:LISTED]],
+            "rows": [_row(each, timeline, stories) for each in shown[broken, anomaly]],
             "unlisted": max(len(of) - LISTED, 0),
         })  # fmt: skip
     evidence = {
@@ -106,7 +109,17 @@ def found(
 
 
 def _told(line: Line) -> tuple[str, str, str, str, str]:
-    return line.node, line.kind, line.where, line.level if line.severe else "", line.text
+    return line.node, line.kind, line.where, line.level if line.severe else "", printable(line.text)
+
+
+def _of_each_partition(of: Sequence[Violation]) -> list[Violation]:
+    """As many of a kind as are listed, of each partition the first ones."""
+    turns: dict[str, int] = defaultdict(int)
+    in_turn = []
+    for violation in of:
+        in_turn.append((turns[violation.where], violation.number, violation))
+        turns[violation.where] += 1
+    return sorted((each for *_, each in sorted(in_turn)[:LISTED]), key=lambda each: each.number)
 
 
 def _seconds(time: int, timeline: RunTimeline) -> float:

@@ -17,6 +17,7 @@ from markupsafe import Markup, escape
 from checkers.anomalies import WEAK
 from checkers.inside.violation import VIOLATION_FILE
 from checkers.verdict import keeping
+from cluster_image.telemetry.printable import printable, printable_json
 from harness.record.timeline.partitions import InsideOfRun, inside_of
 from harness.report import words
 from harness.report.html import first, found
@@ -77,6 +78,7 @@ def _environment() -> Environment:
         loader=FileSystemLoader(TEMPLATES),
         autoescape=True,
         undefined=StrictUndefined,
+        finalize=shown,
         trim_blocks=True,
         lstrip_blocks=True,
     )
@@ -149,6 +151,15 @@ def _context(data: RunData, summary: Summary, inside: InsideOfRun) -> dict[str, 
     }
 
 
+def shown(value: Any) -> Any:
+    """As it stands on the page: whoever wrote it, no text turns the direction of others, hides itself, or is so long
+    that it hides others. What is markup already was made of such texts."""
+    if not isinstance(value, str) or isinstance(value, Markup):
+        return value
+    return printable(value if len(value) <= MOST_TEXT else f"{value[: MOST_TEXT // 2]} … {value[-MOST_TEXT // 2 :]}")
+
+
+MOST_TEXT: Final = 8000  # characters: a sentence of the checkers has fewer
 MOST_GAPS = 12  # pieces of evidence that are missing, named
 
 
@@ -312,16 +323,16 @@ def _note(path: Path) -> Markup | None:
         parts, end = [], 0
         for link in _LINK.finditer(text):
             anchor = Markup('<a href="{0}" rel="noreferrer">{0}</a>').format(link[0])
-            parts += [escape(text[end : link.start()]), anchor]
+            parts += [escape(printable(text[end : link.start()])), anchor]
             end = link.end()
-        return Markup("").join([*parts, escape(text[end:])]) or None
+        return Markup("").join([*parts, escape(printable(text[end:]))]) or None
     return None
 
 
 def _script_json(value: Any) -> Markup:
     """Inside a script element, which `</script` or `<!--` in a text must not end."""
     text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
-    return Markup(text.replace("<", "\\u003c").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029"))
+    return Markup(printable_json(text).replace("<", "\\u003c"))
 
 
 def _phases(run: Mapping[str, Any]) -> list[tuple[str, str]]:

@@ -617,3 +617,19 @@ def test_availability_damage_and_a_changed_verdict_are_on_the_page(tmp_path: Pat
     heats = [attributes for tag, attributes in page.tags if tag == "td" and "heat" in (attributes.get("class") or "")]
     assert len(heats) == 4 * 3, "four partitions, beside all faults and in two"
     assert "n heat2" in {cell["class"] for cell in heats} and "sustained after" in (heats[1]["title"] or "")
+
+
+def test_text_that_obeys_nobody_is_shown_and_long_names_are_cut(tmp_path: Path) -> None:
+    hostile = "\x1b[2J\u202eevil\x00</script><!--" + "n" * 10_000
+    row = {
+        "property": "log linearizability", "anomaly": "stale end of log", "topic": "chaos", "partition": 0, "offset": 4,
+        "value": 17, "ops": [3], "count": 1, "message": hostile, "witness": None,
+    }  # fmt: skip
+    directory = failing(anomalies=[row]).write(tmp_path / "run")
+    (directory / "logs").mkdir()
+    (directory / "logs" / "broker-1.log").write_text(
+        json.dumps({"time": int(_ns(3)), "level": "ERROR", "message": hostile})
+    )
+    text = build(directory).read_text()
+    assert not re.search("[\x00\x1b\u202e]", text) and "\\x1b[2J\\u202eevil" in text
+    assert "n" * 9_000 not in text and text.count("<script") == 2 and "evil\\x00</script" not in text

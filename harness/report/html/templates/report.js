@@ -234,6 +234,19 @@ for (const input of document.querySelectorAll("[data-filter]")) {
   });
 }
 
+// What can be scrolled must be reachable without a mouse; what cannot is no place to stop at.
+const reach = () => {
+  for (const box of document.querySelectorAll(".scroll")) {
+    if (box.hasAttribute("role")) continue;
+    const scrolls = box.scrollWidth > box.clientWidth || box.scrollHeight > box.clientHeight;
+    if (scrolls) box.tabIndex = 0;
+    else box.removeAttribute("tabindex");
+  }
+};
+addEventListener("resize", reach);
+document.addEventListener("toggle", reach, true);
+reach();
+
 // Whoever follows a link to something inside a closed list wants to see it.
 const reveal = () => {
   const id = decodeURIComponent(location.hash.slice(1));
