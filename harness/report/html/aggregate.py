@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from checkers.log import availability
 from checkers.log.streams import PERCENTILES, Part, Windows, of_times, percentiles
 from harness.report.html.data import RunData
-from harness.report.html.operations import OUTCOMES, Appends, Operations
+from harness.report.html.operations import OUTCOMES, Appends
 from spark_history.log import NEVER
 
 Floats = NDArray[np.float64]
@@ -365,14 +365,11 @@ def _natural(name: str) -> tuple[str, int]:
     return (stem, int(number)) if number.isdigit() else (name, -1)
 
 
-def operations_by_id(
-    operations: Operations, wanted: set[int], faults: list[Fault], origin: int
-) -> Mapping[int, dict[str, Any]]:
-    """The wanted operations as the violation tables show them; `fault` and `lead` as in `blame`, at completion."""
+def operations_by_id(chosen: pd.DataFrame, faults: list[Fault], origin: int) -> Mapping[int, dict[str, Any]]:
+    """Operations (OPERATIONS) as the violation tables show them; `fault` and `lead` as in `blame`, at completion."""
     seconds = _Seconds(origin)
-    if not wanted:
+    if chosen.empty:
         return {}
-    chosen = operations.find(wanted)
     frame = chosen.astype("object").where(chosen.notna(), None)
     frame["invoked"], frame["completed"] = seconds(chosen["invoke"]), seconds(chosen["complete"])
     rows: dict[int, dict[str, Any]] = {}

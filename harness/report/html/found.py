@@ -38,6 +38,7 @@ LISTED_OPERATIONS: Final = 8  # of one violation
 MOST_STORIES: Final = 24
 MOST_LINES: Final = 2500  # of nodes, in the whole report
 MOST_OF_A_MOMENT: Final = 400
+MOST_OF_A_LINE: Final = 500  # characters, for the script
 _READ_WHOLE_NS: Final = 300_000_000_000
 LINES_OF_ONE: Final = 60  # that are shown without a script
 WINDOW_S: Final = 0.6  # on either side of what a violation is about
@@ -67,12 +68,13 @@ def found(
     shown = {kind: _of_each_partition(of) for kind, of in by_kind.items()}
     listed = [violation for of in shown.values() for violation in of]
     wanted = {op for violation in listed for op in violation.ops[:LISTED_OPERATIONS]}
-    operations = operations_by_id(data.operations, wanted, summary.faults, summary.origin or 0)
+    chosen = data.operations.find(wanted) if wanted else pd.DataFrame()
+    operations = operations_by_id(chosen, summary.faults, summary.origin or 0)
     disks = _Disks(data)
     spans = {violation.number: timeline.of_violation(violation, WINDOW_S).spans for violation in listed}
     firsts = [of[0] for of in by_kind.values()]
     lines = _lines(timeline, [spans[each.number] for each in (*firsts, *listed)])
-    stories = _stories(data, summary, inside, by_kind)
+    stories = _stories(data, summary, inside, shown, chosen)
     groups: list[dict[str, Any]] = []
     for (broken, anomaly), of in by_kind.items():
         first, known = of[0], properties.get(broken, {})
@@ -109,7 +111,7 @@ def found(
 
 
 def _told(line: Line) -> tuple[str, str, str, str, str]:
-    return line.node, line.kind, line.where, line.level if line.severe else "", printable(line.text)
+    return line.node, line.kind, line.where, line.level if line.severe else "", printable(line.text[:MOST_OF_A_LINE])
 
 
 def _of_each_partition(of: Sequence[Violation]) -> list[Violation]:
@@ -304,7 +306,11 @@ def _shown(line: Line, origin: int) -> dict[str, Any]:
 
 
 def _stories(
-    data: RunData, summary: Summary, inside: InsideOfRun, by_kind: Mapping[tuple[str, str], Sequence[Violation]]
+    data: RunData,
+    summary: Summary,
+    inside: InsideOfRun,
+    by_kind: Mapping[tuple[str, str], Sequence[Violation]],
+    chosen_operations: pd.DataFrame,
 ) -> list[tuple[str, tuple[str, str, str], list[str]]]:
     """(id, (property, anomaly, partition), numbered lines): of the first violation of each kind, then of each kind on
     each partition, the worst kinds first."""
@@ -318,10 +324,7 @@ def _stories(
             if key not in known and len(chosen) < MOST_STORIES:
                 known.add(key)
                 chosen.append(each)
-    operations = data.operations.find(
-        {op for each in chosen for op in each.ops[:LISTED_OPERATIONS]} if chosen else set()
-    )
-    plain = operations.astype("object").where(operations.notna(), None).to_dict("records")
+    plain = chosen_operations.astype("object").where(chosen_operations.notna(), None).to_dict("records")
     rows = {int(row["op"]): row for row in plain}
     faults = [{**row, "evidence": json.dumps(row["evidence"])} for row in inside.timeline.faults]
     ended = (inside.timeline.origin + int(summary.duration * 1e9)) / 1e9
