@@ -10,11 +10,11 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Final, NamedTuple
-from urllib.parse import quote
+from urllib.parse import quote, unquote
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from harness.errors import BadArguments
@@ -22,7 +22,9 @@ from harness.record.timeline import clock, violations
 from harness.record.timeline.nodes import Line, Span, log_lines, trace_lines
 from harness.record.timeline.violations import Violation
 from spark_history.regular import NotRegular, open_regular, read_object, require_regular
-from spark_history.schema import FAULTS, OPERATIONS
+from spark_history.schema import FAULTS
+
+Ints = npt.NDArray[np.int64]
 
 #: What is shown on either side of a moment.
 WINDOW_S: Final = 1.0
@@ -205,28 +207,19 @@ class RunTimeline:
                 yield Line(again, "", "fault", f"after {name} every replica is back in its ISR")
 
     def _operations(self, span: Span, ops: frozenset[int], where: str, most: int) -> list[Line]:
-        table = self._in_span(span, where)
-        if not table.num_rows:
-            return []
-        invoke = table["invoke"].to_numpy()
-        complete = table["complete"].fill_null(1 << 62).to_numpy()
-        outcome = table["outcome"].to_numpy(zero_copy_only=False)
-        wanted = np.isin(table["op"].to_numpy(), np.array(sorted(ops), np.int64))
+        rows = list(self._under_way(span, where))
         middle = (max(span[0], -(1 << 61)) + min(span[1], 1 << 61)) // 2
-        order = np.lexsort((np.abs(np.minimum(complete, 1 << 61) - middle), outcome == "ok", ~wanted))[:most]
-        found = []
-        for row in table.take(pa.array(np.sort(order))).to_pylist():
-            time = row["invoke"] if row["complete"] is None else row["complete"]
-            found.append(Line(time, "", "operation", _told(row), f"{row['topic']}-{row['partition']}"))
-        if len(invoke) > most:
-            more = f"({len(invoke) - most:,} more operations of this time are not shown)"
-            found.append(Line(min(span[1], int(invoke.max())), "", "operation", more))
+        rows.sort(key=lambda row: (row["op"] not in ops, row["outcome"] == "ok", abs(_ended(row) - middle)))
+        found = [
+            Line(_ended(row), "", "operation", _told(row), f"{row['topic']}-{row['partition']}") for row in rows[:most]
+        ]  # fmt: skip
+        if len(rows) > most:
+            more = f"({len(rows) - most:,} more operations of this time are not shown)"
+            found.append(Line(min(span[1], max(map(_ended, rows))), "", "operation", more))
         return found
 
-    def _in_span(self, span: Span, where: str) -> pa.Table:
-        """Operations under way in it."""
-        columns = pa.schema([OPERATIONS.field(name) for name in _SHOWN])
-        tables = [columns.empty_table()]
+    def _under_way(self, span: Span, where: str) -> Iterator[dict[str, Any]]:
+        """Rows of OPERATIONS, in the span."""
         topic, _, partition = where.rpartition("-")
         folder = self.directory / "history" / "operations"
         mine = folder / f"topic={quote(topic, safe='')}" / f"partition={partition}"
@@ -235,23 +228,45 @@ class RunTimeline:
             with suppress(OSError, NotRegular, pa.ArrowException, ValueError):
                 require_regular(path)
                 keys = dict(part.split("=", 1) for part in path.parent.parts if "=" in part)
+                of_folder = {"topic": unquote(keys.get("topic", "")), "partition": int(keys.get("partition", -1))}
                 with pq.ParquetFile(path) as file:
+                    present = [name for name in _SHOWN if name in file.schema_arrow.names]
                     for number in range(file.metadata.num_row_groups):
                         if _apart(file.metadata.row_group(number), span):
                             continue
-                        rows = file.read_row_group(number, [n for n in _SHOWN if n in file.schema_arrow.names])
-                        late = pc.fill_null(pc.greater_equal(rows["complete"], span[0]), True)
-                        rows = rows.filter(pc.and_(pc.less_equal(rows["invoke"], span[1]), late))
-                        for name in ("topic", "partition"):
-                            if name not in rows.column_names:
-                                value = pa.scalar(keys.get(name)).cast(columns.field(name).type)
-                                rows = rows.append_column(name, pa.repeat(value, rows.num_rows))
-                        rows = rows.select(list(_SHOWN)).cast(columns)
-                        if where:
-                            mine = pc.and_(pc.equal(rows["topic"], topic), pc.equal(rows["partition"], int(partition)))
-                            rows = rows.filter(mine)
-                        tables.append(rows)
-        return pa.concat_tables(tables).combine_chunks()
+                        table = file.read_row_group(number, present, use_threads=False)
+                        inside = (_integers(table, "invoke") <= span[1]) & (_integers(table, "complete") >= span[0])
+                        for row in _taken(table, np.flatnonzero(inside)).to_pylist():
+                            row = of_folder | row
+                            if not where or where == f"{row['topic']}-{row['partition']}":
+                                yield row
+
+
+# Arrow imports pandas as soon as it is given anything of Python's or numpy's to compute with, to see what it is; that
+# takes longer than all else that is done here, so it is given none.
+
+
+def _integers(table: pa.Table, name: str) -> Ints:
+    """A column of int64; a null is later than anything else."""
+    parts = [np.empty(0, np.int64)]
+    for chunk in table[name].chunks:
+        valid, values = chunk.buffers()
+        part = np.frombuffer(values, np.int64)[chunk.offset : chunk.offset + len(chunk)]
+        if chunk.null_count:
+            bits = np.unpackbits(np.frombuffer(valid, np.uint8), bitorder="little")
+            part = np.where(bits[chunk.offset : chunk.offset + len(chunk)], part, ALL[1])
+        parts.append(part)
+    return np.concatenate(parts)
+
+
+def _taken(table: pa.Table, rows: Ints) -> pa.Table:
+    """Of these rows."""
+    indices = pa.Array.from_buffers(pa.int64(), len(rows), [None, pa.py_buffer(rows.astype(np.int64))])
+    return table.take(indices)
+
+
+def _ended(row: Mapping[str, Any]) -> int:
+    return int(row["invoke"] if row["complete"] is None else row["complete"])
 
 
 def _apart(group: Any, span: Span) -> bool:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
@@ -61,6 +62,7 @@ class Violation:
             return []
 
 
+@cache
 def rank(property_: str, anomaly: str) -> tuple[int, int]:
     """Lower is worse."""
     inside = property_ in INVARIANTS or property_ in NODE_PROPERTIES
