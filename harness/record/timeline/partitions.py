@@ -105,6 +105,10 @@ class InsideOfRun:
             return read_parquet(path, schema)
         return schema.empty_table().cast(compact(schema))
 
+    @property
+    def has_traces(self) -> bool:
+        return bool(self._of_trace)
+
     # -- as a story needs it -------------------------------------------------------------------------------------------
 
     def events(self, where: str) -> list[Event]:

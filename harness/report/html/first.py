@@ -67,8 +67,12 @@ def _example(data: RunData) -> str:
         (str(name), entry) for name, entry in _mapping(data.verdict.get("anomalies")).items()
         if isinstance(entry, Mapping) and entry.get("count") and not entry.get("weak")
     ]  # fmt: skip
-    told = next((f"{name} does not hold: {entry['example']}" for name, entry in broken if entry.get("example")), "")
-    return told or ", ".join(name for name, _ in broken) or str(data.verdict.get("reason") or "something does not hold")
+    reason = str(data.verdict.get("reason") or "something does not hold")
+    for name, entry in broken:
+        example = str(entry.get("example") or "")
+        if example and example not in reason:
+            return f"{name} does not hold: {example}"
+    return f"{', '.join(name for name, _ in broken)} does not hold" if broken else reason
 
 
 def _happened(data: RunData, summary: Summary) -> str:

@@ -20,7 +20,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from checkers.anomalies import LOST_APPEND
+from checkers.anomalies import LOST_APPEND, VIOLATION
 from cluster_image.telemetry.printable import printable
 from harness.record.timeline.lines import RunTimeline, merged
 from harness.record.timeline.nodes import Line, Span
@@ -82,6 +82,7 @@ def found(
             "id": f"kind-{len(groups) + 1}",
             "property": broken,
             "anomaly": anomaly,
+            "title": broken if anomaly == VIOLATION else anomaly,
             "weak": first.weak,
             "count": _mapping(known.get("anomalies")).get(anomaly, sum(each.count for each in of)),
             "causes": _causes(data, of),
@@ -353,7 +354,8 @@ def _acknowledged(rows: Sequence[Mapping[str, Any]]) -> Acknowledged:
 
 def _title(where: tuple[str, str, str]) -> str:
     broken, anomaly, partition = where
-    return f"{anomaly}{f' on {partition}' if partition else ''} ({broken})"
+    what = broken if anomaly == VIOLATION else f"{anomaly} ({broken})"
+    return f"{what}{f' on {partition}' if partition else ''}"
 
 
 # -- lost records ----------------------------------------------------------------------------------------------------

@@ -134,6 +134,7 @@ def _context(data: RunData, summary: Summary, inside: InsideOfRun) -> dict[str, 
         "losses": [words.sentence(each) for each in _strings(data.verdict.get("losses"))],
         "violations": violations.groups,
         "stories": violations.stories,
+        "retold": data.plan_fields.get("on") == "simulation" and not inside.has_traces,
         "evidence": _script_json(violations.evidence) if violations.groups else None,
         "lost_groups": list(found.lost_groups(summary, LISTED_LOST)),
         "lost_by_cause": found.lost_by_cause(data),
@@ -143,7 +144,8 @@ def _context(data: RunData, summary: Summary, inside: InsideOfRun) -> dict[str, 
         "problems": [*_strings(data.run.get("problems")), *_damage(data), *data.problems],
         "files": [(name, text) for name, text in FILES.items() if (data.directory / name).exists()],
         "inside": [
-            (name, meaning, str(looked_at.get(name) or "")) for name, meaning in words.PROPERTIES.items()
+            (name, meaning, str(looked_at.get(name) or ""))
+            for name, meaning in words.PROPERTIES.items()
             if name in properties
         ],
         "outcome_glyphs": OUTCOME_GLYPHS,
