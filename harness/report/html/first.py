@@ -23,7 +23,7 @@ def sentences(data: RunData, summary: Summary) -> list[tuple[str, str]]:
         ("Promised", _promised(data)),
         ("Kept?", _kept(data, summary)),
         ("What happened", _happened(data, summary)),
-        ("Where", _where(data, summary)),
+        ("Where" if len(summary.lost) else "Availability", _where(data, summary)),
         ("Was it allowed?", _allowed(data)),
     ]
     return [(question, words.sentence(answer)) for question, answer in found if answer]
