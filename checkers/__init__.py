@@ -53,9 +53,9 @@ def check(run_directory: Path, engine: Engine) -> dict[str, Any]:
     run = _Run(history, plan, violation, doubts, ended, damaged)
     try:
         evidence, witnesses, lost = _look_at_what_is_sound(run, engine)
-        result = verdict.judge(evidence)
         _write_table(run_directory / "anomalies.parquet", anomalies.ANOMALIES, witnesses)
-        _write_files(run_directory / "lost.parquet", anomalies.LOST, lost)
+        attribution = _write_lost(run_directory / "lost.parquet", lost, history, evidence)
+        result = verdict.judge(evidence, attribution)
     finally:
         shutil.rmtree(history.path / "candidates", ignore_errors=True)
     return keeping.keep(run_directory, result)
@@ -304,13 +304,20 @@ def _write_table(path: Path, schema: pa.Schema, tables: Iterable[pa.Table]) -> N
     write_parquet(path, pa.concat_tables([schema.empty_table(), *tables]))
 
 
-def _write_files(path: Path, schema: pa.Schema, files: Iterable[Path]) -> None:
-    """One file of many, a file at a time: all lost appends of a large run need not fit into memory."""
+def _write_lost(path: Path, files: Iterable[Path], history: History, evidence: Evidence) -> list[dict[str, Any]]:
+    """One file of many, a file at a time: all lost appends of a large run need not fit into memory. Returns what took
+    them, see Attribution.summary()."""
     import pyarrow.parquet as pq
 
+    from checkers.anomalies import ATTRIBUTED, LOST
+    from checkers.inside.attribution import Attribution
     from spark_history.files import read_parquet
     from spark_history.regular import replacing
 
-    with replacing(path) as temporary, pq.ParquetWriter(temporary, schema) as writer:
+    held = evidence.nodes.who_held_what if evidence.nodes is not None else None
+    acks_all = str(evidence.plan.get("acks", "all")) in ("all", "-1")
+    attribution = Attribution(history, evidence.faults, held, acks_all=acks_all)
+    with replacing(path) as temporary, pq.ParquetWriter(temporary, ATTRIBUTED) as writer:
         for file in files:
-            writer.write_table(read_parquet(file, schema).cast(schema))
+            writer.write_table(attribution.of(read_parquet(file, LOST).cast(LOST)))
+    return attribution.summary()

@@ -48,6 +48,17 @@ LOST: Final = pa.schema(
     ]
 )
 
+#: lost.parquet: each of them with what took it, as far as that was measured (checkers/inside/attribution.py).
+ATTRIBUTED: Final = pa.schema(
+    [
+        *LOST,
+        ("fault", pa.int32()),  # the one that took it; null: not known
+        ("node", pa.string()),  # the replica that had it last; null: not known
+        ("takers", pa.list_(pa.int32())),  # all faults that took a copy of it, in order of time
+        ("cause", pa.string()),  # a clause, the same for all of which the same is known
+    ]
+)
+
 LOG_LINEARIZABILITY: Final = "log linearizability"
 LOG_MATCHING: Final = "log matching"
 WATERMARK_FRESHNESS: Final = "watermark freshness"

@@ -102,7 +102,8 @@ class Node(Protocol):
         comes at once and lands where it lands.
 
         Evidence: unsynced_bytes, unsynced_files, unsynced_records (lost, by comparing before and after),
-        lost_by_partition {"topic-0": records}, cut_ns (request to remounted), exit_status."""
+        lost_by_partition {"topic-0": records}, lost_offsets {"topic-0": [[first, end (exclusive), leader epoch], …]},
+        cut_ns (request to remounted), exit_status."""
 
     async def lose_page_cache(self) -> Evidence:
         """SIGKILL, and what the page cache held of the node's files and had not been written is gone; the machine lives

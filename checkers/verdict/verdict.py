@@ -95,8 +95,8 @@ def nothing(
     )  # fmt: skip
 
 
-def judge(evidence: Evidence) -> dict[str, Any]:
-    """The content of verdict.json, but for what keeping.py adds."""
+def judge(evidence: Evidence, attribution: Sequence[Mapping[str, Any]] = ()) -> dict[str, Any]:
+    """The content of verdict.json, but for what keeping.py adds. attribution: of what was lost, see attribution.py."""
     of_contract = _contract(evidence)
     verdict, reason = _decide(evidence, of_contract)
     counts = evidence.counts
@@ -114,6 +114,7 @@ def judge(evidence: Evidence) -> dict[str, Any]:
         "nemeses": of_nemeses(evidence.plan, evidence.faults),
         "contract": of_contract,
         **({"losses": losses} if (losses := _losses(evidence)) else {}),
+        **({"attribution": list(attribution)} if attribution else {}),
         "availability": None if evidence.availability is None else dict(evidence.availability),
         "complete": evidence.complete and not evidence.gaps,
         "evidence_missing": list(evidence.gaps[:_MOST_GAPS]),

@@ -13,12 +13,12 @@ from harness.errors import BadArguments, HarnessFailure
 from harness.explore.failures import save
 from harness.explore.shrink import NothingToShrink, Shrunk, shrink
 from harness.explore.simulate import Simulated, simulate
-from harness.explore.story import Event
 from harness.explore.workers import Outcome
 from harness.plan import schedule_file
 from harness.plan.plan import Plan
 from harness.plan.schedule import Schedule
 from harness.record import results
+from harness.record.timeline.story import Event
 
 
 @dataclass(frozen=True)

@@ -111,6 +111,7 @@ _EVIDENCE: dict[str, Callable[[Any], str] | None] = {
     "lost_by_partition": lambda lost: (
         "by partition " + (", ".join(f"{name}: {records:,}" for name, records in lost.items() if records) or "none")
     ),
+    "lost_offsets": None,
     "unsynced_metadata_records": lambda count: f"{plural(count, 'metadata record')}" if count else "",
     "unsynced_bytes": lambda count: f"{size(count)} never synced are gone",
     "unsynced_files": lambda count: f"{plural(count, 'file')} cut short or gone",
@@ -173,6 +174,7 @@ _EVIDENCE: dict[str, Callable[[Any], str] | None] = {
     "truncated_bytes": lambda count: f"{plural(count, 'byte')} cut off",
     "damaged_bytes": None,
     "damaged_by_partition": None,
+    "damaged_from": lambda first: ", ".join(f"{log} from offset {offset:,} on" for log, offset in first.items()),
     "restored_bytes": lambda count: f"{plural(count, 'byte')} put back" if count else "",
     "mended_by_node": lambda by_itself: "the node had replaced or dropped what was damaged" if by_itself else "",
     "nothing_to_damage": lambda reason: f"nothing to damage: {reason}",

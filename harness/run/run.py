@@ -19,7 +19,9 @@ from harness.plan import plan_file, registry, schedule_file
 from harness.plan import schedule as schedules
 from harness.plan.plan import Plan
 from harness.plan.schedule import Schedule
+from harness.record import machine as machine_of
 from harness.record.results import NOT_JUDGED, RunRecord, utc_now
+from harness.record.timeline import clock
 from harness.report.console import Progress
 from harness.run.components import Analysis, Components, Verification
 from harness.run.interrupt import Interrupt
@@ -64,7 +66,10 @@ async def run(
     interrupt = Interrupt(progress.say)
     interrupt.watch()
     harness = {"process": owner(), "machine": machine()}
-    facts = {"command": plan.command(), "started_at": utc_now(), "harness": harness}
+    facts = {
+        "command": plan.command(), "started_at": utc_now(), "clock": clock.now(), "harness": harness,
+        "chaos": machine_of.chaos(), "host": machine_of.host(),
+    }  # fmt: skip
     record = RunRecord(directory, facts=facts)
     record.save()
     with suppress(OSError):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import astuple, dataclass, field
 from typing import Any
 
 import numpy as np
@@ -29,6 +29,7 @@ class Step:
     isr: Ids
     leader: int
     min_isr: int
+    leader_epoch: int = -1  # -1: not known
 
 
 @dataclass(frozen=True)
@@ -53,8 +54,7 @@ class Memberships:
 
     def as_json(self) -> dict[str, Any]:
         return {
-            "steps": [[*place, [[s.time, s.offset, s.replicas, s.isr, s.leader, s.min_isr] for s in steps]]
-                      for place, steps in self.steps.items()],
+            "steps": [[*place, [astuple(step) for step in steps]] for place, steps in self.steps.items()],
             "registrations": [[r.time, r.offset, r.broker] for r in self.registrations],
             "ids": dict(self.ids), "strategies": dict(self.strategies), "trimmed": self.trimmed,
         }  # fmt: skip
@@ -64,8 +64,8 @@ class Memberships:
         return Memberships(
             {
                 (topic, partition): [
-                    Step(time, offset, tuple(replicas), tuple(isr), leader, min_isr)
-                    for time, offset, replicas, isr, leader, min_isr in steps
+                    Step(time, offset, tuple(replicas), tuple(isr), leader, min_isr, leader_epoch)
+                    for time, offset, replicas, isr, leader, min_isr, leader_epoch in steps
                 ]
                 for topic, partition, steps in fields["steps"]
             },
@@ -98,7 +98,9 @@ def memberships(trace: TraceRows, ids: Mapping[str, int], history: MetadataHisto
     for place, offset, state, min_isr in history.steps:
         time = times.of(offset)
         if time is not None and place[0] not in history.removed:
-            steps[place].append(Step(time, offset, state.replicas, state.isr, state.leader, min_isr))
+            steps[place].append(
+                Step(time, offset, state.replicas, state.isr, state.leader, min_isr, state.leader_epoch)
+            )
     registrations = [
         Registration(time, offset, broker)
         for offset, broker, _ in history.registrations

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 import numpy as np
@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from checkers.log import availability
 from checkers.log.streams import PERCENTILES, Part, Windows, of_times, percentiles
 from harness.report.html.data import RunData
-from harness.report.html.operations import OUTCOMES, Appends, Operations
+from harness.report.html.operations import OUTCOMES, Appends
 from spark_history.log import NEVER
 
 Floats = NDArray[np.float64]
@@ -71,6 +71,7 @@ class Timeline:
     width: float  # of a bucket, seconds
     end: float  # of the time axis, seconds
     buckets: pd.DataFrame
+    by_partition: Mapping[str, Sequence[int]] = field(default_factory=dict)  # acknowledged appends, by bucket
 
 
 @dataclass(frozen=True)
@@ -89,7 +90,7 @@ class Summary:
     partitions: list[dict[str, Any]]
     longest_gap: tuple[float, float] | None  # seconds, and when it began, without any acknowledgement
     availability: dict[str, Any]  # see checkers.log.availability.summarise
-    lost: pd.DataFrame  # LOST with second (acknowledged, else first read), partition_name, fault and lead (see blame)
+    lost: pd.DataFrame  # ATTRIBUTED with second (acknowledged, else first read), partition_name and fault_name
 
 
 def summarise(data: RunData) -> Summary:
@@ -103,8 +104,7 @@ def summarise(data: RunData) -> Summary:
     planned = _faults(data.faults, seconds)
     struck = [fault for fault in planned if not fault.skipped]
     faults = [_with_effects(fault, measured) for fault in struck]
-    blamed = [blame(second, faults) for second in lost["second"]]
-    lost["fault"], lost["lead"] = [name for name, _ in blamed], [lead for _, lead in blamed]
+    lost["fault_name"] = [None if pd.isna(number) else f"F{number}" for number in lost["fault"]]
     return Summary(
         origin=origin,
         duration=max((float(seconds.of(stream.last)) for stream in streams.values()), default=0.0),
@@ -283,7 +283,8 @@ def _timeline(streams: Mapping[str, _Stream], seconds: _Seconds, lost: Floats, f
         if name in QUANTILES:
             buckets[QUANTILES[name]] = [np.nan if row is None else row[at] / 1e9 for row in quantiles_]
     buckets["lost"] = np.bincount(bucket(lost[~np.isnan(lost)]), minlength=number)
-    return Timeline(width=width, end=number * width, buckets=buckets)
+    by_partition = {name: np.diff(own).tolist() for name, own in zip(streams, bounds, strict=True)}
+    return Timeline(width=width, end=number * width, buckets=buckets, by_partition=by_partition)
 
 
 def _errors(data: RunData) -> list[tuple[str, str, int]]:
@@ -364,14 +365,11 @@ def _natural(name: str) -> tuple[str, int]:
     return (stem, int(number)) if number.isdigit() else (name, -1)
 
 
-def operations_by_id(
-    operations: Operations, wanted: set[int], faults: list[Fault], origin: int
-) -> Mapping[int, dict[str, Any]]:
-    """The wanted operations as the violation tables show them; `fault` and `lead` as in `blame`, at completion."""
+def operations_by_id(chosen: pd.DataFrame, faults: list[Fault], origin: int) -> Mapping[int, dict[str, Any]]:
+    """Operations (OPERATIONS) as the violation tables show them; `fault` and `lead` as in `blame`, at completion."""
     seconds = _Seconds(origin)
-    if not wanted:
+    if chosen.empty:
         return {}
-    chosen = operations.find(wanted)
     frame = chosen.astype("object").where(chosen.notna(), None)
     frame["invoked"], frame["completed"] = seconds(chosen["invoke"]), seconds(chosen["complete"])
     rows: dict[int, dict[str, Any]] = {}

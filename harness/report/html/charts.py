@@ -61,6 +61,7 @@ class _Figure:
         self.timeline, self.faults = timeline, faults
         self.buckets = timeline.buckets
         self.back: list[Markup] = []  # grids and titles, below the data
+        self.axis: list[Markup] = []  # what the page's script draws anew when it zooms
         self.front: list[Markup] = []
 
     def draw(self) -> Markup:
@@ -77,14 +78,22 @@ class _Figure:
             "svg",
             tag("title", title, id="timeline-title"),
             _PATTERNS,
-            *(self._band(fault, top, bottom) for fault in self.faults),
             *self.back,
-            *self.front,
-            tag("line", class_="cursor", y1=top, y2=bottom, visibility="hidden"),
-            *(self._hit(row, top, bottom) for row in self.buckets.to_dict("records")),
+            tag("g", *self.axis, class_="axis", data_top=top, data_bottom=bottom),
+            zoomed(
+                "timeline",
+                bottom,
+                *(self._band(fault, top, bottom) for fault in self.faults),
+                *self.front,
+                tag("line", class_="cursor", y1=top, y2=bottom, visibility="hidden"),
+                *(self._hit(row, top, bottom) for row in self.buckets.to_dict("records")),
+            ),
             class_="timeline",
+            data_end=self.timeline.end,
+            data_left=LEFT,
+            data_right=WIDTH - RIGHT,
             viewBox=f"0 0 {WIDTH} {bottom + AXIS:.0f}",
-            role="img",
+            role="group",
             tabindex=0,
             aria_labelledby="timeline-title",
         )
@@ -256,11 +265,7 @@ class _Figure:
 
     def _time_axis(self, top: float, bottom: float) -> None:
         end = self.timeline.end
-        step = next((step for step in AXIS_STEPS_S if end / step <= 13), AXIS_STEPS_S[-1])
-        for index in range(int(end / step + 1e-9) + 1):
-            x = self.x(index * step)
-            self.back.append(tag("line", class_="grid", x1=x, x2=x, y1=top, y2=bottom + 5))
-            self.back.append(text_at(x, bottom + 19, _clock(index * step, end), css="tick", anchor="middle"))
+        self.axis += time_axis(end, top, bottom)
         unit = "seconds" if end <= 300 else "minutes:seconds" if end <= 7200 else "hours:minutes"
         middle = (WIDTH + LEFT - RIGHT) / 2
         self.back.append(text_at(middle, bottom + 36, f"{unit} since the first operation", css="tick", anchor="middle"))
@@ -280,6 +285,23 @@ class _Figure:
         lines += [fault_label(fault) for fault in self.faults if fault.start < end and (fault.end or end) >= start]
         title = tag("title", "\n".join(lines))
         return tag("rect", title, class_="hit", x=left, y=top, width=right - left, height=bottom - top)
+
+
+def zoomed(name: str, bottom: float, *drawn: Markup) -> Markup:
+    """What moves and stretches with the time that is shown, and is cut off at the edges of the plot."""
+    plot = tag("rect", x=LEFT, y=0, width=WIDTH - LEFT - RIGHT, height=bottom)
+    clip = tag("clipPath", plot, id=f"plot-{name}")
+    return clip + tag("g", tag("g", *drawn, class_="zoomed"), clip_path=f"url(#plot-{name})")
+
+
+def time_axis(end: float, top: float, bottom: float) -> list[Markup]:
+    step = next((step for step in AXIS_STEPS_S if end / step <= 13), AXIS_STEPS_S[-1])
+    drawn = []
+    for index in range(int(end / step + 1e-9) + 1):
+        x = round(LEFT + index * step / end * (WIDTH - LEFT - RIGHT), 1)
+        drawn.append(tag("line", class_="grid", x1=x, x2=x, y1=top, y2=bottom + 5))
+        drawn.append(text_at(x, bottom + 19, _clock(index * step, end), css="tick", anchor="middle"))
+    return drawn
 
 
 def fault_label(fault: Fault) -> str:

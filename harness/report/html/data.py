@@ -20,7 +20,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from checkers.anomalies import ANOMALIES, LOST
+from checkers.anomalies import ANOMALIES, ATTRIBUTED
 from harness.errors import BadArguments, HarnessFailure
 from harness.plan.plan import Plan
 from harness.record.history import load_journal
@@ -47,7 +47,7 @@ SCHEMAS = {"operations": OPERATIONS, "faults": FAULTS, "reads": READS, "replica_
 
 @dataclass(frozen=True)
 class RunData:
-    """What a run left. Frames have the columns of COLUMNS, ANOMALIES or LOST; times are monotonic nanoseconds."""
+    """What a run left. Frames have the columns of COLUMNS, ANOMALIES or ATTRIBUTED; times are monotonic nanoseconds."""
 
     directory: Path
     name: str
@@ -91,7 +91,7 @@ def load(directory: Path) -> RunData:
         records_read=_frame(_summed(records_read, ("records", "sum"))),
         replicas=_frame(_summed(replicas, ("records", "sum"), ("first", "min"), ("last", "max"))),
         anomalies=_read_result(directory / "anomalies.parquet", ANOMALIES, problems),
-        lost=_read_result(directory / "lost.parquet", LOST, problems),
+        lost=_read_result(directory / "lost.parquet", ATTRIBUTED, problems),
         problems=problems,
     )
 
@@ -195,7 +195,10 @@ def _read_parquet(
         for name in columns:
             if name not in present:
                 key = keys.get(name)
-                text = pa.array([None if key is None else unquote(key)], pa.string())
+                if key is None:
+                    read = read.append_column(name, pa.nulls(read.num_rows, _schema(schema, [name]).field(0).type))
+                    continue
+                text = pa.array([unquote(key)], pa.string())
                 rows = pa.array(np.zeros(read.num_rows, np.int32))
                 of_all = pa.DictionaryArray.from_arrays(rows, text) if name in CATEGORIES else text.take(rows)
                 read = read.append_column(name, of_all)

@@ -21,6 +21,7 @@ Ints = NDArray[np.int64]
 Codes = NDArray[np.int8]  # positions in OUTCOMES, -1: none of these
 
 OUTCOMES: Final = ("ok", "fail", "info")
+_MOST_WATERMARKS: Final = 100  # of a partition, of a file
 #: What is read of each operation; all else only of the few that are shown.
 COLUMNS: Final = ("kind", "topic", "partition", "invoke", "complete", "outcome", "high_watermark", "error")
 
@@ -49,6 +50,7 @@ class Operations:
     origin: int | None = None  # the first invocation
     never: int = 0  # appends without a completion
     appends: dict[str, list[Appends]] = field(default_factory=dict)  # by partition
+    watermarks: dict[str, list[tuple[int, int]]] = field(default_factory=dict)  # of some reads: ns, offset
     #: All columns of the operations of these ids.
     find: Callable[[set[int]], pd.DataFrame] = field(default=lambda _: pd.DataFrame(), repr=False)
 
@@ -65,6 +67,8 @@ class Operations:
             whole.never += part.never
             for name, appends in part.appends.items():
                 whole.appends.setdefault(name, []).extend(appends)
+            for name, told in part.watermarks.items():
+                whole.watermarks.setdefault(name, []).extend(told)
         return whole
 
     @staticmethod
@@ -95,7 +99,21 @@ class Operations:
         return Operations(
             counts, _errors(table, append & (outcome > 0)), ends, pc.min(table["invoke"]).as_py(),
             int(np.count_nonzero(append & (complete == NEVER))), found_appends,
+            _watermarks(table, names, numbers, complete, equals(table, "kind", "read") & (outcome == 0)),
         )  # fmt: skip
+
+
+def _watermarks(
+    table: pa.Table, names: Sequence[str], numbers: Ints, complete: Ints, reads: NDArray[np.bool_]
+) -> dict[str, list[tuple[int, int]]]:
+    """Of each partition some, evenly spaced."""
+    found = {}
+    for number, name in enumerate(names):
+        rows = np.flatnonzero(reads & (numbers == number))
+        rows = rows[:: max(len(rows) // _MOST_WATERMARKS, 1)]
+        told = integers(table.select(["high_watermark"]).take(pa.array(rows)), "high_watermark", NOWHERE)
+        found[name] = [pair for pair in zip(complete[rows].tolist(), told.tolist(), strict=True) if pair[1] != NOWHERE]
+    return found
 
 
 def _partitions(table: pa.Table) -> tuple[list[str], Ints]:

@@ -4,32 +4,35 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import json
+import re
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
-import numpy as np
-import pandas as pd
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
 from checkers.anomalies import WEAK
 from checkers.inside.violation import VIOLATION_FILE
 from checkers.verdict import keeping
+from cluster_image.telemetry.printable import printable, printable_json
+from harness.record.timeline.partitions import InsideOfRun, inside_of
 from harness.report import words
-from harness.report.html.aggregate import Fault, Summary, operations_by_id, summarise
+from harness.report.html import first, found
+from harness.report.html.aggregate import Fault, Summary, summarise
 from harness.report.html.availability import heat_map
 from harness.report.html.charts import timeline_svg
 from harness.report.html.data import RunData, load
-from harness.report.html.witness import witness_svg
-from spark_history.regular import replacing
+from harness.report.html.lanes import lanes
+from spark_history.regular import open_regular, replacing
 
 TEMPLATES = Path(__file__).parent / "templates"
 REPORT_FILE = "report.html"
 LISTED_LOST = 5000  # records; a row costs some 100 bytes of HTML
-LISTED_WITNESSES = 40  # of one anomaly
-DRAWN_LOST = 3  # lost appends that are also shown as witnesses
-LISTED_OPERATIONS = 8  # of one witness
+NOTE_FILE = "note.txt"
+_MOST_NOTE: Final = 100_000  # bytes
 
 GLYPHS = {"pass": "✓", "fail": "✕", "unknown": "?"}
 OUTCOME_GLYPHS = {"ok": "✓ ok", "fail": "✕ fail", "info": "? info"}
@@ -59,7 +62,8 @@ def build(run_directory: Path) -> Path:
     data = load(run_directory)
     script = (TEMPLATES / "report.js").read_text(encoding="utf-8")
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
-    context = _context(data, summarise(data))
+    summary = summarise(data)
+    context = _context(data, summary, inside_of(run_directory, summary.origin))
     html = _environment().get_template("report.html.j2").render(context, script=Markup(script), script_hash=digest)
     path = run_directory / REPORT_FILE
     # Renamed into place: whoever has the page open never reloads half of one.
@@ -73,6 +77,7 @@ def _environment() -> Environment:
         loader=FileSystemLoader(TEMPLATES),
         autoescape=True,
         undefined=StrictUndefined,
+        finalize=shown,
         trim_blocks=True,
         lstrip_blocks=True,
     )
@@ -82,15 +87,24 @@ def _environment() -> Environment:
     return environment
 
 
-def _context(data: RunData, summary: Summary) -> dict[str, Any]:
+def _context(data: RunData, summary: Summary, inside: InsideOfRun) -> dict[str, Any]:
     outcome = str(data.verdict.get("verdict", "")).lower()
     properties = _properties(data)
     looked_at = (data.verdict.get("nodes") or {}).get("looked_at") or {}
+    violations = found.found(data, summary, properties, inside)
+    marks: dict[str, list[tuple[str, float]]] = {}
+    for group in violations.groups:
+        for row in group["rows"]:
+            if row["second"] is not None and row["where"]:
+                marks.setdefault(row["where"], []).append((row["name"], row["second"]))
     return {
         "name": data.name,
         "plan": data.plan_fields,
         "command": data.plan.command() if data.plan else None,
-        "tested": str(data.run.get("tested") or ""),
+        "facts": list(first.facts(data)),
+        "sentences": first.sentences(data, summary),
+        "thresholds": _thresholds(data),
+        "note": _note(data.directory / NOTE_FILE),
         "outcome": outcome if outcome in GLYPHS else "none",
         "glyph": GLYPHS.get(outcome, "–"),
         "reason": words.sentence(str(data.verdict.get("reason") or "this run has not been judged")),
@@ -105,6 +119,9 @@ def _context(data: RunData, summary: Summary) -> dict[str, Any]:
         "summary": summary,
         "tiles": list(_tiles(data, summary)),
         "timeline": timeline_svg(summary.timeline, summary.faults) if summary.timeline else None,
+        "lanes": lanes(
+            inside.inside, data.operations.watermarks, summary.origin or 0, summary.timeline, summary.faults, marks
+        ),
         "faults": [_fault_row(fault) for fault in summary.faults],
         "nodes": list(dict.fromkeys(node for row in summary.partitions for node in row["replicas"])),
         "properties": properties,
@@ -114,16 +131,20 @@ def _context(data: RunData, summary: Summary) -> dict[str, Any]:
             if isinstance(entry, Mapping)
         ],
         "losses": [words.sentence(each) for each in _strings(data.verdict.get("losses"))],
-        "violations": _violations(data, summary, properties),
-        "lost_groups": list(_lost_groups(summary)),
-        "lost_by_fault": sorted(_lost_by_fault(summary.lost), key=lambda row: row["first"]),
+        "violations": violations.groups,
+        "stories": violations.stories,
+        "retold": data.plan_fields.get("on") == "simulation" and not inside.has_traces,
+        "evidence": _script_json(violations.evidence) if violations.groups else None,
+        "lost_groups": list(found.lost_groups(summary, LISTED_LOST)),
+        "lost_by_cause": found.lost_by_cause(data),
         "lost_unlisted": max(len(summary.lost) - LISTED_LOST, 0),
         "phases": _phases(data.run),
         "completeness": list(_completeness(data, summary)),
         "problems": [*_strings(data.run.get("problems")), *_damage(data), *data.problems],
         "files": [(name, text) for name, text in FILES.items() if (data.directory / name).exists()],
         "inside": [
-            (name, meaning, str(looked_at.get(name) or "")) for name, meaning in words.PROPERTIES.items()
+            (name, meaning, str(looked_at.get(name) or ""))
+            for name, meaning in words.PROPERTIES.items()
             if name in properties
         ],
         "outcome_glyphs": OUTCOME_GLYPHS,
@@ -131,6 +152,15 @@ def _context(data: RunData, summary: Summary) -> dict[str, Any]:
     }
 
 
+def shown(value: Any) -> Any:
+    """As it stands on the page: whoever wrote it, no text turns the direction of others, hides itself, or is so long
+    that it hides others. What is markup already was made of such texts."""
+    if not isinstance(value, str) or isinstance(value, Markup):
+        return value
+    return printable(value if len(value) <= MOST_TEXT else f"{value[: MOST_TEXT // 2]} … {value[-MOST_TEXT // 2 :]}")
+
+
+MOST_TEXT: Final = 8000  # characters: a sentence of the checkers has fewer
 MOST_GAPS = 12  # pieces of evidence that are missing, named
 
 
@@ -200,9 +230,10 @@ def _tiles(data: RunData, summary: Summary) -> Iterable[dict[str, str]]:
         "note": f"of {words.number(invoked)} appends, {words.number(whole.get('rate'))} a second",
     }
     lost = len(summary.lost)
+    gone = int(summary.lost["complete"].notna().sum())
     yield {
-        "label": "records lost",
-        "value": words.number(lost) if data.verdict else words.DASH,
+        "label": "acknowledged, and lost" if lost else "records lost",
+        "value": words.number(gone if gone else lost) if data.verdict else words.DASH,
         "note": _lost_note(summary) if lost else "",
         "css": "bad" if lost else "",
     }
@@ -232,10 +263,10 @@ def _tiles(data: RunData, summary: Summary) -> Iterable[dict[str, str]]:
 
 
 def _lost_note(summary: Summary) -> str:
-    acknowledged = int(summary.lost["complete"].notna().sum())
-    part = f"{acknowledged / summary.counts['ok']:.2%} of the acknowledged" if summary.counts["ok"] else ""
-    only_read = len(summary.lost) - acknowledged
-    return f"{part}; {only_read:,} of them read, never acknowledged" if only_read else part
+    gone = int(summary.lost["complete"].notna().sum())
+    only_read = len(summary.lost) - gone
+    part = f"{gone / summary.counts['ok']:.1%} of the acknowledged" if summary.counts["ok"] else ""
+    return f"{part}; besides {only_read:,} that were only read: {len(summary.lost):,} in all" if only_read else part
 
 
 def _fault_row(fault: Fault) -> dict[str, Any]:
@@ -272,95 +303,37 @@ def _properties(data: RunData) -> dict[str, dict[str, Any]]:
     return properties
 
 
-def _violations(data: RunData, summary: Summary, properties: Mapping[str, Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Witnesses by property and anomaly, with the operations they name. Lost appends are listed apart, in full."""
-    groups = []
-    for (property_name, anomaly), rows in data.anomalies.groupby(["property", "anomaly"], observed=True, sort=False):
-        listed_apart = "lost" in str(anomaly) and len(summary.lost) > 0
-        shown = rows.head(DRAWN_LOST if listed_apart else LISTED_WITNESSES)
-        groups.append(
-            {
-                "property": property_name,
-                "weak": properties[str(property_name)]["weak"],
-                "anomaly": anomaly,
-                "count": properties[str(property_name)]["anomalies"].get(str(anomaly), len(rows)),
-                "listed_apart": listed_apart,
-                "unlisted": 0 if listed_apart else len(rows) - len(shown),
-                "rows": shown,
-            }
-        )
-    wanted = {int(op) for group in groups for ops in group["rows"]["ops"] for op in _ids(ops)[:LISTED_OPERATIONS]}
-    operations = operations_by_id(data.operations, wanted, summary.faults, summary.origin or 0)
-    for group in groups:
-        group["cards"] = [_card(row, operations, summary.origin or 0) for row in group.pop("rows").itertuples()]
-    return sorted(groups, key=lambda group: str(group["weak"]))
+def _thresholds(data: RunData) -> list[dict[str, Any]]:
+    """What was expected of measurements (--expect), and did it hold?"""
+    entries = data.verdict.get("thresholds")
+    return [
+        {"expect": str(each.get("expect")), "measured": str(each.get("measured")), "held": bool(each.get("held"))}
+        for each in (entries if isinstance(entries, list) else ())
+        if isinstance(each, Mapping)
+    ]
 
 
-def _card(row: Any, operations: Mapping[int, dict[str, Any]], origin: int) -> dict[str, Any]:
-    ids = _ids(row.ops)
-    return {
-        "message": row.message if isinstance(row.message, str) else "",
-        "drawing": witness_svg(row.witness if isinstance(row.witness, str) else None, origin),
-        "where": f"{row.topic}-{row.partition}" if pd.notna(row.partition) else "",
-        "offset": None if pd.isna(row.offset) else int(row.offset),
-        "value": None if pd.isna(row.value) else int(row.value),
-        "count": 1 if pd.isna(row.count) else int(row.count),
-        "operations": [operations[op] for op in ids[:LISTED_OPERATIONS] if op in operations],
-        "unlisted": max(len(ids) - LISTED_OPERATIONS, 0),
-    }
+_LINK: Final = re.compile(r"https?://[^\s<>\"']{1,2000}")
 
 
-def _ids(ops: Any) -> list[int]:
-    return [] if ops is None or isinstance(ops, float) else [int(op) for op in ops]
+def _note(path: Path) -> Markup | None:
+    """What a person noted of this run; addresses of http and https become links, and nothing else does."""
+    with suppress(OSError, ValueError):
+        with open_regular(path) as file:
+            text = file.read(_MOST_NOTE).decode(errors="replace").strip()
+        parts, end = [], 0
+        for link in _LINK.finditer(text):
+            anchor = Markup('<a href="{0}" rel="noreferrer">{0}</a>').format(link[0])
+            parts += [escape(printable(text[end : link.start()])), anchor]
+            end = link.end()
+        return Markup("").join([*parts, escape(printable(text[end:]))]) or None
+    return None
 
 
-def _lost_groups(summary: Summary) -> Iterable[dict[str, Any]]:
-    """Lost records by partition; rows beyond LISTED_LOST of all partitions together are only counted."""
-    room = LISTED_LOST
-    for name, rows in summary.lost.groupby("partition_name", sort=False):
-        listed = rows.head(room)
-        room -= len(listed)
-        yield {
-            "name": name,
-            "count": len(rows),
-            "ranges": _ranges(rows["offset"]),
-            "rows": [
-                {
-                    "offset": row.offset,
-                    "value": row.value,
-                    "acknowledged": words.second(row.second) + (" (read)" if pd.isna(row.complete) else ""),
-                    "fault": words.relative(row.fault, row.lead),
-                    "found": "nothing: the log ends before" if pd.isna(row.found) else f"value {row.found}",
-                }
-                for row in listed.itertuples()
-            ],
-            "unlisted": len(rows) - len(listed),
-        }
-
-
-def _lost_by_fault(lost: pd.DataFrame) -> Iterable[dict[str, Any]]:
-    """The same records by when they were acknowledged: during a fault, before one, or after all of them."""
-    how = np.where(lost["lead"] == 0, "during", "before")
-    for (fault, when), rows in lost.groupby(["fault", how], sort=False):
-        yield {
-            "fault": fault,
-            "how": when,
-            "records": len(rows),
-            "partitions": rows["partition_name"].nunique(),
-            "first": rows["second"].min(),
-            "last": rows["second"].max(),
-        }
-
-
-def _ranges(offsets: pd.Series, most: int = 6) -> str:
-    """Offsets as runs, e.g. 17–20, 25, 31–40."""
-    values = np.unique(offsets.dropna().to_numpy("int64"))
-    if not len(values):
-        return words.DASH
-    breaks = np.flatnonzero(np.diff(values) > 1)
-    starts, ends = values[[0, *(breaks + 1)]], values[[*breaks, len(values) - 1]]
-    runs = [f"{first}" if first == last else f"{first}–{last}" for first, last in zip(starts, ends, strict=True)]
-    return ", ".join(runs[:most]) + (f" and {len(runs) - most} more runs" if len(runs) > most else "")
+def _script_json(value: Any) -> Markup:
+    """Inside a script element, which `</script` or `<!--` in a text must not end."""
+    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+    return Markup(printable_json(text).replace("<", "\\u003c"))
 
 
 def _phases(run: Mapping[str, Any]) -> list[tuple[str, str]]:
@@ -410,7 +383,10 @@ def _completeness(data: RunData, summary: Summary) -> Iterable[tuple[str, str]]:
     finals = sum(row["final_end"] is not None for row in summary.partitions)
     yield "Final reads", f"{finals} of {len(summary.partitions)} partitions"
     nodes = sorted({node for row in summary.partitions for node in row["replicas"]})
-    yield "Replica logs", ", ".join(nodes) if nodes else "none were collected"
+    held = data.verdict.get("replica_records")
+    none = f"{held:,} records, of which this page found no file" if isinstance(held, int) and held else "none"
+    empty = "collected, and empty: no replica holds a record" if _collected_empty(data) else none
+    yield "Replica logs", ", ".join(nodes) if nodes else empty
     inside = _mapping(data.verdict.get("nodes"))
     for key, question, noun in (
         ("trace_rows", "Nodes’ traces", "line"),
@@ -421,6 +397,13 @@ def _completeness(data: RunData, summary: Summary) -> Iterable[tuple[str, str]]:
     if missing := _strings(inside.get("not_checked")):
         yield "Not checked inside the cluster", "; ".join(missing)
     yield "Appends never answered", f"{words.number(data.operations.never)} (counted as indeterminate)"
+
+
+def _collected_empty(data: RunData) -> bool:
+    """Were the replicas' logs collected, though no record lies in any of them? A verdict that misses none says so."""
+    looked = data.plan_fields.get("replica_logs", True) is not False
+    missing = _strings(data.verdict.get("evidence_missing"))
+    return looked and bool(data.verdict.get("complete")) and not missing and not data.verdict.get("replica_records")
 
 
 def _ended_early(data: RunData) -> str:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from markupsafe import Markup, escape
 
+from cluster_image.telemetry.printable import printable
+
 
 def tag(name: str, *children: str, **attributes: object) -> Markup:
     """An SVG element. All text is escaped; `class_` is class, `_` in other names is a hyphen, floats are rounded."""
@@ -13,7 +15,7 @@ def tag(name: str, *children: str, **attributes: object) -> Markup:
         )
         for key, value in attributes.items()
     )
-    inside = Markup("").join(escape(child) for child in children)
+    inside = Markup("").join(child if isinstance(child, Markup) else escape(printable(child)) for child in children)
     return Markup("<{0}{1}>{2}</{0}>").format(name, written, inside)
 
 

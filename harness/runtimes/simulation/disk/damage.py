@@ -30,12 +30,13 @@ class FileDamage:
         content = inodes[path].content
         position, after = agent.plan(bytes(content), choice["how"], choice["where"], choice["bit"], path)
         before = bytes(content[position : position + len(after)] if after else content[position:])
+        offset = agent.first_hit(path, bytes(content), position)
         if after:
             content[position : position + len(after)] = after
         else:
             inodes[path].truncate(position)
         inodes[path].sync()
-        return cls(inodes[path], agent.Damage(path, 0, position, len(content), before, after))
+        return cls(inodes[path], agent.Damage(path, 0, position, len(content), before, after, offset))
 
     def undo(self, disk: SimulatedDisk) -> bool:
         """False: the file is not as it was left, or is about to change."""

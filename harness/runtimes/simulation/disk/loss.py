@@ -3,7 +3,6 @@ records it uses."""
 
 from __future__ import annotations
 
-import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -50,8 +49,8 @@ class Loss:
         return self._lost["unsynced_files"]
 
     def evidence(self) -> dict[str, Any]:
-        """unsynced_bytes, unsynced_files, unsynced_records, lost_by_partition and unsynced_metadata_records, as of the
-        Docker agent's cut_power: in a segment, whole batches count."""
+        """unsynced_bytes, unsynced_files, unsynced_records, lost_by_partition, lost_offsets and
+        unsynced_metadata_records, as of the Docker agent's cut_power: in a segment, whole batches count."""
         return dict(self._lost)
 
     @cached_property
@@ -73,10 +72,8 @@ class _Contents:
 def _segment(content: bytes) -> agent.Segment:
     segment = agent.Segment(size=len(content))
     try:
-        for start, end, header in iter_batches(content):
-            segment.ends.append(end)
-            segment.checksums.append(zlib.crc32(content[start:end]))
-            segment.records.append(header.record_count)
+        for start, end, _ in iter_batches(content):
+            segment.add(end, content[start:end])
     except CorruptRecord:
         pass  # a torn tail
     return segment

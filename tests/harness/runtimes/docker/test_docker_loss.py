@@ -36,7 +36,10 @@ def test_header_layout_is_that_of_record_batch_v2() -> None:
     fd = os.memfd_create("segment")
     try:
         os.write(fd, real * 2)
-        assert [(end, records) for end, _, records in loss._batches(fd, 0)] == [(len(real), 3), (2 * len(real), 3)]
+        assert [end for end, _ in loss._batches(fd, 0)] == [len(real), 2 * len(real)]
+        segment = loss.Segment()
+        segment.add(len(real), real)
+        assert (list(segment.records), list(segment.offsets(0))) == ([3], [(0, 3, -1)])
     finally:
         os.close(fd)
 
@@ -70,6 +73,20 @@ def test_truncated_segment_loses_what_lies_past_the_last_whole_batch(
     assert found["unsynced_records"] == sum(batches[surviving:])
     assert found["lost_by_partition"] == ({"chaos-3": sum(batches[surviving:])} if surviving < len(whole) else {})
     assert found["unsynced_files"] == (kept < len(content))
+
+
+def test_what_was_lost_is_told_by_offset_and_leader_epoch(disk: Path) -> None:
+    from cluster_image.storage.records import build_batch, with_offset_and_epoch
+
+    whole = [build_batch([b"a", b"b"], timestamp_ms=0) for _ in range(4)]
+    whole = [with_offset_and_epoch(each, 2 * number, 7 if number < 3 else 8) for number, each in enumerate(whole)]
+    segment = disk / "chaos-3" / "0.log"
+    segment.write_bytes(b"".join(whole))
+    before = survey(disk)
+    segment.write_bytes(whole[0])
+    found = loss.lost(before, survey(disk))
+    assert found["lost_offsets"] == {"chaos-3": [(2, 6, 7), (6, 8, 8)]} and found["lost_by_partition"] == {"chaos-3": 6}
+    assert list(loss.batches_in(b"".join(whole)))[1] == (len(whole[0]) * 2, 2)
 
 
 def test_zeroed_batch_is_lost_though_the_size_is_the_same(disk: Path) -> None:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
+from .loss import batches_in
 from .tree import open_beneath, regular_files
 
 _SEGMENT = ".log"
@@ -37,6 +38,7 @@ class Damage(NamedTuple):
     size: int  # of the file once it is damaged
     before: bytes
     after: bytes
+    offset: int = -1  # of records: the first of the batch that was hit; -1: it is of no batch
 
     @property
     def is_of_records(self) -> bool:
@@ -45,7 +47,10 @@ class Damage(NamedTuple):
     def evidence(self) -> dict[str, Any]:
         shown: dict[str, Any] = {"file": self.path, "position": self.position, "before": self.before[:_SHOWN].hex()}
         if self.is_of_records:
-            shown["damaged_by_partition"] = {os.path.dirname(self.path): len(self.after or self.before)}
+            partition = os.path.basename(os.path.dirname(self.path))
+            shown["damaged_by_partition"] = {partition: len(self.after or self.before)}
+            if self.offset >= 0:
+                shown["damaged_from"] = {partition: self.offset}
         if self.after:
             return {**shown, "after": self.after.hex(), "damaged_bytes": len(self.after)}
         return {**shown, "truncated_bytes": len(self.before), "damaged_bytes": len(self.before)}
@@ -84,6 +89,13 @@ def plan(content: bytes, how: str, where: float, bit: float, path: str) -> tuple
     return position, bytes([content[position] ^ (1 << int(bit * _BITS))])
 
 
+def first_hit(path: str, content: bytes, position: int) -> int:
+    """The offset at which the batch begins that holds this byte of a file; -1: no batch does."""
+    if not path.endswith(_SEGMENT):
+        return -1
+    return next((first for end, first in batches_in(content) if position < end), -1)
+
+
 def damage(root: Path, choice: Mapping[str, Any], kill: Callable[[], int]) -> tuple[Damage | None, int]:
     """Kills the node's process if there is something to damage, and damages it for good. (what, when it was killed).
 
@@ -110,7 +122,7 @@ def damage(root: Path, choice: Mapping[str, Any], kill: Callable[[], int]) -> tu
         after = os.pread(descriptor, len(after), position)
     finally:
         os.close(descriptor)
-    return Damage(path, status.st_ino, position, size, before, after), killed_at
+    return Damage(path, status.st_ino, position, size, before, after, first_hit(path, content, position)), killed_at
 
 
 def restore(root: Path, done: Damage) -> bool:

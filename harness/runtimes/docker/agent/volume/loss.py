@@ -2,7 +2,8 @@
 
 Before the cut a Survey reads every file, through the page cache, without syncing anything. The bulk of it is read
 while the node still runs; `complete()` then reads, after SIGKILL, only what was appended meanwhile. Segments
-(`*.log`, record batches v2) are remembered as one checksum and record count a batch, other files whole.
+(`*.log`, record batches v2) are remembered as one checksum, record count, range of offsets and leader epoch a batch,
+other files whole.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import os
 import struct
 import zlib
 from array import array
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -21,23 +22,32 @@ from .tree import Found, Strange, opened
 METADATA_TOPIC = "__cluster_metadata"
 
 _HEADER_SIZE = 61
-_LENGTH_AND_RECORDS = struct.Struct(">8xi45xi")  # batchLength and recordsCount
+#: baseOffset, batchLength, partitionLeaderEpoch, lastOffsetDelta and recordsCount
+_HEADER = struct.Struct(">qii7xi30xi")
 _LENGTH_STARTS_AFTER = 12
 _WINDOW = 16 << 20
 _KEPT_WHOLE = 1 << 20  # checkpoints and the like are far smaller
 _KEPT_IN_ALL = 64 << 20
 _LARGEST_BATCH = 128 << 20  # bytes: none that a node takes is as large, and one is read at a time
 _MOST_BATCHES = 16 << 20  # of a volume: 8 GiB in batches of 512 bytes
+#: Of offsets of one partition, that are told: neighbours of one leader epoch are one range.
+_MOST_RANGES = 1000
+
+#: First offset, end (exclusive) and leader epoch.
+Offsets = tuple[int, int, int]
 
 
 @dataclass
 class Segment:
-    """A segment's batches: where each ends, its CRC-32 over all its bytes, and its number of records."""
+    """A segment's batches: where each ends, its CRC-32 over all its bytes, its number of records, and its offsets."""
 
     size: int = 0
     ends: array[int] = field(default_factory=lambda: array("q"))
     checksums: array[int] = field(default_factory=lambda: array("L"))
     records: array[int] = field(default_factory=lambda: array("l"))
+    firsts: array[int] = field(default_factory=lambda: array("q"))  # offsets
+    nexts: array[int] = field(default_factory=lambda: array("q"))
+    epochs: array[int] = field(default_factory=lambda: array("l"))
 
     @property
     def end(self) -> int:
@@ -46,13 +56,25 @@ class Segment:
     def extend(self, descriptor: int, most: int = _MOST_BATCHES) -> bool:
         """Read on from the last whole batch. False: there are more batches than `most`, and the rest was not read."""
         self.size = os.fstat(descriptor).st_size
-        for end, batch, records in _batches(descriptor, self.end):
+        for end, batch in _batches(descriptor, self.end):
             if len(self.ends) >= most:
                 return False
-            self.ends.append(end)
-            self.checksums.append(zlib.crc32(batch))
-            self.records.append(records)
+            self.add(end, batch)
         return True
+
+    def add(self, end: int, batch: memoryview | bytes | bytearray) -> None:
+        """The next batch, which ends at `end` of the file."""
+        first, _, epoch, last, records = _HEADER.unpack_from(batch)
+        self.ends.append(end)
+        self.checksums.append(zlib.crc32(batch))
+        self.records.append(records)
+        self.firsts.append(first)
+        self.nexts.append(first + last + 1)
+        self.epochs.append(epoch)
+
+    def offsets(self, after: int) -> Iterator[Offsets]:
+        """Of each batch but the first `after`."""
+        return zip(self.firsts[after:], self.nexts[after:], self.epochs[after:], strict=True)
 
     def is_still_in(self, descriptor: int) -> bool:
         """Whether the last batch is where it was: if it was truncated meanwhile, all must be read again."""
@@ -73,26 +95,37 @@ class Segment:
         return same
 
 
-def _batches(descriptor: int, position: int) -> Iterator[tuple[int, memoryview, int]]:
-    """(end in the file, bytes, records) of each whole batch from `position` on, up to what is none."""
+def _batches(descriptor: int, position: int) -> Iterator[tuple[int, memoryview]]:
+    """(end in the file, bytes) of each whole batch from `position` on, up to what is none."""
     end_of_file = os.fstat(descriptor).st_size
     wanted = _WINDOW
     while position + _HEADER_SIZE <= end_of_file:
         window = memoryview(os.pread(descriptor, wanted, position))
         at = 0
         while at + _HEADER_SIZE <= len(window):
-            length, records = _LENGTH_AND_RECORDS.unpack_from(window, at)
+            length = _HEADER.unpack_from(window, at)[1]
             size = _LENGTH_STARTS_AFTER + length
             if not _HEADER_SIZE <= size <= _LARGEST_BATCH or position + at + size > end_of_file:
                 return
             if at + size > len(window):
                 break
             at += size
-            yield position + at, window[at - size : at], records
+            yield position + at, window[at - size : at]
         if not at and len(window) < wanted:
             return  # it was cut short meanwhile
         position += at
         wanted = _WINDOW if at else size
+
+
+def batches_in(content: bytes) -> Iterator[tuple[int, int]]:
+    """(end in the file, first offset) of each whole batch of a segment, up to what is none."""
+    at = 0
+    while at + _HEADER_SIZE <= len(content):
+        first, length, *_ = _HEADER.unpack_from(content, at)
+        at += _LENGTH_STARTS_AFTER + length
+        if length < _HEADER_SIZE - _LENGTH_STARTS_AFTER or at > len(content):
+            return
+        yield at, first
 
 
 def _is_segment(found: Found) -> bool:
@@ -154,11 +187,12 @@ def _content(descriptor: int) -> bytes:
 
 
 def lost(before: Survey, after: Survey) -> dict[str, Any]:
-    """Evidence of a cut. `unsynced_records` and `lost_by_partition` are of topics; the metadata log, which is
-    synced before it counts, is told apart. A byte is lost if it is not where it was."""
+    """Evidence of a cut. `unsynced_records`, `lost_by_partition` and `lost_offsets` are of topics; the metadata log,
+    which is synced before it counts, is told apart. A byte is lost if it is not where it was."""
     lost_bytes = 0
     lost_files: list[str] = []
     by_partition: dict[str, int] = {}
+    offsets: dict[str, list[Offsets]] = {}
     metadata_records = 0
     for path, segment in before.segments.items():
         survivor = after.segments.get(path, Segment())
@@ -177,6 +211,7 @@ def lost(before: Survey, after: Survey) -> dict[str, Any]:
             metadata_records += records
         elif records:
             by_partition[partition] = by_partition.get(partition, 0) + records
+            offsets.setdefault(partition, []).extend(segment.offsets(kept))
     for path, content in before.files.items():
         survivor_content = after.files.get(path)
         if survivor_content != content:
@@ -187,8 +222,20 @@ def lost(before: Survey, after: Survey) -> dict[str, Any]:
         "unsynced_files": len(lost_files),
         "unsynced_records": sum(by_partition.values()),
         "lost_by_partition": dict(sorted(by_partition.items())),
+        "lost_offsets": {partition: joined(ranges) for partition, ranges in sorted(offsets.items())},
         "unsynced_metadata_records": metadata_records,
     }
+
+
+def joined(ranges: Iterable[Offsets]) -> list[Offsets]:
+    """In order, neighbours of one leader epoch as one; the first of those that are too many."""
+    found: list[Offsets] = []
+    for first, end, epoch in sorted(ranges):
+        if found and found[-1][1] == first and found[-1][2] == epoch:
+            found[-1] = (found[-1][0], end, epoch)
+        else:
+            found.append((first, end, epoch))
+    return found[:_MOST_RANGES]
 
 
 def compared(before: Survey, after: Survey) -> dict[str, Any]:
