@@ -245,9 +245,13 @@ def _number(value: Any) -> float | None:
 
 def _differences(plan: Mapping[str, Any]) -> Iterable[str]:
     for name, field in Plan.model_fields.items():
-        if name in _OF_A_RUN or name not in plan or plan[name] == field.default:
+        if name in _OF_A_RUN or name not in plan:
             continue
-        yield f"{name.replace('_', ' ')} {plan[name]}"
+        value, default = plan[name], field.default
+        if isinstance(value, list):  # as JSON has a tuple
+            value = tuple(map(str, value))
+        if value != default:
+            yield f"{name.replace('_', ' ')} {', '.join(value) if isinstance(value, tuple) else value}"
     for kind in ("settings", "features"):
         for name, value in _mapping(plan.get(kind)).items():
             yield f"{name}={value}"
