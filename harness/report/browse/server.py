@@ -46,6 +46,7 @@ REPORT_POLICY: Final = (
 FILE_POLICY: Final = "default-src 'none'; sandbox; frame-ancestors 'none'"
 #: How old what is shown may be, in seconds, but for what has changed in the results directory itself.
 STALE_S: Final = 2.0
+_AFTER_S: Final = 0.2
 #: A refresh of very many runs is followed by so many times as long without one.
 _REST: Final = 20
 _PAGES: Final = frozenset({"report.html", "index.html", "matrix.html"})
@@ -78,7 +79,10 @@ class Freshness:
         if wait:
             self._refresh()
         else:
-            threading.Thread(target=self._refresh, name="refresh", daemon=True).start()
+            # The request that asked for it is answered first: both would take the same processor.
+            timer = threading.Timer(_AFTER_S, self._refresh)
+            timer.daemon = True
+            timer.start()
 
     def _refresh(self) -> None:
         began = time.monotonic()

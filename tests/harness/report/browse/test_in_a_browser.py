@@ -144,22 +144,28 @@ def test_search_filter_and_open(server: Client, page: Page) -> None:
     assert len(names(page)) == 50
     page.get_by_label("Nemesis").select_option("partition:one-way")
     page.get_by_label("Seed").fill("0..9")
-    page.get_by_role("button", name="Filter").click()
+    with page.expect_navigation():
+        page.get_by_role("button", name="Filter").click()
     assert names(page) == ["20260131T120700-partition-one-way-s7", "20260131T120200-partition-one-way-s2"]
-    page.get_by_role("link", name="Clear").click()
-    page.get_by_role("navigation", name="By verdict").get_by_role("link", name="failed").click()
+    with page.expect_navigation():
+        page.get_by_role("link", name="Clear").click()
+    with page.expect_navigation():
+        page.get_by_role("navigation", name="By verdict").get_by_role("link", name="failed").click()
     words = set(page.locator("td[data-label=Verdict]").all_inner_texts())
     assert words == {"✕ fail"}
     page.get_by_role("searchbox").fill("issues.example")
-    page.keyboard.press("Enter")
+    with page.expect_navigation():
+        page.keyboard.press("Enter")
     assert page.get_by_role("status").inner_text() == "1 fit, the newest first"
     (name,) = names(page)
     assert name == r"""<script>alert(1)<script>"'&\u202egnp\x1b[2J"""
-    page.get_by_role("link", name=name).first.click()
+    with page.expect_navigation():
+        page.get_by_role("link", name=name).first.click()
     assert page.locator("h1").inner_text() == name
     link = page.get_by_role("link", name="https://issues.example/1")
     assert link.get_attribute("href") == "https://issues.example/1" and "noopener" in (link.get_attribute("rel") or "")
-    page.get_by_role("link", name="Open the report").click()
+    with page.expect_navigation():
+        page.get_by_role("link", name="Open the report").click()
     assert page.locator("h1").inner_text() == "report of a run"
 
 
@@ -192,7 +198,8 @@ def test_two_runs_are_ticked_and_compared(server: Client, page: Page) -> None:
     page.goto(f"{server.address}/?q=20260131T1200&kind=run")
     for box in page.locator("input[name=run]").all()[:2]:
         box.check()
-    page.get_by_role("button", name="Compare the two that are ticked").click()
+    with page.expect_navigation():
+        page.get_by_role("button", name="Compare the two that are ticked").click()
     assert page.locator("tr.differs").count() > 3
     assert page.locator("tr.differs th").first.inner_text().startswith("≠")
     page.locator("summary").first.click()
@@ -214,14 +221,17 @@ def test_by_keyboard_alone(server: Client, page: Page) -> None:
 
 def test_trends_lead_to_the_runs(server: Client, page: Page) -> None:
     page.goto(f"{server.address}/trends")
-    page.get_by_role("link", name="short").click()
+    with page.expect_navigation():
+        page.get_by_role("link", name="short").click()
     assert page.locator(".strip").first.inner_text().replace("\n", "").startswith("✓")
-    page.get_by_role("link", name="kill, default").click()
+    with page.expect_navigation():
+        page.get_by_role("link", name="kill, default").click()
     assert page.locator("svg.chart").count() == 4
     assert page.locator("svg.chart").nth(2).get_attribute("aria-label") == (
         "Latency, 99th percentile: 3 values from 20 to 22 ms, the latest 22"
     )
-    page.locator("svg.chart a").nth(1).click()
+    with page.expect_navigation():
+        page.locator("svg.chart a").nth(1).click()
     assert "fail" in page.locator(".card").first.inner_text()
 
 
@@ -229,7 +239,8 @@ def test_an_exploration_leads_to_the_smallest_of_what_failed(server: Client, pag
     page.goto(f"{server.address}/run/{EXPLORATION}")
     group = page.locator("section.card.fail", has_text="LeaderCompleteness").last
     assert "The smallest: seed 9, 2 faults, 200 operations" in group.inner_text()
-    group.get_by_role("link", name="seed 9").click()
+    with page.expect_navigation():
+        group.get_by_role("link", name="seed 9").click()
     assert page.locator("h1").inner_text() == "s9"
 
 
@@ -294,17 +305,21 @@ def test_the_same_as_files(results: Path, page: Page, tmp_path: Path) -> None:
     page.get_by_label("Seed").fill("0..9")
     page.get_by_role("button", name="Filter").click()
     assert names(page) == ["20260131T120700-partition-one-way-s7", "20260131T120200-partition-one-way-s2"]
-    page.get_by_role("navigation", name="By verdict").get_by_role("link", name="failed").click()
-    page.locator("#found").get_by_text("fit").wait_for()
+    with page.expect_navigation():
+        page.get_by_role("navigation", name="By verdict").get_by_role("link", name="failed").click()
     assert set(page.locator("td[data-label=Verdict]").all_inner_texts()) == {"✕ fail"}
     assert r"""<script>alert(1)<script>"'&\u202egnp\x1b[2J""" in names(page)
     page.goto(f"{start}?q=20260131T120200")
-    page.locator("a.name").click()
-    page.get_by_role("link", name="Open the report").click()
+    with page.expect_navigation():
+        page.locator("a.name").click()
+    with page.expect_navigation():
+        page.get_by_role("link", name="Open the report").click()
     assert page.locator("h1").inner_text() == "report of a run"
     page.goto(f"{start}?suite=short")
-    page.locator("a.name").last.click()
-    page.get_by_role("link", name="Trends").last.click()
+    with page.expect_navigation():
+        page.locator("a.name").last.click()
+    with page.expect_navigation():
+        page.get_by_role("link", name="Trends").last.click()
     assert page.locator("h1").inner_text() == "Trends of short" and faults_by_axe(page) == []
 
 
@@ -312,5 +327,6 @@ def test_the_page_of_an_exploration_by_itself(page: Page, tmp_path: Path) -> Non
     made.exploration(tmp_path, "explored", {3: (HOSTILE, 4), 9: ("StrongIsr", 2)}, [0, 1])
     page.goto(write_page(tmp_path / "explored").as_uri())
     assert faults_by_axe(page) == []
-    page.get_by_role("link", name="seed 9").click()
+    with page.expect_navigation():
+        page.get_by_role("link", name="seed 9").click()
     assert page.locator("h1").inner_text() == "report of a run"
