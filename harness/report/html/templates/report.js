@@ -245,7 +245,7 @@ const reach = () => {
 };
 addEventListener("resize", reach);
 document.addEventListener("toggle", reach, true);
-reach();
+addEventListener("load", () => setTimeout(reach)); // once the page can be used
 
 // Whoever follows a link to something inside a closed list wants to see it.
 const reveal = () => {
