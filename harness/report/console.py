@@ -11,9 +11,11 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
+from rich.live import Live
 from rich.status import Status
 from rich.text import Text
 
+from harness.report.live import Board, Moment
 from harness.report.terminal import Terminal
 
 if TYPE_CHECKING:
@@ -21,6 +23,8 @@ if TYPE_CHECKING:
 
 #: Where output is no terminal: seconds between lines of live progress.
 PLAIN_INTERVAL_S = 5.0
+#: Where it is one: seconds from one drawing to the next, at least.
+REDRAW_S = 0.1
 #: Unclean recoveries that a summary names.
 MOST_RECOVERIES = 8
 #: Lines of a kind in a summary.
@@ -52,6 +56,9 @@ class Progress:
     def __init__(self, console: Terminal | None = None) -> None:
         self._console = console or Terminal(stderr=True)
         self._status: Status | None = None
+        self._live: Live | None = None
+        self._board = Board()
+        self._drawn_at = -REDRAW_S
         self._ticked_at = -PLAIN_INTERVAL_S
 
     def __enter__(self) -> Self:
@@ -65,6 +72,27 @@ class Progress:
     def say(self, line: str) -> None:
         with suppress(*_NOBODY_READS):
             self._console.print(Text(line))
+
+    @property
+    def redraws(self) -> bool:
+        """Is there a terminal, so that more than a line now and then is shown?"""
+        return self._console.is_terminal
+
+    def moment(self, moment: Moment, line: str) -> bool:
+        """What goes on, drawn anew each time; without a terminal `line`, now and then. Was it shown?"""
+        if not self.redraws:
+            return self.tick(line)
+        if time.monotonic() - self._drawn_at < REDRAW_S:  # simulated moments come by the thousand
+            return False
+        self._drawn_at = time.monotonic()
+        with suppress(*_NOBODY_READS):
+            drawn = self._board.draw(moment)
+            if self._live is None:
+                self.settle()
+                self._live = Live(drawn, console=self._console, transient=True, auto_refresh=False)
+                self._live.start()
+            self._live.update(drawn, refresh=True)
+        return True
 
     def tick(self, line: str) -> bool:
         """As update, for a line that changes many times a second: without a terminal only now and then. Was it
@@ -83,6 +111,7 @@ class Progress:
             self.say(line)
             return
         with suppress(*_NOBODY_READS):
+            self._end_live()
             if self._status is None:
                 self._status = self._console.status(_one_line(line))
                 self._status.start()
@@ -90,10 +119,16 @@ class Progress:
                 self._status.update(_one_line(line))
 
     def settle(self) -> None:
-        """Take the changing line away."""
+        """Take away what changes."""
+        self._end_live()
         if self._status is not None:
             self._status.stop()
             self._status = None
+
+    def _end_live(self) -> None:
+        if self._live is not None:
+            self._live.stop()
+            self._live = None
 
 
 def _one_line(line: str) -> Text:

@@ -8,7 +8,8 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import Counter
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from harness.plan.schedule import Schedule
 from harness.record import room
 from harness.record.results import RunRecord
 from harness.report.console import Progress, live_line
+from harness.report.live import Moment
 from harness.run.calm import Calm
 from harness.run.components import Components
 from harness.run.injector import Injector
@@ -40,6 +42,8 @@ BROKEN_RECOVERY_TIMEOUT_S = 10.0
 FINAL_READ_TIMEOUT_S = 60.0
 COLLECT_TIMEOUT_S = 60.0
 POLL_S = 0.2
+#: From one look at the leaders to the next, for a terminal.
+LOOK_S = 1.0
 
 
 class Phases:
@@ -69,6 +73,7 @@ class Phases:
         self._watching = Watching(components.make_watch(cluster, plan), directory / "trace", components.clock_ns)
         self._workload = components.make_workload(plan, cluster, self._recorder)
         self._violated: asyncio.Future[Violation] = cluster.violated or asyncio.get_running_loop().create_future()
+        self._leaders: Mapping[str, int] | None = None  # by node, of how many partitions, where that is shown
         self.workload_ended = 0.0  # time.monotonic()
         self.crash = ""  # why the workload or the faults ended before their time, if they did
         self.unhealed = ""  # what of the faults could not be undone, if anything
@@ -162,7 +167,8 @@ class Phases:
                 async with asyncio.timeout(None) as patience, asyncio.TaskGroup() as group:
                     group.create_task(self._unless_it_crashes("the workload", self._workload.run(over), over))
                     group.create_task(self._unless_it_crashes("the fault schedule", injector.run(), over))
-                    await self._until_over(injector, over, interrupt)
+                    async with self._leaders_watched():
+                        await self._until_over(injector, over, interrupt)
                     over.set()
                     patience.reschedule(asyncio.get_running_loop().time() + DRAIN_TIMEOUT_S)
                     self.workload_ended = time.monotonic()
@@ -281,9 +287,30 @@ class Phases:
             errors.update(counts.errors)
             faults = [fault for fault in injector.injected if fault.in_force or (fault.end or 0) > shown_until]
             struck = [fault for fault in faults if not fault.skipped]
-            if self._progress.tick(live_line(limit - left, limit, counts, errors, struck)):
+            moment = Moment(limit - left, limit, counts, errors, struck, self._leaders)
+            if self._progress.moment(moment, live_line(limit - left, limit, counts, errors, struck)):
                 shown_until = self._components.clock_ns()
             await asyncio.sleep(min(POLL_S, left))
+
+    @asynccontextmanager
+    async def _leaders_watched(self) -> AsyncIterator[None]:
+        """For whoever looks on. A simulated run, whose steps must not depend on that, is not asked."""
+        if not (self._progress.redraws and self._components.watches_start):
+            yield
+            return
+        looking = asyncio.create_task(self._watch_leaders())
+        try:
+            yield
+        finally:
+            looking.cancel()
+            await asyncio.gather(looking, return_exceptions=True)
+
+    async def _watch_leaders(self) -> None:
+        names = {node.id: node.name for node in self._cluster.brokers}
+        while True:
+            leaders = (await self._observer.view()).leaders
+            self._leaders = {names.get(leader, "none"): count for leader, count in leaders.items()}
+            await asyncio.sleep(LOOK_S)
 
     def _no_room(self, acknowledged: int) -> str | None:
         """Why the run must end now for its results to be written, as a clause."""
