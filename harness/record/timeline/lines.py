@@ -155,8 +155,9 @@ class RunTimeline:
     def causes(self, violation: Violation) -> list[int]:
         """Faults that took what it is about, by the verdict's attribution."""
         found = []
-        for group in self.verdict.get("attribution") or ():
-            with suppress(AttributeError, TypeError, ValueError):
+        groups = self.verdict.get("attribution")
+        for group in groups if isinstance(groups, list) else ():
+            with suppress(AttributeError, KeyError, TypeError, ValueError):
                 ranges = group["partitions"].get(violation.where) or []
                 offset = violation.offset
                 inside = offset is not None and any(first <= offset <= last for first, last in ranges)

@@ -8,7 +8,7 @@ its exact numbers as an SVG title, which browsers show on hover and the page's s
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -51,14 +51,14 @@ class Panel:
         return round(self.bottom - part * self.height, 1)
 
 
-def timeline_svg(timeline: Timeline, faults: Sequence[Fault]) -> Markup:
-    """The whole figure. Expects at least one bucket."""
-    return _Figure(timeline, faults).draw()
+def timeline_svg(timeline: Timeline, faults: Sequence[Fault], culprits: Collection[int] = ()) -> Markup:
+    """The whole figure. Expects at least one bucket. culprits: numbers of faults that took records which are lost."""
+    return _Figure(timeline, faults, culprits).draw()
 
 
 class _Figure:
-    def __init__(self, timeline: Timeline, faults: Sequence[Fault]) -> None:
-        self.timeline, self.faults = timeline, faults
+    def __init__(self, timeline: Timeline, faults: Sequence[Fault], culprits: Collection[int]) -> None:
+        self.timeline, self.faults, self.culprits = timeline, faults, culprits
         self.buckets = timeline.buckets
         self.back: list[Markup] = []  # grids and titles, below the data
         self.axis: list[Markup] = []  # what the page's script draws anew when it zooms
@@ -122,7 +122,8 @@ class _Figure:
                     tag("rect", class_="edge", x=left, y=y, width=3, height=LANE),
                     text_at(left + 7 if at_left else left - 5, y + 14, label, anchor="start" if at_left else "end"),
                     href=f"#{fault.name}",
-                    class_="fault" if fault.effective else "fault idle",
+                    class_="fault culprit" if fault.number in self.culprits
+                    else "fault" if fault.effective else "fault idle",
                 )
             )
         return top + (max(lanes, default=-1) + 1) * (LANE + LANE_GAP)

@@ -195,11 +195,19 @@ def attribution(data: RunData) -> list[dict[str, Any]]:
                 "acknowledged": entry["acknowledged"] if isinstance(entry.get("acknowledged"), int) else 0,
                 "first_s": entry.get("first_s"), "last_s": entry.get("last_s"),
                 "partitions": {
-                    str(name): [(int(first), int(last)) for first, last in ranges]
-                    for name, ranges in _mapping(entry.get("partitions")).items()
+                    str(name): _ranges(ranges) for name, ranges in _mapping(entry.get("partitions")).items()
                 },
             })  # fmt: skip
     return found
+
+
+def _ranges(value: Any) -> list[tuple[int, int]]:
+    """Pairs of numbers; what is none is left out."""
+    return [
+        (each[0], each[1])
+        for each in (value if isinstance(value, list) else ())
+        if isinstance(each, list) and len(each) == 2 and all(type(offset) is int for offset in each)
+    ]
 
 
 def ranges_of(offsets: Any, most: int = 6) -> str:

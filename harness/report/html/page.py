@@ -6,6 +6,7 @@ import base64
 import hashlib
 import json
 import re
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -118,11 +119,11 @@ def _context(data: RunData, summary: Summary, inside: InsideOfRun) -> dict[str, 
         "availability": heat_map(summary.availability),
         "summary": summary,
         "tiles": list(_tiles(data, summary)),
-        "timeline": timeline_svg(summary.timeline, summary.faults) if summary.timeline else None,
+        "timeline": timeline_svg(summary.timeline, summary.faults, _taken(data).keys()) if summary.timeline else None,
         "lanes": lanes(
             inside.inside, data.operations.watermarks, summary.origin or 0, summary.timeline, summary.faults, marks
         ),
-        "faults": [_fault_row(fault) for fault in summary.faults],
+        "faults": [_fault_row(fault, _taken(data).get(fault.number, "")) for fault in summary.faults],
         "nodes": list(dict.fromkeys(node for row in summary.partitions for node in row["replicas"])),
         "properties": properties,
         "unclean_recoveries": [
@@ -269,12 +270,27 @@ def _lost_note(summary: Summary) -> str:
     return f"{part}; besides {only_read:,} that were only read: {len(summary.lost):,} in all" if only_read else part
 
 
-def _fault_row(fault: Fault) -> dict[str, Any]:
+def _taken(data: RunData) -> dict[int, str]:
+    """By fault, how much of what is lost it took, as a clause."""
+    records: Counter[int] = Counter()
+    acknowledged: Counter[int] = Counter()
+    for group in first.attribution(data):
+        if group["fault"] is not None:
+            records[group["fault"]] += group["records"]
+            acknowledged[group["fault"]] += group["acknowledged"]
+    return {
+        fault: f"took {words.plural(count, 'lost record')}, {acknowledged[fault]:,} of which had been acknowledged"
+        for fault, count in records.items()
+    }
+
+
+def _fault_row(fault: Fault, taken: str) -> dict[str, Any]:
     length = None if fault.end is None else fault.end - fault.start
     return {
         "fault": fault,
         "length": length,
         "recovery": fault.in_sync - fault.end if fault.in_sync is not None and fault.end is not None else None,
+        "taken": taken,
         "together": words.evidence(fault.evidence),
         "by_node": words.evidence_by_node(fault.evidence),
     }

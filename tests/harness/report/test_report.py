@@ -418,7 +418,11 @@ def test_a_plan_alone_makes_a_report_and_no_run_is_one_sentence(tmp_path: Path) 
         assert "\n" not in str(error.value)
 
 
-@pytest.mark.parametrize("content", [{}, {"verdict": 3}, {"verdict": "fail", "contract": [], "anomalies": {"x": None}}])
+@pytest.mark.parametrize("content", [
+    {}, {"verdict": 3}, {"verdict": "fail", "contract": [], "anomalies": {"x": None}}, {"attribution": 3, "losses": "x"},
+    {"attribution": [3, {}, {"records": 1, "partitions": 3}, {"records": 1, "partitions": {"chaos-0": [[1], ["a", 2]]}}]},
+    {"attribution": [{"records": 1, "fault": "x", "node": 3, "acknowledged": "q"}], "thresholds": [3, {}]},
+])  # fmt: skip
 def test_a_verdict_of_unexpected_shape_still_makes_a_report(tmp_path: Path, content: dict[str, Any]) -> None:
     directory = passing().write(tmp_path / "run")
     (directory / "verdict.json").write_text(json.dumps(content))
@@ -633,3 +637,16 @@ def test_text_that_obeys_nobody_is_shown_and_long_names_are_cut(tmp_path: Path) 
     text = build(directory).read_text()
     assert not re.search("[\x00\x1b\u202e]", text) and "\\x1b[2J\\u202eevil" in text
     assert "n" * 9_000 not in text and text.count("<script") == 2 and "evil\\x00</script" not in text
+
+
+def test_the_fault_that_took_records_stands_out(tmp_path: Path) -> None:
+    directory = failing().write(tmp_path / "run")
+    group = {"fault": 1, "node": "broker-3", "takers": [1], "cause": "took the last copy, of broker-3", "records": 30,
+             "acknowledged": 28, "first_s": 1.0, "last_s": 9.0, "partitions": {"chaos-0": [[3, 32]]}}  # fmt: skip
+    known = json.loads((directory / "verdict.json").read_text())
+    (directory / "verdict.json").write_text(json.dumps(known | {"attribution": [group, {"records": "many"}]}))
+    page = page_of(directory)
+    assert "took 30 lost records, 28 of which had been acknowledged" in page.text
+    assert [attributes["href"] for tag, attributes in page.tags if "culprit" in (attributes.get("class") or "")] == [
+        "#F1"
+    ]
