@@ -167,7 +167,8 @@ def _causes(data: RunData, of: Sequence[Violation]) -> str:
     lost: dict[str, list[tuple[int, int]]] = {}
     for group in attribution(data):
         for where, ranges in group["partitions"].items():
-            lost.setdefault(where, []).extend(ranges)
+            if ranges:
+                lost.setdefault(where, []).extend(ranges)
     if not lost or of[0].anomaly == LOST_APPEND:
         return ""
     there = [each for each in of if each.where in lost]

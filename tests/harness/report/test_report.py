@@ -419,8 +419,9 @@ def test_a_plan_alone_makes_a_report_and_no_run_is_one_sentence(tmp_path: Path) 
 
 
 @pytest.mark.parametrize("content", [
-    {}, {"verdict": 3}, {"verdict": "fail", "contract": [], "anomalies": {"x": None}}, {"attribution": 3, "losses": "x"},
-    {"attribution": [3, {}, {"records": 1, "partitions": 3}, {"records": 1, "partitions": {"chaos-0": [[1], ["a", 2]]}}]},
+    {}, {"verdict": 3}, {"verdict": "fail", "contract": [], "anomalies": {"x": None}},
+    {"attribution": 3, "losses": "x"},
+    {"attribution": [3, {}, {"records": 1, "partitions": 3}, {"records": 1, "partitions": {"chaos-0": [[1], ["a"]]}}]},
     {"attribution": [{"records": 1, "fault": "x", "node": 3, "acknowledged": "q"}], "thresholds": [3, {}]},
 ])  # fmt: skip
 def test_a_verdict_of_unexpected_shape_still_makes_a_report(tmp_path: Path, content: dict[str, Any]) -> None:
