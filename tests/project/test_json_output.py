@@ -1,0 +1,64 @@
+"""`--json` of each command, held against the schema that the documentation has of it."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+
+from harness.cli import app as cli
+from tests import ROOT
+
+SCHEMAS = ROOT / "docs" / "schemas"
+SUITE = '[all]\non = "simulation"\ntime_limit = "8s"\nrate = 50\npartitions = 1\n[plans.kill]\nnemesis = "kill"\n'
+FAILING = ("--on", "simulation", "--nemesis", "power-outage-cluster", "--time-limit", "20", "--rate", "50", "--seed=1")
+
+
+def chaos(*arguments: str) -> int:
+    with pytest.raises(SystemExit) as ended:
+        cli.main(arguments)
+    return int(ended.value.code or 0)  # type: ignore[arg-type]
+
+
+def test_each_output_is_as_its_schema_says(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "mine.toml").write_text(SUITE)
+
+    def said(schema: str, *arguments: str, lines: bool = False) -> list[Any]:
+        capfd.readouterr()
+        chaos(*arguments, "--json")
+        output = capfd.readouterr()
+        documents = [json.loads(text) for text in (output.out.splitlines() if lines else [output.out])]
+        assert documents, output.err
+        for document in documents:
+            jsonschema.validate(document, json.loads((SCHEMAS / f"{schema}.json").read_text()))
+        return documents
+
+    (failed,) = said("verdict", "run", *FAILING, "--expect", "p99 < 1ms", "--run-name", "failed", "--quiet", lines=True)
+    assert failed["verdict"] == "fail" and failed["thresholds"] and failed["attribution"]
+    assert said("verdict", "check", "failed", lines=True)[0]["path"] == "results/failed"
+    events = said("suite", "suite", "mine.toml", lines=True)
+    assert [each["event"] for each in events] == ["started", "finished", "ended"]
+    (logs,) = said("logs", "logs", "failed", "--around", "V1")
+    assert logs["lines"] and {line["kind"] for line in logs["lines"]} >= {"trace", "operation"}
+    passed = str(Path(events[2]["directory"]) / events[1]["directory"])
+    (diff,) = said("diff", "diff", "failed", passed)
+    assert diff["differing"] > 0
+    said("note", "note", "failed", "looked at")
+    (prune,) = said("prune", "results", "prune", "--keep", "0", "--dry-run")
+    assert [each["kind"] for each in prune["going"]] == ["suite"]  # a run with a note is kept
+    (explored,) = said("explore", "explore", "--seeds", "1..2", "--nemesis", "power-outage-cluster", "--bug", "M01")
+    assert explored["totals"]["runs"] == 2
+
+
+def test_every_schema_is_well_formed_and_in_the_documentation() -> None:
+    text = (ROOT / "docs" / "json.md").read_text()
+    assert sorted(set(re.findall(r"schemas/(\w+)\.json", text))) == sorted(path.stem for path in SCHEMAS.iterdir())
+    for path in SCHEMAS.iterdir():
+        jsonschema.Draft202012Validator.check_schema(json.loads(path.read_text()))
