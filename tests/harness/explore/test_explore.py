@@ -28,6 +28,7 @@ from harness.explore.failures import Failure
 from harness.explore.simulate import Simulated, simulate
 from harness.explore.workers import Outcome
 from harness.plan.plan import Plan
+from harness.plan.seeds import parse_seeds
 from harness.record import results
 from harness.record import sources as sources
 from harness.record.history import MemoryRecorder, load_journal
@@ -257,7 +258,7 @@ def test_workers_that_cannot_start_end_it(
     [("7", [7]), ("0..3", [0, 1, 2, 3]), ("1,5,9", [1, 5, 9]), ("4..5, 0,5..6", [4, 5, 0, 6]), ("3..3", [3])],
 )
 def test_seeds(text: str, seeds: list[int]) -> None:
-    assert cli_explore.parse_seeds(text) == seeds
+    assert parse_seeds(text) == seeds
 
 
 @pytest.mark.parametrize(
@@ -274,7 +275,7 @@ def test_seeds(text: str, seeds: list[int]) -> None:
 )
 def test_seeds_that_are_none(text: str, message: str) -> None:
     with pytest.raises(BadArguments, match=message):
-        cli_explore.parse_seeds(text)
+        parse_seeds(text)
 
 
 @pytest.mark.parametrize(

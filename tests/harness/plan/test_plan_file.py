@@ -34,7 +34,7 @@ def test_a_plan_that_somebody_wrote(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("seeed = 1", "has 'seeed', which no plan has; there are nemesis"),
+        ("seeed = 1", "has 'seeed', which no plan has \\(did you mean seed\\?\\); there are nemesis"),
         ('run = "x"', "has 'run', which no plan has"),
         ("time_limit = \"soon\"", "time_limit: 'soon' is no time"),
         ("settings = 3", "settings: it must be a table"),

@@ -85,7 +85,7 @@ def test_a_file_that_makes_no_sense_is_answered_in_a_sentence(text: str, message
 @pytest.mark.parametrize(
     ("wanted", "message"),
     [
-        ("partition:brige", "no variant 'brige' of nemesis partition; valid: one, halves"),
+        ("partition:brige", "no variant 'brige' of nemesis partition \\(did you mean bridge\\?\\); valid: one, halves"),
         ("kill:term:x=1", "sets 'x', which is no knob of it; it has none"),
         ("partition:one-way:direction=up", "direction cannot be 'up'; valid: drawn, outgoing, incoming"),
         ("partition:one-way:way=incoming", "sets 'way', which is no knob of it; valid: direction"),
