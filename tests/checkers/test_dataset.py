@@ -157,7 +157,9 @@ def test_a_directory_and_its_tables_get_the_same_verdict(
 ) -> None:
     for number, (run, verdict) in enumerate(in_memory.items()):
         if run < "3" or number % 4 == 0:  # a job or two each
-            assert without_stamps(checkers.check(runs.directory / run, spark)) == verdict, run
+            judged = without_stamps(checkers.check(runs.directory / run, spark))
+            judged.pop("attribution", None)  # made where the record of a run is read again, not of many runs at once
+            assert judged == verdict, run
 
 
 @pytest.mark.spark
