@@ -2,8 +2,8 @@
 
 `check_dataset` is one Spark job over a dataset (spark_history/dataset.py), a task a few files, without a shuffle: a
 file holds whole runs. `check_tables` judges one run and needs no Spark, e.g. to shrink a schedule that fails. The
-verdicts are those of checkers.check(), but for `attribution`: which fault took each lost record is told once a run has a
-directory of its own.
+verdicts are those of checkers.check(), but for `attribution`: which fault took each lost record is told once a run has
+a directory of its own.
 """
 
 from __future__ import annotations
