@@ -29,6 +29,7 @@ from harness.cluster import CLIENTS, Cluster, Evidence, Link, RuntimeUnavailable
 from harness.errors import describe
 from harness.plan.plan import Plan
 from harness.record.collected import CUT_DISKS
+from harness.run.threads import in_thread
 from harness.targets.admin import Admin
 from harness.targets.target import CONFIGURATION, DATA, TRACE, NodeSpec, Package, Target
 
@@ -71,9 +72,15 @@ class DockerRuntime:
     ) -> DockerCluster:
         """Returns when every node's process runs. Raises RuntimeUnavailable, with nothing left behind."""
         api = await asyncio.to_thread(engine.connect)
-        package = await asyncio.to_thread(self._target.package, plan, EngineImages(api), progress)
-        self.tested = package.tested
-        _check_memory(len(self._target.nodes(plan)) * package.resident, len(self._target.nodes(plan)))
+        # The base takes a minute where a machine begins empty, and so does what a target fetches: side by side.
+        base = asyncio.ensure_future(in_thread(ensure_agent, api, progress))
+        try:
+            package = await asyncio.to_thread(self._target.package, plan, EngineImages(api), progress)
+            self.tested = package.tested
+            _check_memory(len(self._target.nodes(plan)) * package.resident, len(self._target.nodes(plan)))
+            await base
+        finally:
+            base.cancel()  # nobody waits for it where there is nothing to run
         images = await asyncio.to_thread(ensure_images, api, progress, package)
         cluster = DockerCluster(api, plan, self._target, progress)
         try:
