@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-import sys
 from pathlib import Path
 
 import pytest
@@ -12,24 +10,14 @@ from harness.explore.simulate import simulate
 from harness.plan import registry
 from harness.plan.plan import Plan
 from tests import ROOT
+from tests.project import example_package
 
 DOCUMENT = ROOT / "docs" / "writing-a-workload.md"
 
 
 @pytest.fixture
 def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The example as an installed package: its module, and its entry point."""
-    text = DOCUMENT.read_text()
-    code, entry_points = (re.search(rf"```{kind}\n(.*?)```", text, re.S) for kind in ("python", "toml"))
-    assert code is not None and entry_points is not None
-    (tmp_path / "my_workloads.py").write_text(code[1])
-    metadata = tmp_path / "my_workloads-1.0.dist-info"
-    metadata.mkdir()
-    (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: my-workloads\nVersion: 1.0\n")
-    written = entry_points[1].replace('[project.entry-points."chaos.workloads"]', "[chaos.workloads]").replace('"', "")
-    (metadata / "entry_points.txt").write_text(written)
-    monkeypatch.syspath_prepend(tmp_path)
-    monkeypatch.delitem(sys.modules, "my_workloads", raising=False)
+    example_package.install(DOCUMENT, "workloads", tmp_path, monkeypatch)
 
 
 @pytest.mark.usefixtures("installed")
