@@ -110,11 +110,12 @@ def _look_at_what_is_sound(run: _Run, engine: Engine) -> tuple[Evidence, list[pa
 
 def _look(run: _Run, engine: Engine) -> tuple[Evidence, list[pa.Table], list[Path]]:
     """All that the verdict rests on, the tables of witnesses, and the files of lost appends."""
-    from checkers.anomalies import LOST_APPEND, examples
+    from checkers.anomalies import examples
     from checkers.inside import collected, nodes
     from checkers.log import availability
     from checkers.log.scope import Options
     from checkers.log.segment import KINDS, OUTCOMES
+    from checkers.properties import LOST_APPEND
     from checkers.verdict import salvage, verdict
     from spark_history.damage import tables
 

@@ -14,6 +14,7 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
+from checkers.properties import LOST_APPEND
 from spark_history.files import Ints
 
 ANOMALIES: Final = pa.schema(
@@ -59,59 +60,6 @@ ATTRIBUTED: Final = pa.schema(
     ]
 )
 
-LOG_LINEARIZABILITY: Final = "log linearizability"
-LOG_MATCHING: Final = "log matching"
-WATERMARK_FRESHNESS: Final = "watermark freshness"
-TRANSACTIONS: Final = "transactions"
-ALLOWED_TRANSACTIONS: Final = "transactions, allowed"  # by the consistency model that was asked for
-#: Only of producers that retry without idempotence: these may write a record more than once.
-EXACTLY_ONCE: Final = "exactly-once append"
-HISTORY_PROPERTIES: Final = (LOG_LINEARIZABILITY, LOG_MATCHING, WATERMARK_FRESHNESS)
-#: Checked inside a simulated cluster after every step, or after healing (the last two).
-LIVENESS: Final = "Liveness"
-HANG: Final = "Hang"
-INVARIANTS: Final = (
-    "ValidControllerIsrAndElr",
-    "ValidControllerState",
-    "ReplicationQuorumSuperset",
-    "LeaderCandidateCompleteness",
-    "LeaderCompleteness",
-    "LeaderAppendOnly",
-    "StrongIsr",
-    "HighWatermarkMonotonicity",
-    "LogMatching",
-    "MetadataLogMatching",
-    "NoCommittedRecordLostGlobally",
-    "ConsistentRead",
-    "MinIsrRecoveryQuorum",
-    "ElectionSafety",
-    "CommittedPrefix",
-    LIVENESS,
-    HANG,
-)
-PROPERTIES: Final = (*HISTORY_PROPERTIES, *INVARIANTS)
-#: Checked from the nodes' traces and metadata logs, where these were collected (checkers/inside/kraft/nodes.py).
-ROLES_MATCH_METADATA: Final = "RolesMatchMetadata"
-NODE_PROPERTIES: Final = (
-    "ValidControllerIsrAndElr",
-    "ValidControllerState",
-    "MinIsrRecoveryQuorum",
-    "LeaderCompleteness",
-    "LeaderCandidateCompleteness",
-    "ReplicationQuorumSuperset",
-    "StrongIsr",
-    "UncleanExclusion",
-    "LeaderAppendOnly",
-    "HighWatermarkMonotonicity",
-    "MetadataLogMatching",
-    "ElectionSafety",
-    "CommittedPrefix",
-    ROLES_MATCH_METADATA,
-)
-VIOLATION: Final = "violation"  # the anomaly of an invariant
-LOST_APPEND: Final = "lost append"
-#: Reported, never a reason to fail: Kafka, or the consistency model asked for, does not promise it.
-WEAK: Final = frozenset({EXACTLY_ONCE, WATERMARK_FRESHNESS, ALLOWED_TRANSACTIONS})
 
 MAX_WITNESSES: Final = 100
 MAX_LOST_WITNESSES: Final = 1000

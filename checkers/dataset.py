@@ -20,7 +20,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from checkers.anomalies import LOST_APPEND, Anomalies, examples
+from checkers.anomalies import Anomalies, examples
 from checkers.inside import collected, log_matching, nodes
 from checkers.inside.log_matching import InSync
 from checkers.inside.violation import Violation
@@ -29,6 +29,7 @@ from checkers.log import linearizability as log_linearizability
 from checkers.log import quick as log_quick
 from checkers.log.scope import Options, Scope
 from checkers.log.segment import Segment
+from checkers.properties import LOST_APPEND
 from checkers.verdict import verdict
 from checkers.witness import explain, named_operations, steps_of
 from spark_history.damage import Damage, unreadable

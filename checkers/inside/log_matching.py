@@ -28,7 +28,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from checkers.anomalies import ANOMALIES, LOG_MATCHING, Anomalies, Found, stretches
+from checkers.anomalies import ANOMALIES, Anomalies, Found, stretches
+from checkers.properties import LOG_MATCHING
 from spark_history.files import Ints, equals, integers, read_parquet
 from spark_history.ingest import History, LogHistory
 from spark_history.log import NOWHERE

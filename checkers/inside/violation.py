@@ -19,7 +19,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from checkers.anomalies import HANG, VIOLATION, Anomalies, seconds
+from checkers.anomalies import Anomalies, seconds
+from checkers.properties import HANG, VIOLATION
 from spark_history.errors import HistoryError
 
 VIOLATION_FILE: Final = "violation.json"

@@ -10,17 +10,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from checkers.anomalies import (
-    EXACTLY_ONCE,
-    LOG_LINEARIZABILITY,
-    MAX_LOST_WITNESSES,
-    MAX_WITNESSES,
-    Anomalies,
-    seconds,
-    stretches,
-)
+from checkers.anomalies import MAX_LOST_WITNESSES, MAX_WITNESSES, Anomalies, seconds, stretches
 from checkers.log.scope import Scope
 from checkers.log.segment import APPEND, CANDIDATES, FAIL, Segment
+from checkers.properties import EXACTLY_ONCE, LOG_LINEARIZABILITY
 from spark_history.files import Bools, Ints, integers, read_parquet
 from spark_history.log import NEVER, NOWHERE
 

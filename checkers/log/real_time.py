@@ -9,8 +9,9 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from checkers.anomalies import LOG_LINEARIZABILITY, WATERMARK_FRESHNESS, Anomalies, seconds
+from checkers.anomalies import Anomalies, seconds
 from checkers.log.segment import APPEND, FAIL, FINAL_READ, LIST_OFFSETS, READ, Codes, Contents, Segment
+from checkers.properties import LOG_LINEARIZABILITY, WATERMARK_FRESHNESS
 from spark_history.files import Bools, Ints
 from spark_history.log import NEVER, NOWHERE
 

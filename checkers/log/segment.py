@@ -17,8 +17,9 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from checkers.anomalies import LOG_LINEARIZABILITY, LOST, MAX_WITNESSES, Anomalies, stretches
+from checkers.anomalies import LOST, MAX_WITNESSES, Anomalies, stretches
 from checkers.log.scope import ANYWHERE, Scope
+from checkers.properties import LOG_LINEARIZABILITY
 from spark_history.files import Bools, Ints, codes, integers, nullable, read_parquet
 from spark_history.log import NEVER, NOWHERE
 from spark_history.schema import LAID_OUT_OPERATIONS, LAID_OUT_READS

@@ -35,8 +35,8 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 import pyarrow as pa
 
-from checkers.anomalies import ALLOWED_TRANSACTIONS, LOG_LINEARIZABILITY, TRANSACTIONS
 from checkers.naming import Naming
+from checkers.properties import ALLOWED_TRANSACTIONS, LOG_LINEARIZABILITY, TRANSACTIONS
 from checkers.stored import Stored, run_units, visible
 from checkers.transactions import assignments, history, list_anomalies, log_anomalies
 from checkers.transactions.assignments import Assignments

@@ -43,7 +43,7 @@ from typing import Final
 
 import numpy as np
 
-from checkers.anomalies import LOG_LINEARIZABILITY
+from checkers.properties import LOG_LINEARIZABILITY
 from checkers.transactions.assignments import Assignments
 from checkers.transactions.history import FAIL, NOTHING, OK
 from checkers.transactions.logs import NOWHERE, Logs

@@ -6,9 +6,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from checkers.anomalies import ALLOWED_TRANSACTIONS as ALLOWED
-from checkers.anomalies import MAX_WITNESSES, TRANSACTIONS, Anomalies
+from checkers.anomalies import MAX_WITNESSES, Anomalies
 from checkers.naming import Naming
+from checkers.properties import ALLOWED_TRANSACTIONS as ALLOWED
+from checkers.properties import TRANSACTIONS
 from checkers.transactions.history import FAIL, NOTHING, OK, Transactions
 from checkers.witness import Edge, Step, encode
 from spark_history.log import NEVER

@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from checkers.anomalies import WEAK, examples
+from checkers.anomalies import examples
+from checkers.properties import WEAK
 from checkers.verdict.tally import EXIT_CODES, by_property, name
 
 #: In counts: how many sets nobody has read.

@@ -30,7 +30,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from typing import Final, TypeVar
 
-from checkers.anomalies import LOG_LINEARIZABILITY, LOG_MATCHING
+from checkers.properties import LOG_LINEARIZABILITY, LOG_MATCHING
 
 #: Tables of which a log has parts of its own.
 OF_LOGS: Final = frozenset({"operations", "reads", "replica_logs"})

@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
-from checkers.anomalies import LOST_APPEND, WEAK
+from checkers.properties import LOST_APPEND, WEAK
 
 EXIT_CODES: Final = {"pass": 0, "fail": 1, "unknown": 2}
 

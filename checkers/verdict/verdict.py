@@ -26,19 +26,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from checkers.anomalies import (
-    HISTORY_PROPERTIES,
-    INVARIANTS,
-    LIVENESS,
-    LOG_MATCHING,
-    LOST_APPEND,
-    VIOLATION,
-    WEAK,
-)
 from checkers.inside.contract import contract, not_known, weigh_losses
 from checkers.inside.losses import explain
 from checkers.inside.of_nodes import OfNodes, inside_of
 from checkers.inside.violation import Violation
+from checkers.properties import HISTORY_PROPERTIES, INVARIANTS, LIVENESS, LOG_MATCHING, LOST_APPEND, VIOLATION, WEAK
 from checkers.verdict import thresholds
 from checkers.verdict.tally import EXIT_CODES, Tally, by_property, name
 

@@ -10,7 +10,7 @@ from typing import Any, Literal, Self
 
 import pyarrow as pa
 
-from checkers.anomalies import VIOLATION
+from checkers.properties import VIOLATION
 from checkers.verdict import keeping
 from harness.explore import coverage
 from harness.explore.workers import Outcome

@@ -25,7 +25,7 @@ from typing import Any, Final
 
 import pyarrow.compute as pc
 
-from checkers.anomalies import LOST_APPEND, VIOLATION
+from checkers.properties import LOST_APPEND, VIOLATION
 from harness.explore.simulate import Simulated, simulate
 from harness.plan.plan import Plan
 from harness.plan.schedule import CALM_AT_END_S, Fault, Schedule

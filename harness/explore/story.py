@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from checkers.anomalies import HANG
+from checkers.properties import HANG
 from harness.explore.shrink import witness_of
 from harness.explore.simulate import Simulated
 from harness.record.timeline import story

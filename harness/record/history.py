@@ -33,6 +33,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from harness.errors import HarnessFailure, HistoryLost, describe
+from harness.record.results import PENDING
 from spark_history.damage import CHECKS, MARK, checksum, notes_beside
 from spark_history.files import compact
 from spark_history.regular import require_regular
@@ -41,7 +42,6 @@ from spark_history.schema import FAULTS, OPERATIONS, READS, REPLICA_LOGS, TABLES
 Outcome = Literal["ok", "fail", "info"]
 Int64s = Sequence[int] | np.ndarray[Any, np.dtype[np.int64]]
 
-PENDING: Final = "pending"
 _REPLACED: Final = (PENDING, "faults")  # by each flush, or by some
 FLUSH_INTERVAL_S: Final = 1.0
 _MOSTLY_UNIQUE: Final = frozenset({"op", "value", "offset"})  # a dictionary of these would only cost time

@@ -29,6 +29,8 @@ from spark_history.regular import open_regular, read_object
 
 #: Of a run's directory: what nodes said and stored is no business of other users of the machine.
 _MODE: Final = 0o750
+#: In journal/: operations under way, in files numbered like those of operations; see record/history.py.
+PENDING: Final = "pending"
 #: What an exploration says of itself, in its directory.
 EXPLORATION_FILE: Final = "explore.json"
 #: What the name of a run made smaller by `chaos shrink` adds to that of the run it was made from.

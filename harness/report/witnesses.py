@@ -17,7 +17,7 @@ def of_run(directory: Path) -> list[str]:
     """Lines for a judged run of a log; none if there is nothing that fails a run, or the files are not there."""
     import pyarrow.parquet as pq
 
-    from checkers.anomalies import LOST_APPEND, WEAK
+    from checkers.properties import LOST_APPEND, WEAK
 
     try:
         require_regular(directory / "anomalies.parquet")

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
-from harness.cluster import RuntimeUnavailable
-from harness.targets.target import Target
+from harness.errors import RuntimeUnavailable
+
+if TYPE_CHECKING:
+    from harness.targets.target import Target
 
 
 def choose_runtime(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import os
 import re
 import shlex
@@ -10,6 +11,8 @@ import sys
 from pathlib import Path
 
 from tests import ROOT
+
+MACHINE = ("HarnessFailure", "HistoryLost", "RuntimeUnavailable", "SparkUnavailable")
 
 
 def test_the_readme_is_read_in_five_minutes_and_its_links_lead_somewhere() -> None:
@@ -27,6 +30,22 @@ def test_the_site_is_built_and_all_its_links_lead_somewhere(tmp_path: Path) -> N
     assert built.returncode == 0, built.stdout + built.stderr
     page = (tmp_path / "site" / "tutorial" / "index.html").read_text()
     assert "chaos shrink second" in page and "fonts.googleapis" not in page
+
+
+def test_every_failure_of_the_machine_is_explained() -> None:
+    """By the longest piece of its sentence that does not depend on where it happens."""
+    page = " ".join((ROOT / "docs" / "errors.md").read_text().split())
+    said = set()
+    for path in (*ROOT.glob("harness/**/*.py"), *ROOT.glob("spark_history/**/*.py")):
+        if "bench" in path.parts:
+            continue
+        for call in ast.walk(ast.parse(path.read_text())):
+            if isinstance(call, ast.Call) and isinstance(call.func, ast.Name) and call.func.id in MACHINE and call.args:
+                text = call.args[0]
+                parts = text.values if isinstance(text, ast.JoinedStr) else [text]
+                words = [str(part.value) for part in parts if isinstance(part, ast.Constant)]
+                said.add(max(words, key=len, default="").strip(" ;:.()'"))
+    assert len(said) > 40 and not [text for text in said if len(text) > 4 and text not in page]
 
 
 def test_the_commands_of_the_tutorial_do_what_it_says(tmp_path: Path) -> None:

@@ -15,7 +15,6 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from checkers.anomalies import ROLES_MATCH_METADATA
 from checkers.findings import Findings
 from checkers.inside.collected import assigned_replicas
 from checkers.inside.kafka.cut_disks import check_committed, judge_cut_disks, not_kept, who_served
@@ -27,6 +26,7 @@ from checkers.inside.metadata.quorum_trace import judge_quorum, node_ids, what_w
 from checkers.inside.metadata.replay import Change
 from checkers.inside.of_nodes import OfNodes, Options
 from checkers.inside.trace_rows import read_rows, rows_by_node
+from checkers.properties import ROLES_MATCH_METADATA
 from spark_history.files import compact
 from spark_history.schema import METADATA_LOG, TRACE
 

@@ -18,7 +18,6 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from checkers.anomalies import NODE_PROPERTIES, ROLES_MATCH_METADATA
 from checkers.findings import Findings
 from checkers.inside.kraft.candidate_trace import Fault
 from checkers.inside.kraft.replica_trace import judge_replicas
@@ -29,6 +28,7 @@ from checkers.inside.metadata.quorum_trace import judge_quorum, node_ids, what_w
 from checkers.inside.metadata.replay import Change, Place
 from checkers.inside.of_nodes import OfNodes, Options, Watermark
 from checkers.inside.trace_rows import read_rows, rows_by_node
+from checkers.properties import NODE_PROPERTIES, ROLES_MATCH_METADATA
 from spark_history.files import compact
 from spark_history.schema import METADATA_LOG, TRACE
 

@@ -27,7 +27,6 @@ from typing import Final
 
 import numpy as np
 
-from checkers.anomalies import ROLES_MATCH_METADATA
 from checkers.findings import Findings
 from checkers.inside.kraft.candidate_trace import Candidates, Fault, Role
 from checkers.inside.metadata.history import MetadataHistory
@@ -35,6 +34,7 @@ from checkers.inside.metadata.quorum_trace import life_ids
 from checkers.inside.metadata.replay import NO_LEADER, Change, PartitionState, Place
 from checkers.inside.of_nodes import Watermark
 from checkers.inside.trace_rows import CODE, NONE, TraceRows
+from checkers.properties import ROLES_MATCH_METADATA
 from spark_history.files import NO_CODE, Ints
 
 _OF_REPLICAS: Final = ("replica", "role", "isr", "isr proposed", "append", "truncate", "high watermark")

@@ -33,9 +33,10 @@ def logs(
     """Merge what nodes logged and traced, faults and operations, in seconds of the run.
 
     Operations are shown around a moment only: those that did not succeed, and the nearest."""
+    directory = results.find(run, results_directory)
     from harness.record.timeline.lines import ALL, Around, RunTimeline
 
-    timeline = RunTimeline(results.find(run, results_directory))
+    timeline = RunTimeline(directory)
     for name in node or ():
         if name not in timeline.nodes:
             there = ", ".join(timeline.nodes) or "none"

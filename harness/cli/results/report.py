@@ -24,11 +24,11 @@ def report(
     ] = Path("site"),
 ) -> int:
     """Write what chaos serve shows as files, which any web server or store of artifacts can hold."""
+    if not directory.is_dir():
+        raise BadArguments(f"{directory} is no directory; `chaos run` makes one")
     from harness.record.catalog.index import Index
     from harness.report.browse.site import write_site
 
-    if not directory.is_dir():
-        raise BadArguments(f"{directory} is no directory; `chaos run` makes one")
     alone = results.is_run(directory) or any((directory / file).is_file() for file in FILES.values())
     where, only = (directory.resolve().parent, directory.resolve().name) if alone else (directory, "")
     index = Index(where, still_running, only)

@@ -13,7 +13,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
-from checkers.anomalies import INVARIANTS, LOST_APPEND, NODE_PROPERTIES, VIOLATION, WEAK
+from checkers.properties import INVARIANTS, LOST_APPEND, NODE_PROPERTIES, VIOLATION, WEAK
 
 #: Anomalies from the worst on; those of nodes, and others, come where "…" stands.
 ORDER: Final = (

@@ -14,7 +14,7 @@ from typing import Any, Final
 from harness.errors import describe
 from harness.record import results
 from harness.record.catalog.facts import mapping, number, text, whole
-from harness.record.history import PENDING
+from harness.record.results import PENDING
 from spark_history.regular import open_regular
 
 _PART: Final = re.compile(rf"(operations|{PENDING})-(\d{{1,9}})\.parquet")

@@ -20,7 +20,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from checkers.anomalies import LOST_APPEND, VIOLATION
+from checkers.properties import LOST_APPEND, VIOLATION
 from cluster_image.telemetry.printable import printable
 from harness.record.timeline.lines import RunTimeline, merged
 from harness.record.timeline.nodes import Line, Span

@@ -15,8 +15,8 @@ from typing import Any, Final
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup, escape
 
-from checkers.anomalies import WEAK
 from checkers.inside.violation import VIOLATION_FILE
+from checkers.properties import WEAK
 from checkers.verdict import keeping
 from cluster_image.telemetry.printable import printable, printable_json
 from harness.record.timeline.partitions import InsideOfRun, inside_of

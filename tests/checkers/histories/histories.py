@@ -19,12 +19,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from checkers.anomalies import WEAK, Anomalies
+from checkers.anomalies import Anomalies
 from checkers.log.candidates import ALL_CANDIDATES, settle_tables
 from checkers.log.linearizability import judge
 from checkers.log.real_time import NOTHING, Carry
 from checkers.log.scope import ANYWHERE, Options, Scope
 from checkers.log.segment import Segment
+from checkers.properties import WEAK
 from spark_history.files import compact, integers
 from spark_history.layout import ReadIndex, lay_out
 from spark_history.log import FinalReads, Range

@@ -14,10 +14,10 @@ import pyarrow.parquet as pq
 import pytest
 
 import checkers
-from checkers.anomalies import HISTORY_PROPERTIES, NODE_PROPERTIES
 from checkers.dataset import check_tables
 from checkers.inside.nodes import judge
 from checkers.inside.of_nodes import Options
+from checkers.properties import HISTORY_PROPERTIES, NODE_PROPERTIES
 from checkers.verdict.keeping import without_stamps
 from harness.record.history import MemoryRecorder
 from harness.runtimes.simulation.runtime import SimulationRuntime

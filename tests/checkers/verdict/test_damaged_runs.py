@@ -15,13 +15,13 @@ import pyarrow.parquet as pq
 import pytest
 
 import checkers
-from checkers.anomalies import WEAK
 from checkers.dataset import check_tables
 from checkers.inside import log_matching
 from checkers.log import availability
 from checkers.log.linearizability import judge_log
 from checkers.log.scope import Scope
 from checkers.log.segment import Segment
+from checkers.properties import WEAK
 from checkers.verdict import keeping, salvage
 from harness.explore.simulate import simulate
 from harness.generate import log

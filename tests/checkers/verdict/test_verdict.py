@@ -5,7 +5,9 @@ from typing import Any
 
 import pytest
 
-from checkers.anomalies import (
+from checkers.inside.kraft import simulated as invariants
+from checkers.inside.violation import Violation
+from checkers.properties import (
     HANG,
     HISTORY_PROPERTIES,
     INVARIANTS,
@@ -14,8 +16,6 @@ from checkers.anomalies import (
     PROPERTIES,
     WATERMARK_FRESHNESS,
 )
-from checkers.inside.kraft import simulated as invariants
-from checkers.inside.violation import Violation
 from checkers.verdict.verdict import Evidence, contract, judge
 from spark_history.errors import HistoryError
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import pytest
 
-from checkers.anomalies import LOST_APPEND
 from checkers.inside.kraft.simulated import Invariants
+from checkers.properties import LOST_APPEND
 from harness.explore.simulate import Simulated, simulate
 from harness.plan.plan import Plan
 from harness.plan.schedule import Fault

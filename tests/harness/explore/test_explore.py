@@ -16,8 +16,8 @@ import pytest
 from rich.console import Console
 
 from checkers import check
-from checkers.anomalies import INVARIANTS
 from checkers.inside.violation import Violation
+from checkers.properties import INVARIANTS
 from checkers.verdict.keeping import without_stamps
 from harness.cli import app as cli
 from harness.cli.simulated import explore as cli_explore

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from checkers.anomalies import HISTORY_PROPERTIES, NODE_PROPERTIES
+from checkers.properties import HISTORY_PROPERTIES, NODE_PROPERTIES
 from harness.record.timeline.violations import ORDER
 from harness.report import words
 from tests import ROOT
