@@ -7,21 +7,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from harness.suites.matrix_file import Matrix
+from harness.suites.results import Ran
 
 #: From the best to the worst.
 _WORDS: Final = ("pass", "unknown", "not judged", "fail")
 _COLOURS: Final = {"pass": "#1a7f37", "fail": "#cf222e", "unknown": "#9a6700", "not judged": "#57606a"}
-
-
-class Result(NamedTuple):
-    """Of one run. lost: acknowledged records. took_s: until its verdict. report: relative to the matrix' directory; "":
-    there is none."""
-
-    verdict: str
-    reason: str
-    lost: int
-    took_s: float
-    report: str
 
 
 class Square(NamedTuple):
@@ -32,28 +22,26 @@ class Square(NamedTuple):
     reports: Sequence[tuple[str, str]]  # (seed, report)
 
 
-def square(results: Mapping[int, Result | None]) -> Square:
-    """results: by seed; None: not yet."""
-    done = {seed: result for seed, result in results.items() if result is not None}
+def square(results: Sequence[Ran | None]) -> Square:
+    """results: a seed each; None: not yet."""
+    done = [result for result in results if result is not None]
     if not done:
         return Square("", "not yet", ())
-    worst = max((result.verdict for result in done.values()), key=_WORDS.index)
-    count = sum(result.verdict == worst for result in done.values())
-    of = f" {count} of {len(results)}" if len(results) > 1 else ""
-    lost = max(result.lost for result in done.values())
+    worst = max((result.verdict for result in done), key=_WORDS.index)
+    those = [result for result in done if result.verdict == worst]
+    of = f" {len(those)} of {len(results)}" if len(results) > 1 else ""
+    lost = max(result.lost for result in done)
     parts = [f"{worst}{of}", *([f"{lost:,} lost"] if lost else [])]
-    parts.append(f"{max(result.took_s for result in done.values()):.0f} s")
-    reports = [(str(seed), result.report) for seed, result in done.items() if result.report]
+    if any(result.expect == "fail" for result in done):
+        parts.append("as expected" if all(result.outcome == "passed" for result in done) else "expected to fail")
+    parts.append(f"{max(result.took_s for result in done):.0f} s")
+    reports = [(str(result.seed), f"{result.directory}/report.html") for result in done if result.directory]
     return Square(worst, ", ".join(parts), reports)
 
 
-def squares(matrix: Matrix, results: Mapping[str, Result]) -> dict[tuple[str, str], Square]:
-    """results: by the keys of cells."""
-    return {
-        (row, column): square({cell.seed: results.get(cell.key) for cell in matrix.of(row, column)})
-        for row in matrix.rows
-        for column in matrix.columns
-    }
+def squares(matrix: Matrix, results: Mapping[str, Ran]) -> dict[tuple[str, str], Square]:
+    """results: by the keys of runs."""
+    return {cell: square([results.get(planned.key) for planned in runs]) for cell, runs in matrix.cells.items()}
 
 
 def terminal(matrix: Matrix, found: Mapping[tuple[str, str], Square]) -> tuple[list[str], list[list[str]]]:

@@ -1,17 +1,36 @@
-"""Plans put together of parts, and their seeds, as files of matrices and suites have them."""
+"""The runs that a file of a suite or a matrix asks for: plans put together of parts, their seeds, what is expected."""
 
 from __future__ import annotations
 
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 from harness.errors import BadArguments
 from harness.plan.seeds import parse_seeds
 
+Expected = Literal["pass", "fail"]
+_VERDICTS: Final[Sequence[Expected]] = ("pass", "fail")
 _TABLES: Final = ("settings", "features")
+
+
+@dataclass(frozen=True, eq=False)
+class Planned:
+    """One run. name: of its plan, the same whenever the file is carried out. fields: of a Plan, without the seed."""
+
+    name: str
+    seed: int
+    fields: Mapping[str, Any]
+    expect: Expected = "pass"
+
+    @property
+    def key(self) -> str:
+        """The same for the same run, whatever else is in the file."""
+        text = json.dumps([self.name, {**self.fields, "seed": self.seed}], sort_keys=True, default=list)
+        return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 def together(*parts: Mapping[str, Any]) -> dict[str, Any]:
@@ -23,15 +42,28 @@ def together(*parts: Mapping[str, Any]) -> dict[str, Any]:
     return fields
 
 
+def fields_and_expected(part: Any, where: str) -> tuple[dict[str, Any], Expected | None]:
+    """Fields of a plan, and the verdict that is expected, if the part names one. Raises BadArguments."""
+    from harness.plan.plan_file import fields_of  # which takes time: a file that cannot be read is told at once
+
+    if not isinstance(part, Mapping):
+        raise BadArguments(f"{where} is {part!r}; it must be a table with fields of a plan")
+    if "seed" in part:
+        raise BadArguments(f"{where} has 'seed'; the file has seeds, such as seeds = \"1..3\"")
+    part = dict(part)
+    given = part.get("expect", ())
+    words = [given] if isinstance(given, str) else list(given) if isinstance(given, Sequence) else [given]
+    verdicts = [verdict for verdict in _VERDICTS if verdict in words]
+    if len(verdicts) > 1:
+        raise BadArguments(f"{where}: expect names two verdicts, {' and '.join(verdicts)}")
+    if verdicts:
+        part["expect"] = [word for word in words if word not in verdicts]
+    return fields_of(part, where), verdicts[0] if verdicts else None
+
+
 def seeds_of(given: Any, path: Path) -> Sequence[int]:
     """given: as the file `path` has it. Raises BadArguments."""
     try:
         return parse_seeds(str(given))
     except BadArguments as error:
         raise BadArguments(f"{path}: {error}") from None
-
-
-def key_of(*names: str, fields: Mapping[str, Any]) -> str:
-    """The same for the same run, whatever else is in the file."""
-    text = json.dumps([*names, fields], sort_keys=True, default=list)
-    return hashlib.sha256(text.encode()).hexdigest()[:16]

@@ -21,7 +21,7 @@ from typing import Any, Final, Literal
 
 from harness.errors import BadArguments, ExitCode
 from harness.record.results import NOT_JUDGED
-from harness.suites.suite_file import Planned
+from harness.suites.parts import Planned
 from spark_history.regular import read_object, replacing
 
 Outcome = Literal["passed", "failed", "error", "not run"]

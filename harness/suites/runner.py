@@ -1,13 +1,8 @@
-"""Carries a suite out: each run in a process of its own, several at once if that is asked for, judged in this one.
+"""Carries runs out, of a suite or a matrix: each in a process of its own, several at once if that is asked for.
 
-A run's process records only (`chaos run --no-check`), so that one Spark session, of this process, is enough for all
-of them, and a run that crashes costs nobody else anything. The suite's directory, results/<start>-suite-<name>, has
-
-| | |
-| --- | --- |
-| suite.json | what became of each run: see results.py |
-| junit.xml, summary.md | the same for CI, and for people |
-| plans/<run>.toml, runs/<run>/, runs/<run>.log | of each run its plan, its own directory, and what it said meanwhile |
+A run's process records only (`chaos run --no-check`) and this one judges, so that one Spark session is enough for all
+of them, and a run that crashes costs nobody else anything. In the directory of the suite or matrix, each run has its
+plan (plans/<run>.toml), its own directory (runs/<run>/), and what it said meanwhile (runs/<run>.log).
 """
 
 from __future__ import annotations
@@ -22,12 +17,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from harness.errors import BadArguments, HarnessFailure, describe
-from harness.record.results import MOST_OF_A_NAME, utc_now
+from harness.errors import BadArguments, describe
+from harness.record.results import MOST_OF_A_NAME
 from harness.run.order import Order
-from harness.suites import artifacts, child_runs, junit, summary
-from harness.suites.results import Ran, exit_code, judged, not_judged, not_run, save
-from harness.suites.suite_file import Planned, Suite
+from harness.suites import artifacts, child_runs
+from harness.suites.parts import Planned
+from harness.suites.results import Ran, judged, not_judged, not_run
 
 SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 #: Called with what happens, as documents: {"event": "started" | "finished" | "ended", …}.
@@ -36,26 +31,24 @@ Tell = Callable[[Mapping[str, Any]], object]
 
 @dataclass(frozen=True)
 class Wishes:
-    """How a suite is carried out. jobs: runs at once. time_limit: seconds for all of it. junit: where the file goes;
-    None: into the suite's directory. artifacts: see artifacts.py."""
+    """How runs are carried out. jobs: at once. time_limit: seconds for all of them. artifacts: see artifacts.py."""
 
     jobs: int = 1
     fail_fast: bool = False
     time_limit: float | None = None
-    junit: Path | None = None
     artifacts: artifacts.Keep = field(default_factory=artifacts.Keep)
-    command: str = ""
 
 
 @dataclass
 class Runner:
-    """One carrying out of a suite. directory: of it, made already."""
+    """One carrying out of them. directory: of the suite or matrix, made already. save: called before the first run and
+    after each, to write down what became of them."""
 
-    suite: Suite
     runs: Sequence[Planned]
     directory: Path
     wishes: Wishes
     tell: Tell
+    save: Callable[[Runner], None]
     results: dict[Planned, Ran] = field(default_factory=dict)
     over: str = ""  # why no more runs begin, if so
 
@@ -63,20 +56,16 @@ class Runner:
         self._token = secrets.token_hex(2)  # so that runs of two suites on one engine never have one name
         self._processes: dict[Planned, asyncio.subprocess.Process] = {}
         self._judging = asyncio.Lock()
-        self._facts: dict[str, Any] = {
-            "suite": self.suite.name, "file": str(self.suite.file), "command": self.wishes.command,
-            "started_at": utc_now(), "finished_at": None, "exit_code": None,
-        }  # fmt: skip
 
     async def carry_out(self) -> list[Ran]:
-        """What became of each run, in the order of the suite's. Raises HarnessFailure if nothing can be written."""
+        """What became of each run, in their order. Raises what save raises."""
         loop = asyncio.get_running_loop()
         for number in SIGNALS:
             loop.add_signal_handler(number, self._signalled, number)
         limit = self.wishes.time_limit
         timer = None if limit is None else loop.call_later(limit, self._end, f"its time limit of {limit:g} s was over")
         try:
-            self._save()
+            self.save(self)
             waiting = iter(self.runs)
             await asyncio.gather(*(self._worker(waiting) for _ in range(min(self.wishes.jobs, len(self.runs)))))
         finally:
@@ -84,14 +73,12 @@ class Runner:
                 timer.cancel()
             for number in SIGNALS:
                 loop.remove_signal_handler(number)
-        self._facts |= {"finished_at": utc_now(), "exit_code": int(exit_code(self.ran))}
-        self._save()
         return self.ran
 
     @property
     def ran(self) -> list[Ran]:
         return [
-            self.results.get(planned) or not_run(planned, f"not run: {self.over or 'the suite has not come to it yet'}")
+            self.results.get(planned) or not_run(planned, f"not run: {self.over or 'its turn has not come yet'}")
             for planned in self.runs
         ]
 
@@ -104,7 +91,7 @@ class Runner:
             self.results[planned] = ran = await self._run(planned, name)
             artifacts.tidy(self.directory, self.results.values(), self.wishes.artifacts)
             self.tell({"event": "finished", **vars(ran)})
-            self._save()
+            self.save(self)
             if self.wishes.fail_fast and ran.outcome != "passed":
                 self._end(f"{ran.title} {'failed' if ran.outcome == 'failed' else 'could not be judged'}", stop=False)
 
@@ -158,15 +145,6 @@ class Runner:
         self.over = self.over or why
         for process in self._processes.values() if stop else ():
             process.send_signal(signal.SIGINT)
-
-    def _save(self) -> None:
-        ran = self.ran
-        try:
-            save(self.directory, self._facts, ran)
-            junit.write(self.wishes.junit or self.directory / "junit.xml", self.suite.name, ran, self.directory)
-            (self.directory / "summary.md").write_text(summary.markdown(self.suite.name, ran))
-        except OSError as error:
-            raise HarnessFailure(f"what became of the suite cannot be written: {describe(error)}") from error
 
 
 def check_plans(runs: Sequence[Planned], results: Path) -> None:

@@ -25,34 +25,18 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import Any, Final
 
 from harness.errors import BadArguments
 from harness.plan.toml_file import read_toml
-from harness.suites.parts import key_of, seeds_of, together
+from harness.suites.parts import Planned, fields_and_expected, seeds_of, together
 
-Expected = Literal["pass", "fail"]
 _KEYS: Final = ("name", "seeds", "all", "plans")
 #: Of a plan in a suite, beside the fields that every plan has.
 _OWN: Final = ("seeds", "matrix")
-_VERDICTS: Final[Sequence[Expected]] = ("pass", "fail")
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9 ._-]{0,63}")
 #: So that a matrix of too many lists is told before a machine is busy for weeks.
 _MOST: Final = 10_000
-
-
-@dataclass(frozen=True, eq=False)
-class Planned:
-    """One run of a suite. name: of its plan, the same in every carrying out. fields: of a Plan, without the seed."""
-
-    name: str
-    seed: int
-    fields: Mapping[str, Any]
-    expect: Expected = "pass"
-
-    @property
-    def key(self) -> str:
-        return key_of(self.name, fields={**self.fields, "seed": self.seed})
 
 
 @dataclass(frozen=True)
@@ -72,14 +56,14 @@ def read(path: Path) -> Suite:
         raise BadArguments(f"{path}: name {name!r} must be letters, digits, spaces, '.', '_' and '-', 64 at most")
     if not isinstance(plans, Mapping) or not plans or not all(isinstance(plan, Mapping) for plan in plans.values()):
         raise BadArguments(f"{path} has no plans: tables such as [plans.kill], each with fields of a plan")
-    common, expected = _fields(found.get("all", {}), f"{path}, [all]")
+    common, expected = fields_and_expected(found.get("all", {}), f"{path}, [all]")
     seeds = seeds_of(found.get("seeds", 1), path)
     runs: list[Planned] = []
     for plan_name, plan in plans.items():
         where = f"{path}, [plans.{plan_name}]"
         own = seeds_of(plan["seeds"], path) if "seeds" in plan else seeds
         for suffix, part in _combinations(plan, where):
-            fields, expects = _fields(part, where)
+            fields, expects = fields_and_expected(part, where)
             runs += [
                 Planned(plan_name + suffix, seed, together(common, fields), expects or expected or "pass")
                 for seed in own
@@ -87,25 +71,6 @@ def read(path: Path) -> Suite:
             if len(runs) > _MOST:
                 raise BadArguments(f"{path} asks for more than {_MOST:,} runs; leave out some of its plans or seeds")
     return Suite(name, path, runs)
-
-
-def _fields(part: Any, where: str) -> tuple[dict[str, Any], Expected | None]:
-    """Fields of a plan, and the verdict that is expected, if the part names one. Raises BadArguments."""
-    from harness.plan.plan_file import fields_of  # which takes time: a file that cannot be read is told at once
-
-    if not isinstance(part, Mapping):
-        raise BadArguments(f"{where} is {part!r}; it must be a table with fields of a plan")
-    if "seed" in part:
-        raise BadArguments(f"{where} has 'seed'; a suite has seeds, such as seeds = \"1..3\"")
-    part = dict(part)
-    given = part.get("expect", ())
-    words = [given] if isinstance(given, str) else list(given) if isinstance(given, Sequence) else [given]
-    verdicts = [verdict for verdict in _VERDICTS if verdict in words]
-    if len(verdicts) > 1:
-        raise BadArguments(f"{where}: expect names two verdicts, {' and '.join(verdicts)}")
-    if verdicts:
-        part["expect"] = [word for word in words if word not in verdicts]
-    return fields_of(part, where), verdicts[0] if verdicts else None
 
 
 def _combinations(plan: Mapping[str, Any], where: str) -> Iterator[tuple[str, Mapping[str, Any]]]:

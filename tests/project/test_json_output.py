@@ -45,6 +45,9 @@ def test_each_output_is_as_its_schema_says(
     assert said("verdict", "check", "failed", lines=True)[0]["path"] == "results/failed"
     events = said("suite", "suite", "mine.toml", lines=True)
     assert [each["event"] for each in events] == ["started", "finished", "ended"]
+    (tmp_path / "table.toml").write_text(SUITE.replace("plans.kill", "columns.kill") + "[rows.one]\n")
+    events_of_matrix = said("suite", "matrix", "table.toml", lines=True)
+    assert [each["event"] for each in events_of_matrix] == ["started", "finished", "ended"]
     (logs,) = said("logs", "logs", "failed", "--around", "V1")
     assert logs["lines"] and {line["kind"] for line in logs["lines"]} >= {"trace", "operation"}
     passed = str(Path(events[2]["directory"]) / events[1]["directory"])
@@ -52,7 +55,7 @@ def test_each_output_is_as_its_schema_says(
     assert diff["differing"] > 0
     said("note", "note", "failed", "looked at")
     (prune,) = said("prune", "results", "prune", "--keep", "0", "--dry-run")
-    assert [each["kind"] for each in prune["going"]] == ["suite"]  # a run with a note is kept
+    assert sorted(each["kind"] for each in prune["going"]) == ["matrix", "suite"]  # a run with a note is kept
     (explored,) = said("explore", "explore", "--seeds", "1..2", "--nemesis", "power-outage-cluster", "--bug", "M01")
     assert explored["totals"]["runs"] == 2
 

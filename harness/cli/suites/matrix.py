@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from pathlib import Path
 from typing import Annotated
@@ -9,14 +10,12 @@ from typing import Annotated
 import typer
 
 from harness.cli.options import ResultsOption
-from harness.cli.run import worst
 from harness.cli.spark import LOCAL, SparkOption, check_reachable
-from harness.errors import ExitCode, Stopped
+from harness.cli.suites.many import JobsOption, Telling, check_jobs
+from harness.errors import ExitCode
 from harness.plan.seeds import parse_seeds
 from harness.record import results
-from harness.report.terminal import print_table, say
-
-_CODES = {"pass": ExitCode.PASS, "fail": ExitCode.FAIL, "unknown": ExitCode.UNKNOWN}
+from harness.report.terminal import print_table, say, say_json
 
 
 def matrix(
@@ -25,33 +24,45 @@ def matrix(
         str | None, typer.Option(metavar="A..B", help="A run of each cell for each of these; by default the file's.")
     ] = None,
     again: Annotated[bool, typer.Option("--again", help="Also what was carried out before.")] = False,
+    jobs: JobsOption = 1,
+    as_json: Annotated[bool, typer.Option("--json", help="Say what happens as JSON, a line each.")] = False,
     results_directory: ResultsOption = results.DEFAULT,
     spark: SparkOption = LOCAL,
 ) -> int:
     """Run every row of a file under each of its columns, and put the verdicts into one table. It goes on where it was
     interrupted."""
-    from harness.suites import matrix_file as cells
-    from harness.suites import matrix_tables as tables
-    from harness.suites.matrix import Carried
+    from harness.suites import matrix_file
 
-    wanted = cells.read(file, None if seeds is None else parse_seeds(seeds))
+    check_jobs(jobs)
+    wanted = matrix_file.read(file, None if seeds is None else parse_seeds(seeds))
+
+    from harness.suites import matrix_tables as tables
+    from harness.suites import runner
+    from harness.suites.matrix import MatrixFiles
+    from harness.suites.results import exit_code
+
     check_reachable()
     name = re.sub(r"[^a-zA-Z0-9._-]+", "-", file.stem)
     directory = results_directory / f"matrix-{name}"
-    carried = Carried(wanted, directory, f"chaos matrix {file}")
+    files = MatrixFiles(wanted, directory, f"chaos matrix {file}")
     if not again:
-        carried.load()
-    if known := len(wanted.cells) - len(carried.left()):
-        say(f"{known} of {len(wanted.cells)} runs were carried out before; --again repeats them")
-    try:
-        went_through = carried.carry_out(say)
-    except Stopped:
-        went_through = False
-    carried.save()
-    print_table(*tables.terminal(wanted, tables.squares(wanted, carried.results)))
+        files.load()
+    left = files.left()
+    if (known := len(wanted.runs) - len(left)) and not as_json:
+        say(f"{known} of {len(wanted.runs)} runs were carried out before; --again repeats them")
+    runner.check_plans(left, directory / "runs")
+    files.write()  # where nothing can be written, nothing begins
+    telling = say_json if as_json else Telling(len(left))
+    carrying = runner.Runner(left, directory, runner.Wishes(jobs), telling, files.save)
+    if left:
+        asyncio.run(carrying.carry_out())
+    ran = [files.results[planned.key] for planned in wanted.runs if planned.key in files.results]
+    code = ExitCode.HARNESS_FAILURE if carrying.over else exit_code(ran)
+    if as_json:
+        say_json({"event": "ended", "matrix": name, "directory": str(directory), "exit_code": int(code)})
+        return code
+    print_table(*tables.terminal(wanted, tables.squares(wanted, files.results)))
     say(f"{directory / 'matrix.html'}, {directory / 'matrix.md'}")
-    if not went_through:
+    if carrying.over:
         say(f"stopped; chaos matrix {file}, without --again, goes on")
-        return ExitCode.HARNESS_FAILURE
-    verdicts = [carried.results[cell.key].verdict for cell in wanted.cells]
-    return worst([_CODES.get(verdict, ExitCode.HARNESS_FAILURE) for verdict in verdicts])
+    return code

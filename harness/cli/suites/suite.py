@@ -7,29 +7,29 @@ import os
 import re
 import shlex
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
 from harness.cli.options import ResultsOption, parse_time_limit
 from harness.cli.spark import LOCAL, SparkOption, check_reachable
+from harness.cli.suites.many import JobsOption, Telling, check_jobs
 from harness.errors import BadArguments, ExitCode
 from harness.record import results
 from harness.report.terminal import print_table, say, say_json
 
 if TYPE_CHECKING:
+    from harness.suites.parts import Planned
     from harness.suites.results import Ran
-    from harness.suites.suite_file import Planned, Suite
-
-_MOST_JOBS = 64
+    from harness.suites.suite_file import Suite
 
 
 def suite(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="Plans, such as suites/short.toml.")],
-    jobs: Annotated[int, typer.Option(metavar="N", help="Runs at once.")] = 1,
+    jobs: JobsOption = 1,
     fail_fast: Annotated[bool, typer.Option("--fail-fast", help="Begin no more once one has not passed.")] = False,
     only_failed: Annotated[
         str | None,
@@ -57,14 +57,14 @@ def suite(
     from harness.suites import suite_file
     from harness.suites.artifacts import Keep
 
-    if not 1 <= jobs <= _MOST_JOBS:
-        raise BadArguments(f"--jobs is {jobs}; valid is 1 to {_MOST_JOBS}")
+    check_jobs(jobs)
     if time_limit is not None and not 0 < time_limit < float("inf"):
         raise BadArguments(f"--time-limit is {time_limit:g}; it must be a number of seconds above 0")
     keep = Keep(artifacts, None if artifacts_limit is None else _size(artifacts_limit))
     wanted = suite_file.read(file)
 
     from harness.suites import runner
+    from harness.suites.suite import SuiteFiles
 
     runs = wanted.runs if only_failed is None else _failed(wanted, only_failed, results_directory)
     runner.check_plans(runs, results_directory)
@@ -77,9 +77,12 @@ def suite(
     check_reachable()
     directory = _create(results_directory, wanted.name)
     command = shlex.join(["chaos", *sys.argv[1:]]) if sys.argv[1:2] == ["suite"] else f"chaos suite {file}"
-    wishes = runner.Wishes(jobs, fail_fast, time_limit, junit, keep, command)
-    telling = say_json if as_json else _Telling(len(runs))
-    ran = asyncio.run(runner.Runner(wanted, runs, directory, wishes, telling).carry_out())
+    files = SuiteFiles(wanted, directory, command, junit)
+    wishes = runner.Wishes(jobs, fail_fast, time_limit, keep)
+    ran = asyncio.run(
+        runner.Runner(runs, directory, wishes, say_json if as_json else Telling(len(runs)), files.save).carry_out()
+    )
+    files.finish(ran)
     return _conclude(wanted, ran, directory, as_json)
 
 
@@ -101,23 +104,6 @@ def _conclude(wanted: Suite, ran: Sequence[Ran], directory: Path, as_json: bool)
     print_table(summary.COLUMNS, summary.rows(ran))
     say(f"{summary.counted(ran)}; {directory / 'summary.md'}, {directory / 'junit.xml'}")
     return code
-
-
-class _Telling:
-    """A line when a run begins and when it ends."""
-
-    def __init__(self, runs: int) -> None:
-        self._runs = runs
-        self._begun = 0
-
-    def __call__(self, event: Mapping[str, Any]) -> None:
-        title = f"{event['name']}, seed {event['seed']}"
-        if event["event"] == "started":
-            self._begun += 1
-            say(f"{title}: {self._begun} of {self._runs}", file=sys.stderr)
-        else:
-            say(f"{title}: {event['outcome']} after {event['took_s']:.0f} s, {event['verdict']}: {event['reason']}",
-                file=sys.stderr)  # fmt: skip
 
 
 def _failed(wanted: Suite, last: str, directory: Path) -> list[Planned]:

@@ -140,7 +140,11 @@ def _suite(found: Mapping[str, Any]) -> tuple[str, str]:
 
 
 def _matrix(found: Mapping[str, Any]) -> tuple[str, str]:
-    words = [text(each.get("verdict")) for each in mapping(found.get("cells")).values() if isinstance(each, Mapping)]
+    words = [
+        {"passed": "pass", "failed": "fail"}.get(text(each.get("outcome")), text(each.get("verdict")))
+        for each in mapping(found.get("cells")).values()
+        if isinstance(each, Mapping)
+    ]
     worst = next((word for word in ("fail", NOT_JUDGED, "unknown", "pass") if word in words), NOT_JUDGED)
     counts = ", ".join(
         f"{words.count(word):,} {word}" for word in ("pass", "fail", "unknown", NOT_JUDGED) if word in words

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+import os
+import signal
 from pathlib import Path
 
 import pytest
 
 from harness.cli import app as cli
-from harness.errors import BadArguments, HarnessFailure, Stopped
-from harness.run.order import Done, Prepared
+from harness.errors import BadArguments, Stopped
+from harness.run.order import Prepared
 from harness.suites import matrix_file as cells
 from harness.suites import matrix_tables as tables
-from harness.suites.matrix_tables import Result
+from harness.suites.matrix import MatrixFiles
+from harness.suites.parts import Planned
+from harness.suites.results import judged
+from harness.suites.runner import Runner, Wishes
 
 FILE = """
 seeds = "1..2"
@@ -52,13 +56,13 @@ def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_a_cell_is_its_row_and_its_column_together(file: Path) -> None:
     matrix = cells.read(file)
-    assert (matrix.rows, matrix.columns) == (["plain", "two producers"], ["none", "kill"]) and len(matrix.cells) == 8
-    last = matrix.cells[-1]
-    assert (last.row, last.column, last.seed) == ("two producers", "kill", 2)
+    assert (matrix.rows, matrix.columns) == (["plain", "two producers"], ["none", "kill"]) and len(matrix.runs) == 8
+    last = matrix.runs[-1]
+    assert last is matrix.cells["two producers", "kill"][1] and (last.name, last.seed) == ("two producers, kill", 2)
     assert last.fields["nemesis"] == ("kill",) and last.fields["concurrency"] == 2 and last.fields["time_limit"] == 8.0
     assert last.fields["settings"] == {"replica.lag.time.max.ms": "6000", "log.segment.bytes": "1048576"}
-    assert len({cell.key for cell in matrix.cells}) == 8
-    assert [cell.seed for cell in cells.read(file, [7]).cells] == [7] * 4
+    assert len({planned.key for planned in matrix.runs}) == 8
+    assert [planned.seed for planned in cells.read(file, [7]).runs] == [7] * 4
 
 
 @pytest.mark.parametrize(
@@ -81,30 +85,47 @@ def test_mistakes(file: Path, text: str, message: str) -> None:
 def test_it_is_carried_out_and_goes_on_where_it_was_interrupted(
     file: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    carry_out, times = Prepared.carry_out, iter(range(100))
+    save, times = MatrixFiles.save, iter(range(100))
 
-    def twice(prepared: Prepared) -> object:
-        if next(times) == 2:
-            raise KeyboardInterrupt
-        return carry_out(prepared)
+    def saved(files: MatrixFiles, runner: Runner) -> None:
+        save(files, runner)
+        if next(times) == 2:  # two runs have ended
+            os.kill(os.getpid(), signal.SIGINT)
 
-    monkeypatch.setattr(Prepared, "carry_out", twice)
+    monkeypatch.setattr(MatrixFiles, "save", saved)
     assert chaos("matrix", str(file), "--seeds", "1") == 255
+    assert "stopped; chaos matrix" in capfd.readouterr().out
     directory = Path("results/matrix-mine")
     assert len(json.loads((directory / "matrix.json").read_text())["cells"]) == 2
     assert "not yet" in (directory / "matrix.md").read_text()
-    monkeypatch.setattr(Prepared, "carry_out", carry_out)
-    capfd.readouterr()
-    assert chaos("matrix", str(file), "--seeds", "1") == 0
+    monkeypatch.setattr(MatrixFiles, "save", save)
+    assert chaos("matrix", str(file), "--seeds", "1", "--jobs", "2") == 0
     output = capfd.readouterr().out
     assert "2 of 4 runs were carried out before" in output
     rows = [line.split("\t") for line in output.splitlines() if line.count("\t") == 2]
     assert [row[0] for row in rows] == ["plain", "two producers"]
     assert all(cell.startswith("pass, ") for row in rows for cell in row[1:])
     page, text = (directory / "matrix.html").read_text(), (directory / "matrix.md").read_text()
-    for run in sorted((directory / "runs").iterdir()):
-        assert f'href="runs/{run.name}/report.html"' in page and f"(runs/{run.name}/report.html)" in text
-    assert len(list((directory / "runs").iterdir())) == 4
+    runs = [run for run in sorted((directory / "runs").iterdir()) if (run / "verdict.json").exists()]
+    shown = [run for run in runs if f'href="runs/{run.name}/report.html"' in page]
+    assert len(shown) == 4 and all(f"(runs/{run.name}/report.html)" in text for run in shown)
+    assert chaos("matrix", str(file), "--seeds", "1", "--json") == 0
+    (ended,) = map(json.loads, capfd.readouterr().out.splitlines())
+    assert ended == {"event": "ended", "matrix": "mine", "directory": str(directory), "exit_code": 0}
+
+
+def test_what_is_expected_counts(file: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """As in suites: a control that does not fail has tested nothing."""
+    file.write_text(FILE.replace('nemesis = "kill"\n', 'nemesis = "kill"\nexpect = "fail"\n'))
+    matrix = cells.read(file, [1])
+    assert [planned.expect for planned in matrix.runs] == ["pass", "fail"] * 2
+    results = {
+        planned.key: judged(planned, {"verdict": "fail", "reason": "lost", "lost": 5}, "runs/a", 60.0)
+        for planned in matrix.runs
+    }
+    found = tables.squares(matrix, results)
+    assert found["plain", "none"].text == "fail, 5 lost, 60 s"
+    assert found["plain", "kill"].text == "fail, 5 lost, as expected, 60 s"
 
 
 def test_what_is_wrong_is_told_before_the_first_run(file: Path, capfd: pytest.CaptureFixture[str]) -> None:
@@ -126,38 +147,39 @@ def test_a_table_that_cannot_be_written_is_told_before_the_first_run(
 def test_a_run_that_cannot_be_judged_is_no_reason_not_to_go_on(
     file: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def fail(prepared: Prepared) -> object:
-        raise HarnessFailure("the machine is tired")
+    async def fail(runner: Runner, planned: Planned, name: str, log: Path) -> str:
+        return "the machine is tired"
 
-    carry_out = Prepared.carry_out
-    monkeypatch.setattr(Prepared, "carry_out", fail)
+    record = Runner._record
+    monkeypatch.setattr(Runner, "_record", fail)
     assert chaos("matrix", str(file)) == 255
     assert "not judged 2 of 2" in capfd.readouterr().out
     assert "the machine is tired" in Path("results/matrix-mine/matrix.html").read_text()
-    monkeypatch.setattr(Prepared, "carry_out", carry_out)
-    assert chaos("matrix", str(file)) == 0  # all of it, as nothing was judged yet
+    monkeypatch.setattr(Runner, "_record", record)
+    assert chaos("matrix", str(file), "--seeds", "1", "--jobs", "2") == 0  # all of it, as nothing was judged yet
     assert "were carried out before" not in capfd.readouterr().out
 
 
-def test_who_asks_to_stop_while_a_cluster_starts_asks_all_of_it_to(
-    file: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+def test_who_asks_to_stop_while_a_cluster_starts_asks_all_seeds_to(
+    capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     def stop(prepared: Prepared) -> object:
         raise Stopped("stopped before the workload began: there is nothing to judge")
 
+    monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(Prepared, "carry_out", stop)
-    assert chaos("matrix", str(file), "--seeds", "1") == 255
-    told = capfd.readouterr()
-    assert "1 of 4" in told.out + told.err and "2 of 4" not in told.out + told.err
     assert chaos("run", "--on", "simulation", "--seeds", "1..3") == 255
     told = capfd.readouterr()
     assert "seed 1, 1 of 3" in told.out + told.err and "seed 2" not in told.out + told.err
 
 
 def test_a_square_of_several_seeds_is_the_worst_of_them() -> None:
-    passed, failed = Result("pass", "", 0, 60.0, "a.html"), Result("fail", "lost", 9334, 85.4, "b.html")
-    assert tables.square({1: passed, 2: failed, 3: failed}).text == "fail 2 of 3, 9,334 lost, 85 s"
-    assert tables.square({1: passed}).text == "pass, 60 s" and tables.square({1: None}).text == "not yet"
+    passed, failed = (
+        judged(Planned("a, b", seed, {}), {"verdict": word, "reason": "", "lost": lost}, "runs/a", took_s)
+        for seed, word, lost, took_s in ((1, "pass", 0, 60.0), (2, "fail", 9334, 85.4))
+    )
+    assert tables.square([passed, failed, failed]).text == "fail 2 of 3, 9,334 lost, 85 s"
+    assert tables.square([passed]).text == "pass, 60 s" and tables.square([None]).text == "not yet"
 
 
 def test_text_from_elsewhere_stays_text(file: Path) -> None:
@@ -167,20 +189,13 @@ def test_text_from_elsewhere_stays_text(file: Path) -> None:
     assert "<b>" not in tables.page(matrix, found, "made", {}) and "<b>\\|x" in tables.markdown(matrix, found, "made")
 
 
-def test_of_runs_that_were_cut_short_only_a_fail_is_kept(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_of_runs_that_were_cut_short_only_a_fail_is_kept(file: Path, tmp_path: Path) -> None:
     """More time would have made no pass of it; of a pass it might have made a fail."""
-    carry_out = Prepared.carry_out
-
-    def cut_short(word: str) -> Callable[[Prepared], Done]:
-        def carried(prepared: Prepared) -> Done:
-            done = carry_out(prepared)
-            run = done.directory / "run.json"
-            run.write_text(json.dumps(json.loads(run.read_text()) | {"stopped_by": "SIGINT"}))
-            return done._replace(verdict={**done.verdict, "verdict": word})
-
-        return carried
-
-    for word, kept in (("pass", 0), ("fail", 1)):
-        monkeypatch.setattr(Prepared, "carry_out", cut_short(word))
-        assert chaos("matrix", str(file), "--seeds", "1") == 255
-        assert len(json.loads(Path("results/matrix-mine/matrix.json").read_text())["cells"]) == kept
+    matrix = cells.read(file, [1])
+    for word, kept in (("pass", 0), ("unknown", 0), ("fail", 1)):
+        files = MatrixFiles(matrix, tmp_path / word, "chaos matrix")
+        runner = Runner(matrix.runs, tmp_path / word, Wishes(), print, files.save, over="it was stopped by SIGINT")
+        planned = matrix.runs[0]
+        runner.results[planned] = judged(planned, {"verdict": word, "reason": ""}, "", 1.0)
+        files.save(runner)
+        assert len(json.loads((tmp_path / word / "matrix.json").read_text())["cells"]) == kept

@@ -77,7 +77,7 @@ def test_without_a_name_it_is_called_as_its_file(tmp_path: Path) -> None:
         ("name = 'a/b'\n[plans.a]", "name 'a/b' must be letters"),
         ("name = 7\n[plans.a]", "name 7 must be letters"),
         ("[plans.a]\nnemsis = 'kill'", r"\[plans.a\] has 'nemsis', which no plan has"),
-        ("[plans.a]\nseed = 3", r"\[plans.a\] has 'seed'; a suite has seeds"),
+        ("[plans.a]\nseed = 3", r"\[plans.a\] has 'seed'; the file has seeds"),
         ("[plans.a]\nseeds = '3..1'", "runs backwards"),
         ("[plans.a]\nexpect = ['pass', 'fail']", "expect names two verdicts, pass and fail"),
         ("[plans.a]\nexpect = 3", "expect: "),

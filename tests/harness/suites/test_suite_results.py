@@ -12,8 +12,8 @@ from junitparser import Error, Failure, JUnitXml, Properties
 from harness.errors import BadArguments, ExitCode
 from harness.suites import artifacts, junit, results, summary
 from harness.suites.artifacts import Keep, parse_size, size_of
+from harness.suites.parts import Planned
 from harness.suites.results import Ran, exit_code, judged, not_judged, not_run
-from harness.suites.suite_file import Planned
 
 KILL, CONTROL = Planned("kill", 1, {}), Planned("control", 2, {}, "fail")
 HOSTILE = "<script>alert(1)</script> | ]]> & \x1b[2J \u202e *x* `y` \ufffe\x00"

@@ -172,8 +172,11 @@ def matrix(results: Path, name: str, verdicts: Sequence[str]) -> Path:
     cells = {}
     for number, verdict in enumerate(verdicts):
         made = run(directory, f"runs/20260131T1200{number:02}-kill-s{number}", verdict, seed=number)
-        cells[f"{number:016x}"] = {"verdict": verdict, "reason": _REASONS[verdict], "lost": 0, "took_s": 60.0,
-                                   "report": f"runs/{made.name}/report.html"}  # fmt: skip
+        cells[f"{number:016x}"] = {
+            "name": "kraft, kill", "seed": number, "expect": "pass",
+            "outcome": {"pass": "passed", "fail": "failed"}.get(verdict, "error"), "verdict": verdict,
+            "reason": _REASONS[verdict], "lost": 0, "directory": f"runs/{made.name}", "took_s": 60.0,
+        }  # fmt: skip
     (directory / "matrix.json").write_text(json.dumps({"command": f"chaos matrix {name}.toml", "cells": cells}))
     (directory / "matrix.html").write_text("<!doctype html><title>matrix</title>")
     return directory
