@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Final, Self
 
 from rich.live import Live
 from rich.status import Status
@@ -29,6 +29,7 @@ REDRAW_S = 0.1
 MOST_RECOVERIES = 8
 #: Lines of a kind in a summary.
 MOST_LINES = 40
+_PARTITIONS: Final = 4
 COLOURS = {"pass": "bold green", "fail": "bold red", "unknown": "bold yellow"}
 
 
@@ -211,6 +212,8 @@ def _summary_lines(
     contract = verdict.get("contract", {})
     if contract.get("explanation"):
         lines.append(f"  contract    {contract['explanation']}")
+    lost = [attribution_line(each) for each in verdict.get("attribution") or () if each["records"]]
+    lines += _shortened([f"  {'' if number else 'lost':<10}  {text}" for number, text in enumerate(lost)], 6)
     losses = [str(each) for each in verdict.get("losses") or ()]
     lines += _shortened([f"  {'' if number else 'losses':<10}  {text}" for number, text in enumerate(losses)])
     lines += [f"  {'recoveries' if i == 0 else '':<10}  {text}" for i, text in enumerate(_possible_losses(verdict))]
@@ -231,13 +234,30 @@ def _is_of(report: Path, verdict: Mapping[str, Any]) -> bool:
     return made >= datetime.fromisoformat(verdict.get("checked_at", "1970-01-01T00:00:00Z")).timestamp()
 
 
-def _shortened(lines: Sequence[str]) -> list[str]:
+def _shortened(lines: Sequence[str], most: int = MOST_LINES) -> list[str]:
     """As many as a person reads."""
-    more = [f"  {'':<10}  and {len(lines) - MOST_LINES:,} more; see the report"] if len(lines) > MOST_LINES else []
-    return [*lines[:MOST_LINES], *more]
+    more = [f"  {'':<10}  and {len(lines) - most:,} more; see the report"] if len(lines) > most else []
+    return [*lines[:most], *more]
 
 
 _HELD = {True: "held", False: "broken", None: "not measured"}
+
+
+def attribution_line(group: Mapping[str, Any]) -> str:
+    """`310 acknowledged records: fault 0 took the last copy, of broker-3; chaos-0 26–335`. group: an entry of
+    `attribution` in a verdict."""
+    from harness.report import words
+
+    records, acknowledged = group["records"], group["acknowledged"]
+    kind = "acknowledged record" if records == acknowledged else "record"
+    how = f", {acknowledged:,} of them acknowledged" if 0 < acknowledged < records else ""
+    cause = group["cause"] if group["fault"] is None else f"fault {group['fault']} {group['cause']}"
+    where = [
+        f"{name} {', '.join(str(first) if first == last else f'{first}–{last}' for first, last in ranges)}"
+        for name, ranges in list(group["partitions"].items())[:_PARTITIONS]
+    ]
+    more = len(group["partitions"]) - len(where)
+    return f"{words.plural(records, kind)}{how}: {cause}; {', '.join(where)}{f' and {more} more' if more else ''}"
 
 
 def threshold_line(of: Mapping[str, Any]) -> str:

@@ -1,6 +1,6 @@
 """`python -m tests.project.pictures`: makes the pictures of the README and of docs/ anew, in docs/pictures.
 
-They are of two simulated runs whose seeds are given, as Chromium shows them: what a reader sees is what the program
+They are of simulated runs whose seeds are given, as Chromium shows them: what a reader sees is what the program
 makes today. Needs what tests marked `browser` need.
 """
 
@@ -18,12 +18,12 @@ from tests.harness.report.browse.serving import served
 
 _FOLDER: Final = ROOT / "docs" / "pictures"
 _SIZE: Final = {"width": 1200, "height": 800}
-_OPTIONS: Final = "--on simulation --rate 200 --partitions 2 --seed 1 --time-limit 20"
+_OPTIONS: Final = "--on simulation --rate 200 --partitions 2 --seed 1"
 _RUNS: Final = {
-    "second": "power-outage-cluster",
-    "first": "power-outage",
-    "kill-partition": "kill,partition",
-    "last-replica": "last-replica-standing",
+    "second": "power-outage-cluster --time-limit 12",
+    "first": "power-outage --time-limit 12",
+    "kill-partition": "kill,partition --time-limit 12",
+    "last-replica": "last-replica-standing --time-limit 20",
 }
 
 
@@ -31,8 +31,9 @@ def main() -> None:
     _FOLDER.mkdir(exist_ok=True)
     with tempfile.TemporaryDirectory() as scratch:
         results = Path(scratch) / "results"
-        for name, nemesis in _RUNS.items():
-            _chaos("run", *_OPTIONS.split(), "--nemesis", nemesis, "--run-name", name, "--results", str(results))
+        for name, options in _RUNS.items():
+            asked = f"{_OPTIONS} --run-name {name} --nemesis {options}"
+            _chaos("run", *asked.split(), "--results", str(results))
         with served(results) as server, browser.chromium() as chromium:
             _take(chromium, results / "second" / "report.html", _report)
             _take(chromium, f"{server.address}/", _list)

@@ -9,6 +9,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
+from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
@@ -73,6 +74,7 @@ def build(run_directory: Path) -> Path:
     return path
 
 
+@cache  # compiling the templates takes longer than filling them in
 def _environment() -> Environment:
     environment = Environment(
         loader=FileSystemLoader(TEMPLATES),
@@ -81,6 +83,7 @@ def _environment() -> Environment:
         finalize=shown,
         trim_blocks=True,
         lstrip_blocks=True,
+        auto_reload=False,
     )
     environment.filters.update(
         duration=words.duration, number=words.number, second=words.second, plural=words.plural, size=words.size

@@ -335,6 +335,17 @@ def test_what_was_checked_inside_the_cluster_and_each_unclean_recovery_is_told(t
     assert f"recoveries  p{sentence}" in written.export_text()
 
 
+def test_a_summary_says_which_fault_took_what(tmp_path: Path) -> None:
+    group = {"fault": 0, "node": "broker-3", "takers": [0], "cause": "took the last copy, of broker-3", "records": 12,
+             "acknowledged": 10, "partitions": {"chaos-0": [[26, 35], [40, 40]], "chaos-1": [[7, 7]]}}  # fmt: skip
+    written = Console(record=True, width=300, file=StringIO())
+    verdict = {"verdict": "fail", "reason": "12 lost appends", "attribution": [group, group | {"records": 0}]}
+    print_summary(written, tmp_path, verdict, [], [])
+    told = "12 records, 10 of them acknowledged: fault 0 took the last copy, of broker-3; chaos-0 26–35, 40, chaos-1 7"
+    said = [line.strip() for line in written.export_text().splitlines() if line.startswith("  lost ")]
+    assert said == [f"lost        {told}"]
+
+
 def test_a_summary_says_once_that_the_run_was_cut_short(tmp_path: Path) -> None:
     how = "the run was cut short by SIGINT after 3.1 s of 60 s"
     for reason in (f"{how}: no violation in the 3.1 s on record", "3 lost appends"):
