@@ -12,8 +12,8 @@ records begin at or below its offset, on any replica's disk. Then:
 | what is known | the fault | had it last |
 | --- | --- | --- |
 | every replica that is known to have had it lost it before that election | the last of these cuts | its node |
-| that leader lost it, others that had it did not: they dropped it to follow | the leader's cut | one of them |
-| others lost it, but neither that leader nor all that had it | the last of these cuts | one of the others |
+| that leader, or one before it that wrote nothing, lost it; others dropped it to follow | the leader's cut | one of them |
+| others lost it, but no such leader, nor all that had it | the last of these cuts | one of the others |
 | nothing took it: only a leader was elected that lacked it | not known, and why | who led before |
 
 The replicas that are known to have had a record are those of which a fault took it, and, where acks=all was promised,
@@ -212,7 +212,6 @@ class Attribution:
         if election is not None and election.time != NEVER:
             taken = tuple(each for each in taken if each.time <= election.time)
         takers = tuple(dict.fromkeys(each.fault for each in taken))
-        elected = "" if election is None else election.leader
         if not taken:
             return None, self._led(steps), (), self._not_taken(log, election)
         last = taken[-1]
@@ -223,13 +222,22 @@ class Attribution:
             alone = len(had) == 1
             how = f"took the only copy, of {last.node}" if alone else f"took the last copy, of {last.node}"
             return last.fault, last.node, takers, how
-        of_leader = next((each for each in reversed(taken) if each.node == elected), None)
+        of_leader = next((each for each in reversed(taken) if self._led_since(log, each, election)), None)
         those = " and ".join(others)
         if of_leader is not None:
-            how = f"took it from {elected}, which was elected leader without it; {those} dropped it to follow"
+            how = f"took it from {of_leader.node}, which was elected leader without it; {those} dropped it to follow"
             return of_leader.fault, others[0], takers, how
         how = f"took it from {' and '.join(sorted(had))}; {those} should have had it, and no fault took it there"
         return last.fault, others[0], takers, how
+
+    def _led_since(self, log: str, taken: _Taken, election: _Election | None) -> bool:
+        """Whether its node was elected after its copy was gone, at the latest as the first leader that is known to have
+        lacked the record: one that was elected before may have written nothing."""
+        if election is not None and election.leader == taken.node:
+            return True
+        until = NEVER if election is None else election.time
+        led = (step for step in self._steps(log) if taken.time <= step.time <= until and step.leader_epoch > taken.epoch)
+        return any(self._name(step.leader) == taken.node for step in led)
 
     def _led(self, steps: Sequence[Step]) -> str | None:
         return self._name(steps[0].leader) if steps and steps[0].leader >= 0 else None

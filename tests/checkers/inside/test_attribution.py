@@ -84,6 +84,17 @@ def test_who_led_without_it_lost_it_and_those_who_had_it_dropped_it(history: His
     assert row["cause"].startswith("took it from broker-2, which was elected leader without it; broker-1 and broker-3")
 
 
+def test_a_leader_who_wrote_nothing_made_the_others_drop_it_too(history: History) -> None:
+    """The last of an ISR leads again, without it, while it is alone; another writes the next records."""
+    cuts = [cut(4, 5.0, {"broker-1": [(10, 20, 0)]})]
+    alone = ((0.0, 1, 0, (1, 2, 3)), (4.5, 1, 0, (1,)), (5.2, -1, 1, (1,)), (6.0, 1, 1, (1,)), (8.0, 2, 2, (1, 2)))
+    attribution = Attribution(history, cuts, held(*alone), acks_all=True)
+    (row,) = attribution.of(lost((12, 3.0))).to_pylist()
+    assert (row["fault"], row["node"]) == (4, "broker-2")
+    assert row["cause"].startswith("took it from broker-1, which was elected leader without it; broker-2 and broker-3")
+    assert "dropped it to follow" in row["cause"]
+
+
 def test_what_no_fault_measured_is_not_known_and_the_election_is_named(history: History) -> None:
     attribution = Attribution(history, [], held(*ELECTED), acks_all=True)
     (row,) = attribution.of(lost((12, 4.0))).to_pylist()
