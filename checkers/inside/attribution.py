@@ -12,7 +12,7 @@ records begin at or below its offset, on any replica's disk. Then:
 | what is known | the fault | had it last |
 | --- | --- | --- |
 | every replica that is known to have had it lost it before that election | the last of these cuts | its node |
-| that leader, or one before it that wrote nothing, lost it; others dropped it to follow | the leader's cut | one of them |
+| that leader lost it, or one before that wrote nothing; others dropped it to follow | its cut | one of those |
 | others lost it, but no such leader, nor all that had it | the last of these cuts | one of the others |
 | nothing took it: only a leader was elected that lacked it | not known, and why | who led before |
 
@@ -236,8 +236,8 @@ class Attribution:
         if election is not None and election.leader == taken.node:
             return True
         until = NEVER if election is None else election.time
-        led = (step for step in self._steps(log) if taken.time <= step.time <= until and step.leader_epoch > taken.epoch)
-        return any(self._name(step.leader) == taken.node for step in led)
+        since = [step for step in self._steps(log) if taken.time <= step.time <= until]
+        return any(step.leader_epoch > taken.epoch and self._name(step.leader) == taken.node for step in since)
 
     def _led(self, steps: Sequence[Step]) -> str | None:
         return self._name(steps[0].leader) if steps and steps[0].leader >= 0 else None
