@@ -11,7 +11,8 @@ from tests import ROOT
 def test_every_property_is_defined_in_the_docs_as_in_the_report() -> None:
     text = " ".join((ROOT / "docs" / "properties.md").read_text().split())
     for name, meaning in words.PROPERTIES.items():
-        assert f"| {name} | {meaning} |" in text
+        _, found, row = text.partition(f"| {name} | {meaning} | ")
+        assert found and len(row.split(" | ")[0]) > 20, "and an example"
     assert set(NODE_PROPERTIES) <= set(words.PROPERTIES)
     for name in HISTORY_PROPERTIES:
         assert f"### {name}" in text
