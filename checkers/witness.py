@@ -107,7 +107,8 @@ def _in_force(steps: Sequence[Step], faults: Sequence[Mapping[str, Any]]) -> lis
     return [
         {name: fault[name] for name in names}
         for fault in faults
-        if fault["start"] <= until and (fault["end"] is None or fault["end"] >= since)
+        # One without targets was skipped.
+        if fault["targets"] and fault["start"] <= until and (fault["end"] is None or fault["end"] >= since)
     ]
 
 

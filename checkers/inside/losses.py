@@ -55,8 +55,12 @@ def _led_again(taken: _Taken, held: Memberships | None) -> dict[str, int]:
     loser, led = held.ids[taken.node], {}
     steps_of = {f"{topic}-{partition}": steps for (topic, partition), steps in held.steps.items()}
     for log in taken.records:
-        for step in steps_of.get(log, ()):
-            if step.time <= taken.fault["start"] or step.leader < 0:
+        steps = steps_of.get(log, ())
+        before = max((step.leader_epoch for step in steps if step.time <= taken.fault["start"]), default=-1)
+        for step in steps:
+            # What was decided before the fault may be seen after it; an election has a leader epoch of its own.
+            seen_late = -1 < step.leader_epoch <= before
+            if step.time <= taken.fault["start"] or step.leader < 0 or seen_late:
                 continue
             if step.leader == loser:
                 led[log] = step.time

@@ -51,9 +51,17 @@ PROPERTIES = {
 
 VERDICTS = {
     "pass": "Every property held, and at least one fault is proven to have taken effect (or none was asked for).",
-    "fail": "The recorded history cannot have come from a log that keeps its promises. "
-    "Each violation shown is a witness that can be followed by hand.",
+    "fail": "The recorded history cannot have come from a log that loses and reorders nothing; the top of the page says "
+    "whether that was promised. Each violation shown is a witness that can be followed by hand.",
     "unknown": "The run proves nothing either way. It must not be read as a pass.",
+}
+
+TERMS = {
+    "ISR": "In-sync replicas: those that the leader waits for before it takes a record for committed.",
+    "ELR": "Eligible leader replicas (KIP-966): out of the ISR, and known to have all that is committed.",
+    "leader epoch": "Counts the elections of a partition’s leader; each record carries that of its leader.",
+    "high watermark": "Up to here a partition’s log is committed, and shown to consumers.",
+    "MinISR": "min.insync.replicas: with fewer members in the ISR, acks=all is refused.",
 }
 
 
@@ -296,6 +304,9 @@ def contract(verdict: Mapping[str, Any], plan: Mapping[str, Any]) -> dict[str, s
     promise = f"{promised['sentence']} ({promised['source']})." if isinstance(promised, Mapping) else ""
     if within is None:
         state, title, consequence = "unknown", "Whether the faults stayed within the contract is not known", ""
+    elif within and outcome == "fail" and said.get("promised") is False:
+        state, title = "unknown", "What is promised does not cover this run"
+        consequence = f"It wrote with acks={acks}: a leader may lose what it alone holds." if acks != "all" else ""
     elif within:
         state, title = "within", "The faults stayed within the contract"
         consequence = {

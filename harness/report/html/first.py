@@ -3,6 +3,7 @@ and what one needs to run it again."""
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
@@ -13,6 +14,8 @@ from harness.report.html.aggregate import Fault, Summary
 from harness.report.html.data import RunData
 
 _FEW: Final = 3
+#: A cause as checkers/inside/attribution.py has it.
+_DROPPED: Final = re.compile(r"took it from (\S+), which was elected leader without it; (.+) dropped it to follow")
 #: Of a plan, that say which run it is and not how it differs from others.
 _OF_A_RUN: Final = frozenset({"run", "nemesis", "seed", "settings", "schedule", "features", "target", "on", "workload"})
 
@@ -58,7 +61,9 @@ def _kept(data: RunData, summary: Summary) -> str:
         if only_read
         else ""
     )
-    return f"no: of {acknowledged:,} acknowledged records {gone:,}{share} never came back{read}"
+    unpromised = _mapping(data.verdict.get("contract")).get("promised") is False
+    kept = "nothing was promised with these settings:" if unpromised else "no:"
+    return f"{kept} of {acknowledged:,} acknowledged records {gone:,}{share} never came back{read}"
 
 
 def _example(data: RunData) -> str:
@@ -117,6 +122,8 @@ def _took(group: Mapping[str, Any], faults: Mapping[int, Fault]) -> str:
     fault = faults.get(group["fault"]) if group["fault"] is not None else None
     nodes = [node for node, _ in group["nodes"].most_common() if node]
     last = f"; {nodes[0]} had {'most of them' if len(nodes) > 1 else 'them'} last" if nodes else ""
+    if dropped := _DROPPED.fullmatch(max(group["causes"], key=group["causes"].get)):
+        last = f"; {dropped[1]} was elected leader without them, and {dropped[2]} dropped them to follow it"
     if fault is None:
         cause = max(group["causes"], key=group["causes"].get)
         cause = cause.removeprefix("not known: ")
@@ -174,7 +181,7 @@ def _allowed(data: RunData) -> str:
     if contract.get("within") is None or not contract.get("explanation"):
         return ""
     if contract.get("promised") is False:
-        return f"what is promised does not cover the settings of this run: {contract['explanation']}"
+        return f"yes: nothing better is promised with the settings of this run: {contract['explanation']}"
     if contract["within"]:
         bug = ": what was lost is a bug" if data.verdict.get("lost") and contract.get("promised") else ""
         return f"the faults stayed within what is promised to be survived{bug}: {contract['explanation']}"

@@ -25,6 +25,7 @@ MOST_STEPS: Final = 400  # of the states of a partition, in a lane
 MOST_ROWS: Final = 1500  # of the table
 MOST_MARKS: Final = 400
 COLOURS: Final = 6
+_MARK: Final = 10  # the width of one
 _NAME: Final = 10  # characters that fit beside a lane
 
 
@@ -217,13 +218,18 @@ class _Figure:
                 start = None
 
     def _marks(self, name: str, y: float, height: float, most: int) -> int:
-        marks = list(self.marks.get(name, ()))[:most]
-        for violation, second in marks:
+        """Those that would lie upon each other are one. Returns how many it drew."""
+        places: dict[int, list[tuple[str, float]]] = {}
+        for violation, second in self.marks.get(name, ()):
+            places.setdefault(int(self.x(second) // _MARK), []).append((violation, second))
+        for (violation, second), *others in list(places.values())[:most]:
             x = self.x(second)
             triangle = tag("path", d=f"M{x},{y + height - 9} l5,9 h-10 Z")
-            title = tag("title", f"{violation} at {second:.3f} s")
-            self.drawn.append(tag("a", title, triangle, href=f"#{violation}", class_="mark", aria_label=violation))
-        return len(marks)
+            more = f", and {len(others)} more there" if others else ""
+            title = tag("title", f"{violation} at {second:.3f} s{more}")
+            label = f"{violation}{more}"
+            self.drawn.append(tag("a", title, triangle, href=f"#{violation}", class_="mark", aria_label=label))
+        return min(len(places), most)
 
 
 def _last_of_each_moment(states: Sequence[State], moment: int) -> list[State]:

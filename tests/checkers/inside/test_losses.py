@@ -16,9 +16,12 @@ def cut(number: int, at_s: float, node: str, **lost: int) -> dict[str, Any]:
     return {"fault": number, "nemesis": "power:leader", "start": int(at_s * S), "evidence": evidence}
 
 
-def held(*steps: tuple[float, int]) -> Memberships:
-    """steps: (second, leader) of t-0."""
-    made = [Step(int(at * S), number, (1, 2, 3), (1, 2, 3), leader, 2) for number, (at, leader) in enumerate(steps)]
+def held(*steps: tuple[float, int] | tuple[float, int, int]) -> Memberships:
+    """steps: (second, leader) of t-0, or (second, leader, leader epoch)."""
+    made = [
+        Step(int(at * S), number, (1, 2, 3), (1, 2, 3), leader, 2, *epoch)
+        for number, (at, leader, *epoch) in enumerate(steps)
+    ]
     return Memberships({("t", 0): made}, ids={"broker-1": 1, "broker-2": 2, "broker-3": 3})
 
 
@@ -29,6 +32,12 @@ def test_who_lost_them_and_led_again_without_them() -> None:
         "fault 1, power:leader at 4.0 s, took records from broker-1 that it had not synced: 1,200 of t-0; it was "
         "elected leader of t-0 without them, from 7.0 s on"
     ]
+
+
+def test_what_was_decided_before_the_cut_and_seen_after_it_is_no_election() -> None:
+    faults = [cut(1, 5.0, "broker-1", t_0=1200)]
+    (told,) = explain(["t-0"], faults, held((0.0, 1, 0), (6.0, 1, 0), (7.0, -1, 1), (9.0, 1, 2)), origin=0)
+    assert told.endswith("it was elected leader of t-0 without them, from 9.0 s on")
 
 
 def test_whoever_follows_another_leader_first_has_explained_nothing() -> None:

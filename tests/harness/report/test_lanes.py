@@ -31,9 +31,8 @@ def inside(partitions: int, elections: int) -> Inside:
 
 def test_each_partition_has_a_lane_and_a_table_says_the_same() -> None:
     quiet = {"chaos-0": [5, 0, 0, 0, 5, 5, 5, 5, 5, 5]}
-    found = lanes(
-        inside(2, 8), {"chaos-1": [(S, 4), (9 * S, 40)]}, 0, timeline(10, quiet), [], {"chaos-0": [("V7", 3.5)]}
-    )
+    marks = {"chaos-0": [("V7", 3.5), ("V9", 8.0), ("V8", 3.5001)]}
+    found = lanes(inside(2, 8), {"chaos-1": [(S, 4), (9 * S, 40)]}, 0, timeline(10, quiet), [], marks)
     assert found.svg is not None
     root = ElementTree.fromstring(str(found.svg))
     titles = [each.text or "" for each in root.iter("title")]
@@ -43,7 +42,8 @@ def test_each_partition_has_a_lane_and_a_table_says_the_same() -> None:
     )
     assert "controller-2 leads the metadata quorum in epoch 2, from 9.000 s on" in titles
     assert "chaos-0 acknowledged nothing from 1 s to 4 s" in titles and "chaos-1: high watermark, up to 40" in titles
-    assert [each.get("href") for each in root.iter("a")] == ["#V7"]
+    assert [each.get("href") for each in root.iter("a")] == ["#V7", "#V9"]
+    assert "V7 at 3.500 s, and 1 more there" in titles
     assert found.rows[0] | {"partition": "chaos-0", "leader": "none", "isr": "1, 2", "elr": "3"} == found.rows[0]
     assert len(found.rows) == 16 and found.rows == sorted(found.rows, key=lambda row: row["second"])
 

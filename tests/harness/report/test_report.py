@@ -266,6 +266,15 @@ def test_the_first_screen_names_the_fault_the_range_and_who_had_it_last(tmp_path
     assert "✕ broken p99 < 500ms : measured 728 ms" in page.text.replace("p99 < 500ms:", "p99 < 500ms :")
     links = [attributes["href"] for tag, attributes in page.tags if tag == "a" and "rel" in attributes]
     assert links == ["https://example.org/issues/7"], "nothing else of a note is a link"
+    attribution[0]["cause"] = (
+        "took it from broker-1, which was elected leader without it; broker-2 and broker-3 dropped it to follow"
+    )
+    contract = {**verdict_["contract"], "within": True, "promised": False, "explanation": "there is no ELR"}
+    (directory / "verdict.json").write_text(json.dumps(verdict_ | {"attribution": attribution, "contract": contract}))
+    page = page_of(directory)
+    assert "; broker-1 was elected leader without them, and broker-2 and broker-3 dropped them to" in page.text
+    assert "Nothing was promised with these settings: of " in page.text and "within the contract" not in page.text
+    assert "Yes: nothing better is promised with the settings of this run: there is no ELR" in page.text
 
 
 def test_every_lost_record_is_listed_and_the_contract_named(tmp_path: Path) -> None:
