@@ -51,8 +51,8 @@ PROPERTIES = {
 
 VERDICTS = {
     "pass": "Every property held, and at least one fault is proven to have taken effect (or none was asked for).",
-    "fail": "The recorded history cannot have come from a log that loses and reorders nothing; the top of the page says "
-    "whether that was promised. Each violation shown is a witness that can be followed by hand.",
+    "fail": "The recorded history cannot have come from a log that loses and reorders nothing; whether that was "
+    "promised is said above. Each violation shown is a witness that can be followed by hand.",
     "unknown": "The run proves nothing either way. It must not be read as a pass.",
 }
 
