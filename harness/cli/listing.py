@@ -41,8 +41,8 @@ def list_(
     if what == "nemeses":
         _print(("nemesis", "knobs", "works in", "what it does"), list(_nemeses()), name, brief=(0, 2, 3))
     elif what == "workloads":
-        workloads = [(each, registry.load(registry.WORKLOADS, each)) for each in registry.names(registry.WORKLOADS)]
-        _print(("workload", "what it does"), [(each, _first_line(kind)) for each, kind in workloads], name)
+        workloads = [(each, registry.summary(registry.WORKLOADS, each)) for each in registry.names(registry.WORKLOADS)]
+        _print(("workload", "what it does"), workloads, name)
     elif what == "targets":
         rows = [_target_row(each) for each in registry.targets()]
         _print(("target", "works in", "promises", "what it is"), rows, name, brief=(0, 1, 2))
@@ -109,10 +109,6 @@ def _target_row(target: Target) -> tuple[str, str, str, str]:
     promise = target.promise(Plan.model_construct(run="of-defaults", target=target.name))
     summary = target.summary + "".join(f"; no {what}: {why}" for what, why in target.unsupported.items())
     return target.name, ", ".join(sorted(target.runtimes)), f"{promise.sentence} ({promise.source})", summary
-
-
-def _first_line(thing: object) -> str:
-    return (thing.__doc__ or "").strip().split("\n")[0]
 
 
 def _print_runs(directory: Path, name: str | None) -> None:

@@ -10,10 +10,13 @@ A nemesis is asked for as `family`, `family:variant`, and with knobs as `family:
 
 from __future__ import annotations
 
+import ast
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache
 from importlib.metadata import EntryPoint, entry_points
+from importlib.util import find_spec
+from pathlib import Path
 from typing import Any
 
 from harness.cluster import RuntimeUnavailable
@@ -47,6 +50,17 @@ def load(group: str, name: str) -> Any:
         return installed[name].load()
     except Exception as error:  # a user's own package may fail in any way
         raise HarnessFailure(f"{name!r} of {group} ({installed[name].value}) cannot be loaded: {error}") from error
+
+
+def summary(group: str, name: str) -> str:
+    """The first line of a class's docstring, where it can be read without importing what the class needs."""
+    module, _, kind = _installed(group)[name].value.partition(":")
+    spec = find_spec(module)
+    if spec is not None and spec.origin is not None and spec.origin.endswith(".py"):
+        for node in ast.parse(Path(spec.origin).read_text()).body:
+            if isinstance(node, ast.ClassDef) and node.name == kind and (text := ast.get_docstring(node)):
+                return text.split("\n")[0]
+    return (load(group, name).__doc__ or "").strip().split("\n")[0]
 
 
 def make_target(wanted: str) -> Target:

@@ -302,7 +302,7 @@ def _conditions(
     whole = {**measured, "seconds": calm["seconds"] + struck["seconds"]}
     rows: list[dict[str, Any]] = [
         {"name": name, "seconds": cell["seconds"], "ok": cell["acknowledged"], "cell": cell}
-        for name, cell in (("Whole run", whole), ("No fault in force", calm), ("A fault in force", struck))
+        for name, cell in (("Whole run", whole), ("No fault in force, recovery included", calm), ("A fault in force", struck))
     ][: 3 if faults else 1]
     for code, key in enumerate(OUTCOMES):
         if key == "ok":

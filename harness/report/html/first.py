@@ -251,7 +251,7 @@ def facts(data: RunData) -> Iterator[tuple[str, str]]:
     )
     rate = words.number(_number(plan.get("rate")))
     yield "Workload", f"{plan.get('workload', 'append')}, {rate} records a second, acks={plan.get('acks')}"
-    yield "Different from the defaults", "; ".join(_differences(plan)) or "nothing"
+    yield "Settings that differ from the defaults", "; ".join(_differences(plan)) or "nothing"
 
 
 def _number(value: Any) -> float | None:

@@ -263,7 +263,7 @@ def _tiles(data: RunData, summary: Summary) -> Iterable[dict[str, str]]:
         yield {
             "label": "longest silence",
             "value": words.duration(gap),
-            "note": f"none acknowledged, from {words.second(since)}",
+            "note": f"no partition acknowledged, from {words.second(since)}",
         }
 
 
