@@ -300,9 +300,10 @@ def _conditions(
         return []
     calm, struck = measured["outside"], measured["in_force"]
     whole = {**measured, "seconds": calm["seconds"] + struck["seconds"]}
+    cells = {"Whole run": whole, "No fault in force, recovery included": calm, "A fault in force": struck}
     rows: list[dict[str, Any]] = [
         {"name": name, "seconds": cell["seconds"], "ok": cell["acknowledged"], "cell": cell}
-        for name, cell in (("Whole run", whole), ("No fault in force, recovery included", calm), ("A fault in force", struck))
+        for name, cell in cells.items()
     ][: 3 if faults else 1]
     for code, key in enumerate(OUTCOMES):
         if key == "ok":
