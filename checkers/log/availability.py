@@ -60,7 +60,8 @@ def summarise(parts: Sequence[Part], windows: Windows, origin: int, width: int =
     sustained_from_strike_ms, sustained_from_heal_ms} (null: never, or never healed);
     least_served: {partition, share}, the partition that was served for the smallest share of the time;
     partitions: [{partition, acknowledged, latency_ms, gaps, outside, windows: [{fault, acknowledged, latency_ms,
-    longest_gap_ms, recovery}]}]; unlisted: {windows, partitions}.
+    longest_gap_ms, recovery}]}]; unlisted: {windows, partitions}; further_windows, if windows are unlisted: of each of
+    those {fault, nemesis, until_s, longest_gap_ms, gap_on, recovery}.
 
     latency_ms is {p50, p90, p99, p99.9, max}, or null where nothing was acknowledged. At most MOST_WINDOWS windows and
     MOST_PARTITIONS partitions, those with the longest gaps."""
@@ -113,7 +114,9 @@ def summarise(parts: Sequence[Part], windows: Windows, origin: int, width: int =
         },
         "windows": [_of_all(whole, streams, window, windows, origin) for window in windows.listed],
         "partitions": of_partition,
-        "unlisted": {"windows": windows.unlisted, "partitions": len(streams) - len(of_partition)},
+        "unlisted": {"windows": len(windows.unlisted), "partitions": len(streams) - len(of_partition)},
+        **({"further_windows": [_worst(streams, window, origin) for window in windows.unlisted]}
+           if windows.unlisted else {}),
     }  # fmt: skip
 
 
@@ -141,16 +144,24 @@ def _of_all(
     whole: Stream, streams: Mapping[str, Stream], window: Window, windows: Windows, origin: int
 ) -> dict[str, Any]:
     """Of the run: latency of all appends, gaps and recovery of the partition that fared worst."""
+    fault, worst = window.fault, _worst(streams, window, origin)
+    return {
+        "fault": fault["fault"], "nemesis": fault["nemesis"], "targets": list(fault["targets"] or ()),
+        "from_s": second(window.start, origin), "until_s": worst["until_s"],
+        **whole.cell([windows.intervals(window.start, window.end)]),
+        "longest_gap_ms": worst["longest_gap_ms"], "gap_on": worst["gap_on"], "recovery": worst["recovery"],
+    }  # fmt: skip
+
+
+def _worst(streams: Mapping[str, Stream], window: Window, origin: int) -> dict[str, Any]:
     fault = window.fault
     of = {name: _recoveries(stream, window) for name, stream in streams.items()}
     gaps = {name: stream.longest_gap(window.start, window.end) for name, stream in streams.items()}
     gap_on = max(gaps, key=lambda name: gaps[name])
     slowest = {key: _slowest([each[key] for each in of.values()]) for key in next(iter(of.values()))}
     return {
-        "fault": fault["fault"], "nemesis": fault["nemesis"], "targets": list(fault["targets"] or ()),
-        "from_s": second(window.start, origin),
+        "fault": fault["fault"], "nemesis": fault["nemesis"],
         "until_s": None if fault["end"] is None else second(fault["end"], origin),
-        **whole.cell([windows.intervals(window.start, window.end)]),
         "longest_gap_ms": ms(gaps[gap_on]), "gap_on": gap_on,
         "recovery": {key: ms(value) for key, value in slowest.items()},
     }  # fmt: skip

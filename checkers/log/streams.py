@@ -49,7 +49,7 @@ class Windows:
 
     edges: Ints
     listed: Sequence[Window]
-    unlisted: int
+    unlisted: Sequence[Window]
     in_force: Sequence[tuple[int, int]]  # all faults, as disjoint stretches, inclusive
 
     @staticmethod
@@ -60,8 +60,11 @@ class Windows:
             for fault in faults
             if "skipped" not in fault["evidence"]
         ]
-        first = sorted(struck, key=lambda window: (not window.fault["effective"], window.start))[:MOST_WINDOWS]
-        listed = sorted(first, key=lambda window: (window.start, window.fault["fault"]))
+        ranked = sorted(struck, key=lambda window: (not window.fault["effective"], window.start))
+        listed, unlisted = (
+            sorted(some, key=lambda window: (window.start, window.fault["fault"]))
+            for some in (ranked[:MOST_WINDOWS], ranked[MOST_WINDOWS:])
+        )
         in_force: list[tuple[int, int]] = []
         for window in sorted(struck, key=lambda window: window.start):
             if in_force and window.start <= in_force[-1][1] + 1:
@@ -70,7 +73,7 @@ class Windows:
                 in_force.append((window.start, window.end))
         spans = [*((window.start, window.end) for window in listed), *in_force]
         edges = np.unique(np.array([edge for low, high in spans for edge in (low, high + 1)], np.int64))
-        return Windows(edges, listed, len(struck) - len(listed), in_force)
+        return Windows(edges, listed, unlisted, in_force)
 
     def intervals(self, start: int, end: int) -> range:
         """The elementary intervals from start to end, inclusive."""

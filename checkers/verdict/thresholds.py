@@ -63,14 +63,14 @@ class Threshold:
         if not of.get("acknowledged"):  # then nothing was ever served; how slowly is not known
             return {"served": 0.0, "acknowledged": 0.0}.get(self.metric)
         if self.metric == "recovery":
-            return _slowest_recovery(of["windows"])
+            return _slowest_recovery(all_windows(of))
         if self.metric in _PERCENTILES:
             return float(of["latency_ms"][self.metric])
         seconds = float(of["outside"]["seconds"] + of["in_force"]["seconds"])
         if self.metric == "acknowledged":
             return float(of["acknowledged"]) / (seconds if self.unit else 1) if seconds or not self.unit else None
         if self.per_fault:
-            return max((float(window["longest_gap_ms"]) for window in of["windows"]), default=None)
+            return max((float(window["longest_gap_ms"]) for window in all_windows(of)), default=None)
         share = float(of["least_served"]["share"])
         return round(100 * share, 2) if self.metric == "served" else round((1 - share) * seconds * 1000, 3)
 
@@ -80,6 +80,11 @@ class Threshold:
         if self.unit == "ms":
             return "never" if math.isinf(value) else f"{value / 1000:,.1f} s" if value >= 10_000 else f"{value:,.1f} ms"
         return f"{value:,.0f}{self.unit}" if self.unit in ("", "/s") else f"{value:g}{self.unit}"
+
+
+def all_windows(availability: Availability) -> list[Mapping[str, Any]]:
+    """Of every fault that struck, also of those that `windows` of a verdict has no room for."""
+    return [*availability["windows"], *availability.get("further_windows", ())]
 
 
 def _slowest_recovery(windows: Sequence[Mapping[str, Any]]) -> float | None:

@@ -268,6 +268,8 @@ def threshold_line(of: Mapping[str, Any]) -> str:
 
 def availability_lines(availability: Mapping[str, Any] | None) -> list[str]:
     """A few lines for people: latency, for which share of the time there was any, and what became of it in faults."""
+    from checkers.verdict.thresholds import all_windows
+
     if not availability or not availability.get("latency_ms"):
         return []
     latency, gaps = availability["latency_ms"], availability["gaps"]
@@ -278,8 +280,7 @@ def availability_lines(availability: Mapping[str, Any] | None) -> list[str]:
     if least := availability.get("least_served"):  # verdicts of earlier versions do not say
         share = f"{least['share']:.0%}"
         reported.append(f"every partition acknowledged for {share} of the time at least ({least['partition']})")
-    windows = availability["windows"]
-    if windows:
+    if windows := all_windows(availability):
         worst = max(windows, key=lambda window: window["longest_gap_ms"])
         known = [w["recovery"]["sustained_from_heal_ms"] for w in windows if w["until_s"] is not None]
         slow = max((value for value in known if value is not None), default=None)

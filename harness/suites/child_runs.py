@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
@@ -21,10 +22,19 @@ def run(arguments: Sequence[object], log: Path) -> tuple[int, str]:
     """Waits for it. Returns its exit code, below 0 the number of the signal that ended it, and its standard output.
     log: gets what it says meanwhile, on standard error."""
     with log.open("wb") as said:
-        done = subprocess.run(
-            command(*map(str, arguments)), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=said, check=False
-        )
-    return done.returncode, done.stdout.decode(errors="replace")
+        # A session of its own: Ctrl-C in a terminal reaches it from here, once, and it is waited for, as it has a
+        # cluster to remove.
+        process = subprocess.Popen(
+            command(*map(str, arguments)), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=said,
+            start_new_session=True,
+        )  # fmt: skip
+        try:
+            output, _ = process.communicate()
+        except BaseException:
+            process.send_signal(signal.SIGINT)
+            process.communicate()
+            raise
+    return process.returncode, output.decode(errors="replace")
 
 
 def plan_toml(fields: Mapping[str, Any]) -> str:

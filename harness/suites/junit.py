@@ -40,8 +40,7 @@ def write(path: Path, name: str, ran: Sequence[Ran], directory: Path) -> None:
 
 def _case(ran: Ran, suite: str, directory: Path, with_seed: bool) -> TestCase:
     case = TestCase(_text(ran.title if with_seed else ran.name), f"chaos.{_text(suite)}", ran.took_s)
-    report = directory / ran.directory / "report.html" if ran.directory else None
-    where = f"; report: {report}" if report is not None and report.exists() else ""
+    where = f"; report: {directory / ran.report}" if ran.report else ""
     message = _text(ran.reason + where)
     if ran.outcome == "failed":
         # What a CI server groups by: a broken property, a broken threshold, or a control that did not fail.

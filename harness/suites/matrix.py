@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from harness.errors import BadArguments, HarnessFailure
-from harness.record.results import NOT_JUDGED
+from harness.record.results import NOT_JUDGED, utc_now
 from harness.suites import matrix_tables as tables
 from harness.suites.matrix_file import Matrix
 from harness.suites.parts import Planned
@@ -34,12 +34,14 @@ class MatrixFiles:
         self._command = command
         self.results: dict[str, Ran] = {}  # by the keys of runs
         self._kept: set[Planned] = set()  # of what was carried out now
+        self._started_at = utc_now()
 
     def load(self) -> None:
         """What earlier runs of this matrix have come to. Raises BadArguments."""
         try:
-            found = read_object(self._directory / _STATE)["cells"]
-            self.results = {key: Ran(**ran) for key, ran in found.items()}
+            found = read_object(self._directory / _STATE)
+            self.results = {key: Ran(**ran) for key, ran in found["cells"].items()}
+            self._started_at = str(found["started_at"])
         except (FileNotFoundError, NotADirectoryError):
             return
         except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
@@ -63,7 +65,10 @@ class MatrixFiles:
         """Raises HarnessFailure if nothing can be written."""
         made = f"Made by `{self._command}`; {datetime.now(UTC):%Y-%m-%d %H:%M} UTC."
         found = tables.squares(self._matrix, self.results)
-        state = {"command": self._command, "cells": {key: asdict(ran) for key, ran in self.results.items()}}
+        state = {
+            "command": self._command, "started_at": self._started_at, "finished_at": None if self.left() else utc_now(),
+            "cells": {key: asdict(ran) for key, ran in self.results.items()},
+        }  # fmt: skip
         try:
             self._directory.mkdir(parents=True, exist_ok=True)
             _write(self._directory / _STATE, json.dumps(state, indent=2) + "\n")

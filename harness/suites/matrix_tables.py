@@ -35,7 +35,7 @@ def square(results: Sequence[Ran | None]) -> Square:
     if any(result.expect == "fail" for result in done):
         parts.append("as expected" if all(result.outcome == "passed" for result in done) else "expected to fail")
     parts.append(f"{max(result.took_s for result in done):.0f} s")
-    reports = [(str(result.seed), f"{result.directory}/report.html") for result in done if result.directory]
+    reports = [(str(result.seed), result.report) for result in done if result.report]
     return Square(worst, ", ".join(parts), reports)
 
 

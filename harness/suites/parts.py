@@ -14,7 +14,7 @@ from harness.plan.seeds import parse_seeds
 
 Expected = Literal["pass", "fail"]
 _VERDICTS: Final[Sequence[Expected]] = ("pass", "fail")
-_TABLES: Final = ("settings", "features")
+TABLES: Final = ("settings", "features")
 
 
 @dataclass(frozen=True, eq=False)
@@ -29,7 +29,7 @@ class Planned:
     @property
     def key(self) -> str:
         """The same for the same run, whatever else is in the file."""
-        text = json.dumps([self.name, {**self.fields, "seed": self.seed}], sort_keys=True, default=list)
+        text = json.dumps([self.name, self.expect, {**self.fields, "seed": self.seed}], sort_keys=True, default=list)
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
@@ -38,7 +38,7 @@ def together(*parts: Mapping[str, Any]) -> dict[str, Any]:
     fields: dict[str, Any] = {}
     for part in parts:
         for name, value in part.items():
-            fields[name] = {**fields.get(name, {}), **value} if name in _TABLES else value
+            fields[name] = {**fields.get(name, {}), **value} if name in TABLES else value
     return fields
 
 

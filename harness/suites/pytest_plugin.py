@@ -30,6 +30,8 @@ _STEM: Final = 40
 #: Of an exploration's seeds, in a failure.
 _SHOWN: Final = 10
 #: Verdicts by exit code; with another there is none.
+#: Of a plan, that explorations do not take.
+_OF_RUNS: Final = ("expect", "features", "must_take_effect")
 _JUDGED: Final = {0: "pass", 1: "fail", 2: "unknown"}
 
 
@@ -121,6 +123,8 @@ class Chaos:
         checked = self._checked(fields)
         if checked.pop("on", "simulation") != "simulation":
             raise NotJudged("an exploration is of simulated runs: leave out on, or say on='simulation'")
+        if unfit := [name for name in _OF_RUNS if checked.get(name)]:
+            raise NotJudged(f"an exploration has no {unfit[0]}: leave it out, or use chaos.run")
         asked = ["explore", "--seeds", ",".join(map(str, seeds)), *_options(checked), "--results", str(self.directory)]
         code, output, said = self._carry_out(self._name(), *asked, "--json")
         if code not in _JUDGED:
@@ -139,12 +143,13 @@ class Chaos:
         return code, output, f"{last_words(log) or f'chaos ended with status {code}'}\nlog: {log}"
 
     def _checked(self, fields: Mapping[str, Any]) -> dict[str, Any]:
-        """Of the marker and the call together. Makes the directory."""
+        """Of the marker and the call together; None stands for the default. Makes the directory."""
         from harness.errors import BadArguments
         from harness.plan.plan_file import fields_of
 
         try:
-            checked = fields_of({**self.fields, **fields}, f"the plan of {self.test}")
+            given = {name: value for name, value in {**self.fields, **fields}.items() if value is not None}
+            checked = fields_of(given, f"the plan of {self.test}")
         except BadArguments as error:
             raise NotJudged(str(error)) from None
         self.directory.mkdir(parents=True, exist_ok=True)

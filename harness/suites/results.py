@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final, Literal
@@ -44,13 +45,14 @@ class Ran:
     directory: str = ""
     took_s: float = 0.0
     broken: str = ""  # "safety" or "thresholds", of what failed by its verdict
+    report: str = ""  # relative to the suite's directory; "": there is none
 
     @property
     def title(self) -> str:
         return f"{self.name}, seed {self.seed}"
 
 
-def judged(planned: Planned, verdict: Mapping[str, Any], directory: str, took_s: float) -> Ran:
+def judged(planned: Planned, verdict: Mapping[str, Any], directory: str, took_s: float, report: str = "") -> Ran:
     """verdict: content of verdict.json."""
     outcome, reason = _outcome(planned, verdict)
     safety = str(verdict.get("safety", verdict["verdict"]))
@@ -58,6 +60,7 @@ def judged(planned: Planned, verdict: Mapping[str, Any], directory: str, took_s:
         planned.name, planned.seed, planned.expect, outcome, str(verdict["verdict"]), reason,
         int((verdict.get("operations") or {}).get("acknowledged", 0)), int(verdict.get("lost", 0)), directory,
         round(took_s, 1), "" if verdict["verdict"] != "fail" else "safety" if safety == "fail" else "thresholds",
+        report,
     )  # fmt: skip
 
 
@@ -113,14 +116,20 @@ def load(directory: Path) -> tuple[str, list[Ran]]:
         raise BadArguments(f"{directory / SUITE_FILE} cannot be read: {error}") from None
 
 
-def find(given: str, results: Path) -> Path:
-    """The directory of a suite that was carried out, by path, by name under `results`, or `latest`. Raises
-    BadArguments."""
+def _suite_of(path: Path) -> Any:
+    with suppress(OSError, ValueError):
+        return read_object(path).get("suite")
+    return None
+
+
+def find(given: str, results: Path, suite: str) -> Path:
+    """The directory of a suite that was carried out, by path, by name under `results`, or `latest`: the newest of the
+    suite of that name. Raises BadArguments."""
     if given == "latest":
-        found = sorted(results.glob(f"*/{SUITE_FILE}"), key=lambda path: path.stat().st_mtime_ns)
-        if not found:
-            raise BadArguments(f"no suite was carried out under {results} yet")
-        return found[-1].parent
+        for path in sorted(results.glob(f"*/{SUITE_FILE}"), key=lambda path: path.stat().st_mtime_ns, reverse=True):
+            if _suite_of(path) == suite:
+                return path.parent
+        raise BadArguments(f"the suite {suite!r} was not carried out under {results} yet")
     for directory in (results / given, Path(given)):
         if (directory / SUITE_FILE).is_file():
             return directory

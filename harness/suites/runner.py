@@ -13,6 +13,7 @@ import secrets
 import signal
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -25,7 +26,7 @@ from harness.suites.parts import Planned
 from harness.suites.results import Ran, judged, not_judged, not_run
 
 SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-#: Called with what happens, as documents: {"event": "started" | "finished" | "ended", …}.
+#: Called with what happens, as documents: {"event": "started" | "finished", …}.
 Tell = Callable[[Mapping[str, Any]], object]
 
 
@@ -56,6 +57,7 @@ class Runner:
         self._token = secrets.token_hex(2)  # so that runs of two suites on one engine never have one name
         self._processes: dict[Planned, asyncio.subprocess.Process] = {}
         self._judging = asyncio.Lock()
+        self._stopping = False
 
     async def carry_out(self) -> list[Ran]:
         """What became of each run, in their order. Raises what save raises."""
@@ -66,7 +68,7 @@ class Runner:
         timer = None if limit is None else loop.call_later(limit, self._end, f"its time limit of {limit:g} s was over")
         try:
             self.save(self)
-            waiting = iter(self.runs)
+            waiting = iter(enumerate(self.runs, start=1))
             await asyncio.gather(*(self._worker(waiting) for _ in range(min(self.wishes.jobs, len(self.runs)))))
         finally:
             if timer is not None:
@@ -83,10 +85,10 @@ class Runner:
         ]
 
     async def _worker(self, waiting: Any) -> None:
-        for planned in waiting:
+        for number, planned in waiting:
             if self.over:
                 return
-            name = run_name(planned, self._token)
+            name = run_name(planned, f"{self._token}-{number}")
             self.tell({"event": "started", "name": planned.name, "seed": planned.seed, "directory": f"runs/{name}"})
             self.results[planned] = ran = await self._run(planned, name)
             artifacts.tidy(self.directory, self.results.values(), self.wishes.artifacts)
@@ -110,7 +112,8 @@ class Runner:
         where = f"runs/{name}" if directory.is_dir() else ""
         if verdict is None or (said and verdict["verdict"] != "fail"):  # a violation that was found stands
             return not_judged(planned, said or "it left no history", where, took_s)
-        return judged(planned, verdict, where, took_s)
+        report = f"{where}/report.html" if (directory / "report.html").is_file() else ""
+        return judged(planned, verdict, where, took_s, report)
 
     async def _record(self, planned: Planned, name: str, log: Path) -> str:
         """The run itself. Returns why it did not come to its end, a sentence; "": it did. Raises OSError."""
@@ -127,6 +130,8 @@ class Runner:
                 *command, stdin=asyncio.subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=True
             )
         self._processes[planned] = process
+        if self._stopping:  # while it began
+            _interrupt(process)
         try:
             code = await process.wait()
         finally:
@@ -143,20 +148,27 @@ class Runner:
     def _end(self, why: str, *, stop: bool = True) -> None:
         """No more runs begin; and those that go on are asked to end, as Ctrl-C asks them. Twice: to end at once."""
         self.over = self.over or why
+        self._stopping = self._stopping or stop
         for process in self._processes.values() if stop else ():
-            process.send_signal(signal.SIGINT)
+            _interrupt(process)
 
 
 def check_plans(runs: Sequence[Planned], results: Path) -> None:
     """All that can be known to be wrong before the first begins. Raises BadArguments, RuntimeUnavailable."""
-    for planned in {each.key: each for each in runs}.values():
+    for planned in {(each.name, each.expect): each for each in runs}.values():  # seeds differ in nothing else
         try:
             Order({**planned.fields, "seed": planned.seed}, results).prepared()
         except BadArguments as error:
             raise BadArguments(f"{planned.name}: {error}") from None
 
 
+def _interrupt(process: asyncio.subprocess.Process) -> None:
+    with suppress(ProcessLookupError):  # it has just ended
+        process.send_signal(signal.SIGINT)
+
+
 def run_name(planned: Planned, token: str) -> str:
+    """token: unlike that of any other run."""
     tail = f"-s{planned.seed}-{token}"
     stem = re.sub(r"[^a-z0-9.]+", "-", planned.name.lower()).strip("-.") or "run"
     return stem[: MOST_OF_A_NAME - len(tail)].rstrip("-.") + tail

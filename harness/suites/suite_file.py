@@ -29,7 +29,7 @@ from typing import Any, Final
 
 from harness.errors import BadArguments
 from harness.plan.toml_file import read_toml
-from harness.suites.parts import Planned, fields_and_expected, seeds_of, together
+from harness.suites.parts import TABLES, Planned, fields_and_expected, seeds_of, together
 
 _KEYS: Final = ("name", "seeds", "all", "plans")
 #: Of a plan in a suite, beside the fields that every plan has.
@@ -84,6 +84,8 @@ def _combinations(plan: Mapping[str, Any], where: str) -> Iterator[tuple[str, Ma
         for name, value in zip(matrix, chosen, strict=True):
             table, dot, entry = name.partition(".")
             if dot:
+                if table not in TABLES or not isinstance(given.get(table, {}), Mapping):
+                    raise BadArguments(f"{where}: matrix has {name!r}; only {' and '.join(TABLES)} have entries")
                 given[table] = {**given.get(table, {}), entry: value}
             else:
                 given[name] = value

@@ -36,7 +36,7 @@ def markdown(name: str, ran: Sequence[Ran]) -> str:
     lines = [f"## chaos suite {_cell(name)}", "", f"{counted(ran)}.", "", f"| | {' | '.join(COLUMNS[1:])} |"]
     lines.append(f"| --- |{' --- |' * (len(COLUMNS) - 1)}")
     for each, cells in zip(ran, rows(ran), strict=True):
-        report = f" ([report]({each.directory}/report.html))" if each.directory else ""
+        report = f" ([report]({each.report}))" if each.report else ""
         shown = [*map(_cell, cells[1:-1]), _cell(each.reason) + report]
         lines.append(f"| {_SIGNS[each.outcome]} {each.outcome} | {' | '.join(shown)} |")
     return "\n".join(lines) + "\n"

@@ -1,1 +1,1 @@
-"""`chaos matrix` and `chaos suite`: runs of many plans, one after the other."""
+"""`chaos matrix` and `chaos suite`: runs of many plans."""

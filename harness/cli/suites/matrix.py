@@ -57,7 +57,9 @@ def matrix(
     if left:
         asyncio.run(carrying.carry_out())
     ran = [files.results[planned.key] for planned in wanted.runs if planned.key in files.results]
-    code = ExitCode.HARNESS_FAILURE if carrying.over else exit_code(ran)
+    code = exit_code(ran)
+    if carrying.over and code != ExitCode.FAIL:
+        code = ExitCode.HARNESS_FAILURE
     if as_json:
         say_json({"event": "ended", "matrix": name, "directory": str(directory), "exit_code": int(code)})
         return code

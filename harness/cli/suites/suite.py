@@ -72,7 +72,10 @@ def suite(
         _list(wanted, runs, as_json)
         return ExitCode.PASS
     if not runs:
-        say(f"nothing of {only_failed} is left to run: all of it passed")
+        if as_json:
+            say_json({"event": "ended", "suite": wanted.name, "directory": "", "exit_code": int(ExitCode.PASS)})
+        else:
+            say(f"nothing of {only_failed} is left to run: all of it passed")
         return ExitCode.PASS
     check_reachable()
     directory = _create(results_directory, wanted.name)
@@ -110,12 +113,11 @@ def _failed(wanted: Suite, last: str, directory: Path) -> list[Planned]:
     """Raises BadArguments."""
     from harness.suites.results import find, load
 
-    found = find(last, directory)
-    name, ran = load(found)
+    name, ran = load(find(last, directory, wanted.name))
     if name != wanted.name:
         raise BadArguments(f"--only-failed {last} is of the suite {name!r}, and this is {wanted.name!r}")
-    passed = {(each.name, each.seed) for each in ran if each.outcome == "passed"}
-    return [planned for planned in wanted.runs if (planned.name, planned.seed) not in passed]
+    did_not_pass = {(each.name, each.seed) for each in ran if each.outcome != "passed"}
+    return [planned for planned in wanted.runs if (planned.name, planned.seed) in did_not_pass]
 
 
 def _list(wanted: Suite, runs: Sequence[Planned], as_json: bool) -> None:

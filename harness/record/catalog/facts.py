@@ -224,8 +224,8 @@ def _duration(record: Mapping[str, Any]) -> float | None:
 
 def windows(availability: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     """One a fault; see checkers/log/availability.py."""
-    found = availability.get("windows")
-    return [each for each in found if isinstance(each, Mapping)] if isinstance(found, list) else []
+    lists = (availability.get(name) for name in ("windows", "further_windows"))
+    return [each for found in lists if isinstance(found, list) for each in found if isinstance(each, Mapping)]
 
 
 def _recovery_ms(availability: Mapping[str, Any]) -> float | None:

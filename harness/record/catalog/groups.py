@@ -136,7 +136,7 @@ def _suite(found: Mapping[str, Any]) -> tuple[str, str]:
     )
     if not found.get("finished_at"):
         return NOT_JUDGED, f"a suite that has not come to its end: {counts or 'nothing was run'}"
-    return _word(found), f"{len(outcomes):,} plans: {counts or 'none was run'}"
+    return _word(found), f"{len(outcomes):,} runs: {counts or 'none was run'}"
 
 
 def _matrix(found: Mapping[str, Any]) -> tuple[str, str]:

@@ -31,7 +31,7 @@ _VERSION: Final = 1
 _AT_A_TIME: Final = 500  # entries a transaction
 _WAIT_S: Final = 10.0  # for another process that writes
 #: What changes when something becomes of a run, and what tells a run from another directory.
-_WATCHED: Final = ("run.json", "verdict.json", NOTE_FILE)
+_WATCHED: Final = ("run.json", "verdict.json", "report.html", NOTE_FILE)
 _MARKS: Final = ("plan.json", "run.json", "verdict.json", "journal", "history")
 _COLUMNS: Final = tuple(each.name for each in fields(Facts))
 _TABLES: Final = f"""
@@ -81,7 +81,7 @@ class Index:
             raise BadArguments(f"{results} is no directory; `chaos run` makes one, and --results names another")
         self.results = results
         self.revision = 0  # counts the changes that were seen
-        self._alive = alive
+        self.alive = alive
         self._lock = threading.RLock()  # of the database
         self._refreshing = threading.Lock()
         self._only = only
@@ -170,7 +170,7 @@ class Index:
     def _put(self, place: _Place, signature: str) -> None:
         members: Sequence[Member] = ()
         if place.kind == "run":
-            facts = of_run(Path(place.directory), place.path, self._alive, parent=place.parent, suite=place.suite,
+            facts = of_run(Path(place.directory), place.path, self.alive, parent=place.parent, suite=place.suite,
                            plan_name=place.plan_name)  # fmt: skip
         else:
             facts = groups.of_group(Path(place.directory), place.path, place.kind)

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
 from harness.errors import BadArguments
-from spark_history.regular import open_regular
+from spark_history.regular import open_regular, replacing
 
 NOTE_FILE: Final = "note.txt"
 #: More than anybody writes by hand, and as much as a list of runs can show.
@@ -40,14 +39,8 @@ def write_note(directory: Path, text: str) -> None:
         raise BadArguments(
             f"the note has {len(content):,} bytes; the most is {MOST_BYTES:,}: put the rest where it links to"
         )
-    beside = directory / f".{NOTE_FILE}.new"
-    try:
-        beside.write_bytes(content)
-        beside.replace(path)
-    except OSError:
-        with suppress(OSError):
-            beside.unlink()
-        raise
+    with replacing(path) as unfinished:
+        unfinished.write_bytes(content)
 
 
 def linked(text: str) -> Iterator[tuple[str, str]]:

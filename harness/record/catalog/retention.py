@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Final
 
 from harness.errors import describe
-from harness.record.catalog.facts import RUNNING, Facts
+from harness.record.catalog.facts import NOT_JUDGED, RUNNING, Facts, of_run
 from harness.record.catalog.filters import Filter
 from harness.record.catalog.groups import FILES, RUNS
 from harness.record.catalog.index import Index
@@ -73,9 +73,12 @@ def consider(index: Index, wish: Wish) -> Outlook:
 def remove(index: Index, outlook: Outlook) -> Iterator[str]:
     """One after the other; a sentence for each that could not be removed. What has begun to run since is left alone."""
     for each in outlook.going:
-        index.refresh()
-        entry = index.get(each.entry.path)
-        if entry is None or _goes_on(index, entry):
+        if each.entry.kind == "run":  # of which there may be many: only this one is looked at again
+            entry: Facts | None = of_run(each.directory, each.entry.path, index.alive)
+        else:
+            index.refresh()
+            entry = index.get(each.entry.path)
+        if entry is None or not each.directory.is_dir() or _goes_on(index, entry):
             continue
         try:
             shutil.rmtree(each.directory)
@@ -93,7 +96,9 @@ def _why_kept(index: Index, entry: Facts, number: int, wish: Wish) -> str:
     if _goes_on(index, entry):
         return "still running"
     inside = [entry] if entry.kind == "run" else [entry, *index.find(Filter(parent=entry.path))[0]]
-    if wish.keep_failed and any(each.verdict == "fail" for each in inside):
+    # A control within a suite fails, and the suite has passed.
+    judged = [entry] if entry.verdict != NOT_JUDGED else inside
+    if wish.keep_failed and any(each.verdict == "fail" for each in judged):
         return "failed"
     if not wish.with_notes and any(each.note for each in inside):
         return "with a note"

@@ -116,6 +116,12 @@ def write_site(index: Index, out: Path, made: str) -> int:
     """How many entries it shows. Raises BadArguments if `out` holds anything but a former site, OSError if it cannot be
     written."""
     _check(index, out)
+    out = out.resolve()
+    for entry in index.find(Filter())[0]:
+        if entry.kind == "exploration" and not entry.report:
+            with suppress(OSError):  # where results may not be written to
+                write_page(index.results / entry.path)
+    index.refresh()
     entries = index.find(Filter())[0]
     beside = out.with_name(f".{out.name}.new")
     shutil.rmtree(beside, ignore_errors=True)
@@ -160,6 +166,8 @@ def _check(index: Index, out: Path) -> None:
         raise BadArguments(f"--out {out} is no directory")
     if out.is_dir() and any(out.iterdir()) and not (out / MARK).is_file():
         raise BadArguments(f"--out {out} holds something that chaos report did not write; give another directory")
+    if out.resolve() == Path.cwd():
+        raise BadArguments(f"--out {out} is the directory that this command runs in; give another")
     if index.results.resolve().is_relative_to(out.resolve()):
         raise BadArguments(f"--out {out} holds the runs themselves; give another directory")
 
@@ -168,9 +176,6 @@ def _write(site: _Site) -> None:
     for name in _ASSETS:
         site.write(f"assets/{name}", (TEMPLATES / name).read_text(encoding="utf-8"))
     for entry in site.entries:
-        if entry.kind == "exploration" and not entry.report:
-            with suppress(OSError):  # where results may not be written to
-                write_page(site.index.results / entry.path)
         _copy(site, entry)
     _compare(site)
     for entry in site.entries:

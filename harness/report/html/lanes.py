@@ -147,9 +147,9 @@ class _Figure:
     def _lane(self, name: str, y: float, height: float, *, roomy: bool) -> None:
         self._label(name, y + 11)
         states = self.inside.states[name]
-        shown = _last_of_each_moment(states, int(self.timeline.end / WIDTH * 1e9))[:MOST_STEPS]
+        shown = _last_of_each_moment(states, int(self.timeline.end / WIDTH * 1e9))
         strip = 14 if roomy else 9
-        for state, following in zip(shown, [*shown[1:], None], strict=True):
+        for state, following in list(zip(shown, [*shown[1:], None], strict=True))[:MOST_STEPS]:
             left, right = self._edges(state.time, None if following is None else following.time)
             if right <= left:
                 continue

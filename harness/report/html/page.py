@@ -5,10 +5,8 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
-import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from typing import Any, Final
@@ -20,6 +18,7 @@ from checkers.inside.violation import VIOLATION_FILE
 from checkers.properties import WEAK
 from checkers.verdict import keeping
 from cluster_image.telemetry.printable import printable, printable_json
+from harness.record.catalog.notes import linked, read_note
 from harness.record.timeline.partitions import InsideOfRun, inside_of
 from harness.report import words
 from harness.report.html import first, found
@@ -28,13 +27,11 @@ from harness.report.html.availability import heat_map
 from harness.report.html.charts import timeline_svg
 from harness.report.html.data import RunData, load
 from harness.report.html.lanes import lanes
-from spark_history.regular import open_regular, replacing
+from spark_history.regular import replacing
 
 TEMPLATES = Path(__file__).parent / "templates"
 REPORT_FILE = "report.html"
 LISTED_LOST = 5000  # records; a row costs some 100 bytes of HTML
-NOTE_FILE = "note.txt"
-_MOST_NOTE: Final = 100_000  # bytes
 
 GLYPHS = {"pass": "✓", "fail": "✕", "unknown": "?"}
 OUTCOME_GLYPHS = {"ok": "✓ ok", "fail": "✕ fail", "info": "? info"}
@@ -108,7 +105,7 @@ def _context(data: RunData, summary: Summary, inside: InsideOfRun) -> dict[str, 
         "facts": list(first.facts(data)),
         "sentences": first.sentences(data, summary),
         "thresholds": _thresholds(data),
-        "note": _note(data.directory / NOTE_FILE),
+        "note": _note(data.directory),
         "outcome": outcome if outcome in GLYPHS else "none",
         "glyph": GLYPHS.get(outcome, "–"),
         "reason": words.sentence(str(data.verdict.get("reason") or "this run has not been judged")),
@@ -327,27 +324,19 @@ def _thresholds(data: RunData) -> list[dict[str, Any]]:
     """What was expected of measurements (--expect), and did it hold?"""
     entries = data.verdict.get("thresholds")
     return [
-        {"expect": str(each.get("expect")), "measured": str(each.get("measured")), "held": bool(each.get("held"))}
+        {"expect": str(each.get("expect")), "measured": str(each.get("measured")), "held": each.get("held")}
         for each in (entries if isinstance(entries, list) else ())
         if isinstance(each, Mapping)
     ]
 
 
-_LINK: Final = re.compile(r"https?://[^\s<>\"']{1,2000}")
-
-
-def _note(path: Path) -> Markup | None:
+def _note(directory: Path) -> Markup | None:
     """What a person noted of this run; addresses of http and https become links, and nothing else does."""
-    with suppress(OSError, ValueError):
-        with open_regular(path) as file:
-            text = file.read(_MOST_NOTE).decode(errors="replace").strip()
-        parts, end = [], 0
-        for link in _LINK.finditer(text):
-            anchor = Markup('<a href="{0}" rel="noreferrer">{0}</a>').format(link[0])
-            parts += [escape(printable(text[end : link.start()])), anchor]
-            end = link.end()
-        return Markup("").join([*parts, escape(printable(text[end:]))]) or None
-    return None
+    anchor = Markup('<a href="{0}" rel="noreferrer">{1}</a>')
+    return Markup("").join(
+        anchor.format(address, printable(text)) if address else escape(printable(text))
+        for text, address in linked(read_note(directory))
+    ) or None
 
 
 def _script_json(value: Any) -> Markup:

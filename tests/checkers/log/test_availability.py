@@ -210,6 +210,8 @@ def test_the_result_stays_small_however_many_faults_and_partitions_there_are() -
     assert (len(result["windows"]), len(result["partitions"])) == (32, 64)
     assert result["unlisted"] == {"windows": 118, "partitions": 36}
     assert min(window["fault"] for window in result["windows"]) == 50, "those that took effect come first"
+    every = {window["fault"] for window in (*result["windows"], *result["further_windows"])}
+    assert every == set(range(150)) and all(window["recovery"] for window in result["further_windows"])
 
 
 def test_nothing_appended_is_no_division_by_nothing() -> None:

@@ -84,6 +84,12 @@ def test_an_endless_recovery_is_broken_and_one_that_never_began_is_not_measured(
     assert held == {"acknowledged > 1/s": False, "served > 1%": False, "p99 < 1s": None}
 
 
+def test_faults_that_a_verdict_has_no_room_for_count_too() -> None:
+    late = {**AVAILABILITY, "further_windows": [window(9000.0, recovery_ms=None)]}
+    assert parse("recovery < 10s").judge(late)["measured"] == "never"
+    assert parse("unavailable < 5s per fault").judge(late)["held"] is False
+
+
 def judged(word: str, *expected: str, availability: Any = AVAILABILITY) -> dict[str, Any]:
     given = {"verdict": word, "reason": "so it is", "exit_code": EXIT_CODES[word], "availability": availability}
     return apply(expected, given, EXIT_CODES)

@@ -256,13 +256,17 @@ def test_the_first_screen_names_the_fault_the_range_and_who_had_it_last(tmp_path
         "partitions": {"chaos-0": [[3, 17]]},
     }]  # fmt: skip
     verdict_ = json.loads((directory / "verdict.json").read_text()) | {"attribution": attribution}
-    thresholds = [{"expect": "p99 < 500ms", "measured": "728 ms", "held": False}]
+    thresholds = [
+        {"expect": "p99 < 500ms", "measured": "728 ms", "held": False},
+        {"expect": "recovery < 1s", "measured": "not measured", "held": None},
+    ]
     (directory / "verdict.json").write_text(json.dumps(verdict_ | {"thresholds": thresholds}))
     (directory / "note.txt").write_text(f"see https://example.org/issues/7 and javascript:alert(1) {HOSTILE}")
     page = page_of(directory)
     assert f"the power cut F1 at {failing().faults[1]['start']:.1f} s took".lower() in page.text.lower()
     assert f"{lost.num_rows:,} acknowledged ones never came back; broker-3 had them last" in page.text
     assert "Lost are the offsets chaos-0 " in page.text
+    assert "? not measured recovery < 1s" in page.text
     assert "✕ broken p99 < 500ms : measured 728 ms" in page.text.replace("p99 < 500ms:", "p99 < 500ms :")
     links = [attributes["href"] for tag, attributes in page.tags if tag == "a" and "rel" in attributes]
     assert links == ["https://example.org/issues/7"], "nothing else of a note is a link"

@@ -62,6 +62,9 @@ def test_unknown_field(chaos):
 def test_exploration_in_containers(chaos):
     chaos.explore(seeds=[1], on="docker")
 
+def test_threshold_of_an_exploration(chaos):
+    chaos.explore(seeds=[1], nemesis="kill", expect=["p99 < 1s"])
+
 def test_nobody_acknowledges(chaos):
     chaos.explore(seeds=[1], nemesis="kill", brokers=2)
 """
@@ -70,11 +73,12 @@ def test_nobody_acknowledges(chaos):
 def test_what_goes_wrong_is_said_in_a_sentence(tmp_path: Path) -> None:
     (tmp_path / "test_it.py").write_text(PROJECT)
     done = pytest_in(tmp_path, "--strict-markers", "-q")
-    assert "4 failed, 1 passed" in done.stdout, done.stdout
+    assert "5 failed, 1 passed" in done.stdout, done.stdout
     for sentence in (
         "NotJudged: there is no nemesis 'earthquake'",
         "NotJudged: the plan of test_unknown_field has 'colour', which no plan has",
         "NotJudged: an exploration is of simulated runs",
+        "NotJudged: an exploration has no expect: leave it out",
         "NotJudged: --replication-factor 3 needs as many brokers",
     ):
         assert sentence in done.stdout, (sentence, done.stdout)

@@ -170,7 +170,7 @@ def test_a_run_whose_process_dies_is_an_error_and_costs_the_others_nothing(
         (("--time-limit", "0"), "--time-limit is 0; it must be"),
         (("--artifacts-limit", "much"), "--artifacts-limit 'much' is no size"),
         (("--only-failed", "last"), "there is no suite 'last' under results"),
-        (("--only-failed", "latest"), "no suite was carried out under results yet"),
+        (("--only-failed", "latest"), "the suite 'mine' was not carried out under results yet"),
         (("--results", "mine.toml"), "no suite can be saved under mine.toml"),
     ],
 )

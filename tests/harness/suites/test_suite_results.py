@@ -10,10 +10,12 @@ import xmlschema
 from junitparser import Error, Failure, JUnitXml, Properties
 
 from harness.errors import BadArguments, ExitCode
+from harness.record.results import MOST_OF_A_NAME
 from harness.suites import artifacts, junit, results, summary
 from harness.suites.artifacts import Keep, parse_size, size_of
 from harness.suites.parts import Planned
 from harness.suites.results import Ran, exit_code, judged, not_judged, not_run
+from harness.suites.runner import run_name
 
 KILL, CONTROL = Planned("kill", 1, {}), Planned("control", 2, {}, "fail")
 HOSTILE = "<script>alert(1)</script> | ]]> & \x1b[2J \u202e *x* `y` \ufffe\x00"
@@ -53,6 +55,13 @@ def test_an_outcome_is_the_verdict_by_what_was_expected(
         assert "expected to break a property, and it did not" in ran.reason
 
 
+def test_no_two_runs_have_one_name_or_one_result() -> None:
+    long = [Planned(f"sizes[nemesis=kill, settings.replica.lag.time.max.ms={ms}]" + "x" * 60, 7, {}) for ms in (4, 8)]
+    names = {run_name(planned, f"ab12-{number}") for number, planned in enumerate(long)}
+    assert len(names) == 2 and all(len(name) <= MOST_OF_A_NAME for name in names)
+    assert KILL.key != Planned("kill", 1, {}, "fail").key, "what was judged by another expectation is judged again"
+
+
 def test_the_exit_code_is_that_of_the_worst() -> None:
     passed, failed = judged(KILL, verdict("pass"), "", 1), judged(KILL, verdict("fail"), "", 1)
     unknown, lost = judged(KILL, verdict("unknown"), "", 1), not_judged(KILL, "no Docker", "", 1)
@@ -66,7 +75,7 @@ def everything(name: str = "kill", reason: str = "so it is") -> list[Ran]:
     plan, control = Planned(name, 1, {}), Planned(name, 2, {}, "fail")
     return [
         judged(plan, {**verdict("pass"), "reason": reason}, "runs/a", 1.0),
-        judged(control, {**verdict("pass"), "reason": reason}, "runs/b", 1.0),
+        judged(control, {**verdict("pass"), "reason": reason}, "runs/b", 1.0, "runs/b/report.html"),
         judged(Planned("other", 3, {}), {**verdict("fail", "pass", (False,)), "reason": reason}, "runs/c", 1.0),
         judged(Planned("unknown", 3, {}), {**verdict("unknown"), "reason": reason}, "runs/d", 1.0),
         not_judged(Planned("broken", 3, {}), reason, "", 1.0),
@@ -76,8 +85,6 @@ def everything(name: str = "kill", reason: str = "so it is") -> list[Ran]:
 
 @pytest.mark.parametrize("name", ["kill", HOSTILE])
 def test_junit_is_valid_and_says_of_each_what_it_came_to(tmp_path: Path, name: str) -> None:
-    (tmp_path / "runs" / "b").mkdir(parents=True)
-    (tmp_path / "runs" / "b" / "report.html").touch()
     path = tmp_path / "sub" / "junit.xml"
     junit.write(path, name, everything(name, f"because {name}"), tmp_path)
     xmlschema.XMLSchema(Path(__file__).with_name("junit.xsd")).validate(path)
@@ -112,14 +119,14 @@ def test_what_is_saved_is_found_and_read(tmp_path: Path) -> None:
     for number, name in enumerate(("first", "second")):
         (tmp_path / name).mkdir()
         results.save(tmp_path / name, {"suite": name}, ran[: number + 1])
-    assert results.load(results.find("first", tmp_path)) == ("first", ran[:1])
-    assert results.find("latest", tmp_path).name == "second"
-    assert results.find(str(tmp_path / "first"), Path("elsewhere")) == tmp_path / "first"
+    assert results.load(results.find("first", tmp_path, "second")) == ("first", ran[:1])
+    assert [results.find("latest", tmp_path, name).name for name in ("first", "second")] == ["first", "second"]
+    assert results.find(str(tmp_path / "first"), Path("elsewhere"), "first") == tmp_path / "first"
     for given, message in (("third", "there is no suite 'third'"), (".", "there is no suite")):
         with pytest.raises(BadArguments, match=message):
-            results.find(given, tmp_path)
-    with pytest.raises(BadArguments, match="no suite was carried out"):
-        results.find("latest", tmp_path / "first")
+            results.find(given, tmp_path, "first")
+    with pytest.raises(BadArguments, match="the suite 'first' was not carried out"):
+        results.find("latest", tmp_path / "first", "first")
     (tmp_path / "first" / "suite.json").write_text('{"suite": "first", "runs": [3]}')
     with pytest.raises(BadArguments, match="cannot be read"):
         results.load(tmp_path / "first")

@@ -205,7 +205,7 @@ def test_suites_explorations_and_matrices(tmp_path: Path) -> None:
     assert {kind: entry.verdict for kind, entry in by_kind.items()} == {
         "suite": "fail", "exploration": "fail", "matrix": "unknown"
     }  # fmt: skip
-    assert by_kind["suite"].reason == "3 plans: 1 passed, 1 failed, 1 not run"
+    assert by_kind["suite"].reason == "3 runs: 1 passed, 1 failed, 1 not run"
     assert by_kind["exploration"].reason == "5 seeds: 3 passed, 1 failed, 1 unknown"
     inside = index.find(Filter(parent=by_kind["suite"].path))[0]
     assert {(entry.suite, entry.plan_name) for entry in inside} == {("short", "kill, default"), ("short", "power")}

@@ -45,6 +45,13 @@ def test_what_is_noted_goes_only_if_that_is_said(tmp_path: Path) -> None:
     assert going(tmp_path, Wish(2, with_notes=True)) == [suite.name, "a", "b"]
 
 
+def test_a_suite_that_passed_with_its_control_has_not_failed(tmp_path: Path) -> None:
+    passed = made.suite(tmp_path, "s", made.BEGIN, {"kill": "pass"})
+    made.run(passed, "runs/control", "fail")
+    failed = made.suite(tmp_path, "t", made.BEGIN, {"kill": "fail"})
+    assert going(tmp_path, Wish(0, keep_failed=True)) == [passed.name] and failed.is_dir()
+
+
 def test_what_goes_on_is_never_removed(tmp_path: Path) -> None:
     running = {"status": "running", "phase": "workload"}
     made.run(tmp_path, "a", None, record=running)
