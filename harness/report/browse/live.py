@@ -63,7 +63,8 @@ class Live:
 
     def look(self, directory: Path) -> Standing:
         record, plan = (results.read_json(directory / name) for name in ("run.json", "plan.json"))
-        problems = [text(each) for each in record.get("problems") or () if isinstance(each, str)]
+        told = record.get("problems")
+        problems = [text(each) for each in told if isinstance(each, str)] if isinstance(told, list) else []
         start = whole(record.get("workload_start_ns"))
         with self._lock:
             counted, in_flight = self._count(directory, problems)

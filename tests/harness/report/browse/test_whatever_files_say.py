@@ -7,7 +7,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from harness.record.catalog.filters import Filter
@@ -41,6 +41,7 @@ OBJECTS = st.recursive(
 FILE = st.dictionaries(st.sampled_from(NAMES), OBJECTS, max_size=12)
 
 
+@example({}, {"problems": True}, {}, {})
 @given(FILE, FILE, FILE, FILE)
 @settings(max_examples=40, deadline=None)
 def test_there_are_pages(plan: Any, record: Any, verdict: Any, group: Any) -> None:
