@@ -7,7 +7,8 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
-from checkers.inside.metadata.memberships import Memberships
+from checkers.inside.metadata.memberships import Memberships, Step
+from spark_history.log import NEVER
 
 Fault = Mapping[str, Any]
 _SHOWN: Final = 3  # partitions in a sentence
@@ -30,7 +31,7 @@ def explain(lost_in: Sequence[str], faults: Iterable[Fault], held: Memberships |
     explained: set[str] = set()
     taken = [each for fault in faults for each in _taken(fault, lost_in)]
     for each in taken:
-        led = _led_again(each, held)
+        led = _led_again(each, held, taken)
         if led:
             found.append((each, led))
             explained |= led.keys()
@@ -47,9 +48,9 @@ def _taken(fault: Fault, lost_in: Sequence[str]) -> Iterator[_Taken]:
             yield _Taken(fault, node, records)
 
 
-def _led_again(taken: _Taken, held: Memberships | None) -> dict[str, int]:
+def _led_again(taken: _Taken, held: Memberships | None, of: Sequence[_Taken]) -> dict[str, int]:
     """By partition, from when on the node led it with what it had left, unless it had come into the ISR meanwhile by
-    fetching from somebody else who led."""
+    fetching from somebody else who led. of: what any fault took."""
     if held is None or taken.node not in held.ids:
         return {}
     loser, led = held.ids[taken.node], {}
@@ -57,15 +58,33 @@ def _led_again(taken: _Taken, held: Memberships | None) -> dict[str, int]:
     for log in taken.records:
         steps = steps_of.get(log, ())
         before = max((step.leader_epoch for step in steps if step.time <= taken.fault["start"]), default=-1)
-        for step in steps:
+        for step, until in zip(steps, _tenures(steps), strict=True):
             # What was decided before the fault may be seen after it; an election has a leader epoch of its own.
             seen_late = -1 < step.leader_epoch <= before
             if step.time <= taken.fault["start"] or step.leader < 0 or seen_late:
+                continue
+            # Who was elected without power, and replaced before it was back, has decided nothing.
+            if any(held.ids.get(each.node) == step.leader and _throughout(each.fault, step.time, until) for each in of):
                 continue
             if step.leader == loser:
                 led[log] = step.time
             break  # whoever leads first decides what the log is from then on
     return led
+
+
+def _throughout(fault: Fault, since: int, until: int) -> bool:
+    end = fault.get("end")
+    return bool(fault["start"] <= since and end is not None and until <= end)
+
+
+def _tenures(steps: Sequence[Step]) -> list[int]:
+    """Until when each step's leader is it, ns."""
+    ends, until = [NEVER] * len(steps), NEVER
+    for number in range(len(steps) - 2, -1, -1):
+        if steps[number + 1].leader != steps[number].leader:
+            until = steps[number + 1].time
+        ends[number] = until
+    return ends
 
 
 def _sentence(taken: _Taken, led: Mapping[str, int], origin: int) -> str:

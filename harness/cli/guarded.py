@@ -31,9 +31,14 @@ def guarded(command: Callable[[], Any]) -> int:
         return _say(" ".join(str(error).split()), ExitCode.HARNESS_FAILURE)
     except (KeyboardInterrupt, typer.Abort):
         return _say("stopped", ExitCode.HARNESS_FAILURE)
-    except BrokenPipeError:  # `chaos list | head`
+    except SystemExit as end:
+        # Where nobody reads on, as in `chaos list | head`, typer ends with 1: which would mean a broken property.
+        if isinstance(end.__context__, BrokenPipeError):
+            return ExitCode.HARNESS_FAILURE
+        raise
+    except OSError as error:  # of the terminal, or where output goes
         sys.stdout = open(os.devnull, "w")  # noqa: SIM115
-        return ExitCode.PASS
+        return _say(describe(error), ExitCode.HARNESS_FAILURE)
     except Exception as error:  # a bug of ours: still no traceback unless asked for
         if os.environ.get("CHAOS_DEBUG"):
             traceback.print_exc()

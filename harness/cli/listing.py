@@ -112,6 +112,8 @@ def _target_row(target: Target) -> tuple[str, str, str, str]:
 
 
 def _print_runs(directory: Path, name: str | None) -> None:
+    if directory.exists() and not directory.is_dir():
+        raise BadArguments(f"{directory} is no directory")
     rows: list[tuple[str, str, str]] = []
     for run_directory in results.list_runs(directory):
         verdict = results.read_json(run_directory / "verdict.json")

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Literal
 
-from harness.errors import BadArguments
+from harness.errors import BadArguments, did_you_mean
 from harness.plan.seeds import parse_seeds
 
 Expected = Literal["pass", "fail"]
@@ -56,6 +57,12 @@ def fields_and_expected(part: Any, where: str) -> tuple[dict[str, Any], Expected
     verdicts = [verdict for verdict in _VERDICTS if verdict in words]
     if len(verdicts) > 1:
         raise BadArguments(f"{where}: expect names two verdicts, {' and '.join(verdicts)}")
+    for word in words:
+        if isinstance(word, str) and re.fullmatch(r"\s*[a-z]+\s*", word) and word not in _VERDICTS:
+            raise BadArguments(
+                f"{where}: expect names {word!r}{did_you_mean(word, _VERDICTS)}; it is pass, fail, or a threshold "
+                "such as 'p99 < 2s'"
+            )
     if verdicts:
         part["expect"] = [word for word in words if word not in verdicts]
     return fields_of(part, where), verdicts[0] if verdicts else None

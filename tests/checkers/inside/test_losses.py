@@ -40,6 +40,15 @@ def test_what_was_decided_before_the_cut_and_seen_after_it_is_no_election() -> N
     assert told.endswith("it was elected leader of t-0 without them, from 9.0 s on")
 
 
+def test_who_was_elected_without_power_and_replaced_before_it_was_back_has_decided_nothing() -> None:
+    faults = [cut(0, 5.0, "broker-2", t_0=7) | {"end": 9 * S}, cut(1, 5.0, "broker-1", t_0=9) | {"end": 9 * S}]
+    told = explain(["t-0"], faults, held((0.0, 1, 0), (6.0, 2, 1), (6.1, -1, 2), (9.5, 1, 3)), origin=0)
+    assert [text for text in told if "elected leader" in text] == [
+        "fault 1, power:leader at 5.0 s, took records from broker-1 that it had not synced: 9 of t-0; it was elected "
+        "leader of t-0 without them, from 9.5 s on"
+    ]
+
+
 def test_whoever_follows_another_leader_first_has_explained_nothing() -> None:
     faults = [cut(0, 2.0, "broker-1", t_0=7)]
     (told,) = explain(["t-0"], faults, held((0.0, 1), (2.5, 2), (9.0, 1)), origin=0)

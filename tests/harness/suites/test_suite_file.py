@@ -80,6 +80,7 @@ def test_without_a_name_it_is_called_as_its_file(tmp_path: Path) -> None:
         ("[plans.a]\nseed = 3", r"\[plans.a\] has 'seed'; the file has seeds"),
         ("[plans.a]\nseeds = '3..1'", "runs backwards"),
         ("[plans.a]\nexpect = ['pass', 'fail']", "expect names two verdicts, pass and fail"),
+        ("[plans.a]\nexpect = 'fial'", r"expect names 'fial' \(did you mean fail\?\); it is pass, fail, or"),
         ("[plans.a]\nexpect = 3", "expect: "),
         ("[plans.a.matrix]\n'nemesis.x' = [1]", "matrix has 'nemesis.x'; only settings and features have entries"),
         ("[plans.a]\nsettings = 3\n[plans.a.matrix]\n'settings.x' = [1]", "matrix has 'settings.x'; only"),
