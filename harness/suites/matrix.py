@@ -82,7 +82,7 @@ class MatrixFiles:
         return {
             ran.title: f"{ran.verdict}: {ran.reason}"
             for planned in self._matrix.runs
-            if (ran := self.results.get(planned.key)) is not None and ran.verdict != "pass"
+            if (ran := self.results.get(planned.key)) is not None and ran.outcome != "passed"
         }
 
 

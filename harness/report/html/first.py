@@ -15,7 +15,7 @@ from harness.report.html.data import RunData
 
 _FEW: Final = 3
 #: A cause as checkers/inside/attribution.py has it.
-_DROPPED: Final = re.compile(r"took it from (\S+), which was elected leader without it; (.+) dropped it to follow")
+DROPPED: Final = re.compile(r"took it from (\S+), which was elected leader without it; (.+) dropped it to follow")
 #: Of a plan, that say which run it is and not how it differs from others.
 _OF_A_RUN: Final = frozenset({"run", "nemesis", "seed", "settings", "schedule", "features", "target", "on", "workload"})
 
@@ -122,7 +122,7 @@ def _took(group: Mapping[str, Any], faults: Mapping[int, Fault]) -> str:
     fault = faults.get(group["fault"]) if group["fault"] is not None else None
     nodes = [node for node, _ in group["nodes"].most_common() if node]
     last = f"; {nodes[0]} had {'most of them' if len(nodes) > 1 else 'them'} last" if nodes else ""
-    if dropped := _DROPPED.fullmatch(max(group["causes"], key=group["causes"].get)):
+    if dropped := DROPPED.fullmatch(max(group["causes"], key=group["causes"].get)):
         last = f"; {dropped[1]} was elected leader without them, and {dropped[2]} dropped them to follow it"
     if fault is None:
         cause = max(group["causes"], key=group["causes"].get)

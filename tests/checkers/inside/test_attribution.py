@@ -12,6 +12,7 @@ import pytest
 from checkers.anomalies import LOST
 from checkers.inside.attribution import Attribution
 from checkers.inside.metadata.memberships import Memberships, Step
+from harness.report.html.first import DROPPED
 from spark_history.files import write_parquet
 from spark_history.ingest import History, LogHistory, Segment
 from spark_history.log import FinalReads
@@ -92,7 +93,7 @@ def test_a_leader_who_wrote_nothing_made_the_others_drop_it_too(history: History
     (row,) = attribution.of(lost((12, 3.0))).to_pylist()
     assert (row["fault"], row["node"]) == (4, "broker-2")
     assert row["cause"].startswith("took it from broker-1, which was elected leader without it; broker-2 and broker-3")
-    assert "dropped it to follow" in row["cause"]
+    assert DROPPED.fullmatch(row["cause"]), "which the first screen of a report tells in its own words"
 
 
 def test_what_no_fault_measured_is_not_known_and_the_election_is_named(history: History) -> None:

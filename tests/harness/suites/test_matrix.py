@@ -126,6 +126,11 @@ def test_what_is_expected_counts(file: Path, capfd: pytest.CaptureFixture[str]) 
     found = tables.squares(matrix, results)
     assert found["plain", "none"].text == "fail, 5 lost, 60 s"
     assert found["plain", "kill"].text == "fail, 5 lost, as expected, 60 s"
+    files = MatrixFiles(matrix, file.parent / "out", "chaos matrix")
+    files.results = results
+    files.write()
+    _, _, reasons = (file.parent / "out" / "matrix.html").read_text().partition("What did not pass")
+    assert "plain, none" in reasons and "plain, kill" not in reasons, "a control that failed has passed"
 
 
 def test_what_is_wrong_is_told_before_the_first_run(file: Path, capfd: pytest.CaptureFixture[str]) -> None:
