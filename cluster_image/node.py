@@ -17,8 +17,8 @@ from .kraft.controller.server import ControllerServer
 from .kraft.raft import RaftClient, RaftListener
 from .network import Network
 from .network.authorization import authorized
+from .network.tasks import Failed
 from .storage.disk import Disk
-from .tasks import Failed
 from .telemetry.trace import Trace, no_trace
 
 log = logging.getLogger(__name__)

@@ -21,7 +21,7 @@ from kio.schema.broker_registration.v4.request import BrokerRegistrationRequest,
 from kio.schema.errors import ErrorCode
 
 from ..config import Config
-from ..tasks import Failed, start_task
+from ..network.tasks import Failed, start_task
 from ..wire.integers import BrokerId, i16, i64, u16
 from .channel import ControllerChannel
 

@@ -15,9 +15,9 @@ from ..kraft.metadata.records import decode
 from ..kraft.raft import RaftClient
 from ..network import Entity, Listening, Network, Peer
 from ..network.authorization import authorized
+from ..network.tasks import Failed
 from ..storage.disk import Disk
 from ..storage.errors import StorageError
-from ..tasks import Failed
 from ..telemetry.trace import Trace, no_trace
 from .api import BrokerApi
 from .channel import ControllerChannel

@@ -19,9 +19,9 @@ from kio.schema.fetch.v17.request import FetchPartition, FetchRequest, ReplicaSt
 from cluster_image.config import Config
 from cluster_image.kraft.metadata.image import PartitionKey
 from cluster_image.network import Address, Connection, Network
+from cluster_image.network.tasks import Failed, start_task
 from cluster_image.storage.errors import NonContiguousAppend
 from cluster_image.storage.records import RecordError
-from cluster_image.tasks import Failed, start_task
 from cluster_image.wire.integers import BrokerId, i32, i64
 from cluster_image.wire.messages import milliseconds
 

@@ -15,7 +15,7 @@ from kio.schema.alter_partition.v3.request import AlterPartitionRequest, BrokerS
 from kio.schema.errors import ErrorCode
 
 from cluster_image.kraft.metadata.image import PartitionKey
-from cluster_image.tasks import Failed, start_task
+from cluster_image.network.tasks import Failed, start_task
 from cluster_image.wire.integers import BrokerId, i8, i32, i64
 
 from ..channel import ControllerChannel

@@ -15,8 +15,8 @@ from cluster_image.config import Config
 from cluster_image.kraft.metadata import rules
 from cluster_image.kraft.metadata.image import MetadataImage, PartitionKey, PartitionRegistration, Topic
 from cluster_image.network import Network
+from cluster_image.network.tasks import Failed, start_task
 from cluster_image.storage.checkpoints import TopicPartition
-from cluster_image.tasks import Failed, start_task
 from cluster_image.telemetry.trace import Trace, no_trace
 
 from .fetcher import Fetcher, fetcher_of

@@ -1,61 +1,57 @@
-"""Replica placement: over racks first, then over the brokers of a rack (003, replica placement).
-
-Racks are taken in turn, so that no rack holds a second replica while another has none, and each rack's brokers in turn,
-so that leaders and replicas spread evenly. No randomness: placement depends on the brokers and the topic alone.
-"""
+"""Where the controller places replicas of new partitions: `cluster_image.placement` on what the metadata log tells."""
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Container, Iterable, Sequence
 
-from ..metadata.image import BrokerRegistration
+from cluster_image.placement import initial
+from cluster_image.placement.spread import Replicas, Spread, warnings
+
+from ..metadata.image import BrokerRegistration, MetadataImage, PartitionRegistration
+
+log = logging.getLogger(__name__)
+
+
+def spread_of(image: MetadataImage) -> Spread:
+    """Of all partitions, those being moved as they are going to be."""
+    return Spread(map(_replicas, image.partitions()))
+
+
+def _replicas(partition: PartitionRegistration) -> Replicas:
+    return tuple(r for r in partition.replicas if r not in partition.removing)
 
 
 def place(
-    brokers: Iterable[BrokerRegistration], partitions: int, replication_factor: int, first: int = 0
+    image: MetadataImage, topic: str, partitions: int, replication_factor: int, spread: Spread
 ) -> list[tuple[int, ...]]:
-    """Replica lists (broker ids, preferred leader first), one a partition, from partition number `first` on.
+    """Replica lists (broker ids, preferred leader first) of so many new partitions of a topic, which may be new too.
 
-    brokers: all that are registered. Those that are fenced come last, and only where there are not enough others (as
-    Apache Kafka's StripedReplicaPlacer). Raises ValueError: fewer brokers than replicas, or all are fenced."""
-    registered = list(brokers)
+    Brokers that are fenced come last, and only where there are not enough others (as Apache Kafka's
+    StripedReplicaPlacer). spread: of all partitions; the new ones are added. Raises ValueError: fewer brokers than
+    replicas, or all are fenced."""
+    registered = list(image.brokers.values())
     active, fenced = [b for b in registered if b.active], [b for b in registered if not b.active]
-    total = len(active) + len(fenced)
-    if replication_factor > total:
-        raise ValueError(f"replication factor {replication_factor} is larger than the {total} registered brokers")
+    if replication_factor > len(registered):
+        number = len(registered)
+        raise ValueError(f"replication factor {replication_factor} is larger than the {number} registered brokers")
     if not active:
         raise ValueError("all brokers are fenced")
-    placed = _stripe(active, partitions, min(replication_factor, len(active)), first)
+    known = image.topics.get(topic)
+    before = [] if known is None else [_replicas(p) for p in known.partitions.values()]
+    placed = initial.place(_racks(active), partitions, min(replication_factor, len(active)), before, spread)
+    for warning in warnings(Spread([*before, *placed]), _racks(active)):
+        log.warning("placement is not balanced", extra={"topic": topic, "reason": warning})
     missing = replication_factor - len(active)
     if missing <= 0:
         return placed
-    return [before + last for before, last in zip(placed, _stripe(fenced, partitions, missing, first), strict=True)]
+    return [
+        before + last for before, last in zip(placed, initial.place(_racks(fenced), partitions, missing), strict=True)
+    ]
 
 
-def _stripe(
-    brokers: Iterable[BrokerRegistration], partitions: int, replication_factor: int, first: int
-) -> list[tuple[int, ...]]:
-    racks: dict[str, list[int]] = {}
-    for broker in sorted(brokers, key=lambda b: b.id):
-        racks.setdefault(broker.rack or "", []).append(broker.id)
-    rack_names = sorted(racks)
-    placed = []
-    for partition in range(first, first + partitions):
-        replicas: list[int] = []
-        step = partition
-        while len(replicas) < replication_factor:
-            members = racks[rack_names[step % len(rack_names)]]
-            # A rack's brokers rotate once a full turn over the racks, so that its second broker gets its share.
-            turn = (partition // len(rack_names)) + (step - partition) // len(rack_names)
-            candidate = members[turn % len(members)]
-            step += 1
-            if candidate in replicas:
-                candidate = next((b for b in members if b not in replicas), -1)
-                if candidate < 0:
-                    continue
-            replicas.append(candidate)
-        placed.append(tuple(replicas))
-    return placed
+def _racks(brokers: Iterable[BrokerRegistration]) -> dict[int, str | None]:
+    return {broker.id: broker.rack for broker in brokers}
 
 
 def check(replicas: Sequence[int], known: Container[int], replication_factor: int) -> None:

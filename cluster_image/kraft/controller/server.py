@@ -13,7 +13,7 @@ from kio.schema.errors import ErrorCode
 
 from cluster_image.config import Config
 from cluster_image.network import Entity, Network, Peer
-from cluster_image.tasks import Failed, start_task
+from cluster_image.network.tasks import Failed, start_task
 from cluster_image.telemetry.trace import Trace, no_trace
 from cluster_image.wire.unanswered import error_answer
 

@@ -11,6 +11,7 @@ from kio.schema.types import TopicName
 
 from cluster_image.config import ConfigError
 from cluster_image.config.topic_settings import check_topic_settings
+from cluster_image.placement.spread import Spread
 from cluster_image.wire.integers import BrokerId, i32
 from cluster_image.wire.messages import NO_THROTTLE, make, repeated, response_module
 
@@ -38,15 +39,16 @@ def create(term: Term, request: Any) -> Iterator[Step]:
     records: list[MetadataRecord] = []
     answers = []
     budget = MAX_NEW_PARTITIONS
-    taken = _names_of_metrics(term)
+    taken, spread = _names_of_metrics(term), placement.spread_of(term.image)
     for topic in request.topics:
         if len(records) >= RECORDS_IN_STEP:
             yield Step(() if only_validated else records)
             records, taken = [], _names_of_metrics(term) | (taken if only_validated else {})
+            spread = placement.spread_of(term.image)
         try:
             if topic.name in twice:
                 raise Refused(ErrorCode.invalid_request, f"topic {topic.name} stands twice in the request")
-            topic_id, created, replica_lists = _create(term, topic, budget, taken)
+            topic_id, created, replica_lists = _create(term, topic, budget, taken, spread)
         except Refused as refused:
             answers.append(make(
                 module.CreatableTopicResult, name=topic.name, error_code=refused.error,
@@ -72,9 +74,10 @@ def _names_of_metrics(term: Term) -> dict[str, str]:
 
 
 def _create(
-    term: Term, topic: Any, budget: int, taken: dict[str, str]
+    term: Term, topic: Any, budget: int, taken: dict[str, str], spread: Spread
 ) -> tuple[uuid.UUID, list[MetadataRecord], list[tuple[int, ...]]]:
-    """The topic's id, its records, and its partitions' replicas. taken: see _names_of_metrics. Raises Refused."""
+    """The topic's id, its records, and its partitions' replicas. taken: see _names_of_metrics. spread: of all
+    partitions; where the controller places the new ones, they are added to it. Raises Refused."""
     name = str(topic.name)
     if not _valid_topic_name(name):
         raise Refused(ErrorCode.invalid_topic_exception, f"{name!r} is not a valid topic name")
@@ -87,7 +90,7 @@ def _create(
         check_topic_settings(settings, term.elr_enabled)
     except ConfigError as error:
         raise Refused(ErrorCode.invalid_config, str(error)) from None
-    replica_lists = _assigned(term, topic) if topic.assignments else _placed(term, topic, budget)
+    replica_lists = _assigned(term, topic) if topic.assignments else _placed(term, topic, budget, spread)
     _check_budget(len(replica_lists), budget)
     topic_id = uuid.UUID(int=term.random.getrandbits(128), version=4)
     records: list[MetadataRecord] = [TopicRecord(name=TopicName(name), topic_id=topic_id)]
@@ -127,7 +130,7 @@ def _checked(term: Term, assignments: Sequence[Sequence[BrokerId]], replication:
     return replica_lists
 
 
-def _placed(term: Term, topic: Any, budget: int) -> list[tuple[int, ...]]:
+def _placed(term: Term, topic: Any, budget: int, spread: Spread) -> list[tuple[int, ...]]:
     """Where the controller puts the replicas. Raises Refused, before it places more than the request may ask for."""
     partitions, replication = int(topic.num_partitions), int(topic.replication_factor)
     partitions = term.config["num.partitions"] if partitions == -1 else partitions
@@ -137,12 +140,12 @@ def _placed(term: Term, topic: Any, budget: int) -> list[tuple[int, ...]]:
     if replication < 1:
         raise Refused(ErrorCode.invalid_replication_factor, f"{replication} is not a replication factor")
     _check_budget(partitions, budget)
-    return _place(term, 0, partitions, replication)
+    return _place(term, str(topic.name), partitions, replication, spread)
 
 
-def _place(term: Term, first: int, partitions: int, replication: int) -> list[tuple[int, ...]]:
+def _place(term: Term, topic: str, partitions: int, replication: int, spread: Spread) -> list[tuple[int, ...]]:
     try:
-        return placement.place(term.image.brokers.values(), partitions, replication, first)
+        return placement.place(term.image, topic, partitions, replication, spread)
     except ValueError as error:
         raise Refused(ErrorCode.invalid_replication_factor, str(error)) from None
 
@@ -223,7 +226,8 @@ def _add_partitions(term: Term, asked: Any, budget: int) -> list[MetadataRecord]
     _check_budget(wanted - present, budget)
     replication = len(topic.partitions[0].replicas) - len(topic.partitions[0].adding)
     if asked.assignments is None:
-        replica_lists = _place(term, present, wanted - present, replication)
+        spread = placement.spread_of(term.image)
+        replica_lists = _place(term, topic.name, wanted - present, replication, spread)
     elif len(asked.assignments) != wanted - present:
         raise Refused(
             ErrorCode.invalid_replica_assignment,

@@ -6,14 +6,9 @@ from __future__ import annotations
 from random import Random
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from kio.schema.errors import ErrorCode
 
-from cluster_image.kraft.controller import placement
 from cluster_image.kraft.controller.controller import Controller
-from cluster_image.kraft.metadata.image import BrokerRegistration
-from cluster_image.network import Address
 from tests.cluster_image.broker.test_partition import config
 from tests.cluster_image.kraft.controller_quorum import SESSION, Quorum, three_brokers
 
@@ -183,22 +178,3 @@ def test_topics_are_refused_for_a_reason(quorum: Quorum) -> None:
     fresh.heartbeat(1, 0.0)
     assert fresh.create(replication=2) is ErrorCode.invalid_replication_factor
     assert fresh.create(partitions=0, replication=1) is ErrorCode.invalid_partitions
-
-
-@given(
-    racks=st.lists(st.integers(1, 4), min_size=1, max_size=4),
-    partitions=st.integers(1, 20),
-    data=st.data(),
-)
-def test_placement_spreads_over_racks(racks: list[int], partitions: int, data: st.DataObject) -> None:
-    """003: replicas of a partition are on different brokers, and share a rack only when there are too few racks."""
-    brokers, rack_of = [], {}
-    for rack, size in enumerate(racks):
-        for _ in range(size):
-            broker = len(brokers) + 1
-            rack_of[broker] = rack
-            brokers.append(BrokerRegistration(broker, 0, None, Address("h", 1), f"rack-{rack}", False, False))
-    replication = data.draw(st.integers(1, len(brokers)))
-    for replicas in placement.place(brokers, partitions, replication):
-        assert len(set(replicas)) == replication
-        assert len({rack_of[r] for r in replicas}) == min(replication, len(racks))

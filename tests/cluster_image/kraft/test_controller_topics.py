@@ -215,7 +215,7 @@ def test_what_one_request_may_not_have_is_not_even_placed(quorum: Quorum, monkey
     placed = []
     monkeypatch.setattr(controller_topics, "MAX_NEW_PARTITIONS", 5)
 
-    def place(brokers: Any, partitions: int, *others: int) -> list[tuple[int, ...]]:
+    def place(image: Any, topic: str, partitions: int, *others: Any) -> list[tuple[int, ...]]:
         placed.append(partitions)
         return [(1,)] * partitions
 

@@ -175,6 +175,6 @@ DROPS: Final[Mapping[str, Drop]] = {
     ),
     "002-5.3.3-4": _NOBODY_IS_WAITED_FOR,
     "002-5.4-1": Text(
-        "kraft/controller/placement.py", 'racks.setdefault(broker.rack or "", [])', 'racks.setdefault("", [])'
+        "placement/initial.py", "racks = Racks(brokers)\n", "racks = Racks(dict.fromkeys(brokers))\n"
     ),
 }

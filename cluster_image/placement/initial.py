@@ -1,0 +1,118 @@
+"""Placement of new partitions (003, Initial placement).
+
+What 003 wants: a topic's partitions evenly over all brokers, and the load of a broker that dies evenly over all that
+survive it. Its formula, replica j of the k-th partition of broker i at (i + j + k) mod n, puts two replicas of a
+partition on one broker wherever (j + k) mod n = 0. The formula without that flaw, (i + 1 + (k + j) mod (n - 1)) mod n,
+is right for one topic, no racks, and brokers that hold nothing yet. Here each choice is made by what is there:
+
+- the leader is the broker that leads the fewest partitions of the topic, of those the one that leads the fewest of all;
+- second is who, in a rack that has no replica of the partition yet, takes over the fewest partitions of this leader;
+- all further ones are in racks with the fewest replicas of the partition, and of their brokers who holds the fewest.
+
+So what counts for one topic also counts for many small ones: partitions are dealt out as if they were of one.
+No randomness: placement depends on the brokers and on what they hold.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final
+
+from .racks import Racks
+from .spread import Replicas, Spread
+
+
+def place(
+    brokers: Mapping[int, str | None],
+    partitions: int,
+    replication_factor: int,
+    of_topic: Iterable[Sequence[int]] = (),
+    cluster: Spread | None = None,
+) -> list[Replicas]:
+    """Replica lists of so many new partitions of a topic.
+
+    brokers: rack by id; no fewer than replication_factor. of_topic: the topic's replica lists that there are already.
+    cluster: the spread of all partitions, the topic's included; what is placed is added to it."""
+    topic = Spread(of_topic)
+    cluster = Spread() if cluster is None else cluster
+    racks = Racks(brokers)
+    ids = sorted(brokers)
+    placed = []
+    for _ in range(partitions):
+        leader = min(ids, key=lambda b: (topic.leaders[b], cluster.leaders[b], cluster.replicas[b]))
+        replicas = [leader]
+        in_rack = Counter((racks.of[leader],))
+        after = ids[ids.index(leader) + 1 :] + ids[: ids.index(leader)]
+        while len(replicas) < replication_factor:
+            free = [b for b in after if b not in replicas]
+            fewest = min(in_rack[racks.of[b]] for b in free)
+            of_topic_first = topic.takeovers[leader] if len(replicas) == 1 else _NONE
+            of_cluster = cluster.takeovers[leader] if len(replicas) == 1 else _NONE
+            chosen = min(
+                (b for b in free if in_rack[racks.of[b]] == fewest),
+                key=lambda b: (of_topic_first[b], of_cluster[b], cluster.replicas[b], topic.replicas[b]),
+            )
+            replicas.append(chosen)
+            in_rack[racks.of[chosen]] += 1
+        topic.add(replicas)
+        cluster.add(replicas)
+        placed.append(replicas)
+    _even_out(placed, ids, racks, (topic, cluster))
+    return [tuple(replicas) for replicas in placed]
+
+
+_NONE: Final[Counter[int]] = Counter()
+
+
+def _even_out(placed: list[list[int]], ids: Sequence[int], racks: Racks, spreads: tuple[Spread, Spread]) -> None:
+    """Choices one by one, each the best at its time, may end with brokers that hold two or three replicas more than
+    others. So followers change places, over brokers in between if need be, as long as nothing else becomes worse."""
+    _, cluster = spreads
+    while len(set(racks.sizes.values())) == 1:  # else it cannot be even
+        by_load = sorted(ids, key=lambda b: -cluster.replicas[b])
+        givers = [b for b in by_load if cluster.replicas[b] - cluster.replicas[by_load[-1]] > 1]
+        way = next(filter(None, (_way(giver, placed, ids, racks, spreads) for giver in givers)), None)
+        if way is None:
+            return
+        for number, giver, taker in way:
+            changed = [taker if broker == giver else broker for broker in placed[number]]
+            for spread in spreads:
+                spread.remove(placed[number])
+                spread.add(changed)
+            placed[number] = changed
+
+
+def _way(
+    giver: int, placed: list[list[int]], ids: Sequence[int], racks: Racks, spreads: tuple[Spread, Spread]
+) -> list[tuple[int, int, int]] | None:
+    """The fewest changes (number of the partition, giver, taker), each of another partition and another leader's,
+    after which the first giver holds one replica less and a broker with two less than it one more."""
+    _, cluster = spreads
+    ways: dict[int, list[tuple[int, int, int]]] = {giver: []}
+    for broker in (queue := [giver]):
+        leaders = {placed[number][0] for number, _, _ in ways[broker]}
+        for number, replicas in enumerate(placed):
+            if broker not in replicas[1:] or replicas[0] in leaders:
+                continue
+            for taker in ids:
+                if taker in ways or taker in replicas or not _may_replace(racks, replicas, broker, taker):
+                    continue
+                if replicas[1] == broker and any(
+                    each.takeovers[replicas[0]][broker] <= each.takeovers[replicas[0]][taker] for each in spreads
+                ):
+                    continue
+                ways[taker] = [*ways[broker], (number, broker, taker)]
+                if cluster.replicas[giver] - cluster.replicas[taker] > 1:
+                    return ways[taker]
+                queue.append(taker)
+    return None
+
+
+def _may_replace(racks: Racks, replicas: Sequence[int], giver: int, taker: int) -> bool:
+    """Is the partition spread over racks as well as before?"""
+    held = Counter(racks.of[broker] for broker in replicas)
+    before = racks.excess(held, len(replicas))
+    held[racks.of[giver]] -= 1
+    held[racks.of[taker]] += 1
+    return racks.excess(held, len(replicas)) <= before

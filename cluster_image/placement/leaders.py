@@ -1,0 +1,72 @@
+"""Who is to lead, once it is decided who holds what: preferred leaders within one of each other, by the order of
+replicas alone, which moves no data."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence, Set
+
+from .layout import P
+from .spread import Replicas, Spread
+
+
+def ordered(
+    assignment: Mapping[P, Sequence[int]], holders: Mapping[P, Set[int]], brokers: Mapping[int, str | None]
+) -> dict[P, Replicas]:
+    """Replica lists of these holders. What stays keeps its place as long as leaders are balanced with it."""
+    lists = {partition: _in_place(before, holders[partition]) for partition, before in assignment.items()}
+    _balance(lists, brokers)
+    changed = {partition for partition, before in assignment.items() if lists[partition] != list(before)}
+    spread = Spread(replicas for partition, replicas in lists.items() if partition not in changed)
+    # Those whose order changes anyway: others than so far may take over.
+    for partition in filter(changed.__contains__, assignment):
+        leader, *others = lists[partition]
+        others.sort(key=lambda b: spread.takeovers[leader][b])
+        lists[partition] = [leader, *others]
+        spread.add(lists[partition])
+    return {partition: tuple(replicas) for partition, replicas in lists.items()}
+
+
+def _in_place(before: Sequence[int], holders: Set[int]) -> list[int]:
+    """Added replicas in the places of those that go."""
+    added = iter(sorted(holders - set(before)))
+    return [broker if broker in holders else next(added) for broker in before]
+
+
+def _balance(lists: Mapping[P, list[int]], brokers: Mapping[int, str | None]) -> None:
+    """Leaderships go along shortest ways, from brokers that lead too many to those that lead too few."""
+    led = dict.fromkeys(brokers, 0)
+    held: dict[int, list[P]] = {broker: [] for broker in brokers}
+    for partition, replicas in lists.items():
+        led[replicas[0]] += 1
+        for broker in replicas:
+            held[broker].append(partition)
+    while True:
+        takers = sorted(led, key=lambda b: (led[b], b))
+        most = led[takers[-1]]
+        if not any(_take_over(taker, led, held, lists) for taker in takers if led[taker] < most - 1):
+            return
+
+
+def _take_over(
+    taker: int, led: dict[int, int], held: Mapping[int, Sequence[P]], lists: Mapping[P, list[int]]
+) -> bool:
+    """One leadership more for this broker, and one less for one that leads at least two more. False: there is no way
+    from any such."""
+    ways: dict[int, tuple[P, int] | None] = {taker: None}  # by broker, which it hands on, and to whom
+    for broker in (queue := [taker]):
+        for partition in held[broker]:
+            leader = lists[partition][0]
+            if leader in ways:
+                continue
+            ways[leader] = (partition, broker)
+            queue.append(leader)
+            if led[leader] <= led[taker] + 1:
+                continue
+            led[leader] -= 1
+            led[taker] += 1
+            while way := ways[leader]:
+                handed_on, leader = way
+                lists[handed_on].remove(leader)
+                lists[handed_on].insert(0, leader)
+            return True
+    return False

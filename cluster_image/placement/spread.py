@@ -1,0 +1,73 @@
+"""How evenly an assignment is spread: what each broker leads and holds, and who takes over from it if it dies.
+
+A partition's replica list is a tuple of broker ids, the preferred leader first.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+
+from .racks import Racks
+
+Replicas = tuple[int, ...]
+
+
+class Spread:
+    """Counts over some partitions, which grow with each that is added."""
+
+    def __init__(self, partitions: Iterable[Sequence[int]] = ()) -> None:
+        self.leaders: Counter[int] = Counter()  # preferred ones
+        self.replicas: Counter[int] = Counter()
+        #: By broker: who leads in its place, of how many partitions, once it is gone.
+        self.takeovers: defaultdict[int, Counter[int]] = defaultdict(Counter)
+        for replicas in partitions:
+            self.add(replicas)
+
+    def add(self, replicas: Sequence[int]) -> None:
+        self.leaders[replicas[0]] += 1
+        for broker in replicas:
+            self.replicas[broker] += 1
+        if len(replicas) > 1:
+            self.takeovers[replicas[0]][replicas[1]] += 1
+
+    def remove(self, replicas: Sequence[int]) -> None:
+        self.leaders[replicas[0]] -= 1
+        self.replicas.subtract(replicas)
+        if len(replicas) > 1:
+            self.takeovers[replicas[0]][replicas[1]] -= 1
+
+
+def apart(counts: Mapping[int, int], brokers: Iterable[int]) -> int:
+    """Between the highest count of these brokers and the lowest. 0 for none."""
+    found = [counts.get(broker, 0) for broker in brokers]
+    return max(found) - min(found) if found else 0
+
+
+def warnings(spread: Spread, brokers: Mapping[int, str | None]) -> list[str]:
+    """A sentence for each way in which racks keep these partitions from being balanced: brokers that hold more than
+    others, and brokers whose leaderships would go to some of the others only. brokers: rack by id."""
+    racks = Racks(brokers)
+    found = []
+    if apart(spread.replicas, brokers) > 1:
+        most = max(brokers, key=lambda b: (spread.replicas[b], -b))
+        least = min(brokers, key=lambda b: (spread.replicas[b], b))
+        found.append(
+            f"racks of unequal size: broker {most} (rack {racks.of[most] or 'none'}) holds {spread.replicas[most]} "
+            f"replicas, broker {least} (rack {racks.of[least] or 'none'}) {spread.replicas[least]}"
+        )
+    lopsided = [b for b in sorted(brokers) if apart(spread.takeovers[b], brokers.keys() - {b}) > 1]
+    if lopsided:
+        first = lopsided[0]
+        heirs = sorted(spread.takeovers[first])
+        others = f", and so for {len(lopsided) - 1} other brokers" if len(lopsided) > 1 else ""
+        found.append(
+            f"racks: if broker {first} fails, its {spread.leaders[first]} leaderships go to "
+            f"{_brokers(heirs)} of {len(brokers) - 1} others{others}"
+        )
+    return found
+
+
+def _brokers(ids: Sequence[int]) -> str:
+    shown = ", ".join(map(str, ids[:10])) + (f" and {len(ids) - 10} more" if len(ids) > 10 else "")
+    return f"{'broker' if len(ids) == 1 else 'brokers'} {shown}"
