@@ -41,6 +41,7 @@ _FOR_THE_CONTROLLER: Final = frozenset(
         "IncrementalAlterConfigsRequest",
         "AlterPartitionReassignmentsRequest",
         "ListPartitionReassignmentsRequest",
+        "UnregisterBrokerRequest",
     }
 )
 

@@ -62,6 +62,7 @@ SUPPORTED: Final[Mapping[Listener, Versions]] = {
         46: (0, 0),  # ListPartitionReassignments
         55: (2, 2),  # DescribeQuorum, passed on
         60: (0, 2),  # DescribeCluster
+        64: (0, 0),  # UnregisterBroker
         75: (0, 0),  # DescribeTopicPartitions, with ELR
         93: (0, 0),  # GetReplicaLogInfo, of the controller in unclean recovery
     },
@@ -85,6 +86,7 @@ SUPPORTED: Final[Mapping[Listener, Versions]] = {
         56: (3, 3),  # AlterPartition, with the broker epochs of the ISR
         62: (4, 4),  # BrokerRegistration
         63: (1, 1),  # BrokerHeartbeat
+        64: (0, 0),  # UnregisterBroker
         67: (0, 0),  # AllocateProducerIds
     },
 }

@@ -23,6 +23,7 @@ from cluster_image.kraft.metadata.records import (
     RegisterBrokerRecord,
     RemoveTopicRecord,
     TopicRecord,
+    UnregisterBrokerRecord,
     encode,
 )
 from cluster_image.kraft.raft import snapshots
@@ -35,8 +36,8 @@ from .dice import Dice
 from .target import Finding, Target, only
 
 _TYPES = (
-    *(RegisterBrokerRecord, BrokerRegistrationChangeRecord, TopicRecord, RemoveTopicRecord, PartitionRecord),
-    *(PartitionChangeRecord, ConfigRecord, ProducerIdsRecord),
+    *(RegisterBrokerRecord, UnregisterBrokerRecord, BrokerRegistrationChangeRecord, TopicRecord, RemoveTopicRecord),
+    *(PartitionRecord, PartitionChangeRecord, ConfigRecord, ProducerIdsRecord),
 )
 _ID = UUID(int=5)
 

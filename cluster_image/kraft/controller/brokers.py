@@ -11,7 +11,8 @@
 |                     |                         | has seen who leads in its place                                    |
 
 FENCED and CONTROLLED_SHUTDOWN are in the metadata log, so that they outlive this controller; SHUTDOWN_NOW is FENCED and
-an answer. A session that runs out leads from any state to FENCED.
+an answer. A session that runs out leads from any state to FENCED. A broker that is FENCED, is not heard of, and is no
+replica of anything may be unregistered: the cluster then knows nothing of it.
 """
 
 from __future__ import annotations
@@ -24,13 +25,21 @@ from kio.schema.broker_heartbeat.v1 import response as heartbeat_response
 from kio.schema.broker_registration.v4 import request as registration_request
 from kio.schema.broker_registration.v4 import response as registration_response
 from kio.schema.errors import ErrorCode
+from kio.schema.unregister_broker.v0 import request as unregister_request
+from kio.schema.unregister_broker.v0 import response as unregister_response
 
 from cluster_image.network import Entity
 from cluster_image.wire.integers import BrokerId, i8, i64
 from cluster_image.wire.messages import NO_THROTTLE
 
 from ..metadata.image import BrokerRegistration
-from ..metadata.records import BrokerEndpoint, BrokerRegistrationChangeRecord, MetadataRecord, RegisterBrokerRecord
+from ..metadata.records import (
+    BrokerEndpoint,
+    BrokerRegistrationChangeRecord,
+    MetadataRecord,
+    RegisterBrokerRecord,
+    UnregisterBrokerRecord,
+)
 from . import partition_change, rules
 from .term import Step, Term
 
@@ -87,6 +96,21 @@ class Brokers:
         unclean = rules.is_unclean(known, int(request.previous_broker_epoch))
         leaving = list(self._leave(known, unclean)) if known is not None else []
         return Step([registration, *leaving], _registration_answer(ErrorCode.none, epoch))
+
+    def unregister(self, request: unregister_request.UnregisterBrokerRequest, now: float) -> Step:
+        """UnregisterBroker (003, take brokers offline)."""
+        image = self._term.image
+        known = image.brokers.get(int(request.broker_id))
+        if known is None:
+            message = f"broker {request.broker_id} is not registered"
+            return Step((), _unregistration_answer(ErrorCode.broker_id_not_registered, message))
+        holds = sum(known.id in partition.replicas for partition in image.partitions())
+        if (reason := rules.may_unregister(known, self.session_alive(known.id, now), holds)) is not None:
+            return Step((), _unregistration_answer(ErrorCode.invalid_request, reason))
+        for heard in (self._heard, self._metadata_offsets, self._shutdown_offsets):
+            heard.pop(known.id, None)
+        record = UnregisterBrokerRecord(broker_id=BrokerId(known.id), broker_epoch=i64(known.epoch))
+        return Step([record], _unregistration_answer(ErrorCode.none))
 
     # -- heartbeats (8.2, 8.3) --------------------------------------------------------------------------------
 
@@ -161,6 +185,12 @@ def _change(broker: BrokerRegistration, fenced: int = 0, in_controlled_shutdown:
 def _registration_answer(error: ErrorCode, epoch: int = -1) -> Entity:
     return registration_response.BrokerRegistrationResponse(
         throttle_time=NO_THROTTLE, error_code=error, broker_epoch=i64(epoch)
+    )
+
+
+def _unregistration_answer(error: ErrorCode, message: str | None = None) -> Entity:
+    return unregister_response.UnregisterBrokerResponse(
+        throttle_time=NO_THROTTLE, error_code=error, error_message=message
     )
 
 

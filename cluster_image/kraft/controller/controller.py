@@ -43,6 +43,9 @@ class Controller:
     def register_broker(self, request: Any, now: float) -> Step:
         return self._brokers.register(request, now)
 
+    def unregister_broker(self, request: Any, now: float) -> Step:
+        return self._brokers.unregister(request, now)
+
     def heartbeat(self, request: Any, now: float) -> Step:
         return self._brokers.heartbeat(request, now)
 

@@ -36,6 +36,17 @@ def may_register(registration: BrokerRegistration | None, session_alive: bool, s
     return registration is None or same_incarnation or not session_alive
 
 
+def may_unregister(registration: BrokerRegistration, session_alive: bool, holds: int) -> str | None:
+    """May a broker be taken out of the cluster? None, or why not: it must have stopped, and `holds`, the number of
+    partitions that it is a replica of, be 0 (003: taken offline once its partitions are reassigned). Apache Kafka asks
+    for neither, and its partitions then have a replica that no broker is."""
+    if not registration.fenced or session_alive:
+        return f"broker {registration.id} is running"
+    if holds:
+        return f"broker {registration.id} is a replica of {holds} partition{'s' * (holds > 1)}, which must move first"
+    return None
+
+
 def may_unfence(registration: BrokerRegistration, metadata_offset: int) -> bool:
     """May a fenced broker become available? Once it has replayed its own registration (description 8.1). The
     registration's offset is the broker epoch."""

@@ -75,6 +75,7 @@ class ControllerServer:
         self._operations: dict[str, Callable[[Controller, Any, float], Step]] = {
             "BrokerRegistrationRequest": Controller.register_broker,
             "BrokerHeartbeatRequest": Controller.heartbeat,
+            "UnregisterBrokerRequest": Controller.unregister_broker,
             "AlterPartitionRequest": lambda c, request, now: c.alter_partition(request),
             "CreatePartitionsRequest": lambda c, request, now: c.create_partitions(request),
             "ElectLeadersRequest": lambda c, request, now: c.elect_leaders(request),

@@ -27,6 +27,7 @@ from .records import (
     RegisterBrokerRecord,
     RemoveTopicRecord,
     TopicRecord,
+    UnregisterBrokerRecord,
 )
 
 
@@ -133,6 +134,8 @@ class MetadataImage:
                     record.fenced,
                     record.in_controlled_shutdown,
                 )
+            case UnregisterBrokerRecord():
+                del self.brokers[record.broker_id]
             case BrokerRegistrationChangeRecord():
                 broker = self.brokers[record.broker_id]
                 if broker.epoch != record.broker_epoch:

@@ -73,6 +73,18 @@ class BrokerRegistrationChangeRecord:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class UnregisterBrokerRecord:
+    """The broker has been taken out of the cluster. It may register again, as a new one."""
+
+    __type__: ClassVar = EntityType.data
+    __version__: ClassVar[i16] = i16(0)
+    __flexible__: ClassVar[bool] = True
+    __record_type__: ClassVar[int] = 1
+    broker_id: BrokerId = field(metadata={"kafka_type": "int32"})
+    broker_epoch: i64 = field(metadata={"kafka_type": "int64"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TopicRecord:
     __type__: ClassVar = EntityType.data
     __version__: ClassVar[i16] = i16(0)
@@ -170,6 +182,7 @@ class ProducerIdsRecord:
 
 MetadataRecord = (
     RegisterBrokerRecord
+    | UnregisterBrokerRecord
     | BrokerRegistrationChangeRecord
     | TopicRecord
     | RemoveTopicRecord
@@ -183,6 +196,7 @@ _TYPES: Final[dict[tuple[int, int], Any]] = {
     (t.__record_type__, int(t.__version__)): t
     for t in (
         RegisterBrokerRecord,
+        UnregisterBrokerRecord,
         BrokerRegistrationChangeRecord,
         TopicRecord,
         RemoveTopicRecord,
