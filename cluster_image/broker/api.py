@@ -23,6 +23,7 @@ from .handlers.auto_creation import AutoCreation
 from .handlers.describe import describe_cluster, describe_quorum, describe_topic_partitions, find_coordinator
 from .handlers.describe_configs import describe_configs
 from .handlers.fetch import FetchHandler
+from .handlers.log_dirs import describe_log_dirs
 from .handlers.metadata_handler import MetadataHandler
 from .handlers.offsets import OffsetsHandler
 from .handlers.produce import ProduceHandler
@@ -96,6 +97,8 @@ class BrokerApi:
                 return await find_coordinator(request)
             case "DescribeConfigsRequest":
                 return describe_configs(self._image, self._config, request)
+            case "DescribeLogDirsRequest":
+                return describe_log_dirs(self._config["log.dirs"], self._replicas.partitions.values(), request)
             case "DescribeClusterRequest":
                 return describe_cluster(self._image, self._config["cluster.id"], self._some_broker(), request)
             case name if name in _FOR_THE_CONTROLLER:

@@ -54,6 +54,7 @@ SUPPORTED: Final[Mapping[Listener, Versions]] = {
         22: (0, 4),  # InitProducerId
         23: (2, 4),  # OffsetForLeaderEpoch
         32: (1, 4),  # DescribeConfigs
+        35: (1, 4),  # DescribeLogDirs
         36: (0, 2),  # SaslAuthenticate, between nodes
         37: (0, 3),  # CreatePartitions
         43: (0, 2),  # ElectLeaders
