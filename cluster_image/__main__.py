@@ -1,6 +1,6 @@
 """`python -m cluster_image node.properties`: run one node until SIGTERM. Logs are JSON lines on standard output.
 
-With the name of a tool instead of a file: look at a cluster or at a node's files (tools/).
+With the name of a tool instead of a file: look at a cluster or a node's files, or change a cluster (tools/).
 """
 
 from __future__ import annotations

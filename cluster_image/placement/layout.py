@@ -29,14 +29,13 @@ class Layout(Generic[P]):
         self.origin = {partition: frozenset(replicas) for partition, replicas in assignment.items()}
         self.holders = {partition: set(replicas) for partition, replicas in assignment.items()}
         self.weights = {partition: 1 if weights is None else weights.get(partition, 0) for partition in assignment}
-        self.held: dict[int, set[P]] = {broker: set() for broker in brokers}
+        # In the assignment's order, so that the same cluster has the same plan.
+        self.held: dict[int, dict[P, None]] = {broker: {} for broker in brokers}
         for partition, replicas in assignment.items():
             for broker in replicas:
-                self.held.setdefault(broker, set()).add(partition)
+                self.held.setdefault(broker, {})[partition] = None
         self.gone = sorted(self.held.keys() - brokers.keys())
-        self._in_rack = {
-            partition: Counter(map(self.rack, replicas)) for partition, replicas in assignment.items()
-        }
+        self._in_rack = {partition: Counter(map(self.rack, replicas)) for partition, replicas in assignment.items()}
 
     def rack(self, broker: int) -> str:
         return self.racks.of.get(broker, GONE)
@@ -47,8 +46,8 @@ class Layout(Generic[P]):
     def move(self, partition: P, giver: int, taker: int) -> None:
         self.holders[partition].remove(giver)
         self.holders[partition].add(taker)
-        self.held[giver].remove(partition)
-        self.held[taker].add(partition)
+        del self.held[giver][partition]
+        self.held[taker][partition] = None
         self._in_rack[partition][self.rack(giver)] -= 1
         self._in_rack[partition][self.rack(taker)] += 1
 

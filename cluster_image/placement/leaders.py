@@ -15,14 +15,7 @@ def ordered(
     """Replica lists of these holders. What stays keeps its place as long as leaders are balanced with it."""
     lists = {partition: _in_place(before, holders[partition]) for partition, before in assignment.items()}
     _balance(lists, brokers)
-    changed = {partition for partition, before in assignment.items() if lists[partition] != list(before)}
-    spread = Spread(replicas for partition, replicas in lists.items() if partition not in changed)
-    # Those whose order changes anyway: others than so far may take over.
-    for partition in filter(changed.__contains__, assignment):
-        leader, *others = lists[partition]
-        others.sort(key=lambda b: spread.takeovers[leader][b])
-        lists[partition] = [leader, *others]
-        spread.add(lists[partition])
+    _spread_takeovers(lists)
     return {partition: tuple(replicas) for partition, replicas in lists.items()}
 
 
@@ -30,6 +23,22 @@ def _in_place(before: Sequence[int], holders: Set[int]) -> list[int]:
     """Added replicas in the places of those that go."""
     added = iter(sorted(holders - set(before)))
     return [broker if broker in holders else next(added) for broker in before]
+
+
+def _spread_takeovers(lists: Mapping[P, list[int]]) -> None:
+    """Another follower comes second where that lets a leader's partitions go to more of the others if it dies (003)."""
+    spread = Spread(lists.values())
+    for replicas in lists.values():
+        leader, *followers = replicas
+        if not followers:
+            continue
+        counts = spread.takeovers[leader]
+        fewest = min(followers, key=lambda b: (counts[b], b))
+        if counts[followers[0]] - counts[fewest] > 1:
+            spread.remove(replicas)
+            replicas.remove(fewest)
+            replicas.insert(1, fewest)
+            spread.add(replicas)
 
 
 def _balance(lists: Mapping[P, list[int]], brokers: Mapping[int, str | None]) -> None:
@@ -47,9 +56,7 @@ def _balance(lists: Mapping[P, list[int]], brokers: Mapping[int, str | None]) ->
             return
 
 
-def _take_over(
-    taker: int, led: dict[int, int], held: Mapping[int, Sequence[P]], lists: Mapping[P, list[int]]
-) -> bool:
+def _take_over(taker: int, led: dict[int, int], held: Mapping[int, Sequence[P]], lists: Mapping[P, list[int]]) -> bool:
     """One leadership more for this broker, and one less for one that leads at least two more. False: there is no way
     from any such."""
     ways: dict[int, tuple[P, int] | None] = {taker: None}  # by broker, which it hands on, and to whom

@@ -62,7 +62,7 @@ def warnings(spread: Spread, brokers: Mapping[int, str | None]) -> list[str]:
         heirs = sorted(spread.takeovers[first])
         others = f", and so for {len(lopsided) - 1} other brokers" if len(lopsided) > 1 else ""
         found.append(
-            f"racks: if broker {first} fails, its {spread.leaders[first]} leaderships go to "
+            f"if broker {first} fails, its {spread.leaders[first]} leaderships go to "
             f"{_brokers(heirs)} of {len(brokers) - 1} others{others}"
         )
     return found

@@ -14,12 +14,16 @@ from tests.clusters.local_cluster import free_ports
 
 
 class ProcessCluster:
-    """Brokers 1.., controllers 101... Each has its Prometheus metrics on a port of its own."""
+    """Brokers 1.., controllers 101... Each has its Prometheus metrics on a port of its own. spares: further brokers,
+    which start() leaves out."""
 
-    def __init__(self, directory: Path, brokers: int, controllers: int = 1, **settings: str) -> None:
+    def __init__(
+        self, directory: Path, brokers: int, controllers: int = 1, spares: int = 0, **settings: str
+    ) -> None:
         self.directory = directory
         self._voters = range(101, 101 + controllers)
-        self.ids = [*self._voters, *range(1, brokers + 1)]
+        self._first = [*self._voters, *range(1, brokers + 1)]
+        self.ids = [*self._first, *range(brokers + 1, brokers + spares + 1)]
         ports = free_ports(2 * len(self.ids))
         self.ports = dict(zip(self.ids, ports, strict=False))
         self.metrics_ports = dict(zip(self.ids, ports[len(self.ids) :], strict=True))
@@ -51,15 +55,26 @@ class ProcessCluster:
     def log(self, node_id: int) -> str:
         return (self.directory / f"{node_id}.log").read_text()
 
-    def start(self) -> None:
-        for node_id in self.ids:
+    @property
+    def bootstrap(self) -> str:
+        return ",".join(f"127.0.0.1:{self.ports[node_id]}" for node_id in self.ids if node_id < 100)
+
+    def start(self, *ids: int) -> None:
+        """These nodes, or all but the spares; returns once they have started."""
+        started = ids or self._first
+        for node_id in started:
             with (self.directory / f"{node_id}.log").open("wb") as output:
                 self._processes[node_id] = subprocess.Popen(
                     [sys.executable, "-m", "cluster_image", self.properties(node_id)],
                     cwd=ROOT, stdout=output, stderr=subprocess.STDOUT,
                 )  # fmt: skip
-        for node_id in self.ids:
+        for node_id in started:
             self._wait_until_started(node_id)
+
+    def shut_down(self, node_id: int) -> None:
+        """As an operator does it; returns once it has ended."""
+        self._processes[node_id].terminate()
+        self._processes[node_id].wait(30)
 
     def _wait_until_started(self, node_id: int) -> None:
         deadline = time.monotonic() + 30
@@ -75,8 +90,10 @@ class ProcessCluster:
 
 
 @contextlib.contextmanager
-def process_cluster(directory: Path, brokers: int = 2, **settings: str) -> Iterator[ProcessCluster]:
-    cluster = ProcessCluster(directory, brokers, **settings)
+def process_cluster(
+    directory: Path, brokers: int = 2, spares: int = 0, **settings: str
+) -> Iterator[ProcessCluster]:
+    cluster = ProcessCluster(directory, brokers, spares=spares, **settings)
     try:
         cluster.start()
         yield cluster

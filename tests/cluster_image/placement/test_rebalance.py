@@ -50,6 +50,15 @@ def test_growing_and_shrinking_by_one(before: int, after: int, partitions: int, 
     assert apart(made.after.leaders, range(after)) <= 1
 
 
+def test_after_growing_all_others_take_over_from_a_broker_that_dies() -> None:
+    """003 again: by the order of followers, which moves nothing."""
+    assignment = dict(enumerate(place(dict.fromkeys(range(4)), 60, 3)))
+    made = plan(assignment, dict.fromkeys(range(5)))
+    assert made.replicas_moved == 36
+    for broker, others in made.after.takeovers.items():
+        assert apart(others, set(range(5)) - {broker}) <= 2
+
+
 def test_what_is_balanced_stays_as_it_is() -> None:
     assignment = dict(enumerate(place(dict.fromkeys(range(5)), 40, 3)))
     assert not plan(assignment, dict.fromkeys(range(5))).moves

@@ -1,0 +1,199 @@
+"""rebalance, add-brokers, remove-broker: a cluster that grows and shrinks (003), with the least data moved.
+
+An assignment is planned from where replicas are going to be: what another plan has begun goes on, and is not undone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any, Final
+
+from ..placement.rebalance import Plan, plan
+from ..placement.spread import Spread, warnings
+from ..telemetry.printable import say
+from .cluster import Cluster, Place, State
+from .moves import Moves
+from .output import ToolError, print_json, table
+
+_EVERY_S: Final = 0.5
+
+
+async def rebalance(
+    cluster: Cluster, brokers: Collection[int] | None, *, dry_run: bool = False, as_json: bool = False
+) -> int:
+    """Over these brokers, or all that are alive."""
+    state = await cluster.state()
+    over = set(state.brokers) if brokers is None else set(brokers)
+    if unknown := sorted(over - state.brokers.keys()):
+        raise ToolError(f"there is no broker {unknown[0]} alive")
+    if brokers is None:
+        _check_holders(state)
+    await _balance(cluster, state, over, dry_run=dry_run, as_json=as_json)
+    return 0
+
+
+async def add_brokers(
+    cluster: Cluster, ids: Collection[int], wait: float, *, balance: bool, as_json: bool = False
+) -> int:
+    """Brokers join by starting: these are waited for, and then get their share of what there is."""
+    state = await _once(cluster, lambda state: set(ids) <= state.brokers.keys(), wait)
+    if missing := sorted(set(ids) - state.brokers.keys()):
+        raise ToolError(f"broker {missing[0]} has not joined the cluster in {wait:g} s: start it with the cluster's id")
+    if not balance:
+        _told({"brokers": sorted(state.brokers)}, f"brokers {_listed(sorted(state.brokers))} are alive", as_json)
+        return 0
+    _check_holders(state)
+    await _balance(cluster, state, set(state.brokers), dry_run=False, as_json=as_json)
+    return 0
+
+
+async def remove_broker(cluster: Cluster, broker: int, wait: float, *, as_json: bool = False) -> int:
+    """Its partitions move to the others; once it has stopped it is unregistered. wait: seconds for it to stop. 1: it
+    has not stopped by then."""
+    state = await cluster.state()
+    holds = [place for place, replicas in state.replicas.items() if broker in replicas]
+    others = state.brokers.keys() - {broker}
+    if broker not in state.brokers and not holds:
+        if reason := await cluster.unregister(broker):
+            raise ToolError(reason)
+        _told({"broker": broker, "unregistered": True}, f"broker {broker} is not registered any more", as_json)
+        return 0
+    if not others:
+        raise ToolError(f"broker {broker} is the only one alive")
+    done = await _balance(cluster, state, set(others), dry_run=False, as_json=False, quiet=as_json)
+    state = await cluster.state()
+    if broker in state.brokers:
+        say(f"broker {broker} holds nothing any more: stop it now (waiting {wait:g} s)", file=sys.stderr)
+    state = await _once(cluster, lambda state: broker not in state.brokers, wait)
+    reason = f"broker {broker} is running"
+    if broker not in state.brokers:
+        reason = await _unregistered(cluster, broker)
+    done |= {"broker": broker, "unregistered": not reason}
+    told = f"broker {broker} is not registered any more"
+    if reason:
+        told = f"broker {broker} holds nothing, and is registered ({reason}): run this again once it has stopped"
+    _told(done, told, as_json)
+    return 1 if reason else 0
+
+
+async def _unregistered(cluster: Cluster, broker: int) -> str:
+    """ "": it is. Else why not: its session takes some seconds to end."""
+    reason = ""
+    for _ in range(20):
+        reason = await cluster.unregister(broker)
+        if not reason:
+            break
+        await asyncio.sleep(_EVERY_S)
+    return reason
+
+
+def _check_holders(state: State) -> None:
+    for (topic, index), replicas in state.replicas.items():
+        gone = [broker for broker in replicas if broker not in state.brokers]
+        if gone:
+            raise ToolError(
+                f"broker {gone[0]} is not alive and holds {topic}-{index} among others: wait for it, or name the "
+                "brokers that are to hold partitions with --brokers"
+            )
+
+
+async def _balance(
+    cluster: Cluster, state: State, brokers: set[int], *, dry_run: bool, as_json: bool, quiet: bool = False
+) -> dict[str, Any]:
+    sizes = await cluster.sizes(state.brokers)
+    targets = state.targets()
+    weights = {
+        place: max((sizes[b].get(place, 0) for b in replicas if b in sizes), default=0)
+        for place, replicas in targets.items()
+    }
+    racks = {broker: rack for broker, rack in state.racks().items() if broker in brokers}
+    try:
+        made = plan(targets, racks, weights)
+    except ValueError as error:
+        raise ToolError(str(error)) from None
+    found = _described(made, targets, racks)
+    if not quiet and not as_json:
+        say(_shown(made, sorted({*racks, *state.brokers}), found["warnings"]))
+    if not dry_run:
+        after = targets | {move.partition: move.after for move in made.moves}
+        changes = {place for place in targets if after[place] != state.replicas[place]}
+        wanted = {place: after[place] for place in targets if place in changes | state.moving.keys()}
+        found |= await Moves(cluster, wanted).carry_out()
+    found["carried_out"] = not dry_run
+    if as_json:
+        print_json(found)
+    elif not quiet and not dry_run:
+        say(f"balanced: {found['replicas_moved']} replicas moved in {found['seconds']:g} s")
+    return found
+
+
+def _described(
+    made: Plan[Place], targets: Mapping[Place, Sequence[int]], racks: Mapping[int, str | None]
+) -> dict[str, Any]:
+    """Also a plan for `reassign --plan`, and for kafka-reassign-partitions."""
+
+    def loads(spread: Spread) -> dict[int, dict[str, int]]:
+        brokers = sorted({*racks, *(b for b in spread.replicas if spread.replicas[b])})
+        return {b: {"replicas": spread.replicas[b], "leaders": spread.leaders[b]} for b in brokers}
+
+    return {
+        "version": 1,
+        "partitions": [
+            {"topic": move.partition[0], "partition": move.partition[1], "replicas": list(move.after)}
+            for move in made.moves
+        ],
+        "replicas_moved": made.replicas_moved,
+        "bytes_moved": made.bytes_moved,
+        "least": made.is_least,
+        "before": loads(made.before),
+        "after": loads(made.after),
+        "warnings": warnings(made.after, racks),
+    }
+
+
+def _shown(made: Plan[Place], brokers: Sequence[int], warned: Sequence[str]) -> str:
+    if not made.moves:
+        return "the cluster is balanced"
+    least = ", the least possible" if made.is_least else ""
+    lines = [
+        f"{made.replicas_moved} replicas to move, {made.bytes_moved} bytes{least}; partitions that change:",
+        table(
+            ("PARTITION", "REPLICAS", "REPLICAS AFTER"),
+            [(f"{move.partition[0]}-{move.partition[1]}", move.before, move.after) for move in made.moves],
+            indent="  ",
+        ),
+        table(
+            ("BROKER", "REPLICAS", "REPLICAS AFTER", "LEADERS", "LEADERS AFTER"),
+            [
+                (b, made.before.replicas[b], made.after.replicas[b], made.before.leaders[b], made.after.leaders[b])
+                for b in brokers
+            ],
+            indent="  ",
+        ),
+        *(f"note: {warning}" for warning in warned),
+    ]
+    return "\n".join(lines)
+
+
+async def _once(cluster: Cluster, holds: Any, wait: float) -> State:
+    """The state once this holds of it, or after so many seconds."""
+    loop = asyncio.get_running_loop()
+    deadline = loop.time() + wait
+    while True:
+        state = await cluster.state()
+        if holds(state) or loop.time() >= deadline:
+            return state
+        await asyncio.sleep(_EVERY_S)
+
+
+def _told(found: Mapping[str, Any], sentence: str, as_json: bool) -> None:
+    if as_json:
+        print_json(found)
+    else:
+        say(sentence)
+
+
+def _listed(ids: Sequence[int]) -> str:
+    return ", ".join(map(str, ids))

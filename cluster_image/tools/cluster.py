@@ -1,0 +1,199 @@
+"""A cluster as operators' tools see and change it, over Kafka's own APIs: kraft here, or Apache Kafka."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, NamedTuple
+
+from kio.schema.alter_partition_reassignments.v0 import request as alter
+from kio.schema.describe_log_dirs.v2.request import DescribeLogDirsRequest
+from kio.schema.elect_leaders.v2 import request as elect
+from kio.schema.errors import ErrorCode
+from kio.schema.list_partition_reassignments.v0.request import ListPartitionReassignmentsRequest
+from kio.schema.metadata.v9.request import MetadataRequest
+from kio.schema.types import BrokerId, TopicName
+from kio.schema.unregister_broker.v0.request import UnregisterBrokerRequest
+
+from ..network import Address, Entity
+from ..placement.spread import Replicas
+from ..wire.integers import i8, i32
+from ..wire.messages import milliseconds
+from ..wire.unanswered import says
+from .client import Client
+from .output import ToolError
+
+#: Topic and partition number.
+Place = tuple[str, int]
+
+_AGAIN: Final = (ErrorCode.request_timed_out, ErrorCode.not_controller, ErrorCode.coordinator_load_in_progress)
+_PAUSE_S: Final = 0.3
+_PREFERRED: Final = i8(0)
+#: Partitions in one request.
+_AT_ONCE: Final = 200
+
+
+class Broker(NamedTuple):
+    address: Address
+    rack: str | None
+
+
+class Moving(NamedTuple):
+    adding: Replicas
+    removing: Replicas
+
+
+@dataclass(frozen=True)
+class State:
+    """brokers: those that are alive. replicas: of each partition, with those that are being added and removed. moving:
+    reassignments under way."""
+
+    brokers: Mapping[int, Broker]
+    replicas: Mapping[Place, Replicas]
+    leaders: Mapping[Place, int]  # -1: none
+    moving: Mapping[Place, Moving]
+
+    def targets(self) -> dict[Place, Replicas]:
+        """Replicas as they are going to be once all that is under way is done."""
+        return {place: tuple(r for r in replicas if place not in self.moving or r not in self.moving[place].removing)
+                for place, replicas in self.replicas.items()}  # fmt: skip
+
+    def racks(self) -> dict[int, str | None]:
+        return {broker: each.rack for broker, each in self.brokers.items()}
+
+
+class Cluster:
+    """patience: seconds that a request is tried for, at one broker after the other, until one has it carried out. All
+    requests here are such that they may be carried out twice."""
+
+    def __init__(self, bootstrap: Sequence[Address], patience: float) -> None:
+        self._addresses = list(bootstrap)
+        self._patience = patience
+
+    async def ask(self, request: Entity) -> Any:
+        """Raises ToolError."""
+        loop = asyncio.get_running_loop()
+        deadline, reason = loop.time() + self._patience, ""
+        while True:
+            for address in list(self._addresses):
+                left = deadline - loop.time()
+                try:
+                    answer = await self._ask(address, request, max(min(left, self._patience / 2), 0.1))
+                except ToolError as error:
+                    reason = str(error)
+                    continue
+                if not any(says(answer, error) for error in _AGAIN):
+                    return answer
+                reason = f"{address} says that no controller has answered"
+            if loop.time() + _PAUSE_S > deadline:
+                raise ToolError(reason)
+            await asyncio.sleep(_PAUSE_S)
+
+    async def _ask(self, address: Address, request: Entity, seconds: float) -> Any:
+        client = await Client.connect([address], asyncio.get_running_loop().time() + seconds)
+        try:
+            return await client.ask(request)
+        finally:
+            await client.close()
+
+    async def state(self) -> State:
+        """Raises ToolError."""
+        metadata = await self.ask(
+            MetadataRequest(
+                topics=None,
+                allow_auto_topic_creation=False,
+                include_cluster_authorized_operations=False,
+                include_topic_authorized_operations=False,
+            )
+        )
+        ongoing = await self.ask(ListPartitionReassignmentsRequest(topics=None))
+        if ongoing.error_code is not ErrorCode.none:
+            raise ToolError(ongoing.error_message or ongoing.error_code.name)
+        brokers = {int(b.node_id): Broker(Address(b.host, int(b.port)), b.rack) for b in metadata.brokers}
+        self._addresses += [b.address for b in brokers.values() if b.address not in self._addresses]
+        places = {(str(t.name), int(p.partition_index)): p for t in metadata.topics for p in t.partitions}
+        return State(
+            dict(sorted(brokers.items())),
+            {place: _ids(data.replica_nodes) for place, data in sorted(places.items())},
+            {place: int(data.leader_id) for place, data in places.items()},
+            {
+                (str(t.name), int(p.partition_index)): Moving(_ids(p.adding_replicas), _ids(p.removing_replicas))
+                for t in ongoing.topics
+                for p in t.partitions
+            },
+        )
+
+    async def sizes(self, brokers: Mapping[int, Broker]) -> dict[int, dict[Place, int]]:
+        """By broker, how many bytes it holds of each partition; nothing of one that does not tell."""
+
+        async def of_one(broker: Broker) -> dict[Place, int]:
+            try:
+                answer = await self._ask(broker.address, DescribeLogDirsRequest(topics=None), self._patience)
+            except ToolError:
+                return {}
+            return {
+                (str(topic.name), int(data.partition_index)): int(data.partition_size)
+                for result in answer.results
+                for topic in result.topics
+                for data in topic.partitions
+                if not data.is_future_key
+            }
+
+        found = await asyncio.gather(*map(of_one, brokers.values()))
+        return dict(zip(brokers, found, strict=True))
+
+    async def reassign(self, targets: Mapping[Place, Replicas | None]) -> dict[Place, str]:
+        """Begin these reassignments in place of what is under way; None: cancel that. Of those refused, why. Raises
+        ToolError."""
+        refused: dict[Place, str] = {}
+        places = list(targets)
+        for first in range(0, len(places), _AT_ONCE):
+            of_topic: dict[str, list[Any]] = defaultdict(list)
+            for topic, index in places[first : first + _AT_ONCE]:
+                replicas = targets[topic, index]
+                ids = None if replicas is None else tuple(map(BrokerId, replicas))
+                of_topic[topic].append(alter.ReassignablePartition(partition_index=i32(index), replicas=ids))
+            answer = await self.ask(alter.AlterPartitionReassignmentsRequest(
+                timeout=milliseconds(round(self._patience * 1000)),
+                topics=tuple(
+                    alter.ReassignableTopic(name=TopicName(topic), partitions=tuple(partitions))
+                    for topic, partitions in of_topic.items()
+                ),
+            ))  # fmt: skip
+            if answer.error_code is not ErrorCode.none:
+                raise ToolError(answer.error_message or answer.error_code.name)
+            refused |= {
+                (str(topic.name), int(data.partition_index)): str(data.error_message or data.error_code.name)
+                for topic in answer.responses
+                for data in topic.partitions
+                if data.error_code is not ErrorCode.none
+            }
+        return refused
+
+    async def elect_preferred(self, places: Iterable[Place]) -> None:
+        """Their first replicas lead from now on, of those that may. Raises ToolError."""
+        of_topic: dict[str, list[int]] = defaultdict(list)
+        for topic, index in places:
+            of_topic[topic].append(index)
+        if of_topic:
+            await self.ask(elect.ElectLeadersRequest(
+                election_type=_PREFERRED,
+                timeout=milliseconds(round(self._patience * 1000)),
+                topic_partitions=tuple(
+                    elect.TopicPartitions(topic=TopicName(topic), partitions=tuple(map(i32, indexes)))
+                    for topic, indexes in of_topic.items()
+                ),
+            ))  # fmt: skip
+
+    async def unregister(self, broker: int) -> str:
+        """ "": it is no longer registered. Else why it was refused. Raises ToolError."""
+        answer = await self.ask(UnregisterBrokerRequest(broker_id=BrokerId(broker)))
+        if answer.error_code in (ErrorCode.none, ErrorCode.broker_id_not_registered):
+            return ""
+        return str(answer.error_message or answer.error_code.name)
+
+
+def _ids(brokers: Iterable[Any]) -> Replicas:
+    return tuple(int(broker) for broker in brokers)

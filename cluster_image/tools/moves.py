@@ -1,0 +1,147 @@
+"""Reassignments that a tool begins, watches to their end, and can be interrupted in."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from ..placement.spread import Replicas
+from ..telemetry.printable import say
+from .cluster import Cluster, Place, State
+from .output import ToolError
+
+_EVERY_S: Final = 0.5
+#: An election is refused to who has not replayed the metadata yet, or is just not there.
+_ELECTIONS: Final = 10
+
+
+class Interrupted(Exception):
+    """Ctrl-C while data moves. The message says what goes on, and what to do."""
+
+
+@dataclass
+class Moves:
+    """targets: replicas that each partition is to have in the end, in this order."""
+
+    cluster: Cluster
+    targets: Mapping[Place, Replicas]
+    show: Callable[[str], None] = lambda line: say(line, file=sys.stderr)
+    begun: set[Place] = field(default_factory=set)
+    refused: dict[Place, str] = field(default_factory=dict)
+
+    async def carry_out(self) -> dict[str, Any]:
+        """Returns what was done, once all of it is. Raises ToolError: something was refused, or nobody answers any
+        more; Interrupted."""
+        started = asyncio.get_running_loop().time()
+        try:
+            state = await self.cluster.state()
+            added = {
+                place: tuple(b for b in after if b not in _without(state.replicas[place], state, place))
+                for place, after in self.targets.items()
+            }
+            wanted = {place: after for place, after in self.targets.items() if state.targets()[place] != after}
+            self.begun |= self.targets.keys() - wanted.keys()
+            self.begun |= wanted.keys()  # before it is asked: an interruption then tells too much, not too little
+            self.refused = await self.cluster.reassign(wanted)
+            self.begun -= self.refused.keys()
+            await self._watch(added)
+            await self._lead()
+        except asyncio.CancelledError:
+            raise Interrupted(self._how_to_go_on()) from None
+        if self.refused:
+            place, reason = next(iter(self.refused.items()))
+            others = f", and {len(self.refused) - 1} others were refused" if len(self.refused) > 1 else ""
+            raise ToolError(f"{_name(place)} was refused: {reason}{others}")
+        return {
+            "replicas_moved": sum(map(len, added.values())),
+            "seconds": round(asyncio.get_running_loop().time() - started, 1),
+        }
+
+    async def _watch(self, added: Mapping[Place, Replicas]) -> None:
+        """Until none of them is under way, with a line whenever more is done."""
+        total = sum(map(len, added.values()))
+        before = ""
+        while True:
+            state = await self.cluster.state()
+            waiting = {place: state.moving[place].adding for place in self.begun if place in state.moving}
+            if total:
+                sizes = await self.cluster.sizes(state.brokers)
+                line = _progress(added, waiting, state, sizes, total)
+                if line != before:
+                    self.show(line)
+                    before = line
+            if not waiting:
+                return
+            await asyncio.sleep(_EVERY_S)
+
+    async def _lead(self) -> None:
+        """Preferred leaders, as far as they may. Who may not has it by auto.leader.rebalance, once it may."""
+        for _ in range(_ELECTIONS):
+            state = await self.cluster.state()
+            others = [p for p in self.begun if p in state.replicas and state.leaders[p] != state.replicas[p][0]]
+            if not others:
+                return
+            await self.cluster.elect_preferred(others)
+            await asyncio.sleep(_EVERY_S)
+        self.show(f"{len(others)} partitions are not led by their preferred leaders yet")
+
+    def _how_to_go_on(self) -> str:
+        if not self.begun:
+            return "interrupted: nothing was begun"
+        number = len(self.begun)
+        return (
+            f"interrupted: up to {number} reassignment{'s' * (number > 1)} may be under way, and go on by themselves; "
+            "to go on with all of it, run the same again; to cancel them, run reassign --cancel"
+        )
+
+
+def _without(replicas: Replicas, state: State, place: Place) -> Replicas:
+    """Those that are not just being added."""
+    moving = state.moving.get(place)
+    return replicas if moving is None else tuple(r for r in replicas if r not in moving.adding)
+
+
+def _progress(
+    added: Mapping[Place, Replicas],
+    waiting: Mapping[Place, Replicas],
+    state: State,
+    sizes: Mapping[int, Mapping[Place, int]],
+    total: int,
+) -> str:
+    left = sum(len(set(added[place]) & set(adding)) for place, adding in waiting.items())
+    to_move, moved = 0, 0
+    for place, brokers in added.items():
+        whole = max((sizes[b].get(place, 0) for b in state.replicas.get(place, ()) if b in sizes), default=0)
+        for broker in brokers:
+            to_move += whole
+            there = sizes.get(broker, {}).get(place, 0)
+            moved += min(there, whole) if broker in waiting.get(place, ()) else whole
+    return f"{total - left} of {total} replicas moved, {_bytes(moved)} of {_bytes(to_move)}"
+
+
+def _bytes(number: int) -> str:
+    amount = float(number)
+    for unit in ("B", "kB", "MB", "GB"):
+        if amount < 1000 or unit == "GB":
+            return f"{amount:.0f} {unit}" if unit == "B" else f"{amount:.1f} {unit}"
+        amount /= 1000
+    raise AssertionError
+
+
+def _name(place: Place) -> str:
+    return f"{place[0]}-{place[1]}"
+
+
+async def cancel(cluster: Cluster, places: Iterable[Place] | None) -> int:
+    """How many reassignments were under way, of these partitions or of all. Raises ToolError."""
+    state = await cluster.state()
+    ongoing = [place for place in state.moving if places is None or place in places]
+    refused = await cluster.reassign(dict.fromkeys(ongoing))
+    refused = {place: reason for place, reason in refused.items() if place in (await cluster.state()).moving}
+    if refused:
+        place, reason = next(iter(refused.items()))
+        raise ToolError(f"{_name(place)} goes on: {reason}")
+    return len(ongoing)
