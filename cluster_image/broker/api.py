@@ -70,7 +70,9 @@ class BrokerApi:
         self._offsets = OffsetsHandler(self._find_by_name, lifecycle.holds_lease)
         self._auto_creation = AutoCreation(forwarding)
         self._metadata = MetadataHandler(config, image, self._some_broker, self._auto_creation)
-        self._fetch = FetchHandler(config, image, self._find, replicas.is_eligible, isr_changed, random)
+        self._fetch = FetchHandler(
+            config, image, self._find, replicas.is_eligible, isr_changed, replicas.quotas.leader, random
+        )
 
     def close(self) -> None:
         self._auto_creation.close()
