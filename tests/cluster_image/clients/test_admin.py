@@ -12,7 +12,16 @@ from typing import Any
 import pytest
 from confluent_kafka import ElectionType, KafkaError, KafkaException
 from confluent_kafka import TopicPartition as Partition
-from confluent_kafka.admin import AdminClient, ConfigResource, NewPartitions, NewTopic, ResourceType
+from confluent_kafka.admin import (
+    AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    ConfigSource,
+    NewPartitions,
+    NewTopic,
+    ResourceType,
+)
 from kafka import TopicPartition
 from kafka.admin import KafkaAdminClient
 
@@ -57,6 +66,8 @@ def with_librdkafka(bootstrap: str) -> None:
     assert settings["min.insync.replicas"].value == "1" and not settings["min.insync.replicas"].is_default
     assert settings["segment.bytes"].is_default
 
+    throttled(admin)
+
     elected = admin.elect_leaders(ElectionType.PREFERRED, [Partition("t", 0)]).result(10)
     ((_, error),) = elected.items()
     assert error.code() == KafkaError.ELECTION_NOT_NEEDED
@@ -66,6 +77,39 @@ def with_librdkafka(bootstrap: str) -> None:
     with pytest.raises(KafkaException) as unknown:
         admin.delete_topics(["t"])["t"].result(10)
     assert unknown.value.args[0].code() == KafkaError.UNKNOWN_TOPIC_OR_PART
+
+
+def throttled(admin: AdminClient) -> None:
+    """The throttle of a reassignment, which tools set before it and remove after it (KIP-73)."""
+    topic, rate = "leader.replication.throttled.replicas", "leader.replication.throttled.rate"
+    named = {topic: ConfigResource(ResourceType.TOPIC, "t"), rate: ConfigResource(ResourceType.BROKER, "2")}
+
+    def seen(name: str) -> tuple[Any, int]:
+        setting = admin.describe_configs([named[name]])[named[name]].result(10)[name]
+        assert not setting.is_read_only
+        return setting.value, setting.source
+
+    def alter(operation: AlterConfigOpType) -> None:
+        for name, value in ((topic, "0:1,1:2"), (rate, "1000")):
+            resource = ConfigResource(
+                named[name].restype,
+                named[name].name,
+                incremental_configs=[ConfigEntry(name, value, incremental_operation=operation)],
+            )
+            admin.incremental_alter_configs([resource])[resource].result(10)
+
+    alter(AlterConfigOpType.SET)
+    eventually(lambda: seen(topic), ("0:1,1:2", ConfigSource.DYNAMIC_TOPIC_CONFIG.value))
+    eventually(lambda: seen(rate), ("1000", ConfigSource.DYNAMIC_BROKER_CONFIG.value))
+    alter(AlterConfigOpType.DELETE)
+    eventually(lambda: seen(topic), ("", ConfigSource.DEFAULT_CONFIG.value))
+    eventually(lambda: seen(rate), (str(2**63 - 1), ConfigSource.DEFAULT_CONFIG.value))
+    fetchers = ConfigEntry("num.replica.fetchers", "2", incremental_operation=AlterConfigOpType.SET)
+    resource = ConfigResource(ResourceType.BROKER, "2", incremental_configs=[fetchers])
+    with pytest.raises(KafkaException) as refused:
+        admin.incremental_alter_configs([resource])[resource].result(10)
+    assert refused.value.args[0].code() == KafkaError.INVALID_REQUEST
+    assert refused.value.args[0].str().startswith("num.replica.fetchers is read-only: ")
 
 
 def with_kafka_python(bootstrap: str) -> None:

@@ -362,6 +362,9 @@ def test_a_partition_moves_at_its_quota_and_producers_do_not_notice(sides: Seque
             assert (s1 - s0) / (t1 - t0) == pytest.approx(RATE, rel=0.1)
         assert [s for s in cluster.states[states:] if "ISR=[1, 2" not in s] == []
         assert quantiles(latencies, n=100)[98] <= 1.5 * quantiles(before, n=100)[98]
+        sent, taken = replicated(cluster, 1)[0], replicated(cluster, 4)[1]
+        counted = [bytes_ for side, bytes_ in ((LEADER, sent), (FOLLOWER, taken)) if side in sides]
+        assert counted == [pytest.approx(size_of(cluster, 1), rel=0.01)] * len(sides), "and nothing else"
         await alter(cluster, unthrottle(MOVE))
         await cluster.settled()
         assert cluster.log_of(4) == cluster.log_of(1)
@@ -384,6 +387,12 @@ async def latency(cluster: Script) -> float:
 
 def size_of(cluster: Script, broker: int) -> int:
     return cluster._replica(broker).log.size
+
+
+def replicated(cluster: Script, broker: int) -> tuple[int, int]:
+    """Bytes that have counted, as leader and as follower: what its metrics tell."""
+    counted: tuple[int, int] = cluster.running(f"broker-{broker}").broker.replicated
+    return counted
 
 
 async def alter(cluster: Script, changes: Sequence[Any]) -> None:
