@@ -10,26 +10,12 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from concurrent.futures import Future
 from pathlib import Path
 from statistics import quantiles
 from typing import Any, Final
 
-from kio.schema.alter_partition_reassignments.v0.request import (
-    AlterPartitionReassignmentsRequest,
-    ReassignablePartition,
-    ReassignableTopic,
-)
-from kio.schema.errors import ErrorCode
-from kio.schema.list_partition_reassignments.v0.request import ListPartitionReassignmentsRequest
-from kio.schema.types import BrokerId, TopicName
-from kio.static.primitive import i32
-
-from cluster_image.network import Address
-from cluster_image.tools.client import Client
-from cluster_image.tools.throttle import ConfigChange, Move, Reassignment, request_of, throttle, unthrottle
-from cluster_image.wire.messages import milliseconds
 from harness.bench import Figure
 from harness.cluster import Cluster
 from harness.errors import HarnessFailure
@@ -37,12 +23,15 @@ from harness.plan.plan import Plan
 from harness.plan.registry import make_target
 from harness.runtimes.docker import cleanup, engine
 from harness.runtimes.docker.runtime import DockerRuntime
+from harness.targets.admin import Place
 
 TOPIC: Final = "moved"
 FILL: Final = b"x" * 10_000
 RECORDS: Final = 5_000  # of each partition: 50 MB
 ASSIGNED: Final = ((1, 2, 3), (2, 3, 1), (1, 2, 3), (2, 3, 1))
-MOVED: Final = {0: Move((1, 2, 3), (1, 2, 4)), 1: Move((2, 3, 1), (2, 4, 1))}
+MOVED: Final[Mapping[Place, tuple[int, ...]]] = {(TOPIC, 0): (1, 2, 4), (TOPIC, 1): (2, 4, 1)}
+BACK: Final[Mapping[Place, tuple[int, ...]]] = {(TOPIC, index): ASSIGNED[index] for _, index in MOVED}
+ADDED: Final = 4
 QUOTA: Final = 5_000_000  # bytes a second: twenty seconds
 RECORD: Final = b"x" * 100
 PACE: Final = 100  # records a second
@@ -74,12 +63,10 @@ async def _measure(runtime: DockerRuntime, plan: Plan, results: Path) -> list[Fi
         await asyncio.sleep(ALONE_S)
         alone.set_result(None)
         before = _p99(await writing)
-        moves: Reassignment = {TOPIC: MOVED}
-        back = {partition: Move(move.target, move.present) for partition, move in MOVED.items()}
-        await _alter(cluster, throttle(moves, QUOTA))
+        await asyncio.to_thread(clients.throttle, QUOTA)
         throttled_rate, throttled = await _move(cluster, clients, MOVED)
-        await _alter(cluster, unthrottle(moves))
-        rate, unthrottled = await _move(cluster, clients, back)
+        await asyncio.to_thread(clients.throttle, None)
+        rate, unthrottled = await _move(cluster, clients, BACK)
     finally:
         await cluster.stop()
     size, mb = len(MOVED) * RECORDS * len(FILL) // 10**6, 10**6
@@ -102,57 +89,24 @@ async def _measure(runtime: DockerRuntime, plan: Plan, results: Path) -> list[Fi
     ]
 
 
-async def _move(cluster: Cluster, clients: _Clients, moves: dict[int, Move]) -> tuple[float, float]:
+async def _move(cluster: Cluster, clients: _Clients, targets: Mapping[Place, tuple[int, ...]]) -> tuple[float, float]:
     """Bytes a second until the move was complete, and the 99th percentile of what clients waited, in seconds."""
-    request = AlterPartitionReassignmentsRequest(
-        timeout=milliseconds(10_000),
-        topics=(
-            ReassignableTopic(
-                name=TopicName(TOPIC),
-                partitions=tuple(
-                    ReassignablePartition(partition_index=i32(p), replicas=tuple(map(BrokerId, move.target)))
-                    for p, move in moves.items()
-                ),
-            ),
-        ),
-    )
-    listing = ListPartitionReassignmentsRequest(timeout=milliseconds(10_000), topics=None)
-    done: Future[None] = Future()
-    client = await _connect(cluster)
+    admin, done, sent = cluster.admin, Future[None](), clients.sent
     began = time.monotonic()
-    sent = clients.sent
+    refused = await admin.reassign(targets)
+    if refused:
+        raise HarnessFailure(f"the bench's reassignment was refused: {next(iter(refused.values()))}")
+    writing = asyncio.create_task(asyncio.to_thread(clients.write_until, done))
     try:
-        answer = await client.ask(request)
-        writing = asyncio.create_task(asyncio.to_thread(clients.write_until, done))
-        refused = [p.error_message for topic in answer.responses for p in topic.partitions if p.error_code.value]
-        if refused:
-            raise HarnessFailure(f"the bench's reassignment was refused: {refused[0]}")
-        while (await client.ask(listing)).topics:
+        while await admin.moves():
             await asyncio.sleep(0.05)
         took = time.monotonic() - began
     finally:
         done.set_result(None)
-        await client.close()
     latencies = await writing
     # The clients write to all partitions in turn.
-    written = (clients.sent - sent) * len(RECORD) * len(moves) // len(ASSIGNED)
-    return (len(moves) * RECORDS * len(FILL) + written) / took, _p99(latencies)
-
-
-async def _alter(cluster: Cluster, changes: list[ConfigChange]) -> None:
-    client = await _connect(cluster)
-    try:
-        answer = await client.ask(request_of(changes))
-    finally:
-        await client.close()
-    refused = [r.error_message for r in answer.responses if r.error_code is not ErrorCode.none]
-    if refused:
-        raise HarnessFailure(f"the bench's throttle was refused: {refused[0]}")
-
-
-async def _connect(cluster: Cluster) -> Client:
-    addresses = [Address(*node.address) for node in cluster.brokers]
-    return await Client.connect(addresses, asyncio.get_running_loop().time() + PATIENCE_S)
+    written = (clients.sent - sent) * len(RECORD) * len(targets) // len(ASSIGNED)
+    return (len(targets) * RECORDS * len(FILL) + written) / took, _p99(latencies)
 
 
 def _p99(seconds: list[float]) -> float:
@@ -192,6 +146,27 @@ class _Clients:
                         producer.poll(0.01)
         if left := producer.flush(PATIENCE_S):
             raise HarnessFailure(f"{left} records of the bench were not acknowledged")
+
+    def throttle(self, rate: int | None) -> None:
+        """The replicas that MOVED moves, and all brokers, or none any more."""
+        from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
+
+        operation = AlterConfigOpType.DELETE if rate is None else AlterConfigOpType.SET
+        leading = ",".join(f"{index}:{replica}" for _, index in MOVED for replica in ASSIGNED[index])
+        following = ",".join(f"{index}:{ADDED}" for _, index in MOVED)
+        values = {
+            (ResourceType.TOPIC, TOPIC): {"leader": leading, "follower": following},
+            **{(ResourceType.BROKER, str(b)): {"leader": str(rate), "follower": str(rate)} for b in (1, 2, 3, ADDED)},
+        }
+        admin = AdminClient(self._bootstrap)
+        for (type_, name), sides in values.items():
+            what = "replicas" if type_ is ResourceType.TOPIC else "rate"
+            entries = [
+                ConfigEntry(f"{side}.replication.throttled.{what}", value, incremental_operation=operation)
+                for side, value in sides.items()
+            ]
+            resource = ConfigResource(type_, name, incremental_configs=entries)
+            admin.incremental_alter_configs([resource])[resource].result(PATIENCE_S)
 
     def write_until(self, done: Future[None]) -> list[float]:
         """At PACE. What each record waited, in seconds."""
