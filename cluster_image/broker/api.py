@@ -22,6 +22,7 @@ from .forwarding import Forwarding
 from .handlers.auto_creation import AutoCreation
 from .handlers.describe import describe_cluster, describe_quorum, describe_topic_partitions, find_coordinator
 from .handlers.describe_configs import describe_configs
+from .handlers.describe_log_dirs import describe_log_dirs
 from .handlers.fetch import FetchHandler
 from .handlers.metadata_handler import MetadataHandler
 from .handlers.offsets import OffsetsHandler
@@ -97,6 +98,8 @@ class BrokerApi:
                 return await find_coordinator(request)
             case "DescribeConfigsRequest":
                 return describe_configs(self._image, self._config, request)
+            case "DescribeLogDirsRequest":
+                return await describe_log_dirs(self._config["log.dirs"], self._replicas.partitions, request)
             case "DescribeClusterRequest":
                 return describe_cluster(self._image, self._config["cluster.id"], self._some_broker(), request)
             case name if name in _FOR_THE_CONTROLLER:

@@ -54,10 +54,11 @@ SUPPORTED: Final[Mapping[Listener, Versions]] = {
         22: (0, 4),  # InitProducerId
         23: (2, 4),  # OffsetForLeaderEpoch
         32: (1, 4),  # DescribeConfigs
+        35: (1, 4),  # DescribeLogDirs
         36: (0, 2),  # SaslAuthenticate, between nodes
         37: (0, 3),  # CreatePartitions
         43: (0, 2),  # ElectLeaders
-        44: (0, 1),  # IncrementalAlterConfigs: of topics
+        44: (0, 1),  # IncrementalAlterConfigs: of topics and brokers
         45: (0, 1),  # AlterPartitionReassignments
         46: (0, 0),  # ListPartitionReassignments
         55: (2, 2),  # DescribeQuorum, passed on

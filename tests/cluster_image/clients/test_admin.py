@@ -7,6 +7,7 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -27,6 +28,7 @@ from kafka.admin import KafkaAdminClient
 
 from cluster_image import wire
 from cluster_image.broker.handlers import describe, describe_configs
+from cluster_image.broker.handlers.describe_log_dirs import describe_log_dirs
 from cluster_image.kraft.metadata.image import BrokerRegistration, MetadataImage
 from cluster_image.network import Address
 from tests.cluster_image.broker.test_partition import config
@@ -124,6 +126,8 @@ def with_kafka_python(bootstrap: str) -> None:
             return [*topic["partitions"][0]["replica_nodes"]] if topic["partitions"] else []
 
         eventually(replicas, [1, 2])
+        logs = admin.describe_log_dirs()
+        assert "t" in str(logs)
         assert admin.alter_partition_reassignments({partition: [3, 2]}) == {partition: None}
         eventually(lambda: admin.list_partition_reassignments(), {})
         eventually(replicas, [3, 2])
@@ -204,3 +208,31 @@ def test_describe_configs(version: int) -> None:
 def _filled(schema: Any, **values: Any) -> dict[str, Any]:
     required = {"include_cluster_authorized_operations": False, "include_fenced_brokers": False}
     return {k: v for k, v in {**required, **values}.items() if k in schema.__dataclass_fields__}
+
+
+@pytest.mark.parametrize("version", [1, 2, 3, 4])
+def test_describe_log_dirs(version: int) -> None:
+    schema = wire.request_schema(35, version)
+    module: Any = sys.modules[schema.__module__]
+    partitions: Any = {
+        (topic, index): SimpleNamespace(topic=topic, index=index, log=SimpleNamespace(size=10 * index))
+        for topic, index in (("t", 1), ("t", 2), ("u", 7))
+    }
+
+    def ask(topics: Any) -> dict[tuple[str, int], int]:
+        answer: Any = asyncio.run(describe_log_dirs("/data", partitions, schema(topics=topics)))
+        assert wire.encode_response(answer, 1)
+        (directory,) = answer.results
+        assert directory.log_dir == "/data"
+        sizes = [
+            ((t.name, int(p.partition_index)), int(p.partition_size)) for t in directory.topics for p in t.partitions
+        ]
+        assert len(sizes) == len(dict(sizes)), "each once"
+        return dict(sizes)
+
+    def named(topic: str, *indexes: int) -> Any:
+        return module.DescribableLogDirTopic(topic=topic, partitions=indexes)
+
+    assert ask(None) == {("t", 1): 10, ("t", 2): 20, ("u", 7): 70}
+    assert ask((named("t", 2, 2, 9), named("t", 2), named("v", 1))) == {("t", 2): 20}
+    assert ask(()) == {}
