@@ -80,11 +80,11 @@ def is_throttled_on_leader(exceeded: bool, awaited: bool) -> bool:
     return exceeded and not awaited
 
 
-def is_throttled_on_follower(exceeded: bool, in_isr: bool, lag: int | None) -> bool:
-    """Does a follower leave a throttled replica out of its fetch (KIP-73)? While its quota is exceeded and the replica
-    is not in sync, as the metadata tells or its lag behind the leader's high watermark. None: it has not heard of one;
-    a new replica must not begin beyond the quota."""
-    return exceeded and not in_isr and (lag is None or lag > 0)
+def is_throttled_on_follower(exceeded: bool, in_isr: bool, keeps_up: bool) -> bool:
+    """Does a follower leave a throttled replica out of its fetch (KIP-73)? While its quota is exceeded; but not one
+    that is in the ISR, as the metadata tells, and not one that keeps up with the leader's high watermark: its leader
+    may hold that back for it (see waits_to_join_isr)."""
+    return exceeded and not in_isr and not keeps_up
 
 
 class FollowerStart(NamedTuple):

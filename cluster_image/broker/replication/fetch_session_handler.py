@@ -20,23 +20,26 @@ from .replica import Change
 
 class Followed:
     """A partition that a fetcher fetches. asked: as the leader's session has it, None: not in it. delayed_until: not
-    to be fetched before this time, seconds. leaders_watermark: as of the last answer, None: none yet. max_bytes: that
-    the next request asks for, None: as of any partition. Implements replica.Watcher."""
+    to be fetched before this time, seconds. leaders_watermark: as of the last answer, None: none yet. caught_up: when
+    it last had all below that, seconds. max_bytes: that the next request asks for, None: as of any partition.
+    Implements replica.Watcher."""
 
-    __slots__ = ("_due", "asked", "delayed_until", "leaders_watermark", "max_bytes", "partition")
+    __slots__ = ("_due", "asked", "caught_up", "delayed_until", "leaders_watermark", "max_bytes", "partition")
 
     def __init__(self, partition: Partition, due: dict[Followed, None]) -> None:
         self.partition = partition
         self.asked: FetchPartition | None = None
         self.delayed_until = 0.0
         self.leaders_watermark: int | None = None
+        self.caught_up = float("-inf")
         self.max_bytes: int | None = None
         self._due = due
 
-    @property
-    def lag(self) -> int | None:
-        """Behind the leader's high watermark, in records. None: unknown."""
-        return None if self.leaders_watermark is None else self.leaders_watermark - self.partition.log.end_offset
+    def keeps_up(self, now: float, max_lag: float) -> bool:
+        """Has it all below the leader's high watermark, or had it so many seconds ago or less? A new one does not."""
+        if self.leaders_watermark is not None and self.partition.log.end_offset >= self.leaders_watermark:
+            self.caught_up = now
+        return now - self.caught_up <= max_lag
 
     def note(self, change: Change) -> None:
         self._due[self] = None

@@ -69,6 +69,7 @@ class Fetcher:
         self._quota = quota
         self._node_id = BrokerId(config["node.id"])
         self._backoff = config.seconds("replica.fetch.backoff.ms")
+        self._max_lag = config.seconds("replica.lag.time.max.ms")
         self._request_timeout = config.seconds("replica.socket.timeout.ms")
         self._connect_timeout = config.seconds("socket.connection.setup.timeout.ms")
         self._same_in_all = {
@@ -148,10 +149,11 @@ class Fetcher:
         for each in self._session.fetched():
             if quota.applies_to(each.partition):
                 in_isr = self._node_id in each.partition.isr
-                if rules.is_throttled_on_follower(exceeded, in_isr, each.lag):
+                keeps_up = each.keeps_up(now, self._max_lag)
+                if rules.is_throttled_on_follower(exceeded, in_isr, keeps_up):
                     self._session.delay(each, until)
                     any_held = True
-                elif not in_isr:
+                elif not (in_isr or keeps_up):
                     each.max_bytes = portion
         return any_held
 

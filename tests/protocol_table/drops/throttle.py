@@ -20,7 +20,7 @@ DROPS: Final[Mapping[str, Drop]] = {
         "remaining = min(remaining, max(self._quota.wait(loop.time()), _SHORTEST_PAUSE_S))",
         "pass",
     ),
-    "throttle-6": Returns("broker/rules.py", "is_throttled_on_follower", "exceeded and (lag or 0) > 0"),
+    "throttle-6": Returns("broker/rules.py", "is_throttled_on_follower", "False"),
     "throttle-7": Returns("broker/rules.py", "is_throttled_on_follower", "exceeded"),
     # Never again.
     "throttle-8": Text(

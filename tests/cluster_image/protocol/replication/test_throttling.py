@@ -274,7 +274,8 @@ def test_a_follower_out_of_sync_leaves_out_what_is_beyond_its_quota_and_takes_it
 
 
 def test_a_follower_in_sync_is_never_throttled() -> None:
-    """As its metadata tells, or as it has reached the leader's high watermark."""
+    """As its metadata tells, or as it has reached the leader's high watermark; or had it a while ago: its leader may
+    hold the watermark back for it, and producers would wait for the quota."""
 
     async def in_isr(broker: Broker) -> None:
         throttle_follower(broker, 0)
@@ -286,8 +287,18 @@ def test_a_follower_in_sync_is_never_throttled() -> None:
         _, second = await behind(broker, watermark=1)
         assert said(second)[2:] == ({0: 1}, [])
 
+    async def kept_up(broker: Broker) -> None:
+        link, second = await behind(broker, watermark=1)
+        answer(link, data(0, leaders_batch(1, 0, b"v" * 5000), watermark=9))
+        third = await next_request(link, second)
+        assert said(third)[2:] == ({0: 2}, []) and third.topics[0].partitions[0].partition_max_bytes == 1 << 20
+        await asyncio.sleep(0.15)
+        answer(link, data(0, leaders_batch(2, 0, b"v" * 5000), watermark=9))
+        assert said(await next_request(link, third))[2:] == ({}, [0]), "too long ago"
+
     living(in_isr, session=5)
     living(caught_up, session=5)
+    living(kept_up, session=5, replica_lag_time_max_ms="100")
 
 
 def test_a_new_replica_does_not_begin_beyond_the_quota() -> None:
