@@ -22,8 +22,8 @@ from .forwarding import Forwarding
 from .handlers.auto_creation import AutoCreation
 from .handlers.describe import describe_cluster, describe_quorum, describe_topic_partitions, find_coordinator
 from .handlers.describe_configs import describe_configs
+from .handlers.describe_log_dirs import describe_log_dirs
 from .handlers.fetch import FetchHandler
-from .handlers.log_dirs import describe_log_dirs
 from .handlers.metadata_handler import MetadataHandler
 from .handlers.offsets import OffsetsHandler
 from .handlers.produce import ProduceHandler
@@ -72,7 +72,9 @@ class BrokerApi:
         self._offsets = OffsetsHandler(self._find_by_name, lifecycle.holds_lease)
         self._auto_creation = AutoCreation(forwarding)
         self._metadata = MetadataHandler(config, image, self._some_broker, self._auto_creation)
-        self._fetch = FetchHandler(config, image, self._find, replicas.is_eligible, isr_changed, random)
+        self._fetch = FetchHandler(
+            config, image, self._find, replicas.is_eligible, isr_changed, replicas.quotas.leader, random
+        )
 
     def close(self) -> None:
         self._auto_creation.close()
@@ -98,7 +100,7 @@ class BrokerApi:
             case "DescribeConfigsRequest":
                 return describe_configs(self._image, self._config, request)
             case "DescribeLogDirsRequest":
-                return describe_log_dirs(self._config["log.dirs"], self._replicas.partitions.values(), request)
+                return await describe_log_dirs(self._config["log.dirs"], self._replicas.partitions, request)
             case "DescribeClusterRequest":
                 return describe_cluster(self._image, self._config["cluster.id"], self._some_broker(), request)
             case name if name in _FOR_THE_CONTROLLER:

@@ -73,6 +73,20 @@ def may_roll_back(error: ErrorCode) -> bool:
     return error in _NOT_APPLIED
 
 
+def is_throttled_on_leader(exceeded: bool, awaited: bool) -> bool:
+    """Are records of a throttled replica left out of the answer to a follower (KIP-73)? While the leader's quota is
+    exceeded; but never of one that the high watermark is held back for: a member of the ISR would leave it for the
+    quota's sake, and whoever is about to join it would make producers wait for the quota."""
+    return exceeded and not awaited
+
+
+def is_throttled_on_follower(exceeded: bool, in_isr: bool, keeps_up: bool) -> bool:
+    """Does a follower leave a throttled replica out of its fetch (KIP-73)? While its quota is exceeded; but not one
+    that is in the ISR, as the metadata tells, and not one that keeps up with the leader's high watermark: its leader
+    may hold that back for it (see waits_to_join_isr)."""
+    return exceeded and not in_isr and not keeps_up
+
+
 class FollowerStart(NamedTuple):
     """How a replica brings its log into line with that of the leader it begins to follow."""
 

@@ -81,6 +81,14 @@ class BrokerServer:
         return 0 if self._api is None else self._api.fetch_sessions
 
     @property
+    def replicated(self) -> tuple[int, int]:
+        """Bytes that have counted against the quotas of leader and follower since this broker started (KIP-73)."""
+        if not self._ready:
+            return 0, 0
+        quotas = self._replicas.quotas
+        return quotas.leader.recorded, quotas.follower.recorded
+
+    @property
     def ready(self) -> bool:
         """Does it act on the metadata?"""
         return self._ready

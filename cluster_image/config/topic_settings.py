@@ -1,6 +1,7 @@
-"""Settings of topics: those that override a node's, and those of Apache Kafka's that change nothing here.
+"""Settings of topics: those that override a node's, those of topics alone (throttling.py), and those of Apache Kafka's
+that change nothing here.
 
-The second kind is taken and told again, as tools and programs set them without asking: here no record is deleted for
+The last kind is taken and told again, as tools and programs set them without asking: here no record is deleted for
 its age, compacted, or compressed anew.
 """
 
@@ -10,6 +11,7 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from . import NO_LIMIT, NO_UNCLEAN_RECOVERY, SETTINGS, TOPIC_SETTINGS, ConfigError, Setting, boolean, integer, one_of
+from .throttling import TOPIC_THROTTLES
 
 _KEPT: Final = "records are kept until their topic is deleted"
 _NOT_COMPACTED: Final = "logs are not compacted"
@@ -78,14 +80,16 @@ UNUSED: Final[Mapping[str, Setting]] = {
 }  # fmt: skip
 
 
-
 def setting_of(name: str) -> Setting:
-    """The setting that a topic's own of this name overrides, or that changes nothing. Raises ConfigError."""
+    """The setting that a topic's own of this name overrides, or that is of topics alone. Raises ConfigError."""
     if name in UNUSED:
         return UNUSED[name]
     if name in TOPIC_SETTINGS:
         return SETTINGS[TOPIC_SETTINGS[name]]
-    raise ConfigError(f"unknown topic setting {name!r}; valid are {', '.join([*TOPIC_SETTINGS, *UNUSED])}")
+    if name in TOPIC_THROTTLES:
+        return TOPIC_THROTTLES[name]
+    known = ", ".join([*TOPIC_SETTINGS, *TOPIC_THROTTLES, *UNUSED])
+    raise ConfigError(f"unknown topic setting {name!r}; valid are {known}")
 
 
 def is_list(setting: Setting) -> bool:

@@ -16,6 +16,8 @@ the trace (trace.py), requests at the network's edge.
 | `server_kafkaserver_brokerstate`                            | 1 starting 2 recovery 3 running 6 leaving 7 stopping |
 | `server_brokerfenced` (own)                                 | 1 while the controller keeps this broker fenced      |
 | `server_fetchsessioncache_numincrementalfetchsessions`      | fetch sessions (KIP-227)                             |
+| `server_leaderreplication_bytes_total` (own)                | sent to throttled replicas out of sync (KIP-73)      |
+| `server_followerreplication_bytes_total` (own)              | taken by throttled replicas here, while out of sync  |
 | `cluster_partition_insyncreplicascount`, `_replicascount`   | replicas of the ISR, and all, by topic and partition |
 | `…_highwatermark`, `…_leaderepoch`, `…_isleader` (own)      | by topic and partition                               |
 | `…_followerlag` (own)                                       | records that `replica` lacks, told by its leader     |
@@ -202,6 +204,11 @@ def _read_broker(broker: BrokerServer, config: Config, events: Events, reading: 
         "kafka_server_fetchsessioncache_numincrementalfetchsessions": broker.fetch_sessions,
     }
     reading.counts |= {f"{prefix}isrshrinks": events.isr_shrinks, f"{prefix}isrexpands": events.isr_expands}
+    sent, taken = broker.replicated
+    reading.counts |= {
+        "kafka_server_leaderreplication_bytes": sent,
+        "kafka_server_followerreplication_bytes": taken,
+    }
     for p in partitions:
         end = p.log.end_offset
         figures = (

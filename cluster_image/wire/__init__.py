@@ -58,7 +58,7 @@ SUPPORTED: Final[Mapping[Listener, Versions]] = {
         36: (0, 2),  # SaslAuthenticate, between nodes
         37: (0, 3),  # CreatePartitions
         43: (0, 2),  # ElectLeaders
-        44: (0, 1),  # IncrementalAlterConfigs: of topics
+        44: (0, 1),  # IncrementalAlterConfigs: of topics and brokers
         45: (0, 1),  # AlterPartitionReassignments
         46: (0, 0),  # ListPartitionReassignments
         55: (2, 2),  # DescribeQuorum, passed on

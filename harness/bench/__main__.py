@@ -13,7 +13,7 @@ from typing import Final
 from rich.console import Console
 from rich.table import Table
 
-from harness.bench import Figure, checkers, cluster, defects, export, long_runs, runs, search, simulation
+from harness.bench import Figure, checkers, cluster, defects, export, long_runs, moves, runs, search, simulation
 from harness.runtimes import choose_runtime
 
 #: Each part takes a directory for results.
@@ -24,11 +24,12 @@ PARTS: Final[Mapping[str, Callable[[Path], Iterator[Figure]]]] = {
     "export": export.measure,
     "runs": runs.measure,
     "cluster": cluster.measure,
+    "moves": moves.measure,
     "defects": defects.measure,
     "search": search.measure,
 }
 ONLY_BY_NAME: Final = ("defects", "search")  # each takes most of an hour or longer
-NEED_CONTAINERS: Final = ("runs", "cluster")
+NEED_CONTAINERS: Final = ("runs", "cluster", "moves")
 
 
 def main(names: Sequence[str]) -> None:

@@ -10,6 +10,7 @@ from kio.schema.create_partitions.v3.request import CreatePartitionsRequest, Cre
 from kio.schema.create_topics.v7.request import CreatableTopic, CreateTopicsRequest
 from kio.schema.delete_topics.v6.request import DeleteTopicsRequest, DeleteTopicState
 from kio.schema.describe_configs.v4.request import DescribeConfigsRequest, DescribeConfigsResource
+from kio.schema.describe_log_dirs.v4.request import DescribableLogDirTopic, DescribeLogDirsRequest
 from kio.schema.describe_topic_partitions.v0.request import DescribeTopicPartitionsRequest, TopicRequest
 from kio.schema.fetch.v12.request import FetchPartition, FetchRequest, FetchTopic
 from kio.schema.find_coordinator.v4.request import FindCoordinatorRequest
@@ -27,6 +28,7 @@ from kio.schema.offset_for_leader_epoch.v4.request import (
     OffsetForLeaderTopic,
 )
 
+from cluster_image.wire.integers import i32
 from cluster_image.wire.messages import milliseconds
 
 from .stranger import Kind, Target, asked, reported, stranger
@@ -120,6 +122,26 @@ def _alter_configs(target: Target) -> IncrementalAlterConfigsRequest:
     return IncrementalAlterConfigsRequest(resources=(resource,), validate_only=False)
 
 
+def _alter_brokers(target: Target) -> IncrementalAlterConfigsRequest:
+    """Most of which there are not, each with a rate that no broker takes."""
+    name = "leader.replication.throttled.rate"
+    configs = (AlterableConfig(name=name, config_operation=0, value="9" * 1000),)
+    resources = (AlterConfigsResource(resource_type=4, resource_name=str(i), configs=configs) for i in range(500))
+    return IncrementalAlterConfigsRequest(resources=tuple(resources), validate_only=False)
+
+
+def _throttled_replicas(target: Target) -> IncrementalAlterConfigsRequest:
+    listed = ",".join(f"{i}:1" for i in range(20_000))
+    config = AlterableConfig(name="leader.replication.throttled.replicas", config_operation=0, value=listed)
+    resource = AlterConfigsResource(resource_type=2, resource_name=target.topic, configs=(config,))
+    return IncrementalAlterConfigsRequest(resources=(resource,), validate_only=False)
+
+
+def _log_dirs(target: Target) -> DescribeLogDirsRequest:
+    topics = tuple(DescribableLogDirTopic(topic=f"topic-{i}", partitions=(i32(0),)) for i in range(3000))
+    return DescribeLogDirsRequest(topics=topics)
+
+
 def _more_partitions(target: Target) -> CreatePartitionsRequest:
     topic = CreatePartitionsTopic(name=target.topic, count=9000, assignments=None)
     return CreatePartitionsRequest(topics=(topic,), timeout=milliseconds(2000), validate_only=False)
@@ -163,6 +185,9 @@ KINDS: Final[Mapping[str, Kind]] = {
     "CreatePartitions to 9,000": _of_any(_more_partitions),
     "DescribeConfigs of 500 brokers": _of_any(_configs),
     "IncrementalAlterConfigs, 500 unknown": _of_any(_alter_configs),
+    "IncrementalAlterConfigs, 500 brokers": _of_any(_alter_brokers),
+    "20,000 throttled replicas": _of_any(_throttled_replicas),
+    "DescribeLogDirs of 3,000": _of_any(_log_dirs),
     "DescribeTopicPartitions of 7,000": _of_any(_pages),
     "FindCoordinator of 7,000 groups": _of_any(_coordinators),
     "1,000 producer ids": producer_ids,

@@ -1,4 +1,4 @@
-"""DescribeConfigs: settings of a topic, and of this broker. Only a topic's can be changed while the cluster runs."""
+"""DescribeConfigs: settings of a topic, of this broker, and those that all brokers were given meanwhile."""
 
 from __future__ import annotations
 
@@ -8,16 +8,18 @@ from typing import Any, Final, NamedTuple
 from kio.schema.errors import ErrorCode
 
 from cluster_image.config import IDENTITY, SETTINGS, TOPIC_SETTINGS, Config, Setting
+from cluster_image.config.throttling import BROKER_SETTINGS, TOPIC_THROTTLES
 from cluster_image.config.topic_settings import UNUSED
 from cluster_image.kraft.metadata.image import MetadataImage
+from cluster_image.kraft.metadata.records import BROKER_RESOURCE, TOPIC_RESOURCE
 from cluster_image.network import Entity
 from cluster_image.wire.integers import i8
 from cluster_image.wire.messages import NO_THROTTLE, make, repeated, response_module, shortened
 
-_TOPIC: Final = 2
-_BROKER: Final = 4
 #: Where a value comes from, and of what type it is, in Kafka's numbers.
 _OF_TOPIC: Final = i8(1)
+_DYNAMIC: Final = i8(2)  # this broker's own
+_DYNAMIC_OF_ALL: Final = i8(3)
 _OF_BROKER: Final = i8(4)
 _DEFAULT: Final = i8(5)
 _TYPES: Final = {
@@ -53,18 +55,20 @@ def _result(
     found: Iterator[_Found] = iter(())
     if named_twice:
         error, message = ErrorCode.invalid_request, "the resource stands twice in the request"
-    elif resource.resource_type == _TOPIC:
+    elif resource.resource_type == TOPIC_RESOURCE:
         topic = image.topics.get(resource.resource_name)
         if topic is None:
             error = ErrorCode.unknown_topic_or_partition
             message = shortened(f"there is no topic {resource.resource_name}")
         else:
             found = _of_topic(config, topic.settings)
-    elif resource.resource_type != _BROKER:
+    elif resource.resource_type != BROKER_RESOURCE:
         error, message = ErrorCode.invalid_request, "only topics and brokers have settings"
     elif resource.resource_name == str(config["node.id"]):
-        found = _of_broker(config)
-    elif resource.resource_name:  # no name: settings of all brokers, of which there are none
+        found = _of_broker(config, image.broker_settings)
+    elif not resource.resource_name:
+        found = _of_all_brokers(image.broker_settings)
+    else:
         error, message = ErrorCode.invalid_request, f"this is broker {config['node.id']}"
     wanted = resource.configuration_keys
     return module.DescribeConfigsResult(
@@ -77,7 +81,7 @@ def _result(
                 module.DescribeConfigsResourceResult,
                 name=name,
                 value=_text(value),
-                read_only=resource.resource_type != _TOPIC,
+                read_only=resource.resource_type == BROKER_RESOURCE and name not in BROKER_SETTINGS,
                 config_source=source,
                 is_sensitive=False,
                 synonyms=(),
@@ -95,14 +99,26 @@ def _of_topic(config: Config, overrides: Mapping[str, str]) -> Iterator[_Found]:
     for name, of_node in TOPIC_SETTINGS.items():
         source = _OF_TOPIC if name in overrides else _source(config, of_node)
         yield _Found(name, SETTINGS[of_node], values[of_node], source)
-    for name, setting in UNUSED.items():
+    for name, setting in (*TOPIC_THROTTLES.items(), *UNUSED.items()):
         yield _Found(name, setting, overrides.get(name, setting.default), _OF_TOPIC if name in overrides else _DEFAULT)
 
 
-def _of_broker(config: Config) -> Iterator[_Found]:
+def _of_broker(config: Config, dynamic: Mapping[str, Mapping[str, str]]) -> Iterator[_Found]:
     for name, setting in SETTINGS.items():
         if setting.type in _TYPES and name not in IDENTITY:
             yield _Found(name, setting, config[name], _source(config, name))
+    own, of_all = dynamic.get(str(config["node.id"]), {}), dynamic.get("", {})
+    for name, setting in BROKER_SETTINGS.items():
+        source = _DYNAMIC if name in own else _DYNAMIC_OF_ALL if name in of_all else _DEFAULT
+        yield _Found(name, setting, {**of_all, **own}.get(name, setting.default), source)
+
+
+def _of_all_brokers(dynamic: Mapping[str, Mapping[str, str]]) -> Iterator[_Found]:
+    """Those that were given: no broker is asked for its own."""
+    of_all = dynamic.get("", {})
+    for name, setting in BROKER_SETTINGS.items():
+        if name in of_all:
+            yield _Found(name, setting, of_all[name], _DYNAMIC_OF_ALL)
 
 
 def _source(config: Config, name: str) -> i8:

@@ -4,6 +4,9 @@ An answer goes out as soon as min_bytes are there, something is wrong, or max_wa
 when their log grows (followers) or their high watermark advances (consumers), and those alone are read again. A
 follower's progress is noted once, when its request arrives, for every partition in its session: what it did not name
 has not changed.
+
+Of a throttled partition, a follower out of sync gets what the leader's quota allows (KIP-73). While it is exceeded the
+partition is as one that has nothing new, until the quota allows some again.
 """
 
 from __future__ import annotations
@@ -23,21 +26,29 @@ from cluster_image.storage.errors import OffsetOutOfRange
 from cluster_image.wire.integers import BrokerId, i32, i64
 from cluster_image.wire.messages import NO_THROTTLE, make, response_module
 
+from .. import rules
 from ..replication.partition import Eligible, Partition, Refused
+from ..replication.quotas import ReplicationQuota
 from .fetch_session import NO_SESSION, Fetch, FetchedPartition, FetchSessionCache
 
 
 class _Result:
-    """What there is to say of a partition: why it cannot be read, records, or where the follower's log diverges."""
+    """What there is to say of a partition: why it cannot be read, records, or where the follower's log diverges.
+    counts: do the records count against the leader's quota?"""
 
-    __slots__ = ("diverging", "error", "records")
+    __slots__ = ("counted", "diverging", "error", "records")
 
     def __init__(
-        self, error: ErrorCode = ErrorCode.none, records: bytes = b"", diverging: tuple[int, int] | None = None
+        self,
+        error: ErrorCode = ErrorCode.none,
+        records: bytes = b"",
+        diverging: tuple[int, int] | None = None,
+        counts: bool = False,
     ) -> None:
         self.error = error
         self.records = records
         self.diverging = diverging
+        self.counted = len(records) if counts else 0  # bytes
 
     @property
     def urgent(self) -> bool:
@@ -48,7 +59,7 @@ class _Found:
     """What a fetch has found so far. replica: who fetches, -1: a consumer; budget: bytes of records at most; room: for
     these."""
 
-    __slots__ = ("broker_epoch", "budget", "replica", "results", "room", "size", "urgent")
+    __slots__ = ("broker_epoch", "budget", "counted", "held", "replica", "results", "room", "size", "urgent")
 
     def __init__(self, replica: int, broker_epoch: int, budget: int, room: Room) -> None:
         self.replica = replica
@@ -58,12 +69,16 @@ class _Found:
         #: By partition asked for; who has nothing new to say is not in it.
         self.results: dict[FetchedPartition, _Result] = {}
         self.size = 0  # of all records, in bytes
+        self.counted = 0  # of those, against the leader's quota
+        #: Those that wait for the leader's quota.
+        self.held: dict[FetchedPartition, None] = {}
         self.urgent = False  # is any result?
 
     def put(self, asked: FetchedPartition, result: _Result) -> None:
         """For one that has no result yet."""
         self.results[asked] = result
         self.size += len(result.records)
+        self.counted += result.counted
         self.urgent = self.urgent or result.urgent
 
     def take(self, asked: FetchedPartition) -> None:
@@ -72,6 +87,18 @@ class _Found:
         if result is not None and not result.urgent:
             del self.results[asked]
             self.size -= len(result.records)
+            self.counted -= result.counted
+
+    def hold(self, asked: FetchedPartition) -> None:
+        self.held[asked] = None
+        asked.held = True
+
+    def take_held(self) -> list[FetchedPartition]:
+        """They are to be read again."""
+        held, self.held = list(self.held), {}
+        for asked in held:
+            asked.held = False
+        return held
 
     def take_records(self) -> list[FetchedPartition]:
         """All of them: whose these were."""
@@ -96,8 +123,10 @@ class FetchHandler:
         find: Callable[[Any, int], Partition | None],
         eligible: Eligible,
         isr_changed: Callable[[], None],
+        quota: ReplicationQuota,
         random: Random,
     ) -> None:
+        self._quota = quota
         self._image = image
         self._find = find
         self._eligible = eligible
@@ -121,6 +150,7 @@ class FetchHandler:
                 return _refusal(request, ErrorCode.invalid_fetch_session_epoch)
             return await self._answer(request, fetch, found)
         finally:
+            found.take_held()
             if fetch.session is None:
                 fetch.partitions.close()
 
@@ -140,12 +170,16 @@ class FetchHandler:
             # Records are read again, and not kept, for as long as somebody chooses to wait for more of them.
             again = found.take_records()
             found.room.hold(0)
+            if found.held:
+                remaining = min(remaining, max(self._quota.wait(loop.time()), _SHORTEST_PAUSE_S))
             await fetch.partitions.wait(remaining, pause)
-            # Who waits for many records is not looked at after each of them.
-            pause = min(max(2 * pause, _SHORTEST_PAUSE_S), _LONGEST_PAUSE_S)
+            held = found.take_held()
+            if again or not held:
+                # Who waits for many records is not looked at after each of them.
+                pause = min(max(2 * pause, _SHORTEST_PAUSE_S), _LONGEST_PAUSE_S)
             if fetch.superseded:
                 return
-            await self._read(fetch, dict.fromkeys([*again, *fetch.partitions.changed()]), found)
+            await self._read(fetch, dict.fromkeys([*again, *held, *fetch.partitions.changed()]), found)
 
     def _partition(self, asked: FetchedPartition) -> Partition | None:
         partition = asked.partition
@@ -216,6 +250,9 @@ class FetchHandler:
         read = partition.read_as_consumer if found.replica < 0 else partition.read_as_follower
         try:
             most = min(max(asked.max_bytes, 1), found.budget - found.size)
+            throttled = found.replica >= 0 and self._quota.applies_to(partition)
+            if throttled:
+                most = min(most, self._left_by_quota(asked, partition, found))
             records = read(asked.leader_epoch, asked.fetch_offset, most)
         except Refused as refused:
             found.put(asked, _Result(refused.error))
@@ -223,7 +260,16 @@ class FetchHandler:
             found.put(asked, _Result(ErrorCode.offset_out_of_range))
         else:
             if records:
-                found.put(asked, _Result(records=records))
+                found.put(asked, _Result(records=records, counts=throttled and found.replica not in partition.isr))
+
+    def _left_by_quota(self, asked: FetchedPartition, partition: Partition, found: _Found) -> int:
+        """Bytes that a follower may get of a throttled partition now; 0: it waits for them."""
+        now = asyncio.get_running_loop().time()
+        awaited = partition.leadership is not None and partition.leadership.awaits(found.replica)
+        if rules.is_throttled_on_leader(self._quota.is_exceeded(now, found.counted), awaited):
+            found.hold(asked)
+            return 0
+        return found.budget if awaited else self._quota.portion(now, found.counted)
 
     def _why_missing(self, asked: FetchedPartition) -> ErrorCode:
         """This broker has no replica: either nobody has one, or its metadata shows who does."""
@@ -263,6 +309,8 @@ class FetchHandler:
             return _refusal(request, ErrorCode.invalid_fetch_session_epoch)
         for asked in moved:  # whoever got something comes last the next time
             fetch.partitions.served_last(asked)
+        if found.counted:
+            self._quota.record(found.counted, asyncio.get_running_loop().time())
         session_id = session.id if session is not None else NO_SESSION
         if fetch.wants_session:
             now = asyncio.get_running_loop().time()

@@ -38,11 +38,12 @@ Key = tuple[Any, int]  # topic id, or its name before version 13; index
 
 class FetchedPartition:
     """What a fetch asks of one partition, and what its session has told of it. partition: the replica here, once
-    looked up. Implements replica.Watcher."""
+    looked up; held: its records wait for the leader's quota, and more of them end no wait. Implements replica.Watcher.
+    """
 
     __slots__ = (
-        "_closed", "_follower", "fetch_offset", "fetched", "high_watermark", "index", "key", "last_fetched_epoch",
-        "leader_epoch", "log_start_offset", "max_bytes", "partition",
+        "_closed", "_follower", "fetch_offset", "fetched", "held", "high_watermark", "index", "key",
+        "last_fetched_epoch", "leader_epoch", "log_start_offset", "max_bytes", "partition",
     )  # fmt: skip
 
     def __init__(self, key: Key, data: Any, fetched: FetchedPartitions) -> None:
@@ -52,6 +53,7 @@ class FetchedPartition:
         self.fetched = fetched
         self._follower: FollowerState | None = None  # while this is idle
         self._closed = False
+        self.held = False
         self.fetch_offset = int(data.fetch_offset)
         self.leader_epoch = int(getattr(data, "current_leader_epoch", -1))
         self.last_fetched_epoch = int(getattr(data, "last_fetched_epoch", -1))
@@ -143,7 +145,7 @@ class FetchedPartitions:
 
     def note(self, asked: FetchedPartition, change: Change) -> None:
         self.due[asked] = None
-        if change in self._ends_wait:
+        if change in self._ends_wait and not (asked.held and change is Change.LOG):
             self._changed[asked] = None
             self._wake()
 

@@ -20,15 +20,26 @@ from .replica import Change
 
 class Followed:
     """A partition that a fetcher fetches. asked: as the leader's session has it, None: not in it. delayed_until: not
-    to be fetched before this time, seconds. Implements replica.Watcher."""
+    to be fetched before this time, seconds. leaders_watermark: as of the last answer, None: none yet. caught_up: when
+    it last had all below that, seconds. max_bytes: that the next request asks for, None: as of any partition.
+    Implements replica.Watcher."""
 
-    __slots__ = ("_due", "asked", "delayed_until", "partition")
+    __slots__ = ("_due", "asked", "caught_up", "delayed_until", "leaders_watermark", "max_bytes", "partition")
 
     def __init__(self, partition: Partition, due: dict[Followed, None]) -> None:
         self.partition = partition
         self.asked: FetchPartition | None = None
         self.delayed_until = 0.0
+        self.leaders_watermark: int | None = None
+        self.caught_up = float("-inf")
+        self.max_bytes: int | None = None
         self._due = due
+
+    def keeps_up(self, now: float, max_lag: float) -> bool:
+        """Has it all below the leader's high watermark, or had it so many seconds ago or less? A new one does not."""
+        if self.leaders_watermark is not None and self.partition.log.end_offset >= self.leaders_watermark:
+            self.caught_up = now
+        return now - self.caught_up <= max_lag
 
     def note(self, change: Change) -> None:
         self._due[self] = None
@@ -77,6 +88,14 @@ class FetchSessionHandler:
                 self._due[followed] = None
         return len(self.followed) > len(self._delayed)
 
+    def fetched(self) -> list[Followed]:
+        """Those that are not delayed."""
+        return [each for each in self.followed.values() if each not in self._delayed]
+
+    def delay_ends(self) -> float | None:
+        """When the first that is delayed may be fetched; None: none is."""
+        return min((each.delayed_until for each in self._delayed), default=None)
+
     def next_request(self, now: float) -> tuple[tuple[FetchTopic, ...], tuple[ForgottenTopic, ...]]:
         """The topics of a request for those whose time has come, and those to forget."""
         full = self.epoch == INITIAL_EPOCH
@@ -103,8 +122,9 @@ class FetchSessionHandler:
                     fetch_offset=i64(end),
                     last_fetched_epoch=i32(last_epoch),
                     log_start_offset=i64(start),
-                    partition_max_bytes=i32(self._max_bytes),
+                    partition_max_bytes=i32(self._max_bytes if each.max_bytes is None else each.max_bytes),
                 )
+                each.max_bytes = None
                 topics.setdefault(partition.key[0], []).append(each.asked)
                 self._forgotten.pop(partition.key, None)
         self._due.clear()

@@ -3,13 +3,15 @@
 
 A fetcher sends one request at a time with all its partitions, each from its own log end offset, and hands what comes
 back to the partitions that it was asked for: whether it still counts there is theirs to say, by one rule
-(rules.may_apply_fetch). A partition in error waits a little and is left out meanwhile.
+(rules.may_apply_fetch). A partition in error waits a little and is left out meanwhile, and so is a throttled one while
+the follower's quota is exceeded (KIP-73).
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
+import math
 from collections.abc import Callable
 from typing import Any, Final
 
@@ -25,8 +27,10 @@ from cluster_image.storage.records import RecordError
 from cluster_image.wire.integers import BrokerId, i32, i64
 from cluster_image.wire.messages import milliseconds
 
-from .fetch_session_handler import FetchSessionHandler
+from .. import rules
+from .fetch_session_handler import FetchSessionHandler, Followed
 from .partition import Partition
+from .quotas import ReplicationQuota
 
 log = logging.getLogger(__name__)
 
@@ -38,6 +42,10 @@ _SESSION_ERRORS: Final = frozenset(
         ErrorCode.fetch_session_topic_id_error,
     }
 )
+
+
+#: A throttled partition is looked at again after so many seconds at most: the quota may be another by then.
+_LONGEST_HOLD_S: Final = 1.0
 
 
 def fetcher_of(key: PartitionKey, fetchers: int) -> int:
@@ -54,11 +62,14 @@ class Fetcher:
         leader: int,
         address: Callable[[], Address],
         broker_epoch: Callable[[], int],
+        quota: ReplicationQuota,
         failed: Failed,
     ) -> None:
         self.leader = leader
+        self._quota = quota
         self._node_id = BrokerId(config["node.id"])
         self._backoff = config.seconds("replica.fetch.backoff.ms")
+        self._max_lag = config.seconds("replica.lag.time.max.ms")
         self._request_timeout = config.seconds("replica.socket.timeout.ms")
         self._connect_timeout = config.seconds("socket.connection.setup.timeout.ms")
         self._same_in_all = {
@@ -72,7 +83,8 @@ class Fetcher:
         self._broker_epoch = broker_epoch
         #: Removed while a request is under way: its answer still comes to them.
         self._late: dict[PartitionKey, tuple[Partition, FetchPartition]] = {}
-        self._session = FetchSessionHandler(config["replica.fetch.max.bytes"])
+        self._max_bytes: Final[int] = config["replica.fetch.max.bytes"]
+        self._session = FetchSessionHandler(self._max_bytes)
         self._changed = asyncio.Event()
         self._connection: Connection | None = None
         self._task = start_task(self._run(), failed)
@@ -102,12 +114,12 @@ class Fetcher:
     async def _run(self) -> None:
         loop = asyncio.get_running_loop()
         while True:
-            if not self._session.any_to_fetch(loop.time()):
+            if not self._any_to_fetch(loop.time()):
                 if not self._session.followed:
                     self._hang_up()
                 self._changed.clear()
                 try:
-                    async with asyncio.timeout(self._backoff if self._session.followed else None):
+                    async with asyncio.timeout(self._pause(loop.time()) if self._session.followed else None):
                         await self._changed.wait()
                 except TimeoutError:
                     pass
@@ -123,6 +135,33 @@ class Fetcher:
             self._session.answered(response.error_code, int(response.session_id))
             self._apply(response, loop.time())
 
+    def _any_to_fetch(self, now: float) -> bool:
+        return self._session.any_to_fetch(now) and (not self._keep_to_quota(now) or self._session.any_to_fetch(now))
+
+    def _keep_to_quota(self, now: float) -> bool:
+        """Ask for no more than the quota allows, and delay what is not to be fetched before it does. True: some are
+        delayed."""
+        quota, any_held = self._quota, False
+        if not quota.limited:
+            return False
+        exceeded, portion = quota.is_exceeded(now), min(quota.portion(now), self._max_bytes)
+        until = now + min(quota.wait(now), _LONGEST_HOLD_S)
+        for each in self._session.fetched():
+            if quota.applies_to(each.partition):
+                in_isr = self._node_id in each.partition.isr
+                keeps_up = each.keeps_up(now, self._max_lag)
+                if rules.is_throttled_on_follower(exceeded, in_isr, keeps_up):
+                    self._session.delay(each, until)
+                    any_held = True
+                elif not (in_isr or keeps_up):
+                    each.max_bytes = portion
+        return any_held
+
+    def _pause(self, now: float) -> float:
+        """While all are delayed: seconds until one may be fetched, or it is worth a look."""
+        ends = self._session.delay_ends() if self._quota.limited else None
+        return self._backoff if ends is None else min(self._backoff, max(0.0, ends - now))
+
     async def _connected(self) -> Connection:
         if self._connection is None or self._connection.closed:
             self._connection = await self._network.connect(
@@ -136,8 +175,13 @@ class Fetcher:
         session = self._session
         session_id, session_epoch = session.id, session.epoch
         topics, forgotten = session.next_request(now)
+        values = self._same_in_all
+        if self._quota.limited and (ends := session.delay_ends()) is not None:
+            # The leader must not keep this request, for what is not delayed, beyond the time to ask for what is.
+            milliseconds_left = max(1, math.ceil((ends - now) * 1000))
+            values = {**values, "max_wait": min(values["max_wait"], milliseconds(milliseconds_left))}
         return FetchRequest(
-            **self._same_in_all,
+            **values,
             replica_state=ReplicaState(replica_id=self._node_id, replica_epoch=i64(self._broker_epoch())),
             session_id=i32(session_id),
             session_epoch=i32(session_epoch),
@@ -158,10 +202,18 @@ class Fetcher:
                 key = (topic.topic_id, int(data.partition_index))
                 followed = self._session.followed.get(key)
                 if followed is not None and followed.asked is not None:
+                    self._note_quota(followed, data, now)
                     if not self._apply_one(followed.partition, followed.asked, data):
                         self._session.delay(followed, delayed_until)
                 elif key in self._late:
                     self._apply_one(*self._late[key], data)
+
+    def _note_quota(self, followed: Followed, data: Any, now: float) -> None:
+        partition = followed.partition
+        if data.error_code is ErrorCode.none:
+            followed.leaders_watermark = int(data.high_watermark)
+        if data.records and self._quota.applies_to(partition) and self._node_id not in partition.isr:
+            self._quota.record(len(data.records), now)
 
     def _apply_one(self, partition: Partition, asked: FetchPartition, data: Any) -> bool:
         """False: ask for this partition again only after a while."""

@@ -137,6 +137,10 @@ class Leadership:
         (self.joining.add if waits else self.joining.discard)(replica)
         return released
 
+    def awaits(self, replica: int) -> bool:
+        """Is the high watermark held back for it?"""
+        return replica in self.maximal_isr or replica in self.joining
+
     def next_high_watermark(self, current: int, me: int, own_end: int) -> int:
         followers = self.followers
         return rules.next_high_watermark(

@@ -23,6 +23,7 @@ from .fetcher import Fetcher, fetcher_of
 from .isr_manager import IsrManager
 from .log_manager import LogManager
 from .partition import Partition
+from .quotas import ReplicationQuotas
 
 log = logging.getLogger(__name__)
 
@@ -73,6 +74,7 @@ class ReplicaManager:
         self._resting = False  # from opening and deleting
         self._pause_s = 0.0
         self.partitions: dict[PartitionKey, Partition] = {}
+        self.quotas = ReplicationQuotas(image, self._me)
 
     def start(self) -> None:
         self._pause_s = PAUSE_S
@@ -261,6 +263,7 @@ class ReplicaManager:
                 leader,
                 lambda: self._image.brokers[leader].address,
                 self._broker_epoch,
+                self.quotas.follower,
                 self._failed,
             )
         self._fetchers[leader, number].add(partition)

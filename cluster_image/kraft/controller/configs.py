@@ -1,4 +1,4 @@
-"""IncrementalAlterConfigs: settings of topics, changed while the cluster runs (KIP-339).
+"""IncrementalAlterConfigs: settings of topics and of brokers, changed while the cluster runs (KIP-339).
 
 **A change of min.insync.replicas** decides anew where the high watermark may advance, and with it who stays complete
 (002, 5.2; KIP-966). In the same batch as the setting:
@@ -12,29 +12,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import re
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any, Final
 
 from kio.schema.errors import ErrorCode
 
-from cluster_image.config import ConfigError
+from cluster_image.config import ConfigError, Setting
+from cluster_image.config.throttling import broker_setting_of
 from cluster_image.config.topic_settings import check_topic_settings, is_list, items_of, setting_of
-from cluster_image.wire.integers import i32
+from cluster_image.wire.integers import i8, i32
 from cluster_image.wire.messages import NO_THROTTLE, make, repeated, response_module
 
-from ..metadata.records import ConfigRecord, MetadataRecord, PartitionChangeRecord
+from ..metadata.records import (
+    BROKER_RESOURCE,
+    TOPIC_RESOURCE,
+    ConfigRecord,
+    MetadataRecord,
+    PartitionChangeRecord,
+)
 from . import partition_change
 from .term import Refused, Step, Term
 
-TOPIC: Final = 2
 #: Operations on a setting, in Kafka's numbers.
 SET, DELETE, APPEND, SUBTRACT = range(4)
 MIN_ISR: Final = "min.insync.replicas"
+_BROKER_ID: Final = re.compile(r"0|[1-9][0-9]{0,9}")
 
 
 def alter(term: Term, request: Any) -> Step:
-    """Each topic on its own: all of its settings are changed, or none."""
+    """Each topic and each broker on its own: all of its settings are changed, or none."""
     module = response_module(request)
     twice = repeated((r.resource_type, r.resource_name) for r in request.resources)
     records: list[MetadataRecord] = []
@@ -61,14 +69,18 @@ def alter(term: Term, request: Any) -> Step:
 
 def _altered(term: Term, resource: Any) -> list[MetadataRecord]:
     """Raises Refused."""
-    if resource.resource_type != TOPIC:
-        raise Refused(ErrorCode.invalid_request, "only settings of topics can be changed while the cluster runs")
+    if resource.resource_type == TOPIC_RESOURCE:
+        return _altered_topic(term, resource)
+    if resource.resource_type == BROKER_RESOURCE:
+        return _altered_broker(term, resource)
+    raise Refused(ErrorCode.invalid_request, "only topics and brokers have settings that can be changed")
+
+
+def _altered_topic(term: Term, resource: Any) -> list[MetadataRecord]:
     topic = term.image.topics.get(resource.resource_name)
     if topic is None:
         raise Refused(ErrorCode.unknown_topic_or_partition, f"there is no topic {resource.resource_name}")
-    if repeated(config.name for config in resource.configs):
-        raise Refused(ErrorCode.invalid_request, "a setting stands twice in the request")
-    changes = {config.name: _changed(topic.settings, config) for config in resource.configs}
+    changes = _changes(topic.settings, resource, setting_of)
     after = {name: value for name, value in {**topic.settings, **changes}.items() if value is not None}
     try:
         check_topic_settings(after, term.elr_enabled)
@@ -82,8 +94,39 @@ def _altered(term: Term, resource: Any) -> list[MetadataRecord]:
     return records
 
 
-def _changed(present: Mapping[str, str], config: Any) -> str | None:
-    """The setting's new value, None for that of the nodes. Raises Refused."""
+def _altered_broker(term: Term, resource: Any) -> list[MetadataRecord]:
+    """Of one that is registered, available or not, or with an empty name of all."""
+    id_ = resource.resource_name
+    if id_ and not _BROKER_ID.fullmatch(id_):
+        raise Refused(ErrorCode.invalid_request, f"{id_} is no broker id")
+    if id_ and int(id_) not in term.image.brokers:
+        raise Refused(ErrorCode.broker_id_not_registered, f"there is no broker {id_}")
+    try:
+        settings = {config.name: broker_setting_of(config.name) for config in resource.configs}
+    except ConfigError as error:
+        raise Refused(ErrorCode.invalid_request, str(error)) from None
+    changes = _changes(term.image.broker_settings.get(id_, {}), resource, broker_setting_of)
+    try:
+        for name, value in changes.items():
+            if value is not None:
+                settings[name].value_of(value)
+    except ConfigError as error:
+        raise Refused(ErrorCode.invalid_config, str(error)) from None
+    return [
+        ConfigRecord(resource_type=i8(BROKER_RESOURCE), resource_name=id_, name=name, value=value)
+        for name, value in changes.items()
+    ]
+
+
+def _changes(present: Mapping[str, str], resource: Any, find: Callable[[str], Setting]) -> dict[str, str | None]:
+    """The new values of the settings that are named, None for one that is given up. Raises Refused."""
+    if repeated(config.name for config in resource.configs):
+        raise Refused(ErrorCode.invalid_request, "a setting stands twice in the request")
+    return {config.name: _changed(present, config, find) for config in resource.configs}
+
+
+def _changed(present: Mapping[str, str], config: Any, find: Callable[[str], Setting]) -> str | None:
+    """find: raises ConfigError for a setting that there is not. Raises Refused."""
     operation, value = int(config.config_operation), config.value
     if operation == DELETE:
         return None
@@ -94,7 +137,7 @@ def _changed(present: Mapping[str, str], config: Any) -> str | None:
     if operation not in (APPEND, SUBTRACT):
         raise Refused(ErrorCode.invalid_request, f"there is no operation {operation} on settings")
     try:
-        setting = setting_of(config.name)
+        setting = find(config.name)
     except ConfigError as error:
         raise Refused(ErrorCode.invalid_config, str(error)) from None
     if not is_list(setting):

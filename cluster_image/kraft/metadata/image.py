@@ -14,10 +14,12 @@ from dataclasses import dataclass, field, fields, replace
 from cluster_image.network import Address
 
 from .records import (
+    BROKER_RESOURCE,
     NO_LEADER,
     NO_LEADER_CHANGE,
     NO_RECOVERY_CHANGE,
     RECOVERED,
+    TOPIC_RESOURCE,
     BrokerRegistrationChangeRecord,
     ConfigRecord,
     MetadataRecord,
@@ -86,6 +88,8 @@ class MetadataImage:
     topics: dict[str, Topic] = field(default_factory=dict)
     topics_by_id: dict[uuid.UUID, Topic] = field(default_factory=dict)
     next_producer_id: int = 0
+    #: By broker id, and under "" of all brokers. Anew with each change: nobody changes it in place.
+    broker_settings: dict[str, dict[str, str]] = field(default_factory=dict)
 
     def copy(self) -> MetadataImage:
         """An independent image of the same state."""
@@ -99,6 +103,7 @@ class MetadataImage:
             topics,
             {topic.id: topic for topic in topics.values()},
             self.next_producer_id,
+            self.broker_settings,
         )
 
     def become(self, other: MetadataImage) -> None:
@@ -157,6 +162,10 @@ class MetadataImage:
                 topic = self.topics_by_id.pop(record.topic_id)
                 del self.topics[topic.name]
                 changed = tuple((topic.id, index) for index in topic.partitions)
+            case ConfigRecord(resource_type=resource_type) if resource_type == BROKER_RESOURCE:
+                self.broker_settings = _changed_settings(self.broker_settings, record)
+            case ConfigRecord(resource_type=resource_type) if resource_type != TOPIC_RESOURCE:
+                raise KeyError(f"resources of type {record.resource_type} have no settings")
             case ConfigRecord():
                 topic = self.topics[record.resource_name]
                 # Anew: whoever has read the settings before sees that they are others.
@@ -194,6 +203,15 @@ class MetadataImage:
                 self.next_producer_id = int(record.next_producer_id)
         self.end_offset = offset + 1
         return changed
+
+
+def _changed_settings(before: dict[str, dict[str, str]], record: ConfigRecord) -> dict[str, dict[str, str]]:
+    """By resource; one without any is not in it."""
+    own = {name: value for name, value in before.get(record.resource_name, {}).items() if name != record.name}
+    if record.value is not None:
+        own[record.name] = record.value
+    others = {name: settings for name, settings in before.items() if name != record.resource_name}
+    return {**others, record.resource_name: own} if own else others
 
 
 def changed_partition(partition: PartitionRegistration, record: PartitionChangeRecord) -> PartitionRegistration:

@@ -28,6 +28,9 @@ RECOVERED: Final = 0
 RECOVERING: Final = 1
 #: In a change record: it stays as it is.
 NO_RECOVERY_CHANGE: Final = -1
+#: What has settings, in Kafka's numbers (ConfigResource.Type).
+TOPIC_RESOURCE: Final = 2
+BROKER_RESOURCE: Final = 4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -155,13 +158,14 @@ class PartitionChangeRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConfigRecord:
-    """A topic's own value of a setting."""
+    """A topic's own value of a setting, or a broker's: resource_name is then its id, or empty for all brokers.
+    value None: it has none any more."""
 
     __type__: ClassVar = EntityType.data
     __version__: ClassVar[i16] = i16(0)
     __flexible__: ClassVar[bool] = True
     __record_type__: ClassVar[int] = 4
-    resource_type: i8 = field(metadata={"kafka_type": "int8"}, default=i8(2))  # 2: topic
+    resource_type: i8 = field(metadata={"kafka_type": "int8"}, default=i8(TOPIC_RESOURCE))
     resource_name: str = field(metadata={"kafka_type": "string"})
     name: str = field(metadata={"kafka_type": "string"})
     value: str | None = field(metadata={"kafka_type": "string"})

@@ -10,6 +10,7 @@ from cluster_image.wire.integers import BrokerId, i8, i16, i32, i64, u16
 
 from .image import BrokerRegistration, MetadataImage, PartitionRegistration
 from .records import (
+    BROKER_RESOURCE,
     BrokerEndpoint,
     ConfigRecord,
     MetadataRecord,
@@ -26,6 +27,9 @@ def records_of(image: MetadataImage) -> Iterator[MetadataRecord]:
     """In the order in which the image holds them, so that who loads them goes through everything in the same order."""
     for broker in image.brokers.values():
         yield _broker(broker)
+    for id_, settings in image.broker_settings.items():
+        for name, value in settings.items():
+            yield ConfigRecord(resource_type=i8(BROKER_RESOURCE), resource_name=id_, name=name, value=value)
     for topic in image.topics.values():
         yield TopicRecord(name=TopicName(topic.name), topic_id=topic.id)
         for name, value in topic.settings.items():

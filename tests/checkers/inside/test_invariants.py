@@ -11,7 +11,13 @@ from kio.static.primitive import i32
 
 from cluster_image.broker import rules
 from cluster_image.kraft.metadata.image import NO_LEADER
-from cluster_image.kraft.metadata.records import RECOVERING, PartitionRecord, RemoveTopicRecord, TopicRecord
+from cluster_image.kraft.metadata.records import (
+    RECOVERING,
+    ConfigRecord,
+    PartitionRecord,
+    RemoveTopicRecord,
+    TopicRecord,
+)
 from cluster_image.storage.records import build_batch
 from tests.cluster_image.broker.fetches import fetch_as_follower
 
@@ -111,6 +117,17 @@ def test_members_of_isr_and_elr_are_replicas(world: World) -> None:
 def test_a_recovering_leader_is_alone_in_its_isr(world: World) -> None:
     with world.violates("ValidControllerState", "recovering"):
         world.commit(world.change(recovery_state=RECOVERING))
+
+
+def test_what_is_known_of_a_partition_outlives_a_change_of_its_topics_settings(world: World) -> None:
+    world.produce(1, b"a")
+    world.fetch(1, 2, 3)
+    world.commit(ConfigRecord(resource_name="t", name="segment.bytes", value="2000"))
+    world.commit(world.change(isr=(1, 2)))
+    with world.violates("LeaderCandidateCompleteness", "3"):
+        world.lose(3)
+        world.return_(3)
+        world.commit(world.change(isr=(1, 2, 3)))
 
 
 # -- reassignment and removal ------------------------------------------------------------------------------------

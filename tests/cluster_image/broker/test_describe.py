@@ -20,6 +20,7 @@ from kio.schema.metadata.v12.request import MetadataRequest, MetadataRequestTopi
 from cluster_image.broker.api import BrokerApi
 from cluster_image.broker.handlers.describe import describe_quorum, describe_topic_partitions
 from cluster_image.broker.handlers.metadata_handler import STARTING_S
+from cluster_image.broker.replication.quotas import ReplicationQuotas
 from cluster_image.kraft.metadata.image import BrokerRegistration, MetadataImage, PartitionRegistration, Topic
 from cluster_image.kraft.raft import rpc
 from cluster_image.network import Address, Peer
@@ -103,7 +104,7 @@ def answered(request: Any) -> Any:
 
 
 def broker(known: MetadataImage) -> BrokerApi:
-    replicas: Any = SimpleNamespace(get=lambda key: None, is_eligible=None)
+    replicas: Any = SimpleNamespace(get=lambda key: None, is_eligible=None, quotas=ReplicationQuotas(known, 1))
     lifecycle: Any = SimpleNamespace(holds_lease=lambda: True)
     nothing: Any = None
     return BrokerApi(config(), known, replicas, lifecycle, nothing, nothing, nothing, Random(1))

@@ -21,6 +21,8 @@ from cluster_image.broker.handlers.fetch import FetchHandler
 from cluster_image.broker.handlers.fetch_session import FetchedPartition, FetchSessionCache
 from cluster_image.broker.replication.fetch_session_handler import FetchSessionHandler
 from cluster_image.broker.replication.partition import Partition
+from cluster_image.broker.replication.quotas import ReplicationQuota
+from cluster_image.config.throttling import LEADER
 from cluster_image.kraft.metadata.image import MetadataImage, PartitionRegistration, Topic
 from cluster_image.network import UNLIMITED, Room
 from cluster_image.storage.log import Log
@@ -53,7 +55,8 @@ class Leader:
         if alone:
             for index, partition in self.partitions.items():
                 partition.apply(registration(index, epoch=1, isr=(1,)), 0.0)
-        self.handler = FetchHandler(config(), image, self._find, lambda *_: not alone, lambda: None, Random(1))
+        quota = ReplicationQuota(image, 1, LEADER)
+        self.handler = FetchHandler(config(), image, self._find, lambda *_: not alone, lambda: None, quota, Random(1))
 
     def _find(self, topic_id: Any, index: int) -> Partition | None:
         return self.partitions.get(index) if topic_id == TOPIC else None

@@ -22,7 +22,10 @@ from cluster_image import bugs
 from cluster_image.broker import rules
 from cluster_image.broker.replication.fetcher import Fetcher
 from cluster_image.broker.replication.partition import Refused
+from cluster_image.broker.replication.quotas import ReplicationQuota
 from cluster_image.config import ConfigError
+from cluster_image.config.throttling import FOLLOWER
+from cluster_image.kraft.metadata.image import MetadataImage
 from cluster_image.kraft.raft.quorum import Role
 from cluster_image.network import Address
 from cluster_image.wire.messages import NO_THROTTLE
@@ -110,7 +113,8 @@ def answer_that_comes_after_the_leader_was_deposed(directory: Path) -> Any:
 
         errors: list[BaseException] = []
         link: Any = Link()
-        fetcher = Fetcher(config(), link, 2, lambda: Address("h", 1), lambda: 10, errors.append)
+        quota = ReplicationQuota(MetadataImage(), 1, FOLLOWER)
+        fetcher = Fetcher(config(), link, 2, lambda: Address("h", 1), lambda: 10, quota, errors.append)
         fetcher.add(replica.partition)
         await asked.wait()
         follow(replica, 2, 1)

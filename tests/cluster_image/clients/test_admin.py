@@ -7,17 +7,28 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from confluent_kafka import ElectionType, KafkaError, KafkaException
 from confluent_kafka import TopicPartition as Partition
-from confluent_kafka.admin import AdminClient, ConfigResource, NewPartitions, NewTopic, ResourceType
+from confluent_kafka.admin import (
+    AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    ConfigSource,
+    NewPartitions,
+    NewTopic,
+    ResourceType,
+)
 from kafka import TopicPartition
 from kafka.admin import KafkaAdminClient
 
 from cluster_image import wire
 from cluster_image.broker.handlers import describe, describe_configs
+from cluster_image.broker.handlers.describe_log_dirs import describe_log_dirs
 from cluster_image.kraft.metadata.image import BrokerRegistration, MetadataImage
 from cluster_image.network import Address
 from tests.cluster_image.broker.test_partition import config
@@ -57,6 +68,8 @@ def with_librdkafka(bootstrap: str) -> None:
     assert settings["min.insync.replicas"].value == "1" and not settings["min.insync.replicas"].is_default
     assert settings["segment.bytes"].is_default
 
+    throttled(admin)
+
     elected = admin.elect_leaders(ElectionType.PREFERRED, [Partition("t", 0)]).result(10)
     ((_, error),) = elected.items()
     assert error.code() == KafkaError.ELECTION_NOT_NEEDED
@@ -66,6 +79,39 @@ def with_librdkafka(bootstrap: str) -> None:
     with pytest.raises(KafkaException) as unknown:
         admin.delete_topics(["t"])["t"].result(10)
     assert unknown.value.args[0].code() == KafkaError.UNKNOWN_TOPIC_OR_PART
+
+
+def throttled(admin: AdminClient) -> None:
+    """The throttle of a reassignment, which tools set before it and remove after it (KIP-73)."""
+    topic, rate = "leader.replication.throttled.replicas", "leader.replication.throttled.rate"
+    named = {topic: ConfigResource(ResourceType.TOPIC, "t"), rate: ConfigResource(ResourceType.BROKER, "2")}
+
+    def seen(name: str) -> tuple[Any, int]:
+        setting = admin.describe_configs([named[name]])[named[name]].result(10)[name]
+        assert not setting.is_read_only
+        return setting.value, setting.source
+
+    def alter(operation: AlterConfigOpType) -> None:
+        for name, value in ((topic, "0:1,1:2"), (rate, "1000")):
+            resource = ConfigResource(
+                named[name].restype,
+                named[name].name,
+                incremental_configs=[ConfigEntry(name, value, incremental_operation=operation)],
+            )
+            admin.incremental_alter_configs([resource])[resource].result(10)
+
+    alter(AlterConfigOpType.SET)
+    eventually(lambda: seen(topic), ("0:1,1:2", ConfigSource.DYNAMIC_TOPIC_CONFIG.value))
+    eventually(lambda: seen(rate), ("1000", ConfigSource.DYNAMIC_BROKER_CONFIG.value))
+    alter(AlterConfigOpType.DELETE)
+    eventually(lambda: seen(topic), ("", ConfigSource.DEFAULT_CONFIG.value))
+    eventually(lambda: seen(rate), (str(2**63 - 1), ConfigSource.DEFAULT_CONFIG.value))
+    fetchers = ConfigEntry("num.replica.fetchers", "2", incremental_operation=AlterConfigOpType.SET)
+    resource = ConfigResource(ResourceType.BROKER, "2", incremental_configs=[fetchers])
+    with pytest.raises(KafkaException) as refused:
+        admin.incremental_alter_configs([resource])[resource].result(10)
+    assert refused.value.args[0].code() == KafkaError.INVALID_REQUEST
+    assert refused.value.args[0].str().startswith("num.replica.fetchers is read-only: ")
 
 
 def with_kafka_python(bootstrap: str) -> None:
@@ -80,6 +126,8 @@ def with_kafka_python(bootstrap: str) -> None:
             return [*topic["partitions"][0]["replica_nodes"]] if topic["partitions"] else []
 
         eventually(replicas, [1, 2])
+        logs = admin.describe_log_dirs()
+        assert "t" in str(logs)
         assert admin.alter_partition_reassignments({partition: [3, 2]}) == {partition: None}
         eventually(lambda: admin.list_partition_reassignments(), {})
         eventually(replicas, [3, 2])
@@ -160,3 +208,31 @@ def test_describe_configs(version: int) -> None:
 def _filled(schema: Any, **values: Any) -> dict[str, Any]:
     required = {"include_cluster_authorized_operations": False, "include_fenced_brokers": False}
     return {k: v for k, v in {**required, **values}.items() if k in schema.__dataclass_fields__}
+
+
+@pytest.mark.parametrize("version", [1, 2, 3, 4])
+def test_describe_log_dirs(version: int) -> None:
+    schema = wire.request_schema(35, version)
+    module: Any = sys.modules[schema.__module__]
+    partitions: Any = {
+        (topic, index): SimpleNamespace(topic=topic, index=index, log=SimpleNamespace(size=10 * index))
+        for topic, index in (("t", 1), ("t", 2), ("u", 7))
+    }
+
+    def ask(topics: Any) -> dict[tuple[str, int], int]:
+        answer: Any = asyncio.run(describe_log_dirs("/data", partitions, schema(topics=topics)))
+        assert wire.encode_response(answer, 1)
+        (directory,) = answer.results
+        assert directory.log_dir == "/data"
+        sizes = [
+            ((t.name, int(p.partition_index)), int(p.partition_size)) for t in directory.topics for p in t.partitions
+        ]
+        assert len(sizes) == len(dict(sizes)), "each once"
+        return dict(sizes)
+
+    def named(topic: str, *indexes: int) -> Any:
+        return module.DescribableLogDirTopic(topic=topic, partitions=indexes)
+
+    assert ask(None) == {("t", 1): 10, ("t", 2): 20, ("u", 7): 70}
+    assert ask((named("t", 2, 2, 9), named("t", 2), named("v", 1))) == {("t", 2): 20}
+    assert ask(()) == {}

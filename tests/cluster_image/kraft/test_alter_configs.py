@@ -17,7 +17,8 @@ from kio.schema.incremental_alter_configs.v1.request import (
 from cluster_image.broker.handlers.describe_configs import describe_configs
 from cluster_image.config import ConfigError
 from cluster_image.config.topic_settings import UNUSED
-from cluster_image.kraft.controller.configs import APPEND, DELETE, SET, SUBTRACT, TOPIC
+from cluster_image.kraft.controller.configs import APPEND, DELETE, SET, SUBTRACT
+from cluster_image.kraft.metadata.records import TOPIC_RESOURCE
 from tests.cluster_image.broker.test_partition import Replica, append, config, registration
 from tests.cluster_image.kraft.controller_quorum import SESSION, Quorum, three_brokers
 
@@ -29,7 +30,11 @@ def change(name: str, value: str | None = None, operation: int = SET) -> Alterab
 
 
 def alter(
-    quorum: Quorum, *changes: AlterableConfig, topic: str = "t", type_: int = TOPIC, validate_only: bool = False
+    quorum: Quorum,
+    *changes: AlterableConfig,
+    topic: str = "t",
+    type_: int = TOPIC_RESOURCE,
+    validate_only: bool = False,
 ) -> tuple[ErrorCode, str | None]:
     resource = AlterConfigsResource(resource_type=type_, resource_name=topic, configs=changes)
     request = IncrementalAlterConfigsRequest(resources=(resource,), validate_only=validate_only)
@@ -155,7 +160,7 @@ def test_what_is_not_valid_changes_nothing(changes: list[AlterableConfig], error
 def test_only_topics_that_there_are_can_be_changed() -> None:
     quorum = three_brokers()
     assert alter(quorum, change(MIN_ISR, "1"), topic="u")[0] is ErrorCode.unknown_topic_or_partition
-    assert alter(quorum, change(MIN_ISR, "1"), topic="1", type_=4)[0] is ErrorCode.invalid_request
+    assert alter(quorum, change(MIN_ISR, "1"), topic="1", type_=8)[0] is ErrorCode.invalid_request
 
 
 def test_validation_alone_changes_nothing() -> None:
@@ -170,7 +175,7 @@ def test_validation_alone_changes_nothing() -> None:
 def described(quorum: Quorum, *names: str) -> dict[str, Any]:
     request = DescribeConfigsRequest(
         resources=(
-            DescribeConfigsResource(resource_type=TOPIC, resource_name="t", configuration_keys=names or None),
+            DescribeConfigsResource(resource_type=TOPIC_RESOURCE, resource_name="t", configuration_keys=names or None),
         ),
         include_synonyms=False,
         include_documentation=True,

@@ -45,6 +45,8 @@ def images(draw: st.DrawFn) -> MetadataImage:
     image = MetadataImage(end_offset=draw(st.integers(1, 1000)), next_producer_id=draw(st.integers(0, 5000)))
     for broker in draw(st.lists(anything(BrokerRegistration), unique_by=lambda b: b.id, max_size=4)):
         image.brokers[broker.id] = broker
+    for id_ in draw(st.lists(st.sampled_from(["", "1", "2"]), unique=True)):
+        image.broker_settings[id_] = draw(st.dictionaries(st.text("s.", min_size=1), st.text("12"), min_size=1))
     for name in draw(st.lists(st.text("tuv", min_size=1, max_size=3), unique=True, max_size=3)):
         topic = Topic(name, draw(st.uuids(version=4)))
         topic.settings = draw(st.dictionaries(st.text("s.", min_size=1, max_size=4), st.text("12", max_size=3)))
@@ -67,7 +69,7 @@ def test_image_to_records_to_image_is_the_identity(image: MetadataImage) -> None
 def test_no_part_of_an_image_is_unknown_here() -> None:
     """A new field must be in the snapshot's records, and in the test above."""
     assert {f.name for f in fields(MetadataImage)} == {
-        *("end_offset", "brokers", "topics", "topics_by_id", "next_producer_id"),
+        *("end_offset", "brokers", "topics", "topics_by_id", "next_producer_id", "broker_settings"),
     }
     assert {f.name for f in fields(Topic)} == {"name", "id", "partitions", "settings"}
 

@@ -101,6 +101,8 @@ def test_a_broker_tells_its_partitions_and_requests(cluster: ProcessCluster) -> 
         assert samples["kafka_server_kafkaserver_brokerstate", ()] == 3
         assert samples["kafka_server_brokerfenced", ()] == 0
         assert samples["kafka_server_fetchsessioncache_numincrementalfetchsessions", ()] == 1  # the other broker's
+        assert samples["kafka_server_leaderreplication_bytes_total", ()] == 0  # nothing is throttled
+        assert samples["kafka_server_followerreplication_bytes_total", ()] == 0
         assert samples["kafka_server_replicamanager_partitioncount", ()] == 4
         assert samples["kafka_server_replicamanager_underreplicatedpartitions", ()] == 0
         assert samples["kafka_server_replicamanager_underminisrpartitioncount", ()] == 0

@@ -11,8 +11,14 @@ from collections.abc import Callable
 from typing import Final
 
 from checkers.inside.violated import Violated
-from cluster_image.kraft.metadata.image import MetadataImage, PartitionKey, PartitionRegistration
-from cluster_image.kraft.metadata.records import PartitionChangeRecord, RemoveTopicRecord, decode
+from cluster_image.kraft.metadata.image import MetadataImage, PartitionKey, PartitionRegistration, Topic
+from cluster_image.kraft.metadata.records import (
+    TOPIC_RESOURCE,
+    ConfigRecord,
+    PartitionChangeRecord,
+    RemoveTopicRecord,
+    decode,
+)
 from cluster_image.kraft.metadata.snapshot import image_of
 from cluster_image.kraft.raft.quorum import Quorum, Role
 from cluster_image.kraft.raft.snapshots import SnapshotId
@@ -214,8 +220,12 @@ class QuorumOracle:
         record = decode(value)
         self._values.append((offset, value))
         before: dict[PartitionKey, PartitionRegistration] = {}
-        if isinstance(record, _OF_TOPICS) and record.topic_id in self.image.topics_by_id:
-            topic = self.image.topics_by_id[record.topic_id]
+        topic: Topic | None = None
+        if isinstance(record, _OF_TOPICS) and record.topic_id is not None:
+            topic = self.image.topics_by_id.get(record.topic_id)
+        elif isinstance(record, ConfigRecord) and record.resource_type == TOPIC_RESOURCE:
+            topic = self.image.topics.get(record.resource_name)
+        if topic is not None:
             before = {(topic.id, index): partition for index, partition in topic.partitions.items()}
         try:
             keys = self.image.replay(offset, record)

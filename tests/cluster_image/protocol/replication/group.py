@@ -14,6 +14,8 @@ from kio.schema.errors import ErrorCode
 
 from cluster_image.broker.handlers.fetch import FetchHandler
 from cluster_image.broker.replication.partition import Leadership, Partition
+from cluster_image.broker.replication.quotas import ReplicationQuota
+from cluster_image.config.throttling import LEADER
 from cluster_image.kraft.metadata.image import MetadataImage, PartitionRegistration
 from cluster_image.storage.disk import LocalDisk
 from cluster_image.storage.log import Log
@@ -36,6 +38,7 @@ class Group:
         self.partitions: dict[int, Partition] = {}
         self.partition_epoch = 0
         self.leader_epoch = 0
+        self.image = MetadataImage()  # knows of no topic unless a test tells it
         for replica in replicas:
             self.open(replica)
 
@@ -127,9 +130,10 @@ class Group:
 
     def handler(self, leader: int) -> FetchHandler:
         """What serves fetches on the wire."""
+        image = self.image
         return FetchHandler(
-            self._config, MetadataImage(), lambda topic, index: self.partitions[leader], self.eligible, lambda: None,
-            Random(1),
+            self._config, image, lambda topic, index: self.partitions[leader], self.eligible, lambda: None,
+            ReplicationQuota(image, leader, LEADER), Random(1),
         )  # fmt: skip
 
     def ends(self, replica: int) -> tuple[int, int]:

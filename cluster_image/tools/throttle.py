@@ -1,0 +1,112 @@
+"""The throttle of a reassignment (KIP-73): what to set before it begins, and to remove when it is done.
+
+As Apache Kafka's kafka-reassign-partitions does: of each partition that gets new replicas, those that it has are
+throttled as leaders and those that it gets as followers, and the brokers of both at the same rate. Pure functions:
+whoever calls them sends `request_of` their changes to any broker.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+from kio.schema.incremental_alter_configs.v1.request import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+)
+
+from ..config.throttling import BROKER_SETTINGS, FOLLOWER, LEADER, SIDES
+from ..kraft.metadata.records import BROKER_RESOURCE, TOPIC_RESOURCE
+from ..wire.integers import i8
+
+#: Operations of IncrementalAlterConfigs, in Kafka's numbers.
+_SET, _DELETE = i8(0), i8(1)
+
+
+class Move(NamedTuple):
+    """One partition's replicas, by broker id. present: without those that a reassignment under way is adding."""
+
+    present: Sequence[int]
+    target: Sequence[int]
+
+    @property
+    def added(self) -> list[int]:
+        return [replica for replica in self.target if replica not in self.present]
+
+
+#: By topic and partition.
+Reassignment = Mapping[str, Mapping[int, Move]]
+
+
+class ConfigChange(NamedTuple):
+    """One setting of a topic or a broker (TOPIC_RESOURCE, BROKER_RESOURCE). value None: it is removed."""
+
+    resource_type: int
+    resource_name: str
+    name: str
+    value: str | None
+
+
+def throttle(reassignment: Reassignment, rate: int) -> list[ConfigChange]:
+    """What to set before the reassignment begins, or to change its rate while it is under way. Partitions that get no
+    new replica are left alone; a topic's lists are replaced. rate: bytes a second of each broker, of what it sends and
+    of what it takes. Raises ConfigError unless it is from 0 to 2^63 - 1."""
+    for side in SIDES:
+        BROKER_SETTINGS[side.rate].value_of(str(rate))
+    changes = []
+    for topic, moves in _moving(reassignment).items():
+        present = [(partition, replica) for partition, move in moves.items() for replica in move.present]
+        added = [(partition, replica) for partition, move in moves.items() for replica in move.added]
+        changes += [
+            ConfigChange(TOPIC_RESOURCE, topic, side.replicas, ",".join(f"{p}:{r}" for p, r in sorted(set(replicas))))
+            for side, replicas in ((LEADER, present), (FOLLOWER, added))
+        ]
+    changes += [
+        ConfigChange(BROKER_RESOURCE, str(broker), side.rate, str(rate))
+        for broker in _brokers(reassignment)
+        for side in SIDES
+    ]
+    return changes
+
+
+def unthrottle(reassignment: Reassignment, brokers: Iterable[int] = ()) -> list[ConfigChange]:
+    """What to remove when the reassignment is done, or given up. brokers: that may have a rate from an earlier one,
+    beside those of this."""
+    changes = [
+        ConfigChange(TOPIC_RESOURCE, topic, side.replicas, None) for topic in _moving(reassignment) for side in SIDES
+    ]
+    changes += [
+        ConfigChange(BROKER_RESOURCE, str(broker), side.rate, None)
+        for broker in sorted({*_brokers(reassignment), *brokers})
+        for side in SIDES
+    ]
+    return changes
+
+
+def request_of(changes: Iterable[ConfigChange]) -> IncrementalAlterConfigsRequest:
+    """To any broker. The answer tells of each topic and broker on its own whether it was changed."""
+    resources: dict[tuple[int, str], list[AlterableConfig]] = {}
+    for type_, resource, name, value in changes:
+        operation = _DELETE if value is None else _SET
+        config = AlterableConfig(name=name, config_operation=operation, value=value)
+        resources.setdefault((type_, resource), []).append(config)
+    return IncrementalAlterConfigsRequest(
+        resources=tuple(
+            AlterConfigsResource(resource_type=i8(type_), resource_name=resource, configs=tuple(configs))
+            for (type_, resource), configs in resources.items()
+        ),
+        validate_only=False,
+    )
+
+
+def _moving(reassignment: Reassignment) -> dict[str, dict[int, Move]]:
+    """The partitions that get a replica on a broker that has none."""
+    moving = {topic: {p: move for p, move in moves.items() if move.added} for topic, moves in reassignment.items()}
+    return {topic: moves for topic, moves in moving.items() if moves}
+
+
+def _brokers(reassignment: Reassignment) -> list[int]:
+    """Those that send or take something."""
+    moves = [move for moves in _moving(reassignment).values() for move in moves.values()]
+    return sorted({replica for move in moves for replica in (*move.present, *move.added)})
