@@ -21,7 +21,12 @@ _EVERY_S: Final = 0.5
 
 
 async def rebalance(
-    cluster: Cluster, brokers: Collection[int] | None, *, dry_run: bool = False, as_json: bool = False
+    cluster: Cluster,
+    brokers: Collection[int] | None,
+    throttle: int | None,
+    *,
+    dry_run: bool = False,
+    as_json: bool = False,
 ) -> int:
     """Over these brokers, or all that are alive."""
     state = await cluster.state()
@@ -30,12 +35,18 @@ async def rebalance(
         raise ToolError(f"there is no broker {unknown[0]} alive")
     if brokers is None:
         _check_holders(state)
-    await _balance(cluster, state, over, dry_run=dry_run, as_json=as_json)
+    await _balance(cluster, state, over, throttle, dry_run=dry_run, as_json=as_json)
     return 0
 
 
 async def add_brokers(
-    cluster: Cluster, ids: Collection[int], wait: float, *, balance: bool, as_json: bool = False
+    cluster: Cluster,
+    ids: Collection[int],
+    wait: float,
+    throttle: int | None,
+    *,
+    balance: bool,
+    as_json: bool = False,
 ) -> int:
     """Brokers join by starting: these are waited for, and then get their share of what there is."""
     state = await _once(cluster, lambda state: set(ids) <= state.brokers.keys(), wait)
@@ -45,11 +56,13 @@ async def add_brokers(
         _told({"brokers": sorted(state.brokers)}, f"brokers {_listed(sorted(state.brokers))} are alive", as_json)
         return 0
     _check_holders(state)
-    await _balance(cluster, state, set(state.brokers), dry_run=False, as_json=as_json)
+    await _balance(cluster, state, set(state.brokers), throttle, dry_run=False, as_json=as_json)
     return 0
 
 
-async def remove_broker(cluster: Cluster, broker: int, wait: float, *, as_json: bool = False) -> int:
+async def remove_broker(
+    cluster: Cluster, broker: int, wait: float, throttle: int | None, *, as_json: bool = False
+) -> int:
     """Its partitions move to the others; once it has stopped it is unregistered. wait: seconds for it to stop. 1: it
     has not stopped by then."""
     state = await cluster.state()
@@ -62,7 +75,7 @@ async def remove_broker(cluster: Cluster, broker: int, wait: float, *, as_json: 
         return 0
     if not others:
         raise ToolError(f"broker {broker} is the only one alive")
-    done = await _balance(cluster, state, set(others), dry_run=False, as_json=False, quiet=as_json)
+    done = await _balance(cluster, state, set(others), throttle, dry_run=False, as_json=False, quiet=as_json)
     state = await cluster.state()
     if broker in state.brokers:
         say(f"broker {broker} holds nothing any more: stop it now (waiting {wait:g} s)", file=sys.stderr)
@@ -100,7 +113,14 @@ def _check_holders(state: State) -> None:
 
 
 async def _balance(
-    cluster: Cluster, state: State, brokers: set[int], *, dry_run: bool, as_json: bool, quiet: bool = False
+    cluster: Cluster,
+    state: State,
+    brokers: set[int],
+    throttle: int | None,
+    *,
+    dry_run: bool,
+    as_json: bool,
+    quiet: bool = False,
 ) -> dict[str, Any]:
     sizes = await cluster.sizes(state.brokers)
     targets = state.targets()
@@ -120,7 +140,7 @@ async def _balance(
         after = targets | {move.partition: move.after for move in made.moves}
         changes = {place for place in targets if after[place] != state.replicas[place]}
         wanted = {place: after[place] for place in targets if place in changes | state.moving.keys()}
-        found |= await Moves(cluster, wanted).carry_out()
+        found |= await Moves(cluster, wanted, throttle).carry_out()
     found["carried_out"] = not dry_run
     if as_json:
         print_json(found)

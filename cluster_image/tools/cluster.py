@@ -24,6 +24,7 @@ from ..wire.messages import milliseconds
 from ..wire.unanswered import says
 from .client import Client
 from .output import ToolError
+from .throttle import ConfigChange, request_of
 
 #: Topic and partition number.
 Place = tuple[str, int]
@@ -186,6 +187,14 @@ class Cluster:
                     for topic, indexes in of_topic.items()
                 ),
             ))  # fmt: skip
+
+    async def configure(self, changes: Sequence[ConfigChange]) -> None:
+        """Settings of topics and brokers. Raises ToolError: one of them was refused."""
+        if changes:
+            answer = await self.ask(request_of(changes))
+            for each in answer.responses:
+                if each.error_code is not ErrorCode.none:
+                    raise ToolError(f"{each.resource_name}: {each.error_message or each.error_code.name}")
 
     async def unregister(self, broker: int) -> str:
         """ "": it is no longer registered. Else why it was refused. Raises ToolError."""

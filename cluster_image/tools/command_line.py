@@ -65,15 +65,19 @@ async def _ask(options: argparse.Namespace) -> int:
                 cluster, options.topic, options.partitions, dict(options.config), options.delete_config, as_json=as_json
             )
         case "reassign":
-            return await reassign.run(cluster, options.plan, cancelling=options.cancel, as_json=as_json)
+            return await reassign.run(
+                cluster, options.plan, throttle=options.throttle, cancelling=options.cancel, as_json=as_json)
         case "add-brokers":
             return await balance.add_brokers(
-                cluster, options.brokers, options.wait, balance=not options.no_rebalance, as_json=as_json
-            )
+                cluster, options.brokers, options.wait, options.throttle,
+                balance=not options.no_rebalance, as_json=as_json,
+            )  # fmt: skip
         case "remove-broker":
-            return await balance.remove_broker(cluster, options.broker, options.wait, as_json=as_json)
+            return await balance.remove_broker(cluster, options.broker, options.wait, options.throttle, as_json=as_json)
         case _:
-            return await balance.rebalance(cluster, options.brokers, dry_run=options.dry_run, as_json=as_json)
+            return await balance.rebalance(
+                cluster, options.brokers, options.throttle, dry_run=options.dry_run, as_json=as_json
+            )
 
 
 class _Parser(argparse.ArgumentParser):
@@ -165,6 +169,10 @@ def _add_changing(tools: Any, parents: list[argparse.ArgumentParser]) -> None:
         "--brokers", type=_brokers, metavar="ID,…", help="which are to hold partitions (default: all that are alive)"
     )
     balancing.add_argument("--dry-run", action="store_true", help="only show the plan")
+    for moving in (again, add, remove, balancing):
+        moving.add_argument(
+            "--throttle", type=_rate, metavar="BYTES/S", help="of what each broker sends and takes for it (no limit)"
+        )
 
 
 def _addresses(text: str) -> list[Address]:
@@ -192,6 +200,10 @@ def _number(text: str, low: int, what: str) -> int:
 
 def _count(text: str) -> int:
     return _number(text, 1, "a number from 1 on")
+
+
+def _rate(text: str) -> int:
+    return _number(text, 1, "a number of bytes from 1 on")
 
 
 def _broker(text: str) -> int:

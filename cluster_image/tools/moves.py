@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -12,6 +13,7 @@ from ..placement.spread import Replicas
 from ..telemetry.printable import say
 from .cluster import Cluster, Place, State
 from .output import ToolError
+from .throttle import Move, Reassignment, throttle, unthrottle
 
 _EVERY_S: Final = 0.5
 #: An election is refused to who has not replayed the metadata yet, or is just not there.
@@ -24,10 +26,12 @@ class Interrupted(Exception):
 
 @dataclass
 class Moves:
-    """targets: replicas that each partition is to have in the end, in this order."""
+    """targets: replicas that each partition is to have in the end, in this order. throttle: bytes a second that each
+    broker sends and takes for them at most (KIP-73); None: no limit."""
 
     cluster: Cluster
     targets: Mapping[Place, Replicas]
+    throttle: int | None = None
     show: Callable[[str], None] = lambda line: say(line, file=sys.stderr)
     begun: set[Place] = field(default_factory=set)
     refused: dict[Place, str] = field(default_factory=dict)
@@ -44,10 +48,15 @@ class Moves:
             }
             wanted = {place: after for place, after in self.targets.items() if state.targets()[place] != after}
             self.begun |= self.targets.keys() - wanted.keys()
+            moving = _reassignment(state, self.targets)
+            if self.throttle is not None:
+                await self.cluster.configure(throttle(moving, self.throttle))
             self.begun |= wanted.keys()  # before it is asked: an interruption then tells too much, not too little
             self.refused = await self.cluster.reassign(wanted)
             self.begun -= self.refused.keys()
             await self._watch(added)
+            if self.throttle is not None:
+                await self.cluster.configure(unthrottle(moving, state.brokers))
             await self._lead()
         except asyncio.CancelledError:
             raise Interrupted(self._how_to_go_on()) from None
@@ -94,7 +103,8 @@ class Moves:
         number = len(self.begun)
         return (
             f"interrupted: up to {number} reassignment{'s' * (number > 1)} may be under way, and go on by themselves; "
-            "to go on with all of it, run the same again; to cancel them, run reassign --cancel"
+            f"to go on with all of it{' and remove the throttle' * (self.throttle is not None)}, run the same again; "
+            "to cancel them, run reassign --cancel"
         )
 
 
@@ -135,13 +145,24 @@ def _name(place: Place) -> str:
     return f"{place[0]}-{place[1]}"
 
 
+def _reassignment(state: State, targets: Mapping[Place, Replicas]) -> Reassignment:
+    moves: dict[str, dict[int, Move]] = defaultdict(dict)
+    for place, target in targets.items():
+        topic, index = place
+        moves[topic][index] = Move(_without(state.replicas[place], state, place), target)
+    return moves
+
+
 async def cancel(cluster: Cluster, places: Iterable[Place] | None) -> int:
-    """How many reassignments were under way, of these partitions or of all. Raises ToolError."""
+    """How many reassignments were under way, of these partitions or of all. Their throttle goes too. Raises ToolError.
+    """
     state = await cluster.state()
     ongoing = [place for place in state.moving if places is None or place in places]
     refused = await cluster.reassign(dict.fromkeys(ongoing))
-    refused = {place: reason for place, reason in refused.items() if place in (await cluster.state()).moving}
-    if refused:
-        place, reason = next(iter(refused.items()))
-        raise ToolError(f"{_name(place)} goes on: {reason}")
+    still = (await cluster.state()).moving
+    for place, reason in refused.items():
+        if place in still:
+            raise ToolError(f"{_name(place)} goes on: {reason}")
+    targets = {place: state.targets()[place] for place in ongoing}
+    await cluster.configure(unthrottle(_reassignment(state, targets), state.brokers))
     return len(ongoing)

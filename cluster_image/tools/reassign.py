@@ -9,7 +9,7 @@ from .output import ToolError, print_json
 from .plan_file import check_plan, read_plan
 
 
-async def run(cluster: Cluster, plan_file: str | None, *, cancelling: bool, as_json: bool) -> int:
+async def run(cluster: Cluster, plan_file: str | None, *, throttle: int | None, cancelling: bool, as_json: bool) -> int:
     """Raises ToolError, Interrupted."""
     if plan_file is None and not cancelling:
         raise ToolError("--plan FILE or --cancel is missing")
@@ -23,7 +23,7 @@ async def run(cluster: Cluster, plan_file: str | None, *, cancelling: bool, as_j
         return 0
     assert plan_file is not None
     check_plan(plan_file, plan, await cluster.state())
-    done = await Moves(cluster, plan).carry_out()
+    done = await Moves(cluster, plan, throttle).carry_out()
     if as_json:
         print_json(done)
     else:
