@@ -175,6 +175,7 @@ class FetchHandler:
                     asked.last_fetched_epoch,
                     now,
                     self._eligible,
+                    asked.followers_start,
                 )
             except Refused as refused:
                 found.put(asked, _Result(refused.error))

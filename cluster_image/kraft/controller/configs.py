@@ -18,8 +18,8 @@ from typing import Any, Final
 
 from kio.schema.errors import ErrorCode
 
-from cluster_image.config import ConfigError
-from cluster_image.config.topic_settings import check_topic_settings, is_list, items_of, setting_of
+from cluster_image.config import ConfigError, items_of
+from cluster_image.config.topic_settings import check_topic_settings, is_list, setting_of
 from cluster_image.wire.integers import i32
 from cluster_image.wire.messages import NO_THROTTLE, make, repeated, response_module
 
