@@ -28,6 +28,7 @@ INVARIANTS: Final = (
     "MetadataLogMatching",
     "NoCommittedRecordLostGlobally",
     "ConsistentRead",
+    "ValidLogStart",
     "MinIsrRecoveryQuorum",
     "ElectionSafety",
     "CommittedPrefix",
