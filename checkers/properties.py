@@ -49,6 +49,7 @@ NODE_PROPERTIES: Final = (
     "UncleanExclusion",
     "LeaderAppendOnly",
     "HighWatermarkMonotonicity",
+    "ValidLogStart",
     "MetadataLogMatching",
     "ElectionSafety",
     "CommittedPrefix",

@@ -79,6 +79,8 @@ class Replica:
         """At start-up: as the checkpoint says, within what recovery has left of the log."""
         self._trace("replica", self._name, end=self.log.end_offset)
         self._set_high_watermark(min(max(checkpointed, self.log.start_offset), self.log.end_offset))
+        if self.log.start_offset > 0:
+            self._trace("log start", self._name, offset=self.log.start_offset)
 
     def _take_isr(self, isr: Sequence[int], partition_epoch: int, new_role: bool) -> None:
         self.isr = frozenset(isr)
@@ -187,8 +189,8 @@ class Replica:
         self.log.truncate_fully_and_start_at(offset)
         self._tell(Change.LOG)
         self._trace("truncate", self._name, end=offset)
-        self._trace("log start", self._name, offset=offset)
         self._set_high_watermark(offset)  # M22
+        self._trace("log start", self._name, offset=offset)
 
     # -- who fetches ------------------------------------------------------------------------------------------
 
