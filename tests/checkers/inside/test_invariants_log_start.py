@@ -39,11 +39,11 @@ def test_records_that_were_deleted_are_not_lost(world: World) -> None:
 def test_a_replica_that_returns_holds_what_was_deleted(world: World) -> None:
     delete(world, 3)
     world.fetch(1, 2, 3)
-    log = world.partition(3).log
-    log.truncate_fully_and_start_at(3)
-    world.kill(3)
     world.commit(world.change(isr=(1, 2)))
     world.learn(1)
+    world.kill(3)
+    log = world.partition(3).log
+    log.truncate_fully_and_start_at(3)  # what else it had is lost
     world.return_(3)
     assert world.partition(3).log.start_offset == 3
     world.produce(1, b"e")
