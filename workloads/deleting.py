@@ -23,7 +23,7 @@ from workloads.client.requests import (
 
 #: Of a deletion that asks for all below the high watermark, whatever that is.
 ALL: Final = -1
-_SHARE_OF_ALL: Final = 0.2
+_SHARE_OF_ALL: Final = 0.25
 
 
 class Deleter:
