@@ -331,10 +331,19 @@ class Log:
         self.producers.clear()
 
     def advance_start_to(self, offset: int) -> None:
-        """Give up what lies below `offset`, which the caller has durably noted: as raise_start_to, and the segments
-        are deleted at once. Raises OffsetOutOfRange as that does, or StorageError."""
+        """Give up what lies below `offset`, which the caller has durably noted, so that gaps below it are none: as
+        raise_start_to, and the segments are deleted at once. Raises OffsetOutOfRange as that does, or StorageError."""
+        known = self._epochs.entries
         self.raise_start_to(offset)
-        self.remove_obsolete_segments()
+        obsolete = self._obsolete()
+        with self._writing:
+            if self._epochs.entries != known:
+                self._epoch_checkpoint.write(self._epochs.entries)
+            for segment in obsolete:
+                segment.remove()
+            if obsolete:
+                del self._segments[: len(obsolete)]
+                self._disk.sync_directory(self.directory)
 
     def raise_start_to(self, offset: int) -> None:
         """What lies below `offset` can no longer be read. Of the leader epochs, that of the record just before it stays
