@@ -209,7 +209,7 @@ def _judge_logs(
     logs = _Logs([], counts, {})
     for log, laid_out, replica_logs in lay_out_run(tables):
         scope = Scope(
-            run, log.topic, log.partition, 0, None, laid_out.final_reads, laid_out.end, origin, options
+            run, log.topic, log.partition, 0, None, options.final(laid_out.final_reads), laid_out.end, origin, options
         )  # fmt: skip
         of_log, of_candidates, own = log_linearizability.judge_log(Segment(scope, laid_out.operations, laid_out.reads))
         if named := [op for anomalies in (of_log, of_candidates) for row in anomalies.rows for op in row["ops"]]:

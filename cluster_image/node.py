@@ -27,7 +27,8 @@ METADATA_DIRECTORY = "__cluster_metadata-0"
 
 
 class Node:
-    """random: the source of every random choice. wall_clock: seconds since 1970, for the times in the metadata log."""
+    """random: the source of every random choice. wall_clock: seconds since 1970, for the times in the metadata log and
+    the age of records."""
 
     def __init__(
         self,
@@ -61,7 +62,9 @@ class Node:
         if "controller" in config["process.roles"]:
             self._controller = ControllerServer(config, self._raft, network, random, failed, trace)
         if "broker" in config["process.roles"]:
-            self._broker = BrokerServer(config, disk, network, self._raft, random, failed, trace)
+            self._broker = BrokerServer(
+                config, disk, network, self._raft, random, failed, trace, wall_clock=wall_clock
+            )
         if self._controller is not None and self._broker is not None:
             self._raft.listener = _Both(self._controller, self._broker)
 

@@ -187,7 +187,9 @@ def _final_reads(offset: Ints, first: Ints, last: Ints, bound: Ints, invoke: Int
     spans = [(int(low), int(high) + 1) for low, high in zip(offset, last, strict=True) if high >= low]
     latest = int(np.argmax(np.where(bound == end, invoke, NOWHERE)))
     lowest = int(first[first != NOWHERE].min(initial=NEVER))
-    return FinalReads(union(spans, end), int(offset.min()), end, int(invoke[latest]), int(op[latest]), lowest)
+    return FinalReads(
+        union(spans, end), int(offset.min()), end, int(invoke[latest]), int(op[latest]), lowest, int(offset.max())
+    )
 
 
 def without_offset(operations: pa.Table) -> Bools:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import numpy as np
@@ -52,6 +52,7 @@ class FinalReads:
     time: int = NOWHERE  # the latest invocation of a final read that reported `end`, ns
     op: int = NOWHERE  # that read
     first: int = NEVER  # the lowest offset at which one returned a record
+    last_start: int = NOWHERE  # the highest fetch offset
 
     @property
     def complete(self) -> bool:
@@ -66,6 +67,16 @@ class FinalReads:
     def known(self, compacted: bool) -> bool:
         """As `complete`; of a compacted log records may be missing between, but never the last one."""
         return self.complete or (compacted and self.end != NOWHERE and self.last == self.end - 1)
+
+    def after_last_gap(self) -> FinalReads:
+        """Of a log whose begin was deleted while it was read, so that reading went on further up: what was read from
+        the last such place to the end."""
+        if self.covered and self.covered[-1][1] == self.end:
+            low = self.covered[-1][0]
+            return replace(self, covered=self.covered[-1:], start=low, first=low)
+        if self.last_start >= self.end:  # and there is nothing
+            return replace(self, covered=(), start=self.last_start, first=NEVER)
+        return self
 
     @staticmethod
     def of(fields: Mapping[str, Any]) -> FinalReads:
@@ -83,6 +94,7 @@ class FinalReads:
             time=time,
             op=op,
             first=min((part.first for part in parts), default=NEVER),
+            last_start=max((part.last_start for part in parts), default=NOWHERE),
         )
 
 

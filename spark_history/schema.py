@@ -14,6 +14,9 @@ Kinds of operation:
 | read         | the fetch offset                | the fetch's watermark | null (see reads)  |
 | list_offsets | the end of the log answered     | null                  | null              |
 | final_read   | as read, after healing          | as read               | null (see reads)  |
+
+A `delete_records` asks for everything below `offset` to be deleted, of -1 below the high watermark; `high_watermark` is
+then the low watermark that was answered: what the log starts at on all live replicas.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """Workload `append`: unique values are appended to every partition, read as they come and once more at the end.
 
 Processes of the history: 0 to concurrency - 1 are the producers, then come the readers, and the process after them
-does the final reads. A producer has at most one batch in flight a partition (two around a change of leader).
+does the final reads; with --delete-records one more deletes. A producer has at most one batch in flight a partition
+(two around a change of leader).
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from harness.plan.plan import Plan
 from harness.record.history import Recorder
 from harness.report.console import Counts
 from workloads.client.client import REQUEST_TIMEOUT_S, Client
+from workloads.deleting import Deleter
 from workloads.pacing import Pacer
 from workloads.producing import Sender
 from workloads.reading import Reader
@@ -42,6 +44,8 @@ class AppendWorkload:
     log: ClassVar[Mapping[str, Any]] = {}
     topic_settings: ClassVar[Mapping[str, str]] = {}
     sender: ClassVar[type[Sender]] = Sender
+    #: Does it delete records, if a plan says so?
+    can_delete_records: ClassVar[bool] = True
     #: Values as one record batch.
     encode: ClassVar[Callable[..., bytes]] = staticmethod(encode_int64s)
 
@@ -103,6 +107,12 @@ class AppendWorkload:
         loops = [sender.run() for sender in senders]
         loops += [self._reader(n).tail(bytes_per_s, Random(self._random.random())) for n in range(READERS)]
         loops.append(pacer.run())
+        if plan.delete_records is not None:
+            deleter = Deleter(
+                self._client, self._recorder, plan.concurrency + READERS + 1, plan.delete_records,
+                Random(f"{plan.seed}/deletions"), clock=self._clock,
+            )  # fmt: skip
+            loops.append(deleter.run(plan.partitions))
         try:
             await _until(stop, loops)
         finally:
@@ -130,7 +140,10 @@ class AppendWorkload:
     def _reader(self, number: int) -> Reader:
         process = self._plan.concurrency + number
         compacted = self.log.get("cleanup.policy") == "compact"
-        return Reader(self._client, self._recorder, self._tally, process, clock=self._clock, compacted=compacted)
+        return Reader(
+            self._client, self._recorder, self._tally, process, clock=self._clock, compacted=compacted,
+            start_moves=self._plan.log_start != 0,
+        )  # fmt: skip
 
 
 async def _until(stop: asyncio.Event, loops: Sequence[Coroutine[Any, Any, None]]) -> None:

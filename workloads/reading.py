@@ -16,6 +16,7 @@ from workloads.client import outcomes
 from workloads.client.batches import decode
 from workloads.client.client import CannotSend, Client, Link
 from workloads.client.requests import (
+    EARLIEST,
     LATEST,
     FetchAnswer,
     FetchFrom,
@@ -37,11 +38,12 @@ _PARTITION_MAX_BYTES: Final = 1024 * 1024
 
 
 class Reader:
-    """Reads the topic as one process of the history. clock: monotonic ns. compacted: batches may lack records."""
+    """Reads the topic as one process of the history. clock: monotonic ns. compacted: batches may lack records.
+    start_moves: logs may begin anywhere, as records are deleted."""
 
     def __init__(
         self, client: Client, recorder: Recorder, tally: Tally, process: int, *, clock: Callable[[], int],
-        compacted: bool = False,
+        compacted: bool = False, start_moves: bool = False,
     ) -> None:  # fmt: skip
         self._client = client
         self._recorder = recorder
@@ -49,6 +51,7 @@ class Reader:
         self._process = process
         self._clock = clock
         self._compacted = compacted
+        self._start_moves = start_moves
         self._positions: dict[int, int] = {}
 
     async def tail(self, bytes_per_s: float, random: Random) -> None:
@@ -92,6 +95,9 @@ class Reader:
                 position = self._positions[partition]
                 error = answers[partition].error if partition in answers else None
                 answered = answered or error is ErrorCode.none
+                if error is ErrorCode.offset_out_of_range and self._start_moves:
+                    starts = await self._starts(connection, {partition: known.leader_epoch})
+                    position = max(position, starts.get(partition, position))
                 if position == start.offset and (position < end or not answered):
                     # An end that the log no longer has (it lost its tail) would never be reached: ask for it anew.
                     end = None if error is ErrorCode.offset_out_of_range else end
@@ -171,6 +177,21 @@ class Reader:
             self._tally.read(problem)
         return ends
 
+    async def _skip_deleted(self, connection: Connection, leader_epochs: Mapping[int, int]) -> dict[int, int]:
+        """Go on from the starts of logs whose begin was deleted; the others are returned."""
+        for partition, start in (await self._starts(connection, leader_epochs)).items():
+            if start > self._positions.get(partition, 0):
+                self._positions[partition] = start
+                leader_epochs = {p: epoch for p, epoch in leader_epochs.items() if p != partition}
+        return dict(leader_epochs)
+
+    async def _starts(self, connection: Connection, leader_epochs: Mapping[int, int]) -> dict[int, int]:
+        """Where logs begin, of those whose leader told it. Not part of the history."""
+        request = list_offsets_request(self._client.topic, leader_epochs, EARLIEST)
+        response, _, _ = await self._ask(connection, request)
+        answers = list_offsets_answers(response) if response is not None else {}
+        return {p: answer.offset for p, answer in answers.items() if answer.error is ErrorCode.none}
+
     def _invoke(self, kind: str, partitions: Sequence[int]) -> list[Operation]:
         invoke = self._clock()
         return [self._recorder.invoke(self._process, kind, self._client.topic, p, invoke) for p in partitions]
@@ -202,6 +223,8 @@ class Reader:
                 starts = [FetchFrom(p, self._positions.get(p, 0), epoch) for p, epoch in mine.items()]
                 answers = await self.fetch(connection, "read", starts, min_bytes=min_bytes)
                 lost_tail = {p: mine[p] for p, a in answers.items() if a.error is ErrorCode.offset_out_of_range}
+                if lost_tail and self._start_moves:
+                    lost_tail = await self._skip_deleted(connection, lost_tail)
                 if lost_tail:
                     self._positions.update(await self.end_offsets(connection, lost_tail))
                 if not answers or any(answer.error for answer in answers.values()):

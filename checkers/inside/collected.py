@@ -68,7 +68,9 @@ def in_sync(nodes: OfNodes, options: Options) -> InSync:
     return InSync(
         must_hold_the_final_log(nodes.collected, nodes.who_held_what),
         nodes.watermarks,
-        options.compacted or options.log_start == ANYWHERE,
+        options.compacted,
+        nodes.log_starts,
+        options.log_start == ANYWHERE,
     )
 
 

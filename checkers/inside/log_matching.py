@@ -8,18 +8,19 @@ it is compacted, and its epochs must not decrease.
 
 Replicas against the final log: once all faults are healed and every replica is back in its ISR, each member of the ISR
 holds exactly what the final reads returned, for these end at the high watermark, and everything below that is in the
-log of every member. Nor does it end below a high watermark that the leader of the last leader epoch has told (000,
-section on the ISR). That is only judged of runs that did recover: else who is in the ISR changes while logs are copied.
+log of every member, unless it was deleted from the begin of them all: then they start alike. Nor does it end below a
+high watermark that the leader of the last leader epoch has told (000, section on the ISR). That is only judged of runs
+that did recover: else who is in the ISR changes while logs are copied.
 
 Anomalies: replica divergence, replica hole, decreasing epoch; missing on a replica, differs from the final log, ends
-below the high watermark.
+below the high watermark, starts elsewhere than its leader's log.
 """
 
 from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import combinations, pairwise
 from typing import Any, Final
@@ -44,11 +45,21 @@ class InSync:
     """Which replicas must hold the final log, of one run. by_log: of each partition (chaos-0) its last ISR, as names of
     nodes, and whether all of that node's log was collected: else only what it holds counts, and not what it lacks.
     watermarks: by partition, (high watermark, the leader that told it, its leader epoch). compacted: replicas may have
-    removed different records."""
+    removed different records. log_starts: by partition, as LogStarts of of_nodes.py. start_moves: records are deleted
+    from the begin of logs: what a replica lacks below where its log starts, it does not lack."""
 
     by_log: Mapping[str, Mapping[str, bool]] = field(default_factory=dict)
     watermarks: Mapping[str, Sequence[Any]] = field(default_factory=dict)
     compacted: bool = False
+    log_starts: Mapping[str, Sequence[Any]] = field(default_factory=dict)
+    start_moves: bool = False
+
+    def start_of(self, log: str, node: str) -> int | None:
+        """Below which nothing is asked of a replica; None: that is not known, as logs may start anywhere."""
+        if not self.start_moves:
+            return 0
+        start: int | None = self.log_starts[log][2].get(node) if log in self.log_starts else None
+        return start
 
 
 @dataclass(frozen=True)
@@ -251,20 +262,26 @@ def _judge_against_final(
     log: str, segments: Sequence[Mapping[str, Any]], anomalies: Anomalies, in_sync: InSync
 ) -> None:
     found = dict.fromkeys((node for segment in segments for node in segment["replicas"]), False)
+    _judge_log_starts(log, in_sync.by_log.get(log, found), anomalies, in_sync)
     for node, whole in in_sync.by_log.get(log, found).items():
-        end = 0
+        start = in_sync.start_of(log, node)
+        asked = whole and not in_sync.compacted and start is not None
+        end = start or 0
         for segment in segments:
             replica = segment["replicas"].get(node)
             end = max(end, 0 if replica is None else replica["ends"][1] + 1)
             lacks = segment["final"] if replica is None else replica["lacks"]
-            for low, high, records in lacks if whole and not in_sync.compacted else ():
+            for low, high, records in lacks if asked else ():
+                first = max(low, start or 0)
+                if first > high:
+                    continue
                 anomalies.add(
                     LOG_MATCHING, "missing on a replica",
-                    f"{log}: {node}, which is in the ISR, does not hold {_range(low, high)} of the final log",
-                    offset=low, count=records,
+                    f"{log}: {node}, which is in the ISR, does not hold {_range(first, high)} of the final log",
+                    offset=first, count=min(records, high - first + 1),
                 )  # fmt: skip
             for low, high, own, final in () if replica is None else replica["others"]:
-                if final is None and in_sync.compacted:
+                if final is None and (in_sync.compacted or in_sync.start_moves):
                     continue
                 says = "nothing" if final is None else f"{final}"
                 anomalies.add(
@@ -273,12 +290,27 @@ def _judge_against_final(
                     offset=low, value=own, count=high - low + 1,
                 )  # fmt: skip
         watermark, leader, epoch = in_sync.watermarks.get(log, (0, "", 0))
-        if whole and end < watermark and not in_sync.compacted:
+        if asked and end < watermark:
             anomalies.add(
                 LOG_MATCHING, "ends below the high watermark",
                 f"{log}: the log of {node}, which is in the ISR, ends at {end}, and {leader}, leader of epoch {epoch}, "
                 f"had told that everything below {watermark} is committed",
                 offset=end, count=watermark - end,
+            )  # fmt: skip
+
+
+def _judge_log_starts(log: str, members: Iterable[str], anomalies: Anomalies, in_sync: InSync) -> None:
+    if log not in in_sync.log_starts:
+        return
+    leader, settled, by_node = in_sync.log_starts[log]
+    for node in members:
+        start = by_node.get(node)
+        if start is not None and not settled <= start <= by_node[leader]:
+            anomalies.add(
+                LOG_MATCHING, "starts elsewhere than its leader's log",
+                f"{log}: the log of {node}, which is in the ISR, starts at {start}, and that of {leader}, which leads, "
+                f"at {by_node[leader]}" + (f", and a while before at {settled}" if settled < by_node[leader] else ""),
+                offset=start, count=max(settled - start, start - by_node[leader]),
             )  # fmt: skip
 
 

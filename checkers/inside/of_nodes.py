@@ -24,6 +24,15 @@ class Watermark(NamedTuple):
     leader_epoch: int
 
 
+class LogStarts(NamedTuple):
+    """Of one partition, in the end. settled: where the log of the leader started a while before: followers had the time
+    to take that over. by_node: where each replica's log started last."""
+
+    leader: str
+    settled: int
+    by_node: Mapping[str, int]
+
+
 @dataclass(frozen=True)
 class Options:
     """What of the plan matters: min.insync.replicas of topics without a value of their own,
@@ -57,9 +66,9 @@ class OfNodes:
     these gaps are those that say that something is missing of the metadata logs.
 
     unclean_recoveries: an object each, see _unclean_recoveries(). memberships: see Memberships.as_json(); None: the
-    metadata does not tell. watermarks: by partition (chaos-0), see replica_trace.judge_replicas(). collected: rows of
-    COLLECTED. trace_of, metadata_of: rows by node. looked_at: how many of what was looked at for each property that
-    says so."""
+    metadata does not tell. watermarks: by partition (chaos-0), see replica_trace.judge_replicas(). log_starts: so, too,
+    as far as nodes tell them. collected: rows of COLLECTED. trace_of, metadata_of: rows by node. looked_at: how many of
+    what was looked at for each property that says so."""
 
     rows: list[dict[str, Any]]  # ANOMALIES
     tally: list[tuple[str, str, int, int]]  # (property, anomaly, witnesses, records)
@@ -71,6 +80,7 @@ class OfNodes:
     memberships: dict[str, Any] | None = field(default=None, repr=False)
     gaps: list[str] = field(default_factory=list)
     watermarks: dict[str, Watermark] = field(default_factory=dict)
+    log_starts: dict[str, LogStarts] = field(default_factory=dict)
     collected: list[dict[str, Any]] = field(default_factory=list, repr=False)
     trace_of: dict[str, int] = field(default_factory=dict)
     metadata_of: dict[str, int] = field(default_factory=dict)

@@ -156,7 +156,7 @@ def _units(history: History, log: LogHistory, options: Options) -> list[Unit]:
             "history": str(history.path),
             "scope": asdict(
                 Scope(
-                    history.run, log.topic, log.partition, part.low, part.high, log.final_reads, log.end,
+                    history.run, log.topic, log.partition, part.low, part.high, options.final(log.final_reads), log.end,
                     history.origin, options,
                 )
             ),

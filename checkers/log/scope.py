@@ -49,8 +49,13 @@ class Options:
             log_start=ANYWHERE if start == "moves" else start,
         )
 
+    def final(self, final_reads: FinalReads) -> FinalReads:
+        """What of them tells the final log."""
+        return final_reads.after_last_gap() if self.log_start == ANYWHERE else final_reads
+
     def complete(self, final_reads: FinalReads) -> bool:
         """Is the final log of a partition known from where it starts?"""
+        final_reads = self.final(final_reads)
         from_start = self.log_start == ANYWHERE or final_reads.start <= self.log_start
         return from_start and final_reads.known(self.compacted)
 

@@ -24,7 +24,7 @@ from spark_history.files import Bools, Ints, codes, integers, nullable, read_par
 from spark_history.log import NEVER, NOWHERE
 from spark_history.schema import LAID_OUT_OPERATIONS, LAID_OUT_READS
 
-KINDS: Final = ("append", "read", "list_offsets", "final_read")
+KINDS: Final = ("append", "read", "list_offsets", "final_read", "delete_records")
 APPEND, READ, LIST_OFFSETS, FINAL_READ = range(4)
 OUTCOMES: Final = ("ok", "fail", "info")
 OK, FAIL, INFO = range(3)

@@ -20,6 +20,7 @@ from ..wire.messages import NO_THROTTLE, make, response_module
 from .channel import ControllerChannel
 from .forwarding import Forwarding
 from .handlers.auto_creation import AutoCreation
+from .handlers.delete_records import delete_records
 from .handlers.describe import describe_cluster, describe_quorum, describe_topic_partitions, find_coordinator
 from .handlers.describe_configs import describe_configs
 from .handlers.describe_log_dirs import describe_log_dirs
@@ -91,6 +92,8 @@ class BrokerApi:
                 return await self._fetch.handle(request, peer.room)
             case "ListOffsetsRequest":
                 return await self._offsets.list_offsets(request, peer.aside)
+            case "DeleteRecordsRequest":
+                return await delete_records(request, self._find_by_name, peer.only_waits)
             case "MetadataRequest":
                 return await self._metadata.handle(request)
             case "InitProducerIdRequest":

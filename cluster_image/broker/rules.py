@@ -129,3 +129,46 @@ def may_tell_end_of_log(high_watermark: int, epoch_start: int, lease_held: bool)
     And its broker's session must be certain not to have run out: past that, the controller may have elected another
     leader, which has acknowledged records that this one knows nothing of."""
     return high_watermark >= epoch_start and lease_held
+
+
+def next_log_start_offset(current: int, told: int, high_watermark: int) -> int:
+    """Where a log start offset moves when another replica tells that its log starts at `told`: up to there, but never
+    beyond what this replica knows to be committed, and never back (Apache Kafka: maybeIncrementLogStartOffset; there
+    only followers listen)."""
+    return max(current, min(told, high_watermark))
+
+
+def may_delete_up_to(offset: int, high_watermark: int) -> bool:
+    """May a client have everything below `offset` deleted? Only what is committed (KIP-107)."""
+    return 0 <= offset <= high_watermark
+
+
+def may_delete_segment(end_offset: int, high_watermark: int, is_leader: bool) -> bool:
+    """May retention take a segment? Only where all of it is committed, and only the leader decides: it tells its
+    followers by its log start offset, so that all replicas come to start alike."""
+    return is_leader and end_offset <= high_watermark
+
+
+def is_out_of_date(latest_timestamp: int | None, now: int, retention: int) -> bool:
+    """Are all records of a segment older than retention.ms? Times in ms since 1970; retention -1: never. Without a time
+    of their own (-1) they have no age."""
+    has_age = latest_timestamp is not None and latest_timestamp >= 0
+    return has_age and 0 <= retention < now - (latest_timestamp or 0)
+
+
+def is_beyond_size(log_size: int, segment_size: int, retention: int) -> bool:
+    """Does a log keep retention.bytes without its oldest segment? retention -1: no limit."""
+    return retention >= 0 and log_size - segment_size >= retention
+
+
+def begins_elsewhere(fetch_offset: int, followers_start: int, last_fetched_epoch: int, log_start_offset: int) -> bool:
+    """Must a follower begin anew at the leader's log start? If its log is empty at another offset, and it does not know
+    which record came before: nothing shows that it ever had what lies in between. followers_start: -1: not told."""
+    is_empty = fetch_offset == followers_start
+    return is_empty and last_fetched_epoch < 0 and fetch_offset != log_start_offset
+
+
+def low_watermark(own_start: int, starts_of_the_live: Iterable[int]) -> int:
+    """Below which offset no live replica has records any more, as far as the leader knows from their fetches:
+    DeleteRecords is answered once it is reached (KIP-107). -1: one of them has not told yet."""
+    return min([own_start, *starts_of_the_live])

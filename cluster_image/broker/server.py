@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from random import Random
 
 from .. import wire
@@ -41,7 +41,10 @@ class BrokerServer:
         random: Random,
         failed: Failed,
         trace: Trace = no_trace,
+        *,
+        wall_clock: Callable[[], float],
     ) -> None:
+        """wall_clock: seconds since 1970."""
         self._config = config
         self._network = network
         self._raft = raft
@@ -52,6 +55,7 @@ class BrokerServer:
         self._random = random
         self._failed = failed
         self._trace = trace
+        self._wall_clock = wall_clock
         self._lifecycle: Lifecycle | None = None
         self._api: BrokerApi | None = None
         self._listening: Listening | None = None
@@ -134,6 +138,7 @@ class BrokerServer:
             self._isr_manager,
             self._failed,
             self._trace,
+            wall_clock=self._wall_clock,
         )
         self._forwarding = Forwarding(lambda: self._channel("forward"), self._config.seconds("request.timeout.ms"))
         self._producer_ids = self._channel("producer-ids")

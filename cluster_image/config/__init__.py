@@ -68,6 +68,22 @@ def one_of(*choices: str) -> Callable[[str], str]:
     return read
 
 
+def some_of(*choices: str) -> Callable[[str], str]:
+    """A list: some of these, in the order given."""
+
+    def read(text: str) -> str:
+        if not set(items_of(text)) <= set(choices):
+            raise ValueError(text)
+        return ",".join(items_of(text))
+
+    return read
+
+
+def items_of(text: str) -> list[str]:
+    """Of a setting that is a list."""
+    return [item.strip() for item in text.split(",") if item.strip()]
+
+
 def read_address(text: str) -> Address:
     """`host:port`, with or without a listener name in front (`PLAINTEXT://host:port`)."""
     host, _, port = text.rpartition("://")[2].rpartition(":")
@@ -191,6 +207,16 @@ SETTINGS: Final[dict[str, Setting]] = {
                 "Give leaderships back to the preferred leaders now and then.", boolean),
         _int("leader.imbalance.check.interval.seconds", 300, 1, 24 * 3600, "How often they are given back."),
         _int("log.segment.bytes", 64 << 20, 1024, 2**31 - 1, "A segment rolls at this size (Kafka: 1 GiB)."),
+        Setting("log.cleanup.policy", "list", "delete", "delete, compact or both",
+                "With compact alone nothing is deleted for its age or size, or by DeleteRecords; no log is compacted.",
+                some_of("delete", "compact")),
+        _int("log.retention.ms", 7 * _MS, -1, NO_LIMIT,
+             "A segment whose records are all older is deleted; -1: records may grow as old as they will."),
+        _int("log.retention.bytes", -1, -1, NO_LIMIT,
+             "The oldest segments of a log are deleted while the others have so many bytes; -1: no limit."),
+        _int("log.retention.check.interval.ms", 2000, 1, _MS,
+             "A leader looks so often for segments to delete, or, if records are kept for longer, after as long as "
+             "that, up to five minutes (Kafka: 300000)."),
         _int("log.flush.interval.messages", NO_LIMIT, 1, NO_LIMIT,
              "fsync a log after this many records; 1: before they count as replicated."),
         _int("log.flush.interval.ms", NO_LIMIT, 1, NO_LIMIT, "fsync every log at least this often."),
@@ -246,6 +272,9 @@ TOPIC_SETTINGS: Final[dict[str, str]] = {
     "flush.messages": "log.flush.interval.messages",
     "flush.ms": "log.flush.interval.ms",
     "max.message.bytes": "message.max.bytes",
+    "cleanup.policy": "log.cleanup.policy",
+    "retention.ms": "log.retention.ms",
+    "retention.bytes": "log.retention.bytes",
 }
 
 

@@ -1,8 +1,8 @@
 """Settings of topics: those that override a node's, those of topics alone (throttling.py), and those of Apache Kafka's
 that change nothing here.
 
-The last kind is taken and told again, as tools and programs set them without asking: here no record is deleted for
-its age, compacted, or compressed anew.
+The last kind is taken and told again, as tools and programs set them without asking: here no log is compacted, and no
+batch compressed anew.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ from typing import Final
 from . import NO_LIMIT, NO_UNCLEAN_RECOVERY, SETTINGS, TOPIC_SETTINGS, ConfigError, Setting, boolean, integer, one_of
 from .throttling import TOPIC_THROTTLES
 
-_KEPT: Final = "records are kept until their topic is deleted"
 _NOT_COMPACTED: Final = "logs are not compacted"
 _AS_SENT: Final = "batches are kept as producers have compressed them"
 _NO_INDEX: Final = "segments have no index files"
@@ -31,20 +30,6 @@ def _share(text: str) -> float:
     return float(text)
 
 
-def _some_of(*choices: str) -> Callable[[str], str]:
-    def read(text: str) -> str:
-        if not set(items_of(text)) <= set(choices):
-            raise ValueError(text)
-        return ",".join(items_of(text))
-
-    return read
-
-
-def items_of(text: str) -> list[str]:
-    """Of a setting that is a list."""
-    return [item.strip() for item in text.split(",") if item.strip()]
-
-
 def _unused(name: str, type_: str, default: str, valid: str, read: Callable[[str], object], why: str) -> Setting:
     return Setting(name, type_, default, valid, f"Changes nothing here: {why}.", read)
 
@@ -53,9 +38,6 @@ def _unused(name: str, type_: str, default: str, valid: str, read: Callable[[str
 UNUSED: Final[Mapping[str, Setting]] = {
     setting.name: setting
     for setting in (
-        _unused("cleanup.policy", "list", "delete", "delete, compact or both", _some_of("delete", "compact"), _KEPT),
-        _unused("retention.ms", "long", "604800000", *_number(-1), _KEPT),
-        _unused("retention.bytes", "long", "-1", *_number(-1), _KEPT),
         _unused("delete.retention.ms", "long", "86400000", *_number(0), _NOT_COMPACTED),
         _unused("min.compaction.lag.ms", "long", "0", *_number(0), _NOT_COMPACTED),
         _unused("max.compaction.lag.ms", "long", str(NO_LIMIT), *_number(1), _NOT_COMPACTED),

@@ -51,8 +51,9 @@ class OffsetCheckpoint:
 
 
 class LeaderEpochCheckpoint:
-    """A log's leader-epoch cache, for tools: it is written when the log is cut or closed, and as each batch names its
-    leader epoch, the cache is made anew from the log at start. (Apache Kafka writes it as each epoch begins.)"""
+    """A log's leader-epoch cache, written when the log is cut at either end or closed. As each batch names its leader
+    epoch, the cache is made anew from the log at start; only the epoch of the record before the log's start is taken
+    from here. (Apache Kafka writes it as each epoch begins.)"""
 
     def __init__(self, disk: Disk, path: str) -> None:
         self._disk = disk

@@ -73,5 +73,17 @@ class EpochCache:
         del self._entries[:covering]
         return True
 
+    def restore_before(self, start_offset: int, noted: Sequence[EpochEntry]) -> None:
+        """Take the epoch of the record just before `start_offset` from what was noted when there were records below
+        it, unless the records from there on contradict it."""
+        below = [entry for entry in noted if entry.start_offset < start_offset]
+        if not below:
+            return
+        first = self._entries[0] if self._entries else None
+        if first is None or first.epoch > below[-1].epoch:
+            self._entries.insert(0, below[-1])
+        elif first.epoch == below[-1].epoch:
+            self._entries[0] = below[-1]
+
     def clear(self) -> None:
         self._entries.clear()

@@ -5,6 +5,11 @@ hold on disk at any moment, and recovery relies on them: a segment's file is syn
 and the successor's directory entry is synced before anything is written to it. So after a power loss only the newest
 segment can be torn, short or missing; whatever else is found damaged is handled the same way, by keeping the longest
 valid prefix.
+
+A log's begin goes in two steps. `raise_start_to` moves the log start offset, in memory alone: below it nothing can be
+read. Once whoever keeps the start has it on disk, `remove_obsolete_segments` deletes the files, the oldest first and
+each durably before the next. So what is left never has a gap, even if the kept start is lost; and at an opening the
+start may be an older one, or the first offset that is there, but no record above the start is missing.
 """
 
 from __future__ import annotations
@@ -45,6 +50,14 @@ class Recovery(NamedTuple):
     removed_segments: int
 
 
+class Stretch(NamedTuple):
+    """The records of one segment, for whoever decides which are kept."""
+
+    end_offset: int
+    size: int  # bytes
+    latest_timestamp: int | None  # of all records, ms since 1970; None: there are none
+
+
 class _WriteGuard:
     """A context in which the first OSError is final: it and every later entry raise StorageError. before: is done once,
     at the first entry."""
@@ -57,6 +70,10 @@ class _WriteGuard:
     @property
     def entered(self) -> bool:
         return self._before is None
+
+    @property
+    def refuses(self) -> bool:
+        return self._failure is not None
 
     def refuse(self, reason: OSError) -> None:
         self._failure = self._failure or reason
@@ -98,6 +115,9 @@ class Log:
         self._flushed_offset = 0
         self._last_timed_flush = 0.0
         self._writing = _WriteGuard(directory)
+        #: Called before the log comes to start lower than it did: whoever keeps the start must forget it, durably, or
+        #: the next opening would take what is written from then on for deleted. May raise OSError.
+        self.before_start_falls: Callable[[], None] = lambda: None
 
     @classmethod
     def open(
@@ -142,6 +162,11 @@ class Log:
         prepare()
         self._segments[0].create()
         self._disk.sync_directory(self.directory)
+
+    @property
+    def is_given_up(self) -> bool:
+        """Does it take no more writes: closed, abandoned, or failed?"""
+        return self._writing.refuses
 
     @property
     def is_untouched(self) -> bool:
@@ -204,6 +229,8 @@ class Log:
         headers: list[BatchHeader] = []
         for position, _, header in iter_batches(batches):
             validate_batch(batches, position, header)
+            if not headers and self._begins_within(header):
+                next_offset = header.base_offset  # records were deleted up to its middle, and batches are kept whole
             if not continues(header, next_offset, last_epoch):
                 raise NonContiguousAppend(
                     f"{self.directory}: batch at offset {header.base_offset} of epoch {header.leader_epoch} "
@@ -211,7 +238,16 @@ class Log:
                 )
             headers.append(header)
             next_offset, last_epoch = header.next_offset, header.leader_epoch
+        start = self._start_offset
+        if headers and headers[0].base_offset < start:
+            self.truncate_fully_and_start_at(headers[0].base_offset)
         self._append(batches, headers)
+        self.raise_start_to(start)
+
+    def _begins_within(self, header: BatchHeader) -> bool:
+        """Is the log empty, at an offset inside of this batch?"""
+        empty = self._start_offset == self.end_offset
+        return empty and header.base_offset < self._start_offset < header.next_offset and header.leader_epoch >= 0
 
     def read(self, offset: int, max_bytes: int, max_offset: int | None = None, min_one: bool = True) -> bytes:
         """Whole batches of one segment from the one that holds `offset`, none reaching past `max_offset` (default:
@@ -230,15 +266,16 @@ class Log:
     def offset_since(self, timestamp: int) -> int | None:
         """The base offset of the first batch from the log's start on that has a record of this time (ms) or later, as
         far as its header tells; None: there is none."""
-        for segment in self._segments:
+        for segment in self._current_segments:
             offset = segment.offset_since(timestamp)
             if offset is not None:
-                return offset
+                return max(offset, self._start_offset)  # in whose batch, or behind it, is the one that was meant
         return None
 
     def latest_timestamp(self, max_offset: int) -> int | None:
-        """The largest time (ms) of the batches that end at or below `max_offset`; None: there are none."""
-        of_each = (segment.latest_timestamp(max_offset) for segment in self._segments)
+        """The largest time (ms) of the batches from the log's start on that end at or below `max_offset`; None: there
+        are none."""
+        of_each = (segment.latest_timestamp(max_offset, self._start_offset) for segment in self._current_segments)
         return max((timestamp for timestamp in of_each if timestamp is not None), default=None)
 
     def end_offset_for_epoch(self, epoch: int) -> tuple[int, int]:
@@ -256,6 +293,8 @@ class Log:
             self.truncate_fully_and_start_at(offset)
             return
         with self._writing:
+            if self.end_if_cut_at(offset) < self._start_offset:
+                self.before_start_falls()
             if offset < self.end_offset:
                 self._remove_segments_from(bisect_right(self._segments, offset, key=_base_offset))
                 self._segments[-1].truncate_to(offset)
@@ -266,10 +305,17 @@ class Log:
         if not self.producers.truncate(self.end_offset):
             self._rebuild_producers()
 
+    def end_if_cut_at(self, offset: int) -> int:
+        """Where the log would end after truncate_to(offset), which is not below the log's start: batches are kept
+        whole."""
+        return self.end_offset if offset >= self.end_offset else self._segment_of(offset).start_of_batch(offset)
+
     def truncate_fully_and_start_at(self, offset: int, epoch_before: int = -1) -> None:
         """Durably drop everything; the log is empty at `offset`, after a record of `epoch_before` if that is known.
         Raises StorageError."""
         with self._writing:
+            if offset < self._start_offset:
+                self.before_start_falls()
             self._remove_segments_from(1)
             first = self._segments[0]
             first.truncate_to(first.base_offset)
@@ -285,22 +331,70 @@ class Log:
         self.producers.clear()
 
     def advance_start_to(self, offset: int) -> None:
-        """Give up what lies below `offset`: segments wholly below it are durably deleted, but never the newest. The
-        leader epoch of the record just before it stays known. Producers' batches stay known, too.
+        """Give up what lies below `offset`, which the caller has durably noted, so that gaps below it are none: as
+        raise_start_to, and the segments are deleted at once. Raises OffsetOutOfRange as that does, or StorageError."""
+        known = self._epochs.entries
+        self.raise_start_to(offset)
+        obsolete = self._obsolete()
+        with self._writing:
+            if self._epochs.entries != known:
+                self._epoch_checkpoint.write(self._epochs.entries)
+            for segment in obsolete:
+                segment.remove()
+            if obsolete:
+                del self._segments[: len(obsolete)]
+                self._disk.sync_directory(self.directory)
 
-        Raises OffsetOutOfRange unless start_offset <= offset <= end_offset, or StorageError."""
+    def raise_start_to(self, offset: int) -> None:
+        """What lies below `offset` can no longer be read. Of the leader epochs, that of the record just before it stays
+        known. Producers' batches stay known, too. Nothing is written.
+
+        Raises OffsetOutOfRange unless start_offset <= offset <= end_offset."""
         if not self._start_offset <= offset <= self.end_offset:
             raise OffsetOutOfRange(f"offset {offset} is not in {self._start_offset}..{self.end_offset}")
-        with self._writing:
-            self._start_offset = offset
-            if self._epochs.truncate_from_start(offset):
+        self._start_offset = offset
+        self._epochs.truncate_from_start(offset)
+
+    @property
+    def has_obsolete_segments(self) -> bool:
+        """Are there any wholly below the start? The newest counts as none, even if all of it is."""
+        return len(self._segments) > 1 and self._segments[1].base_offset <= self._start_offset
+
+    def remove_obsolete_segments(self, at_most: int | None = None) -> int:
+        """Durably delete segments wholly below the start, the oldest first: how many. Raises StorageError."""
+        obsolete = self._obsolete()[:at_most]
+        if obsolete:
+            with self._writing:
+                # First, for the epoch of the record before the start: no batch will tell it any more.
                 self._epoch_checkpoint.write(self._epochs.entries)
-            obsolete = bisect_right(self._segments, offset, key=_base_offset) - 1
-            for segment in self._segments[:obsolete]:
-                segment.remove()
-            if obsolete > 0:
-                del self._segments[:obsolete]
-                self._disk.sync_directory(self.directory)
+                for segment in obsolete:
+                    segment.remove()
+                    del self._segments[0]
+                    self._disk.sync_directory(self.directory)
+        return len(obsolete)
+
+    def _obsolete(self) -> list[Segment]:
+        return self._segments[: bisect_right(self._segments, self._start_offset, key=_base_offset) - 1]
+
+    @property
+    def _current_segments(self) -> list[Segment]:
+        """Those that are not wholly below the start, and the newest."""
+        return self._segments[len(self._obsolete()) :]
+
+    @property
+    def stretches(self) -> list[Stretch]:
+        """What there is from the start on, a segment each, the oldest first."""
+        return [
+            Stretch(segment.end_offset, segment.size, segment.latest_timestamp(segment.end_offset))
+            for segment in self._current_segments
+        ]
+
+    def roll(self) -> None:
+        """Begin a new segment, unless the newest is empty, so that all that there is can be removed. Raises
+        StorageError."""
+        if self._segments[-1].size:
+            with self._writing:
+                self._roll()
 
     def flush(self) -> None:
         """Make everything appended durable. A failure is final: StorageError now and on every later write."""
@@ -369,8 +463,11 @@ class Log:
         goes_on = start_epoch < 0 or bases[0] > start_offset or self.epoch_before(start_offset) == start_epoch
         if self.end_offset < self._start_offset or not goes_on:
             self.truncate_fully_and_start_at(self._start_offset, start_epoch)
+        noted = self._epoch_checkpoint.read()
+        if start_epoch < 0 and self._start_offset == bases[0]:
+            self._epochs.restore_before(self._start_offset, noted)
         self._epochs.truncate_from_start(self._start_offset)
-        if tuple(self._epoch_checkpoint.read()) != self._epochs.entries:
+        if tuple(noted) != self._epochs.entries:
             self._epoch_checkpoint.write(self._epochs.entries)
 
     def _assign_epoch_before(self, offset: int, epoch: int) -> None:

@@ -148,10 +148,20 @@ class Segment:
                 at += header.size
             position += at
 
-    def latest_timestamp(self, max_offset: int) -> int | None:
-        """The largest of the batches that end at or below `max_offset`, ms; None: there are none."""
-        batches = self._batches_below(max_offset)
-        return self._latest[batches - 1] if batches else None
+    def latest_timestamp(self, max_offset: int, min_offset: int = 0) -> int | None:
+        """The largest of the batches that end at or below `max_offset` and above `min_offset`, ms; None: there are
+        none."""
+        first, batches = self._batches_below(min_offset), self._batches_below(max_offset)
+        if batches <= first:
+            return None
+        latest = self._latest[batches - 1]
+        if not first or latest > self._latest[first - 1]:
+            return latest
+        return max(h.max_timestamp for h in self.headers() if min_offset < h.next_offset <= max_offset)
+
+    def start_of_batch(self, offset: int) -> int:
+        """The base offset of the batch that holds `offset`, which is in this segment."""
+        return self.base_offset + self._offsets[self._batches_below(offset)]
 
     def offset_since(self, timestamp: int) -> int | None:
         """The base offset of the first batch that has this time (ms) or a later one, by its header."""

@@ -13,6 +13,8 @@ Each change is told once, where it happens, after the state has changed:
 | `append`            | `topic-0` | end                                                                      |
 | `truncate`          | `topic-0` | end                                                                      |
 | `high watermark`    | `topic-0` | offset                                                                   |
+| `log start`         | `topic-0` | offset: nothing is held below. Of a replica that begins anew it is told  |
+|                     |           | after its high watermark, and only if it is above 0                      |
 | `quorum`            |           | role, epoch, leader (-1: none known), of the metadata quorum             |
 | `metadata append`   |           | end                                                                      |
 | `metadata truncate` |           | end                                                                      |

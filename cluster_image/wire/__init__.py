@@ -51,6 +51,7 @@ SUPPORTED: Final[Mapping[Listener, Versions]] = {
         18: (0, 4),  # ApiVersions
         19: (2, 7),  # CreateTopics
         20: (1, 6),  # DeleteTopics: by id too from 6
+        21: (0, 2),  # DeleteRecords
         22: (0, 4),  # InitProducerId
         23: (2, 4),  # OffsetForLeaderEpoch
         32: (1, 4),  # DescribeConfigs

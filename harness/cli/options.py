@@ -33,6 +33,24 @@ TimeLimitOption = Annotated[
     typer.Option("--time-limit", metavar="TIME", parser=parse_time_limit, help="How long clients work, e.g. 5m."),
 ]
 
+DeleteRecordsOption = Annotated[
+    str | None,
+    typer.Option(
+        "--delete-records",
+        metavar="TIME",
+        help="Delete the begin of each partition so often (DeleteRecords), e.g. 5s; by default never.",
+    ),
+]
+
+
+def deletions(text: str | None) -> dict[str, float]:
+    """The field of a plan for --delete-records, if it is given. Raises BadArguments."""
+    try:
+        return {} if text is None else {"delete_records": seconds(text)}
+    except ValueError as error:
+        raise BadArguments(f"--delete-records: {error}") from None
+
+
 StrikeOption = Annotated[
     Literal["random", "leaders"] | None,
     typer.Option("--strike", help="Whom faults of one node strike; by default leaders for kill, else random."),

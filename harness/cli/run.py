@@ -12,6 +12,7 @@ import typer
 
 from harness.cli.nemesis import IntervalOption, NemesisOption, RecoveryOption, pace
 from harness.cli.options import (
+    DeleteRecordsOption,
     ExpectOption,
     FormerTargetsOption,
     ResultsOption,
@@ -19,6 +20,7 @@ from harness.cli.options import (
     StrikeOption,
     TargetOption,
     TimeLimitOption,
+    deletions,
     refuse_former_targets,
 )
 from harness.cli.spark import LOCAL, SparkOption, check_reachable
@@ -58,6 +60,7 @@ def run(
         str | None, typer.Option(metavar="A..B", help="A run for each of these seeds, one after the other.")
     ] = None,
     rate: Annotated[float, typer.Option(help="Records a second, all producers together.")] = 2000.0,
+    delete_records: DeleteRecordsOption = None,
     concurrency: Annotated[int, typer.Option(help="Producers.")] = 4,
     partitions: Annotated[int, typer.Option(help="Of the topic.")] = 8,
     replication_factor: Annotated[int, typer.Option(help="Replicas of each partition.")] = 3,
@@ -138,6 +141,7 @@ def run(
     fields = {} if plan is None else plan_file.read(plan)
     given = {name: context.params[name] for name in _AS_THEY_ARE if _is_given(context, name)}
     fields |= given | {name: value for name, value in pace(interval, recovery).items() if value is not None}
+    fields |= deletions(delete_records)
     if _is_given(context, "nemesis"):
         fields["nemesis"] = registry.parse_names(nemesis)
         fields.pop("schedule", None)

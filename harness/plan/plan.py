@@ -51,6 +51,7 @@ class Plan(BaseModel):
     seed: int = 0
     time_limit: float = 60.0  # seconds of workload
     rate: float = 2000.0  # records a second, all producers together
+    delete_records: float | None = None  # seconds from one deletion of a partition's begin to the next; None: none
     concurrency: int = 4  # producers
     acks: Literal["all", "1", "0"] = "all"
     topic: str = "chaos"
@@ -94,6 +95,11 @@ class Plan(BaseModel):
             value = getattr(self, name)
             if not 0 < value <= most:  # nor is it nan
                 yield f"{flag(name)} is {value:g}; it must be a number of {unit} above 0 and at most {most:,}"
+        if self.delete_records is not None and not 0 < self.delete_records <= MAX_TIME_LIMIT_S:
+            yield (
+                f"--delete-records is {self.delete_records:g}; it must be a number of seconds above 0 and at most "
+                f"{MAX_TIME_LIMIT_S:,}"
+            )
         if not 0 <= self.seed < 2**63:
             yield f"--seed is {self.seed}; valid is 0 to {2**63 - 1:,}"
         for name, most in _COUNTS.items():
@@ -136,6 +142,9 @@ class Plan(BaseModel):
                 yield f"{_OPTIONS[name]}: target {self.target} has no use for it"
         if (why := target.unsupported.get(f"workload {self.workload}")) is not None:
             yield f"--workload {self.workload} is not possible with target {self.target}: {why}"
+        deletes = getattr(registry.load(registry.WORKLOADS, self.workload), "can_delete_records", False)
+        if self.delete_records is not None and not deletes:
+            yield f"--delete-records: workload {self.workload} deletes no records; append does"
         impossible = getattr(registry.load(registry.WORKLOADS, self.workload), "impossible", None)
         if impossible is not None and (why := impossible(self)) is not None:
             yield f"--workload {self.workload} is not possible: {why}"
@@ -159,6 +168,13 @@ class Plan(BaseModel):
     def log(self) -> dict[str, Any]:
         """What the logs of the workload's topic are like: cleanup.policy; keys: see checkers.log.scope.Options."""
         return dict(getattr(registry.load(registry.WORKLOADS, self.workload), "log", {}))
+
+    @computed_field  # type: ignore[prop-decorator]
+    @property
+    def log_start(self) -> int | str:
+        """See checkers.log.scope.Options: "moves" where records are deleted, by retention or by clients."""
+        limits = (self.settings.get(name, "-1").strip() for name in _RETENTION)
+        return "moves" if self.delete_records is not None or any(limit != "-1" for limit in limits) else 0
 
     @property
     def timing(self) -> Timing:
@@ -211,7 +227,9 @@ class Plan(BaseModel):
         return shlex.join(words)
 
 
-_FOLLOWING = ("promise", "inside", "log")
+_FOLLOWING = ("promise", "inside", "log", "log_start")
+#: Settings of nodes that delete records within the time of a run. By default they are kept for a week.
+_RETENTION = ("log.retention.ms", "log.retention.minutes", "log.retention.hours", "log.retention.bytes")
 _AMOUNTS = (
     ("time_limit", "seconds", MAX_TIME_LIMIT_S),
     ("rate", "records a second", MAX_RATE),
@@ -223,8 +241,8 @@ _COUNTS = {
 }  # fmt: skip
 _FLAGS = (
     "target", "kafka_home", "upgrade_to", "timeouts", "on", "nemesis", "interval", "recovery", "strike", "workload",
-    "time_limit", "seed", "rate", "concurrency", "acks", "partitions", "replication_factor", "min_insync_replicas",
-    "file_system", "brokers", "controllers", "combined", "bug", "latency_ms", "encode_messages",
+    "time_limit", "seed", "rate", "delete_records", "concurrency", "acks", "partitions", "replication_factor",
+    "min_insync_replicas", "file_system", "brokers", "controllers", "combined", "bug", "latency_ms", "encode_messages",
 )  # fmt: skip
 #: That not every target has (Target.options), by the field.
 _OPTIONS = {

@@ -30,7 +30,7 @@ PLAN_FILE: Final = "plan.toml"
 _ALWAYS: Final = ("target", "on", "nemesis", "strike", "time_limit", "seed")
 #: What follows from the rest, or is another run's own.
 _LEFT_OUT: Final = ("run",)
-_TIMES: Final = ("time_limit", "interval", "recovery")
+_TIMES: Final = ("time_limit", "interval", "recovery", "delete_records")
 _TABLES: Final = ("settings", "features")
 
 

@@ -311,7 +311,9 @@ def _counts(operations: Mapping[str, int]) -> str:
         f"{sum(operations.get(f'{kind} {outcome}', 0) for outcome in ('ok', 'fail', 'info')):,} {noun}"
         for kind, noun in (("read", "reads"), ("list_offsets", "list-offsets"), ("final_read", "final reads"))
     )
-    return f"appends: {', '.join(by_outcome)}; {', '.join(by_kind)}"
+    deletions = sum(operations.get(f"delete_records {outcome}", 0) for outcome in ("ok", "fail", "info"))
+    deleted = f", {deletions:,} deletions" if deletions else ""
+    return f"appends: {', '.join(by_outcome)}; {', '.join(by_kind)}{deleted}"
 
 
 def fault_line(fault: Mapping[str, Any]) -> str:

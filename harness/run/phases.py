@@ -40,6 +40,9 @@ HEAL_TIMEOUT_S = 90.0
 RECOVERY_TIMEOUT_S = 60.0
 BROKEN_RECOVERY_TIMEOUT_S = 10.0
 FINAL_READ_TIMEOUT_S = 60.0
+#: Where logs lose their begin: so that followers have taken over what their leaders deleted last, as it is judged
+#: (checkers/inside/kraft/start_trace.py, SETTLED_S).
+LOG_STARTS_SETTLE_S = 4.0
 COLLECT_TIMEOUT_S = 60.0
 POLL_S = 0.2
 #: From one look at the leaders to the next, for a terminal.
@@ -222,6 +225,8 @@ class Phases:
             self._progress.update("reading every partition from its start to its end")
             async with asyncio.timeout(FINAL_READ_TIMEOUT_S):
                 await self._workload.final_read()
+        if self._plan.log_start == "moves":
+            await asyncio.sleep(LOG_STARTS_SETTLE_S)
         await self._collect()
         with self._record.survived("close workload"):
             await self._workload.close()

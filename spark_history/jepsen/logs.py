@@ -47,8 +47,11 @@ from spark_history.jepsen.operations import (
 )
 from spark_history.schema import OPERATIONS, READS, TABLES
 
-KINDS: Final = ("append", "read", "list_offsets", "final_read")
-_KIND: Final = {"append": 0, "read": 1, "list-offsets": 2, "list_offsets": 2, "final-read": 3, "final_read": 3}
+KINDS: Final = ("append", "read", "list_offsets", "final_read", "delete_records")
+_KIND: Final = {
+    "append": 0, "read": 1, "list-offsets": 2, "list_offsets": 2, "final-read": 3, "final_read": 3,
+    "delete-records": 4, "delete_records": 4,
+}  # fmt: skip
 FS: Final = frozenset(_KIND)
 _INT32_END: Final = 1 << 31
 
@@ -66,7 +69,7 @@ def logs(operations: Operations, pairs: Iterable[Pair], run: str) -> dict[str, p
             of = pair.invoke if pair.complete is None else pair.complete
             raise HistoryError(
                 f"{operations.foreign.path} line {of.line}: {of.f or 'an operation'} {shown(of.value)} is none of a "
-                'log (append, read, list-offsets, final-read of ["topic" partition …])'
+                'log (append, read, list-offsets, final-read, delete-records of ["topic" partition …])'
             ) from None
     order = rows.order()
     columns = rows.columns(run, operations.timed, order, open_info=False)

@@ -8,6 +8,11 @@ from typing import Any, Final
 
 from kio.schema.create_partitions.v3.request import CreatePartitionsRequest, CreatePartitionsTopic
 from kio.schema.create_topics.v7.request import CreatableTopic, CreateTopicsRequest
+from kio.schema.delete_records.v2.request import (
+    DeleteRecordsPartition,
+    DeleteRecordsRequest,
+    DeleteRecordsTopic,
+)
 from kio.schema.delete_topics.v6.request import DeleteTopicsRequest, DeleteTopicState
 from kio.schema.describe_configs.v4.request import DescribeConfigsRequest, DescribeConfigsResource
 from kio.schema.describe_log_dirs.v4.request import DescribableLogDirTopic, DescribeLogDirsRequest
@@ -105,6 +110,14 @@ def _epochs(target: Target) -> OffsetForLeaderEpochRequest:
     )
 
 
+def _deletions(target: Target) -> DeleteRecordsRequest:
+    """Of what is not there: what is there must stay."""
+    partitions = tuple(DeleteRecordsPartition(partition_index=p, offset=2**62) for p in range(1900))
+    return DeleteRecordsRequest(
+        topics=(DeleteRecordsTopic(name=target.topic, partitions=partitions),), timeout=milliseconds(2000)
+    )
+
+
 def _configs(target: Target) -> DescribeConfigsRequest:
     resources = [(2, target.topic), *((4, str(broker)) for broker in range(500))]
     return DescribeConfigsRequest(
@@ -177,6 +190,7 @@ KINDS: Final[Mapping[str, Kind]] = {
     "fetch sessions without end": sessions_without_end,
     "ListOffsets of 50,000 partitions": _of_any(_list_offsets),
     "OffsetForLeaderEpoch of 1,900": _of_any(_epochs),
+    "DeleteRecords of 1,900": _of_any(_deletions),
     "Metadata of 20,000 unknown topics": many_topics_by_name,
     "CreateTopics of 10,000 partitions": _of_any(lambda t: _create("huge", 10_000)),
     "CreateTopics of 2,000 partitions": _of_any(lambda t: _create("large", 2_000)),

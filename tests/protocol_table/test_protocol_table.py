@@ -19,7 +19,7 @@ SECTIONS = {
     "004": "hwm leo epoch loss divergence unclean",
     "raft": "elections log snapshots",
     "": "3 3.1 3.2 3.3.1 3.3.2 3.3.3 3.3.4 3.3.5 3.3.6 3.3.7 6.1 6.2 6.3 6.4 6.4.1 6.4.2 6.5 6.5.1 6.5.2 6.5.3 6.5.4 "
-    "6.6 6.7 6.8 8.1 8.2 8.3 throttle",
+    "6.6 6.7 6.8 8.1 8.2 8.3 retention throttle",
 }
 
 

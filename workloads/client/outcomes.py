@@ -40,6 +40,18 @@ NOT_APPENDED: Final = frozenset(
     }
 )
 
+#: Errors of a DeleteRecords partition that a leader raises before it deletes anything. (NOT_LEADER_OR_FOLLOWER is also
+#: what those are answered that wait as it is deposed.)
+NOT_DELETED: Final = frozenset(
+    {
+        ErrorCode.unknown_topic_or_partition,
+        ErrorCode.offset_out_of_range,
+        ErrorCode.policy_violation,
+        ErrorCode.topic_authorization_failed,
+        ErrorCode.invalid_topic_exception,
+    }
+)
+
 # The client's own, beside Kafka's names.
 CONNECTION_FAILED: Final = "CONNECTION_FAILED"  # nothing was sent
 CONNECTION_LOST: Final = "CONNECTION_LOST"  # after something was sent
@@ -55,6 +67,13 @@ def of_append(error: ErrorCode, base_offset: int) -> Outcome:
     if error is ErrorCode.none:
         return "ok"
     return "fail" if error in NOT_APPENDED and base_offset < 0 else "info"
+
+
+def of_deletion(error: ErrorCode) -> Outcome:
+    """The outcome of a DeleteRecords that was answered with this."""
+    if error is ErrorCode.none:
+        return "ok"
+    return "fail" if error in NOT_DELETED else "info"
 
 
 def name(error: ErrorCode) -> str | None:

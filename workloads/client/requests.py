@@ -27,6 +27,7 @@ _FETCH: Final = _request_module(1, 12)
 _LIST_OFFSETS: Final = _request_module(2, 7)
 _METADATA: Final = _request_module(3, 12)
 _CREATE_TOPICS: Final = _request_module(19, 7)
+_DELETE_RECORDS: Final = _request_module(21, 2)
 _INIT_PRODUCER_ID: Final = _request_module(22, 4)
 _CREATE_PARTITIONS: Final = _request_module(37, 2)
 
@@ -51,6 +52,11 @@ class FetchAnswer(NamedTuple):
     error: ErrorCode
     high_watermark: int
     records: bytes  # whole record batches; the first may start below the offset asked for
+
+
+class DeleteAnswer(NamedTuple):
+    error: ErrorCode
+    low_watermark: int  # what the log starts at on all live replicas; -1 with an error
 
 
 class OffsetAnswer(NamedTuple):
@@ -202,6 +208,32 @@ def list_offsets_answers(response: Entity) -> dict[int, OffsetAnswer]:
     """By partition."""
     return {
         partition.partition_index: OffsetAnswer(partition.error_code, partition.offset, partition.leader_epoch)
+        for topic in response.topics
+        for partition in topic.partitions
+    }
+
+
+def delete_records_request(topic: str, offsets: Mapping[int, int], timeout: float) -> Entity:
+    """offsets: by partition, below which everything is to be deleted; -1: the high watermark. timeout: seconds that the
+    leader may wait for its followers."""
+    return _DELETE_RECORDS.DeleteRecordsRequest(
+        topics=(
+            _DELETE_RECORDS.DeleteRecordsTopic(
+                name=topic,
+                partitions=tuple(
+                    _DELETE_RECORDS.DeleteRecordsPartition(partition_index=partition, offset=offset)
+                    for partition, offset in offsets.items()
+                ),
+            ),
+        ),
+        timeout=timedelta(seconds=timeout),
+    )
+
+
+def delete_records_answers(response: Entity) -> dict[int, DeleteAnswer]:
+    """By partition."""
+    return {
+        partition.partition_index: DeleteAnswer(partition.error_code, partition.low_watermark)
         for topic in response.topics
         for partition in topic.partitions
     }

@@ -21,19 +21,22 @@ import pyarrow.compute as pc
 from checkers.findings import Findings
 from checkers.inside.kraft.candidate_trace import Fault
 from checkers.inside.kraft.replica_trace import judge_replicas
+from checkers.inside.kraft.start_trace import log_starts
 from checkers.inside.metadata.copies import judge_copies, split
 from checkers.inside.metadata.history import MetadataHistory, judge_history
 from checkers.inside.metadata.memberships import memberships
 from checkers.inside.metadata.quorum_trace import judge_quorum, node_ids, what_was_reported
 from checkers.inside.metadata.replay import Change, Place
-from checkers.inside.of_nodes import OfNodes, Options, Watermark
+from checkers.inside.of_nodes import LogStarts, OfNodes, Options, Watermark
 from checkers.inside.trace_rows import read_rows, rows_by_node
 from checkers.properties import NODE_PROPERTIES, ROLES_MATCH_METADATA
 from spark_history.files import compact
 from spark_history.schema import METADATA_LOG, TRACE
 
 _OF_METADATA: Final = ("MetadataLogMatching",)
-_OF_TRACE: Final = ("ElectionSafety", "CommittedPrefix", "LeaderAppendOnly", "HighWatermarkMonotonicity")
+_OF_TRACE: Final = (
+    "ElectionSafety", "CommittedPrefix", "LeaderAppendOnly", "HighWatermarkMonotonicity", "ValidLogStart",
+)  # fmt: skip
 _OF_STATE: Final = (
     "ValidControllerIsrAndElr", "ValidControllerState", "MinIsrRecoveryQuorum", "LeaderCompleteness",
     "LeaderCandidateCompleteness", "ReplicationQuorumSuperset", "StrongIsr", "UncleanExclusion", ROLES_MATCH_METADATA,
@@ -55,6 +58,7 @@ def judge(run: str, tables: Mapping[str, pa.Table], options: Options, faults: Se
     checked: list[str] = []
     history: MetadataHistory | None = None
     watermarks: Mapping[Place, Watermark] = {}
+    starts: Mapping[Place, LogStarts] = {}
     gaps: list[str] = []
     rows = read_rows(trace) if trace.num_rows else None
     logs = split(metadata_log) if metadata_log.num_rows else {}
@@ -76,6 +80,7 @@ def judge(run: str, tables: Mapping[str, pa.Table], options: Options, faults: Se
         watermarks = judge_replicas(
             rows, node_ids(rows), history, found, elr_enabled=options.elr_enabled, faults=faults
         )  # fmt: skip
+        starts = log_starts(rows, node_ids(rows))
     held = memberships(rows, node_ids(rows), history) if rows is not None and history is not None else None
     anomalies = list(found.anomalies())
     return OfNodes(
@@ -89,6 +94,7 @@ def judge(run: str, tables: Mapping[str, pa.Table], options: Options, faults: Se
         memberships=None if held is None else held.as_json(),
         gaps=gaps,
         watermarks={f"{topic}-{partition}": reported for (topic, partition), reported in watermarks.items()},
+        log_starts={f"{topic}-{partition}": of for (topic, partition), of in starts.items()},
         collected=pieces,
         trace_of=rows_by_node(trace),
         metadata_of=rows_by_node(metadata_log),

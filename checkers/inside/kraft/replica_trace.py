@@ -10,6 +10,8 @@ A *term* is what one replica told from one `role` on, until its next, until it b
 |                           | name one leader; only the leader proposes an ISR, of replicas                           |
 | LeaderAppendOnly          | in its term a leader's log never shrinks                                                |
 | HighWatermarkMonotonicity | in its term a leader's high watermark never falls; no replica's lies past its log's end |
+| ValidLogStart             | no log starts above what its replica knows to be committed; in its term a leader's log  |
+|                           | start never falls                                                                       |
 | LeaderCompleteness        | a leader's log reaches, as its term begins, to the highest high watermark of any leader |
 |                           | of an earlier epoch, unless an unclean election lies in between [1]                     |
 
@@ -37,7 +39,9 @@ from checkers.inside.trace_rows import CODE, NONE, TraceRows
 from checkers.properties import ROLES_MATCH_METADATA
 from spark_history.files import NO_CODE, Ints
 
-_OF_REPLICAS: Final = ("replica", "role", "isr", "isr proposed", "append", "truncate", "high watermark")
+_OF_REPLICAS: Final = (
+    "replica", "role", "isr", "isr proposed", "append", "truncate", "high watermark", "log start",
+)  # fmt: skip
 _BOUNDARIES: Final = (CODE["replica"], CODE["role"])
 _ENDS: Final = (CODE["replica"], CODE["role"], CODE["append"], CODE["truncate"])
 
@@ -61,7 +65,7 @@ class _Columns:
     partition_epoch: Ints
     end: Ints  # of role, replica, append and truncate
     high_watermark: Ints  # of role
-    offset: Ints  # of `high watermark`
+    offset: Ints  # of `high watermark` and `log start`
 
 
 def judge_replicas(
@@ -84,6 +88,7 @@ def judge_replicas(
         if history is not None and term.place[0] in history.removed:
             continue  # epochs begin again where a topic's name does
         _check_watermarks(term, columns, found)
+        _check_log_starts(term, columns, found)
         if term.is_role:
             if history is not None:
                 _check_metadata(term, trace, columns, history, found)
@@ -149,6 +154,35 @@ def _check_watermarks(term: Term, columns: _Columns, found: Findings) -> None:
             f"the high watermark of {_name(term)} on {term.node} is {watermarks[at]}, and its log ends at {ends[at]}",
             place=term.place, offset=int(ends[at]),
         )  # fmt: skip
+
+
+def _check_log_starts(term: Term, columns: _Columns, found: Findings) -> None:
+    """Whatever was held back of a high watermark is written before a log start."""
+    event = columns.event[term.rows]
+    is_start, is_watermark = event == CODE["log start"], event == CODE["high watermark"]
+    if not is_start.any():
+        return
+    told = columns.offset[term.rows]
+    watermarks = np.where(is_watermark, told, 0)
+    if term.is_role:
+        watermarks[0] = columns.high_watermark[term.rows[0]]
+    highest = np.maximum.accumulate(watermarks)
+    for at in np.flatnonzero(is_start & (told > highest))[:1]:
+        found.add(
+            "ValidLogStart", "log start above the high watermark",
+            f"the log of {_name(term)} on {term.node} starts at {told[at]}, and as far as it has told only what is "
+            f"below {highest[at]} is committed",
+            place=term.place, offset=int(highest[at]), count=int(told[at] - highest[at]),
+        )  # fmt: skip
+    if term.is_role and columns.leader[term.rows[0]] == term.node_id:
+        starts = told[is_start]
+        for at in np.flatnonzero(np.diff(starts) < 0)[:1]:
+            found.add(
+                "ValidLogStart", "leader's log start falls",
+                f"the log start of {_name(term)} on {term.node}, which leads it, fell from {starts[at]} to "
+                f"{starts[at + 1]}",
+                place=term.place, offset=int(starts[at + 1]),
+            )  # fmt: skip
 
 
 @dataclass(frozen=True)

@@ -209,6 +209,7 @@ class FetchHandler:
                     asked.last_fetched_epoch,
                     now,
                     self._eligible,
+                    asked.followers_start,
                 )
             except Refused as refused:
                 found.put(asked, _Result(refused.error))

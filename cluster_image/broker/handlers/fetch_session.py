@@ -42,7 +42,7 @@ class FetchedPartition:
     """
 
     __slots__ = (
-        "_closed", "_follower", "fetch_offset", "fetched", "held", "high_watermark", "index", "key",
+        "_closed", "_follower", "fetch_offset", "fetched", "followers_start", "held", "high_watermark", "index", "key",
         "last_fetched_epoch", "leader_epoch", "log_start_offset", "max_bytes", "partition",
     )  # fmt: skip
 
@@ -57,6 +57,7 @@ class FetchedPartition:
         self.fetch_offset = int(data.fetch_offset)
         self.leader_epoch = int(getattr(data, "current_leader_epoch", -1))
         self.last_fetched_epoch = int(getattr(data, "last_fetched_epoch", -1))
+        self.followers_start = int(getattr(data, "log_start_offset", -1))
         self.max_bytes = int(data.partition_max_bytes)
         #: As the last answer told them; -1: the next must tell them in any case.
         self.high_watermark = -1
@@ -71,6 +72,7 @@ class FetchedPartition:
         self.fetch_offset = offset
         self.leader_epoch = leader_epoch
         self.last_fetched_epoch = int(getattr(data, "last_fetched_epoch", -1))
+        self.followers_start = int(getattr(data, "log_start_offset", -1))
         self.max_bytes = int(data.partition_max_bytes)
 
     def found(self, partition: Partition | None) -> None:

@@ -237,6 +237,7 @@ class Fetcher:
                 data.records or b"",
                 int(data.high_watermark),
                 diverging,
+                int(data.log_start_offset),
             )
         except (RecordError, NonContiguousAppend) as error:
             log.error(

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from asyncio import Future
 from collections import deque
-from collections.abc import Iterable, Sequence, Set
+from collections.abc import Callable, Iterable, Sequence, Set
 from dataclasses import dataclass, field
 from itertools import chain
 from typing import Protocol
@@ -40,10 +40,14 @@ class FollowerState:
     """What a leader knows of a follower from its fetches in this leader epoch (000, 2.2.2). Before the first of them it
     knows nothing: -1. Times in seconds."""
 
-    __slots__ = ("_caught_up", "_idle_in", "broker_epoch", "end_offset", "last_fetch", "leader_end_at_last_fetch")
+    __slots__ = (
+        "_caught_up", "_idle_in", "broker_epoch", "end_offset", "last_fetch", "leader_end_at_last_fetch",
+        "log_start_offset",
+    )  # fmt: skip
 
     def __init__(self, end_offset: int = -1, last_caught_up: float = 0.0) -> None:
         self.end_offset = end_offset
+        self.log_start_offset = -1
         self.broker_epoch = -1
         self.last_fetch = float("-inf")
         self.leader_end_at_last_fetch = 0
@@ -65,7 +69,9 @@ class FollowerState:
             self.last_fetch = self._caught_up = self.last_caught_up
             self._idle_in = None
 
-    def fetched(self, broker_epoch: int, offset: int, leader_end: int, now: float) -> None:
+    def fetched(
+        self, broker_epoch: int, offset: int, leader_end: int, now: float, log_start_offset: int = -1
+    ) -> None:
         self.set_active()
         if offset >= leader_end:
             self._caught_up = max(self._caught_up, now)
@@ -73,6 +79,7 @@ class FollowerState:
             # It has everything that there was at its last fetch: it was caught up then.
             self._caught_up = max(self._caught_up, self.last_fetch)
         self.end_offset = offset
+        self.log_start_offset = log_start_offset
         self.broker_epoch = broker_epoch
         self.last_fetch = now
         self.leader_end_at_last_fetch = leader_end
@@ -101,6 +108,7 @@ class Leadership:
     maximal_isr: frozenset[int] = frozenset()
     joining: set[int] = field(default_factory=set)  # outside the ISR, and the high watermark is held back for them
     waiting: deque[tuple[int, Future[ErrorCode]]] = field(default_factory=deque)  # by the offset to be committed
+    deleting: list[tuple[int, Future[ErrorCode]]] = field(default_factory=list)  # DeleteRecords, each up to its offset
 
     @classmethod
     def begin(cls, epoch_start: int, me: int, replicas: Iterable[int], isr: Iterable[int], now: float) -> Leadership:
@@ -167,6 +175,22 @@ class Leadership:
     def answer_all(self, verdict: ErrorCode) -> None:
         while self.waiting:
             _answer(self.waiting.popleft()[1], verdict)
+
+    # -- DeleteRecords ----------------------------------------------------------------------------------------
+
+    def low_watermark(self, own_start: int, lives: Callable[[int], bool]) -> int:
+        """See rules.low_watermark. lives: is that broker available, as far as the metadata tells?"""
+        return rules.low_watermark(own_start, [f.log_start_offset for r, f in self.followers.items() if lives(r)])
+
+    def answer_deleted(self, low_watermark: int) -> None:
+        for _, done in [each for each in self.deleting if each[0] <= low_watermark]:
+            _answer(done, ErrorCode.none)
+        self.deleting = [each for each in self.deleting if not each[1].done()]
+
+    def refuse_deleting(self, error: ErrorCode) -> None:
+        for _, done in self.deleting:
+            _answer(done, error)
+        self.deleting.clear()
 
 
 def _answer(done: Future[ErrorCode], verdict: ErrorCode) -> None:

@@ -37,6 +37,8 @@ log = logging.getLogger(__name__)
 _DELETED: Final = "-delete"
 _LOG_DIRECTORY: Final = re.compile(r"(.+)-(0|[1-9][0-9]{0,9})")
 _LONGEST_NAME: Final = 255  # of a directory
+#: Segments that a checkpoint deletes, a millisecond or two each; the next one goes on.
+_REMOVED_AT_ONCE: Final = 64
 
 
 class LogManager:
@@ -73,7 +75,8 @@ class LogManager:
                 self._remove_directory(name)
             elif key is not None and key[0] != "__cluster_metadata":
                 self._load_one(name, key, clean)
-        missing = {key for key in (*self.high_watermarks, *self._recovery_points) if key not in self._logs}
+        noted = (*self.high_watermarks, *self._recovery_points, *self._starts)
+        missing = {key for key in noted if key not in self._logs}
         # close() has named every log in this file, each with its end, and nothing has changed since.
         whole = recovery_points is not None and recovery_points.keys() == self._logs.keys()
         if clean and (not whole or any(self._is_short(key) for key in self._logs)):
@@ -144,7 +147,12 @@ class LogManager:
 
     def _open(self, key: TopicPartition, topic_id: UUID, config: LogConfig, clean: bool) -> Log:
         opened = Log.open(
-            self._disk, _directory(key), config, clean=clean, recovery_point=self._recovery_points.get(key)
+            self._disk,
+            _directory(key),
+            config,
+            clean=clean,
+            recovery_point=self._recovery_points.get(key),
+            start_offset=self._starts.get(key, 0),
         )
         if opened.recovery.truncated_bytes or opened.recovery.removed_segments:
             log.warning("log repaired", extra={"log": opened.directory, **opened.recovery._asdict()})
@@ -153,7 +161,14 @@ class LogManager:
     def _add(self, key: TopicPartition, topic_id: UUID, partition_log: Log) -> Log:
         self._logs[key] = partition_log
         self._topic_ids[key] = topic_id
+        partition_log.before_start_falls = partial(self._forget_start, key)
         return partition_log
+
+    def _forget_start(self, key: TopicPartition) -> None:
+        if key in self._starts:
+            starts = {other: start for other, start in self._starts.items() if other != key}
+            self._start_file.write(starts)
+            self._starts = starts
 
     def topic_of(self, key: TopicPartition) -> UUID | None:
         """The topic whose log this is; None: there is none."""
@@ -213,7 +228,8 @@ class LogManager:
         return min((time for time in due if time is not None), default=None)
 
     def checkpoint(self, high_watermarks: Mapping[TopicPartition, int]) -> None:
-        """Durably note high watermarks, where each log begins, and up to where it need not be checked after a crash."""
+        """Durably note high watermarks, where each log begins, and up to where it need not be checked after a crash;
+        then delete segments of what lies below."""
         touched = {key: each for key, each in self._logs.items() if not each.is_untouched}
         self._watermark_file.write({key: offset for key, offset in high_watermarks.items() if key in touched})
         starts = {key: each.start_offset for key, each in touched.items() if each.start_offset > 0}
@@ -224,6 +240,12 @@ class LogManager:
         if flushed != self._flushed:
             self._recovery_file.write(flushed)
             self._flushed = flushed
+        left = _REMOVED_AT_ONCE
+        for key, each in touched.items():
+            if left > 0 and each.has_obsolete_segments and not each.is_given_up:
+                removed = each.remove_obsolete_segments(left)
+                left -= removed
+                log.info("segments deleted", extra={"log": _directory(key), "segments": removed})
 
     def close(self, high_watermarks: Mapping[TopicPartition, int], broker_epoch: int) -> None:
         """The end of a controlled shutdown (002, 5.2): flush everything, then say so. Raises OSError, and says nothing

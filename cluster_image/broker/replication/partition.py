@@ -38,6 +38,7 @@ from cluster_image.storage.records import iter_batches
 from .. import rules
 from .leadership import FollowerState, IsrProposal, Leadership, Refused
 from .replica import Change, Replica
+from .retention import deletes, next_start
 
 __all__ = ["Appended", "Eligible", "FollowerState", "IsrProposal", "Leadership", "Partition", "Refused"]
 
@@ -52,6 +53,9 @@ class Appended(NamedTuple):
 
 
 class Partition(Replica):
+    #: Is that broker available, as far as this broker's metadata tells?
+    lives: Callable[[int], bool] = staticmethod(lambda broker: True)
+
     @property
     def max_message_bytes(self) -> int:
         """Of a batch."""
@@ -119,11 +123,13 @@ class Partition(Replica):
             # Its log is still the one that counts, and what waits in it can still be committed. Who fetches must hear
             # of the new epoch.
             self.leadership.waiting = before.waiting
+            self.leadership.deleting = before.deleting
             self._tell(Change.ROLE)
 
     def _resign(self, leadership: Leadership, error: ErrorCode) -> None:
         self.leadership = None
         leadership.answer_all(error)
+        leadership.refuse_deleting(error)
         self._tell(Change.ROLE)
 
     def _commit_isr(self, isr: Sequence[int], partition_epoch: int, new_role: bool = False) -> None:
@@ -203,9 +209,11 @@ class Partition(Replica):
         last_fetched_epoch: int,
         now: float,
         eligible: Eligible,
+        log_start_offset: int = -1,
     ) -> tuple[int, int] | None:
         """A follower's fetch is its report of how far it has come, as of when it arrives. Returns where its log
-        diverges, if it does: epoch and end offset; nothing is noted then. Raises Refused."""
+        diverges, if it does: epoch and end offset; nothing is noted then. log_start_offset: the follower's, -1: not
+        told. Raises Refused."""
         leadership = self._check_epoch_and_leadership(leader_epoch)
         follower = leadership.followers.get(replica)
         if follower is None or session_rules.is_earlier_session(broker_epoch, follower.broker_epoch):
@@ -216,15 +224,21 @@ class Partition(Replica):
             if rules.has_diverged(end_of_epoch, last_fetched_epoch, offset):
                 return end_of_epoch
         end = log.end_offset
-        if not log.start_offset <= offset <= end:
+        elsewhere = rules.begins_elsewhere(offset, log_start_offset, last_fetched_epoch, log.start_offset)
+        if not log.start_offset <= offset <= end or elsewhere:
             raise Refused(ErrorCode.offset_out_of_range)
         advanced = offset != follower.end_offset
-        follower.fetched(broker_epoch, offset, end, now)
+        deleted = log_start_offset != follower.log_start_offset
+        follower.fetched(broker_epoch, offset, end, now, log_start_offset)
         if replica not in self.isr:
             advanced |= self._consider_waiting(leadership, replica, now, eligible)
             self._consider_joining(leadership, replica, follower, eligible)
         if advanced:
             self._advance_high_watermark()
+        if log_start_offset > log.start_offset and last_fetched_epoch >= 0:
+            self._follow_log_start(log_start_offset)
+        if deleted and leadership.deleting:
+            self.consider_deleted()
         return None
 
     def read_as_follower(self, leader_epoch: int, offset: int, max_bytes: int) -> bytes:
@@ -330,6 +344,45 @@ class Partition(Replica):
         self._set_high_watermark(advanced)
         verdict = ErrorCode.none if self._enough_replicas() else ErrorCode.not_enough_replicas_after_append
         leadership.answer_up_to(advanced, verdict)
+
+    # -- leader: log start ------------------------------------------------------------------------------------
+
+    def apply_retention(self, now: int) -> None:
+        """retention.ms and retention.bytes. now: ms since 1970. Raises StorageError."""
+        log = self.log
+        start = next_start(log, self._config, self._high_watermark, now, self.is_leader)
+        if start > log.start_offset:
+            self._set_log_start(start)
+            if start == log.end_offset:
+                log.roll()
+            if self.leadership is not None:
+                self.consider_deleted()
+
+    def delete_records(self, offset: int, new_future: Callable[[], Future[ErrorCode]]) -> Future[ErrorCode]:
+        """DeleteRecords: everything below `offset`, -1: below the high watermark. Done once no live replica has it any
+        more. Raises Refused."""
+        leadership = self._require_leadership()
+        if not deletes(self._config):
+            raise Refused(ErrorCode.policy_violation)
+        offset = self._high_watermark if offset == -1 else offset
+        if not rules.may_delete_up_to(offset, self._high_watermark):
+            raise Refused(ErrorCode.offset_out_of_range)
+        self._set_log_start(max(offset, self.log.start_offset))
+        done = new_future()
+        leadership.deleting.append((offset, done))
+        self.consider_deleted()
+        return done
+
+    def consider_deleted(self) -> None:
+        """Followers have fetched, or some live no longer: DeleteRecords may be answered."""
+        if self.leadership is not None and self.leadership.deleting:
+            self.leadership.answer_deleted(self.low_watermark)
+
+    @property
+    def low_watermark(self) -> int:
+        """Of a leader: see rules.low_watermark."""
+        leadership = self._require_leadership()
+        return leadership.low_watermark(self.log.start_offset, self.lives)
 
     def end_of_committed_log(self, leader_epoch: int, lease_held: bool) -> int:
         """ListOffsets latest. Raises Refused."""

@@ -20,6 +20,7 @@ class Change(Enum):
 
     LOG = "the log has grown, or was cut"
     HIGH_WATERMARK = "the high watermark has moved"
+    LOG_START = "the log start offset has moved"
     METADATA = "the metadata log told something of it: its replicas, its ISR, a leader epoch"
     ROLE = "it leads no longer, or in another epoch, or the replica is gone"
 
@@ -78,6 +79,8 @@ class Replica:
         """At start-up: as the checkpoint says, within what recovery has left of the log."""
         self._trace("replica", self._name, end=self.log.end_offset)
         self._set_high_watermark(min(max(checkpointed, self.log.start_offset), self.log.end_offset))
+        if self.log.start_offset > 0:
+            self._trace("log start", self._name, offset=self.log.start_offset)
 
     def _take_isr(self, isr: Sequence[int], partition_epoch: int, new_role: bool) -> None:
         self.isr = frozenset(isr)
@@ -109,6 +112,13 @@ class Replica:
             self._trace("high watermark", self._name, offset=offset)
             self._tell(Change.HIGH_WATERMARK)
 
+    def _set_log_start(self, offset: int) -> None:
+        """Within the log."""
+        if offset != self.log.start_offset:
+            self.log.raise_start_to(offset)
+            self._trace("log start", self._name, offset=offset)
+            self._tell(Change.LOG_START)
+
     # -- following --------------------------------------------------------------------------------------------
 
     def _become_follower(self) -> None:
@@ -129,6 +139,7 @@ class Replica:
         records: bytes,
         leaders_watermark: int,
         diverging: tuple[int, int] | None,
+        leaders_start: int = 0,
     ) -> bool:
         """A leader's answer to this follower's fetch: truncate or append. False: it came too late and was dropped."""
         following = self.leadership is None and self.leader >= 0
@@ -138,6 +149,10 @@ class Replica:
             return False
         if diverging is not None:
             offset = rules.truncation_offset(diverging, self.log.end_offset_for_epoch(diverging[0]))
+            if offset < self.log.start_offset or self.log.end_if_cut_at(offset) < self.log.start_offset:
+                # Not one record stays. Where the log would end, it may lack what its leader has below.
+                self._begin_anew_at(leaders_start)
+                return True
             self._truncate_to(offset)
             if self._high_watermark > self.log.end_offset:
                 self._set_high_watermark(self.log.end_offset)
@@ -148,7 +163,13 @@ class Replica:
             self._trace("append", self._name, end=self.log.end_offset)
         # The leader's word, even if lower than before: it is the leader's knowledge (description 6.4).
         self._set_high_watermark(max(min(leaders_watermark, self.log.end_offset), self.log.start_offset))
+        self._follow_log_start(leaders_start)
         return True
+
+    def _follow_log_start(self, told: int) -> None:
+        """Another replica's log starts there: the leader's, or a follower's that has deleted more than its leader knows
+        of."""
+        self._set_log_start(rules.next_log_start_offset(self.log.start_offset, told, self._high_watermark))
 
     def _truncate_to(self, offset: int) -> None:
         self.log.truncate_to(min(offset, self.log.end_offset))
@@ -156,12 +177,20 @@ class Replica:
         self._trace("truncate", self._name, end=self.log.end_offset)
 
     def leader_starts_at(self, requested_epoch: int, log_start_offset: int) -> None:
-        """The leader's log no longer reaches down to this follower's end: begin anew at its start."""
-        if requested_epoch == self.leader_epoch and not self.is_leader and self.log.end_offset < log_start_offset:
-            self.log.truncate_fully_and_start_at(log_start_offset)
-            self._tell(Change.LOG)
-            self._trace("truncate", self._name, end=log_start_offset)
-            self._set_high_watermark(log_start_offset)  # M22
+        """The leader does not go on from this follower's end: that lies below the start of its log, or this log is
+        empty (rules.begins_elsewhere). Begin anew at its start."""
+        if requested_epoch != self.leader_epoch or self.is_leader or log_start_offset < 0:
+            return
+        end = self.log.end_offset
+        if end < log_start_offset or (end == self.log.start_offset and end != log_start_offset):
+            self._begin_anew_at(log_start_offset)
+
+    def _begin_anew_at(self, offset: int) -> None:
+        self.log.truncate_fully_and_start_at(offset)
+        self._tell(Change.LOG)
+        self._trace("truncate", self._name, end=offset)
+        self._set_high_watermark(offset)  # M22
+        self._trace("log start", self._name, offset=offset)
 
     # -- who fetches ------------------------------------------------------------------------------------------
 

@@ -24,6 +24,7 @@ from .isr_manager import IsrManager
 from .log_manager import LogManager
 from .partition import Partition
 from .quotas import ReplicationQuotas
+from .retention import Retention
 
 log = logging.getLogger(__name__)
 
@@ -40,7 +41,8 @@ _LONGEST_SLEEP_S = 3600.0  # event loops take no time that is years away
 
 
 class ReplicaManager:
-    """image: the broker's own, replaced in place as the metadata log is replayed."""
+    """image: the broker's own, replaced in place as the metadata log is replayed. wall_clock: seconds since 1970, for
+    the age of records."""
 
     def __init__(
         self,
@@ -52,6 +54,8 @@ class ReplicaManager:
         isr_manager: IsrManager,
         failed: Failed,
         trace: Trace = no_trace,
+        *,
+        wall_clock: Callable[[], float],
     ) -> None:
         self._config = config
         self._network = network
@@ -65,6 +69,7 @@ class ReplicaManager:
         self._fetchers: dict[tuple[int, int], Fetcher] = {}  # by leader, and number
         self._flush_wanted = asyncio.Event()  # by a log that is new
         self._tasks: list[asyncio.Task[None]] = []
+        self._retention = Retention(lambda: self.partitions.values(), wall_clock, failed)
         self._stopped = False
         self._to_open: dict[PartitionKey, None] = {}
         self._configs: dict[UUID, tuple[Mapping[str, str], Config]] = {}  # by topic, and of which settings
@@ -186,7 +191,9 @@ class ReplicaManager:
         if partition_log.is_untouched:
             self._announce(name)
         partition = Partition(registration, partition_log, config, self._me, self._trace)
+        partition.lives = self._lives
         partition.restore_high_watermark(self._logs.high_watermarks.get(name, 0))
+        self._retention.wanted(config)
         return partition
 
     def _announce(self, name: TopicPartition) -> None:
@@ -219,6 +226,7 @@ class ReplicaManager:
             self._logs.get(partition.topic, partition.key[0], partition.index, config)
             self._flush_wanted.set()
             partition.configure(config)
+            self._retention.wanted(config)
 
     def delete_strays(self) -> None:
         """Before the first apply(): what this broker has missed while it was down."""
@@ -272,12 +280,17 @@ class ReplicaManager:
         """As far as this broker's metadata tells; the controller decides (KIP-841, KIP-903)."""
         return rules.may_be_in_isr(broker_epoch, self._image.brokers.get(replica))
 
+    def _lives(self, broker: int) -> bool:
+        known = self._image.brokers.get(broker)
+        return known is not None and not known.fenced
+
     # -- timers -----------------------------------------------------------------------------------------------
 
     def _shrink_isrs(self) -> None:
         now = asyncio.get_running_loop().time()
         for partition in self.partitions.values():
             partition.consider_shrinking(now, self.is_eligible)
+            partition.consider_deleted()
         self._isr_manager.proposals_changed()
 
     def _checkpoint(self) -> None:
@@ -300,6 +313,7 @@ class ReplicaManager:
 
     def stop(self) -> None:
         self._stopped = True
+        self._retention.stop()
         for task in self._tasks:
             task.cancel()
         for fetcher in self._fetchers.values():

@@ -19,9 +19,9 @@ from typing import Any, Final
 
 from kio.schema.errors import ErrorCode
 
-from cluster_image.config import ConfigError, Setting
+from cluster_image.config import ConfigError, Setting, items_of
 from cluster_image.config.throttling import broker_setting_of
-from cluster_image.config.topic_settings import check_topic_settings, is_list, items_of, setting_of
+from cluster_image.config.topic_settings import check_topic_settings, is_list, setting_of
 from cluster_image.wire.integers import i8, i32
 from cluster_image.wire.messages import NO_THROTTLE, make, repeated, response_module
 

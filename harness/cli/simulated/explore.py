@@ -15,10 +15,12 @@ from rich.text import Text
 
 from harness.cli.nemesis import IntervalOption, NemesisOption, RecoveryOption, pace
 from harness.cli.options import (
+    DeleteRecordsOption,
     FormerTargetsOption,
     StrikeOption,
     TargetOption,
     TimeLimitOption,
+    deletions,
     refuse_former_targets,
 )
 from harness.cli.spark import LOCAL, SparkOption, check_reachable
@@ -48,6 +50,7 @@ def explore(
     time_limit: TimeLimitOption = 60.0,
     # Less than `chaos run`: interleavings find bugs, volume takes time.
     rate: Annotated[float, typer.Option(help="Records a second, all producers together.")] = 40.0,
+    delete_records: DeleteRecordsOption = None,
     concurrency: Annotated[int, typer.Option(help="Producers.")] = 2,
     partitions: Annotated[int, typer.Option(help="Of the topic.")] = 4,
     replication_factor: Annotated[int, typer.Option(help="Replicas of each partition.")] = 3,
@@ -114,7 +117,7 @@ def explore(
         workload=workload, time_limit=time_limit, rate=rate, seed=numbers[0], concurrency=concurrency, acks=acks,
         partitions=partitions, replication_factor=replication_factor, min_insync_replicas=min_insync_replicas,
         brokers=brokers, controllers=controllers, combined=combined, bug=bug,
-        encode_messages=encode_messages, **pace(interval, recovery),
+        encode_messages=encode_messages, **pace(interval, recovery), **deletions(delete_records),
         must_take_effect="none" if allow_vacuous else "any",
         settings=parse_settings(settings or (), tested), **({} if latency_ms is None else {"latency_ms": latency_ms}),
     )  # fmt: skip

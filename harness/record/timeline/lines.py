@@ -44,7 +44,10 @@ _SHOWN: Final = (
     "offset",
     "error",
 )
-_KINDS: Final = {"append": "append", "read": "read", "list_offsets": "end of log asked", "final_read": "final read"}
+_KINDS: Final = {
+    "append": "append", "read": "read", "list_offsets": "end of log asked", "final_read": "final read",
+    "delete_records": "deletion",
+}  # fmt: skip
 
 
 class Around(NamedTuple):

@@ -24,7 +24,10 @@ NULL: Final = int(np.iinfo(np.int64).min)
 _WHOLE: Final = 2_000_000
 _READS: Final = pa.schema([READS.field(name) for name in ("op", "offset", "value")])
 _LAID_OUT: Final = pa.schema([each for each in LAID_OUT_OPERATIONS if each.name not in ("topic", "partition", "run")])
-_F: Final = {"append": "append", "read": "read", "list_offsets": "list-offsets", "final_read": "final-read"}
+_F: Final = {
+    "append": "append", "read": "read", "list_offsets": "list-offsets", "final_read": "final-read",
+    "delete_records": "delete-records",
+}  # fmt: skip
 
 
 def render_log(directory: Path, notation: Notation, end: int) -> Iterator[pa.Table]:
@@ -237,8 +240,9 @@ def _render_requests(
     done = pick(append, acknowledged, pick(lists_offsets, end_of_log, returned))
     reported = join(log, asked, "]"), join(log, pick(ok, done, asked), "]")
 
-    reads = equals(firsts, "kind", "read") | equals(firsts, "kind", "final_read")
-    where = _optional("offset", np.where(reads, offset, NULL), notation)
+    of_offset = equals(firsts, "kind", "read") | equals(firsts, "kind", "final_read")
+    of_offset |= equals(firsts, "kind", "delete_records")
+    where = _optional("offset", np.where(of_offset, offset, NULL), notation)
     more = [
         _optional("high-watermark", integers(firsts, "high_watermark", NULL), notation),
         _optional("leader-epoch", integers(firsts, "leader_epoch", NULL), notation),

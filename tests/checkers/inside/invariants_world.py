@@ -101,6 +101,7 @@ class Broker:
         self.partition = Partition(registration, log, config_of(self.id), self.id, self.trace)
         self.broker.partitions[TOPIC, 0] = self.partition
         self.broker.ready = True
+        self.partition.restore_high_watermark(0)
         self.partition.apply(registration, 0.0)
         return self.partition
 
@@ -198,14 +199,16 @@ class World:
         request = asked.leader_epoch, asked.log.end_offset
         read = fetch_as_follower(
             to, follower, self.brokers[follower].broker.broker_epoch, *request, asked.log.last_epoch,
-            1 << 20, 0.0, lambda replica, epoch: True,
+            1 << 20, 0.0, lambda replica, epoch: True, asked.log.start_offset,
         )  # fmt: skip
         self.check()
         return request, read
 
     def take(self, follower: int, answer: Any) -> bool:
         (epoch, offset), read = answer
-        applied = self.partition(follower).apply_fetch(epoch, offset, read.records, read.high_watermark, read.diverging)
+        applied = self.partition(follower).apply_fetch(
+            epoch, offset, read.records, read.high_watermark, read.diverging, read.log_start_offset
+        )
         self.check()
         return applied
 

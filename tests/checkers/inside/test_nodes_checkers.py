@@ -268,6 +268,17 @@ def a_watermark_past_the_logs_end(history: NodeHistory) -> None:
     history.tell_after(row, "high watermark", offset=row["fields"]["end"] + 1)
 
 
+def a_log_start_that_is_not_committed(history: NodeHistory) -> None:
+    row = _leaders_line(history, "high watermark")
+    history.tell_after(row, "log start", offset=row["fields"]["offset"] + 1)
+
+
+def a_leaders_log_start_falls(history: NodeHistory) -> None:
+    row = _leaders_line(history, "high watermark")
+    for offset in (row["fields"]["offset"] - 1, row["fields"]["offset"]):
+        history.tell_after(row, "log start", offset=offset)
+
+
 def an_incomplete_leader(history: NodeHistory) -> None:
     """It lacks one record of what was committed in an earlier epoch."""
     unclean = {(e["topic"], e["partition"], e["leader_epoch"]) for e in history.judge().unclean_recoveries}
@@ -339,6 +350,8 @@ BROKEN: dict[Mutation, tuple[str, str]] = {
     a_leaders_log_is_cut: ("LeaderAppendOnly", "leader's log shrinks"),
     a_leaders_watermark_falls: ("HighWatermarkMonotonicity", "leader's high watermark falls"),
     a_watermark_past_the_logs_end: ("HighWatermarkMonotonicity", "high watermark past the log's end"),
+    a_log_start_that_is_not_committed: ("ValidLogStart", "log start above the high watermark"),
+    a_leaders_log_start_falls: ("ValidLogStart", "leader's log start falls"),
     an_incomplete_leader: ("LeaderCompleteness", "incomplete leader"),
     another_isr_than_the_metadata_says: ("RolesMatchMetadata", "role or ISR differs"),
     another_leader_than_the_metadata_says: ("RolesMatchMetadata", "two leaders of a leader epoch"),

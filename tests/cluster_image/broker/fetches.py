@@ -32,8 +32,11 @@ def fetch_as_follower(
     max_bytes: int,
     now: float,
     eligible: Eligible,
+    log_start_offset: int = -1,
 ) -> FetchRead:
     """Raises Refused."""
-    diverging = partition.record_fetch(replica, broker_epoch, leader_epoch, offset, last_fetched_epoch, now, eligible)
+    diverging = partition.record_fetch(
+        replica, broker_epoch, leader_epoch, offset, last_fetched_epoch, now, eligible, log_start_offset
+    )
     records = partition.read_as_follower(leader_epoch, offset, max_bytes) if diverging is None else b""
     return FetchRead(records, partition.high_watermark, partition.log.start_offset, diverging)

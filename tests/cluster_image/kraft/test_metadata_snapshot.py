@@ -89,7 +89,7 @@ def _fail(error: BaseException) -> None:
 
 def test_a_broker_compares_all_that_was_with_all_that_is() -> None:
     nothing: Any = SimpleNamespace(listener=None)
-    server = BrokerServer(config(), simulated_disk(), nothing, nothing, Random(1), _fail)
+    server = BrokerServer(config(), simulated_disk(), nothing, nothing, Random(1), _fail, wall_clock=lambda: 0.0)
     held = server.image
     server.on_snapshot(7, 1, list(encoded(image_with("a", "b", end_offset=7))))
     assert server.image is held and list(held.topics) == ["a", "b"], "in place: others hold it"

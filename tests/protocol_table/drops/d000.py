@@ -364,10 +364,8 @@ DROPS: Final[Mapping[str, Drop]] = {
         "broker/replication/partition.py",
         """        if advanced:
             self._advance_high_watermark()
-        return None
-""",
-        """        return None
-""",
+        if log_start_offset""",
+        """        if log_start_offset""",
     ),
     "000-2.7-7": Text(
         "broker/replication/partition.py",

@@ -50,10 +50,10 @@ DROPS: Final[Mapping[str, Drop]] = {
     # After an unclean end, only what was known to be durable is kept.
     "002-5.1.1-3": Text(
         _LOG,
-        "        if tuple(self._epoch_checkpoint.read())",
+        "        if tuple(noted)",
         "        if not clean:\n"
         "            self.truncate_to(min(recovery_point or 0, self.end_offset))\n"
-        "        if tuple(self._epoch_checkpoint.read())",
+        "        if tuple(noted)",
     ),
     "002-5.1.1-4": Text(
         _MANAGER,

@@ -73,7 +73,7 @@ DROPS: Final[Mapping[str, Drop]] = {
     "004-leo-2": Text(_LEADERSHIP, "        self.end_offset = offset\n", ""),
     # What is sent counts as fetched: one phase.
     "004-epoch-1": Text(
-        _PARTITION, "follower.fetched(broker_epoch, offset, end, now)", "follower.fetched(broker_epoch, end, end, now)"
+        _PARTITION, "follower.fetched(broker_epoch, offset, end, ", "follower.fetched(broker_epoch, end, end, "
     ),
     "004-epoch-2": _BY_WATERMARK,
     "004-epoch-3": Text(

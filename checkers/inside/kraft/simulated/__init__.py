@@ -45,6 +45,9 @@ the words mean:
 |                               | watermark what any leader ever showed there              | changes        |
 | NoCommittedRecordLostGlobally | the log of some replica begins with the committed log,   | the partition  | TLA+
 |                               | or is unknown; within the contract                       | changes        |
+| ValidLogStart                 | no log starts above what its replica knows to be         | the replica    | KIP-107
+|                               | committed, nor a follower's above where any leader's     | changes        |
+|                               | ever did; a leader's log start never falls in its epoch  |                |
 | MetadataLogMatching           | as LogMatching's first part, of the metadata logs of     | each append    | TLA+;
 |                               | voters and observers                                     |                | Raft 5.3
 | ElectionSafety                | an epoch of the quorum has one leader                    | the node       | Raft 5.2
@@ -100,6 +103,7 @@ PROPERTIES: Final = (
     "HighWatermarkMonotonicity",
     "ConsistentRead",
     "NoCommittedRecordLostGlobally",
+    "ValidLogStart",
     "MetadataLogMatching",
     "ElectionSafety",
     "CommittedPrefix",

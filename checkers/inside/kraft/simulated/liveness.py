@@ -93,6 +93,12 @@ def _partition_unmet(nodes: Mapping[str, Node], registration: PartitionRegistrat
     watermark = leader.high_watermark
     if watermark < leader.log.end_offset:  # nobody writes any more: a follower that does not fetch is not yet noticed
         return f"the high watermark of {where} is {watermark}, its leader's log ends at {leader.log.end_offset}"
+    for name, partition in replicas.items():
+        if partition.log.start_offset != leader.log.start_offset:
+            return (
+                f"the log of {name} starts at {partition.log.start_offset}, and its leader's of {where} at "
+                f"{leader.log.start_offset}"
+            )
     registry = Registry("LogMatching", where)
     logs = {}
     for name, partition in replicas.items():

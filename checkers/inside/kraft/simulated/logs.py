@@ -5,8 +5,8 @@ epoch of its predecessor. An epoch has one leader, who only appends; so a batch 
 the same one after the same predecessor, on every replica, for ever. By induction two logs that share a batch share
 everything before it. Equal batches are one object, so "does this log hold that prefix" is one comparison by identity.
 
-A partition's log starts at offset 0: nothing deletes old records. A metadata log may start at the end of a snapshot;
-what lies below is, for this purpose, still on it.
+A partition's log may start above offset 0, where retention or DeleteRecords are at work, and a metadata log at the end
+of a snapshot; what lies below is, for this purpose, still on it.
 """
 
 from __future__ import annotations
@@ -117,22 +117,24 @@ class Registry:
         self._known: dict[tuple[int, int], tuple[Batch, int, str]] = {}  # (batch, predecessor's epoch, first seen on)
         self._first: dict[int, tuple[Batch, str]] = {}  # by epoch: its first batch
 
-    def absorb(self, replica: Replica, log: Log) -> int:
-        """Take over what the log's end has become; returns how many batches are new. Raises Violated."""
+    def absorb(self, replica: Replica, log: Log, deleted: Chain | None = None) -> int:
+        """Take over what the log's end has become; returns how many batches are new. deleted: of the committed log,
+        what stands for records below the log's start that were not seen here; None: nothing has to. Raises Violated."""
         end = log.end_offset
         if end < replica.end:
             replica.truncate(replica.count_below(end))
         before = len(replica.batches)
         try:
-            if end > replica.end:
-                for data in _chunks(log, replica.end, end):
+            replica.known = deleted is None or _stand_for(deleted, replica, log)
+            start = max(replica.end, log.start_offset)
+            if end > start and replica.known:
+                for data in _chunks(log, start, end):
                     self._take(replica, data)
-            replica.known = True
         except (OSError, ProcessDied):  # what the log holds cannot be told now
             replica.known = False
         return len(replica.batches) - before
 
-    def verify(self, replica: Replica, log: Log) -> None:
+    def verify(self, replica: Replica, log: Log, deleted: Chain | None = None) -> None:
         """`absorb` without trust in what the trace told: compare everything with what the log really holds."""
         try:
             first = log.start_offset
@@ -143,7 +145,7 @@ class Registry:
             unchanged = log.end_offset >= verified_end and replica.digest == _digest(log, first, verified_end, 0)
             start = verified_end if unchanged else first
             replica.truncate(replica.count_below(start))
-            self.absorb(replica, log)
+            self.absorb(replica, log, deleted)
             replica.digest = _digest(log, start, replica.end, replica.digest if start > first else 0)
             replica.verified = len(replica.batches)
             replica.cut = None
@@ -186,6 +188,21 @@ class Registry:
             self._where,
             (on, node),
         )
+
+
+def _stand_for(deleted: Chain, replica: Replica, log: Log) -> bool:
+    """Where the log starts above the end of what is known of it, let the committed log be what lies below. False: that
+    does not reach so far. Raises OSError."""
+    start = log.start_offset
+    if replica.end >= start:
+        return True
+    first = next((header.base_offset for _, _, header in iter_batches(log.read(start, 1))), start)
+    common, count = replica.common(deleted), deleted.count_below(start)
+    if common < count:
+        replica.truncate(common)
+        for batch in deleted.batches[common:count]:
+            replica.append(batch)
+    return replica.end == first or (first == start == log.end_offset and deleted.end >= start)
 
 
 def _chunks(log: Log, start: int, end: int) -> Iterator[bytes]:

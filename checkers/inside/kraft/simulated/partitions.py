@@ -25,9 +25,9 @@ from .logs import Chain, Registry, Replica
 
 class PartitionReplica(Replica):
     """partition: while a process acts for it. broker_epoch: of that process, or the last one. term: of its present
-    leadership, the epoch (-1: it does not lead), the highest high watermark and log end seen."""
+    leadership, the epoch (-1: it does not lead), the highest high watermark, log end and log start seen."""
 
-    __slots__ = ("broker_epoch", "partition", "term", "term_end", "term_watermark")
+    __slots__ = ("broker_epoch", "partition", "term", "term_end", "term_start", "term_watermark")
 
     def __init__(self, node: str) -> None:
         super().__init__(node)
@@ -35,6 +35,7 @@ class PartitionReplica(Replica):
         self.broker_epoch = -1
         self.term = -1
         self.term_end = 0
+        self.term_start = 0
         self.term_watermark = 0
 
 
@@ -66,6 +67,7 @@ class PartitionOracle:
         self._beyond_contract = False
         self._unclean: int | None = None  # elected without knowing whether it is complete: what it has is what counts
         self._era = 0  # leaders of earlier leader epochs count no more
+        self._log_start = 0  # the highest that any leader's log has ever had
 
     # -- what happens -----------------------------------------------------------------------------------------
 
@@ -78,7 +80,7 @@ class PartitionOracle:
         if replica is None:
             return
         if replica.partition is not None and not lossy:
-            self._registry.absorb(replica, replica.partition.log)
+            self._registry.absorb(replica, replica.partition.log, self.committed)
         replica.partition = None
         replica.term = -1
         if lossy:
@@ -123,15 +125,15 @@ class PartitionOracle:
             replica.forget()
             replica.partition = partition
             replica.broker_epoch = node.broker.broker_epoch
-            self._registry.absorb(replica, partition.log)
+            self._registry.absorb(replica, partition.log, self.committed)
             beyond = self._beyond_contract and not self._elr_enabled
             if lost_power and beyond and self.registration.isr == (broker,):
                 self._unclean = broker  # without ELR nobody else can be elected
                 self._era = self.registration.leader_epoch
         elif verify:
-            self._registry.verify(replica, partition.log)
+            self._registry.verify(replica, partition.log, self.committed)
         else:
-            new = self._registry.absorb(replica, partition.log)
+            new = self._registry.absorb(replica, partition.log, self.committed)
             if new and not partition.is_leader:
                 self._check_follows(replica, partition)
         if self._unclean is not None:
@@ -166,8 +168,18 @@ class PartitionOracle:
             )
 
     def _check_replica(self, replica: PartitionReplica, partition: Partition) -> None:
-        watermark, leadership = partition.high_watermark, partition.leadership
-        if replica.known and watermark > replica.end:
+        watermark, leadership, start = partition.high_watermark, partition.leadership, partition.log.start_offset
+        if start > watermark:
+            self._fail("ValidLogStart",
+                       f"the log of {replica.node} starts at {start}, and as far as it knows only what is below "
+                       f"{watermark} is committed", replica)  # fmt: skip
+        if leadership is not None:
+            self._log_start = max(self._log_start, start)
+        elif start > self._log_start:
+            self._fail("ValidLogStart",
+                       f"the log of {replica.node}, which does not lead, starts at {start}, and no leader's has "
+                       f"started above {self._log_start}", replica)  # fmt: skip
+        if replica.known and watermark > max(replica.end, start):
             self._fail("HighWatermarkMonotonicity",
                        f"the high watermark of {replica.node} is {watermark}, its log ends at {replica.end}",
                        replica)  # fmt: skip
@@ -181,7 +193,7 @@ class PartitionOracle:
     def _check_term(self, replica: PartitionReplica, partition: Partition, leadership: Leadership) -> None:
         epoch, watermark = partition.leader_epoch, partition.high_watermark
         if replica.term != epoch:
-            replica.term, replica.term_end, replica.term_watermark = epoch, replica.end, 0
+            replica.term, replica.term_end, replica.term_watermark, replica.term_start = epoch, replica.end, 0, 0
         elif replica.cut is not None and replica.cut < replica.term_end:
             self._fail("LeaderAppendOnly",
                        f"{replica.node} leads epoch {epoch} and has cut its log from {replica.term_end} to "
@@ -195,7 +207,13 @@ class PartitionOracle:
             self._fail("HighWatermarkMonotonicity",
                        f"the high watermark of {replica.node}, leader of epoch {epoch}, fell from "
                        f"{replica.term_watermark} to {watermark}", replica)  # fmt: skip
+        start = partition.log.start_offset
+        if start < replica.term_start:
+            self._fail("ValidLogStart",
+                       f"the log start of {replica.node}, leader of epoch {epoch}, fell from {replica.term_start} to "
+                       f"{start}", replica)  # fmt: skip
         replica.term_end, replica.term_watermark = max(replica.term_end, replica.end), watermark
+        replica.term_start = start
 
     def _commit(self, replica: PartitionReplica, partition: Partition) -> None:
         """Everything below a leader's high watermark is committed, and can be read from now on."""

@@ -342,7 +342,7 @@ class Starting:
         raft: Any = SimpleNamespace(listener=None)
         network: Any = self
         self.listening = asyncio.Event()
-        self.server = BrokerServer(config(), disk, network, raft, Random(1), lambda error: None)
+        self.server = BrokerServer(config(), disk, network, raft, Random(1), lambda error: None, wall_clock=lambda: 0.0)
         self.channel: Any = Channel()
         self.channel.registers = self.channel.lets_go = True
         self.server._channel = lambda purpose, timeout=None: self.channel  # type: ignore[method-assign, misc, assignment]

@@ -340,7 +340,7 @@ def test_deltas_of_one_batch_are_acted_on_once_in_their_sum() -> None:
     """Replica 3 is taken out of the partition, put back, and the leader changes twice: one look at the outcome."""
     raft: Any = SimpleNamespace(listener=None)
     network: Any = None
-    server = BrokerServer(config(), simulated_disk(), network, raft, Random(1), _fail)
+    server = BrokerServer(config(), simulated_disk(), network, raft, Random(1), _fail, wall_clock=lambda: 0.0)
     replicas: Any = Replicas(server)
     server._replicas, server._ready = replicas, True
     created = PartitionRecord(partition_id=0, topic_id=TOPIC, replicas=(1, 2, 3), isr=(1, 2, 3), leader=1)

@@ -90,7 +90,9 @@ class Broker:
         network: Any = self
         isr_manager: Any = SimpleNamespace(proposals_changed=lambda: None)
         self.errors: list[BaseException] = []
-        self.manager = ReplicaManager(settings_, network, logs, self.image, lambda: 77, isr_manager, self.errors.append)
+        self.manager = ReplicaManager(
+            settings_, network, logs, self.image, lambda: 77, isr_manager, self.errors.append, wall_clock=lambda: 0.0
+        )
 
     async def connect(self, address: Address, **_: Any) -> Link:
         link = Link(address.port, self.session)

@@ -89,6 +89,7 @@ class Group:
         return fetch_as_follower(
             self.partitions[leader], follower, self.broker_epochs[follower], self.partitions[follower].leader_epoch,
             log.end_offset, self.partitions[follower].last_fetched_epoch, 1 << 20, now, self.eligible,
+            log.start_offset,
         )  # fmt: skip
 
     def fetch(self, leader: int, *followers: int, now: float = 0.0) -> None:
@@ -97,7 +98,9 @@ class Group:
             partition = self.partitions[follower]
             epoch, offset = partition.leader_epoch, partition.log.end_offset
             read = self.ask(leader, follower, now=now)
-            assert partition.apply_fetch(epoch, offset, read.records, read.high_watermark, read.diverging)
+            assert partition.apply_fetch(
+                epoch, offset, read.records, read.high_watermark, read.diverging, read.log_start_offset
+            )
 
     def leadership(self, replica: int) -> Leadership:
         leadership = self.partitions[replica].leadership
@@ -127,6 +130,15 @@ class Group:
         """(leader epoch, value) of each record."""
         log = self.partitions[replica].log
         return [(epoch, value.decode()) for _, epoch, value in decode_values(log.read(log.start_offset, 1 << 20))]
+
+    def starts(self) -> list[int]:
+        """Log start offsets, in the order of the replicas."""
+        return [self.partitions[replica].log.start_offset for replica in self.replicas]
+
+    def begin_anew(self, leader: int, follower: int) -> None:
+        """The leader has refused the follower's fetch with OFFSET_OUT_OF_RANGE, and told where its log starts."""
+        of_leader = self.partitions[leader]
+        self.partitions[follower].leader_starts_at(of_leader.leader_epoch, of_leader.log.start_offset)
 
     def handler(self, leader: int) -> FetchHandler:
         """What serves fetches on the wire."""
