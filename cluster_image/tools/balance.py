@@ -140,7 +140,7 @@ async def _balance(
         after = targets | {move.partition: move.after for move in made.moves}
         changes = {place for place in targets if after[place] != state.replicas[place]}
         wanted = {place: after[place] for place in targets if place in changes | state.moving.keys()}
-        found |= await Moves(cluster, wanted, throttle).carry_out()
+        found |= await Moves(cluster, wanted, throttle, also_led=targets).carry_out()
     found["carried_out"] = not dry_run
     if as_json:
         print_json(found)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -27,11 +27,13 @@ class Interrupted(Exception):
 @dataclass
 class Moves:
     """targets: replicas that each partition is to have in the end, in this order. throttle: bytes a second that each
-    broker sends and takes for them at most (KIP-73); None: no limit."""
+    broker sends and takes for them at most (KIP-73); None: no limit. also_led: further partitions that are to be led by
+    their preferred leaders in the end."""
 
     cluster: Cluster
     targets: Mapping[Place, Replicas]
     throttle: int | None = None
+    also_led: Collection[Place] = ()
     show: Callable[[str], None] = lambda line: say(line, file=sys.stderr)
     begun: set[Place] = field(default_factory=set)
     refused: dict[Place, str] = field(default_factory=dict)
@@ -90,7 +92,8 @@ class Moves:
         """Preferred leaders, as far as they may. Who may not has it by auto.leader.rebalance, once it may."""
         for _ in range(_ELECTIONS):
             state = await self.cluster.state()
-            others = [p for p in self.begun if p in state.replicas and state.leaders[p] != state.replicas[p][0]]
+            places = self.begun.union(self.also_led)
+            others = [p for p in places if p in state.replicas and state.leaders[p] != state.replicas[p][0]]
             if not others:
                 return
             await self.cluster.elect_preferred(others)
@@ -154,8 +157,7 @@ def _reassignment(state: State, targets: Mapping[Place, Replicas]) -> Reassignme
 
 
 async def cancel(cluster: Cluster, places: Iterable[Place] | None) -> int:
-    """How many reassignments were under way, of these partitions or of all. Their throttle goes too. Raises ToolError.
-    """
+    """How many reassignments were under way, of these partitions or of all. Their throttle goes too. Raises ToolError."""
     state = await cluster.state()
     ongoing = [place for place in state.moving if places is None or place in places]
     refused = await cluster.reassign(dict.fromkeys(ongoing))
