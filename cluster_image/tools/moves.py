@@ -157,7 +157,9 @@ def _reassignment(state: State, targets: Mapping[Place, Replicas]) -> Reassignme
 
 
 async def cancel(cluster: Cluster, places: Iterable[Place] | None) -> int:
-    """How many reassignments were under way, of these partitions or of all. Their throttle goes too. Raises ToolError."""
+    """How many reassignments were under way, of these partitions or of all. Their throttle goes too.
+
+    Raises ToolError."""
     state = await cluster.state()
     ongoing = [place for place in state.moving if places is None or place in places]
     refused = await cluster.reassign(dict.fromkeys(ongoing))
