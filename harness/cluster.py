@@ -64,6 +64,8 @@ class Node(Protocol):
     role: Role
     rack: str  # "rack-1"; a rack is one failure domain
     address: tuple[str, int]  # host and port reachable from the harness
+    #: Is it part of the cluster? A spare is not until it joins, nor is one that was taken out.
+    member: bool = True
     #: How often it was given the other of the two releases that a target has under --upgrade-to.
     switches: int = 0
     #: Where a node of role broker serves the quorum, if it is a controller as well.
@@ -210,10 +212,11 @@ class Node(Protocol):
 
 
 class Cluster(Protocol):
-    """A started cluster. `nodes` is in id order, controllers last. With combined nodes the first brokers are the
+    """A started cluster. `machines` is in id order, controllers last. With combined nodes the first brokers are the
     controllers, and there are no others."""
 
-    nodes: Sequence[Node]
+    #: Members of the cluster, and others: spares that have not joined, and those that were taken out.
+    machines: Sequence[Node]
     #: Done once the cluster is stopped for good because a property of the protocol does not hold. Only simulation does
     #: that, which knows all nodes from within; None elsewhere.
     violated: asyncio.Future[Violation] | None = None
@@ -226,10 +229,17 @@ class Cluster(Protocol):
         raise NotOffered("admin")
 
     @property
-    def brokers(self) -> Sequence[Node]: ...
+    def nodes(self) -> Sequence[Node]:
+        """The members: those that are to run when no fault is in force."""
+        return [node for node in self.machines if node.member]
 
     @property
-    def controllers(self) -> Sequence[Node]: ...
+    def brokers(self) -> Sequence[Node]:
+        return [node for node in self.nodes if node.role == "broker"]
+
+    @property
+    def controllers(self) -> Sequence[Node]:
+        return [node for node in self.nodes if node.quorum_address]
 
     async def block(self, key: str, links: Sequence[Link]) -> None:
         """From now on let nothing pass these links, (from whom, to whom) each, by name. Adds to what other keys block;

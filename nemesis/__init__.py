@@ -68,6 +68,9 @@ class Layout(Protocol):
     def brokers(self) -> int: ...
 
     @property
+    def spare_brokers(self) -> int: ...
+
+    @property
     def controllers(self) -> int: ...
 
     @property
@@ -227,7 +230,7 @@ def pinned(choice: Mapping[str, Any], situation: Situation) -> Sequence[Node] | 
     the same nodes."""
     if (names := choice.get("targets")) is None:
         return None
-    nodes = [node for node in situation.cluster.nodes if node.name in names]
+    nodes = [node for node in situation.cluster.machines if node.name in names]
     return nodes if len(situation.free_among(nodes)) == len(names) else []
 
 

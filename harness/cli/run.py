@@ -92,6 +92,9 @@ def run(
         Literal["ext4", "xfs"] | None, typer.Option(help="Of each node's volume, in containers; by default ext4.")
     ] = None,
     brokers: Annotated[int, typer.Option(help="Each in a rack of its own.")] = 3,
+    spare_brokers: Annotated[
+        int, typer.Option(help="Further ones that are no members until membership:add has them join.")
+    ] = 0,
     controllers: Annotated[int, typer.Option(help="Voters of the metadata quorum, in the racks of the brokers.")] = 3,
     combined: Annotated[
         bool, typer.Option("--combined", help="No nodes of their own for the controllers: the first brokers are both.")
@@ -181,8 +184,8 @@ def _as_json(done: Done) -> int:
 #: Options whose values are a plan's as they are.
 _AS_THEY_ARE: Final = (
     "target", "on", "time_limit", "seed", "rate", "concurrency", "partitions", "replication_factor",
-    "min_insync_replicas", "acks", "timeouts", "strike", "workload", "file_system", "brokers", "controllers",
-    "combined", "bug", "latency_ms", "encode_messages",
+    "min_insync_replicas", "acks", "timeouts", "strike", "workload", "file_system", "brokers", "spare_brokers",
+    "controllers", "combined", "bug", "latency_ms", "encode_messages",
 )  # fmt: skip
 
 

@@ -68,7 +68,7 @@ class _MemoryComponents(SimulationComponents):
         """From memory to memory."""
         assert isinstance(cluster, SimulatedCluster)
         traces = None if cluster.traces is None else self.target.read_traces(cluster.traces.texts())
-        disks = {node.name: node.disk for node in cluster.nodes}
+        disks = {node.name: node.disk for node in cluster.machines}
         return record_collected(self.target.collect(disks, plan, recorder, traces), recorder)
 
 

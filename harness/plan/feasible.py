@@ -35,20 +35,25 @@ class _Node:
     rack: str
     controller_address: tuple[str, int] | None = None
     switches: int = 0
+    member: bool = True
 
 
 @dataclass(frozen=True)
 class _Named:
     """A cluster of which there are only the names."""
 
-    brokers: Sequence[_Node]
-    controllers: Sequence[_Node]
+    machines: Sequence[_Node]
     nodes: Sequence[_Node] = field(init=False)
+    brokers: Sequence[_Node] = field(init=False)
+    controllers: Sequence[_Node] = field(init=False)
     admin: Any = field(default_factory=lambda: SimpleNamespace(movers={}, raised={}))  # nobody moves anything
 
     def __post_init__(self) -> None:
-        apart = [node for node in self.controllers if node not in self.brokers]
-        object.__setattr__(self, "nodes", [*self.brokers, *apart])
+        members = [node for node in self.machines if node.member]
+        object.__setattr__(self, "nodes", members)
+        object.__setattr__(self, "brokers", [node for node in members if node.role == "broker"])
+        controllers = [node for node in members if node.role == "controller" or node.controller_address]
+        object.__setattr__(self, "controllers", controllers)
 
 
 def check_targets(nemeses: Mapping[str, Nemesis], plan: Plan) -> None:
@@ -102,15 +107,13 @@ def _finds_somebody(nemesis: Nemesis, situations: Sequence[Situation]) -> bool:
 def _cluster(plan: Plan) -> _Named:
     def named(spec: NodeSpec) -> _Node:
         quorum = None if spec.controller_port is None else ("", spec.controller_port)
-        return _Node(spec.name, spec.id, spec.id, spec.role, spec.rack, quorum)
+        return _Node(spec.name, spec.id, spec.id, spec.role, spec.rack, quorum, member=not spec.spare)
 
-    nodes = [named(spec) for spec in registry.make_target(plan.target).nodes(plan)]
-    brokers = [node for node in nodes if node.role == "broker"]
-    return _Named(brokers, [node for node in nodes if node.role == "controller" or node.controller_address])
+    return _Named([named(spec) for spec in registry.make_target(plan.target).nodes(plan)])
 
 
 def _situations(cluster: _Named, plan: Plan) -> Iterator[Situation]:
-    everybody = frozenset(node.name for node in cluster.nodes)
+    everybody = frozenset(node.name for node in cluster.machines)
     replicas = frozenset(node.id for node in cluster.brokers[: plan.replication_factor])
     for broker in cluster.brokers[: plan.replication_factor]:
         for isr in (replicas, frozenset({broker.id})):

@@ -60,6 +60,7 @@ class Plan(BaseModel):
     min_insync_replicas: int = 2
     controllers: int = 3
     brokers: int = 3
+    spare_brokers: int = 0  # that the cluster has none of until a fault has them join
     combined: bool = False  # the first brokers are the controllers as well
     file_system: Literal["ext4", "xfs"] = "ext4"
     bug: str | None = None  # a historical bug of cluster_image/bugs that every node has
@@ -105,6 +106,8 @@ class Plan(BaseModel):
         for name, most in _COUNTS.items():
             if not 1 <= (count := getattr(self, name)) <= most:
                 yield f"{flag(name)} is {count}; it must be at least 1 and at most {most:,}"
+        if not 0 <= self.spare_brokers <= MAX_NODES:
+            yield f"--spare-brokers is {self.spare_brokers}; it must be at most {MAX_NODES}, and not below 0"
         if self.replication_factor > self.brokers:
             yield (
                 f"--replication-factor {self.replication_factor} needs as many brokers, "
@@ -242,7 +245,8 @@ _COUNTS = {
 _FLAGS = (
     "target", "kafka_home", "upgrade_to", "timeouts", "on", "nemesis", "interval", "recovery", "strike", "workload",
     "time_limit", "seed", "rate", "delete_records", "concurrency", "acks", "partitions", "replication_factor",
-    "min_insync_replicas", "file_system", "brokers", "controllers", "combined", "bug", "latency_ms", "encode_messages",
+    "min_insync_replicas", "file_system", "brokers", "spare_brokers", "controllers", "combined", "bug", "latency_ms",
+    "encode_messages",
 )  # fmt: skip
 #: That not every target has (Target.options), by the field.
 _OPTIONS = {

@@ -243,7 +243,7 @@ class Injector:
 
     async def _heal(self, injected: InjectedFault) -> None:
         nemesis = self._nemeses[injected.nemesis]
-        nodes = [node for node in self._cluster.nodes if node.name in injected.targets]
+        nodes = [node for node in self._cluster.machines if node.name in injected.targets]
         known = injected.evidence
 
         async def heal() -> Evidence:
@@ -313,7 +313,7 @@ class Injector:
         return {"part_of": {"composite": fault.composite, "occurrence": fault.occurrence, "parts": len(parts)}}
 
     def _free_for(self, nemesis: Nemesis) -> frozenset[str]:
-        everybody = frozenset(node.name for node in self._cluster.nodes)
+        everybody = frozenset(node.name for node in self._cluster.machines)
         return everybody - self._held.keys() if _is_exclusive(nemesis) else everybody
 
     def _hold(self, nemesis: Nemesis, fault: Fault, nodes: Sequence[Node]) -> None:

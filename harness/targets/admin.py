@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 Place = tuple[str, int]  # topic, partition
 Ids = tuple[int, ...]  # of brokers
@@ -49,6 +49,28 @@ class Quorum:
     observers: Mapping[int, str]
 
 
+class Load(NamedTuple):
+    """Of a broker: of how many partitions it has a replica, and of how many it is the preferred leader."""
+
+    replicas: int
+    leaders: int
+
+
+@dataclass(frozen=True)
+class Rebalancing:
+    """A plan after which brokers hold and lead as many partitions as each other, within one, with the least data moved.
+
+    targets: the replicas of each partition that changes. replicas, bytes: that are to move. is_least: nothing can do
+    with less; None: nobody knows. before, after: by broker."""
+
+    targets: Mapping[Place, Ids]
+    replicas: int
+    bytes: int
+    is_least: bool | None
+    before: Mapping[int, Load]
+    after: Mapping[int, Load]
+
+
 class Admin(Protocol):
     """An operator's word to the cluster, the same object for the whole run. Every request may be repeated."""
 
@@ -75,6 +97,15 @@ class Admin(Protocol):
 
     async def moves(self) -> Mapping[Place, Move]:
         """Every reassignment under way, as the controller has it. Raises Unanswered."""
+        ...
+
+    async def rebalancing(self, brokers: Collection[int]) -> Rebalancing:
+        """Over these brokers, from where replicas are going to be: nothing is changed yet. Raises Unanswered;
+        ValueError, with a sentence: there are too few."""
+        ...
+
+    async def unregister(self, broker: int) -> str:
+        """It is no part of the cluster any more. "", or why it was refused. Raises Unanswered."""
         ...
 
     async def elect_preferred(self) -> None:

@@ -41,6 +41,9 @@ class ClusterPlan(Protocol):
     def brokers(self) -> int: ...
 
     @property
+    def spare_brokers(self) -> int: ...
+
+    @property
     def controllers(self) -> int: ...
 
     @property
@@ -101,6 +104,7 @@ class NodeSpec:
     rack: str
     port: int
     controller_port: int | None = None
+    spare: bool = False  # no member of the cluster at first
 
 
 @dataclass(frozen=True)

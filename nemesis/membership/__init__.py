@@ -1,5 +1,5 @@
-"""Faults that operators cause in a running cluster: controlled shutdowns, preferred elections, reassignments, and a
-broker replaced by one with a new id.
+"""Faults that operators cause in a running cluster: controlled shutdowns, preferred elections, reassignments, a broker
+replaced by one with a new id, and a cluster that grows, shrinks or is rebalanced.
 
 Each fault but a controlled shutdown moves replicas or leaders by what it asks of the controller, and its healing asks
 for the assignment back that the run began with. So there is one of these at a time, whatever their names, and they are
@@ -16,50 +16,19 @@ from random import Random
 from typing import Any, ClassVar, Final
 
 from harness.cluster import Cluster, Evidence, Node, NotAvailable
-from harness.targets.admin import Admin, Ids, Metadata, Place, Unanswered, changed, newest
-from nemesis import Common, Draw, Layout, Nemesis, Situation, by_node, each, knob, pick, pinned, start_the_dead
+from harness.targets.admin import Admin, Ids, Metadata, Place, changed, newest
+from nemesis import Draw, Layout, Nemesis, Situation, by_node, each, knob, pick, start_the_dead
 from nemesis.membership.controller import ControllerChange
-from nemesis.membership.restoration import POLL_S, reported, restore, survivors
+from nemesis.membership.mover import SEEN_PATIENCE_S, Kind, Mover, joined
+from nemesis.membership.resizing import Add, Rebalance, Remove
+from nemesis.membership.restoration import POLL_S, reported, survivors
 from nemesis.membership.upgrade import Upgrade
 
-#: Until a broker that was just started is registered and unfenced.
-JOIN_PATIENCE_S: Final = 20.0
-#: Until metadata shows what the controller was asked for, and has agreed to.
-SEEN_PATIENCE_S: Final = 3.0
 #: A broker that takes the place of broker 3 is 1003, then 2003: an id is never used twice.
 ID_STEP: Final = 1000
 
 
-class _Kind(Common):
-    name: str
-    summary: str
-
-    def draw(self, random: Random) -> Draw:
-        return Draw(random.uniform(3.0, 6.0), random.uniform(1.0, 3.0), {"node": round(random.random(), 6)})
-
-    def check(self, choice: Mapping[str, Any], targets: Sequence[str]) -> None:
-        if len(targets) > 1 or any(not name.startswith("broker-") for name in targets):
-            raise ValueError(f"it strikes one broker, and its targets are {', '.join(targets)}")
-
-    def choose(self, choice: Mapping[str, Any], situation: Situation) -> Sequence[Node]:
-        if (named := pinned(choice, situation)) is not None:
-            return named
-        return self.struck(choice, situation)
-
-    def struck(self, choice: Mapping[str, Any], situation: Situation) -> Sequence[Node]:
-        raise NotImplementedError
-
-    async def inject(self, cluster: Cluster, nodes: Sequence[Node], choice: Mapping[str, Any]) -> Evidence:
-        raise NotImplementedError
-
-    async def heal(self, cluster: Cluster, nodes: Sequence[Node]) -> Evidence:
-        raise NotImplementedError
-
-    def effective(self, evidence: Evidence) -> bool:
-        raise NotImplementedError
-
-
-class ControlledShutdown(_Kind):
+class ControlledShutdown(Kind):
     """As kill:term of a leader, and what became of its leaderships."""
 
     name = "membership:controlled-shutdown"
@@ -111,65 +80,7 @@ async def _terminate(admin: Admin, node: Node) -> Evidence:
     return {**stopped, **evidence}
 
 
-class _Mover(_Kind):
-    """Moves replicas or leaders, and has them moved back. One that stops nodes is exclusive, and starts them again; to
-    the others it is all the same whether a node runs: another fault may hold it down."""
-
-    exclusive = False
-    heals_last = True
-
-    def choose(self, choice: Mapping[str, Any], situation: Situation) -> Sequence[Node]:
-        if situation.cluster.admin.movers:  # its own too: one that could not be healed
-            return []
-        return super().choose(choice, situation)
-
-    def struck(self, choice: Mapping[str, Any], situation: Situation) -> Sequence[Node]:
-        broker = pick(situation.free_among(situation.cluster.brokers), choice["node"])
-        return [broker] if broker else []
-
-    async def inject(self, cluster: Cluster, nodes: Sequence[Node], choice: Mapping[str, Any]) -> Evidence:
-        admin = cluster.admin
-        admin.movers[self.name] = ()
-        return await self.move(cluster, nodes[0], choice, await admin.metadata())
-
-    async def move(self, cluster: Cluster, node: Node, choice: Mapping[str, Any], before: Metadata) -> Evidence:
-        raise NotImplementedError
-
-    async def heal(self, cluster: Cluster, nodes: Sequence[Node]) -> Evidence:
-        admin, own = cluster.admin, nodes if self.exclusive else ()
-        if admin.movers.keys() - {self.name}:  # another's turn: what this one moved is back long since
-            await start_the_dead(own)
-            return {}
-        evidence = await restore(admin, own, admin.movers.get(self.name, ()))
-        admin.movers.pop(self.name, None)
-        return evidence
-
-    def effective(self, evidence: Evidence) -> bool:
-        return any(evidence.get(what, 0) > 0 for what in ("replicas_moved", "leaders_moved"))
-
-    async def ask(
-        self, admin: Admin, before: Metadata, targets: Mapping[Place, Ids], *, seen: Sequence[int] = ()
-    ) -> Evidence:
-        """Have the replicas changed, and wait until metadata shows it: with `seen` among the replicas of each, or else
-        any change. Evidence as a whole."""
-        refused = await admin.reassign(targets)
-        granted = [place for place in targets if place not in refused]
-        admin.movers[self.name] = granted or list(targets)
-        after = before
-        deadline = asyncio.get_running_loop().time() + SEEN_PATIENCE_S
-        while True:
-            after = await admin.metadata()
-            moved = [place for place in changed(before.partitions, after.partitions, "replicas") if place in targets]
-            done = set(moved) >= set(granted) and all(set(seen) <= set(after.partitions[p].replicas) for p in granted)
-            if done or asyncio.get_running_loop().time() > deadline:
-                break
-            await asyncio.sleep(POLL_S)
-        metadata = {"before": reported(before, granted), "after": reported(after, granted, await admin.moves())}
-        evidence: Evidence = {"replicas_moved": len(moved), "metadata": metadata}
-        return {**evidence, **({"refused": sorted(set(refused.values()))} if refused else {})}
-
-
-class PreferredElection(_Mover):
+class PreferredElection(Mover):
     """Replicas are put in another order first, or there would most often be nothing to elect."""
 
     name = "membership:preferred-election"
@@ -200,7 +111,7 @@ class PreferredElection(_Mover):
 
 
 @dataclass
-class Reassign(_Mover):
+class Reassign(Mover):
     name = "membership:reassign"
     summary = "gives some partitions other replicas, one fewer, or the same in another order, and the old ones again"
     how: str = knob("drawn", "drawn", "move", "shrink", "order", help="to another broker, to none, or only the order")
@@ -254,7 +165,7 @@ def _other_replicas(metadata: Metadata, place: Place, broker: int, how: str, lea
 
 
 @dataclass
-class NewId(_Mover):
+class NewId(Mover):
     """As an operator replaces a broken machine. The old one's disk is out of reach meanwhile, so this is a fault that
     costs a replica; it strikes only where the new one can be emptied again."""
 
@@ -293,7 +204,7 @@ class NewId(_Mover):
         evidence = await (node.kill() if choice.get("stop") == "kill" else node.terminate())
         await node.replace(new)
         await node.start()
-        await _joined(admin, new)
+        await joined(admin, new)
         targets = {
             place: tuple(new if replica == old else replica for replica in before.partitions[place].replicas)
             for place in held
@@ -304,30 +215,23 @@ class NewId(_Mover):
         return "new_id" in evidence  # it has joined, if it had replicas or not
 
 
-async def _joined(admin: Admin, broker: int) -> None:
-    """Returns once it is registered and unfenced. Raises Unanswered."""
-    deadline = asyncio.get_running_loop().time() + JOIN_PATIENCE_S
-    while not any(view is not None and broker in view.brokers for view in await admin.views()):
-        if asyncio.get_running_loop().time() > deadline:
-            raise Unanswered(f"broker {broker} has not joined the cluster in {JOIN_PATIENCE_S:g} s")
-        await asyncio.sleep(POLL_S)
-
-
-_VARIANTS: Final[Mapping[str, type[_Kind]]] = {
+_VARIANTS: Final[Mapping[str, type[Kind]]] = {
     "controlled-shutdown": ControlledShutdown, "preferred-election": PreferredElection, "reassign": Reassign,
     "new-id": NewId,
 }  # fmt: skip
 
 
-class Membership(_Mover):
-    """Any of the variants whose healing is the same: not an upgrade, nor a change of the quorum's voters."""
+class Membership(Mover):
+    """Any of the variants whose healing is the same: not an upgrade, nor a change of the quorum's voters; and of those
+    that need no spare brokers."""
 
     name = "membership"
     summary = "shuts a leader down, elects preferred leaders, reassigns partitions, or gives a broker a new id"
     exclusive = True
     waits_for_isr = True
     variants: ClassVar[Mapping[str, type[Nemesis]]] = {
-        **_VARIANTS, "controller": ControllerChange, "upgrade": Upgrade,
+        **_VARIANTS, "add": Add, "remove": Remove, "rebalance": Rebalance, "controller": ControllerChange,
+        "upgrade": Upgrade,
     }  # fmt: skip
 
     def draw(self, random: Random) -> Draw:
@@ -345,7 +249,7 @@ class Membership(_Mover):
     def effective(self, evidence: Evidence) -> bool:
         return "new_id" in evidence or super().effective(evidence)
 
-    def _as(self, variant: str) -> _Kind:
+    def _as(self, variant: str) -> Kind:
         """Under this one's name: it is this one that is healed."""
         kind = _VARIANTS[variant]()
         kind.name = self.name

@@ -64,6 +64,9 @@ def explore(
     target: TargetOption = "kraft",
     workload: Annotated[str, typer.Option(metavar="NAME", help="What clients do.")] = "append",
     brokers: Annotated[int, typer.Option(help="Each in a rack of its own.")] = 3,
+    spare_brokers: Annotated[
+        int, typer.Option(help="Further ones that are no members until membership:add has them join.")
+    ] = 0,
     controllers: Annotated[int, typer.Option(help="Voters of the metadata quorum, in the racks of the brokers.")] = 3,
     combined: Annotated[
         bool, typer.Option("--combined", help="No nodes of their own for the controllers: the first brokers are both.")
@@ -116,7 +119,7 @@ def explore(
         strike=strike or registry.preferred_targets(nemeses),
         workload=workload, time_limit=time_limit, rate=rate, seed=numbers[0], concurrency=concurrency, acks=acks,
         partitions=partitions, replication_factor=replication_factor, min_insync_replicas=min_insync_replicas,
-        brokers=brokers, controllers=controllers, combined=combined, bug=bug,
+        brokers=brokers, spare_brokers=spare_brokers, controllers=controllers, combined=combined, bug=bug,
         encode_messages=encode_messages, **pace(interval, recovery), **deletions(delete_records),
         must_take_effect="none" if allow_vacuous else "any",
         settings=parse_settings(settings or (), tested), **({} if latency_ms is None else {"latency_ms": latency_ms}),

@@ -74,8 +74,11 @@ class DockerNode(Node):
 
     async def boot(self) -> None:
         """Plug in the network, with the partitions that are in force, and start the process."""
-        await self._agent.ask(self.name, "plug_in", pid=await self._pid(self.network))
+        await self.plug_in()
         await self._start()
+
+    async def plug_in(self) -> None:
+        await self._agent.ask(self.name, "plug_in", pid=await self._pid(self.network))
 
     async def block(self, key: str, incoming: list[str], outgoing: list[str]) -> None:
         """Let nothing arrive from, and nothing go to, these addresses. See Cluster.block."""

@@ -115,13 +115,13 @@ class DockerRuntime:
 class DockerCluster(Cluster):
     """Implements harness.cluster.Cluster."""
 
-    nodes: Sequence[DockerNode]
+    machines: Sequence[DockerNode]
 
     def __init__(
         self, api: docker.APIClient, plan: Plan, target: Target, tell: Callable[[str], object] = lambda _: None
     ) -> None:
         """tell: what is waited for, in a line, when it takes long."""
-        self.nodes = ()
+        self.machines = ()
         self._api = api
         self._call = engine.Calls()
         self._plan = plan
@@ -129,14 +129,6 @@ class DockerCluster(Cluster):
         self._folder = VOLUMES / plan.run
         self._agent = AgentClient(self._folder / "agent.sock", tell)
         self._gateway = ""  # where clients, and the harness, seem to be
-
-    @property
-    def brokers(self) -> Sequence[DockerNode]:
-        return [node for node in self.nodes if node.role == "broker"]
-
-    @property
-    def controllers(self) -> Sequence[DockerNode]:
-        return [node for node in self.nodes if node.quorum_address]
 
     @cached_property
     def admin(self) -> Admin:  # type: ignore[override]
@@ -150,13 +142,13 @@ class DockerCluster(Cluster):
         configurations = write_configurations(
             self._target, self._plan, self.add_nodes(subnet), run_directory / "config"
         )
-        tracing = [node.name for node in self.nodes] if package.traces else []
+        tracing = [node.name for node in self.machines] if package.traces else []
         traces = make_traces(tracing, run_directory / "trace", _NODE_USER)
         if self._target.looks_at_cut_disks:
-            for node in self.nodes:
+            for node in self.machines:
                 node.cut_disks = (run_directory / CUT_DISKS).absolute()
         if "faketime" in needs:
-            for node in self.nodes:
+            for node in self.machines:
                 node.clock = NodeClock((run_directory / "clock" / node.name).absolute())
 
         async def create_and_boot(node: DockerNode) -> None:
@@ -167,27 +159,30 @@ class DockerCluster(Cluster):
             await self._call(self._create_containers, node, images, package, network, mounts)
             await node.switch_on()
             await agent_ready
-            await node.boot()
+            if node.member:
+                await node.boot()
+            else:
+                await node.plug_in()
 
         try:
             async with asyncio.TaskGroup() as group:
                 agent_ready = group.create_task(self._start_agent(images.agent))
-                for node in self.nodes:
+                for node in self.machines:
                     group.create_task(create_and_boot(node))
         except BaseExceptionGroup as errors:
             raise errors.exceptions[0] from None
         if needs:
-            self.lacks = await self._agent.ask(self.nodes[0].name, "lacks", needs=sorted(needs))
+            self.lacks = await self._agent.ask(self.machines[0].name, "lacks", needs=sorted(needs))
 
     def add_nodes(self, subnet: Subnet) -> Sequence[DockerNode]:
         """Name them and give them addresses; nothing exists of them yet."""
-        self.nodes = [self._node(subnet, spec) for spec in self._target.nodes(self._plan)]
+        self.machines = [self._node(subnet, spec) for spec in self._target.nodes(self._plan)]
         self._gateway = str(subnet[1])
-        return self.nodes
+        return self.machines
 
     async def block(self, key: str, links: Sequence[Link]) -> None:
         """At the receiver; what goes to clients is dropped where it sets out, for their host is not ours to change."""
-        addresses = {node.name: node.address[0] for node in self.nodes} | {CLIENTS: self._gateway}
+        addresses = {node.name: node.address[0] for node in self.machines} | {CLIENTS: self._gateway}
         incoming: dict[str, list[str]] = defaultdict(list)
         outgoing: dict[str, list[str]] = defaultdict(list)
         for source, target in links:
@@ -196,13 +191,13 @@ class DockerCluster(Cluster):
             else:
                 incoming[target].append(addresses[source])
         rules = rules_of("block", key)
-        await asyncio.gather(*(node.block(rules, incoming[node.name], outgoing[node.name]) for node in self.nodes))
+        await asyncio.gather(*(node.block(rules, incoming[node.name], outgoing[node.name]) for node in self.machines))
 
     async def unblock(self, key: str) -> Evidence:
-        names = {node.address[0]: node.name for node in self.nodes} | {self._gateway: CLIENTS}
-        dropped = await asyncio.gather(*(node.unblock(rules_of("block", key)) for node in self.nodes))
+        names = {node.address[0]: node.name for node in self.machines} | {self._gateway: CLIENTS}
+        dropped = await asyncio.gather(*(node.unblock(rules_of("block", key)) for node in self.machines))
         by_link = {}
-        for node, packets in zip(self.nodes, dropped, strict=True):
+        for node, packets in zip(self.machines, dropped, strict=True):
             for end, count in packets.items():
                 field, other = end.split()
                 link = (names[other], node.name) if field == "saddr" else (node.name, names[other])
@@ -211,7 +206,7 @@ class DockerCluster(Cluster):
 
     @cached_property
     def _links(self) -> Links:
-        return Links(self.nodes, self._gateway)
+        return Links(self.machines, self._gateway)
 
     async def shape(self, key: str, links: Sequence[Link], shape: Shape) -> Evidence:
         return await self._links.shape(key, links, shape)
@@ -221,20 +216,20 @@ class DockerCluster(Cluster):
 
     async def heal(self) -> None:
         self._links.forget()
-        await asyncio.gather(*(node.mend_network() for node in self.nodes))
+        await asyncio.gather(*(node.mend_network() for node in self.machines))
 
     async def leftovers(self) -> Sequence[str]:
-        found = await asyncio.gather(*(node.leftovers() for node in self.nodes))
-        return [f"{node.name} {what}" for node, left in zip(self.nodes, found, strict=True) for what in left]
+        found = await asyncio.gather(*(node.leftovers() for node in self.machines))
+        return [f"{node.name} {what}" for node, left in zip(self.machines, found, strict=True) for what in left]
 
     async def collect(self, directory: Path) -> Mapping[str, str]:
         logs = directory / "logs"
-        disks = {node.name: (directory / "disks" / node.name).absolute() for node in self.nodes}
+        disks = {node.name: (directory / "disks" / node.name).absolute() for node in self.machines}
         for folder in (logs, directory / "disks", *disks.values()):
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         problems: dict[str, str] = {}
         await asyncio.gather(
-            *(self._save_log_of(node, logs / f"{node.name}.log", problems) for node in self.nodes),
+            *(self._save_log_of(node, logs / f"{node.name}.log", problems) for node in self.machines),
             *(self._copy_disk_of(name, disk, problems) for name, disk in disks.items()),
         )
         return problems
@@ -270,6 +265,7 @@ class DockerCluster(Cluster):
             self._api, self._call, self._agent, self._target,
             name=spec.name, node_id=spec.id, role=spec.role, rack=spec.rack, address=(host, spec.port),
         )  # fmt: skip
+        node.member = not spec.spare
         if spec.controller_port is not None:
             node.controller_address = (host, spec.controller_port)
         return node
@@ -281,7 +277,7 @@ class DockerCluster(Cluster):
         """Returns when it can be asked."""
         configuration = {
             "folder": str(self._folder),
-            "nodes": [node.name for node in self.nodes],
+            "nodes": [node.name for node in self.machines],
             "file_system": self._plan.file_system,
             "size": _VOLUME_SIZE,
             "node_user": _NODE_USER,

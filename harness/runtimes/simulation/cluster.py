@@ -34,7 +34,7 @@ Observe = Callable[[float, str, str, str, Mapping[str, object]], None]
 class SimulatedCluster(Cluster):
     """Implements harness.cluster.Cluster."""
 
-    nodes: Sequence[SimulatedNode]
+    machines: Sequence[SimulatedNode]
 
     def __init__(
         self, loop: VirtualLoop, plan: Plan, target: Target, simulated: Simulated, logs: NodeLogs
@@ -54,9 +54,9 @@ class SimulatedCluster(Cluster):
         self.observe: Observe | None = None
         self.traces: NodeTraces | None = None
         self._event = ("", "", "")  # the last one traced: node, event, partition
-        self.nodes = [self._node(spec) for spec in target.nodes(plan)]
+        self.machines = [self._node(spec) for spec in target.nodes(plan)]
         cluster_id = base64.urlsafe_b64encode(sha256(f"{plan.seed}".encode()).digest()[:16]).decode().rstrip("=")
-        for name, text in target.configurations(plan, self.nodes, cluster_id, trusted=True).items():
+        for name, text in target.configurations(plan, self.machines, cluster_id, trusted=True).items():
             self.node(name).configuration = text
 
     def _node(self, spec: NodeSpec) -> SimulatedNode:
@@ -64,17 +64,10 @@ class SimulatedCluster(Cluster):
             self, self._target.renumbered,
             name=spec.name, node_id=spec.id, role=spec.role, rack=spec.rack, address=(spec.name, spec.port),
         )  # fmt: skip
+        node.member = not spec.spare
         if spec.controller_port is not None:
             node.controller_address = (spec.name, spec.controller_port)
         return node
-
-    @property
-    def brokers(self) -> Sequence[SimulatedNode]:
-        return [node for node in self.nodes if node.role == "broker"]
-
-    @property
-    def controllers(self) -> Sequence[SimulatedNode]:
-        return [node for node in self.nodes if node.quorum_address]
 
     @cached_property
     def admin(self) -> Admin:  # type: ignore[override]
@@ -82,11 +75,12 @@ class SimulatedCluster(Cluster):
         return self._target.admin(self, network, self._plan)
 
     def node(self, name: str) -> SimulatedNode:
-        return next(node for node in self.nodes if node.name == name)
+        return next(node for node in self.machines if node.name == name)
 
     def start(self) -> None:
-        for node in self.nodes:
-            node.boot()
+        for node in self.machines:
+            if node.member:
+                node.boot()
         self.loop.after_step = self._after_step
 
     # -- what is observed -------------------------------------------------------------------------------------
@@ -123,7 +117,7 @@ class SimulatedCluster(Cluster):
             raise self._violation
         if self.loop.tripwire.tripped is not None:
             raise self.loop.tripwire.tripped
-        failing = [node.disk for node in self.nodes if node.disk.failing]
+        failing = [node.disk for node in self.machines if node.disk.failing]
         for disk in failing:  # for the node alone: what is read from outside is no evidence of a fault
             disk.failing = False
         try:
@@ -148,7 +142,7 @@ class SimulatedCluster(Cluster):
         self.violated.set_exception(error)
 
     def _stop_all(self) -> None:
-        for node in self.nodes:
+        for node in self.machines:
             if node.process is not None:
                 self.loop.kill(node.process)
         self.loop.after_step = lambda: None
@@ -170,7 +164,8 @@ class SimulatedCluster(Cluster):
         return round(self.loop.time() * 1e9)
 
     def unsettled(self) -> str | None:
-        return self.invariants.unsettled({node.name: node.running for node in self.nodes})
+        members = [node for node in self.machines if node.member]
+        return self.invariants.unsettled({node.name: node.running for node in members})
 
     def not_recovered(self, reason: str) -> None:
         self.stop_at(Violated("Liveness", reason))
@@ -208,13 +203,14 @@ class SimulatedCluster(Cluster):
         self._shaped.clear()
 
     async def leftovers(self) -> Sequence[str]:
-        return [*self.network.leftovers(), *(f"{node.name} {what}" for node in self.nodes for what in node.leftovers())]
+        of_nodes = [f"{node.name} {what}" for node in self.machines for what in node.leftovers()]
+        return [*self.network.leftovers(), *of_nodes]
 
     # -- the end ----------------------------------------------------------------------------------------------
 
     async def collect(self, directory: Path) -> None:
         self._logs.save(directory / "logs")
-        for node in self.nodes:
+        for node in self.machines:
             node.disk.save(directory / "disks" / node.name)
 
     async def stop(self) -> None:

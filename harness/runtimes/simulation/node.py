@@ -42,7 +42,7 @@ class Surroundings(Protocol):
     simulated: Simulated
 
     @property
-    def nodes(self) -> Sequence[Node]: ...
+    def machines(self) -> Sequence[Node]: ...
 
     def note(self, *what: object) -> None:
         """Make it part of the trace hash."""
@@ -225,7 +225,7 @@ class SimulatedNode(Node):
     # -- power ------------------------------------------------------------------------------------------------
 
     async def cut_power(self, *, in_write: int = 0, late_s: float = 0.0) -> Evidence:
-        links = [(self.name, other.name) for other in self._cluster.nodes if other is not self]
+        links = [(self.name, other.name) for other in self._cluster.machines if other is not self]
         if late_s and self._process is not None:
             self._cluster.network.slow(links, late_s)
             await asyncio.sleep(LAST_MOMENTS_S)

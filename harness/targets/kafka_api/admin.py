@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import uuid
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -18,6 +18,7 @@ from kio.schema.add_raft_voter.v0 import request as add_raft_voter
 from kio.schema.alter_partition_reassignments.v1 import request as alter
 from kio.schema.describe_cluster.v2.request import DescribeClusterRequest
 from kio.schema.describe_configs.v4 import request as configs
+from kio.schema.describe_log_dirs.v2.request import DescribeLogDirsRequest
 from kio.schema.describe_quorum.v2 import request as describe_quorum
 from kio.schema.describe_topic_partitions.v0 import request as describe
 from kio.schema.elect_leaders.v2.request import ElectLeadersRequest
@@ -25,13 +26,16 @@ from kio.schema.errors import ErrorCode
 from kio.schema.list_partition_reassignments.v0.request import ListPartitionReassignmentsRequest
 from kio.schema.remove_raft_voter.v0.request import RemoveRaftVoterRequest
 from kio.schema.types import BrokerId, TopicName
+from kio.schema.unregister_broker.v0.request import UnregisterBrokerRequest
 from kio.schema.update_features.v1 import request as update_features
 
 from cluster_image.network import Address, Connection, Network
+from cluster_image.placement import rebalance
+from cluster_image.placement.spread import Spread
 from cluster_image.wire.integers import i8, i16, i32, u16
 from cluster_image.wire.messages import milliseconds
 from harness.cluster import Node
-from harness.targets.admin import Ids, Metadata, Move, Partition, Place, Quorum, Unanswered, newest
+from harness.targets.admin import Ids, Load, Metadata, Move, Partition, Place, Quorum, Rebalancing, Unanswered, newest
 from harness.targets.kafka_api.api_versions import features
 from harness.targets.kafka_api.observer import describe_quorum_request
 from harness.targets.kafka_api.properties import CONTROLLER_LISTENER
@@ -114,6 +118,47 @@ class KafkaAdmin:
             for topic in answer.topics
             for each in topic.partitions
         }
+
+    async def rebalancing(self, brokers: Collection[int]) -> Rebalancing:
+        """Over these brokers, from where replicas are going to be: nothing is changed yet. Raises Unanswered;
+        ValueError, with a sentence: there are too few."""
+        seen, moves = await self.metadata(), await self.moves()
+        assignment = {
+            place: tuple(r for r in state.replicas if place not in moves or r not in moves[place].removing)
+            for place, state in seen.partitions.items()
+        }
+        racks = {node.id: node.rack for node in self.brokers() if node.id in brokers}
+        held = await asyncio.gather(*(self._sizes(node) for node in self.brokers()))
+        sizes = {place: max((of.get(place, 0) for of in held), default=0) for place in assignment}
+        made = rebalance.plan(assignment, racks, sizes)
+
+        def loads(spread: Spread) -> dict[int, Load]:
+            ids = sorted({*racks, *(broker for broker, replicas in spread.replicas.items() if replicas)})
+            return {broker: Load(spread.replicas[broker], spread.leaders[broker]) for broker in ids}
+
+        return Rebalancing(
+            {move.partition: move.after for move in made.moves}, made.replicas_moved, made.bytes_moved, made.is_least,
+            loads(made.before), loads(made.after),
+        )  # fmt: skip
+
+    async def _sizes(self, node: Node) -> dict[Place, int]:
+        """Bytes of each partition that this broker holds; nothing if it does not answer."""
+        try:
+            async with self._connected(node.address) as connection:
+                answer = await connection.request(DescribeLogDirsRequest(topics=None), timeout=CONNECT_TIMEOUT_S)
+        except (OSError, TimeoutError):
+            return {}
+        return {
+            (str(topic.name), int(each.partition_index)): int(each.partition_size)
+            for result in answer.results
+            for topic in result.topics
+            for each in topic.partitions
+        }
+
+    async def unregister(self, broker: int) -> str:
+        """It is no part of the cluster any more. "", or why it was refused. Raises Unanswered."""
+        answer = await self._through_any(UnregisterBrokerRequest(broker_id=BrokerId(broker)))
+        return "" if answer.error_code is ErrorCode.broker_id_not_registered else _refusal(answer)
 
     async def elect_preferred(self) -> None:
         """Of every partition the first replica leads from now on, if it may. Raises Unanswered."""

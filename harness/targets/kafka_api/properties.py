@@ -23,11 +23,16 @@ def node_specs(plan: ClusterPlan) -> Sequence[NodeSpec]:
         NodeSpec(f"broker-{n}", n, "broker", f"rack-{n}", BROKER_PORT, CONTROLLER_PORT if n <= both else None)
         for n in range(1, plan.brokers + 1)
     )
+    last = plan.brokers + plan.spare_brokers
+    spares = (
+        NodeSpec(f"broker-{n}", n, "broker", f"rack-{n}", BROKER_PORT, spare=True)
+        for n in range(plan.brokers + 1, last + 1)
+    )
     controllers = (
         NodeSpec(f"controller-{n}", FIRST_CONTROLLER_ID - 1 + n, "controller", f"rack-{n}", CONTROLLER_PORT)
         for n in range(1, plan.controllers + 1 - both)
     )
-    return [*brokers, *controllers]
+    return [*brokers, *spares, *controllers]
 
 
 def roles(node: Node) -> str:

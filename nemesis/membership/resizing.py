@@ -1,0 +1,199 @@
+"""A cluster that grows, shrinks, and is rebalanced (003), while other faults strike.
+
+Each follows a plan that moves the least data (Admin.rebalancing), waits until its moves are done, and tells of each of
+them. Healing brings back the members and the assignment that the run began with.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Collection, Mapping, Sequence
+from random import Random
+from typing import Any, Final
+
+from harness.cluster import Cluster, Evidence, Node, NotAvailable
+from harness.targets.admin import Admin, Ids, Load, Metadata, Place
+from nemesis import Draw, Layout, Situation, pick, start_the_dead
+from nemesis.membership.mover import Mover, joined
+from nemesis.membership.restoration import POLL_S, restore
+
+#: Until the moves of a plan are done: other faults may keep replicas from catching up.
+MOVES_PATIENCE_S: Final = 25.0
+#: Until a broker that has stopped may be unregistered: its session must have ended.
+UNREGISTER_PATIENCE_S: Final = 20.0
+#: Of a plan that unbalances a cluster first, so that there is something to balance.
+_SHARE_PILED_UP: Final = 0.5
+
+
+class _Resizing(Mover):
+    """It holds the broker that comes or goes; all others may be struck meanwhile, the controller included."""
+
+    exclusive = True
+
+    def draw(self, random: Random) -> Draw:
+        return Draw(random.uniform(3.0, 6.0), random.uniform(2.0, 5.0), {"node": round(random.random(), 6)})
+
+    async def balance(self, admin: Admin, brokers: Collection[int]) -> Evidence:
+        """Have the plan carried out that balances the cluster over these brokers. Raises Unanswered."""
+        try:
+            plan = await admin.rebalancing(brokers)
+        except ValueError as error:
+            raise NotAvailable(f"not available here: {error}") from None
+        admin.movers[self.name] = list(plan.targets)
+        loop = asyncio.get_running_loop()
+        began = loop.time()
+        refused = await admin.reassign(plan.targets)
+        ended = await self._watched(admin, plan.targets.keys() - refused.keys(), began + MOVES_PATIENCE_S)
+        await admin.elect_preferred()
+        after = await admin.metadata()
+        is_balanced = _is_balanced(after, brokers)
+        return {
+            "moves": [
+                {
+                    "partition": f"{topic}-{index}", "replicas": list(plan.targets[topic, index]),
+                    "seconds": round(at - began, 3),
+                }
+                for (topic, index), at in ended.items()
+            ],
+            "replicas_moved": plan.replicas if len(ended) + len(refused) == len(plan.targets) else 0,
+            "replicas_planned": plan.replicas, "bytes_planned": plan.bytes, "is_least": plan.is_least,
+            "unfinished": len(plan.targets) - len(ended) - len(refused),
+            "balanced": is_balanced, "moving_ns": round((loop.time() - began) * 1e9),
+            "load": {"before": _told(plan.before), "planned": _told(plan.after), "after": _told(_loads(after))},
+            **({"refused": sorted(set(refused.values()))} if refused else {}),
+        }  # fmt: skip
+
+    async def _watched(self, admin: Admin, places: Collection[Place], until: float) -> dict[Place, float]:
+        """When each of these moves was seen to be done, in that order; those that are not by then are left out."""
+        loop = asyncio.get_running_loop()
+        ended: dict[Place, float] = {}
+        while True:
+            moving = (await admin.moves()).keys()
+            ended |= {place: loop.time() for place in sorted(places) if place not in moving and place not in ended}
+            if len(ended) == len(places) or loop.time() > until:
+                return ended
+            await asyncio.sleep(POLL_S)
+
+    def effective(self, evidence: Evidence) -> bool:
+        return bool(evidence.get("replicas_moved", 0) > 0)
+
+
+class Add(_Resizing):
+    name = "membership:add"
+    summary = "a spare broker (--spare-brokers) joins and gets its share of all partitions; later it is taken out again"
+
+    def struck(self, choice: Mapping[str, Any], situation: Situation) -> Sequence[Node]:
+        spares = [node for node in situation.cluster.machines if not node.member and node.role == "broker"]
+        spare = pick(situation.free_among(spares), choice["node"])
+        return [spare] if spare else []
+
+    def impossible(self, layout: Layout) -> str | None:
+        return None if layout.spare_brokers else "there is no spare broker to add; give --spare-brokers"
+
+    async def move(self, cluster: Cluster, node: Node, choice: Mapping[str, Any], before: Metadata) -> Evidence:
+        await node.start()
+        node.member = True
+        await joined(cluster.admin, node.id)
+        return {"added": node.id, **await self.balance(cluster.admin, _ids(cluster))}
+
+    async def heal(self, cluster: Cluster, nodes: Sequence[Node]) -> Evidence:
+        admin = cluster.admin
+        if admin.movers.keys() - {self.name}:
+            return {}
+        evidence = await restore(admin, (), admin.movers.get(self.name, ()))
+        for node in nodes:
+            if node.member:
+                await take_out(admin, node)
+        admin.movers.pop(self.name, None)
+        return evidence
+
+
+class Remove(_Resizing):
+    name = "membership:remove"
+    summary = "a broker's partitions move to the others, and it is unregistered and taken away; later it comes back"
+
+    def struck(self, choice: Mapping[str, Any], situation: Situation) -> Sequence[Node]:
+        free = [n for n in situation.free_among(situation.cluster.brokers) if n.controller_address is None]
+        leading = situation.most_leading() if situation.targets == "leaders" else None
+        broker = leading if leading in free else pick(free, choice["node"])
+        return [broker] if broker else []
+
+    def impossible(self, layout: Layout) -> str | None:
+        if layout.replication_factor >= layout.brokers:
+            return "every broker has a replica of every partition, so none can move away; give more --brokers"
+        return None
+
+    async def move(self, cluster: Cluster, node: Node, choice: Mapping[str, Any], before: Metadata) -> Evidence:
+        admin = cluster.admin
+        evidence = {"removed": node.id, **await self.balance(admin, _ids(cluster) - {node.id})}
+        if evidence["unfinished"] or evidence.get("refused"):
+            return evidence  # it still holds something, and stays
+        await take_out(admin, node)
+        return {**evidence, "unregistered": True}
+
+    async def heal(self, cluster: Cluster, nodes: Sequence[Node]) -> Evidence:
+        admin = cluster.admin
+        if admin.movers.keys() - {self.name}:
+            return {}
+        for node in nodes:
+            node.member = True
+            await start_the_dead([node])
+            await joined(admin, node.id)
+        evidence = await restore(admin, (), admin.movers.get(self.name, ()))
+        admin.movers.pop(self.name, None)
+        return evidence
+
+
+class Rebalance(_Resizing):
+    name = "membership:rebalance"
+    summary = "piles partitions up on one broker, then balances the cluster with the least data moved"
+    exclusive = False
+
+    def impossible(self, layout: Layout) -> str | None:
+        if layout.replication_factor >= layout.brokers:
+            return "every broker has a replica of every partition, so none can move; give more --brokers"
+        return None
+
+    async def move(self, cluster: Cluster, node: Node, choice: Mapping[str, Any], before: Metadata) -> Evidence:
+        admin = cluster.admin
+        others = [place for place, state in before.partitions.items() if node.id not in state.replicas]
+        piled = sorted(Random(choice["node"]).sample(others, max(1, round(_SHARE_PILED_UP * len(others)))))
+        targets: dict[Place, Ids] = {p: (*before.partitions[p].replicas[:-1], node.id) for p in piled}
+        loop = asyncio.get_running_loop()
+        admin.movers[self.name] = piled
+        await admin.reassign(targets)
+        await self._watched(admin, targets.keys(), loop.time() + MOVES_PATIENCE_S)
+        return {"piled_up_on": node.id, **await self.balance(admin, _ids(cluster))}
+
+
+async def take_out(admin: Admin, node: Node) -> None:
+    """Stop a broker that holds nothing, and have the cluster forget it. Raises NotAvailable: it is not forgotten."""
+    await node.terminate()
+    loop = asyncio.get_running_loop()
+    deadline = loop.time() + UNREGISTER_PATIENCE_S
+    node.member = False  # its process is not to be restarted
+    while reason := await admin.unregister(node.id):
+        if loop.time() > deadline:
+            raise NotAvailable(f"broker {node.id} could not be unregistered: {reason}")
+        await asyncio.sleep(POLL_S)
+
+
+def _ids(cluster: Cluster) -> set[int]:
+    """Of the brokers that are members, those too that another fault holds down."""
+    return {node.id for node in cluster.brokers}
+
+
+def _loads(metadata: Metadata) -> dict[int, Load]:
+    replicas = [state.replicas for state in metadata.partitions.values()]
+    brokers = sorted({*metadata.brokers, *(broker for each in replicas for broker in each)})
+    return {b: Load(sum(b in each for each in replicas), sum(b == each[0] for each in replicas)) for b in brokers}
+
+
+def _told(loads: Mapping[int, Load]) -> dict[str, dict[str, int]]:
+    return {str(broker): load._asdict() for broker, load in loads.items()}
+
+
+def _is_balanced(metadata: Metadata, brokers: Collection[int]) -> bool:
+    loads = _loads(metadata)
+    held = [loads.get(broker, Load(0, 0)) for broker in brokers]
+    return all(max(counts) - min(counts) <= 1 for counts in zip(*held, strict=True))
