@@ -72,10 +72,11 @@ class AppendWorkload:
         self._tally = Tally()
 
     async def set_up(self) -> None:
-        """Make the topic and wait until every partition is led and in sync. Retries until cancelled; raises
-        HarnessFailure if the cluster refuses the topic."""
+        """Once all brokers are there, make the topic and wait until every partition is led and in sync. Retries until
+        cancelled; raises HarnessFailure if the cluster refuses the topic."""
         plan = self._plan
         self._client.start()
+        await self._client.wait_brokers()
         await self._client.create_topic(
             plan.partitions, plan.replication_factor,
             {"min.insync.replicas": str(plan.min_insync_replicas), **self.topic_settings},

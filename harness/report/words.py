@@ -209,12 +209,38 @@ _EVIDENCE: dict[str, Callable[[Any], str] | None] = {
     "moved_ns": lambda ns: f"leaderships were seen to have moved after {duration(ns / 1e9)}",
     "leaders_moved": lambda count: f"leaders of {plural(count, 'partition')} changed" if count else "",
     "replicas_moved": lambda count: f"replicas of {plural(count, 'partition')} changed" if count else "",
+    "added": lambda broker: f"broker {broker} joined",
+    "removed": lambda broker: f"broker {broker} was to go",
+    "unregistered": lambda _: "unregistered",
+    "piled_up_on": lambda broker: f"partitions were piled up on broker {broker} first",
+    "rebalanced": lambda told: rebalanced(told),
     "metadata": metadata,
     "refused": lambda reasons: f"the controller refused: {'; '.join(reasons)}",
     "packets_dropped": lambda count: f"dropped {plural(count, 'packet')}",
     "packets_dropped_by_link": lambda links: _most(links),
     "packets_dropped_by_node": lambda nodes: _most(nodes),  # of older versions
 }
+
+
+def rebalanced(told: Mapping[str, Any]) -> str:
+    """See nemesis.membership.resizing: how much was moved, how much must be, and what brokers hold with it."""
+    moved = sum(len(set(move["to"]) - set(move["from"])) for move in told["moves"])
+    least = ", the least possible" if told["is_least"] else ""
+    parts = [
+        f"{moved:,} of {plural(told['planned'], 'replica')} moved in {duration(told['moving_ns'] / 1e9)} "
+        f"({size(told['bytes'])} planned{least})"
+    ]
+    if told["unfinished"]:
+        parts.append(f"{plural(told['unfinished'], 'partition')} still on the move then")
+    loads = {str(broker): told["load"]["after"][str(broker)] for broker in told["brokers"]}
+    held, led = ([load[what] for load in loads.values()] for what in ("replicas", "leaders"))
+    parts.append(f"brokers {', '.join(loads)} then held {_range(held)} replicas and led {_range(led)} partitions")
+    return "; ".join(parts)
+
+
+def _range(counts: Sequence[int]) -> str:
+    low, high = min(counts, default=0), max(counts, default=0)
+    return f"{low:,}" if low == high else f"{low:,} to {high:,}"
 
 
 #: What a link does to packets (harness.cluster.Shape).

@@ -40,28 +40,28 @@ class _Resizing(Mover):
         except ValueError as error:
             raise NotAvailable(f"not available here: {error}") from None
         admin.movers[self.name] = list(plan.targets)
+        before = await admin.metadata()
         loop = asyncio.get_running_loop()
         began = loop.time()
         refused = await admin.reassign(plan.targets)
         ended = await self._watched(admin, plan.targets.keys() - refused.keys(), began + MOVES_PATIENCE_S)
         await admin.elect_preferred()
         after = await admin.metadata()
-        is_balanced = _is_balanced(after, brokers)
-        return {
+        unfinished = len(plan.targets) - len(ended) - len(refused)
+        rebalanced = {
+            "brokers": sorted(brokers), "planned": plan.replicas, "bytes": plan.bytes, "is_least": plan.is_least,
+            "unfinished": unfinished,
+            "balanced": _is_balanced(after, brokers), "moving_ns": round((loop.time() - began) * 1e9),
+            "load": {"before": _told(plan.before), "planned": _told(plan.after), "after": _told(_loads(after))},
             "moves": [
                 {
-                    "partition": f"{topic}-{index}", "replicas": list(plan.targets[topic, index]),
-                    "seconds": round(at - began, 3),
+                    "partition": f"{place[0]}-{place[1]}", "from": list(before.partitions[place].replicas),
+                    "to": list(plan.targets[place]), "moving_ns": round((at - began) * 1e9),
                 }
-                for (topic, index), at in ended.items()
+                for place, at in ended.items()
             ],
-            "replicas_moved": plan.replicas if len(ended) + len(refused) == len(plan.targets) else 0,
-            "replicas_planned": plan.replicas, "bytes_planned": plan.bytes, "is_least": plan.is_least,
-            "unfinished": len(plan.targets) - len(ended) - len(refused),
-            "balanced": is_balanced, "moving_ns": round((loop.time() - began) * 1e9),
-            "load": {"before": _told(plan.before), "planned": _told(plan.after), "after": _told(_loads(after))},
-            **({"refused": sorted(set(refused.values()))} if refused else {}),
         }  # fmt: skip
+        return {"rebalanced": rebalanced, **({"refused": sorted(set(refused.values()))} if refused else {})}
 
     async def _watched(self, admin: Admin, places: Collection[Place], until: float) -> dict[Place, float]:
         """When each of these moves was seen to be done, in that order; those that are not by then are left out."""
@@ -75,7 +75,8 @@ class _Resizing(Mover):
             await asyncio.sleep(POLL_S)
 
     def effective(self, evidence: Evidence) -> bool:
-        return bool(evidence.get("replicas_moved", 0) > 0)
+        """Also if it had to be cut short: replicas were moving."""
+        return bool(evidence.get("rebalanced", {}).get("moves"))
 
 
 class Add(_Resizing):
@@ -126,7 +127,7 @@ class Remove(_Resizing):
     async def move(self, cluster: Cluster, node: Node, choice: Mapping[str, Any], before: Metadata) -> Evidence:
         admin = cluster.admin
         evidence = {"removed": node.id, **await self.balance(admin, _ids(cluster) - {node.id})}
-        if evidence["unfinished"] or evidence.get("refused"):
+        if evidence["rebalanced"]["unfinished"] or "refused" in evidence:
             return evidence  # it still holds something, and stays
         await take_out(admin, node)
         return {**evidence, "unregistered": True}

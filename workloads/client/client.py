@@ -103,6 +103,13 @@ class Client:
                 raise NotReady(f"topic {self.topic} could not be created: {address} answered {reason}")
             await asyncio.sleep(_RETRY_S)
 
+    async def wait_brokers(self) -> None:
+        """Returns once all brokers that it was told of are in the cluster's metadata: a topic that is made before would
+        be placed on some of them."""
+        while len(self.metadata.brokers) < len(self._bootstrap):
+            self.metadata.ask_again()
+            await self.metadata.updated(timeout=_RETRY_S)
+
     async def wait_ready(self, partitions: int, replication_factor: int) -> None:
         """Returns once every partition has a leader and all its replicas in the ISR."""
         while self.why_not_ready(partitions, replication_factor) is not None:

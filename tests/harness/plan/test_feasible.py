@@ -27,6 +27,10 @@ def test_every_nemesis_finds_somebody_in_a_cluster_of_the_default_size(combined:
     plan = Plan(**shape)
     others = {  # than of the target kraft
         "membership:upgrade": Plan(**shape, target="kafka:3.9.1", upgrade_to="4.2.0", nemesis=("membership:upgrade",)),
+        **{
+            f"membership:{variant}": Plan(**shape, brokers=4, spare_brokers=1)
+            for variant in ("add", "remove", "rebalance")
+        },
         "membership:controller": Plan(**shape, target="kafka:4.2.0", settings={"chaos.quorum": "dynamic"}),
     }
     for name in every_nemesis():

@@ -28,6 +28,7 @@ class FakeNode:
         self.rack = f"rack-{(number - 1) % 3 + 1}"
         self.address = ("127.0.0.1", 9092)
         self.state = "running"
+        self.member = True
 
     async def last_words(self) -> str:
         return "the log\nout of memory\n"
@@ -129,17 +130,17 @@ class FakeCluster(Cluster):
         self.shaped: dict[str, tuple[list[Link], Shape]] = {}
         self.fail_cuts = False
         self.stopped = 0
-        self.nodes = [FakeNode(self, "broker", n) for n in (1, 2, 3)] + [
+        self.machines = [FakeNode(self, "broker", n) for n in (1, 2, 3)] + [
             FakeNode(self, "controller", n) for n in (1, 2, 3)
         ]
 
     @property
     def brokers(self) -> Sequence[FakeNode]:
-        return self.nodes[:3]
+        return self.machines[:3]
 
     @property
     def controllers(self) -> Sequence[FakeNode]:
-        return self.nodes[3:]
+        return self.machines[3:]
 
     async def block(self, key: str, links: Sequence[Link]) -> None:
         self.blocked[key] = list(links)

@@ -31,6 +31,7 @@ class _Node:
         self.id, self.address = number, ("127.0.0.1", port)
         self.role = "broker" if number < 100 else "controller"
         self.controller_address = None
+        self.member = True
         self.name = f"{self.role}-{number % 100}"
         self.rack = f"rack-{number % 100}"
 
@@ -42,15 +43,15 @@ class _LoopbackCluster(Cluster):
     def __init__(self, directory: Path) -> None:
         self._directory = directory
         self._cluster = LocalCluster(directory)
-        self.nodes = [_Node(*node) for node in self._cluster.ports.items()]
+        self.machines = [_Node(*node) for node in self._cluster.ports.items()]
 
     @property
     def brokers(self) -> list[_Node]:  # type: ignore[override]
-        return self.nodes[:3]
+        return self.machines[:3]
 
     @property
     def controllers(self) -> list[_Node]:  # type: ignore[override]
-        return self.nodes[3:]
+        return self.machines[3:]
 
     async def block(self, key: str, links: Any) -> None:
         raise NotImplementedError
