@@ -55,7 +55,9 @@ class Bench:
             SimpleNamespace(name=f"controller-{n}", id=100 + n, quorum_address=ADDRESS) for n in (1, 2, 3)
         ]
         self.admin = FakeAdmin()
-        fake = SimpleNamespace(controllers=self.controllers, nodes=self.controllers, machines=self.controllers, admin=self.admin)
+        fake = SimpleNamespace(
+            controllers=self.controllers, nodes=self.controllers, machines=self.controllers, admin=self.admin
+        )
         self.cluster = cast(Cluster, fake)
 
     def chosen(self, who: str, *held: str) -> list[str]:
