@@ -51,7 +51,9 @@ DROPS: Final[Mapping[str, Drop]] = {
         "(of_topic_first[b], of_cluster[b], cluster.replicas[b], topic.replicas[b])",
         "0",
     ),
-    "003-placement-6": Text(_INITIAL, "for b in after if b not in replicas]", "for b in ids]"),
+    "003-placement-6": Text(
+        _INITIAL, "return [tuple(replicas) for replicas in placed]", "return [(*r[:-1], r[0]) for r in placed]"
+    ),
     "003-placement-7": Text(
         "kraft/controller/placement.py",
         "active, fenced = [b for b in registered if b.active], [b for b in registered if not b.active]",
