@@ -309,7 +309,7 @@ def _phrase(key: str, value: Any) -> str:
         return ""
     try:
         return wording(value)
-    except (TypeError, ValueError, AttributeError):
+    except (TypeError, ValueError, AttributeError, LookupError):
         return plain
 
 

@@ -33,8 +33,9 @@ class _Resizing(Mover):
     def draw(self, random: Random) -> Draw:
         return Draw(random.uniform(3.0, 6.0), random.uniform(2.0, 5.0), {"node": round(random.random(), 6)})
 
-    async def balance(self, admin: Admin, brokers: Collection[int]) -> Evidence:
-        """Have the plan carried out that balances the cluster over these brokers. Raises Unanswered."""
+    async def balance(self, admin: Admin, brokers: Collection[int], since: float) -> Evidence:
+        """Have the plan carried out that balances the cluster over these brokers. since: when the fault began, by the
+        loop's clock. Raises Unanswered."""
         try:
             plan = await admin.rebalancing(brokers)
         except ValueError as error:
@@ -50,7 +51,7 @@ class _Resizing(Mover):
         unfinished = len(plan.targets) - len(ended) - len(refused)
         rebalanced = {
             "brokers": sorted(brokers), "planned": plan.replicas, "bytes": plan.bytes, "is_least": plan.is_least,
-            "unfinished": unfinished,
+            "unfinished": unfinished, "after_ns": round((began - since) * 1e9),
             "balanced": _is_balanced(after, brokers), "moving_ns": round((loop.time() - began) * 1e9),
             "load": {"before": _told(plan.before), "planned": _told(plan.after), "after": _told(_loads(after))},
             "moves": [
@@ -92,10 +93,11 @@ class Add(_Resizing):
         return None if layout.spare_brokers else "there is no spare broker to add; give --spare-brokers"
 
     async def move(self, cluster: Cluster, node: Node, choice: Mapping[str, Any], before: Metadata) -> Evidence:
+        since = _now()
         await node.start()
         node.member = True
         await joined(cluster.admin, node.id)
-        return {"added": node.id, **await self.balance(cluster.admin, _ids(cluster))}
+        return {"added": node.id, **await self.balance(cluster.admin, _ids(cluster), since)}
 
     async def heal(self, cluster: Cluster, nodes: Sequence[Node]) -> Evidence:
         admin = cluster.admin
@@ -126,7 +128,7 @@ class Remove(_Resizing):
 
     async def move(self, cluster: Cluster, node: Node, choice: Mapping[str, Any], before: Metadata) -> Evidence:
         admin = cluster.admin
-        evidence = {"removed": node.id, **await self.balance(admin, _ids(cluster) - {node.id})}
+        evidence = {"removed": node.id, **await self.balance(admin, _ids(cluster) - {node.id}, _now())}
         if evidence["rebalanced"]["unfinished"] or "refused" in evidence:
             return evidence  # it still holds something, and stays
         await take_out(admin, node)
@@ -156,7 +158,7 @@ class Rebalance(_Resizing):
         return None
 
     async def move(self, cluster: Cluster, node: Node, choice: Mapping[str, Any], before: Metadata) -> Evidence:
-        admin = cluster.admin
+        admin, since = cluster.admin, _now()
         others = [place for place, state in before.partitions.items() if node.id not in state.replicas]
         piled = sorted(Random(choice["node"]).sample(others, max(1, round(_SHARE_PILED_UP * len(others)))))
         targets: dict[Place, Ids] = {p: (*before.partitions[p].replicas[:-1], node.id) for p in piled}
@@ -164,7 +166,7 @@ class Rebalance(_Resizing):
         admin.movers[self.name] = piled
         await admin.reassign(targets)
         await self._watched(admin, targets.keys(), loop.time() + MOVES_PATIENCE_S)
-        return {"piled_up_on": node.id, **await self.balance(admin, _ids(cluster))}
+        return {"piled_up_on": node.id, **await self.balance(admin, _ids(cluster), since)}
 
 
 async def take_out(admin: Admin, node: Node) -> None:
@@ -177,6 +179,10 @@ async def take_out(admin: Admin, node: Node) -> None:
         if loop.time() > deadline:
             raise NotAvailable(f"broker {node.id} could not be unregistered: {reason}")
         await asyncio.sleep(POLL_S)
+
+
+def _now() -> float:
+    return asyncio.get_running_loop().time()
 
 
 def _ids(cluster: Cluster) -> set[int]:

@@ -27,6 +27,7 @@ from harness.report.html.availability import heat_map
 from harness.report.html.charts import timeline_svg
 from harness.report.html.data import RunData, load
 from harness.report.html.lanes import lanes
+from harness.report.html.moves import moves
 from spark_history.regular import replacing
 
 TEMPLATES = Path(__file__).parent / "templates"
@@ -125,6 +126,7 @@ def _context(data: RunData, summary: Summary, inside: InsideOfRun) -> dict[str, 
             inside.inside, data.operations.watermarks, summary.origin or 0, summary.timeline, summary.faults, marks
         ),
         "faults": [_fault_row(fault, _taken(data).get(fault.number, "")) for fault in summary.faults],
+        "moves": moves(summary.faults),
         "nodes": list(dict.fromkeys(node for row in summary.partitions for node in row["replicas"])),
         "properties": properties,
         "unclean_recoveries": [
