@@ -6,7 +6,7 @@ import base64
 import hashlib
 import json
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any, Final
@@ -28,6 +28,7 @@ from harness.report.html.charts import timeline_svg
 from harness.report.html.data import RunData, load
 from harness.report.html.lanes import lanes
 from harness.report.html.moves import moves
+from harness.report.html.takeovers import taken_over
 from spark_history.regular import replacing
 
 TEMPLATES = Path(__file__).parent / "templates"
@@ -125,7 +126,10 @@ def _context(data: RunData, summary: Summary, inside: InsideOfRun) -> dict[str, 
         "lanes": lanes(
             inside.inside, data.operations.watermarks, summary.origin or 0, summary.timeline, summary.faults, marks
         ),
-        "faults": [_fault_row(fault, _taken(data).get(fault.number, "")) for fault in summary.faults],
+        "faults": [
+            _fault_row(fault, _taken(data).get(fault.number, ""), taken_over(fault, inside.inside, summary.origin or 0))
+            for fault in summary.faults
+        ],
         "moves": moves(summary.faults),
         "nodes": list(dict.fromkeys(node for row in summary.partitions for node in row["replicas"])),
         "properties": properties,
@@ -287,13 +291,14 @@ def _taken(data: RunData) -> dict[int, str]:
     }
 
 
-def _fault_row(fault: Fault, taken: str) -> dict[str, Any]:
+def _fault_row(fault: Fault, taken: str, heirs: Sequence[str]) -> dict[str, Any]:
     length = None if fault.end is None else fault.end - fault.start
     return {
         "fault": fault,
         "length": length,
         "recovery": fault.in_sync - fault.end if fault.in_sync is not None and fault.end is not None else None,
         "taken": taken,
+        "heirs": [words.sentence(each) for each in heirs],
         "together": words.evidence(fault.evidence),
         "by_node": words.evidence_by_node(fault.evidence),
     }
