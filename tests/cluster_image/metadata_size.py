@@ -1,4 +1,4 @@
-"""python -m tests.cluster_image.metadata_size: what a controller holds and writes for 10,000 partitions (docs/figures.md).
+"""python -m tests.cluster_image.metadata_size: what a controller holds and writes for 10,000 partitions.
 
 On paper, without a cluster: records as the controller encodes them, and the image that it makes of them.
 """
