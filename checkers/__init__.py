@@ -316,8 +316,7 @@ def _write_lost(path: Path, files: Iterable[Path], history: History, evidence: E
     from spark_history.regular import replacing
 
     held = evidence.nodes.who_held_what if evidence.nodes is not None else None
-    acks_all = str(evidence.plan.get("acks", "all")) in ("all", "-1")
-    attribution = Attribution(history, evidence.faults, held, acks_all=acks_all)
+    attribution = Attribution(history, evidence.faults, held, acks=str(evidence.plan.get("acks", "all")))
     with replacing(path) as temporary, pq.ParquetWriter(temporary, ATTRIBUTED) as writer:
         for file in files:
             writer.write_table(attribution.of(read_parquet(file, LOST).cast(LOST)))

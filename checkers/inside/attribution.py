@@ -15,6 +15,7 @@ records begin at or below its offset, on any replica's disk. Then:
 | that leader lost it, or one before that wrote nothing; others dropped it to follow | its cut | one of those |
 | others lost it, but no such leader, nor all that had it | the last of these cuts | one of the others |
 | nothing took it: only a leader was elected that lacked it | not known, and why | who led before |
+| the same with acks=1, and leadership moved on purpose | none: see metadata/planned.py | who led before |
 
 The replicas that are known to have had a record are those of which a fault took it, and, where acks=all was promised,
 the ISR when it was acknowledged.
@@ -32,6 +33,7 @@ import pyarrow as pa
 
 from checkers.anomalies import ATTRIBUTED, stretches
 from checkers.inside.metadata.memberships import Memberships, Step
+from checkers.inside.metadata.planned import DOCUMENTED, clean_stops, planned
 from spark_history.files import Bools, Ints, integers, read_parquet
 from spark_history.ingest import History
 from spark_history.log import NEVER, NOWHERE
@@ -71,12 +73,14 @@ class _Election(NamedTuple):
 
 class _Kind(NamedTuple):
     """What is known of a lost record: what took copies of it, the election that decided, the partition's metadata from
-    when it was acknowledged until that must have been known; and is it not known where it stood?"""
+    when it was acknowledged until that must have been known; is it not known where it stood? And the leader epochs of
+    when it was sent and of when its acknowledgement must have been known, at the earliest and the latest."""
 
     taken: tuple[_Taken, ...]
     election: _Election | None
     steps: tuple[Step, ...]
     nowhere: bool
+    epochs: tuple[int, int]
 
 
 #: fault, node, takers and cause, as in ATTRIBUTED.
@@ -97,10 +101,14 @@ class _Group:
 class Attribution:
     """Adds to tables of LOST what took each record, and sums that up."""
 
-    def __init__(self, history: History, faults: Iterable[Fault], held: Memberships | None, *, acks_all: bool) -> None:
+    def __init__(self, history: History, faults: Iterable[Fault], held: Memberships | None, *, acks: str) -> None:
+        """acks: of the producers, as in plan.json."""
+        faults = list(faults)
         self._history = history
         self._held = held
-        self._acks_all = acks_all
+        self._acks_all = acks in ("all", "-1")
+        self._acks_1 = acks == "1"
+        self._stops = [] if held is None else clean_stops(faults, held.ids)
         self._taken: dict[str, list[_Taken]] = defaultdict(list)
         for fault in faults:
             for log, taken in _taken(fault):
@@ -162,14 +170,18 @@ class Attribution:
         election = np.full(len(offset), NOWHERE)
         for number, each_ in reversed(list(enumerate(elections))):
             election[(each_.epoch > epoch) & (each_.start <= offset)] = number
-        columns = np.column_stack([election, at, after, offset == NOWHERE, *masks]).astype(np.int64)
+        sent = np.searchsorted(times, invoke - _LATE_NS, "right") - 1
+        since = np.where(sent >= 0, epochs[sent], _ANY) if self._acks_1 else np.full(len(offset), _ANY)
+        until = np.where(most == _END, _ANY, most) if self._acks_1 else since
+        columns = np.column_stack([election, at, after, offset == NOWHERE, since, until, *masks]).astype(np.int64)
         rows, of_row = np.unique(columns, axis=0, return_inverse=True)
         return [
             _Kind(
-                tuple(each for each, is_it in zip(taken, row[4:], strict=True) if is_it),
+                tuple(each for each, is_it in zip(taken, row[6:], strict=True) if is_it),
                 None if row[0] == NOWHERE else elections[row[0]],
                 tuple(steps[max(row[1], 0) : row[2] + 1]),
                 bool(row[3]),
+                (row[4], row[5]),
             )
             for row in rows.tolist()
         ], of_row.reshape(-1)  # fmt: skip
@@ -206,13 +218,15 @@ class Attribution:
     # -- what that means -----------------------------------------------------------------------------------------------
 
     def _explain(self, log: str, kind: _Kind) -> _Known:
-        taken, election, steps, nowhere = kind
+        taken, election, steps, nowhere, epochs = kind
         if nowhere:
             return None, None, (), "not known: it was acknowledged without an offset, so nobody can say where it stood"
         if election is not None and election.time != NEVER:
             taken = tuple(each for each in taken if each.time <= election.time)
         takers = tuple(dict.fromkeys(each.fault for each in taken))
         if not taken:
+            if self._acks_1 and (found := self._moved(log, election, epochs)) is not None:
+                return found
             return None, self._led(steps), (), self._not_taken(log, election)
         last = taken[-1]
         had = {each.node for each in taken}
@@ -229,6 +243,19 @@ class Attribution:
             return of_leader.fault, others[0], takers, how
         how = f"took it from {' and '.join(sorted(had))}; {those} should have had it, and no fault took it there"
         return last.fault, others[0], takers, how
+
+    def _moved(self, log: str, election: _Election | None, epochs: tuple[int, int]) -> _Known | None:
+        """None: leadership did not move since the record was sent, or one of its moves was not on purpose."""
+        since, until = epochs
+        move = planned(self._steps(log), since, until if election is None else election.epoch, self._stops)
+        if move is None:
+            return None
+        before, at = self._name(move.leader), (move.step.time - self._history.origin) / 1e9
+        cause = (
+            f"no fault took it: leadership moved on purpose by {at:.1f} s, by {move.how}, from {before} to "
+            f"{self._name(move.step.leader)}, which had not fetched it yet; {DOCUMENTED}"
+        )
+        return None, before, (), cause
 
     def _led_since(self, log: str, taken: _Taken, election: _Election | None) -> bool:
         """Whether its node was elected after its copy was gone, at the latest as the first leader that is known to have

@@ -28,6 +28,7 @@ from typing import Any, Final
 
 from checkers.inside.contract import contract, not_known, weigh_losses
 from checkers.inside.losses import explain
+from checkers.inside.metadata.planned import weigh_planned
 from checkers.inside.of_nodes import OfNodes, inside_of
 from checkers.inside.violation import Violation
 from checkers.properties import HISTORY_PROPERTIES, INVARIANTS, LIVENESS, LOG_MATCHING, LOST_APPEND, VIOLATION, WEAK
@@ -90,7 +91,7 @@ def nothing(
 def judge(evidence: Evidence, attribution: Sequence[Mapping[str, Any]] = ()) -> dict[str, Any]:
     """The content of verdict.json, but for what keeping.py adds. attribution: of what was lost, see attribution.py."""
     of_contract = _contract(evidence)
-    verdict, reason = _decide(evidence, of_contract)
+    verdict, reason = _decide(evidence, of_contract, attribution)
     counts = evidence.counts
     judged_s = round(max(evidence.until - evidence.origin, 0) / 1e9, 3)
     result = {
@@ -188,9 +189,13 @@ def _unclean_recoveries(evidence: Evidence) -> list[dict[str, Any]]:
     return recoveries
 
 
-def _decide(evidence: Evidence, of_contract: Mapping[str, Any]) -> tuple[str, str]:
+def _decide(
+    evidence: Evidence, of_contract: Mapping[str, Any], attribution: Sequence[Mapping[str, Any]]
+) -> tuple[str, str]:
     violations = [entry for entry in evidence.tally if entry[0] not in WEAK]
-    weight = weigh_losses(of_contract, evidence.lost_in) if any(e[1] == LOST_APPEND for e in violations) else ""
+    weight = ""
+    if any(anomaly == LOST_APPEND for _, anomaly, *_ in violations):
+        weight = weigh_losses(of_contract, evidence.lost_in) + weigh_planned(attribution)
     named = name(violations, evidence.counts.get("lost unacknowledged", 0))
     if evidence.violation is not None:
         besides = f"; besides, {named}{weight}" if violations else ""

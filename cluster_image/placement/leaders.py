@@ -3,6 +3,7 @@ replicas alone, which moves no data."""
 
 from __future__ import annotations
 
+from bisect import bisect_left, insort
 from collections.abc import Mapping, Sequence, Set
 
 from .layout import P
@@ -49,16 +50,25 @@ def _balance(lists: Mapping[P, list[int]], brokers: Mapping[int, str | None]) ->
         led[replicas[0]] += 1
         for broker in replicas:
             held[broker].append(partition)
-    while True:
-        takers = sorted(led, key=lambda b: (led[b], b))
-        most = led[takers[-1]]
-        if not any(_take_over(taker, led, held, lists) for taker in takers if led[taker] < most - 1):
-            return
+    by_number = sorted((number, broker) for broker, number in led.items())
+    while by_number:
+        most = by_number[-1][0]
+        for number, taker in by_number:
+            if number >= most - 1:
+                return
+            giver = _take_over(taker, led, held, lists)
+            if giver is not None:
+                for broker, change in ((taker, 1), (giver, -1)):
+                    del by_number[bisect_left(by_number, (led[broker] - change, broker))]
+                    insort(by_number, (led[broker], broker))
+                break
 
 
-def _take_over(taker: int, led: dict[int, int], held: Mapping[int, Sequence[P]], lists: Mapping[P, list[int]]) -> bool:
-    """One leadership more for this broker, and one less for one that leads at least two more. False: there is no way
-    from any such."""
+def _take_over(
+    taker: int, led: dict[int, int], held: Mapping[int, Sequence[P]], lists: Mapping[P, list[int]]
+) -> int | None:
+    """One leadership more for this broker, and one less for one that leads at least two more, which is returned. None:
+    there is no way from any such."""
     ways: dict[int, tuple[P, int] | None] = {taker: None}  # by broker, which it hands on, and to whom
     for broker in (queue := [taker]):
         for partition in held[broker]:
@@ -69,11 +79,12 @@ def _take_over(taker: int, led: dict[int, int], held: Mapping[int, Sequence[P]],
             queue.append(leader)
             if led[leader] <= led[taker] + 1:
                 continue
-            led[leader] -= 1
+            giver = leader
+            led[giver] -= 1
             led[taker] += 1
             while way := ways[leader]:
                 handed_on, leader = way
                 lists[handed_on].remove(leader)
                 lists[handed_on].insert(0, leader)
-            return True
-    return False
+            return giver
+    return None

@@ -5,13 +5,17 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Final
 
 from kio.schema.api_versions.v3.request import ApiVersionsRequest
+from kio.schema.errors import ErrorCode
 
 from ..network import Address, Connection, Entity
 from ..network.tcp import TcpNetwork
 from .output import ToolError
+
+#: Apache Kafka answers with INVALID_REQUEST, and no API at all, where name or version is empty (KIP-511).
+_WHO: Final = ApiVersionsRequest(client_software_name="chaos", client_software_version="1")
 
 
 class Client:
@@ -34,9 +38,12 @@ class Client:
             try:
                 connection = await network.connect(address, client_id="tools", timeout=max(left / len(addresses), 0.1))
                 client = cls(network, address, connection, deadline)
-                answer = await client._ask(ApiVersionsRequest(client_software_name="chaos", client_software_version=""))
+                answer = await client._ask(_WHO)
             except (ConnectionError, TimeoutError) as error:
                 reason = f"{address} does not answer ({_reason(error)})"
+                continue
+            if answer.error_code is not ErrorCode.none:
+                reason = f"{address} does not say what it serves ({answer.error_code.name})"
                 continue
             client._served = frozenset(int(key.api_key) for key in answer.api_keys)
             return client

@@ -17,6 +17,7 @@ from kio.schema.metadata.v9.request import MetadataRequest
 from kio.schema.types import BrokerId, TopicName
 from kio.schema.unregister_broker.v0.request import UnregisterBrokerRequest
 
+from ..kraft.metadata.records import TOPIC_RESOURCE
 from ..network import Address, Entity
 from ..placement.spread import Replicas
 from ..wire.integers import i8, i32
@@ -73,12 +74,12 @@ class Cluster:
         self._addresses = list(bootstrap)
         self._patience = patience
 
-    async def ask(self, request: Entity) -> Any:
-        """Raises ToolError."""
+    async def ask(self, request: Entity, broker: Broker | None = None) -> Any:
+        """broker: which is to answer; None: whoever does. Raises ToolError."""
         loop = asyncio.get_running_loop()
         deadline, reason = loop.time() + self._patience, ""
         while True:
-            for address in list(self._addresses):
+            for address in [*self._addresses] if broker is None else [broker.address]:
                 left = deadline - loop.time()
                 try:
                     answer = await self._ask(address, request, max(min(left, self._patience / 2), 0.1))
@@ -188,13 +189,31 @@ class Cluster:
                 ),
             ))  # fmt: skip
 
-    async def configure(self, changes: Sequence[ConfigChange]) -> None:
-        """Settings of topics and brokers. Raises ToolError: one of them was refused."""
-        if changes:
-            answer = await self.ask(request_of(changes))
-            for each in answer.responses:
-                if each.error_code is not ErrorCode.none:
-                    raise ToolError(f"{each.resource_name}: {each.error_message or each.error_code.name}")
+    async def configure(self, changes: Iterable[ConfigChange], alive: Mapping[int, Broker]) -> list[int]:
+        """Settings of topics and brokers. Returns brokers whose settings are as they were, because they are not alive:
+        Apache Kafka takes those of a broker at that broker only. Raises ToolError: one of the others was refused."""
+        of_topics: list[ConfigChange] = []
+        of_broker: dict[int, list[ConfigChange]] = defaultdict(list)
+        for change in changes:
+            of_topic = change.resource_type == TOPIC_RESOURCE
+            (of_topics if of_topic else of_broker[int(change.resource_name)]).append(change)
+        if of_topics:
+            await self._configure(of_topics, None)
+        left = []
+        for broker, its in of_broker.items():
+            try:
+                await self._configure(its, alive.get(broker))
+            except ToolError:
+                if broker in alive:
+                    raise
+                left.append(broker)
+        return left
+
+    async def _configure(self, changes: Iterable[ConfigChange], broker: Broker | None) -> None:
+        answer = await self.ask(request_of(changes), broker)
+        for each in answer.responses:
+            if each.error_code is not ErrorCode.none:
+                raise ToolError(f"{each.resource_name}: {each.error_message or each.error_code.name}")
 
     async def unregister(self, broker: int) -> str:
         """ "": it is no longer registered. Else why it was refused. Raises ToolError."""

@@ -52,13 +52,14 @@ class Moves:
             self.begun |= self.targets.keys() - wanted.keys()
             moving = _reassignment(state, self.targets)
             if self.throttle is not None:
-                await self.cluster.configure(throttle(moving, self.throttle))
+                for broker in await self.cluster.configure(throttle(moving, self.throttle), state.brokers):
+                    self.show(f"broker {broker} is not alive and gets no throttle")
             self.begun |= wanted.keys()  # before it is asked: an interruption then tells too much, not too little
             self.refused = await self.cluster.reassign(wanted)
             self.begun -= self.refused.keys()
             await self._watch(added)
             if self.throttle is not None:
-                await self.cluster.configure(unthrottle(moving, state.brokers))
+                await _unthrottle(self.cluster, moving, self.show)
             await self._lead()
         except asyncio.CancelledError:
             raise Interrupted(self._how_to_go_on()) from None
@@ -168,5 +169,11 @@ async def cancel(cluster: Cluster, places: Iterable[Place] | None) -> int:
         if place in still:
             raise ToolError(f"{_name(place)} goes on: {reason}")
     targets = {place: state.targets()[place] for place in ongoing}
-    await cluster.configure(unthrottle(_reassignment(state, targets), state.brokers))
+    await _unthrottle(cluster, _reassignment(state, targets), lambda line: say(line, file=sys.stderr))
     return len(ongoing)
+
+
+async def _unthrottle(cluster: Cluster, moved: Reassignment, show: Callable[[str], None]) -> None:
+    alive = (await cluster.state()).brokers
+    for broker in await cluster.configure(unthrottle(moved, alive), alive):
+        show(f"broker {broker} is not alive and may keep a throttle: remove it once it is back (reassign --cancel)")

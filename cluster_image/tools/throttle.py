@@ -2,7 +2,7 @@
 
 As Apache Kafka's kafka-reassign-partitions does: of each partition that gets new replicas, those that it has are
 throttled as leaders and those that it gets as followers, and the brokers of both at the same rate. Pure functions:
-whoever calls them sends `request_of` their changes to any broker.
+whoever calls them sends `request_of` their changes: those of topics to any broker, those of a broker to itself.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ def unthrottle(reassignment: Reassignment, brokers: Iterable[int] = ()) -> list[
 
 
 def request_of(changes: Iterable[ConfigChange]) -> IncrementalAlterConfigsRequest:
-    """To any broker. The answer tells of each topic and broker on its own whether it was changed."""
+    """The answer tells of each topic and broker on its own whether it was changed."""
     resources: dict[tuple[int, str], list[AlterableConfig]] = {}
     for type_, resource, name, value in changes:
         operation = _DELETE if value is None else _SET

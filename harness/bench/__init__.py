@@ -9,6 +9,7 @@ export       how long `chaos export` takes for 2.5 million operations of each wo
 runs         what ordinary runs of `chaos run` in containers save
 cluster      the cluster under test by itself, loaded by librdkafka: throughput, latency, failover
 moves        partitions that move under a throttle while clients write: the move's rate, and what the clients notice
+placement    how long it takes to plan the moves that balance 1,000 brokers with 200,000 partitions
 defects      whether every defect of `chaos generate` is found, at 1e3, 1e5 and 1e7 operations; only when it is named
 search       whether the search keeps its bounds on histories made to be hard, and how fast it is; only when it is named
 profile      where a broker's time goes under that load

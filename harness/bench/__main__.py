@@ -13,7 +13,19 @@ from typing import Final
 from rich.console import Console
 from rich.table import Table
 
-from harness.bench import Figure, checkers, cluster, defects, export, long_runs, moves, runs, search, simulation
+from harness.bench import (
+    Figure,
+    checkers,
+    cluster,
+    defects,
+    export,
+    long_runs,
+    moves,
+    placement,
+    runs,
+    search,
+    simulation,
+)
 from harness.runtimes import choose_runtime
 
 #: Each part takes a directory for results.
@@ -25,6 +37,7 @@ PARTS: Final[Mapping[str, Callable[[Path], Iterator[Figure]]]] = {
     "runs": runs.measure,
     "cluster": cluster.measure,
     "moves": moves.measure,
+    "placement": placement.measure,
     "defects": defects.measure,
     "search": search.measure,
 }

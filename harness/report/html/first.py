@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
+from checkers.inside.metadata.planned import DOCUMENTED
 from harness.plan.plan import Plan
 from harness.report import words
 from harness.report.html.aggregate import Fault, Summary
@@ -126,6 +127,8 @@ def _took(group: Mapping[str, Any], faults: Mapping[int, Fault]) -> str:
         last = f"; {dropped[1]} was elected leader without them, and {dropped[2]} dropped them to follow it"
     if fault is None:
         cause = max(group["causes"], key=group["causes"].get)
+        if cause.endswith(DOCUMENTED):
+            return f"{words.plural(group['records'], 'record')} lost, and {cause}{last}"
         cause = cause.removeprefix("not known: ")
         return f"what took {words.plural(group['records'], 'lost record')} is not known: {cause}{last}"
     took, whom = _records(fault), _of_whom(fault)

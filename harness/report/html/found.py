@@ -20,6 +20,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from checkers.inside.metadata.planned import DOCUMENTED
 from checkers.properties import LOST_APPEND, VIOLATION
 from cluster_image.telemetry.printable import printable
 from harness.record.timeline.lines import RunTimeline, merged
@@ -197,7 +198,8 @@ def _taken(data: RunData, summary: Summary, violation: Violation) -> str:
             last = f"; {node} had it last" if node and node not in group["cause"] else ""
             fault = next((each for each in summary.faults if each.number == group["fault"]), None)
             if fault is None:
-                return words.sentence(f"what took it is {group['cause']}{last}")
+                known = group["cause"].endswith(DOCUMENTED)
+                return words.sentence(f"{group['cause']}{last}" if known else f"what took it is {group['cause']}{last}")
             return words.sentence(f"{kind_of(fault)} {fault.name} at {fault.start:.1f} s {group['cause']}{last}")
     return ""
 

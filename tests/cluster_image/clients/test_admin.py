@@ -11,7 +11,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from confluent_kafka import ElectionType, KafkaError, KafkaException
+from confluent_kafka import ElectionType, KafkaError, KafkaException, Producer, TopicCollection
 from confluent_kafka import TopicPartition as Partition
 from confluent_kafka.admin import (
     AdminClient,
@@ -21,6 +21,7 @@ from confluent_kafka.admin import (
     ConfigSource,
     NewPartitions,
     NewTopic,
+    OffsetSpec,
     ResourceType,
 )
 from kafka import TopicPartition
@@ -69,7 +70,12 @@ def with_librdkafka(bootstrap: str) -> None:
     assert settings["segment.bytes"].is_default
 
     throttled(admin)
+    records(admin, bootstrap)
 
+    described = admin.describe_topics(TopicCollection(["t"]))["t"].result(10)
+    assert [p.replicas[0].id for p in described.partitions] == [
+        p.leader.id for p in described.partitions
+    ]
     elected = admin.elect_leaders(ElectionType.PREFERRED, [Partition("t", 0)]).result(10)
     ((_, error),) = elected.items()
     assert error.code() == KafkaError.ELECTION_NOT_NEEDED
@@ -79,6 +85,26 @@ def with_librdkafka(bootstrap: str) -> None:
     with pytest.raises(KafkaException) as unknown:
         admin.delete_topics(["t"])["t"].result(10)
     assert unknown.value.args[0].code() == KafkaError.UNKNOWN_TOPIC_OR_PART
+
+
+def records(admin: AdminClient, bootstrap: str) -> None:
+    """The first of them are deleted, and the partition says where it begins and ends."""
+    partition = Partition("t", 1)
+    producer = Producer({"bootstrap.servers": bootstrap, "acks": "all", **SAYS_NOTHING})
+    for _ in range(6):
+        producer.produce("t", b"x", partition=1)
+    assert producer.flush(10) == 0
+
+    def offset(of: OffsetSpec) -> int:
+        return int(admin.list_offsets({partition: of})[partition].result(10).offset)
+
+    assert (offset(OffsetSpec.earliest()), offset(OffsetSpec.latest())) == (0, 6)
+    deleted = admin.delete_records([Partition("t", 1, 4)])[partition].result(10)
+    assert deleted.low_watermark == 4
+    assert (offset(OffsetSpec.earliest()), offset(OffsetSpec.latest())) == (4, 6)
+    with pytest.raises(KafkaException) as refused:
+        admin.delete_records([Partition("t", 1, 7)])[partition].result(10)
+    assert refused.value.args[0].code() == KafkaError.OFFSET_OUT_OF_RANGE
 
 
 def throttled(admin: AdminClient) -> None:

@@ -103,6 +103,28 @@ def test_partitions_that_nobody_wrote_to_lack_no_evidence(tmp_path: Path) -> Non
     assert verdict["verdict"] == "pass" and not verdict["evidence_missing"]
 
 
+MOVES = ("membership:controlled-shutdown", "membership:reassign", "membership:preferred-election")
+
+
+@pytest.mark.parametrize("seed", ["1", "3"])
+def test_with_acks_1_planned_moves_of_leadership_lose_records_and_that_is_told(tmp_path: Path, seed: str) -> None:
+    """On a network on which followers are always a little behind. Each loss is one that Kafka documents."""
+    options = ("--latency-ms", "30", "--time-limit", "15", "--interval", "2s", "--rate", "200", "--partitions", "4")
+    nemesis = ("--nemesis", ",".join(MOVES), "--acks", "1", "--seed", seed)
+    assert chaos("run", "--on", "simulation", *nemesis, *options, "--results", str(tmp_path)) == 1
+    (run,) = tmp_path.iterdir()
+    verdict = json.loads((run / "verdict.json").read_text())
+    assert verdict["lost"] > 0
+    assert verdict["reason"].endswith(
+        "they went when leadership moved on purpose: Kafka documents such a loss of acks=1 (KAFKA-20554), and no "
+        "promise of acks=all is broken by it"
+    )
+    causes = [group["cause"] for group in verdict["attribution"]]
+    assert all("no fault took it: leadership moved on purpose" in cause for cause in causes)
+    assert any("by a preferred election, from broker-" in cause for cause in causes)
+    assert "KAFKA-20554" in (run / "report.html").read_text()
+
+
 @pytest.mark.spark
 def test_a_run_without_docker_ends_in_a_report_and_repeats_itself(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
