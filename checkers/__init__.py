@@ -110,6 +110,7 @@ def _look_at_what_is_sound(run: _Run, engine: Engine) -> tuple[Evidence, list[pa
 
 def _look(run: _Run, engine: Engine) -> tuple[Evidence, list[pa.Table], list[Path]]:
     """All that the verdict rests on, the tables of witnesses, and the files of lost appends."""
+    from checkers import balance
     from checkers.anomalies import examples
     from checkers.inside import collected, nodes
     from checkers.log import availability
@@ -139,6 +140,9 @@ def _look(run: _Run, engine: Engine) -> tuple[Evidence, list[pa.Table], list[Pat
     if of_nodes is not None:
         witnesses.append(of_nodes.anomalies)
         tally += of_nodes.tally
+    balanced = balance.check(name, faults, history.origin)
+    witnesses.append(balanced.table)
+    tally += balanced.tally
     if violation is not None:
         witnesses.insert(0, violation.anomalies(name, history.origin).table)
     unfinished = [log.name for log in history.logs if not options.complete(log.final_reads)]

@@ -7,6 +7,8 @@ from typing import Final
 LOG_LINEARIZABILITY: Final = "log linearizability"
 LOG_MATCHING: Final = "log matching"
 WATERMARK_FRESHNESS: Final = "watermark freshness"
+#: Of faults that resize or rebalance a cluster.
+BALANCE: Final = "balance"
 TRANSACTIONS: Final = "transactions"
 ALLOWED_TRANSACTIONS: Final = "transactions, allowed"  # by the consistency model that was asked for
 #: Only of producers that retry without idempotence: these may write a record more than once.

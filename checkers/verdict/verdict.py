@@ -26,12 +26,22 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from checkers import balance
 from checkers.inside.contract import contract, not_known, weigh_losses
 from checkers.inside.losses import explain
 from checkers.inside.metadata.planned import weigh_planned
 from checkers.inside.of_nodes import OfNodes, inside_of
 from checkers.inside.violation import Violation
-from checkers.properties import HISTORY_PROPERTIES, INVARIANTS, LIVENESS, LOG_MATCHING, LOST_APPEND, VIOLATION, WEAK
+from checkers.properties import (
+    BALANCE,
+    HISTORY_PROPERTIES,
+    INVARIANTS,
+    LIVENESS,
+    LOG_MATCHING,
+    LOST_APPEND,
+    VIOLATION,
+    WEAK,
+)
 from checkers.verdict import thresholds
 from checkers.verdict.tally import EXIT_CODES, Tally, by_property, name
 
@@ -361,6 +371,8 @@ def summarise_faults(faults: Sequence[Fault]) -> dict[str, Any]:
 def _by_property(evidence: Evidence) -> dict[str, Any]:
     """Every property that was checked, also those that hold; some invariants only the simulation checks."""
     of_history = tuple(name for name in HISTORY_PROPERTIES if name != LOG_MATCHING or evidence.replica_records)
+    if balance.plans(evidence.faults):
+        of_history += (BALANCE,)
     with_invariants = evidence.plan.get("on") == "simulation" and inside_of(evidence.plan) == "kraft"
     checked = (*of_history, *(INVARIANTS if with_invariants else ()))
     if evidence.nodes is not None:

@@ -27,6 +27,8 @@ PROPERTIES = {
     "UncleanExclusion": "Who comes back from an unclean shutdown may not be elected until it has joined the ISR again.",
     "LeaderAppendOnly": "While it leads, a leader’s log never shrinks.",
     "HighWatermarkMonotonicity": "While it leads, a leader’s high watermark never falls; none lies past its log’s end.",
+    "ValidLogStart": "No log starts above what its replica knows to be committed; while it leads, a leader’s log start "
+    "never falls; in simulation also: no follower’s log starts above where any leader’s ever did.",
     "MetadataLogMatching": "If two nodes’ metadata logs hold a record with the same offset and epoch, they agree up to "
     "there; and a snapshot is the state that the log gives.",
     "ElectionSafety": "An epoch of the controllers’ quorum has one leader.",

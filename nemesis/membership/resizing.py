@@ -14,7 +14,7 @@ from typing import Any, Final
 from harness.cluster import Cluster, Evidence, Node, NotAvailable
 from harness.targets.admin import Admin, Ids, Load, Metadata, Place
 from nemesis import Draw, Layout, Situation, pick, start_the_dead
-from nemesis.membership.mover import Mover, joined
+from nemesis.membership.mover import SEEN_PATIENCE_S, Mover, joined
 from nemesis.membership.restoration import POLL_S, restore
 
 #: Until the moves of a plan are done: other faults may keep replicas from catching up.
@@ -48,6 +48,10 @@ class _Resizing(Mover):
         ended = await self._watched(admin, plan.targets.keys() - refused.keys(), began + MOVES_PATIENCE_S)
         await admin.elect_preferred()
         after = await admin.metadata()
+        deadline = loop.time() + SEEN_PATIENCE_S  # brokers learn of it one after the other
+        while not _is_balanced(after, brokers) and loop.time() < deadline:
+            await asyncio.sleep(POLL_S)
+            after = await admin.metadata()
         unfinished = len(plan.targets) - len(ended) - len(refused)
         rebalanced = {
             "brokers": sorted(brokers), "planned": plan.replicas, "bytes": plan.bytes, "is_least": plan.is_least,
