@@ -59,15 +59,16 @@ def warnings(spread: Spread, brokers: Mapping[int, str | None]) -> list[str]:
     lopsided = [b for b in sorted(brokers) if apart(spread.takeovers[b], brokers.keys() - {b}) > 1]
     if lopsided:
         first = lopsided[0]
-        heirs = sorted(spread.takeovers[first])
+        heirs = sorted((b, count) for b, count in spread.takeovers[first].items() if count)
         others = f", and so for {len(lopsided) - 1} other brokers" if len(lopsided) > 1 else ""
         found.append(
-            f"if broker {first} fails, its {spread.leaders[first]} leaderships go to "
-            f"{_brokers(heirs)} of {len(brokers) - 1} others{others}"
+            f"if broker {first} fails, its {spread.leaders[first]} leaderships go, of {len(brokers) - 1} others, to "
+            f"{_brokers(heirs)}{others}"
         )
     return found
 
 
-def _brokers(ids: Sequence[int]) -> str:
-    shown = ", ".join(map(str, ids[:10])) + (f" and {len(ids) - 10} more" if len(ids) > 10 else "")
-    return f"{'broker' if len(ids) == 1 else 'brokers'} {shown}"
+def _brokers(heirs: Sequence[tuple[int, int]]) -> str:
+    shown = ", ".join(f"{broker} ({count})" for broker, count in heirs[:10])
+    more = f" and {len(heirs) - 10} more" if len(heirs) > 10 else ""
+    return f"{'broker' if len(heirs) == 1 else 'brokers'} {shown}{more}"

@@ -115,7 +115,7 @@ def test_what_racks_keep_from_being_balanced_is_said() -> None:
     assert found[0] == "racks of unequal size: broker 0 (rack a) holds 20 replicas, broker 1 (rack b) 10"
     pairs: dict[int, str | None] = {0: "a", 1: "a", 2: "b", 3: "b"}
     assert warnings(Spread(place(pairs, 16, 2)), pairs) == [
-        "if broker 0 fails, its 4 leaderships go to brokers 2, 3 of 3 others, and so for 3 other brokers"
+        "if broker 0 fails, its 4 leaderships go, of 3 others, to brokers 2 (2), 3 (2), and so for 3 other brokers"
     ]
     each: dict[int, str | None] = {0: "a", 1: "b", 2: "c"}
     assert not warnings(Spread(place(each, 20, 3)), each)
