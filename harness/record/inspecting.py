@@ -40,7 +40,7 @@ def inspect(directory: Path) -> tuple[Mapping[str, Any], list[Mapping[str, Any]]
 def _read_again(directory: Path, plan: Plan, target: Target) -> Mapping[str, Any]:
     recorder = MemoryRecorder(plan.run)
     pieces = target.collect(directory / "disks", plan, recorder, target.read_traces(directory / "trace"))
-    pieces += target.missing(target.nodes(plan), pieces)
+    pieces += target.missing([node for node in target.nodes(plan) if not node.spare], pieces)
     record_collected(pieces, recorder)
     tables = recorder.tables()
     return {name: tables[name] for name in _OF_NODES}

@@ -98,8 +98,8 @@ class Add(_Resizing):
 
     async def move(self, cluster: Cluster, node: Node, choice: Mapping[str, Any], before: Metadata) -> Evidence:
         since = _now()
+        node.member = True  # healing takes it out again, however far this comes
         await node.start()
-        node.member = True
         await joined(cluster.admin, node.id)
         return {"added": node.id, **await self.balance(cluster.admin, _ids(cluster), since)}
 
