@@ -311,7 +311,7 @@ class Phases:
             await asyncio.gather(looking, return_exceptions=True)
 
     async def _watch_leaders(self) -> None:
-        names = {node.id: node.name for node in self._cluster.brokers}
+        names = {node.id: node.name for node in self._cluster.machines}
         while True:
             leaders = (await self._observer.view()).leaders
             self._leaders = {names.get(leader, "none"): count for leader, count in leaders.items()}

@@ -11,6 +11,9 @@
 | rules | each row of PROTOCOL.md: its tests fail without its rule |
 | isr | under load, who keeps up is in the ISR within a second: 200 seeds |
 | explore | 500 seeds of every nemesis in simulation: none fails |
+| resizing | a cluster that grows, and one that shrinks, under faults: five seeds of two minutes in containers, 500 in |
+|  | simulation; Apache Kafka grows; rebalance cut short at ten moments |
+| deletion | retention and DeleteRecords under power outages and kills: five seeds in containers |
 | search | bench: 1,000 adversarial histories of each model within twice 1 s and 200 MB |
 | histories | the tests against brute force, 100,000 histories each; the metadata quorum under 2,000 seeds of faults |
 | bench | all figures |
@@ -97,6 +100,46 @@ def explore(seeds: Sequence[int], results: Path) -> Iterator[Line]:
     yield code == 0, f"chaos {' '.join(command[:5])}: exit code {code}"
 
 
+GROW: Final = (
+    *("--brokers", "3", "--spare-brokers", "2", "--partitions", "40"),
+    *("--nemesis", "membership:add,power-outage,kill"),
+)
+SHRINK: Final = (
+    *("--brokers", "5", "--partitions", "40"), *("--nemesis", "membership:remove,partition,pause"),
+)  # fmt: skip
+ON_KAFKA: Final = (
+    *("--target", "kafka:4.2.0", "--brokers", "3", "--spare-brokers", "1"), *("--nemesis", "membership:add,kill"),
+)  # fmt: skip
+DELETING: Final = (
+    *("--nemesis", "power-outage,kill", "--delete-records", "3s"),
+    *("--set", "log.retention.ms=10000", "--set", "log.segment.bytes=65536"),
+)
+
+
+def resizing(seeds: Sequence[int], results: Path) -> Iterator[Line]:
+    for shape in (GROW, SHRINK):
+        for seed in seeds[:5]:
+            code, verdict = _run(results, "docker", seed, 120, *shape)
+            yield code == 0, f"{' '.join(shape)}, seed {seed}: {verdict.get('verdict')}, {verdict.get('reason')}"
+    for shape in (GROW, SHRINK):
+        command = ["explore", "--seeds", "0..499", "--time-limit", "60s", *shape, "--results", str(results)]
+        code = subprocess.run([sys.executable, "-m", "harness", *command], check=False).returncode
+        yield code == 0, f"chaos {' '.join(command[:-2])}: exit code {code}"
+    code, verdict = _run(results, "docker", 1, 90, *ON_KAFKA)
+    yield code == 0, f"{' '.join(ON_KAFKA)}: {verdict.get('verdict')}, {verdict.get('reason')}"
+    code = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "tests/cluster_image/tools", "-k", "cut_short"],
+        env={**os.environ, "CHAOS_CUTS": "10"}, check=False,
+    ).returncode  # fmt: skip
+    yield code == 0, f"rebalance cut short at ten moments: exit code {code}"
+
+
+def deletion(seeds: Sequence[int], results: Path) -> Iterator[Line]:
+    for seed in seeds[:5]:
+        code, verdict = _run(results, "docker", seed, 60, *DELETING)
+        yield code == 0, f"{' '.join(DELETING)}, seed {seed}: {verdict.get('verdict')}, {verdict.get('reason')}"
+
+
 def search(seeds: Sequence[int], results: Path) -> Iterator[Line]:
     yield _bench("search")
 
@@ -139,7 +182,8 @@ def kafka(seeds: Sequence[int], results: Path) -> Iterator[Line]:
 
 PARTS: Final[Mapping[str, Callable[[Sequence[int], Path], Iterator[Line]]]] = {
     "named-nemeses": named_nemeses, "acks": acks, "hostile": hostile, "traffic": traffic, "kafka": kafka,
-    "rules": rules, "isr": isr, "explore": explore, "search": search, "histories": histories, "bench": bench,
+    "rules": rules, "isr": isr, "explore": explore,
+    "resizing": resizing, "deletion": deletion, "search": search, "histories": histories, "bench": bench,
 }  # fmt: skip
 
 

@@ -64,7 +64,7 @@ class KafkaWatch:
     def _starts(self) -> list[Told]:
         voters = [node.own_id for node in self._cluster.controllers]
         return [
-            Told(node.name, "start", "", {"node_id": node.own_id, "voters": voters}) for node in self._cluster.nodes
+            Told(node.name, "start", "", {"node_id": node.own_id, "voters": voters}) for node in self._cluster.machines
         ]
 
     async def _of_broker(self, node: Node) -> list[Told] | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -186,7 +187,14 @@ def test_a_plan_over_a_plan(four: ProcessCluster, tmp_path: Path) -> None:
     assert_balanced(four, 1, 2, 3, 4)
 
 
-@pytest.mark.parametrize(("signal_", "seconds"), [(signal.SIGINT, 2.5), (signal.SIGKILL, 3.5)])
+#: More of them at night.
+CUTS = int(os.environ.get("CHAOS_CUTS", "2"))
+
+
+@pytest.mark.parametrize(
+    ("signal_", "seconds"),
+    [(signal.SIGKILL if number % 2 else signal.SIGINT, 2.0 + 5 * number / CUTS) for number in range(CUTS)],
+)
 def test_cut_short_it_ends_balanced_when_run_again(
     four: ProcessCluster, signal_: signal.Signals, seconds: float
 ) -> None:
