@@ -21,8 +21,6 @@ from nemesis.membership.restoration import POLL_S, restore
 MOVES_PATIENCE_S: Final = 25.0
 #: Until a broker that has stopped may be unregistered: its session must have ended.
 UNREGISTER_PATIENCE_S: Final = 20.0
-#: Of a plan that unbalances a cluster first, so that there is something to balance.
-_SHARE_PILED_UP: Final = 0.5
 
 
 class _Resizing(Mover):
@@ -153,7 +151,7 @@ class Remove(_Resizing):
 
 class Rebalance(_Resizing):
     name = "membership:rebalance"
-    summary = "piles partitions up on one broker, then balances the cluster with the least data moved"
+    summary = "moves all partitions and leaderships to one broker, then balances the cluster with the least data moved"
     exclusive = False
 
     def impossible(self, layout: Layout) -> str | None:
@@ -163,9 +161,8 @@ class Rebalance(_Resizing):
 
     async def move(self, cluster: Cluster, node: Node, choice: Mapping[str, Any], before: Metadata) -> Evidence:
         admin, since = cluster.admin, _now()
-        others = [place for place, state in before.partitions.items() if node.id not in state.replicas]
-        piled = sorted(Random(choice["node"]).sample(others, max(1, round(_SHARE_PILED_UP * len(others)))))
-        targets: dict[Place, Ids] = {p: (*before.partitions[p].replicas[:-1], node.id) for p in piled}
+        piled = [place for place, state in before.partitions.items() if node.id not in state.replicas]
+        targets: dict[Place, Ids] = {p: (node.id, *before.partitions[p].replicas[:-1]) for p in piled}
         loop = asyncio.get_running_loop()
         admin.movers[self.name] = piled
         await admin.reassign(targets)

@@ -40,13 +40,19 @@ def variants() -> Mapping[str, Fault]:
     return faults
 
 
+def _size_of(name: str) -> dict[str, int]:
+    """Clusters that grow and shrink need more brokers than replicas."""
+    resized = name.rpartition(":")[2] in ("add", "remove", "rebalance")
+    return {"brokers": 4, "spare_brokers": 1} if resized else {"brokers": 3}
+
+
 def print_hashes() -> None:
     """A line each: the nemesis, whether its fault took effect, the trace hash."""
     gc.disable()  # as in the workers of an exploration
     for name, fault in variants().items():
         plan = Plan(
             run=name, on="simulation", nemesis=(name,), seed=1, time_limit=TIME_LIMIT, rate=20.0, concurrency=1,
-            partitions=PARTITIONS, brokers=3,
+            partitions=PARTITIONS, **_size_of(name),
         )  # fmt: skip
         done = simulate(plan, (fault,))
         assert not done.crash and done.violation is None, (name, done.crash, done.violation)

@@ -12,7 +12,7 @@ import pytest
 from harness.cli import app as cli
 from harness.record.results import list_runs, read_faults
 
-ASKED = "run --on simulation --nemesis power-outage-cluster --seed 1 --time-limit 12 --rate 100 --partitions 2"
+ASKED = "run --on simulation --nemesis power-outage-cluster --seed 2 --time-limit 12 --rate 100 --partitions 2"
 
 
 def chaos(*arguments: str) -> int:
