@@ -247,7 +247,8 @@ class Log:
     def _begins_within(self, header: BatchHeader) -> bool:
         """Is the log empty, at an offset inside of this batch?"""
         empty = self._start_offset == self.end_offset
-        return empty and header.base_offset < self._start_offset < header.next_offset and header.leader_epoch >= 0
+        inside = 0 <= header.base_offset < self._start_offset < header.next_offset
+        return empty and inside and header.leader_epoch >= 0
 
     def read(self, offset: int, max_bytes: int, max_offset: int | None = None, min_one: bool = True) -> bytes:
         """Whole batches of one segment from the one that holds `offset`, none reaching past `max_offset` (default:

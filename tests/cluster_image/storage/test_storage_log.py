@@ -419,6 +419,15 @@ def test_a_follower_refuses_what_does_not_continue_its_log(offset: int, epoch: i
     assert log.end_offset == 2
 
 
+def test_no_log_begins_below_0() -> None:
+    """A batch that begins before the log does is taken where records were deleted up to its middle: found by fuzzing."""
+    disk = simulated_disk()
+    log = Log.open(disk, DIRECTORY)
+    with pytest.raises(NonContiguousAppend):
+        log.append_as_follower(with_offset_and_epoch(encode_int64s([1, 2], timestamp_ms=1), -1, 4))
+    assert (log.start_offset, log.end_offset) == (0, 0)
+
+
 @given(st.data())
 def test_reads_are_whole_batches_within_both_bounds(data: st.DataObject) -> None:
     disk, written = filled_disk()
