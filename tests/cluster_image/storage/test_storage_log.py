@@ -420,7 +420,7 @@ def test_a_follower_refuses_what_does_not_continue_its_log(offset: int, epoch: i
 
 
 def test_no_log_begins_below_0() -> None:
-    """A batch that begins before the log does is taken where records were deleted up to its middle: found by fuzzing."""
+    """Where records were deleted up to its middle, a batch that begins before the log is taken (found by fuzzing)."""
     disk = simulated_disk()
     log = Log.open(disk, DIRECTORY)
     with pytest.raises(NonContiguousAppend):
