@@ -48,7 +48,8 @@ class Moves:
                 place: tuple(b for b in after if b not in _without(state.replicas[place], state, place))
                 for place, after in self.targets.items()
             }
-            wanted = {place: after for place, after in self.targets.items() if state.targets()[place] != after}
+            going_to_be = state.targets()
+            wanted = {place: after for place, after in self.targets.items() if going_to_be[place] != after}
             self.begun |= self.targets.keys() - wanted.keys()
             moving = _reassignment(state, self.targets)
             if self.throttle is not None:
@@ -168,7 +169,8 @@ async def cancel(cluster: Cluster, places: Iterable[Place] | None) -> int:
     for place, reason in refused.items():
         if place in still:
             raise ToolError(f"{_name(place)} goes on: {reason}")
-    targets = {place: state.targets()[place] for place in ongoing}
+    going_to_be = state.targets()
+    targets = {place: going_to_be[place] for place in ongoing}
     await _unthrottle(cluster, _reassignment(state, targets), lambda line: say(line, file=sys.stderr))
     return len(ongoing)
 

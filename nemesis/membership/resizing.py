@@ -59,7 +59,7 @@ class _Resizing(Mover):
             "moves": [
                 {
                     "partition": f"{place[0]}-{place[1]}", "from": list(before.partitions[place].replicas),
-                    "to": list(plan.targets[place]), "moving_ns": round((at - began) * 1e9),
+                    "to": list(after.partitions[place].replicas), "moving_ns": round((at - began) * 1e9),
                 }
                 for place, at in ended.items()
             ],
@@ -106,9 +106,8 @@ class Add(_Resizing):
         if admin.movers.keys() - {self.name}:
             return {}
         evidence = await restore(admin, (), admin.movers.get(self.name, ()))
-        for node in nodes:
-            if node.member:
-                await take_out(admin, node)
+        for node in nodes:  # also one that stopped and could not be unregistered
+            await take_out(admin, node)
         admin.movers.pop(self.name, None)
         return evidence
 
@@ -172,7 +171,8 @@ class Rebalance(_Resizing):
 
 async def take_out(admin: Admin, node: Node) -> None:
     """Stop a broker that holds nothing, and have the cluster forget it. Raises NotAvailable: it is not forgotten."""
-    await node.terminate()
+    if await node.is_running():
+        await node.terminate()
     loop = asyncio.get_running_loop()
     deadline = loop.time() + UNREGISTER_PATIENCE_S
     node.member = False  # its process is not to be restarted
