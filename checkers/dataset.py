@@ -173,9 +173,7 @@ class _Logs:
         return matched
 
 
-def _count_logs(
-    run: str, tables: Mapping[str, pa.Table], counts: Mapping[str, int], in_sync: InSync | None
-) -> _Logs:
+def _count_logs(run: str, tables: Mapping[str, pa.Table], counts: Mapping[str, int], in_sync: InSync | None) -> _Logs:
     """Of a run whose logs are clean: only its replica logs are still to be judged."""
     matching = tables["replica_logs"].num_rows or tables["collected"].num_rows
     split = split_run(tables, *(("operations", "reads", "replica_logs") if matching else ("operations",)))

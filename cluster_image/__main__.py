@@ -32,6 +32,7 @@ from .telemetry.trace_file import TraceFile
 #: kernel (Python's own: 5 ms).
 _SWITCH_S: Final = 0.0005
 
+
 def main(path: str) -> int:
     try:
         config = parse(Path(path).read_text())

@@ -62,9 +62,7 @@ class Node:
         if "controller" in config["process.roles"]:
             self._controller = ControllerServer(config, self._raft, network, random, failed, trace)
         if "broker" in config["process.roles"]:
-            self._broker = BrokerServer(
-                config, disk, network, self._raft, random, failed, trace, wall_clock=wall_clock
-            )
+            self._broker = BrokerServer(config, disk, network, self._raft, random, failed, trace, wall_clock=wall_clock)
         if self._controller is not None and self._broker is not None:
             self._raft.listener = _Both(self._controller, self._broker)
 

@@ -298,9 +298,7 @@ class Runtime(Protocol):
         RuntimeUnavailable."""
         return {}
 
-    async def start(
-        self, plan: Any, run_directory: Path, progress: Any, *, needs: Collection[str] = ()
-    ) -> Cluster:
+    async def start(self, plan: Any, run_directory: Path, progress: Any, *, needs: Collection[str] = ()) -> Cluster:
         """Bring up plan's cluster. Returns as soon as the containers run; the caller waits for readiness.
         progress: Callable[[str], None], one line about a slow step. needs: of NEEDS what some fault will ask for; what
         there is not is in Cluster.lacks. Raises RuntimeUnavailable."""

@@ -78,7 +78,8 @@ class AppendWorkload:
         self._client.start()
         await self._client.wait_brokers()
         await self._client.create_topic(
-            plan.partitions, plan.replication_factor,
+            plan.partitions,
+            plan.replication_factor,
             {"min.insync.replicas": str(plan.min_insync_replicas), **self.topic_settings},
         )
         await self._client.wait_ready(plan.partitions, plan.replication_factor)

@@ -78,9 +78,7 @@ class Deleter:
 
     async def _delete(self, connection: Connection, partition: int, offset: int, leader_epoch: int) -> bool:
         """True: it is done."""
-        operation = self._recorder.invoke(
-            self._process, "delete_records", self._client.topic, partition, self._clock()
-        )
+        operation = self._recorder.invoke(self._process, "delete_records", self._client.topic, partition, self._clock())
         outcome: outcomes.Outcome = "info"
         error: str | None = None
         complete: int | None = None

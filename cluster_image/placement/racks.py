@@ -13,6 +13,7 @@ def natural_order(rack: str) -> tuple[tuple[int, int, str], ...]:
     parts = re.findall(r"[0-9]+|[^0-9]+", rack)
     return tuple((0, int(part), "") if part[0].isascii() and part.isdigit() else (1, 0, part) for part in parts)
 
+
 #: Bounds of a rack that is not known.
 _NONE = (0, 0)
 

@@ -23,10 +23,12 @@ from typing import NamedTuple
 from .checkpoints import LEADER_EPOCH_FILE, LeaderEpochCheckpoint
 from .disk import TEMPORARY_SUFFIX, Disk
 from .epoch_cache import EpochCache
-from .errors import NonContiguousAppend, OffsetOutOfRange, StorageError
+from .errors import NonContiguousAppend, OffsetOutOfRange
 from .producer_state import ProducerState
 from .records import BatchHeader, InvalidRecord, iter_batches, patch_offset_and_epoch, validate_batch
-from .segment import MAX_SEGMENT_SPAN, Segment, base_offset_of, continues, segment_name
+from .segment import MAX_SEGMENT_SPAN, base_offset_of, continues, segment_name
+from .segments import Segments
+from .write_guard import WriteGuard
 
 MAX_OFFSET = (1 << 63) - 1
 #: Of event loops, in seconds: a timer may fire so much too early.
@@ -58,42 +60,6 @@ class Stretch(NamedTuple):
     latest_timestamp: int | None  # of all records, ms since 1970; None: there are none
 
 
-class _WriteGuard:
-    """A context in which the first OSError is final: it and every later entry raise StorageError. before: is done once,
-    at the first entry."""
-
-    def __init__(self, directory: str, before: Callable[[], None] | None = None) -> None:
-        self._directory = directory
-        self._before = before
-        self._failure: OSError | None = None
-
-    @property
-    def entered(self) -> bool:
-        return self._before is None
-
-    @property
-    def refuses(self) -> bool:
-        return self._failure is not None
-
-    def refuse(self, reason: OSError) -> None:
-        self._failure = self._failure or reason
-
-    def __enter__(self) -> None:
-        if self._failure is not None:
-            raise StorageError(f"{self._directory} takes no more writes: {self._failure}") from self._failure
-        before, self._before = self._before, None
-        if before is not None:
-            try:
-                before()
-            except OSError as error:
-                self.__exit__(None, error, None)
-
-    def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
-        if isinstance(error, OSError) and self._failure is None:
-            self._failure = error
-            raise StorageError(f"writing to {self._directory} failed: {error}") from error
-
-
 class Log:
     """Made by `Log.open` or `Log.create`. Offsets are exclusive at the end: the log holds start_offset ...
     end_offset - 1.
@@ -110,11 +76,11 @@ class Log:
         self._disk = disk
         self._epochs = EpochCache()
         self._epoch_checkpoint = LeaderEpochCheckpoint(disk, f"{directory}/{LEADER_EPOCH_FILE}")
-        self._segments: list[Segment] = []
+        self._segments = Segments(disk, directory)
         self._start_offset = 0
         self._flushed_offset = 0
         self._last_timed_flush = 0.0
-        self._writing = _WriteGuard(directory)
+        self._writing = WriteGuard(directory)
         #: Called before the log comes to start lower than it did: whoever keeps the start must forget it, durably, or
         #: the next opening would take what is written from then on for deleted. May raise OSError.
         self.before_start_falls: Callable[[], None] = lambda: None
@@ -145,7 +111,7 @@ class Log:
         try:
             log._load(clean, recovery_point, start_offset, start_epoch)
         except OSError:
-            log._close_files()
+            log._segments.close()
             raise
         return log
 
@@ -154,14 +120,13 @@ class Log:
         """A new log, of which there are no files before something is written to it: until then there is nothing to
         lose. prepare: makes `directory`, durably, just before."""
         log = cls(disk, directory, config)
-        log._segments = [Segment(disk, directory, 0, exists=False)]
-        log._writing = _WriteGuard(directory, partial(log._begin, prepare))
+        log._segments.begin_without_file()
+        log._writing = WriteGuard(directory, partial(log._begin, prepare))
         return log
 
     def _begin(self, prepare: Callable[[], None]) -> None:
         prepare()
-        self._segments[0].create()
-        self._disk.sync_directory(self.directory)
+        self._segments.create_first()
 
     @property
     def is_given_up(self) -> bool:
@@ -180,7 +145,7 @@ class Log:
     @property
     def end_offset(self) -> int:
         """LEO: the offset that the next record gets."""
-        return self._segments[-1].end_offset
+        return self._segments.newest.end_offset
 
     @property
     def flushed_offset(self) -> int:
@@ -199,7 +164,7 @@ class Log:
     @property
     def size(self) -> int:
         """Bytes in all segments."""
-        return sum(segment.size for segment in self._segments)
+        return self._segments.size
 
     def append_as_leader(self, batches: bytes, leader_epoch: int) -> int:
         """Append batches at the end of the log, giving them offsets and `leader_epoch`; returns the first offset.
@@ -262,12 +227,12 @@ class Log:
         limit = end_offset if max_offset is None else min(max_offset, end_offset)
         if offset >= limit:
             return b""
-        return self._segment_of(offset).read(offset, max_bytes, limit, min_one)
+        return self._segments.of(offset).read(offset, max_bytes, limit, min_one)
 
     def offset_since(self, timestamp: int) -> int | None:
         """The base offset of the first batch from the log's start on that has a record of this time (ms) or later, as
         far as its header tells; None: there is none."""
-        for segment in self._current_segments:
+        for segment in self._segments.current_from(self._start_offset):
             offset = segment.offset_since(timestamp)
             if offset is not None:
                 return max(offset, self._start_offset)  # in whose batch, or behind it, is the one that was meant
@@ -276,7 +241,10 @@ class Log:
     def latest_timestamp(self, max_offset: int) -> int | None:
         """The largest time (ms) of the batches from the log's start on that end at or below `max_offset`; None: there
         are none."""
-        of_each = (segment.latest_timestamp(max_offset, self._start_offset) for segment in self._current_segments)
+        of_each = (
+            segment.latest_timestamp(max_offset, self._start_offset)
+            for segment in self._segments.current_from(self._start_offset)
+        )
         return max((timestamp for timestamp in of_each if timestamp is not None), default=None)
 
     def end_offset_for_epoch(self, epoch: int) -> tuple[int, int]:
@@ -297,8 +265,7 @@ class Log:
             if self.end_if_cut_at(offset) < self._start_offset:
                 self.before_start_falls()
             if offset < self.end_offset:
-                self._remove_segments_from(bisect_right(self._segments, offset, key=_base_offset))
-                self._segments[-1].truncate_to(offset)
+                self._segments.truncate_to(offset)
             self._start_offset = min(self._start_offset, self.end_offset)
             self._flushed_offset = min(self._flushed_offset, self.end_offset)
             if self._epochs.truncate_from_end(self.end_offset):
@@ -309,7 +276,7 @@ class Log:
     def end_if_cut_at(self, offset: int) -> int:
         """Where the log would end after truncate_to(offset), which is not below the log's start: batches are kept
         whole."""
-        return self.end_offset if offset >= self.end_offset else self._segment_of(offset).start_of_batch(offset)
+        return self.end_offset if offset >= self.end_offset else self._segments.of(offset).start_of_batch(offset)
 
     def truncate_fully_and_start_at(self, offset: int, epoch_before: int = -1) -> None:
         """Durably drop everything; the log is empty at `offset`, after a record of `epoch_before` if that is known.
@@ -317,14 +284,7 @@ class Log:
         with self._writing:
             if offset < self._start_offset:
                 self.before_start_falls()
-            self._remove_segments_from(1)
-            first = self._segments[0]
-            first.truncate_to(first.base_offset)
-            if offset != first.base_offset:
-                self._add_segment(offset)
-                del self._segments[0]
-                first.remove()
-                self._disk.sync_directory(self.directory)
+            self._segments.restart_at(offset)
             self._start_offset = self._flushed_offset = offset
             self._epochs.clear()
             self._assign_epoch_before(offset, epoch_before)
@@ -336,15 +296,11 @@ class Log:
         raise_start_to, and the segments are deleted at once. Raises OffsetOutOfRange as that does, or StorageError."""
         known = self._epochs.entries
         self.raise_start_to(offset)
-        obsolete = self._obsolete()
+        obsolete = len(self._segments.obsolete_below(offset))
         with self._writing:
             if self._epochs.entries != known:
                 self._epoch_checkpoint.write(self._epochs.entries)
-            for segment in obsolete:
-                segment.remove()
-            if obsolete:
-                del self._segments[: len(obsolete)]
-                self._disk.sync_directory(self.directory)
+            self._segments.remove_oldest(obsolete, gaps_allowed=True)
 
     def raise_start_to(self, offset: int) -> None:
         """What lies below `offset` can no longer be read. Of the leader epochs, that of the record just before it stays
@@ -359,41 +315,30 @@ class Log:
     @property
     def has_obsolete_segments(self) -> bool:
         """Are there any wholly below the start? The newest counts as none, even if all of it is."""
-        return len(self._segments) > 1 and self._segments[1].base_offset <= self._start_offset
+        return bool(self._segments.obsolete_below(self._start_offset))
 
     def remove_obsolete_segments(self, at_most: int | None = None) -> int:
         """Durably delete segments wholly below the start, the oldest first: how many. Raises StorageError."""
-        obsolete = self._obsolete()[:at_most]
+        obsolete = len(self._segments.obsolete_below(self._start_offset)[:at_most])
         if obsolete:
             with self._writing:
                 # First, for the epoch of the record before the start: no batch will tell it any more.
                 self._epoch_checkpoint.write(self._epochs.entries)
-                for segment in obsolete:
-                    segment.remove()
-                    del self._segments[0]
-                    self._disk.sync_directory(self.directory)
-        return len(obsolete)
-
-    def _obsolete(self) -> list[Segment]:
-        return self._segments[: bisect_right(self._segments, self._start_offset, key=_base_offset) - 1]
-
-    @property
-    def _current_segments(self) -> list[Segment]:
-        """Those that are not wholly below the start, and the newest."""
-        return self._segments[len(self._obsolete()) :]
+                self._segments.remove_oldest(obsolete)
+        return obsolete
 
     @property
     def stretches(self) -> list[Stretch]:
         """What there is from the start on, a segment each, the oldest first."""
         return [
             Stretch(segment.end_offset, segment.size, segment.latest_timestamp(segment.end_offset))
-            for segment in self._current_segments
+            for segment in self._segments.current_from(self._start_offset)
         ]
 
     def roll(self) -> None:
         """Begin a new segment, unless the newest is empty, so that all that there is can be removed. Raises
         StorageError."""
-        if self._segments[-1].size:
+        if self._segments.newest.size:
             with self._writing:
                 self._roll()
 
@@ -401,7 +346,7 @@ class Log:
         """Make everything appended durable. A failure is final: StorageError now and on every later write."""
         if self._flushed_offset < self.end_offset:
             with self._writing:
-                self._segments[-1].sync()
+                self._segments.newest.sync()
             self._flushed_offset = self.end_offset
 
     def maybe_flush(self, now: float) -> float | None:
@@ -420,7 +365,7 @@ class Log:
         """It is about to be deleted, or opened again: close its files as they are, and refuse what comes later with
         StorageError."""
         self._writing.refuse(OSError("it is given up"))
-        self._close_files()
+        self._segments.close()
 
     def close(self) -> None:
         """Flush and close. Raises StorageError if any write to this log ever failed; files are closed even so."""
@@ -431,7 +376,7 @@ class Log:
                     self._epoch_checkpoint.write(self._epochs.entries)
         finally:
             self._writing.refuse(OSError("it is closed"))
-            self._close_files()
+            self._segments.close()
 
     def _load(self, clean: bool, recovery_point: int | None, start_offset: int, start_epoch: int) -> None:
         self._disk.make_directory(self.directory)
@@ -478,22 +423,16 @@ class Log:
     def _load_segments(self, bases: Sequence[int], validate_from: int) -> bool:
         """Index the longest valid prefix, and rebuild from its batches the leader epochs and the producers; True if
         anything on disk is not part of it."""
-        self._close_files()
-        self._segments = []
         self._epochs.truncate_from_end(bases[0])
         self.producers.clear()
         damaged, last_epoch = False, self._epochs.last_epoch_before(bases[0])
-        for base in bases:
-            if self._segments and base != self.end_offset:
-                return True
-            segment = Segment(self._disk, self.directory, base)
-            self._segments.append(segment)
+        for segment in self._segments.load(bases):
             for header in segment.load(validate_from, last_epoch):
                 last_epoch = header.leader_epoch
                 self._epochs.assign(last_epoch, header.base_offset)
                 self.producers.update(header)
             damaged = damaged or segment.has_tail()
-        return damaged
+        return damaged or len(self._segments) < len(bases)
 
     def _append(self, data: bytes, headers: list[BatchHeader]) -> None:
         if not headers:
@@ -501,9 +440,9 @@ class Log:
         if headers[-1].last_offset - self.end_offset > MAX_SEGMENT_SPAN:
             raise InvalidRecord(f"offsets up to {headers[-1].last_offset} are more than a segment takes")
         with self._writing:
-            if not self._segments[-1].has_room_for(len(data), headers[-1].last_offset, self.config.segment_bytes):
+            if not self._segments.newest.has_room_for(len(data), headers[-1].last_offset, self.config.segment_bytes):
                 self._roll()
-            self._segments[-1].append(data, headers)
+            self._segments.newest.append(data, headers)
         for header in headers:
             self._epochs.assign(header.leader_epoch, header.base_offset)
             self.producers.update(header)
@@ -515,37 +454,13 @@ class Log:
         """Start a new segment. The old one is synced first, the new one's directory entry before it is used: else
         a power loss could leave a hole in the log, or lose records that a later flush had made durable."""
         self.flush()
-        self._add_segment(self.end_offset)
-
-    def _add_segment(self, base_offset: int) -> None:
-        self._segments.append(Segment(self._disk, self.directory, base_offset))
-        self._disk.sync_directory(self.directory)
-
-    def _remove_segments_from(self, index: int) -> None:
-        if index < len(self._segments):
-            while len(self._segments) > index:
-                self._segments.pop().remove()
-            self._disk.sync_directory(self.directory)
+        self._segments.add(self.end_offset)
 
     def _rebuild_producers(self) -> None:
         self.producers.clear()
         for segment in self._segments:
             for header in segment.headers():
                 self.producers.update(header)
-
-    def _close_files(self) -> None:
-        for segment in self._segments:
-            segment.close()
-
-    def _segment_of(self, offset: int) -> Segment:
-        last = self._segments[-1]
-        if offset >= last.base_offset:
-            return last
-        return self._segments[bisect_right(self._segments, offset, key=_base_offset) - 1]
-
-
-def _base_offset(segment: Segment) -> int:
-    return segment.base_offset
 
 
 def _validate_from(clean: bool, recovery_point: int | None, newest_segment: int) -> int:

@@ -66,7 +66,8 @@ async def _ask(options: argparse.Namespace) -> int:
             )
         case "reassign":
             return await reassign.run(
-                cluster, options.plan, throttle=options.throttle, cancelling=options.cancel, as_json=as_json)
+                cluster, options.plan, throttle=options.throttle, cancelling=options.cancel, as_json=as_json
+            )
         case "add-brokers":
             return await balance.add_brokers(
                 cluster, options.brokers, options.wait, options.throttle,

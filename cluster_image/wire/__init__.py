@@ -225,9 +225,7 @@ def decode_request_header(frame: bytes) -> tuple[RequestHeader, int]:
     return RequestHeader(api_key, version, correlation_id, client_id), end
 
 
-def decode_request(
-    frame: bytes, served: Versions, max_elements: int = MAX_ELEMENTS
-) -> tuple[RequestHeader, Entity]:
+def decode_request(frame: bytes, served: Versions, max_elements: int = MAX_ELEMENTS) -> tuple[RequestHeader, Entity]:
     """As decode_request_header and decode_request_message."""
     header, position = decode_request_header(frame)
     return header, decode_request_message(header, frame, position, served, max_elements)

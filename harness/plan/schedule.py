@@ -80,9 +80,7 @@ class Pace:
 
 def build(nemeses: Mapping[str, Nemesis], seed: int, time_limit: float, pace: Pace = Pace()) -> Schedule:
     """The schedule of a run, in order of time. All faults are healed CALM_AT_END_S before `time_limit` (seconds)."""
-    drawn = [
-        fault for name, nemesis in nemeses.items() for fault in _faults_of(nemesis, name, seed, time_limit, pace)
-    ]
+    drawn = [fault for name, nemesis in nemeses.items() for fault in _faults_of(nemesis, name, seed, time_limit, pace)]
     drawn.sort(key=lambda fault: (fault.at, fault.nemesis))
     return tuple(fault.model_copy(update={"fault": number}) for number, fault in enumerate(drawn))
 

@@ -191,8 +191,9 @@ _EVIDENCE: dict[str, Callable[[Any], str] | None] = {
     "failed_operations": lambda count: f"{plural(count, 'disk operation')} failed",
     "shape": lambda shape: ", ".join(_SHAPES[what](value) for what, value in shape.items()),
     "shaped_links": lambda links: f"on {_first(links)}",
-    "round_trip_ms": lambda trip: "round trip "
-    + " before, ".join(duration(trip[when] / 1e3) for when in ("before", "while") if when in trip),
+    "round_trip_ms": lambda trip: (
+        "round trip " + " before, ".join(duration(trip[when] / 1e3) for when in ("before", "while") if when in trip)
+    ),
     "unanswered_ms": lambda ms: f"no answer within {duration(ms / 1e3)}",
     "packets_delayed": lambda count: f"delayed {plural(count, 'packet')}",
     "packets_duplicated": lambda count: f"doubled {plural(count, 'packet')}",

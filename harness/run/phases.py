@@ -253,9 +253,7 @@ class Phases:
         with self._record.survived("collect"):
             self._progress.update("collecting logs and disks")
             async with asyncio.timeout(COLLECT_TIMEOUT_S):
-                problems = await self._components.collect(
-                    self._cluster, self._directory, self._plan, self._recorder
-                )
+                problems = await self._components.collect(self._cluster, self._directory, self._plan, self._recorder)
         if problems is None:
             self._record.doubt("what the nodes left (logs, traces, disks) was not collected as a whole")
             return

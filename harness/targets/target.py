@@ -226,8 +226,14 @@ class Simulated(Protocol):
     logger: str
 
     def process(
-        self, configuration: str, disk: Any, network: Any, random: Any, failed: Callable[[BaseException], None],
-        trace: Callable[..., None], wall_clock: Callable[[], float],
+        self,
+        configuration: str,
+        disk: Any,
+        network: Any,
+        random: Any,
+        failed: Callable[[BaseException], None],
+        trace: Callable[..., None],
+        wall_clock: Callable[[], float],
     ) -> SimulatedProcess:
         """A node's process, not yet running. failed: called when it cannot go on."""  # fmt: skip
         ...
@@ -296,9 +302,7 @@ class Target(Protocol):
         """Brokers first, each role in the order of its numbers."""
         ...
 
-    def package(
-        self, plan: ClusterPlan, images: ImageStore, tell: Callable[[str], object] = lambda _: None
-    ) -> Package:
+    def package(self, plan: ClusterPlan, images: ImageStore, tell: Callable[[str], object] = lambda _: None) -> Package:
         """Of the image of its nodes, with all that it is built from on this machine. tell: what is waited for, a line
         each. Blocks. Raises BadArguments, RuntimeUnavailable."""
         ...

@@ -17,9 +17,7 @@ class ProcessCluster:
     """Brokers 1.., controllers 101... Each has its Prometheus metrics on a port of its own. spares: further brokers,
     which start() leaves out."""
 
-    def __init__(
-        self, directory: Path, brokers: int, controllers: int = 1, spares: int = 0, **settings: str
-    ) -> None:
+    def __init__(self, directory: Path, brokers: int, controllers: int = 1, spares: int = 0, **settings: str) -> None:
         self.directory = directory
         self._voters = range(101, 101 + controllers)
         self._first = [*self._voters, *range(1, brokers + 1)]
@@ -90,9 +88,7 @@ class ProcessCluster:
 
 
 @contextlib.contextmanager
-def process_cluster(
-    directory: Path, brokers: int = 2, spares: int = 0, **settings: str
-) -> Iterator[ProcessCluster]:
+def process_cluster(directory: Path, brokers: int = 2, spares: int = 0, **settings: str) -> Iterator[ProcessCluster]:
     cluster = ProcessCluster(directory, brokers, spares=spares, **settings)
     try:
         cluster.start()

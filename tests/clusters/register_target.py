@@ -57,9 +57,7 @@ class RegisterTarget(Target):
     def nodes(self, plan: ClusterPlan) -> Sequence[NodeSpec]:
         return [NodeSpec("broker-1", 1, "broker", "rack-1", 7000)]
 
-    def package(
-        self, plan: ClusterPlan, images: ImageStore, tell: Callable[[str], object] = lambda _: None
-    ) -> Package:
+    def package(self, plan: ClusterPlan, images: ImageStore, tell: Callable[[str], object] = lambda _: None) -> Package:
         return self.packages()[0]
 
     def packages(self) -> Sequence[Package]:

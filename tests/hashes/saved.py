@@ -25,9 +25,7 @@ def verdicts(directory: Path) -> Iterator[tuple[str, str]]:
             with tarfile.open(archive) as packed:
                 packed.extractall(scratch, filter="data")
             run = Path(scratch) / name
-            subprocess.run(
-                [sys.executable, "-m", "harness", "check", str(run)], capture_output=True, check=False
-            )
+            subprocess.run([sys.executable, "-m", "harness", "check", str(run)], capture_output=True, check=False)
             verdict = json.loads((run / "verdict.json").read_text())
         yield name, json.dumps(stable(verdict), indent=1, sort_keys=True) + "\n"
 

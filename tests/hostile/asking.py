@@ -83,9 +83,7 @@ async def topics_made_and_deleted(target: Target) -> str:
 
 async def many_topics_by_name(target: Target) -> str:
     topics = tuple(MetadataRequestTopic(topic_id=None, name=f"no-such-topic-{i}") for i in range(20_000))
-    request = MetadataRequest(
-        topics=topics, allow_auto_topic_creation=True, include_topic_authorized_operations=True
-    )
+    request = MetadataRequest(topics=topics, allow_auto_topic_creation=True, include_topic_authorized_operations=True)
     return await asked(random.choice(target.brokers), request)
 
 

@@ -240,9 +240,7 @@ def test_the_agent_is_asked_for_something_else_while_it_measures(tmp_path: Path)
     asyncio.run(scenario())
 
 
-def test_an_agent_that_is_frozen_is_told_of_and_then_given_up(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_agent_that_is_frozen_is_told_of_and_then_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("harness.runtimes.docker.agent_client.TELL_AFTER_S", 0.05)
     monkeypatch.setattr("harness.runtimes.docker.agent_client.PATIENCE_S", 0.2)
     reported: list[str] = []

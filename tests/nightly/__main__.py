@@ -46,8 +46,9 @@ def named_nemeses(seeds: Sequence[int], results: Path) -> Iterator[Line]:
                 code, verdict = _run(results, place, seed, TIME_LIMIT_S, *asked)
                 idle = [each["nemesis"] for each in verdict.get("nemeses", ()) if each["why_not"]]
                 said = code == 2 and all(name in str(verdict["reason"]) for name in idle)
-                yield (code == 0 and not idle) or (bool(idle) and said), (
-                    f"{place}, {asked[1]}, seed {seed}: {verdict.get('verdict')}, {verdict.get('reason')}"
+                yield (
+                    (code == 0 and not idle) or (bool(idle) and said),
+                    (f"{place}, {asked[1]}, seed {seed}: {verdict.get('verdict')}, {verdict.get('reason')}"),
                 )
 
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Container
+from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
 from kio.schema.errors import ErrorCode
@@ -106,11 +107,12 @@ class MetadataHandler:
 
 async def _topic(module: Any, asked: _Asked, brokers: dict[int, BrokerRegistration], pauses: Pauses) -> Entity:
     topic = asked.topic
+    alive = {broker.id for broker in brokers.values() if not broker.fenced}
     missing = ErrorCode.unknown_topic_or_partition if asked.name else ErrorCode.unknown_topic_id
     await pauses.after(1)
     partitions = []
     for partition in asked.partitions:
-        partitions.append(_partition(module, partition, brokers))
+        partitions.append(_partition(module, partition, alive))
         await pauses.after(1)
     return make(
         module.MetadataResponseTopic,
@@ -123,15 +125,20 @@ async def _topic(module: Any, asked: _Asked, brokers: dict[int, BrokerRegistrati
     )
 
 
-def _partition(module: Any, partition: PartitionRegistration, brokers: dict[int, BrokerRegistration]) -> Entity:
-    offline = [r for r in partition.replicas if r not in brokers or brokers[r].fenced]
+def _partition(module: Any, partition: PartitionRegistration, alive: Container[int]) -> Entity:
     return make(
         module.MetadataResponsePartition,
         error_code=ErrorCode.none if partition.leader >= 0 else ErrorCode.leader_not_available,
         partition_index=i32(partition.index),
         leader_id=BrokerId(partition.leader),
         leader_epoch=i32(partition.leader_epoch),
-        replica_nodes=tuple(BrokerId(r) for r in partition.replicas),
-        isr_nodes=tuple(BrokerId(r) for r in partition.isr),
-        offline_replicas=tuple(BrokerId(r) for r in offline),
+        replica_nodes=_broker_ids(partition.replicas),
+        isr_nodes=_broker_ids(partition.isr),
+        offline_replicas=_broker_ids(tuple(r for r in partition.replicas if r not in alive)),
     )
+
+
+@lru_cache(maxsize=4096)
+def _broker_ids(ids: tuple[int, ...]) -> tuple[BrokerId, ...]:
+    """Kept, as they are few and told of again and again."""
+    return tuple(BrokerId(each) for each in ids)

@@ -69,9 +69,7 @@ class FollowerState:
             self.last_fetch = self._caught_up = self.last_caught_up
             self._idle_in = None
 
-    def fetched(
-        self, broker_epoch: int, offset: int, leader_end: int, now: float, log_start_offset: int = -1
-    ) -> None:
+    def fetched(self, broker_epoch: int, offset: int, leader_end: int, now: float, log_start_offset: int = -1) -> None:
         self.set_active()
         if offset >= leader_end:
             self._caught_up = max(self._caught_up, now)

@@ -122,8 +122,11 @@ class _Figure:
                     tag("rect", class_="edge", x=left, y=y, width=3, height=LANE),
                     text_at(left + 7 if at_left else left - 5, y + 14, label, anchor="start" if at_left else "end"),
                     href=f"#{fault.name}",
-                    class_="fault culprit" if fault.number in self.culprits
-                    else "fault" if fault.effective else "fault idle",
+                    class_="fault culprit"
+                    if fault.number in self.culprits
+                    else "fault"
+                    if fault.effective
+                    else "fault idle",
                 )
             )
         return top + (max(lanes, default=-1) + 1) * (LANE + LANE_GAP)

@@ -340,10 +340,13 @@ def _thresholds(data: RunData) -> list[dict[str, Any]]:
 def _note(directory: Path) -> Markup | None:
     """What a person noted of this run; addresses of http and https become links, and nothing else does."""
     anchor = Markup('<a href="{0}" rel="noreferrer">{1}</a>')
-    return Markup("").join(
-        anchor.format(address, printable(text)) if address else escape(printable(text))
-        for text, address in linked(read_note(directory))
-    ) or None
+    return (
+        Markup("").join(
+            anchor.format(address, printable(text)) if address else escape(printable(text))
+            for text, address in linked(read_note(directory))
+        )
+        or None
+    )
 
 
 def _script_json(value: Any) -> Markup:

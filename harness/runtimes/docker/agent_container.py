@@ -25,9 +25,7 @@ _PIDS = 4096
 _TIMEOUT = 30  # seconds for what it does in one go
 
 
-def create_agent(
-    api: docker.APIClient, image: str, run: str, labelled: Mapping[str, str], command: list[str]
-) -> str:
+def create_agent(api: docker.APIClient, image: str, run: str, labelled: Mapping[str, str], command: list[str]) -> str:
     """Returns its id. It may do what is named here: --privileged needs more than many machines give."""
     folder = VOLUMES / run
     return str(

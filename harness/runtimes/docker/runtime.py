@@ -111,7 +111,6 @@ class DockerRuntime:
         return {need: why for need in needs if (why := found.get(need)) is not None}
 
 
-
 class DockerCluster(Cluster):
     """Implements harness.cluster.Cluster."""
 
@@ -134,9 +133,7 @@ class DockerCluster(Cluster):
     def admin(self) -> Admin:  # type: ignore[override]
         return self._target.admin(self, TcpNetwork(), self._plan)
 
-    async def start(
-        self, images: Images, package: Package, run_directory: Path, needs: Collection[str] = ()
-    ) -> None:
+    async def start(self, images: Images, package: Package, run_directory: Path, needs: Collection[str] = ()) -> None:
         network = f"chaos-{self._plan.run}"
         subnet = await self._call(create_network, self._api, network, self._labels("network"))
         configurations = write_configurations(
@@ -243,9 +240,7 @@ class DockerCluster(Cluster):
     async def _copy_disk_of(self, name: str, disk: Path, problems: dict[str, str]) -> None:
         """One that cannot be copied is no reason to be without the others."""
         try:
-            copied = await self._agent.ask(
-                name, "copy_disk", directory=str(disk), owner=os.getuid(), group=os.getgid()
-            )
+            copied = await self._agent.ask(name, "copy_disk", directory=str(disk), owner=os.getuid(), group=os.getgid())
         except AgentError as error:
             _add(problems, name, f"the disk of {name} could not be copied: {describe(error)}")
             return
@@ -363,9 +358,7 @@ def new_cluster_id() -> str:
             return given
 
 
-def write_configurations(
-    target: Target, plan: Plan, nodes: Sequence[DockerNode], directory: Path
-) -> dict[str, Path]:
+def write_configurations(target: Target, plan: Plan, nodes: Sequence[DockerNode], directory: Path) -> dict[str, Path]:
     """A configuration file a node. Returns them by node name."""
     directory.mkdir(parents=True, exist_ok=True)
     directory.chmod(0o700)  # the files say what nodes prove to each other by

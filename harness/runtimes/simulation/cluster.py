@@ -36,9 +36,7 @@ class SimulatedCluster(Cluster):
 
     machines: Sequence[SimulatedNode]
 
-    def __init__(
-        self, loop: VirtualLoop, plan: Plan, target: Target, simulated: Simulated, logs: NodeLogs
-    ) -> None:
+    def __init__(self, loop: VirtualLoop, plan: Plan, target: Target, simulated: Simulated, logs: NodeLogs) -> None:
         self.loop = loop
         self.seed = plan.seed
         self.network = SimulatedNetwork(loop, plan.seed, latency=plan.latency_ms / 1000, encode=plan.encode_messages)

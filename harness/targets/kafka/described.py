@@ -151,9 +151,7 @@ class Described(Kafka):
             for spec in node_specs(plan)
         ]  # fmt: skip
 
-    def package(
-        self, plan: ClusterPlan, images: ImageStore, tell: Callable[[str], object] = lambda _: None
-    ) -> Package:
+    def package(self, plan: ClusterPlan, images: ImageStore, tell: Callable[[str], object] = lambda _: None) -> Package:
         image = self._description.image
         if not images.has(image):
             tell(f"Asking a registry for {image}")

@@ -52,9 +52,7 @@ RECORDS: Final[dict[int, tuple[str, str]]] = {
         "name:string mechanism:int8 salt:bytes stored_key:bytes server_key:bytes iterations:int32",
     ),
     12: ("FeatureLevelRecord", "name:string feature_level:int16"),
-    14: (
-        "ClientQuotaRecord", "entity:[]{entity_type:string entity_name:string?} key:string value:float64 remove:bool"
-    ),
+    14: ("ClientQuotaRecord", "entity:[]{entity_type:string entity_name:string?} key:string value:float64 remove:bool"),
     15: ("ProducerIdsRecord", "broker_id:int32 broker_epoch:int64 next_producer_id:int64"),
     17: (
         "BrokerRegistrationChangeRecord",

@@ -91,9 +91,7 @@ def _directory_id(cluster_id: str, node_id: int) -> str:
     return base64.urlsafe_b64encode(given.bytes).decode().rstrip("=")
 
 
-def _properties(
-    plan: ClusterPlan, node: Node, quorum: _Quorum, cluster_id: str, release: str
-) -> Mapping[str, str]:
+def _properties(plan: ClusterPlan, node: Node, quorum: _Quorum, cluster_id: str, release: str) -> Mapping[str, str]:
     in_sync = min(3, plan.replication_factor)
     properties: dict[str, Any] = {
         "node.id": node.id,

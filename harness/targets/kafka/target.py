@@ -89,9 +89,7 @@ class Kafka(Target):
                 "replica is available, lossy shutdown or not"
             )
         if not self.has_elr(plan) and plan.upgrade_to is not None:
-            yield (
-                "until the upgrade switches ELR on, the last replica of an ISR is elected with whatever it has left"
-            )
+            yield ("until the upgrade switches ELR on, the last replica of an ISR is elected with whatever it has left")
         elif not self.has_elr(plan):
             yield (
                 "without ELR (eligible.leader.replicas.version=0) the last replica of an ISR is elected with whatever "

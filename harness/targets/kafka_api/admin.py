@@ -275,9 +275,7 @@ class KafkaAdmin:
     @asynccontextmanager
     async def _connected(self, address: tuple[str, int]) -> Any:
         """A new connection each time: after a fault an old one may be dead without either end knowing."""
-        connection = await self.network.connect(
-            Address(*address), client_id="chaos-admin", timeout=CONNECT_TIMEOUT_S
-        )
+        connection = await self.network.connect(Address(*address), client_id="chaos-admin", timeout=CONNECT_TIMEOUT_S)
         try:
             yield connection
         finally:

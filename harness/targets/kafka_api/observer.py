@@ -24,9 +24,7 @@ METADATA_TOPIC = TopicName("__cluster_metadata")
 class KafkaObserver:
     """Asks each broker for its metadata, and the controllers for their leader."""
 
-    def __init__(
-        self, cluster: Cluster, network: Network, topic: str, quorum: ModuleType = describe_quorum
-    ) -> None:
+    def __init__(self, cluster: Cluster, network: Network, topic: str, quorum: ModuleType = describe_quorum) -> None:
         """quorum: kio's module of the DescribeQuorum version to ask for."""
         self._cluster = cluster
         self._network = network

@@ -32,9 +32,7 @@ def given(plan: ClusterPlan) -> Mapping[str, str]:
 def timing(plan: ClusterPlan, start: float = 0.0) -> Timing:
     """start: see Timing."""
     in_force = {**KAFKA, **given(plan), **plan.settings}
-    return Timing(
-        _seconds(in_force, "broker.session.timeout.ms"), _seconds(in_force, "replica.lag.time.max.ms"), start
-    )
+    return Timing(_seconds(in_force, "broker.session.timeout.ms"), _seconds(in_force, "replica.lag.time.max.ms"), start)
 
 
 def _seconds(settings: Mapping[str, str], name: str) -> float:

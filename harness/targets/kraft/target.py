@@ -100,9 +100,7 @@ class Kraft(Target):
     def nodes(self, plan: ClusterPlan) -> Sequence[NodeSpec]:
         return node_specs(plan)
 
-    def package(
-        self, plan: ClusterPlan, images: ImageStore, tell: Callable[[str], object] = lambda _: None
-    ) -> Package:
+    def package(self, plan: ClusterPlan, images: ImageStore, tell: Callable[[str], object] = lambda _: None) -> Package:
         return self.packages()[0]
 
     def packages(self) -> Sequence[Package]:

@@ -73,9 +73,7 @@ def with_librdkafka(bootstrap: str) -> None:
     records(admin, bootstrap)
 
     described = admin.describe_topics(TopicCollection(["t"]))["t"].result(10)
-    assert [p.replicas[0].id for p in described.partitions] == [
-        p.leader.id for p in described.partitions
-    ]
+    assert [p.replicas[0].id for p in described.partitions] == [p.leader.id for p in described.partitions]
     elected = admin.elect_leaders(ElectionType.PREFERRED, [Partition("t", 0)]).result(10)
     ((_, error),) = elected.items()
     assert error.code() == KafkaError.ELECTION_NOT_NEEDED

@@ -26,7 +26,8 @@ from kio.schema.produce.v9.request import ProduceRequest
 
 from cluster_image import wire
 from cluster_image.network import Address, Entity, Handler, Peer, tcp
-from cluster_image.network.tcp import LONG_BYTES, TcpNetwork
+from cluster_image.network.tcp import TcpNetwork
+from cluster_image.network.tcp.transport import LONG_BYTES
 from tests.clusters.fake_broker import free_port
 from workloads.client.requests import metadata_request
 

@@ -106,7 +106,7 @@ def test_a_broker_comes_and_gets_its_share_and_goes_again(cluster: ProcessCluste
 
 
 def stopped_when_it_may(cluster: ProcessCluster, name: str, broker: int, *arguments: object) -> tuple[str, str]:
-    """What the command told and printed: the broker is shut down once it says that it may be, however long that took."""
+    """What the command told and printed: the broker is shut down once it says that it may be."""
     told = ""
     with subprocess.Popen(
         [sys.executable, "-m", "cluster_image", name, "--bootstrap", cluster.bootstrap, str(broker),

@@ -137,7 +137,7 @@ def connect_s(host: str, port: str) -> str:
 
 def peek(path: str, position: str, size: str) -> str:
     content = Path("/data", path).read_bytes()
-    return f"{len(content)} {content[int(position):][:int(size)].hex() or '-'}"
+    return f"{len(content)} {content[int(position) :][: int(size)].hex() or '-'}"
 
 
 def resident(path: str) -> str:

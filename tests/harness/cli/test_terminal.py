@@ -32,9 +32,7 @@ from tests.spark_history.spark.spark_pages import LOOPBACK, listening
 
 #: Clears the screen; renames the window; answers for the user; rings; turns the direction; the same by C1 controls.
 HOSTILE = "a\x1b[2J\x1b]0;owned\x07\x1bP$q\x1b\\\x9b31m\x9d0;x\x9c\u202egnp.exe\u2066\b\r\x7f\u061c\U000e0041z"
-SHOWN = (
-    r"a\x1b[2J\x1b]0;owned\x07\x1bP$q\x1b\\x9b31m\x9d0;x\x9c\u202egnp.exe\u2066\x08\x0d\x7f\u061c\U000e0041z"
-)
+SHOWN = r"a\x1b[2J\x1b]0;owned\x07\x1bP$q\x1b\\x9b31m\x9d0;x\x9c\u202egnp.exe\u2066\x08\x0d\x7f\u061c\U000e0041z"
 DANGEROUS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\U000e0000-\U000e007f]")
 
 

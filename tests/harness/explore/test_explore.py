@@ -114,7 +114,7 @@ def test_failing_seeds_are_told_and_can_be_judged_again(
         assert (Path(failure["directory"]) / "report.html").is_file()
     assert document["coverage"]["power-outage"]["seeds"] == 4 and "LeaderCompleteness" in document["checked"]
     page = (directory / "index.html").read_text()
-    assert failing[0]["property"] in page and f'runs/s{failing[0]["seed"]}/report.html' in page
+    assert failing[0]["property"] in page and f"runs/s{failing[0]['seed']}/report.html" in page
     run = Path(failing[0]["directory"])
     assert results.find(str(run), Path("results")) == run
     saved = json.loads((run / "run.json").read_text())

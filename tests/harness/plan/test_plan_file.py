@@ -36,7 +36,7 @@ def test_a_plan_that_somebody_wrote(tmp_path: Path) -> None:
     [
         ("seeed = 1", "has 'seeed', which no plan has \\(did you mean seed\\?\\); there are nemesis"),
         ('run = "x"', "has 'run', which no plan has"),
-        ("time_limit = \"soon\"", "time_limit: 'soon' is no time"),
+        ('time_limit = "soon"', "time_limit: 'soon' is no time"),
         ("settings = 3", "settings: it must be a table"),
         ("seed = 'x'", "seed: 'x': input should be a valid integer"),
         ("settings = {a = [1]}", r"settings: a: \[1\] is neither a text nor a number"),

@@ -175,9 +175,7 @@ class FakeCluster(Cluster):
 class FakeObserver:
     """Sees the truth about a FakeCluster. Broker `top` leads everything."""
 
-    def __init__(
-        self, cluster: FakeCluster, top: int = 2, active_controller: int = 102, takes_s: float = 0.0
-    ) -> None:
+    def __init__(self, cluster: FakeCluster, top: int = 2, active_controller: int = 102, takes_s: float = 0.0) -> None:
         self.takes_s = takes_s
         self.cluster = cluster
         self.top = top
@@ -268,9 +266,7 @@ class FakeRuntime:
     def run(self, main: Any) -> Any:
         return asyncio.run(main)
 
-    async def start(
-        self, plan: Any, run_directory: Path, progress: Any, *, needs: Collection[str] = ()
-    ) -> FakeCluster:
+    async def start(self, plan: Any, run_directory: Path, progress: Any, *, needs: Collection[str] = ()) -> FakeCluster:
         try:
             await asyncio.sleep(self.start_s)
             if self.start_error is not None:

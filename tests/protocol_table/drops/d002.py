@@ -174,7 +174,5 @@ DROPS: Final[Mapping[str, Drop]] = {
         "partition.leader_epoch, partition.leader_epoch, partition.log.end_offset",
     ),
     "002-5.3.3-4": _NOBODY_IS_WAITED_FOR,
-    "002-5.4-1": Text(
-        "placement/initial.py", "racks = Racks(brokers)\n", "racks = Racks(dict.fromkeys(brokers))\n"
-    ),
+    "002-5.4-1": Text("placement/initial.py", "racks = Racks(brokers)\n", "racks = Racks(dict.fromkeys(brokers))\n"),
 }

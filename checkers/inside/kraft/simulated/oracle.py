@@ -16,9 +16,7 @@ from .partitions import PartitionOracle
 from .quorum import Change, QuorumOracle
 
 BALANCED: Final = "balanced"
-_OF_PARTITIONS: Final = frozenset(
-    {"role", "isr", "isr proposed", "append", "truncate", "high watermark", "log start"}
-)
+_OF_PARTITIONS: Final = frozenset({"role", "isr", "isr proposed", "append", "truncate", "high watermark", "log start"})
 _OF_QUORUM: Final = frozenset({"quorum", "metadata", "metadata append", "metadata truncate", "metadata snapshot"})
 
 

@@ -101,7 +101,7 @@ def has_image(api: docker.APIClient, tag: str) -> bool:
 
 
 def _id_of(api: docker.APIClient, tag: str) -> str:
-    """"": there is no such image."""
+    """ "": there is no such image."""
     try:
         return str(api.inspect_image(tag)["Id"])
     except ImageNotFound:
@@ -181,9 +181,7 @@ def _fetch_requirements(target: Path, folder: Path) -> None:
     ]  # fmt: skip
     fetched = builds.run(command, folder)
     if fetched.returncode != 0:
-        raise RuntimeUnavailable(
-            f"pip could not fetch the node image's dependencies: {_last_line(fetched.stderr)}"
-        )
+        raise RuntimeUnavailable(f"pip could not fetch the node image's dependencies: {_last_line(fetched.stderr)}")
 
 
 def _bootstrap(api: docker.APIClient, tag: str, folder: Path) -> str:
@@ -207,9 +205,7 @@ def _bootstrap(api: docker.APIClient, tag: str, folder: Path) -> str:
     return origin
 
 
-def _build(
-    api: docker.APIClient, tag: str, name: str, parts: Mapping[str, Path], dockerfile: Path, base: str
-) -> None:
+def _build(api: docker.APIClient, tag: str, name: str, parts: Mapping[str, Path], dockerfile: Path, base: str) -> None:
     try:
         answer = api.build(
             fileobj=_context(parts, dockerfile, name), custom_context=True, tag=tag, rm=True, forcerm=True,

@@ -136,9 +136,7 @@ class Shaping:
         for key, (links, _) in self._shapes.items():
             for link in sorted(links):
                 self._on.setdefault(link, []).append(key)
-        self._free_at = {
-            (key, link): at for (key, link), at in self._free_at.items() if key in self._on.get(link, ())
-        }
+        self._free_at = {(key, link): at for (key, link), at in self._free_at.items() if key in self._on.get(link, ())}
 
     def _stream(self, link: Link) -> Random:
         if link not in self._random:

@@ -109,9 +109,7 @@ def runner() -> Iterator[asyncio.Runner]:
 
 
 @pytest.fixture(scope="module")
-def cluster(
-    runner: asyncio.Runner, tmp_path_factory: pytest.TempPathFactory, host: Path
-) -> Iterator[DockerCluster]:
+def cluster(runner: asyncio.Runner, tmp_path_factory: pytest.TempPathFactory, host: Path) -> Iterator[DockerCluster]:
     """broker-1 is hostile, the others are not."""
     wanted = plan("hostile")
     try:

@@ -110,9 +110,7 @@ def cluster(runner: asyncio.Runner, tmp_path_factory: pytest.TempPathFactory) ->
         cleanup.remove_run(engine.connect(), wanted.run)
 
 
-def test_power_cut_loses_what_was_not_synced_and_nothing_else(
-    runner: asyncio.Runner, cluster: DockerCluster
-) -> None:
+def test_power_cut_loses_what_was_not_synced_and_nothing_else(runner: asyncio.Runner, cluster: DockerCluster) -> None:
     async def scenario() -> None:
         node = cluster.brokers[0]
         await ask(node, "append", "cut-0/0.log", 3, 5, "sync")
@@ -409,9 +407,7 @@ def test_start_that_fails_says_why_and_leaves_nothing(tmp_path: Path, monkeypatc
 
 
 @pytest.mark.parametrize("delay", [0.3, 1.2])
-def test_start_that_is_cancelled_leaves_nothing(
-    tmp_path: Path, delay: float, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_start_that_is_cancelled_leaves_nothing(tmp_path: Path, delay: float, monkeypatch: pytest.MonkeyPatch) -> None:
     wanted = plan("cancelled")
     boot = DockerNode.boot
 

@@ -77,9 +77,7 @@ class Network:
         counters start at 0. No addresses: nothing is left of the key. key: letters, digits and hyphens."""
         commands = _BLOCK.format(key=key)
         if incoming or outgoing:
-            commands += _RULES.format(
-                key=key, incoming=_drop("saddr", incoming), outgoing=_drop("daddr", outgoing)
-            )
+            commands += _RULES.format(key=key, incoming=_drop("saddr", incoming), outgoing=_drop("daddr", outgoing))
         self.run(commands)
 
     def clear(self) -> None:

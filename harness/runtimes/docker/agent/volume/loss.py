@@ -165,9 +165,7 @@ class Survey:
             else:
                 self.strange.add(f"file beyond the {_KEPT_IN_ALL:,} bytes that are compared", found.path)
 
-    def _read_segment(
-        self, found: Found, descriptor: int, known: dict[str, tuple[int, Segment]], most: int
-    ) -> Segment:
+    def _read_segment(self, found: Found, descriptor: int, known: dict[str, tuple[int, Segment]], most: int) -> Segment:
         inode = os.fstat(descriptor).st_ino
         known_inode, segment = known.get(found.path, (inode, Segment()))
         if known_inode != inode or not segment.is_still_in(descriptor):

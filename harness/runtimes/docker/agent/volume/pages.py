@@ -23,9 +23,7 @@ _CACHESTAT = 451  # Linux 6.5, the same number on every architecture
 
 
 class _CacheStat(ctypes.Structure):
-    _fields_ = [
-        (name, ctypes.c_uint64) for name in ("cached", "dirty", "writeback", "evicted", "recently_evicted")
-    ]
+    _fields_ = [(name, ctypes.c_uint64) for name in ("cached", "dirty", "writeback", "evicted", "recently_evicted")]
 
 
 def drop_clean(directory: Path) -> dict[str, Any]:

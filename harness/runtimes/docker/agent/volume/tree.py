@@ -59,7 +59,6 @@ class Strange:
             for kind, examples in self._examples.items()
         )
 
-
     def evidence(self) -> dict[str, str]:
         """`not_surveyed`, a clause, if there was something."""
         return {"not_surveyed": str(self)} if self._count else {}

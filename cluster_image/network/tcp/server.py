@@ -1,39 +1,26 @@
-"""The real network: Kafka frames over TCP, behind the `Network` seam.
-
-As in Kafka, the requests of one connection are handled one at a time and answered in the order they came, so
-a long poll holds up what follows it on its own connection and nothing else. A peer that breaks the protocol
-loses its connection; no other connection notices. (Both asyncio and uvloop set TCP_NODELAY themselves.)
-"""
+"""What others open: a listener and its connections, each within what it may take of this node (limits.py)."""
 
 from __future__ import annotations
 
 import asyncio
-import logging
 import math
 import socket
 from collections import deque
-from collections.abc import Callable
 from functools import partial
 from time import perf_counter
-from typing import Final, NamedTuple, TypeVar, cast
+from typing import Final, cast
 
 from cluster_image import wire
-from cluster_image.network import Address, Connection, Entity, Handler, Listening, Peer, Versions, sasl
-from cluster_image.network.sasl import Credentials, Exchange, prove
-from cluster_image.network.tcp_limits import LARGE_BYTES, PATIENCE_S, SMALL_BYTES, AnswerRoom, AsideOf, Limits
+from cluster_image.network import Address, Entity, Handler, Peer, Versions, sasl
+from cluster_image.network.sasl import Credentials, Exchange
 from cluster_image.wire import FrameSplitter, MalformedFrame, Parts, WireError
 
-log = logging.getLogger(__name__)
+from .limits import LARGE_BYTES, PATIENCE_S, SMALL_BYTES, AnswerRoom, AsideOf, Limits
+from .transport import LONG_BYTES, write
 
-T = TypeVar("T")
-
-MAX_FRAME_BYTES: Final = 100 * 1024 * 1024  # Kafka's default of socket.request.max.bytes
 #: Reading from a peer pauses while it has this much waiting to be handled.
 MAX_QUEUED_REQUESTS: Final = 64
 MAX_QUEUED_BYTES: Final = 4 * 1024 * 1024
-#: Of all peers of a listener together, by default: requests begun, waiting or being answered; answers not yet read.
-REQUEST_MEMORY_BYTES: Final = 32 << 20
-ANSWER_MEMORY_BYTES: Final = 32 << 20
 #: Of what was received, cut into frames in one turn.
 CUT_AT_ONCE_BYTES: Final = 4 << 10
 #: Connections that the kernel keeps until they are accepted, all in one cycle of the event loop (Kafka's default of
@@ -41,98 +28,9 @@ CUT_AT_ONCE_BYTES: Final = 4 << 10
 BACKLOG: Final = 50
 #: Of each direction of a connection: Kafka's defaults of socket.receive.buffer.bytes and socket.send.buffer.bytes.
 SOCKET_BUFFER_BYTES: Final = 100 << 10
-#: Connections of all clients of a listener, and from one address.
-MAX_CONNECTIONS: Final = 1000
-MAX_CONNECTIONS_PER_IP: Final = 256
-#: What a request of a client may name, by default: topics, partitions, replicas and so on.
-MAX_CLIENT_ELEMENTS: Final = 8000
-#: Decoding takes half a second for each megabyte. What is longer is decoded by a thread, and the event loop goes on.
-#: (Of a Produce nearly all is records, which are not decoded.)
-LONG_BYTES: Final = 16 << 10
 
 
-class TcpNetwork:
-    """Implements cluster_image.network.Network.
-
-    served: the API versions that listeners answer which are not told otherwise; ApiVersions requests are answered here
-    and handlers never see them. credentials: what this process' connections prove to be of the cluster with, and its
-    listeners ask for (sasl.py). The limits are of each listener: max_request_bytes is socket.request.max.bytes;
-    request_memory_bytes queued.max.request.bytes, of which one request may take half; max_client_elements what a
-    request may name of whoever has not proved to be a node; max_connections and max_connections_per_ip as in Kafka.
-    """
-
-    def __init__(
-        self,
-        served: Versions | None = None,
-        *,
-        max_request_bytes: int = MAX_FRAME_BYTES,
-        request_memory_bytes: int = REQUEST_MEMORY_BYTES,
-        answer_memory_bytes: int = ANSWER_MEMORY_BYTES,
-        max_client_elements: int = MAX_CLIENT_ELEMENTS,
-        max_connections: int = MAX_CONNECTIONS,
-        max_connections_per_ip: int = MAX_CONNECTIONS_PER_IP,
-        credentials: Credentials | None = None,
-    ) -> None:
-        self._credentials = credentials
-        self._served = served or {}
-        self._max_request_bytes = min(max_request_bytes, request_memory_bytes // 2)
-        self._new_limits = partial(
-            Limits,
-            request_memory_bytes,
-            answer_memory_bytes,
-            max_client_elements,
-            max_connections,
-            max_connections_per_ip,
-            log,
-        )
-        self._listeners: list[_Listener] = []
-        self._opened: dict[_ClientConnection, None] = {}  # a dict, for its order
-
-    async def connect(self, address: Address, *, client_id: str, timeout: float) -> Connection:
-        """Raises ConnectionError, or TimeoutError after `timeout` seconds."""
-        loop = asyncio.get_running_loop()
-        try:
-            async with asyncio.timeout(timeout):
-                _, connection = await loop.create_connection(
-                    lambda: _ClientConnection(client_id, on_lost=self._forget_opened), address.host, address.port
-                )
-                self._opened[connection] = None
-                if self._credentials is not None:
-                    await self._prove(connection, self._credentials, timeout)
-        except (TimeoutError, ConnectionError):
-            raise
-        except OSError as error:  # no route, unknown host, out of descriptors
-            raise ConnectionError(f"{address}: {error}") from error
-        return connection
-
-    @staticmethod
-    async def _prove(connection: _ClientConnection, credentials: Credentials, timeout: float) -> None:
-        try:
-            await prove(connection, credentials, timeout)
-        except BaseException:
-            connection.close()
-            raise
-
-    async def listen(self, address: Address, handler: Handler, served: Versions | None = None) -> Listening:
-        """Serve until close(). Raises OSError, e.g. when the port is in use."""
-        limits = self._new_limits()
-        served = self._served if served is None else served
-        listener = _Listener(handler, served, self._max_request_bytes, limits, self._credentials)
-        await listener.open(address)
-        self._listeners.append(listener)
-        return listener
-
-    async def close(self) -> None:
-        """Stop listening, close every connection and cancel the handlers that are still running."""
-        for connection in list(self._opened):
-            connection.close()
-        await asyncio.gather(*(listener.close() for listener in self._listeners))
-
-    def _forget_opened(self, connection: _ClientConnection) -> None:
-        self._opened.pop(connection, None)
-
-
-class _Listener:
+class Listener:
     """Implements cluster_image.network.Listening."""
 
     def __init__(
@@ -149,16 +47,16 @@ class _Listener:
         self._limits = limits
         self._credentials = credentials
         self._server: asyncio.Server | None = None
-        self._accepted: dict[_ServerConnection, None] = {}  # a dict, for its order
+        self._accepted: dict[ServerConnection, None] = {}  # a dict, for its order
 
     async def open(self, address: Address) -> None:
         loop = asyncio.get_running_loop()
         self._server = await loop.create_server(self._accept, address.host, address.port, backlog=BACKLOG)
 
-    def _accept(self) -> _ServerConnection:
+    def _accept(self) -> ServerConnection:
         splitter = FrameSplitter(self._max_request_bytes, self._allowed)
         exchange = Exchange(self._credentials)
-        return _ServerConnection(self._handler, self._served, splitter, self._accepted, self._limits, exchange)
+        return ServerConnection(self._handler, self._served, splitter, self._accepted, self._limits, exchange)
 
     def _allowed(self, api_key: int) -> int:
         return self._max_request_bytes if api_key == wire.PRODUCE else wire.SMALL_REQUEST_BYTES
@@ -173,10 +71,10 @@ class _Listener:
         self._limits.close()
 
 
-class _ServerConnection(asyncio.Protocol):
+class ServerConnection(asyncio.Protocol):
     """One accepted connection: frames in, one handler call at a time, responses out in order.
 
-    Implements tcp_limits.Peer.
+    Implements limits.Peer.
     """
 
     def __init__(
@@ -184,7 +82,7 @@ class _ServerConnection(asyncio.Protocol):
         handler: Handler,
         served: Versions,
         splitter: FrameSplitter,
-        open_ones: dict[_ServerConnection, None],
+        open_ones: dict[ServerConnection, None],
         limits: Limits,
         exchange: Exchange,
     ) -> None:
@@ -298,7 +196,7 @@ class _ServerConnection(asyncio.Protocol):
 
     def _send(self, response: Parts) -> None:
         began = perf_counter()
-        _write(self._transport, response)
+        write(self._transport, response)
         if self._exchange.has_authenticated:
             return  # nodes read their answers, one at a time
         self._limits.turns.count(self.host, perf_counter() - began)  # the kernel copies a megabyte in a millisecond
@@ -454,112 +352,3 @@ class _ServerConnection(asyncio.Protocol):
         """Returns when no handler call of this connection is running."""
         if self._serving is not None:
             await asyncio.wait([self._serving])
-
-
-class _Pending(NamedTuple):
-    """A request that was sent and awaits its response."""
-
-    correlation_id: int
-    api_key: int
-    api_version: int
-    response: asyncio.Future[bytes]
-
-
-async def _beside(work: Callable[[], T]) -> T:
-    """In a thread: the event loop goes on."""
-    return await asyncio.get_running_loop().run_in_executor(None, work)
-
-
-def _write(transport: asyncio.Transport, frame: Parts) -> None:
-    if len(frame) == 1:
-        transport.write(frame[0])
-    else:
-        transport.writelines(frame)
-
-
-class _ClientConnection(asyncio.Protocol):
-    """One opened connection. Requests may overlap: they are sent at once and answered in order."""
-
-    def __init__(self, client_id: str, on_lost: Callable[[_ClientConnection], None]) -> None:
-        self._client_id = client_id
-        self._on_lost = on_lost
-        self._splitter = FrameSplitter(MAX_FRAME_BYTES)
-        self._pending: deque[_Pending] = deque()
-        self._next_correlation_id = 0
-        self._transport: asyncio.Transport
-        self._closed = True
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = cast(asyncio.Transport, transport)  # uvloop's is one in all but name
-        self._closed = False
-
-    @property
-    def closed(self) -> bool:
-        return self._closed
-
-    async def request(self, entity: Entity, *, timeout: float) -> Entity:
-        """See network.Connection. A Produce request with acks=0 returns None once it is handed to the socket."""
-        correlation_id = self._next_correlation_id
-        self._next_correlation_id = (correlation_id + 1) & 0x7FFFFFFF
-        if wire.is_long(entity):
-            frame = await _beside(partial(wire.request_parts, entity, correlation_id, self._client_id))
-        else:
-            frame = wire.request_parts(entity, correlation_id, self._client_id)
-        if self._closed:
-            raise ConnectionError("the connection is closed")
-        if not wire.expects_response(entity):
-            _write(self._transport, frame)
-            return None
-        loop = asyncio.get_running_loop()
-        pending = _Pending(correlation_id, entity.__api_key__, entity.__version__, loop.create_future())
-        self._pending.append(pending)
-        timer = loop.call_later(timeout, self._time_out, pending)
-        _write(self._transport, frame)
-        try:
-            answer = await pending.response
-        finally:
-            timer.cancel()
-        try:
-            if len(answer) > LONG_BYTES and pending.api_key != wire.FETCH:  # of that nearly all is records
-                return await _beside(partial(wire.decode_response, answer, pending.api_key, pending.api_version))
-            return wire.decode_response(answer, pending.api_key, pending.api_version)
-        except MalformedFrame as error:
-            self._fail(f"malformed response: {error}")
-            raise ConnectionError(f"malformed response: {error}") from error
-
-    def _time_out(self, pending: _Pending) -> None:
-        if not pending.response.done():
-            pending.response.set_exception(TimeoutError("no response in time"))
-            self._fail("another request on this connection timed out")
-
-    def data_received(self, data: bytes) -> None:
-        try:
-            for frame in self._splitter.feed(data):
-                self._take_response(frame)
-        except MalformedFrame as error:
-            self._fail(f"malformed response: {error}")
-
-    def _take_response(self, frame: bytes) -> None:
-        correlation_id = wire.response_correlation_id(frame)
-        if not self._pending or self._pending[0].correlation_id != correlation_id:
-            raise MalformedFrame(f"correlation id {correlation_id} out of order")
-        pending = self._pending.popleft()
-        if not pending.response.done():  # else its caller was cancelled
-            pending.response.set_result(frame)
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        self._fail(f"connection lost: {exc or 'closed by peer'}")
-
-    def close(self) -> None:
-        self._fail("connection closed")
-
-    def _fail(self, reason: str) -> None:
-        """Close, and give every request in flight a ConnectionError."""
-        if not self._closed:
-            self._closed = True
-            self._transport.abort()
-            self._on_lost(self)
-        pending, self._pending = self._pending, deque()
-        for request in pending:
-            if not request.response.done():
-                request.response.set_exception(ConnectionError(reason))

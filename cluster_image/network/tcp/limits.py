@@ -413,4 +413,3 @@ class AsideOf(Aside):
 
     def large(self) -> AbstractAsyncContextManager[None]:
         return self._limits.expansions.turn(self._host)
-
