@@ -13,7 +13,7 @@ from typing import Any, Final
 from ..placement.rebalance import Plan, plan
 from ..placement.spread import Spread, warnings
 from ..telemetry.printable import say
-from .cluster import Cluster, Place, State
+from .cluster import Cluster, Place, State, state_once
 from .moves import Moves
 from .output import ToolError, print_json, table
 
@@ -49,7 +49,7 @@ async def add_brokers(
     as_json: bool = False,
 ) -> int:
     """Brokers join by starting: these are waited for, and then get their share of what there is."""
-    state = await _once(cluster, lambda state: set(ids) <= state.brokers.keys(), wait)
+    state = await state_once(cluster, lambda state: set(ids) <= state.brokers.keys(), wait)
     if missing := sorted(set(ids) - state.brokers.keys()):
         raise ToolError(f"broker {missing[0]} has not joined the cluster in {wait:g} s: start it with the cluster's id")
     if not balance:
@@ -79,7 +79,7 @@ async def remove_broker(
     state = await cluster.state()
     if broker in state.brokers:
         say(f"broker {broker} holds nothing any more: stop it now (waiting {wait:g} s)", file=sys.stderr)
-    state = await _once(cluster, lambda state: broker not in state.brokers, wait)
+    state = await state_once(cluster, lambda state: broker not in state.brokers, wait)
     reason = f"broker {broker} is running"
     if broker not in state.brokers:
         reason = await _unregistered(cluster, broker)
@@ -195,17 +195,6 @@ def _shown(made: Plan[Place], brokers: Sequence[int], warned: Sequence[str]) -> 
         *(f"note: {warning}" for warning in warned),
     ]
     return "\n".join(lines)
-
-
-async def _once(cluster: Cluster, holds: Any, wait: float) -> State:
-    """The state once this holds of it, or after so many seconds."""
-    loop = asyncio.get_running_loop()
-    deadline = loop.time() + wait
-    while True:
-        state = await cluster.state()
-        if holds(state) or loop.time() >= deadline:
-            return state
-        await asyncio.sleep(_EVERY_S)
 
 
 def _told(found: Mapping[str, Any], sentence: str, as_json: bool) -> None:

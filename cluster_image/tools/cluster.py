@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
 from kio.schema.alter_partition_reassignments.v0 import request as alter
+from kio.schema.describe_configs.v4 import request as configs
 from kio.schema.describe_log_dirs.v2.request import DescribeLogDirsRequest
 from kio.schema.elect_leaders.v2 import request as elect
 from kio.schema.errors import ErrorCode
@@ -17,6 +18,7 @@ from kio.schema.metadata.v9.request import MetadataRequest
 from kio.schema.types import BrokerId, TopicName
 from kio.schema.unregister_broker.v0.request import UnregisterBrokerRequest
 
+from ..config.throttling import SIDES
 from ..kraft.metadata.records import TOPIC_RESOURCE
 from ..network import Address, Entity
 from ..placement.spread import Replicas
@@ -72,17 +74,17 @@ class Cluster:
 
     def __init__(self, bootstrap: Sequence[Address], patience: float) -> None:
         self._addresses = list(bootstrap)
-        self._patience = patience
+        self.patience = patience
 
     async def ask(self, request: Entity, broker: Broker | None = None) -> Any:
         """broker: which is to answer; None: whoever does. Raises ToolError."""
         loop = asyncio.get_running_loop()
-        deadline, reason = loop.time() + self._patience, ""
+        deadline, reason = loop.time() + self.patience, ""
         while True:
             for address in [*self._addresses] if broker is None else [broker.address]:
                 left = deadline - loop.time()
                 try:
-                    answer = await self._ask(address, request, max(min(left, self._patience / 2), 0.1))
+                    answer = await self._ask(address, request, max(min(left, self.patience / 2), 0.1))
                 except ToolError as error:
                     reason = str(error)
                     continue
@@ -132,7 +134,7 @@ class Cluster:
 
         async def of_one(broker: Broker) -> dict[Place, int]:
             try:
-                answer = await self._ask(broker.address, DescribeLogDirsRequest(topics=None), self._patience)
+                answer = await self._ask(broker.address, DescribeLogDirsRequest(topics=None), self.patience)
             except ToolError:
                 return {}
             return {
@@ -158,7 +160,7 @@ class Cluster:
                 ids = None if replicas is None else tuple(map(BrokerId, replicas))
                 of_topic[topic].append(alter.ReassignablePartition(partition_index=i32(index), replicas=ids))
             answer = await self.ask(alter.AlterPartitionReassignmentsRequest(
-                timeout=milliseconds(round(self._patience * 1000)),
+                timeout=milliseconds(round(self.patience * 1000)),
                 topics=tuple(
                     alter.ReassignableTopic(name=TopicName(topic), partitions=tuple(partitions))
                     for topic, partitions in of_topic.items()
@@ -182,12 +184,29 @@ class Cluster:
         if of_topic:
             await self.ask(elect.ElectLeadersRequest(
                 election_type=_PREFERRED,
-                timeout=milliseconds(round(self._patience * 1000)),
+                timeout=milliseconds(round(self.patience * 1000)),
                 topic_partitions=tuple(
                     elect.TopicPartitions(topic=TopicName(topic), partitions=tuple(map(i32, indexes)))
                     for topic, indexes in of_topic.items()
                 ),
             ))  # fmt: skip
+
+    async def throttled(self, topics: Iterable[str]) -> list[str]:
+        """Those of them that name replicas which are throttled. Raises ToolError."""
+        names, found = sorted(topics), list[str]()
+        lists = tuple(side.replicas for side in SIDES)
+        for first in range(0, len(names), _AT_ONCE):
+            resources = tuple(
+                configs.DescribeConfigsResource(
+                    resource_type=i8(TOPIC_RESOURCE), resource_name=name, configuration_keys=lists
+                )
+                for name in names[first : first + _AT_ONCE]
+            )
+            answer = await self.ask(configs.DescribeConfigsRequest(
+                resources=resources, include_synonyms=False, include_documentation=False
+            ))  # fmt: skip
+            found += [each.resource_name for each in answer.results if any(config.value for config in each.configs)]
+        return found
 
     async def configure(self, changes: Iterable[ConfigChange], alive: Mapping[int, Broker]) -> list[int]:
         """Settings of topics and brokers. Returns brokers whose settings are as they were, because they are not alive:
@@ -221,6 +240,18 @@ class Cluster:
         if answer.error_code in (ErrorCode.none, ErrorCode.broker_id_not_registered):
             return ""
         return str(answer.error_message or answer.error_code.name)
+
+
+async def state_once(cluster: Cluster, holds: Callable[[State], bool], wait: float) -> State:
+    """The state once this holds of it, or after so many seconds: a broker may lag behind the controller. Raises
+    ToolError."""
+    loop = asyncio.get_running_loop()
+    deadline = loop.time() + wait
+    while True:
+        state = await cluster.state()
+        if holds(state) or loop.time() >= deadline:
+            return state
+        await asyncio.sleep(_PAUSE_S)
 
 
 def _ids(brokers: Iterable[Any]) -> Replicas:

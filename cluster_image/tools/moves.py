@@ -95,7 +95,9 @@ class Moves:
         for _ in range(_ELECTIONS):
             state = await self.cluster.state()
             places = self.begun.union(self.also_led)
-            others = [p for p in places if p in state.replicas and state.leaders[p] != state.replicas[p][0]]
+            # A broker may lag behind the controller, and show replicas as they were before the move.
+            first = {p: self.targets.get(p, state.replicas.get(p, ()))[:1] for p in places}
+            others = [p for p in places if p in state.replicas and (state.leaders[p],) != first[p]]
             if not others:
                 return
             await self.cluster.elect_preferred(others)
@@ -159,7 +161,8 @@ def _reassignment(state: State, targets: Mapping[Place, Replicas]) -> Reassignme
 
 
 async def cancel(cluster: Cluster, places: Iterable[Place] | None) -> int:
-    """How many reassignments were under way, of these partitions or of all. Their throttle goes too.
+    """How many reassignments were under way, of these partitions or of all. Their throttle goes too, and if all were
+    meant, also what an earlier one that was ended has left of its own.
 
     Raises ToolError."""
     state = await cluster.state()
@@ -171,11 +174,14 @@ async def cancel(cluster: Cluster, places: Iterable[Place] | None) -> int:
             raise ToolError(f"{_name(place)} goes on: {reason}")
     going_to_be = state.targets()
     targets = {place: going_to_be[place] for place in ongoing}
-    await _unthrottle(cluster, _reassignment(state, targets), lambda line: say(line, file=sys.stderr))
+    left = await cluster.throttled({topic for topic, _ in state.replicas}) if places is None else ()
+    await _unthrottle(cluster, _reassignment(state, targets), lambda line: say(line, file=sys.stderr), left)
     return len(ongoing)
 
 
-async def _unthrottle(cluster: Cluster, moved: Reassignment, show: Callable[[str], None]) -> None:
+async def _unthrottle(
+    cluster: Cluster, moved: Reassignment, show: Callable[[str], None], topics: Iterable[str] = ()
+) -> None:
     alive = (await cluster.state()).brokers
-    for broker in await cluster.configure(unthrottle(moved, alive), alive):
+    for broker in await cluster.configure(unthrottle(moved, alive, topics), alive):
         show(f"broker {broker} is not alive and may keep a throttle: remove it once it is back (reassign --cancel)")

@@ -70,11 +70,15 @@ def throttle(reassignment: Reassignment, rate: int) -> list[ConfigChange]:
     return changes
 
 
-def unthrottle(reassignment: Reassignment, brokers: Iterable[int] = ()) -> list[ConfigChange]:
+def unthrottle(
+    reassignment: Reassignment, brokers: Iterable[int] = (), topics: Iterable[str] = ()
+) -> list[ConfigChange]:
     """What to remove when the reassignment is done, or given up. brokers: that may have a rate from an earlier one,
-    beside those of this."""
+    beside those of this; topics: the same of lists."""
     changes = [
-        ConfigChange(TOPIC_RESOURCE, topic, side.replicas, None) for topic in _moving(reassignment) for side in SIDES
+        ConfigChange(TOPIC_RESOURCE, topic, side.replicas, None)
+        for topic in sorted({*_moving(reassignment), *topics})
+        for side in SIDES
     ]
     changes += [
         ConfigChange(BROKER_RESOURCE, str(broker), side.rate, None)

@@ -16,7 +16,7 @@ from ..placement.spread import Spread, warnings
 from ..telemetry.printable import say
 from ..wire.integers import i8, i16, i32
 from ..wire.messages import milliseconds
-from .cluster import Cluster
+from .cluster import Cluster, state_once
 from .output import ToolError, print_json
 
 _TOPIC = i8(2)
@@ -40,7 +40,7 @@ async def create(
         timeout=milliseconds(30_000),
     ))  # fmt: skip
     _check(answer.topics[0])
-    state = await cluster.state()
+    state = await state_once(cluster, lambda state: (topic, 0) in state.replicas, cluster.patience)
     placed = [replicas for (name, _), replicas in state.replicas.items() if name == topic]
     found = warnings(Spread(placed), state.racks())
     if as_json:

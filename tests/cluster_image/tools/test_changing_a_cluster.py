@@ -198,8 +198,32 @@ def test_a_plan_over_a_plan(four: ProcessCluster, tmp_path: Path) -> None:
     after = state(four)
     assert not after.moving
     assert all(set(after.replicas[cancelled_one]) == {1, 2, 3} for cancelled_one in moving)
+    assert not asyncio.run(throttled(four))
     assert tool(four, "rebalance").returncode == 0, "it is not throttled any more"
     assert_balanced(four, 1, 2, 3, 4)
+
+
+async def throttled(cluster: ProcessCluster) -> list[str]:
+    addresses = [Address("127.0.0.1", port) for node_id, port in cluster.ports.items() if node_id < 100]
+    return await Cluster(addresses, 5.0).throttled(["t"])
+
+
+def test_a_throttle_whose_reassignment_ended_while_nobody_watched_goes_when_all_is_cancelled(
+    four: ProcessCluster,
+) -> None:
+    assert tool(four, "rebalance", "--brokers", "1,2,3").returncode == 0
+    with subprocess.Popen(
+        [sys.executable, "-m", "cluster_image", "rebalance", "--bootstrap", four.bootstrap, "--throttle", "10000000"],
+        cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+    ) as first:  # fmt: skip
+        while not state(four).moving:
+            time.sleep(0.05)
+        first.kill()
+    while state(four).moving:
+        time.sleep(0.1)
+    assert asyncio.run(throttled(four)) == ["t"]
+    assert json.loads(tool(four, "reassign", "--cancel", "--json").stdout) == {"cancelled": 0}
+    assert not asyncio.run(throttled(four))
 
 
 #: More of them at night.
