@@ -8,7 +8,6 @@ that of the cluster, not of a queue in the client.
 from __future__ import annotations
 
 import asyncio
-import os
 import time
 from collections.abc import Iterator
 from concurrent.futures import Future
@@ -18,12 +17,10 @@ from statistics import median, quantiles
 from typing import Any, Final
 
 from harness.bench import Figure, profile
+from harness.bench.containers import bootstrap_of, figures
 from harness.cluster import Cluster, Node
 from harness.errors import HarnessFailure
-from harness.plan.plan import Plan
-from harness.plan.registry import make_target
-from harness.runtimes.docker import cleanup, engine
-from harness.runtimes.docker.runtime import DockerRuntime
+from harness.runtimes.docker import engine
 
 PARTITIONS: Final = 6
 RECORD: Final = b"x" * 100
@@ -44,32 +41,19 @@ _SINGLE: Final = {"linger.ms": 0, "batch.num.messages": 1}
 
 def measure(results: Path) -> Iterator[Figure]:
     """Raises HarnessFailure if confluent-kafka, which is not needed otherwise, is not installed."""
-    try:
-        import confluent_kafka  # noqa: F401
-    except ImportError:
-        raise HarnessFailure("the bench loads the cluster with confluent-kafka, which is not installed") from None
-    plan = Plan(run=f"bench-{os.getpid()}", settings={"broker.session.timeout.ms": str(SESSION_MS)})
-    runtime = DockerRuntime(make_target(plan.target))
-    try:
-        yield from runtime.run(_measure(runtime, plan, results))
-    finally:
-        cleanup.remove_run(engine.connect(), plan.run)
+    yield from figures(results, _measure, settings={"broker.session.timeout.ms": str(SESSION_MS)})
 
 
-async def _measure(runtime: DockerRuntime, plan: Plan, results: Path) -> list[Figure]:
-    cluster = await runtime.start(plan, results, lambda line: None)
-    try:
-        load = _Load(",".join("{}:{}".format(*node.address) for node in cluster.brokers))
-        await asyncio.to_thread(load.create_topic, "bench", PARTITIONS)
-        rate = await asyncio.to_thread(load.batched, "bench", BATCHED_S)
-        profiling = asyncio.create_task(profile.of_processes(await _pids(cluster), BATCHED_S - 4))
-        await asyncio.to_thread(load.batched, "bench", BATCHED_S)
-        where = await profiling
-        paced = await asyncio.to_thread(load.paced, "bench", PACED_S)
-        alone_rate, alone = await asyncio.to_thread(load.single, "bench", SINGLE_S)
-        outages = await _failovers(cluster, load)
-    finally:
-        await cluster.stop()
+async def _measure(cluster: Cluster) -> list[Figure]:
+    load = _Load(bootstrap_of(cluster))
+    await asyncio.to_thread(load.create_topic, "bench", PARTITIONS)
+    rate = await asyncio.to_thread(load.batched, "bench", BATCHED_S)
+    profiling = asyncio.create_task(profile.of_processes(await _pids(cluster), BATCHED_S - 4))
+    await asyncio.to_thread(load.batched, "bench", BATCHED_S)
+    where = await profiling
+    paced = await asyncio.to_thread(load.paced, "bench", PACED_S)
+    alone_rate, alone = await asyncio.to_thread(load.single, "bench", SINGLE_S)
+    outages = await _failovers(cluster, load)
     return [
         Figure(f"acknowledged records a second, batched, {BATCHED_S} s", f"{AIM:,}", f"{rate:,.0f}", rate >= AIM),
         Figure("where the brokers' time goes meanwhile", "", where),

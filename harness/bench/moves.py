@@ -8,7 +8,6 @@ within one and a half of that without a move. Then it moves back without a throt
 from __future__ import annotations
 
 import asyncio
-import os
 import time
 from collections.abc import Iterator, Mapping
 from concurrent.futures import Future
@@ -17,12 +16,9 @@ from statistics import quantiles
 from typing import Any, Final
 
 from harness.bench import Figure
+from harness.bench.containers import bootstrap_of, figures
 from harness.cluster import Cluster
 from harness.errors import HarnessFailure
-from harness.plan.plan import Plan
-from harness.plan.registry import make_target
-from harness.runtimes.docker import cleanup, engine
-from harness.runtimes.docker.runtime import DockerRuntime
 from harness.targets.admin import Place
 
 TOPIC: Final = "moved"
@@ -41,37 +37,26 @@ PATIENCE_S: Final = 120
 
 def measure(results: Path) -> Iterator[Figure]:
     """Raises HarnessFailure if confluent-kafka, which is not needed otherwise, is not installed."""
-    try:
-        import confluent_kafka  # noqa: F401
-    except ImportError:
-        raise HarnessFailure("the bench loads the cluster with confluent-kafka, which is not installed") from None
-    plan = Plan(run=f"bench-{os.getpid()}", brokers=4)
-    runtime = DockerRuntime(make_target(plan.target))
-    try:
-        yield from runtime.run(_measure(runtime, plan, results))
-    finally:
-        cleanup.remove_run(engine.connect(), plan.run)
+    yield from figures(results, _measure, brokers=4)
 
 
-async def _measure(runtime: DockerRuntime, plan: Plan, results: Path) -> list[Figure]:
-    cluster = await runtime.start(plan, results, lambda line: None)
-    try:
-        clients = _Clients(",".join("{}:{}".format(*node.address) for node in cluster.brokers))
-        await asyncio.to_thread(clients.fill)
-        alone: Future[None] = Future()
-        writing = asyncio.create_task(asyncio.to_thread(clients.write_until, alone))
-        await asyncio.sleep(ALONE_S)
-        alone.set_result(None)
-        before = _p99(await writing)
-        await asyncio.to_thread(clients.throttle, QUOTA)
-        throttled_rate, throttled = await _move(cluster, clients, MOVED)
-        await asyncio.to_thread(clients.throttle, None)
-        rate, unthrottled = await _move(cluster, clients, BACK)
-    finally:
-        await cluster.stop()
+async def _measure(cluster: Cluster) -> list[Figure]:
+    clients = _Clients(bootstrap_of(cluster))
+    await asyncio.to_thread(clients.fill)
+    before = await _alone(clients)
+    await asyncio.to_thread(clients.throttle, QUOTA)
+    throttled_rate, throttled = await _move(cluster, clients, MOVED)
+    await asyncio.to_thread(clients.throttle, None)
+    after = await _alone(clients)
+    quiet = _p99(before + after)
+    rate, unthrottled = await _move(cluster, clients, BACK)
     size, mb = len(MOVED) * RECORDS * len(FILL) // 10**6, 10**6
     return [
-        Figure(f"p99 of clients at {PACE} records a second, no move", "", f"{before * 1000:.1f} ms"),
+        Figure(
+            f"p99 of clients at {PACE} records a second, no move",
+            "",
+            f"{quiet * 1000:.1f} ms ({_p99(before) * 1000:.1f} before, {_p99(after) * 1000:.1f} after)",
+        ),
         Figure(
             f"rate of a move of {size} MB, throttled to {QUOTA / mb:.1f} MB/s",
             f"{QUOTA * 0.9 / mb:.1f} to {QUOTA * 1.1 / mb:.1f} MB/s",
@@ -80,13 +65,21 @@ async def _measure(runtime: DockerRuntime, plan: Plan, results: Path) -> list[Fi
         ),
         Figure(
             "p99 of clients meanwhile",
-            f"{before * 1500:.1f} ms",
+            f"{quiet * 1500:.1f} ms",
             f"{throttled * 1000:.1f} ms",
-            throttled <= 1.5 * before,
+            throttled <= 1.5 * quiet,
         ),
         Figure("rate of the move back, without a throttle", "", f"{rate / mb:.2f} MB/s"),
         Figure("p99 of clients meanwhile", "", f"{unthrottled * 1000:.1f} ms"),
     ]
+
+
+async def _alone(clients: _Clients) -> list[float]:
+    done: Future[None] = Future()
+    writing = asyncio.create_task(asyncio.to_thread(clients.write_until, done))
+    await asyncio.sleep(ALONE_S)
+    done.set_result(None)
+    return await writing
 
 
 async def _move(cluster: Cluster, clients: _Clients, targets: Mapping[Place, tuple[int, ...]]) -> tuple[float, float]:
@@ -110,8 +103,7 @@ async def _move(cluster: Cluster, clients: _Clients, targets: Mapping[Place, tup
 
 
 def _p99(seconds: list[float]) -> float:
-    """Without the first tenth: while connections are made, records wait for them."""
-    return quantiles(seconds[len(seconds) // 10 :], n=100)[98]
+    return quantiles(seconds, n=100)[98]
 
 
 class _Clients:
@@ -169,7 +161,8 @@ class _Clients:
             admin.incremental_alter_configs([resource])[resource].result(PATIENCE_S)
 
     def write_until(self, done: Future[None]) -> list[float]:
-        """At PACE. What each record waited, in seconds."""
+        """At PACE. What each record waited, in seconds; without the first tenth: while connections are made, records wait
+        for them."""
         producer, latencies = self._producer(linger=5), list[float]()
         began, sent = time.monotonic(), 0
         while not done.done():
@@ -179,7 +172,7 @@ class _Clients:
             producer.poll(0.001)
         producer.flush(PATIENCE_S)
         self.sent += sent
-        return latencies
+        return latencies[len(latencies) // 10 :]
 
     def _producer(self, linger: int) -> Any:
         from confluent_kafka import Producer
