@@ -161,8 +161,8 @@ class _Clients:
             admin.incremental_alter_configs([resource])[resource].result(PATIENCE_S)
 
     def write_until(self, done: Future[None]) -> list[float]:
-        """At PACE. What each record waited, in seconds; without the first tenth: while connections are made, records wait
-        for them."""
+        """At PACE. What each record waited, in seconds; without the first tenth: while connections are made, records
+        wait for them."""
         producer, latencies = self._producer(linger=5), list[float]()
         began, sent = time.monotonic(), 0
         while not done.done():
