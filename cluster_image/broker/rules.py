@@ -161,11 +161,22 @@ def is_beyond_size(log_size: int, segment_size: int, retention: int) -> bool:
     return retention >= 0 and log_size - segment_size >= retention
 
 
-def begins_elsewhere(fetch_offset: int, followers_start: int, last_fetched_epoch: int, log_start_offset: int) -> bool:
+def begins_elsewhere(
+    fetch_offset: int, followers_start: int, last_fetched_epoch: int, log_start_offset: int, epoch_before_start: int
+) -> bool:
     """Must a follower begin anew at the leader's log start? If its log is empty at another offset, and it does not know
-    which record came before: nothing shows that it ever had what lies in between. followers_start: -1: not told."""
+    which record came before: nothing shows that it ever had what lies in between. Also at the same offset if the leader
+    knows (epoch_before_start; -1: it does not): once the follower knows, too, any later leader can tell where it
+    stands, which a member of the ISR must not begin anew for. followers_start: -1: not told."""
     is_empty = fetch_offset == followers_start
-    return is_empty and last_fetched_epoch < 0 and fetch_offset != log_start_offset
+    at_the_same = fetch_offset == log_start_offset and epoch_before_start < 0
+    return is_empty and last_fetched_epoch < 0 and not at_the_same
+
+
+def lacks_its_begin(first_offset: int, noted_start: int) -> bool:
+    """Does a log lack records that nobody has deleted? Its start is noted on disk before any file below it goes, so
+    what begins above that has lost files. Then its start is no news for others to follow."""
+    return first_offset > noted_start
 
 
 def low_watermark(own_start: int, starts_of_the_live: Iterable[int]) -> int:

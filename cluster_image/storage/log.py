@@ -84,6 +84,9 @@ class Log:
         #: Called before the log comes to start lower than it did: whoever keeps the start must forget it, durably, or
         #: the next opening would take what is written from then on for deleted. May raise OSError.
         self.before_start_falls: Callable[[], None] = lambda: None
+        #: Between here and the start it lacks records that nobody is known to have deleted; None: none. Whoever keeps
+        #: the start tells, at the opening.
+        self.lacks_from: int | None = None
 
     @classmethod
     def open(
@@ -286,6 +289,7 @@ class Log:
                 self.before_start_falls()
             self._segments.restart_at(offset)
             self._start_offset = self._flushed_offset = offset
+            self.lacks_from = None
             self._epochs.clear()
             self._assign_epoch_before(offset, epoch_before)
             self._epoch_checkpoint.write(self._epochs.entries)
@@ -309,6 +313,8 @@ class Log:
         Raises OffsetOutOfRange unless start_offset <= offset <= end_offset."""
         if not self._start_offset <= offset <= self.end_offset:
             raise OffsetOutOfRange(f"offset {offset} is not in {self._start_offset}..{self.end_offset}")
+        if offset > self._start_offset:
+            self.lacks_from = None  # that was up to here, where it does not begin any more
         self._start_offset = offset
         self._epochs.truncate_from_start(offset)
 

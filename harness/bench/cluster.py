@@ -8,8 +8,9 @@ that of the cluster, not of a queue in the client.
 from __future__ import annotations
 
 import asyncio
+import os
 import time
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from concurrent.futures import Future
 from itertools import pairwise
 from pathlib import Path
@@ -17,10 +18,12 @@ from statistics import median, quantiles
 from typing import Any, Final
 
 from harness.bench import Figure, profile
-from harness.bench.containers import bootstrap_of, figures
 from harness.cluster import Cluster, Node
 from harness.errors import HarnessFailure
-from harness.runtimes.docker import engine
+from harness.plan.plan import Plan
+from harness.plan.registry import make_target
+from harness.runtimes.docker import cleanup, engine
+from harness.runtimes.docker.runtime import DockerRuntime
 
 PARTITIONS: Final = 6
 RECORD: Final = b"x" * 100
@@ -37,6 +40,39 @@ AIM: Final = 100_000
 
 _BATCHED: Final = {"linger.ms": 20, "batch.size": 1 << 20, "queue.buffering.max.messages": 200_000}
 _SINGLE: Final = {"linger.ms": 0, "batch.num.messages": 1}
+
+
+def figures(
+    results: Path,
+    measure: Callable[[Cluster], Awaitable[list[Figure]]],
+    *,
+    brokers: int = 3,
+    settings: Mapping[str, str] | None = None,
+) -> Iterator[Figure]:
+    """What `measure` finds in a new cluster, which is gone afterwards. Raises HarnessFailure if confluent-kafka, which
+    is not needed otherwise, is not installed."""
+    try:
+        import confluent_kafka  # noqa: F401
+    except ImportError:
+        raise HarnessFailure("the bench loads the cluster with confluent-kafka, which is not installed") from None
+    plan = Plan(run=f"bench-{os.getpid()}", brokers=brokers, settings=dict(settings or {}))
+    runtime = DockerRuntime(make_target(plan.target))
+
+    async def started() -> list[Figure]:
+        cluster = await runtime.start(plan, results, lambda line: None)
+        try:
+            return await measure(cluster)
+        finally:
+            await cluster.stop()
+
+    try:
+        yield from runtime.run(started())
+    finally:
+        cleanup.remove_run(engine.connect(), plan.run)
+
+
+def bootstrap_of(cluster: Cluster) -> str:
+    return ",".join("{}:{}".format(*node.address) for node in cluster.brokers)
 
 
 def measure(results: Path) -> Iterator[Figure]:

@@ -16,7 +16,7 @@ from statistics import quantiles
 from typing import Any, Final
 
 from harness.bench import Figure
-from harness.bench.containers import bootstrap_of, figures
+from harness.bench.cluster import bootstrap_of, figures
 from harness.cluster import Cluster
 from harness.errors import HarnessFailure
 from harness.targets.admin import Place

@@ -33,8 +33,9 @@ from .fetch_session import NO_SESSION, Fetch, FetchedPartition, FetchSessionCach
 
 
 class _Result:
-    """What there is to say of a partition: why it cannot be read, records, or where the follower's log diverges.
-    counts: do the records count against the leader's quota?"""
+    """What there is to say of a partition: why it cannot be read, records, or where the follower's log diverges. With
+    OFFSET_OUT_OF_RANGE that tells where the leader's log begins, and the epoch of the record before. counts: do the
+    records count against the leader's quota?"""
 
     __slots__ = ("counted", "diverging", "error", "records")
 
@@ -212,7 +213,8 @@ class FetchHandler:
                     asked.followers_start,
                 )
             except Refused as refused:
-                found.put(asked, _Result(refused.error))
+                elsewhere = refused.error is ErrorCode.offset_out_of_range
+                found.put(asked, _Result(refused.error, diverging=partition.begin_of_log if elsewhere else None))
             else:
                 if diverging is not None:
                     found.put(asked, _Result(diverging=diverging))

@@ -105,9 +105,7 @@ class FetchSessionHandler:
             if each in self._delayed:
                 continue
             partition, asked = each.partition, each.asked
-            log = partition.log
-            end, start = log.end_offset, log.start_offset
-            epoch, last_epoch = partition.leader_epoch, partition.last_fetched_epoch
+            epoch, (end, start, last_epoch) = partition.leader_epoch, partition.position
             if (
                 full
                 or asked is None

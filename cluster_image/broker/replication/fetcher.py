@@ -220,7 +220,13 @@ class Fetcher:
         if partition.removed:
             return False
         if data.error_code is ErrorCode.offset_out_of_range:
-            partition.leader_starts_at(int(asked.current_leader_epoch), int(data.log_start_offset))
+            start, before = int(data.log_start_offset), data.diverging_epoch
+            partition.leader_starts_at(
+                int(asked.current_leader_epoch),
+                int(asked.fetch_offset),
+                start,
+                int(before.epoch) if before.end_offset == start else -1,
+            )
             return False
         if data.error_code is not ErrorCode.none:
             return False

@@ -32,6 +32,8 @@ from cluster_image.storage.errors import StorageError
 from cluster_image.storage.log import Log, LogConfig
 from cluster_image.storage.segment import base_offset_of
 
+from .. import rules
+
 log = logging.getLogger(__name__)
 
 _DELETED: Final = "-delete"
@@ -96,7 +98,7 @@ class LogManager:
         opened = self._logs[key]
         repaired = opened.recovery.truncated_bytes or opened.recovery.removed_segments
         lost_its_end = opened.end_offset < self._recovery_points.get(key, 0)
-        return bool(repaired) or lost_its_end or opened.start_offset > self._starts.get(key, 0)
+        return bool(repaired) or lost_its_end or opened.lacks_from is not None
 
     def _verify_all(self) -> None:
         """Open every log again, believing nothing of it that its batches do not prove by their CRC."""
@@ -146,14 +148,20 @@ class LogManager:
         PartitionMetadataFile(self._disk, directory).write(topic_id)
 
     def _open(self, key: TopicPartition, topic_id: UUID, config: LogConfig, clean: bool) -> Log:
+        noted = self._starts.get(key, 0)
         opened = Log.open(
             self._disk,
             _directory(key),
             config,
             clean=clean,
             recovery_point=self._recovery_points.get(key),
-            start_offset=self._starts.get(key, 0),
+            start_offset=noted,
         )
+        if rules.lacks_its_begin(opened.start_offset, noted):
+            opened.lacks_from = noted
+            log.warning(
+                "log lacks its begin", extra={"log": opened.directory, "from": noted, "to": opened.start_offset}
+            )
         if opened.recovery.truncated_bytes or opened.recovery.removed_segments:
             log.warning("log repaired", extra={"log": opened.directory, **opened.recovery._asdict()})
         return self._add(key, topic_id, opened)
@@ -232,7 +240,8 @@ class LogManager:
         then delete segments of what lies below."""
         touched = {key: each for key, each in self._logs.items() if not each.is_untouched}
         self._watermark_file.write({key: offset for key, offset in high_watermarks.items() if key in touched})
-        starts = {key: each.start_offset for key, each in touched.items() if each.start_offset > 0}
+        starts = {key: self._start_to_note(key, each) for key, each in touched.items() if each.start_offset > 0}
+        starts = {key: start for key, start in starts.items() if start > 0}
         if starts != self._starts:
             self._start_file.write(starts)
             self._starts = starts
@@ -246,6 +255,9 @@ class LogManager:
                 removed = each.remove_obsolete_segments(left)
                 left -= removed
                 log.info("segments deleted", extra={"log": _directory(key), "segments": removed})
+
+    def _start_to_note(self, key: TopicPartition, opened: Log) -> int:
+        return opened.start_offset if opened.lacks_from is None else self._starts.get(key, 0)
 
     def close(self, high_watermarks: Mapping[TopicPartition, int], broker_epoch: int) -> None:
         """The end of a controlled shutdown (002, 5.2): flush everything, then say so. Raises OSError, and says nothing

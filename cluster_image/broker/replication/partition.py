@@ -117,6 +117,7 @@ class Partition(Replica):
 
     def _become_leader(self, new: PartitionRegistration, now: float) -> None:
         before = self.leadership
+        self.log.lacks_from = None  # its log is the one that counts, from where it begins
         self.log.assign_epoch_start_offset(self.leader_epoch, self.log.end_offset)
         self.leadership = Leadership.begin(self.log.end_offset, self._me, new.replicas, new.isr, now)
         if before is not None:
@@ -224,7 +225,7 @@ class Partition(Replica):
             if rules.has_diverged(end_of_epoch, last_fetched_epoch, offset):
                 return end_of_epoch
         end = log.end_offset
-        elsewhere = rules.begins_elsewhere(offset, log_start_offset, last_fetched_epoch, log.start_offset)
+        elsewhere = rules.begins_elsewhere(offset, log_start_offset, last_fetched_epoch, *self.begin_of_log[::-1])
         if not log.start_offset <= offset <= end or elsewhere:
             raise Refused(ErrorCode.offset_out_of_range)
         advanced = offset != follower.end_offset
@@ -395,6 +396,12 @@ class Partition(Replica):
         """ListOffsets earliest. Raises Refused."""
         self._check_epoch_and_leadership(leader_epoch)
         return self.log.start_offset
+
+    @property
+    def begin_of_log(self) -> tuple[int, int]:
+        """The leader epoch of the record just before the log's start (-1: not known), and the start."""
+        start = self.log.start_offset
+        return self.log.epoch_before(start), start
 
     def end_offset_for_epoch(self, epoch: int, leader_epoch: int) -> tuple[int, int]:
         """OffsetForLeaderEpoch. Raises Refused."""

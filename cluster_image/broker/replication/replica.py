@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from enum import Enum
-from typing import Final, Protocol
+from typing import Final, NamedTuple, Protocol
 
 from cluster_image.config import Config
 from cluster_image.kraft.metadata.image import PartitionKey, PartitionRegistration
@@ -27,6 +27,14 @@ class Change(Enum):
 
 class Watcher(Protocol):
     def note(self, change: Change) -> None: ...
+
+
+class Position(NamedTuple):
+    """Of a follower's log: its end, its start, and the leader epoch of its last record (-1: none, or not named)."""
+
+    offset: int
+    log_start: int
+    last_epoch: int
 
 
 class Replica:
@@ -132,6 +140,16 @@ class Replica:
         """Of the last record, for a fetch to name; -1: none."""
         return self.log.last_epoch if self._names_epoch else -1
 
+    @property
+    def position(self) -> Position:
+        """What a fetch says of this follower's log. One that lacks its begin passes for empty there, so that it gets
+        all anew; what it has stays until a leader has answered, as this replica may yet have to lead."""
+        log = self.log
+        if log.lacks_from is not None:
+            return Position(log.lacks_from, log.lacks_from, -1)
+        is_empty = log.end_offset == log.start_offset
+        return Position(log.end_offset, log.start_offset, log.last_epoch if is_empty else self.last_fetched_epoch)
+
     def apply_fetch(
         self,
         requested_epoch: int,
@@ -144,9 +162,11 @@ class Replica:
         """A leader's answer to this follower's fetch: truncate or append. False: it came too late and was dropped."""
         following = self.leadership is None and self.leader >= 0
         if not rules.may_apply_fetch(
-            requested_epoch, self.leader_epoch, requested_offset, self.log.end_offset, following
+            requested_epoch, self.leader_epoch, requested_offset, self.position.offset, following
         ):
             return False
+        if self.log.lacks_from is not None:
+            self._begin_anew_at(self.log.lacks_from)
         if diverging is not None:
             offset = rules.truncation_offset(diverging, self.log.end_offset_for_epoch(diverging[0]))
             if offset < self.log.start_offset or self.log.end_if_cut_at(offset) < self.log.start_offset:
@@ -176,17 +196,21 @@ class Replica:
         self._tell(Change.LOG)
         self._trace("truncate", self._name, end=self.log.end_offset)
 
-    def leader_starts_at(self, requested_epoch: int, log_start_offset: int) -> None:
+    def leader_starts_at(
+        self, requested_epoch: int, requested_offset: int, log_start_offset: int, epoch_before: int
+    ) -> None:
         """The leader does not go on from this follower's end: that lies below the start of its log, or this log is
-        empty (rules.begins_elsewhere). Begin anew at its start."""
-        if requested_epoch != self.leader_epoch or self.is_leader or log_start_offset < 0:
+        empty (rules.begins_elsewhere). Begin anew at its start, after a record of `epoch_before` (-1: not known)."""
+        offset, start, last_epoch = self.position
+        outdated = requested_epoch != self.leader_epoch or requested_offset != offset
+        if outdated or self.is_leader or log_start_offset < 0:
             return
-        end = self.log.end_offset
-        if end < log_start_offset or (end == self.log.start_offset and end != log_start_offset):
-            self._begin_anew_at(log_start_offset)
+        is_empty = offset == start
+        if offset < log_start_offset or (is_empty and (offset, last_epoch) != (log_start_offset, epoch_before)):
+            self._begin_anew_at(log_start_offset, epoch_before)
 
-    def _begin_anew_at(self, offset: int) -> None:
-        self.log.truncate_fully_and_start_at(offset)
+    def _begin_anew_at(self, offset: int, epoch_before: int = -1) -> None:
+        self.log.truncate_fully_and_start_at(offset, epoch_before)
         self._tell(Change.LOG)
         self._trace("truncate", self._name, end=offset)
         self._set_high_watermark(offset)  # M22

@@ -87,7 +87,7 @@ def test_a_follower_tells_what_it_appends_and_cuts(tmp_path: Path, partition: Pa
     assert heard.take() == [("append", "t-0", 1), ("append", "t-0", 2), ("high watermark", "t-0", 2)]
     partition.apply_fetch(1, 2, b"", 2, (1, 1))
     assert heard.take() == [("truncate", "t-0", 1), ("high watermark", "t-0", 1)]
-    partition.leader_starts_at(1, 5)
+    partition.leader_starts_at(1, 1, 5, -1)
     assert heard.take() == [("truncate", "t-0", 5), ("high watermark", "t-0", 5), ("log start", "t-0", 5)]
     partition.apply(registration(2, (2, 3), 1, 1), now=0.0)
     assert heard.take() == [("isr", "t-0", (2, 3), 1, 1)]

@@ -40,7 +40,7 @@ DROPS: Final[Mapping[str, Drop]] = {
     "002-5-1": Text(_LOG, "if interval is not None and self.end", "if interval not in (None, 1) and self.end"),
     "002-5-2": Text(_LOG, "if interval is not None and self.end", "if interval == 1 and self.end"),
     "002-5-3": Text(_LOG, "self._last_timed_flush = now\n        self.flush()", "self._last_timed_flush = now"),
-    "002-5-4": Text(_LOG, "self.flush()\n        self._add_segment", "self._add_segment"),
+    "002-5-4": Text(_LOG, "self.flush()\n        self._segments.add", "self._segments.add"),
     "002-5.1.1-1": Text(_MANAGER, "callback(partition_log.close)", "callback(partition_log.abandon)"),
     "002-5.1.1-2": Text(
         _CLEAN_FILE,

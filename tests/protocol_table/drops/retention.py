@@ -63,14 +63,14 @@ DROPS: Final[Mapping[str, Drop]] = {
     "retention-22": Returns("broker/handlers/delete_records.py", "_expire", "None"),
     "retention-23": Returns(_LEADERSHIP, "Leadership.refuse_deleting", "None"),
     "retention-24": Text(
-        _LOG,
-        "                    del self._segments[0]\n                    self._disk.sync_directory(self.directory)\n",
-        "                    del self._segments[0]\n",
+        "storage/segments.py", "            if not gaps_allowed or number == count - 1:\n", "            if False:\n"
     ),
-    "retention-25": Text(
-        "broker/replication/log_manager.py", "            start_offset=self._starts.get(key, 0),\n", ""
-    ),
+    "retention-25": Text("broker/replication/log_manager.py", "            start_offset=noted,\n", ""),
     "retention-26": Returns("broker/replication/log_manager.py", "LogManager._forget_start", "None"),
     "retention-27": Returns("storage/epoch_cache.py", "EpochCache.restore_before", "None"),
     "retention-28": Returns(_RETENTION, "interval", "LONGEST_INTERVAL_S"),
+    "retention-29": Text(
+        _REPLICA, "truncate_fully_and_start_at(offset, epoch_before)", "truncate_fully_and_start_at(offset)"
+    ),
+    "retention-30": Returns(_RULES, "lacks_its_begin", "False"),
 }

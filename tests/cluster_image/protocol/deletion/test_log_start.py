@@ -106,6 +106,65 @@ def test_an_empty_log_that_begins_elsewhere_begins_anew(group: Group) -> None:
     assert group.log(3) == group.log(1)
 
 
+def test_who_begins_at_the_start_knows_the_epoch_of_the_record_before(group: Group) -> None:
+    """Replica 2 takes nothing over, as all is deleted, and joins the ISR; replica 3 has not deleted yet, and leads
+    then: replica 2 must not begin anew, as what was committed would be taken back."""
+    group.tell(1, (1, 3), leader_epoch=2)
+    group.partitions[2].log.truncate_fully_and_start_at(0)
+    group.fetch(1, 3)
+    group.partitions[1].delete_records(4, future)
+    with pytest.raises(Refused):
+        group.ask(1, 2)
+    group.begin_anew(1, 2)
+    assert group.ends(2) == (4, 4) and group.starts() == [4, 4, 0]
+    group.fetch(1, 2)
+    group.accept(1)
+    group.tell(3, (2, 3), leader_epoch=3, to=(2, 3))
+    group.fetch(3, 2)
+    assert group.ends(2) == group.ends(3) == (4, 4) and group.starts() == [4, 4, 4]
+
+
+def test_one_that_does_not_know_it_is_told(group: Group) -> None:
+    """As one that was cut where the logs part, and is empty where its leader begins."""
+    group.partitions[1].delete_records(4, future)
+    group.tell(1, (1, 3), leader_epoch=2)
+    group.partitions[2].log.truncate_fully_and_start_at(4)
+    with pytest.raises(Refused):
+        group.ask(1, 2)
+    group.begin_anew(1, 2)
+    assert group.partitions[2].position == (4, 4, 1)
+    group.fetch(1, 2)
+
+
+def test_a_log_that_lacks_its_begin_begins_anew_and_nobody_follows_its_start(group: Group) -> None:
+    """Its first file is lost. What it has stays until its leader has answered."""
+    log = group.partitions[2].log
+    log.raise_start_to(2)
+    log.lacks_from = 0
+    group.tell(1, (1, 3), leader_epoch=2)
+    assert group.partitions[2].position == (0, 0, -1) and log.start_offset == 2
+    for _ in range(2):
+        group.fetch(1, 2)
+    assert group.starts() == [0, 0, 0]
+    assert group.log(2) == group.log(1) and log.lacks_from is None
+
+
+def test_a_leader_whose_log_lacks_its_begin_leads_from_there(group: Group) -> None:
+    log = group.partitions[2].log
+    log.raise_start_to(2)
+    log.lacks_from = 0
+    group.tell(2, (2,), leader_epoch=2)
+    assert log.lacks_from is None and group.log(2) == [(1, "c"), (1, "d")]
+
+
+def test_a_start_that_moves_on_leaves_no_begin_to_lack(group: Group) -> None:
+    log = group.partitions[2].log
+    log.raise_start_to(2)
+    log.lacks_from = 0
+    log.raise_start_to(3)
+    assert log.lacks_from is None
+
+
 def test_an_empty_log_past_the_leaders_end_begins_anew(group: Group) -> None:
     group.partitions[3].log.truncate_fully_and_start_at(9)
     group.tell(1, (1, 2), leader_epoch=2)

@@ -209,3 +209,21 @@ def test_times_below_the_start_do_not_count() -> None:
     assert log.offset_since(800) in (None, 1), "the search goes on from there, and finds none"
     log.raise_start_to(4)
     assert log.latest_timestamp(4) is None
+
+
+def test_a_log_whose_first_files_are_lost_lacks_its_begin_until_it_has_begun_anew() -> None:
+    disk = simulated_disk()
+    delete(disk)
+    assert log_of(started(disk)).lacks_from is None
+    for name in disk.list("t-0")[:2]:
+        disk.remove(f"t-0/{name}")
+    for _ in range(2):  # a start that is not known to be right is not noted
+        logs = started(disk)
+        log = log_of(logs)
+        assert (log.start_offset, log.lacks_from) == (9, 7)
+        logs.checkpoint({("t", 0): LAST + 1})
+    log.truncate_fully_and_start_at(7)
+    write(log, 2)
+    logs.checkpoint({("t", 0): 7})
+    log = log_of(started(disk))
+    assert (log.start_offset, log.lacks_from) == (7, None)

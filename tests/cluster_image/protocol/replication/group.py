@@ -85,18 +85,17 @@ class Group:
 
     def ask(self, leader: int, follower: int, *, now: float = 0.0) -> FetchRead:
         """The follower's fetch reaches the leader; the answer is returned and not yet there."""
-        log = self.partitions[follower].log
+        offset, start, last_epoch = self.partitions[follower].position
         return fetch_as_follower(
             self.partitions[leader], follower, self.broker_epochs[follower], self.partitions[follower].leader_epoch,
-            log.end_offset, self.partitions[follower].last_fetched_epoch, 1 << 20, now, self.eligible,
-            log.start_offset,
+            offset, last_epoch, 1 << 20, now, self.eligible, start,
         )  # fmt: skip
 
     def fetch(self, leader: int, *followers: int, now: float = 0.0) -> None:
         """One fetch of each of these followers, there and back."""
         for follower in followers:
             partition = self.partitions[follower]
-            epoch, offset = partition.leader_epoch, partition.log.end_offset
+            epoch, offset = partition.leader_epoch, partition.position.offset
             read = self.ask(leader, follower, now=now)
             assert partition.apply_fetch(
                 epoch, offset, read.records, read.high_watermark, read.diverging, read.log_start_offset
@@ -137,8 +136,9 @@ class Group:
 
     def begin_anew(self, leader: int, follower: int) -> None:
         """The leader has refused the follower's fetch with OFFSET_OUT_OF_RANGE, and told where its log starts."""
-        of_leader = self.partitions[leader]
-        self.partitions[follower].leader_starts_at(of_leader.leader_epoch, of_leader.log.start_offset)
+        of_leader, of_follower = self.partitions[leader], self.partitions[follower]
+        epoch_before, start = of_leader.begin_of_log
+        of_follower.leader_starts_at(of_leader.leader_epoch, of_follower.position.offset, start, epoch_before)
 
     def handler(self, leader: int) -> FetchHandler:
         """What serves fetches on the wire."""

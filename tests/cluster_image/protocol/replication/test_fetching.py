@@ -67,7 +67,7 @@ def test_a_follower_that_ends_below_the_leaders_start_begins_anew_there(group: G
     with pytest.raises(Refused) as refused:
         group.ask(1, 2)
     assert refused.value.error is ErrorCode.offset_out_of_range
-    group.partitions[2].leader_starts_at(2, 7)
+    group.begin_anew(1, 2)
     assert group.ends(2) == (7, 7)
     group.fetch(1, 2)
     assert group.log(2) == [(1, "1"), (1, "1")] and group.partitions[2].log.start_offset == 7
