@@ -7,7 +7,11 @@ is right for one topic, no racks, and brokers that hold nothing yet. Here each c
 
 - the leader is the broker that leads the fewest partitions of the topic, of those the one that leads the fewest of all;
 - second is who, in a rack that has no replica of the partition yet, takes over the fewest partitions of this leader;
-- all further ones are in racks with the fewest replicas of the partition, and of their brokers who holds the fewest.
+- all further ones are in racks with the fewest replicas of the partition, and of their brokers who holds the fewest of
+  the topic, of those who holds the fewest of all.
+
+A broker that has just come and holds nothing does not get all of a new topic: what is written to most is often one
+topic. Rebalancing is what fills it.
 
 So what counts for one topic also counts for many small ones: partitions are dealt out as if they were of one.
 No randomness: placement depends on the brokers and on what they hold.
@@ -17,6 +21,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Final
 
 from .racks import Racks
@@ -44,17 +49,17 @@ def place(
         replicas = [leader]
         in_rack = Counter((racks.of[leader],))
         after = ids[ids.index(leader) + 1 :] + ids[: ids.index(leader)]
+        counts: tuple[Counter[int], ...] = (topic.takeovers[leader], cluster.takeovers[leader])
         while len(replicas) < replication_factor:
             free = [b for b in after if b not in replicas]
             fewest = min(in_rack[racks.of[b]] for b in free)
-            of_topic_first = topic.takeovers[leader] if len(replicas) == 1 else _NONE
-            of_cluster = cluster.takeovers[leader] if len(replicas) == 1 else _NONE
             chosen = min(
                 (b for b in free if in_rack[racks.of[b]] == fewest),
-                key=lambda b: (of_topic_first[b], of_cluster[b], cluster.replicas[b], topic.replicas[b]),
+                key=lambda b: (*(each[b] for each in counts), topic.replicas[b], cluster.replicas[b]),
             )
             replicas.append(chosen)
             in_rack[racks.of[chosen]] += 1
+            counts = ()  # only the second takes over
         topic.add(replicas)
         cluster.add(replicas)
         placed.append(replicas)
@@ -62,17 +67,19 @@ def place(
     return [tuple(replicas) for replicas in placed]
 
 
-_NONE: Final[Counter[int]] = Counter()
+#: Pairs of a partition and a broker that are looked at for better places, at most: a controller does this.
+_MOST_LOOKED_AT: Final = 200_000
 
 
 def _even_out(placed: list[list[int]], ids: Sequence[int], racks: Racks, spreads: tuple[Spread, Spread]) -> None:
     """Choices one by one, each the best at its time, may end with brokers that hold two or three replicas more than
     others. So followers change places, over brokers in between if need be, as long as nothing else becomes worse."""
-    _, cluster = spreads
+    topic, cluster = spreads
+    budget = _Budget(_MOST_LOOKED_AT)
     while len(set(racks.sizes.values())) == 1:  # else it cannot be even
-        by_load = sorted(ids, key=lambda b: -cluster.replicas[b])
-        givers = [b for b in by_load if cluster.replicas[b] - cluster.replicas[by_load[-1]] > 1]
-        way = next(filter(None, (_way(giver, placed, ids, racks, spreads) for giver in givers)), None)
+        givers = sorted(ids, key=lambda b: (-topic.replicas[b], -cluster.replicas[b]))
+        givers = [giver for giver in givers if any(_is_better(giver, taker, spreads) for taker in ids)]
+        way = next(filter(None, (_way(giver, placed, ids, racks, spreads, budget) for giver in givers)), None)
         if way is None:
             return
         for number, giver, taker in way:
@@ -83,18 +90,37 @@ def _even_out(placed: list[list[int]], ids: Sequence[int], racks: Racks, spreads
             placed[number] = changed
 
 
+def _is_better(giver: int, taker: int, spreads: tuple[Spread, Spread]) -> bool:
+    """With one replica less here and one more there: the topic is spread more evenly, or as evenly and all together
+    more."""
+    topic, cluster = (spread.replicas[giver] - spread.replicas[taker] for spread in spreads)
+    return topic > 1 or (topic == 1 and cluster > 1)
+
+
+@dataclass
+class _Budget:
+    left: int
+
+
 def _way(
-    giver: int, placed: list[list[int]], ids: Sequence[int], racks: Racks, spreads: tuple[Spread, Spread]
+    giver: int,
+    placed: list[list[int]],
+    ids: Sequence[int],
+    racks: Racks,
+    spreads: tuple[Spread, Spread],
+    budget: _Budget,
 ) -> list[tuple[int, int, int]] | None:
     """The fewest changes (number of the partition, giver, taker), each of another partition and another leader's,
-    after which the first giver holds one replica less and a broker with two less than it one more."""
-    _, cluster = spreads
+    after which the first giver holds one replica less and the last taker one more, which is better."""
     ways: dict[int, list[tuple[int, int, int]]] = {giver: []}
     for broker in (queue := [giver]):
         leaders = {placed[number][0] for number, _, _ in ways[broker]}
         for number, replicas in enumerate(placed):
             if broker not in replicas[1:] or replicas[0] in leaders:
                 continue
+            budget.left -= len(ids)
+            if budget.left < 0:
+                return None
             for taker in ids:
                 if taker in ways or taker in replicas or not _may_replace(racks, replicas, broker, taker):
                     continue
@@ -103,7 +129,7 @@ def _way(
                 ):
                     continue
                 ways[taker] = [*ways[broker], (number, broker, taker)]
-                if cluster.replicas[giver] - cluster.replicas[taker] > 1:
+                if _is_better(giver, taker, spreads):
                     return ways[taker]
                 queue.append(taker)
     return None

@@ -27,19 +27,22 @@ def _in_place(before: Sequence[int], holders: Set[int]) -> list[int]:
 
 
 def _spread_takeovers(lists: Mapping[P, list[int]]) -> None:
-    """Another follower comes second where that lets a leader's partitions go to more of the others if it dies (003)."""
+    """Another follower comes second where that lets a leader's partitions go to more of the others if it dies (003).
+    Until nothing changes any more, so that a plan that is carried out needs no other."""
     spread = Spread(lists.values())
-    for replicas in lists.values():
-        leader, *followers = replicas
-        if not followers:
-            continue
-        counts = spread.takeovers[leader]
-        fewest = min(followers, key=lambda b: (counts[b], b))
-        if counts[followers[0]] - counts[fewest] > 1:
-            spread.remove(replicas)
-            replicas.remove(fewest)
-            replicas.insert(1, fewest)
-            spread.add(replicas)
+    open_ones = [replicas for replicas in lists.values() if len(replicas) > 2]
+    changed = True
+    while changed:
+        changed = False
+        for replicas in open_ones:
+            counts = spread.takeovers[replicas[0]]
+            fewest = min(replicas[1:], key=lambda b: (counts[b], b))
+            if counts[replicas[1]] - counts[fewest] > 1:
+                counts[replicas[1]] -= 1
+                counts[fewest] += 1
+                replicas.remove(fewest)
+                replicas.insert(1, fewest)
+                changed = True
 
 
 def _balance(lists: Mapping[P, list[int]], brokers: Mapping[int, str | None]) -> None:

@@ -3,7 +3,8 @@ take brokers offline).
 
 Balanced is: brokers hold numbers of replicas within one of each other, and lead numbers of partitions within one of
 each other; each partition's replicas are in as many racks as there are for them. Where racks make that impossible, the
-loads are as near to each other as racks allow (least sum of squares).
+loads are as near to each other as racks allow (least sum of squares). Leaders follow by the order of replicas, which
+moves nothing, and suffices where all partitions have as many replicas; else some replicas change places for them.
 """
 
 from __future__ import annotations
@@ -18,7 +19,8 @@ from .exchange import Exchange
 from .layout import Layout, P
 from .leaders import ordered
 from .shedding import is_balanced, least_bytes, shed
-from .spread import Replicas, Spread
+from .spread import Replicas, Spread, apart
+from .swaps import swap_for_leaders
 
 #: Beyond so many edges to look at, an exchange is not searched for: it would take minutes.
 _MOST_EDGES = 3_000_000
@@ -39,7 +41,7 @@ class Move(Generic[P]):
 @dataclass(frozen=True)
 class Plan(Generic[P]):
     """moves: all partitions whose replicas change, be it their order alone. is_least: nothing can do with less data
-    (None: the cluster is too large to be certain)."""
+    (None: that is not certain, as the cluster is large, or as replicas change places for leaders)."""
 
     moves: tuple[Move[P], ...]
     before: Spread
@@ -85,6 +87,8 @@ def _plan(
             else:
                 is_least = None
     after = ordered(assignment, layout.holders, brokers)
+    if apart(Spread(after.values()).leaders, brokers) > 1 and swap_for_leaders(layout, after):
+        is_least = None
     moves = [
         Move(partition, tuple(before), after[partition],
              layout.weights[partition] * len(set(after[partition]) - set(before)))

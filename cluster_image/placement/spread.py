@@ -45,17 +45,20 @@ def apart(counts: Mapping[int, int], brokers: Iterable[int]) -> int:
 
 
 def warnings(spread: Spread, brokers: Mapping[int, str | None]) -> list[str]:
-    """A sentence for each way in which racks keep these partitions from being balanced: brokers that hold more than
-    others, and brokers whose leaderships would go to some of the others only. brokers: rack by id."""
+    """A sentence for each way in which these partitions are not balanced: brokers that hold more than others, or lead
+    more, and brokers whose leaderships would go to some of the others only. brokers: rack by id."""
     racks = Racks(brokers)
+    unequal = len(set(racks.sizes.values())) > 1
     found = []
-    if apart(spread.replicas, brokers) > 1:
-        most = max(brokers, key=lambda b: (spread.replicas[b], -b))
-        least = min(brokers, key=lambda b: (spread.replicas[b], b))
-        found.append(
-            f"racks of unequal size: broker {most} (rack {racks.of[most] or 'none'}) holds {spread.replicas[most]} "
-            f"replicas, broker {least} (rack {racks.of[least] or 'none'}) {spread.replicas[least]}"
-        )
+    for verb, counts, what in (("holds", spread.replicas, "replicas"), ("leads", spread.leaders, "partitions")):
+        if apart(counts, brokers) > 1:
+            most = max(brokers, key=lambda b: (counts[b], -b))
+            least = min(brokers, key=lambda b: (counts[b], b))
+            of_most, of_least = (f" (rack {racks.of[b] or 'none'})" if unequal else "" for b in (most, least))
+            found.append(
+                f"{'racks of unequal size: ' * unequal}broker {most}{of_most} {verb} {counts[most]} {what}, "
+                f"broker {least}{of_least} {counts[least]}"
+            )
     lopsided = [b for b in sorted(brokers) if apart(spread.takeovers[b], brokers.keys() - {b}) > 1]
     if lopsided:
         first = lopsided[0]

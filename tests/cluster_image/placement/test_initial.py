@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from random import Random
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -94,6 +96,17 @@ def test_a_hundred_small_topics_are_balanced_as_a_large_one(
     assert apart(cluster.replicas, range(brokers)) <= 2
 
 
+def test_a_broker_that_holds_nothing_does_not_get_all_of_a_new_topic() -> None:
+    """What all together need, rebalancing does; a topic is spread over all brokers from the start (003)."""
+    brokers = dict.fromkeys(range(20))
+    random = Random(1)
+    cluster = Spread(random.sample(range(19), 3) for _ in range(2000))
+    spread = Spread(place(brokers, 200, 3, (), cluster))
+    assert apart(spread.replicas, brokers) <= 1
+    assert apart(spread.leaders, brokers) <= 1
+    assert all(apart(spread.takeovers[b], brokers.keys() - {b}) <= 1 for b in brokers)
+
+
 def test_further_partitions_of_a_topic_go_on_where_the_first_have_ended() -> None:
     brokers = dict.fromkeys(range(5))
     cluster = Spread()
@@ -117,5 +130,9 @@ def test_what_racks_keep_from_being_balanced_is_said() -> None:
     assert warnings(Spread(place(pairs, 16, 2)), pairs) == [
         "if broker 0 fails, its 4 leaderships go, of 3 others, to brokers 2 (2), 3 (2), and so for 3 other brokers"
     ]
+    assert warnings(Spread([(0,), (0,)]), {0: None, 1: None}) == [
+        "broker 0 holds 2 replicas, broker 1 0",
+        "broker 0 leads 2 partitions, broker 1 0",
+    ], "racks are not the reason"
     each: dict[int, str | None] = {0: "a", 1: "b", 2: "c"}
     assert not warnings(Spread(place(each, 20, 3)), each)

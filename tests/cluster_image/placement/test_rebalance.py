@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from random import Random
+from typing import Any
+
 import pytest
 
 from cluster_image.placement import rebalance
@@ -12,7 +15,7 @@ from cluster_image.placement.spread import Spread, apart
 from .drawn import Case, drawn_case, optimum, racks_are_kept
 
 
-def carried_out(case: Case, made: Plan[int]) -> dict[int, tuple[int, ...]]:
+def carried_out(case: Case, made: Plan[Any]) -> dict[int, tuple[int, ...]]:
     result = dict(case.assignment)
     for move in made.moves:
         assert result[move.partition] == move.before != move.after
@@ -35,6 +38,31 @@ def test_no_plan_moves_more_than_the_optimum(first: int) -> None:
         assert all(len(set(r)) == len(r) == len(case.assignment[p]) for p, r in result.items()), f"seed {seed}"
         assert {b for replicas in result.values() for b in replicas} <= case.brokers.keys(), f"seed {seed}"
         assert apart(spread.leaders, case.brokers) <= 1, f"seed {seed}"
+
+
+def test_a_plan_that_is_carried_out_needs_no_other() -> None:
+    for seed in range(300):
+        case = drawn_case(seed)
+        result = carried_out(case, plan(case.assignment, case.brokers, case.weights))
+        assert not plan(result, case.brokers, case.weights).moves, f"seed {seed}"
+
+
+def test_leaders_are_balanced_where_replication_factors_differ() -> None:
+    """Order alone cannot do it where a broker holds what it alone can lead: some replicas change places."""
+    some = 0
+    for seed in range(300):
+        random = Random(seed)
+        ids = list(range(1, random.randint(3, 6)))
+        assignment = {p: tuple(random.sample(ids, random.choice((1, 2)))) for p in range(random.randint(6, 40))}
+        assignment |= {("alone", p): (1,) for p in range(10)}
+        assignment |= {("with others", p): tuple(ids[1:]) for p in range(10)}
+        case = Case(assignment, dict.fromkeys(ids), {})
+        made = plan(case.assignment, case.brokers)
+        spread = Spread(carried_out(case, made).values())
+        assert apart(spread.replicas, ids) <= 1 and apart(spread.leaders, ids) <= 1, f"seed {seed}"
+        assert all(len(set(move.after)) == len(move.before) for move in made.moves)
+        some += made.is_least is None
+    assert some > 30
 
 
 @pytest.mark.parametrize(("before", "after", "partitions", "most"), [

@@ -156,9 +156,9 @@ DROPS: Final[Mapping[str, Drop]] = {
         "self.log.append_as_leader(records, max(self.log.last_epoch, 0))",
     ),
     "000-2.2.2-6": Text(
-        "broker/replication/fetch_session_handler.py",
-        "end, start = log.end_offset, log.start_offset",
-        "end, start = partition.high_watermark, log.start_offset",
+        "broker/replication/replica.py",
+        "return Position(log.end_offset, log.start_offset, ",
+        "return Position(self.high_watermark, log.start_offset, ",
     ),
     "000-2.2.2-7": Text(
         "broker/replication/fetcher.py", "replica_epoch=i64(self._broker_epoch())", "replica_epoch=i64(-1)"
@@ -166,8 +166,8 @@ DROPS: Final[Mapping[str, Drop]] = {
     "000-2.2.2-8": Text("broker/replication/leadership.py", "        self.broker_epoch = broker_epoch\n", ""),
     "000-2.2.2-9": Text(
         "broker/replication/fetch_session_handler.py",
-        "epoch, last_epoch = partition.leader_epoch, partition.last_fetched_epoch",
-        "epoch, last_epoch = -1, partition.last_fetched_epoch",
+        "epoch, (end, start, last_epoch) = partition.leader_epoch, partition.position",
+        "epoch, (end, start, last_epoch) = -1, partition.position",
     ),
     "000-2.2.2-10": Returns("broker/replication/partition.py", "Partition.read_as_follower", 'b""'),
     "000-2.2.2-11": Text("broker/replication/leadership.py", "        self.end_offset = offset\n", ""),

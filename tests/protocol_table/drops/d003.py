@@ -48,7 +48,7 @@ DROPS: Final[Mapping[str, Drop]] = {
     "003-placement-4": Text("kraft/controller/topics.py", "leader=isr[0]", "leader=isr[-1]"),
     "003-placement-5": Text(
         _INITIAL,
-        "(of_topic_first[b], of_cluster[b], cluster.replicas[b], topic.replicas[b])",
+        "(*(each[b] for each in counts), topic.replicas[b], cluster.replicas[b])",
         "0",
     ),
     "003-placement-6": Text(
@@ -67,6 +67,7 @@ DROPS: Final[Mapping[str, Drop]] = {
         "placement/shedding.py", "sorted(layout.held[b], key=lambda p: layout.weights[p])", "layout.held[b]"
     ),
     "003-add-4": Text("placement/leaders.py", "    _balance(lists, brokers)\n", ""),
+    "003-add-4a": Returns("placement/swaps.py", "swap_for_leaders", "False"),
     "003-add-5": Text("placement/leaders.py", "    _spread_takeovers(lists)\n", ""),
     "003-remove-1": Text(
         "tools/balance.py", "others = state.brokers.keys() - {broker}", "others = state.brokers.keys()"
