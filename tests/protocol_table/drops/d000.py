@@ -186,7 +186,7 @@ DROPS: Final[Mapping[str, Drop]] = {
     ),
     "000-2.2.2-17": Text(
         "broker/replication/log_manager.py",
-        " or opened.start_offset > self._starts.get(key, 0)",
+        " or opened.lacks_from is not None",
         "",
     ),
     "000-2.2.3-1": Text(

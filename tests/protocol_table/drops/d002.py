@@ -70,7 +70,7 @@ DROPS: Final[Mapping[str, Drop]] = {
     "002-5.1.2-3": _ANYBODY_LEADS,
     "002-5.1.2-4": Text(_MANAGER, "if clean and (not whole or any(", "if clean and (any("),
     "002-5.1.2-5": Text(_MANAGER, "return bool(repaired) or lost_its_end or", "return"),
-    "002-5.1.2-6": Text(_MANAGER, " or opened.start_offset > self._starts.get(key, 0)", ""),
+    "002-5.1.2-6": Text(_MANAGER, " or opened.lacks_from is not None", ""),
     "002-5.1.2-7": Text(_MANAGER, "            self._verify_all()\n", ""),
     "002-5.2-1": Text(
         "kraft/controller/brokers.py",

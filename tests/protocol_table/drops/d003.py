@@ -67,7 +67,7 @@ DROPS: Final[Mapping[str, Drop]] = {
         "placement/shedding.py", "sorted(layout.held[b], key=lambda p: layout.weights[p])", "layout.held[b]"
     ),
     "003-add-4": Text("placement/leaders.py", "    _balance(lists, brokers)\n", ""),
-    "003-add-4a": Returns("placement/swaps.py", "swap_for_leaders", "False"),
+    "003-add-6": Returns("placement/swaps.py", "swap_for_leaders", "False"),
     "003-add-5": Text("placement/leaders.py", "    _spread_takeovers(lists)\n", ""),
     "003-remove-1": Text(
         "tools/balance.py", "others = state.brokers.keys() - {broker}", "others = state.brokers.keys()"
