@@ -215,6 +215,8 @@ _EVIDENCE: dict[str, Callable[[Any], str] | None] = {
     "added": lambda broker: f"broker {broker} joined",
     "removed": lambda broker: f"broker {broker} was to go",
     "unregistered": lambda _: "unregistered",
+    "not_unregistered": lambda why: str(why).removeprefix("not available here: "),
+    "unanswered": lambda why: f"then nobody answered: {why}",
     "piled_up_on": lambda broker: f"partitions were piled up on broker {broker} first",
     "rebalanced": lambda told: rebalanced(told),
     "metadata": metadata,
@@ -237,7 +239,10 @@ def rebalanced(told: Mapping[str, Any]) -> str:
         parts.append(f"{plural(told['unfinished'], 'partition')} still on the move then")
     loads = {str(broker): told["load"]["after"][str(broker)] for broker in told["brokers"]}
     held, led = ([load[what] for load in loads.values()] for what in ("replicas", "leaders"))
-    parts.append(f"brokers {', '.join(loads)} then held {_range(held)} replicas and led {_range(led)} partitions")
+    parts.append(
+        f"brokers {', '.join(loads)} then held {_range(held)} replicas and were preferred leaders of {_range(led)} "
+        "partitions"
+    )
     return "; ".join(parts)
 
 

@@ -61,7 +61,8 @@ class Rebalancing:
     """A plan after which brokers hold and lead as many partitions as each other, within one, with the least data moved.
 
     targets: the replicas of each partition that changes. replicas, bytes: that are to move. is_least: nothing can do
-    with less; None: nobody knows. before, after: by broker."""
+    with less; None: nobody knows. before, after: by broker. assignment, weights, racks: what it was made of: replicas
+    and bytes by partition, rack by broker."""
 
     targets: Mapping[Place, Ids]
     replicas: int
@@ -69,6 +70,9 @@ class Rebalancing:
     is_least: bool | None
     before: Mapping[int, Load]
     after: Mapping[int, Load]
+    assignment: Mapping[Place, Ids]
+    weights: Mapping[Place, int]
+    racks: Mapping[int, str | None]
 
 
 class Admin(Protocol):

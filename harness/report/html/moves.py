@@ -34,7 +34,7 @@ def _of_fault(fault: Fault, faults: Sequence[Fault]) -> Iterator[dict[str, Any]]
     end = start + took if took is not None else start
     yield {
         "fault": fault,
-        "sentence": words.sentence(_sentence(told, found, took)),
+        "sentence": words.sentence(words.evidence({"rebalanced": told})),
         "meanwhile": [
             other for other in faults
             if other is not fault and not other.skipped and other.start <= end
@@ -44,20 +44,6 @@ def _of_fault(fault: Fault, faults: Sequence[Fault]) -> Iterator[dict[str, Any]]
         "drawn": _bars(found[:MOST_DRAWN], took),
         "not_drawn": max(len(found) - MOST_DRAWN, 0),
     }  # fmt: skip
-
-
-def _sentence(told: Mapping[str, Any], found: Sequence[Mapping[str, Any]], took: float | None) -> str:
-    moved = sum(len(_added(move)) for move in found)
-    planned = told.get("planned")
-    parts = [f"{moved:,} of {words.plural(planned if isinstance(planned, int) else moved, 'replica')} moved"]
-    if isinstance(size := told.get("bytes"), int):
-        least = ", the least with which brokers can be balanced" if told.get("is_least") is True else ""
-        parts.append(f"{words.size(size)} planned{least}")
-    if took is not None:
-        parts.append(f"done after {words.duration(took)}")
-    if told.get("balanced") is not None:
-        parts.append("balanced then" if told["balanced"] is True else "not balanced then")
-    return "; ".join(parts)
 
 
 def _loads(load: Any) -> Iterator[dict[str, Any]]:

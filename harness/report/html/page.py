@@ -127,7 +127,11 @@ def _context(data: RunData, summary: Summary, inside: InsideOfRun) -> dict[str, 
             inside.inside, data.operations.watermarks, summary.origin or 0, summary.timeline, summary.faults, marks
         ),
         "faults": [
-            _fault_row(fault, _taken(data).get(fault.number, ""), taken_over(fault, inside.inside, summary.origin or 0))
+            _fault_row(
+                fault,
+                _taken(data).get(fault.number, ""),
+                taken_over(fault, summary.faults, inside.inside, summary.origin or 0),
+            )
             for fault in summary.faults
         ],
         "moves": moves(summary.faults),

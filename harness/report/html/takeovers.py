@@ -14,14 +14,17 @@ from harness.report.html.aggregate import Fault
 _LATE_S: Final = 10.0
 
 
-def taken_over(fault: Fault, inside: Inside, origin: int) -> list[str]:
-    """A sentence for each broker struck that led partitions and lost the leadership of some. origin: second 0 of the
-    report, monotonic ns."""
+def taken_over(fault: Fault, faults: Sequence[Fault], inside: Inside, origin: int) -> list[str]:
+    """A sentence for each broker struck that led partitions and lost the leadership of some by leaving their ISRs.
+    faults: all of the run: what comes once another has struck the same broker is that one's doing. origin: second 0 of
+    the report, monotonic ns."""
     ids = {name: id_ for id_, name in inside.names.items()}
     start = origin + round(fault.start * 1e9)
-    end = start + round(_LATE_S * 1e9) if fault.end is None else origin + round((fault.end + _LATE_S) * 1e9)
     found = []
     for target in fault.targets:
+        ends = [(fault.start if fault.end is None else fault.end) + _LATE_S]
+        ends += [f.start for f in faults if target in f.targets and f.start > fault.start and not f.skipped]
+        end = origin + round(min(ends) * 1e9)
         heirs: Counter[int] = Counter()
         for states in inside.states.values():
             heir = _heir(states, ids.get(target, -1), start, end)
@@ -43,5 +46,5 @@ def _heir(states: Sequence[State], broker: int, start: int, end: int) -> int | N
         elif not led or state.time > end:
             return None
         elif state.leader not in (broker, -1):
-            return state.leader
+            return None if broker in state.isr else state.leader
     return None

@@ -30,7 +30,7 @@ from kio.schema.unregister_broker.v0.request import UnregisterBrokerRequest
 from kio.schema.update_features.v1 import request as update_features
 
 from cluster_image.network import Address, Connection, Network
-from cluster_image.placement import rebalance
+from cluster_image.placement.online import plan_online
 from cluster_image.placement.spread import Spread
 from cluster_image.wire.integers import i8, i16, i32, u16
 from cluster_image.wire.messages import milliseconds
@@ -123,31 +123,32 @@ class KafkaAdmin:
         """Over these brokers, from where replicas are going to be: nothing is changed yet. Raises Unanswered;
         ValueError, with a sentence: there are too few."""
         seen, moves = await self.metadata(), await self.moves()
-        assignment = {
-            place: tuple(r for r in state.replicas if place not in moves or r not in moves[place].removing)
-            for place, state in seen.partitions.items()
-        }
         racks = {node.id: node.rack for node in self.brokers() if node.id in brokers}
-        held = await asyncio.gather(*(self._sizes(node) for node in self.brokers()))
-        sizes = {place: max((of.get(place, 0) for of in held), default=0) for place in assignment}
-        made = rebalance.plan(assignment, racks, sizes)
+        sizes = dict(zip(
+            (node.id for node in self.brokers()),
+            await asyncio.gather(*(self._sizes(node) for node in self.brokers())), strict=True,
+        ))  # fmt: skip
+        found = plan_online(
+            {place: tuple(state.replicas) for place, state in seen.partitions.items()},
+            {place: move.removing for place, move in moves.items()}, racks, sizes,
+        )  # fmt: skip
+        made = found.plan
 
         def loads(spread: Spread) -> dict[int, Load]:
-            ids = sorted({*racks, *(broker for broker, replicas in spread.replicas.items() if replicas)})
-            return {broker: Load(spread.replicas[broker], spread.leaders[broker]) for broker in ids}
+            return {broker: Load(*counts) for broker, counts in found.loads(spread, racks).items()}
 
         return Rebalancing(
             {move.partition: move.after for move in made.moves}, made.replicas_moved, made.bytes_moved, made.is_least,
-            loads(made.before), loads(made.after),
+            loads(made.before), loads(made.after), found.assignment, found.weights, racks,
         )  # fmt: skip
 
-    async def _sizes(self, node: Node) -> dict[Place, int]:
-        """Bytes of each partition that this broker holds; nothing if it does not answer."""
+    async def _sizes(self, node: Node) -> dict[Place, int] | None:
+        """Bytes of each partition that this broker holds; None: it does not answer."""
         try:
             async with self._connected(node.address) as connection:
                 answer = await connection.request(DescribeLogDirsRequest(topics=None), timeout=CONNECT_TIMEOUT_S)
         except (OSError, TimeoutError):
-            return {}
+            return None
         return {
             (str(topic.name), int(each.partition_index)): int(each.partition_size)
             for result in answer.results

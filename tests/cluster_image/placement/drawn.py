@@ -7,11 +7,10 @@ from collections.abc import Mapping, Sequence
 from random import Random
 from typing import NamedTuple
 
-import networkx as nx
 from hypothesis import strategies as st
 
+from checkers.least_movement import Least, least
 from cluster_image.placement.initial import place
-from cluster_image.placement.racks import Racks
 
 
 @st.composite
@@ -54,35 +53,12 @@ def drawn_case(seed: int) -> Case:
     return Case(assignment, brokers, {p: random.randint(0, 1000) if with_racks else 1 for p in assignment})
 
 
-def optimum(case: Case) -> tuple[int, int]:
-    """The least sum of squares of the brokers' loads, and the least weight moved with it: a min-cost flow from each
-    partition, by its racks, to the brokers, by networkx' network simplex."""
-    racks = Racks(case.brokers)
-    total = sum(map(len, case.assignment.values()))
-    a_square = 2 * sum(case.weights.values()) + 1
-    graph = nx.DiGraph()
-    demand: Counter[object] = Counter({"loads": total})
-    for partition, replicas in case.assignment.items():
-        demand[partition] -= len(replicas)
-        for rack in racks.names:
-            low, high = racks.bounds(rack, len(replicas))
-            graph.add_edge(partition, (partition, rack), capacity=high - low, weight=0)
-            demand[partition] += low
-            demand[partition, rack] -= low
-            for broker in case.brokers:
-                if racks.of[broker] == rack:
-                    moved = 0 if broker in replicas else case.weights[partition]
-                    graph.add_edge((partition, rack), f"broker {broker}", capacity=1, weight=moved)
-    for broker in case.brokers:
-        for unit in range(1, len(case.assignment) + 1):
-            graph.add_edge(f"broker {broker}", (broker, "load", unit), capacity=1, weight=a_square * (2 * unit - 1))
-            graph.add_edge((broker, "load", unit), "loads", capacity=1, weight=0)
-    for node, wanted in demand.items():
-        graph.add_node(node, demand=wanted)
-    cost, _ = nx.network_simplex(graph)
-    return divmod(cost, a_square)
+def optimum(case: Case) -> Least:
+    """By networkx, which knows nothing of how plans are made."""
+    return least(case.assignment, case.brokers, case.weights)
 
 
-def racks_are_kept(assignment: Mapping[int, Sequence[int]], brokers: Mapping[int, str | None]) -> bool:
-    racks = Racks(brokers)
-    return all(not racks.excess(Counter(racks.of[b] for b in r), len(r)) for r in assignment.values())
+def squares_of_racks(assignment: Mapping[int, Sequence[int]], brokers: Mapping[int, str | None]) -> int:
+    """0 would be no replica at all; see Least.of_racks."""
+    held = (Counter(brokers[broker] or "" for broker in replicas) for replicas in assignment.values())
+    return sum(count**2 for of in held for count in of.values())
