@@ -10,14 +10,17 @@ import sys
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Final
 
-from ..placement.rebalance import Plan, plan
+from ..placement.online import OnlinePlan, plan_online
+from ..placement.rebalance import Plan
 from ..placement.spread import Spread, warnings
 from ..telemetry.printable import say
-from .cluster import Cluster, Place, State, state_once
+from .cluster import NOT_REGISTERED, Cluster, Place, State, state_once
 from .moves import Moves
 from .output import ToolError, print_json, table
 
 _EVERY_S: Final = 0.5
+#: Of moving a broker's partitions away, while it gets new ones.
+_ROUNDS: Final = 3
 
 
 async def rebalance(
@@ -66,23 +69,28 @@ async def remove_broker(
     """Its partitions move to the others; once it has stopped it is unregistered. wait: seconds for it to stop. 1: it
     has not stopped by then."""
     state = await cluster.state()
-    holds = [place for place, replicas in state.replicas.items() if broker in replicas]
-    others = state.brokers.keys() - {broker}
-    if broker not in state.brokers and not holds:
+    if broker not in state.brokers and not _held(state, broker):
         if reason := await cluster.unregister(broker):
-            raise ToolError(reason)
+            raise ToolError(f"broker {broker}: {reason}")
         _told({"broker": broker, "unregistered": True}, f"broker {broker} is not registered any more", as_json)
         return 0
-    if not others:
+    if not state.brokers.keys() - {broker}:
         raise ToolError(f"broker {broker} is the only one alive")
-    done = await _balance(cluster, state, set(others), throttle, dry_run=False, as_json=False, quiet=as_json)
-    state = await cluster.state()
+    moved: list[dict[str, Any]] = []
+    while not moved or (_held(state, broker) and len(moved) < _ROUNDS):  # it may have got some of a new topic
+        others = state.brokers.keys() - {broker}
+        _check_holders(state, {broker})
+        moved.append(await _balance(cluster, state, set(others), throttle, dry_run=False, quiet=as_json, told=False))
+        state = await cluster.state()
+    if held := _held(state, broker):
+        raise ToolError(f"broker {broker} has got {held[0][0]}-{held[0][1]} meanwhile: run this again")
     if broker in state.brokers:
         say(f"broker {broker} holds nothing any more: stop it now (waiting {wait:g} s)", file=sys.stderr)
     state = await state_once(cluster, lambda state: broker not in state.brokers, wait)
     reason = f"broker {broker} is running"
     if broker not in state.brokers:
         reason = await _unregistered(cluster, broker)
+    done = moved[0] | {"replicas_moved": sum(each["replicas_moved"] for each in moved)}
     done |= {"broker": broker, "unregistered": not reason}
     told = f"broker {broker} is not registered any more"
     if reason:
@@ -91,24 +99,29 @@ async def remove_broker(
     return 1 if reason else 0
 
 
+def _held(state: State, broker: int) -> list[Place]:
+    return [place for place, replicas in state.replicas.items() if broker in replicas]
+
+
 async def _unregistered(cluster: Cluster, broker: int) -> str:
     """ "": it is. Else why not: its session takes some seconds to end."""
     reason = ""
     for _ in range(20):
         reason = await cluster.unregister(broker)
-        if not reason:
-            break
+        if reason in ("", NOT_REGISTERED):  # an answer may have been lost
+            return ""
         await asyncio.sleep(_EVERY_S)
     return reason
 
 
-def _check_holders(state: State) -> None:
+def _check_holders(state: State, leaving: Collection[int] = ()) -> None:
     for (topic, index), replicas in state.replicas.items():
-        gone = [broker for broker in replicas if broker not in state.brokers]
+        gone = [broker for broker in replicas if broker not in state.brokers and broker not in leaving]
         if gone:
+            instead = "" if leaving else ", or name the brokers that are to hold partitions with rebalance --brokers"
             raise ToolError(
-                f"broker {gone[0]} is not alive and holds {topic}-{index} among others: wait for it, or name the "
-                "brokers that are to hold partitions with --brokers"
+                f"broker {gone[0]} is not alive and holds {topic}-{index} among others: wait for it, or remove it "
+                f"first{instead}"
             )
 
 
@@ -119,44 +132,47 @@ async def _balance(
     throttle: int | None,
     *,
     dry_run: bool,
-    as_json: bool,
+    as_json: bool = False,
     quiet: bool = False,
+    told: bool = True,
 ) -> dict[str, Any]:
+    """quiet: no plan is shown; told: what was done is."""
     sizes = await cluster.sizes(state.brokers)
-    targets = state.targets()
-    weights = {
-        place: max((sizes[b].get(place, 0) for b in replicas if b in sizes), default=0)
-        for place, replicas in targets.items()
-    }
     racks = {broker: rack for broker, rack in state.racks().items() if broker in brokers}
+    removing = {place: moving.removing for place, moving in state.moving.items()}
     try:
-        made = plan(targets, racks, weights)
+        online = plan_online(state.replicas, removing, racks, sizes)
     except ValueError as error:
         raise ToolError(str(error)) from None
-    found = _described(made, targets, racks)
+    made = online.plan
+    found = _described(online, racks)
+    if online.untold:
+        silent = ", ".join(str(broker) for broker, of in sizes.items() if of is None)
+        found["warnings"].append(f"the sizes of {len(online.untold)} partitions are not known (brokers {silent})")
     if not quiet and not as_json:
         say(_shown(made, sorted({*racks, *state.brokers}), found["warnings"]))
     if not dry_run:
-        after = targets | {move.partition: move.after for move in made.moves}
-        changes = {place for place in targets if after[place] != state.replicas[place]}
-        wanted = {place: after[place] for place in targets if place in changes | state.moving.keys()}
-        found |= await Moves(cluster, wanted, throttle, also_led=targets).carry_out()
+        after = dict(online.assignment) | {move.partition: move.after for move in made.moves}
+        changes = {place for place in after if after[place] != state.replicas[place]}
+        wanted = {place: after[place] for place in after if place in changes | state.moving.keys()}
+        found |= await Moves(cluster, wanted, throttle, also_led=online.assignment).carry_out()
     found["carried_out"] = not dry_run
+    if not told:
+        return found
     if as_json:
         print_json(found)
-    elif not quiet and not dry_run:
+    elif not dry_run:
         say(f"balanced: {found['replicas_moved']} replicas moved in {found['seconds']:g} s")
     return found
 
 
-def _described(
-    made: Plan[Place], targets: Mapping[Place, Sequence[int]], racks: Mapping[int, str | None]
-) -> dict[str, Any]:
+def _described(online: OnlinePlan[Place], racks: Mapping[int, str | None]) -> dict[str, Any]:
     """Also a plan for `reassign --plan`, and for kafka-reassign-partitions."""
+    made = online.plan
 
     def loads(spread: Spread) -> dict[int, dict[str, int]]:
-        brokers = sorted({*racks, *(b for b in spread.replicas if spread.replicas[b])})
-        return {b: {"replicas": spread.replicas[b], "leaders": spread.leaders[b]} for b in brokers}
+        held = online.loads(spread, racks)
+        return {broker: {"replicas": replicas, "leaders": led} for broker, (replicas, led) in held.items()}
 
     return {
         "version": 1,
@@ -175,7 +191,7 @@ def _described(
 
 def _shown(made: Plan[Place], brokers: Sequence[int], warned: Sequence[str]) -> str:
     if not made.moves:
-        return "the cluster is balanced"
+        return "\n".join(["nothing moves" if warned else "the cluster is balanced", *(f"note: {w}" for w in warned)])
     least = ", the least possible" if made.is_least else ""
     lines = [
         f"{made.replicas_moved} replicas to move, {made.bytes_moved} bytes{least}; partitions that change:",

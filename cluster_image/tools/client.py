@@ -12,7 +12,7 @@ from kio.schema.errors import ErrorCode
 
 from ..network import Address, Connection, Entity
 from ..network.tcp import TcpNetwork
-from .output import ToolError
+from .output import ToolError, Unanswered
 
 #: Apache Kafka answers with INVALID_REQUEST, and no API at all, where name or version is empty (KIP-511).
 _WHO: Final = ApiVersionsRequest(client_software_name="chaos", client_software_version="1")
@@ -54,14 +54,14 @@ class Client:
         return api_key in self._served
 
     async def ask(self, request: Entity) -> Any:
-        """Raises ToolError."""
+        """Raises ToolError: it is not served; Unanswered."""
         if not self.serves(request.__api_key__):
             name = type(request).__name__.removesuffix("Request")
             raise ToolError(f"{self.address} does not serve {name}")
         try:
             return await self._ask(request)
         except (ConnectionError, TimeoutError) as error:
-            raise ToolError(f"{self.address} does not answer ({_reason(error)})") from None
+            raise Unanswered(f"{self.address} does not answer ({_reason(error)})") from None
 
     async def _ask(self, request: Entity) -> Any:
         left = self._deadline - asyncio.get_running_loop().time()

@@ -13,6 +13,11 @@ from kio.schema.describe_configs.v4 import request as configs
 from kio.schema.describe_log_dirs.v2.request import DescribeLogDirsRequest
 from kio.schema.elect_leaders.v2 import request as elect
 from kio.schema.errors import ErrorCode
+from kio.schema.incremental_alter_configs.v1.request import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+)
 from kio.schema.list_partition_reassignments.v0.request import ListPartitionReassignmentsRequest
 from kio.schema.metadata.v9.request import MetadataRequest
 from kio.schema.types import BrokerId, TopicName
@@ -26,15 +31,18 @@ from ..wire.integers import i8, i32
 from ..wire.messages import milliseconds
 from ..wire.unanswered import says
 from .client import Client
-from .output import ToolError
-from .throttle import ConfigChange, request_of
+from .output import ToolError, Unanswered
 
 #: Topic and partition number.
 Place = tuple[str, int]
 
+NOT_REGISTERED: Final = "there is no such broker"
+
 _AGAIN: Final = (ErrorCode.request_timed_out, ErrorCode.not_controller, ErrorCode.coordinator_load_in_progress)
 _PAUSE_S: Final = 0.3
 _PREFERRED: Final = i8(0)
+#: Operations of IncrementalAlterConfigs, in Kafka's numbers.
+_SET, _DELETE = i8(0), i8(1)
 #: Partitions in one request.
 _AT_ONCE: Final = 200
 
@@ -68,27 +76,45 @@ class State:
         return {broker: each.rack for broker, each in self.brokers.items()}
 
 
+class ConfigChange(NamedTuple):
+    """One setting of a topic or a broker (TOPIC_RESOURCE, BROKER_RESOURCE). value None: it is removed."""
+
+    resource_type: int
+    resource_name: str
+    name: str
+    value: str | None
+
+
 class Cluster:
-    """patience: seconds that a request is tried for, at one broker after the other, until one has it carried out. All
-    requests here are such that they may be carried out twice."""
+    """patience: seconds that a request is tried for, at one broker after the other, until one has it carried out."""
 
     def __init__(self, bootstrap: Sequence[Address], patience: float) -> None:
         self._addresses = list(bootstrap)
         self.patience = patience
 
-    async def ask(self, request: Entity, broker: Broker | None = None) -> Any:
-        """broker: which is to answer; None: whoever does. Raises ToolError."""
+    async def ask(self, request: Entity, broker: Broker | None = None, *, once: bool = False) -> Any:
+        """broker: which is to answer; None: whoever does. once: it must not be carried out twice, so that it is not
+        repeated once it may have been. Raises ToolError."""
         loop = asyncio.get_running_loop()
         deadline, reason = loop.time() + self.patience, ""
         while True:
             for address in [*self._addresses] if broker is None else [broker.address]:
                 left = deadline - loop.time()
                 try:
-                    answer = await self._ask(address, request, max(min(left, self.patience / 2), 0.1))
+                    answer = await self._ask(address, request, max(left if once else min(left, self.patience / 2), 0.1))
+                except Unanswered as error:
+                    if once:
+                        raise ToolError(f"{error}: it may have been done, look before you repeat it") from None
+                    reason = str(error)
+                    continue
                 except ToolError as error:
                     reason = str(error)
                     continue
-                if not any(says(answer, error) for error in _AGAIN):
+                again = [error for error in _AGAIN if says(answer, error)]
+                if once and ErrorCode.request_timed_out in again:
+                    raise ToolError(f"{address} had no answer of the controller: it may have been done, look before "
+                                    "you repeat it")  # fmt: skip
+                if not again:
                     return answer
                 reason = f"{address} says that no controller has answered"
             if loop.time() + _PAUSE_S > deadline:
@@ -129,14 +155,14 @@ class Cluster:
             },
         )
 
-    async def sizes(self, brokers: Mapping[int, Broker]) -> dict[int, dict[Place, int]]:
-        """By broker, how many bytes it holds of each partition; nothing of one that does not tell."""
+    async def sizes(self, brokers: Mapping[int, Broker]) -> dict[int, dict[Place, int] | None]:
+        """By broker, how many bytes it holds of each partition; None: it does not tell."""
 
-        async def of_one(broker: Broker) -> dict[Place, int]:
+        async def of_one(broker: Broker) -> dict[Place, int] | None:
             try:
                 answer = await self._ask(broker.address, DescribeLogDirsRequest(topics=None), self.patience)
             except ToolError:
-                return {}
+                return None
             return {
                 (str(topic.name), int(data.partition_index)): int(data.partition_size)
                 for result in answer.results
@@ -235,11 +261,27 @@ class Cluster:
                 raise ToolError(f"{each.resource_name}: {each.error_message or each.error_code.name}")
 
     async def unregister(self, broker: int) -> str:
-        """ "": it is no longer registered. Else why it was refused. Raises ToolError."""
+        """ "": it is no longer registered; NOT_REGISTERED: it was not. Else why it was refused. Raises ToolError."""
         answer = await self.ask(UnregisterBrokerRequest(broker_id=BrokerId(broker)))
-        if answer.error_code in (ErrorCode.none, ErrorCode.broker_id_not_registered):
-            return ""
-        return str(answer.error_message or answer.error_code.name)
+        if answer.error_code is ErrorCode.broker_id_not_registered:
+            return NOT_REGISTERED
+        return "" if answer.error_code is ErrorCode.none else str(answer.error_message or answer.error_code.name)
+
+
+def request_of(changes: Iterable[ConfigChange], *, validate_only: bool = False) -> IncrementalAlterConfigsRequest:
+    """The answer tells of each topic and broker on its own whether it was changed."""
+    resources: dict[tuple[int, str], list[AlterableConfig]] = {}
+    for type_, resource, name, value in changes:
+        operation = _DELETE if value is None else _SET
+        config = AlterableConfig(name=name, config_operation=operation, value=value)
+        resources.setdefault((type_, resource), []).append(config)
+    return IncrementalAlterConfigsRequest(
+        resources=tuple(
+            AlterConfigsResource(resource_type=i8(type_), resource_name=resource, configs=tuple(configs))
+            for (type_, resource), configs in resources.items()
+        ),
+        validate_only=validate_only,
+    )
 
 
 async def state_once(cluster: Cluster, holds: Callable[[State], bool], wait: float) -> State:

@@ -137,17 +137,19 @@ def _add_changing(tools: Any, parents: list[argparse.ArgumentParser]) -> None:
         return added
 
     create = tool("create-topic", "a new topic, its replicas placed by the cluster")
-    create.add_argument("topic", metavar="TOPIC")
+    create.add_argument("topic", type=_text, metavar="TOPIC")
     create.add_argument("--partitions", type=_count, default=-1, help="(default: num.partitions of the cluster)")
-    create.add_argument("--replication-factor", type=_count, default=-1, help="(default: that of the cluster)")
+    create.add_argument("--replication-factor", type=_factor, default=-1, help="(default: that of the cluster)")
     create.add_argument("--config", type=_setting, action="append", default=[], metavar="NAME=VALUE")
     delete = tool("delete-topic", "topics, with all their records")
-    delete.add_argument("topics", nargs="+", metavar="TOPIC")
+    delete.add_argument("topics", nargs="+", type=_text, metavar="TOPIC")
     alter = tool("alter-topic", "more partitions, other settings")
-    alter.add_argument("topic", metavar="TOPIC")
+    alter.add_argument("topic", type=_text, metavar="TOPIC")
     alter.add_argument("--partitions", type=_count, help="so many in all")
     alter.add_argument("--config", type=_setting, action="append", default=[], metavar="NAME=VALUE")
-    alter.add_argument("--delete-config", action="append", default=[], metavar="NAME", help="as the cluster has it")
+    alter.add_argument(
+        "--delete-config", type=_text, action="append", default=[], metavar="NAME", help="as the cluster has it"
+    )
     again = tool(
         "reassign", "move partitions as a plan says, or cancel what is under way",
         description="Returns once all of it is done, and leaders are the preferred ones. A plan is checked as a whole "
@@ -193,8 +195,16 @@ def _seconds(text: str) -> float:
     return value
 
 
-def _number(text: str, low: int, what: str) -> int:
-    if not text.isascii() or not text.isdigit() or not low <= int(text) < 2**31:
+def _text(text: str) -> str:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise argparse.ArgumentTypeError(f"{text!r} is not UTF-8") from None
+    return text
+
+
+def _number(text: str, low: int, what: str, high: int = 2**31 - 1) -> int:
+    if not text.isascii() or not text.isdigit() or len(text) > 20 or not low <= int(text) <= high:
         raise argparse.ArgumentTypeError(f"{text!r} is not {what}")
     return int(text)
 
@@ -203,8 +213,12 @@ def _count(text: str) -> int:
     return _number(text, 1, "a number from 1 on")
 
 
+def _factor(text: str) -> int:
+    return _number(text, 1, "a number from 1 to 32767", 2**15 - 1)
+
+
 def _rate(text: str) -> int:
-    return _number(text, 1, "a number of bytes from 1 on")
+    return _number(text, 1, "a number of bytes from 1 to 2^63 - 1", 2**63 - 1)
 
 
 def _broker(text: str) -> int:
@@ -216,7 +230,7 @@ def _brokers(text: str) -> list[int]:
 
 
 def _setting(text: str) -> tuple[str, str]:
-    name, separator, value = text.partition("=")
+    name, separator, value = _text(text).partition("=")
     if not separator or not name.strip():
         raise argparse.ArgumentTypeError(f"{text!r} is not NAME=VALUE")
     return name.strip(), value

@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 from ..placement.spread import Replicas
 from ..telemetry.printable import say
-from .cluster import Cluster, Place, State
+from .cluster import Cluster, Place, State, state_once
 from .output import ToolError
 from .throttle import Move, Reassignment, throttle, unthrottle
 
@@ -37,41 +37,65 @@ class Moves:
     show: Callable[[str], None] = lambda line: say(line, file=sys.stderr)
     begun: set[Place] = field(default_factory=set)
     refused: dict[Place, str] = field(default_factory=dict)
+    _throttled: bool = False
 
     async def carry_out(self) -> dict[str, Any]:
-        """Returns what was done, once all of it is. Raises ToolError: something was refused, or nobody answers any
-        more; Interrupted."""
+        """Returns what was done, once all of it is. Raises ToolError: something was refused or changed by somebody
+        else, or nobody answers any more; Interrupted."""
         started = asyncio.get_running_loop().time()
         try:
-            state = await self.cluster.state()
-            added = {
-                place: tuple(b for b in after if b not in _without(state.replicas[place], state, place))
-                for place, after in self.targets.items()
-            }
-            going_to_be = state.targets()
-            wanted = {place: after for place, after in self.targets.items() if going_to_be[place] != after}
-            self.begun |= self.targets.keys() - wanted.keys()
-            moving = _reassignment(state, self.targets)
-            if self.throttle is not None:
-                for broker in await self.cluster.configure(throttle(moving, self.throttle), state.brokers):
-                    self.show(f"broker {broker} is not alive and gets no throttle")
-            self.begun |= wanted.keys()  # before it is asked: an interruption then tells too much, not too little
-            self.refused = await self.cluster.reassign(wanted)
-            self.begun -= self.refused.keys()
-            await self._watch(added)
-            if self.throttle is not None:
-                await _unthrottle(self.cluster, moving, self.show)
-            await self._lead()
+            moved = await self._carry_out()
         except asyncio.CancelledError:
-            raise Interrupted(self._how_to_go_on()) from None
+            raise Interrupted(f"interrupted: {self._how_to_go_on()}") from None
+        except ToolError as error:
+            if not self.begun and not self._throttled:
+                raise
+            raise ToolError(f"{error}; {self._how_to_go_on()}") from None
         if self.refused:
-            place, reason = next(iter(self.refused.items()))
-            others = f", and {len(self.refused) - 1} others were refused" if len(self.refused) > 1 else ""
-            raise ToolError(f"{_name(place)} was refused: {reason}{others}")
-        return {
-            "replicas_moved": sum(map(len, added.values())),
-            "seconds": round(asyncio.get_running_loop().time() - started, 1),
-        }
+            raise ToolError(f"{_first_of(self.refused)} refused: {next(iter(self.refused.values()))}")
+        return {"replicas_moved": moved, "seconds": round(asyncio.get_running_loop().time() - started, 1)}
+
+    async def _carry_out(self) -> int:
+        """How many replicas have moved."""
+        state = await self.cluster.state()
+        targets = {place: after for place, after in self.targets.items() if place in state.replicas}
+        if gone := self.targets.keys() - targets.keys():
+            self.show(f"{_first_of(gone)} deleted meanwhile")
+        going_to_be = state.targets()
+        wanted = {place: after for place, after in targets.items() if going_to_be[place] != after}
+        self.begun |= targets.keys() - wanted.keys()
+        moving = _reassignment(state, targets)
+        if self.throttle is not None:
+            self._throttled = True  # before it is asked: what follows must be told of, even if it is in part
+            for broker in await self.cluster.configure(throttle(moving, self.throttle), state.brokers):
+                self.show(f"broker {broker} is not alive and gets no throttle")
+        self.begun |= wanted.keys()
+        self.refused = await self.cluster.reassign(wanted)
+        self.begun -= self.refused.keys()
+        added = {
+            place: tuple(b for b in after if b not in _without(state.replicas[place], state, place))
+            for place, after in targets.items() if place in self.begun
+        }  # fmt: skip
+        await self._watch(added)
+        await self._check({place: after for place, after in targets.items() if place in self.begun})
+        if self.throttle is not None:
+            await _unthrottle(self.cluster, moving, self.show)
+            self._throttled = False
+        await self._lead()
+        return sum(map(len, added.values()))
+
+    async def _check(self, targets: Mapping[Place, Replicas]) -> None:
+        """No longer under way may mean that somebody has cancelled it. Raises ToolError."""
+
+        def others(state: State) -> list[Place]:
+            return [place for place, after in targets.items() if state.replicas.get(place, after) != after]
+
+        state = await state_once(self.cluster, lambda state: not others(state), self.cluster.patience)
+        if changed := others(state):
+            self.begun -= set(changed)
+            raise ToolError(
+                f"{_first_of(changed)} not on the brokers of the plan: somebody has cancelled or changed it"
+            )
 
     async def _watch(self, added: Mapping[Place, Replicas]) -> None:
         """Until none of them is under way, with a line whenever more is done."""
@@ -105,13 +129,15 @@ class Moves:
         self.show(f"{len(others)} partitions are not led by their preferred leaders yet")
 
     def _how_to_go_on(self) -> str:
-        if not self.begun:
-            return "interrupted: nothing was begun"
+        if not self.begun and not self._throttled:
+            return "nothing was begun"
         number = len(self.begun)
+        if not number:
+            return "the throttle is still set: to remove it, run the same again, or reassign --cancel"
         return (
-            f"interrupted: up to {number} reassignment{'s' * (number > 1)} may be under way, and go on by themselves; "
-            f"to go on with all of it{' and remove the throttle' * (self.throttle is not None)}, run the same again; "
-            "to cancel them, run reassign --cancel"
+            f"up to {number} reassignment{'s' * (number != 1)} may be under way, and go on by themselves"
+            f"{', under the throttle' * self._throttled}; to go on with all of it"
+            f"{' and remove the throttle' * self._throttled}, run the same again; to cancel them, run reassign --cancel"
         )
 
 
@@ -125,9 +151,10 @@ def _progress(
     added: Mapping[Place, Replicas],
     waiting: Mapping[Place, Replicas],
     state: State,
-    sizes: Mapping[int, Mapping[Place, int]],
+    told: Mapping[int, Mapping[Place, int] | None],
     total: int,
 ) -> str:
+    sizes = {broker: of for broker, of in told.items() if of is not None}
     left = sum(len(set(added[place]) & set(adding)) for place, adding in waiting.items())
     to_move, moved = 0, 0
     for place, brokers in added.items():
@@ -152,6 +179,12 @@ def _name(place: Place) -> str:
     return f"{place[0]}-{place[1]}"
 
 
+def _first_of(places: Collection[Place]) -> str:
+    """With the verb."""
+    first, others = _name(next(iter(sorted(places)))), len(places) - 1
+    return f"{first} and {others} other{'s' * (others > 1)} are" if others else f"{first} is"
+
+
 def _reassignment(state: State, targets: Mapping[Place, Replicas]) -> Reassignment:
     moves: dict[str, dict[int, Move]] = defaultdict(dict)
     for place, target in targets.items():
@@ -160,12 +193,12 @@ def _reassignment(state: State, targets: Mapping[Place, Replicas]) -> Reassignme
     return moves
 
 
-async def cancel(cluster: Cluster, places: Iterable[Place] | None) -> int:
-    """How many reassignments were under way, of these partitions or of all. Their throttle goes too, and if all were
-    meant, also what an earlier one that was ended has left of its own.
-
-    Raises ToolError."""
+async def cancel(cluster: Cluster, places: Collection[Place] | None) -> int:
+    """How many reassignments were under way, of these partitions or of all. Their throttle goes too. Raises
+    ToolError."""
     state = await cluster.state()
+    if unknown := [place for place in places or () if place not in state.replicas]:
+        raise ToolError(f"there is no partition {_name(unknown[0])}")
     ongoing = [place for place in state.moving if places is None or place in places]
     refused = await cluster.reassign(dict.fromkeys(ongoing))
     still = (await cluster.state()).moving
@@ -173,15 +206,14 @@ async def cancel(cluster: Cluster, places: Iterable[Place] | None) -> int:
         if place in still:
             raise ToolError(f"{_name(place)} goes on: {reason}")
     going_to_be = state.targets()
-    targets = {place: going_to_be[place] for place in ongoing}
-    left = await cluster.throttled({topic for topic, _ in state.replicas}) if places is None else ()
-    await _unthrottle(cluster, _reassignment(state, targets), lambda line: say(line, file=sys.stderr), left)
+    moved = _reassignment(state, {place: going_to_be[place] for place in ongoing})
+    await _unthrottle(cluster, moved, lambda line: say(line, file=sys.stderr))
     return len(ongoing)
 
 
-async def _unthrottle(
-    cluster: Cluster, moved: Reassignment, show: Callable[[str], None], topics: Iterable[str] = ()
-) -> None:
-    alive = (await cluster.state()).brokers
-    for broker in await cluster.configure(unthrottle(moved, alive, topics), alive):
+async def _unthrottle(cluster: Cluster, moved: Reassignment, show: Callable[[str], None]) -> None:
+    """With all that an earlier one has left which was ended, unless another is under way."""
+    state = await cluster.state()
+    topics = () if state.moving else await cluster.throttled({topic for topic, _ in state.replicas})
+    for broker in await cluster.configure(unthrottle(moved, state.brokers, topics), state.brokers):
         show(f"broker {broker} is not alive and may keep a throttle: remove it once it is back (reassign --cancel)")

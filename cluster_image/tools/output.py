@@ -11,6 +11,10 @@ class ToolError(Exception):
     """A tool cannot do its work. The message is one sentence."""
 
 
+class Unanswered(ToolError):
+    """A request was sent, and no answer came: it may have been carried out."""
+
+
 def table(heads: Sequence[str], rows: Iterable[Sequence[object]], indent: str = "") -> str:
     """Columns as wide as they must be; numbers to the right."""
     lines = [list(heads), *([_text(cell) for cell in row] for row in rows)]

@@ -21,6 +21,8 @@ def read_plan(path: str) -> dict[Place, Replicas]:
         raise ToolError(f"{path}: {error.strerror}") from None
     except ValueError as error:
         raise ToolError(f"{path} is not JSON: {error}") from None
+    except RecursionError:
+        raise ToolError(f"{path} is no plan: it is nested too deeply") from None
     partitions = content.get("partitions") if isinstance(content, dict) else None
     if not isinstance(partitions, list) or content.get("version", 1) != 1:
         raise ToolError(f'{path} is no plan: {{"version": 1, "partitions": […]}} expected')

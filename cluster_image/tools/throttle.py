@@ -2,7 +2,7 @@
 
 As Apache Kafka's kafka-reassign-partitions does: of each partition that gets new replicas, those that it has are
 throttled as leaders and those that it gets as followers, and the brokers of both at the same rate. Pure functions:
-whoever calls them sends `request_of` their changes: those of topics to any broker, those of a broker to itself.
+whoever calls them has the changes made (Cluster.configure).
 """
 
 from __future__ import annotations
@@ -10,18 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from kio.schema.incremental_alter_configs.v1.request import (
-    AlterableConfig,
-    AlterConfigsResource,
-    IncrementalAlterConfigsRequest,
-)
-
 from ..config.throttling import BROKER_SETTINGS, FOLLOWER, LEADER, SIDES
 from ..kraft.metadata.records import BROKER_RESOURCE, TOPIC_RESOURCE
-from ..wire.integers import i8
-
-#: Operations of IncrementalAlterConfigs, in Kafka's numbers.
-_SET, _DELETE = i8(0), i8(1)
+from .cluster import ConfigChange
 
 
 class Move(NamedTuple):
@@ -37,15 +28,6 @@ class Move(NamedTuple):
 
 #: By topic and partition.
 Reassignment = Mapping[str, Mapping[int, Move]]
-
-
-class ConfigChange(NamedTuple):
-    """One setting of a topic or a broker (TOPIC_RESOURCE, BROKER_RESOURCE). value None: it is removed."""
-
-    resource_type: int
-    resource_name: str
-    name: str
-    value: str | None
 
 
 def throttle(reassignment: Reassignment, rate: int) -> list[ConfigChange]:
@@ -86,22 +68,6 @@ def unthrottle(
         for side in SIDES
     ]
     return changes
-
-
-def request_of(changes: Iterable[ConfigChange]) -> IncrementalAlterConfigsRequest:
-    """The answer tells of each topic and broker on its own whether it was changed."""
-    resources: dict[tuple[int, str], list[AlterableConfig]] = {}
-    for type_, resource, name, value in changes:
-        operation = _DELETE if value is None else _SET
-        config = AlterableConfig(name=name, config_operation=operation, value=value)
-        resources.setdefault((type_, resource), []).append(config)
-    return IncrementalAlterConfigsRequest(
-        resources=tuple(
-            AlterConfigsResource(resource_type=i8(type_), resource_name=resource, configs=tuple(configs))
-            for (type_, resource), configs in resources.items()
-        ),
-        validate_only=False,
-    )
 
 
 def _moving(reassignment: Reassignment) -> dict[str, dict[int, Move]]:

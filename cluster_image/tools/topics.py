@@ -9,18 +9,15 @@ from kio.schema.create_partitions.v2 import request as create_partitions
 from kio.schema.create_topics.v5 import request as create_topics
 from kio.schema.delete_topics.v4.request import DeleteTopicsRequest
 from kio.schema.errors import ErrorCode
-from kio.schema.incremental_alter_configs.v1 import request as configs
 from kio.schema.types import TopicName
 
+from ..kraft.metadata.records import TOPIC_RESOURCE
 from ..placement.spread import Spread, warnings
 from ..telemetry.printable import say
-from ..wire.integers import i8, i16, i32
+from ..wire.integers import i16, i32
 from ..wire.messages import milliseconds
-from .cluster import Cluster, state_once
+from .cluster import Cluster, ConfigChange, request_of, state_once
 from .output import ToolError, print_json
-
-_TOPIC = i8(2)
-_SET, _DELETE = i8(0), i8(1)
 
 
 async def create(
@@ -38,7 +35,7 @@ async def create(
             ),
         ),
         timeout=milliseconds(30_000),
-    ))  # fmt: skip
+    ), once=True)  # fmt: skip
     _check(answer.topics[0])
     state = await state_once(cluster, lambda state: (topic, 0) in state.replicas, cluster.patience)
     placed = [replicas for (name, _), replicas in state.replicas.items() if name == topic]
@@ -54,7 +51,7 @@ async def create(
 
 async def delete(cluster: Cluster, topics: Sequence[str], *, as_json: bool) -> int:
     answer = await cluster.ask(
-        DeleteTopicsRequest(topic_names=tuple(map(TopicName, topics)), timeout=milliseconds(30_000))
+        DeleteTopicsRequest(topic_names=tuple(map(TopicName, topics)), timeout=milliseconds(30_000)), once=True
     )
     refused = {
         str(each.name): each.error_code.name for each in answer.responses if each.error_code is not ErrorCode.none
@@ -78,29 +75,27 @@ async def alter(
     *,
     as_json: bool,
 ) -> int:
-    if settings or unset:
-        changes = [(name, _SET, value) for name, value in settings.items()] + [(name, _DELETE, None) for name in unset]
-        answer = await cluster.ask(configs.IncrementalAlterConfigsRequest(
-            resources=(
-                configs.AlterConfigsResource(
-                    resource_type=_TOPIC, resource_name=topic,
-                    configs=tuple(
-                        configs.AlterableConfig(name=name, config_operation=operation, value=value)
-                        for name, operation, value in changes
-                    ),
-                ),
-            ),
-            validate_only=False,
-        ))  # fmt: skip
-        _check(answer.responses[0])
+    """Settings are checked first, and changed last: what is refused leaves all as it is."""
+    changes = [ConfigChange(TOPIC_RESOURCE, topic, name, value) for name, value in settings.items()]
+    changes += [ConfigChange(TOPIC_RESOURCE, topic, name, None) for name in unset]
+    if not changes and partitions is None:
+        raise ToolError("nothing to change: --partitions, --config or --delete-config is missing")
+    if changes:
+        _check((await cluster.ask(request_of(changes, validate_only=True))).responses[0])
     if partitions is not None:
         answer = await cluster.ask(create_partitions.CreatePartitionsRequest(
             topics=(
                 create_partitions.CreatePartitionsTopic(name=TopicName(topic), count=i32(partitions), assignments=None),
             ),
             timeout=milliseconds(30_000), validate_only=False,
-        ))  # fmt: skip
+        ), once=True)  # fmt: skip
         _check(answer.results[0])
+    if changes:
+        try:
+            _check((await cluster.ask(request_of(changes))).responses[0])
+        except ToolError as error:
+            done = f"; it has {partitions} partitions now" if partitions is not None else ""
+            raise ToolError(f"{error}{done}") from None
     if as_json:
         print_json({"topic": topic, "partitions": partitions, "set": dict(settings), "unset": list(unset)})
     else:

@@ -7,7 +7,8 @@ import pytest
 from cluster_image.config import ConfigError
 from cluster_image.config.throttling import FOLLOWER, LEADER
 from cluster_image.kraft.metadata.records import BROKER_RESOURCE, TOPIC_RESOURCE
-from cluster_image.tools.throttle import ConfigChange, Move, Reassignment, request_of, throttle, unthrottle
+from cluster_image.tools.cluster import ConfigChange, request_of
+from cluster_image.tools.throttle import Move, Reassignment, throttle, unthrottle
 from tests.cluster_image.kraft.controller_quorum import three_brokers
 
 MOVES: Reassignment = {

@@ -12,12 +12,14 @@ from cluster_image.network import Address
 from cluster_image.placement.initial import place
 from cluster_image.placement.spread import Replicas, Spread, apart
 from cluster_image.tools import balance
-from cluster_image.tools.cluster import Broker, Cluster, Moving, Place, State
+from cluster_image.tools.cluster import Broker, Cluster, ConfigChange, Moving, Place, State
 from cluster_image.tools.output import ToolError
 
 
 class FakeCluster:
     """Brokers 1, 2, 3 with a topic of twelve partitions; `alive` are the brokers that there are."""
+
+    patience = 0.1
 
     def __init__(self) -> None:
         self.alive = {1, 2, 3}
@@ -29,6 +31,8 @@ class FakeCluster:
         self.unregistered: list[int] = []
         self.looks = 0  # at what is under way
         self.stops: set[int] = set()  # once they hold nothing
+        self.settings: dict[tuple[str, str], str] = {}  # by topic or broker, and name
+        self.silent: set[int] = set()  # about sizes
 
     async def state(self) -> State:
         self.alive -= {b for b in self.stops if not any(b in replicas for replicas in self.replicas.values())}
@@ -39,8 +43,11 @@ class FakeCluster:
         brokers = {id_: Broker(Address("h", id_), None) for id_ in sorted(self.alive)}
         return State(brokers, dict(self.replicas), dict(self.leaders), dict(self.moving))
 
-    async def sizes(self, brokers: Mapping[int, Broker]) -> dict[int, dict[Place, int]]:
-        return {b: {each: 100 for each, replicas in self.replicas.items() if b in replicas} for b in brokers}
+    async def sizes(self, brokers: Mapping[int, Broker]) -> dict[int, dict[Place, int] | None]:
+        return {
+            b: None if b in self.silent else {each: 100 for each, replicas in self.replicas.items() if b in replicas}
+            for b in brokers
+        }
 
     async def reassign(self, targets: Mapping[Place, Replicas | None]) -> dict[Place, str]:
         for each, replicas in targets.items():
@@ -52,7 +59,17 @@ class FakeCluster:
     async def elect_preferred(self, places: Iterable[Place]) -> None:
         self.leaders |= {each: self.replicas[each][0] for each in places}
 
-    async def configure(self, changes: Any) -> None: ...
+    async def configure(self, changes: Iterable[ConfigChange], alive: Any) -> list[int]:
+        for change in changes:
+            key = (change.resource_name, change.name)
+            if change.value is None:
+                self.settings.pop(key, None)
+            else:
+                self.settings[key] = change.value
+        return []
+
+    async def throttled(self, topics: Iterable[str]) -> list[str]:
+        return [topic for topic in topics if any(name == topic for name, _ in self.settings)]
 
     async def unregister(self, broker: int) -> str:
         self.unregistered.append(broker)
@@ -112,3 +129,127 @@ def test_a_broker_that_is_down_is_no_reason_to_move_what_it_holds() -> None:
         asyncio.run(balance.rebalance(cast(Cluster, fake), None, None))
     asyncio.run(balance.rebalance(cast(Cluster, fake), [1, 2], None))
     fake.assert_balanced(1, 2)
+
+
+def test_removing_a_broker_moves_nothing_of_another_that_is_down() -> None:
+    fake = FakeCluster()
+    fake.alive |= {4, 5}
+    fake.alive.remove(2)
+    before = dict(fake.replicas)
+    with pytest.raises(
+        ToolError, match=r"broker 2 is not alive and holds t-[0-9]+ among others: wait for it, or remove"
+    ):
+        asyncio.run(balance.remove_broker(cast(Cluster, fake), 3, 1.0, None))
+    assert fake.replicas == before
+    assert asyncio.run(balance.remove_broker(cast(Cluster, fake), 2, 1.0, None)) == 0, "that one may go"
+    fake.assert_balanced(1, 3, 4, 5)
+
+
+class Cancelled(FakeCluster):
+    """Somebody cancels whatever is begun."""
+
+    async def reassign(self, targets: Mapping[Place, Replicas | None]) -> dict[Place, str]:
+        return {}
+
+
+def test_a_move_that_somebody_has_cancelled_is_not_told_as_done(capsys: pytest.CaptureFixture[str]) -> None:
+    fake = Cancelled()
+    fake.alive.add(4)
+    with pytest.raises(ToolError, match=r"are not on the brokers of the plan: somebody has cancelled or changed it$"):
+        asyncio.run(balance.rebalance(cast(Cluster, fake), None, None))
+    with pytest.raises(ToolError, match="changed it; the throttle is still set: to remove it, run the same again, or"):
+        asyncio.run(balance.rebalance(cast(Cluster, fake), None, 1000))
+    assert "balanced:" not in capsys.readouterr().out
+
+
+class Lost(FakeCluster):
+    """Nobody answers once data moves."""
+
+    lost = False
+
+    async def reassign(self, targets: Mapping[Place, Replicas | None]) -> dict[Place, str]:
+        self.lost = bool(targets)
+        return await super().reassign(targets)
+
+    async def state(self) -> State:
+        if self.lost:
+            raise ToolError("h:1 does not answer")
+        return await super().state()
+
+
+def test_a_throttle_that_stays_is_told_and_goes_with_the_next_run() -> None:
+    fake = Lost()
+    fake.alive.add(4)
+    with pytest.raises(
+        ToolError, match=r"does not answer; up to 6 reassignments may be under way, .* under the throttle"
+    ):
+        asyncio.run(balance.rebalance(cast(Cluster, fake), None, 1000))
+    assert fake.settings
+    fake.lost = False  # and all has moved meanwhile
+    asyncio.run(balance.rebalance(cast(Cluster, fake), None, 1000))
+    assert not fake.settings, "also the lists of a topic that moves no more"
+
+
+def test_before_anything_was_begun_an_error_says_no_more() -> None:
+    fake = Lost()
+    fake.lost = True
+    with pytest.raises(ToolError, match=r"^h:1 does not answer$"):
+        asyncio.run(balance.rebalance(cast(Cluster, fake), None, None))
+
+
+class Refusing(FakeCluster):
+    async def reassign(self, targets: Mapping[Place, Replicas | None]) -> dict[Place, str]:
+        first, *others = targets
+        await super().reassign({place: targets[place] for place in others})
+        return {first: "why"}
+
+
+def test_what_was_refused_is_not_counted_as_moved(capsys: pytest.CaptureFixture[str]) -> None:
+    fake = Refusing()
+    fake.alive.add(4)
+    with pytest.raises(ToolError, match=r"^t-[0-9]+ is refused: why$"):
+        asyncio.run(balance.rebalance(cast(Cluster, fake), None, None))
+    assert "5 of 5 replicas moved" in capsys.readouterr().err
+
+
+class Deleting(FakeCluster):
+    """Some of it is deleted while a plan is made."""
+
+    async def sizes(self, brokers: Mapping[int, Broker]) -> dict[int, dict[Place, int] | None]:
+        found = await super().sizes(brokers)
+        self.replicas = {place: replicas for place, replicas in self.replicas.items() if place[1] > 2}
+        self.leaders = {place: leader for place, leader in self.leaders.items() if place[1] > 2}
+        return found
+
+
+def test_what_is_deleted_meanwhile_is_left_out(capsys: pytest.CaptureFixture[str]) -> None:
+    fake = Deleting()
+    fake.alive.add(4)
+    assert asyncio.run(balance.rebalance(cast(Cluster, fake), None, None)) == 0
+    assert "deleted meanwhile" in capsys.readouterr().err
+
+
+class Creating(FakeCluster):
+    """A topic is created while a broker's partitions move away from it."""
+
+    async def elect_preferred(self, places: Iterable[Place]) -> None:
+        await super().elect_preferred(places)
+        self.replicas.setdefault(("u", 0), (3, 1))
+        self.leaders.setdefault(("u", 0), 3)
+
+
+def test_what_a_broker_gets_while_it_is_removed_moves_too() -> None:
+    fake = Creating()
+    fake.alive.add(4)
+    fake.stops.add(3)
+    assert asyncio.run(balance.remove_broker(cast(Cluster, fake), 3, 1.0, None)) == 0
+    assert 3 not in fake.replicas["u", 0] and fake.unregistered == [3]
+
+
+def test_sizes_that_are_not_known_are_said(capsys: pytest.CaptureFixture[str]) -> None:
+    fake = FakeCluster()
+    fake.alive.add(4)
+    fake.silent = {1, 2, 3}
+    assert asyncio.run(balance.rebalance(cast(Cluster, fake), None, None, dry_run=True)) == 0
+    told = capsys.readouterr().out
+    assert "the sizes of 12 partitions are not known (brokers 1, 2, 3)" in told and "the least" not in told

@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +20,7 @@ from cluster_image.network import Address
 from cluster_image.network.tcp import TcpNetwork
 from cluster_image.placement.spread import Spread, apart
 from cluster_image.storage.records import build_batch
-from cluster_image.tools.cluster import Cluster, State
+from cluster_image.tools.cluster import Cluster, Moving, Place, State
 from cluster_image.wire.messages import milliseconds
 from tests import ROOT
 from tests.clusters.process_cluster import ProcessCluster, process_cluster, run_node
@@ -124,13 +124,17 @@ def stopped_when_it_may(cluster: ProcessCluster, name: str, broker: int, *argume
     return told, summary
 
 
-def test_one_that_does_not_stop_stays_registered_and_empty(cluster: ProcessCluster) -> None:
+def test_too_few_brokers_would_be_left(cluster: ProcessCluster) -> None:
     told = tool(cluster, "remove-broker", 3, "--wait", 0.5)
-    try:
-        assert told.returncode == 2
-        assert told.stderr == "remove-broker: 3 replicas need as many brokers, and 2 would be left\n"
-    finally:
-        assert_balanced(cluster, 1, 2, 3)
+    assert told.returncode == 2
+    assert told.stderr == "remove-broker: 3 replicas need as many brokers, and 2 would be left\n"
+    assert_balanced(cluster, 1, 2, 3)
+
+
+def test_a_broker_that_there_is_not(cluster: ProcessCluster) -> None:
+    told = tool(cluster, "remove-broker", 77)
+    assert (told.returncode, told.stdout) == (2, "")
+    assert told.stderr == "remove-broker: broker 77: there is no such broker\n"
 
 
 HOSTILE: dict[str, tuple[Any, str]] = {
@@ -168,7 +172,21 @@ def test_files_that_are_no_plans(cluster: ProcessCluster, tmp_path: Path) -> Non
     (tmp_path / "broken.json").write_text("{")
     assert "is not JSON" in tool(cluster, "reassign", "--plan", tmp_path / "broken.json").stderr
     assert "No such file" in tool(cluster, "reassign", "--plan", tmp_path / "none.json").stderr
+    (tmp_path / "deep.json").write_text("[" * 200_000)
+    assert "is nested too deeply" in tool(cluster, "reassign", "--plan", tmp_path / "deep.json").stderr
     assert "--plan FILE or --cancel is missing" in tool(cluster, "reassign").stderr
+    (tmp_path / "unknown.json").write_text(
+        json.dumps({"version": 1, "partitions": [{"topic": "none", "partition": 0, "replicas": [1]}]})
+    )
+    told = tool(cluster, "reassign", "--cancel", "--plan", tmp_path / "unknown.json")
+    assert (told.returncode, told.stderr) == (2, "reassign: there is no partition none-0\n")
+
+
+def test_one_that_does_not_stop_stays_registered_and_empty(four: ProcessCluster) -> None:
+    told = tool(four, "remove-broker", 4, "--wait", 0.5)
+    assert told.returncode == 1
+    assert "holds nothing, and is registered (broker 4 is running): run this again once it has stopped" in told.stdout
+    assert_balanced(four, 1, 2, 3)
 
 
 @pytest.fixture(scope="module")
@@ -187,8 +205,7 @@ def test_a_plan_over_a_plan(four: ProcessCluster, tmp_path: Path) -> None:
         while not state(four).moving:
             time.sleep(0.1)
         first.kill()
-    time.sleep(1)  # the first portions are not held back
-    moving = state(four).moving
+    moving = settled(four)
     place = list(moving)[-1]
     told = reassign(four, tmp_path, [(*place, [1, 2, 3])])
     assert f"{place[0]}-{place[1]} is being reassigned to" in told.stderr and told.returncode == 2
@@ -201,6 +218,15 @@ def test_a_plan_over_a_plan(four: ProcessCluster, tmp_path: Path) -> None:
     assert not asyncio.run(throttled(four))
     assert tool(four, "rebalance").returncode == 0, "it is not throttled any more"
     assert_balanced(four, 1, 2, 3, 4)
+
+
+def settled(cluster: ProcessCluster) -> Mapping[Place, Moving]:
+    """What is under way once the first portions, which are not held back, have come."""
+    before, moving = None, state(cluster).moving
+    while moving != before:
+        time.sleep(1)
+        before, moving = moving, state(cluster).moving
+    return moving
 
 
 async def throttled(cluster: ProcessCluster) -> list[str]:
@@ -267,6 +293,12 @@ def test_topics_are_changed_and_deleted(cluster: ProcessCluster) -> None:
     assert altered.returncode == 0, altered.stderr
     assert len([place for place in state(cluster).replicas if place[0] == "u"]) == 3
     assert "unknown topic setting" in tool(cluster, "alter-topic", "u", "--config", "retention=1").stderr
+    assert "nothing to change" in tool(cluster, "alter-topic", "u").stderr
+    both = tool(cluster, "alter-topic", "u", "--config", "retention.ms=1", "--partitions", 2)
+    assert both.returncode == 2 and "are valid" in both.stderr
+    kept = tool(cluster, "alter-topic", "u", "--config", "retention.ms=x", "--partitions", 4)
+    assert kept.returncode == 2
+    assert len([place for place in state(cluster).replicas if place[0] == "u"]) == 3, "nothing was changed"
     deleted = tool(cluster, "delete-topic", "u", "nothing", "--json")
     assert json.loads(deleted.stdout) == {"deleted": ["u"], "refused": {"nothing": "unknown_topic_or_partition"}}
     assert deleted.returncode == 2
@@ -279,6 +311,10 @@ def test_topics_are_changed_and_deleted(cluster: ProcessCluster) -> None:
     (("remove-broker", "x"), "'x' is not a broker's id"),
     (("rebalance", "--brokers", "1,,2"), "'' is not a broker's id"),
     (("rebalance", "--throttle", "-5"), "--throttle"),
+    (("rebalance", "--throttle", str(2**63)), "is not a number of bytes from 1 to 2^63 - 1"),
+    (("create-topic", "t", "--replication-factor", "40000"), "'40000' is not a number from 1 to 32767"),
+    (("create-topic", "\udcff"), "is not UTF-8"),
+    (("alter-topic", "t", "--config", "a=\udcff"), "is not UTF-8"),
 ])  # fmt: skip
 def test_arguments_that_make_no_sense(arguments: tuple[str, ...], message: str) -> None:
     name, *others = arguments

@@ -17,7 +17,8 @@ from cluster_image.broker.replication.quotas import CREDIT_S, PORTION_S, Replica
 from cluster_image.config.throttling import FOLLOWER, LEADER, SIDES, Side
 from cluster_image.kraft.metadata.image import MetadataImage, Topic
 from cluster_image.kraft.metadata.records import BROKER_RESOURCE, ConfigRecord, PartitionRecord
-from cluster_image.tools.throttle import Move, Reassignment, request_of, throttle, unthrottle
+from cluster_image.tools.cluster import request_of
+from cluster_image.tools.throttle import Move, Reassignment, throttle, unthrottle
 from cluster_image.wire.messages import milliseconds
 from tests.cluster_image.broker.test_fetcher import answer, data, next_request, said
 from tests.cluster_image.broker.test_partition import TOPIC, leaders_batch
