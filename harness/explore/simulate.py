@@ -65,10 +65,11 @@ class _MemoryComponents(SimulationComponents):
         """Nothing is written."""
 
     async def collect(self, cluster: Cluster, directory: Path, plan: Plan, recorder: Recorder) -> list[str]:
-        """From memory to memory."""
+        """From memory to memory. Of members alone: a broker that was taken out may have logs still, and without the
+        metadata log, which says who is in an ISR, whoever has one counts as in it."""
         assert isinstance(cluster, SimulatedCluster)
         traces = None if cluster.traces is None else self.target.read_traces(cluster.traces.texts())
-        disks = {node.name: node.disk for node in cluster.machines}
+        disks = {node.name: node.disk for node in cluster.machines if node.member}
         return record_collected(self.target.collect(disks, plan, recorder, traces), recorder)
 
 

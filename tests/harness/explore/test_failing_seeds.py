@@ -40,3 +40,12 @@ def test_a_seed_that_once_failed_holds(nemeses: tuple[str, ...], seed: int) -> N
         done.violation or done.crash or done.problems
     )
     assert done.judge()["verdict"] != "fail"
+
+
+def test_a_broker_that_was_taken_out_with_logs_is_in_no_isr() -> None:
+    """It had stopped before it had heard that its replicas were elsewhere (log matching was what was wrong)."""
+    nemeses = ("membership:add", "power-outage", "kill")
+    changes = {"nemesis": nemeses, "partitions": 40, "spare_brokers": 2, "time_limit": 30.0}
+    plan = EXPLORED.model_copy(update=changes)
+    done = simulate(swarm.plan_of(plan, 57, draw_settings=True, draw_latency=True))
+    assert done.judge()["verdict"] == "pass"
