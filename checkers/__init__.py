@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from checkers import deletion
     from checkers.inside.log_matching import InSync
     from checkers.inside.violation import Violation
     from checkers.log.scope import Options
@@ -110,7 +111,7 @@ def _look_at_what_is_sound(run: _Run, engine: Engine) -> tuple[Evidence, list[pa
 
 def _look(run: _Run, engine: Engine) -> tuple[Evidence, list[pa.Table], list[Path]]:
     """All that the verdict rests on, the tables of witnesses, and the files of lost appends."""
-    from checkers import balance
+    from checkers import balance, deletion
     from checkers.anomalies import examples
     from checkers.inside import collected, nodes
     from checkers.log import availability
@@ -140,9 +141,11 @@ def _look(run: _Run, engine: Engine) -> tuple[Evidence, list[pa.Table], list[Pat
     if of_nodes is not None:
         witnesses.append(of_nodes.anomalies)
         tally += of_nodes.tally
-    balanced = balance.check(name, faults, history.origin)
-    witnesses.append(balanced.table)
-    tally += balanced.tally
+    of_run = [balance.check(name, faults, history.origin)]
+    if recovered and not missing:
+        of_run.append(deletion.check(known, name, _operations(history, options), faults))
+    witnesses += [anomalies.table for anomalies in of_run]
+    tally += [entry for anomalies in of_run for entry in anomalies.tally]
     if violation is not None:
         witnesses.insert(0, violation.anomalies(name, history.origin).table)
     unfinished = [log.name for log in history.logs if not options.complete(log.final_reads)]
@@ -183,6 +186,16 @@ class _Logs:
     counts: Mapping[str, int]
     lost: list[Path]
     replica_records: Mapping[tuple[str, str], int]  # by (node, partition)
+
+
+def _operations(history: History, options: Options) -> Iterator[deletion.Log]:
+    """One segment after the other is read."""
+    from checkers import deletion
+    from spark_history.files import read_parquet
+
+    for log in history.logs:
+        tables = (read_parquet(history.path / part.paths["operations"], deletion.COLUMNS) for part in log.segments)
+        yield deletion.Log(log.topic, log.partition, tables, options.final(log.final_reads))
 
 
 def _look_at_logs(

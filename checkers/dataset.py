@@ -20,6 +20,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from checkers import balance, deletion
 from checkers.anomalies import Anomalies, examples
 from checkers.inside import collected, log_matching, nodes
 from checkers.inside.log_matching import InSync
@@ -161,6 +162,7 @@ class _Logs:
     missing: list[str] = field(default_factory=list)  # logs whose final log is not known
     orphans: int = 0
     replica_records: Counter[tuple[str, str]] = field(default_factory=Counter)  # by (node, partition)
+    deletable: list[deletion.Log] = field(default_factory=list)  # unless the logs are known to be clean
 
     def match(
         self, run: str, log: Log, replica_logs: pa.Table, final: tuple[Ints, Ints], in_sync: InSync | None,
@@ -220,6 +222,7 @@ def _judge_logs(
         final = log_matching.final_log(laid_out.reads)
         matched.append(logs.match(run, log, replica_logs, final, in_sync, compacted=options.compacted))
         logs.operations[scope.log] = laid_out.operations
+        logs.deletable.append(deletion.Log(log.topic, log.partition, [laid_out.operations], scope.final_reads))
         logs.orphans += laid_out.orphans
         if not options.complete(laid_out.final_reads):
             logs.missing.append(scope.log)
@@ -255,7 +258,9 @@ def check_tables(
         logs = _judge_logs(run, tables, options, origin, faults, in_sync)
     else:
         logs = _count_logs(run, tables, counts, in_sync)
-    found = logs.found
+    found = [*logs.found, balance.check(run, faults, origin)]
+    if not doubts and violation is None:
+        found.append(deletion.check(plan, run, logs.deletable, faults))
     witnessed = [row for anomalies in found for row in anomalies.rows]
     unfinished = [*logs.missing, *verdict.absent(plan, logs.operations)]
     if rows is not None:

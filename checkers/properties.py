@@ -9,6 +9,8 @@ LOG_MATCHING: Final = "log matching"
 WATERMARK_FRESHNESS: Final = "watermark freshness"
 #: Of faults that resize or rebalance a cluster.
 BALANCE: Final = "balance"
+#: Where retention or clients delete the begin of logs.
+DELETION: Final = "deletion"
 TRANSACTIONS: Final = "transactions"
 ALLOWED_TRANSACTIONS: Final = "transactions, allowed"  # by the consistency model that was asked for
 #: Only of producers that retry without idempotence: these may write a record more than once.

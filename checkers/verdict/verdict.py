@@ -26,7 +26,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from checkers import balance
+from checkers import balance, deletion
 from checkers.inside.contract import contract, not_known, weigh_losses
 from checkers.inside.losses import explain
 from checkers.inside.metadata.planned import weigh_planned
@@ -34,6 +34,7 @@ from checkers.inside.of_nodes import OfNodes, inside_of
 from checkers.inside.violation import Violation
 from checkers.properties import (
     BALANCE,
+    DELETION,
     HISTORY_PROPERTIES,
     INVARIANTS,
     LIVENESS,
@@ -248,6 +249,8 @@ def _decide(
     where = "in the final log"
     if (evidence.plan.get("log") or {}).get("keys"):
         where += ", or a later one of the same key is,"
+    elif deletion.applies(evidence.plan):
+        where += ", or were deleted as they were to be,"
     in_order = f"all {acknowledged:,} acknowledged appends are {where} and every operation is in order"
     return "pass", in_order + _rarely_served(evidence.availability)
 
@@ -373,6 +376,8 @@ def _by_property(evidence: Evidence) -> dict[str, Any]:
     of_history = tuple(name for name in HISTORY_PROPERTIES if name != LOG_MATCHING or evidence.replica_records)
     if balance.plans(evidence.faults):
         of_history += (BALANCE,)
+    if deletion.applies(evidence.plan):
+        of_history += (DELETION,)
     with_invariants = evidence.plan.get("on") == "simulation" and inside_of(evidence.plan) == "kraft"
     checked = (*of_history, *(INVARIANTS if with_invariants else ()))
     if evidence.nodes is not None:
