@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from checkers import deletion
     from checkers.inside.log_matching import InSync
     from checkers.inside.violation import Violation
+    from checkers.log import deletion
     from checkers.log.scope import Options
     from checkers.verdict.verdict import Evidence
     from spark_history.damage import Damage
@@ -111,10 +111,10 @@ def _look_at_what_is_sound(run: _Run, engine: Engine) -> tuple[Evidence, list[pa
 
 def _look(run: _Run, engine: Engine) -> tuple[Evidence, list[pa.Table], list[Path]]:
     """All that the verdict rests on, the tables of witnesses, and the files of lost appends."""
-    from checkers import balance, deletion
+    from checkers import balance
     from checkers.anomalies import examples
     from checkers.inside import collected, nodes
-    from checkers.log import availability
+    from checkers.log import availability, deletion
     from checkers.log.scope import Options
     from checkers.log.segment import KINDS, OUTCOMES
     from checkers.properties import LOST_APPEND
@@ -190,7 +190,7 @@ class _Logs:
 
 def _operations(history: History, options: Options) -> Iterator[deletion.Log]:
     """One segment after the other is read."""
-    from checkers import deletion
+    from checkers.log import deletion
     from spark_history.files import read_parquet
 
     for log in history.logs:

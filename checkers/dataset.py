@@ -20,12 +20,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from checkers import balance, deletion
+from checkers import balance
 from checkers.anomalies import Anomalies, examples
 from checkers.inside import collected, log_matching, nodes
 from checkers.inside.log_matching import InSync
 from checkers.inside.violation import Violation
-from checkers.log import availability
+from checkers.log import availability, deletion
 from checkers.log import linearizability as log_linearizability
 from checkers.log import quick as log_quick
 from checkers.log.scope import Options, Scope

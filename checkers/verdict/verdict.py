@@ -26,12 +26,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from checkers import balance, deletion
+from checkers import balance
 from checkers.inside.contract import contract, not_known, weigh_losses
 from checkers.inside.losses import explain
 from checkers.inside.metadata.planned import weigh_planned
 from checkers.inside.of_nodes import OfNodes, inside_of
 from checkers.inside.violation import Violation
+from checkers.log import deletion
 from checkers.properties import (
     BALANCE,
     DELETION,

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from hypothesis import strategies as st
 
-from checkers.least_movement import Least, least
+from checkers.balance.least_movement import Least, least
 from cluster_image.placement.initial import place
 
 

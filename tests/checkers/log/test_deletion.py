@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from checkers.deletion import COLUMNS, DELETED_TOO_MUCH, Log, applies, check
+from checkers.log.deletion import COLUMNS, DELETED_TOO_MUCH, Log, applies, check
 from checkers.properties import DELETION
 from cluster_image.broker import rules
 from cluster_image.broker.replication.partition import Partition

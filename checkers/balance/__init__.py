@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
 from checkers.anomalies import Anomalies, seconds
-from checkers.least_movement import least
+from checkers.balance.least_movement import least
 from checkers.properties import BALANCE
 
 NOT_BALANCED: Final = "not balanced"
