@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from checkers.balance import MOVED_TOO_MUCH, NOT_BALANCED, PLANNED_TOO_MUCH, check, plans
 from checkers.properties import BALANCE
+from cluster_image.placement import online, rebalance
+from harness.explore.simulate import simulate
+from harness.plan.plan import Plan
 
 
 def fault(refused: bool = False, **told: Any) -> dict[str, Any]:
@@ -89,3 +93,19 @@ def test_what_could_not_be_finished_is_not_judged(told: dict[str, Any]) -> None:
 ])  # fmt: skip
 def test_whatever_the_evidence_says(evidence: Any) -> None:
     assert check("r", [{**fault(), "evidence": evidence}], 0).rows == []
+
+
+def test_a_planner_that_moves_the_largest_partitions_is_found_in_a_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    changes = {"nemesis": ("membership:add",), "spare_brokers": 1, "time_limit": 25.0, "partitions": 9}
+    plan = Plan(run="r", on="simulation", rate=40.0, seed=1).model_copy(update=changes)
+    good = simulate(plan).judge()
+    assert good["verdict"] == "pass" and good["anomalies"][BALANCE]["count"] == 0
+
+    def largest_first(assignment: Any, racks: Any, weights: Any) -> Any:
+        made = rebalance.plan(assignment, racks, {partition: 10**9 - size for partition, size in weights.items()})
+        moves = tuple(replace(m, bytes=weights[m.partition] * len(m.added)) for m in made.moves)
+        return replace(made, moves=moves)
+
+    monkeypatch.setattr(online, "plan", largest_first)
+    bad = simulate(plan).judge()
+    assert bad["verdict"] == "fail" and PLANNED_TOO_MUCH in bad["reason"]
