@@ -88,12 +88,14 @@ class Retention:
         loop = asyncio.get_running_loop()
         due = loop.time() + seconds
         if self._timer is None or due < self._timer.when():
-            self.stop()
-            self._stopped = False
+            self._cancel()
             self._timer = loop.call_at(due, self._apply)
 
     def stop(self) -> None:
         self._stopped = True
+        self._cancel()
+
+    def _cancel(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None

@@ -45,9 +45,9 @@ def place(
     missing = replication_factor - len(active)
     if missing <= 0:
         return placed
-    return [
-        before + last for before, last in zip(placed, initial.place(_racks(fenced), partitions, missing), strict=True)
-    ]
+    further = initial.place(_racks(fenced), partitions, missing)
+    spread.replicas.update(broker for replicas in further for broker in replicas)
+    return [active_ones + fenced_ones for active_ones, fenced_ones in zip(placed, further, strict=True)]
 
 
 def _racks(brokers: Iterable[BrokerRegistration]) -> dict[int, str | None]:
