@@ -120,7 +120,7 @@ class Moves:
             state = await self.cluster.state()
             places = self.begun.union(self.also_led)
             # A broker may lag behind the controller, and show replicas as they were before the move.
-            first = {p: self.targets.get(p, state.replicas.get(p, ()))[:1] for p in places}
+            first = {p: (self.targets[p] if p in self.begun else state.replicas.get(p, ()))[:1] for p in places}
             others = [p for p in places if p in state.replicas and (state.leaders[p],) != first[p]]
             if not others:
                 return
