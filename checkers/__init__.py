@@ -142,8 +142,10 @@ def _look(run: _Run, engine: Engine) -> tuple[Evidence, list[pa.Table], list[Pat
         witnesses.append(of_nodes.anomalies)
         tally += of_nodes.tally
     of_run = [balance.check(name, faults, history.origin)]
-    if recovered and not missing:
-        of_run.append(deletion.check(known, name, _operations(history, options), faults))
+    deleted = None
+    if recovered and not missing and deletion.applies(known):
+        deleted = deletion.check(known, name, _operations(history, options), faults)
+        of_run.append(deleted.anomalies)
     witnesses += [anomalies.table for anomalies in of_run]
     tally += [entry for anomalies in of_run for entry in anomalies.tally]
     if violation is not None:
@@ -173,6 +175,7 @@ def _look(run: _Run, engine: Engine) -> tuple[Evidence, list[pa.Table], list[Pat
         not_judged=salvage.not_judged(missing, [log.name for log in history.logs if log.partial]),
         faults_known="faults" not in missing,
         availability=availability.of_history(history, faults, operations, engine),
+        deletion=deleted,
     )
     return evidence, witnesses, logs.lost
 

@@ -259,8 +259,10 @@ def check_tables(
     else:
         logs = _count_logs(run, tables, counts, in_sync)
     found = [*logs.found, balance.check(run, faults, origin)]
-    if not doubts and violation is None:
-        found.append(deletion.check(plan, run, logs.deletable, faults))
+    deleted = None
+    if not doubts and violation is None and deletion.applies(plan):
+        deleted = deletion.check(plan, run, logs.deletable, faults)
+        found.append(deleted.anomalies)
     witnessed = [row for anomalies in found for row in anomalies.rows]
     unfinished = [*logs.missing, *verdict.absent(plan, logs.operations)]
     if rows is not None:
@@ -285,5 +287,6 @@ def check_tables(
             nodes=of_nodes,
             lost_in=verdict.places_of(witnessed, LOST_APPEND),
             availability=availability.of_tables(logs.operations.items(), faults, origin),
+            deletion=deleted,
         )
     )

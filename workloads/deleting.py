@@ -86,7 +86,7 @@ class Deleter:
         try:
             request = delete_records_request(self._client.topic, {partition: offset}, self._client.request_timeout / 2)
             response = await self._ask(connection, request)
-            complete = self._clock()
+            complete = self._clock() if response is not None else None  # else it may be carried out later
             answer = delete_records_answers(response).get(partition) if response is not None else None
             if answer is None:
                 error = outcomes.CONNECTION_LOST if response is None else outcomes.MALFORMED_RESPONSE

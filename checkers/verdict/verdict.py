@@ -32,7 +32,7 @@ from checkers.inside.losses import explain
 from checkers.inside.metadata.planned import weigh_planned
 from checkers.inside.of_nodes import OfNodes, inside_of
 from checkers.inside.violation import Violation
-from checkers.log import deletion
+from checkers.log.deletion import Deletion
 from checkers.properties import (
     BALANCE,
     DELETION,
@@ -78,6 +78,7 @@ class Evidence:
     not_judged: Sequence[str] = ()  # what therefore was not decided, a sentence each
     faults_known: bool = True
     availability: Mapping[str, Any] | None = None  # see availability.py
+    deletion: Deletion | None = None  # where records may be deleted, and it could be judged
 
 
 def nothing(
@@ -120,6 +121,7 @@ def judge(evidence: Evidence, attribution: Sequence[Mapping[str, Any]] = ()) -> 
         "contract": of_contract,
         **({"losses": losses} if (losses := _losses(evidence)) else {}),
         **({"attribution": list(attribution)} if attribution else {}),
+        **({"deletion": evidence.deletion.as_dict()} if evidence.deletion is not None else {}),
         "availability": None if evidence.availability is None else dict(evidence.availability),
         "complete": evidence.complete and not evidence.gaps,
         "evidence_missing": list(evidence.gaps[:_MOST_GAPS]),
@@ -250,9 +252,15 @@ def _decide(
     where = "in the final log"
     if (evidence.plan.get("log") or {}).get("keys"):
         where += ", or a later one of the same key is,"
-    elif deletion.applies(evidence.plan):
-        where += ", or were deleted as they were to be,"
     in_order = f"all {acknowledged:,} acknowledged appends are {where} and every operation is in order"
+    if (deleted := evidence.deletion) is not None and deleted.deleted:
+        in_order = (
+            f"of {acknowledged:,} acknowledged appends {deleted.deleted:,} were deleted as they were to be, all others "
+            f"are {where} and every operation is in order"
+        )
+        if deleted.not_judged:
+            logs = ", ".join(deleted.not_judged[:_NAMED]) + ", …" * (len(deleted.not_judged) > _NAMED)
+            in_order += f"; whether too much was deleted of {logs} is not known"
     return "pass", in_order + _rarely_served(evidence.availability)
 
 
@@ -377,7 +385,7 @@ def _by_property(evidence: Evidence) -> dict[str, Any]:
     of_history = tuple(name for name in HISTORY_PROPERTIES if name != LOG_MATCHING or evidence.replica_records)
     if balance.plans(evidence.faults):
         of_history += (BALANCE,)
-    if deletion.applies(evidence.plan):
+    if evidence.deletion is not None:
         of_history += (DELETION,)
     with_invariants = evidence.plan.get("on") == "simulation" and inside_of(evidence.plan) == "kraft"
     checked = (*of_history, *(INVARIANTS if with_invariants else ()))
