@@ -63,10 +63,11 @@ def warnings(spread: Spread, brokers: Mapping[int, str | None]) -> list[str]:
     if lopsided:
         first = lopsided[0]
         heirs = sorted((b, count) for b, count in spread.takeovers[first].items() if count)
-        others = f", and so for {len(lopsided) - 1} other brokers" if len(lopsided) > 1 else ""
+        number = len(lopsided) - 1
+        others = f"; so it is with {number} other broker{'s' * (number > 1)}" if number else ""
         found.append(
-            f"if broker {first} fails, its {spread.leaders[first]} leaderships go, of {len(brokers) - 1} others, to "
-            f"{_brokers(heirs)}{others}"
+            f"if broker {first} fails, its {spread.leaders[first]} leaderships go unevenly to the {len(brokers) - 1} "
+            f"others: to {_brokers(heirs)}{others}"
         )
     return found
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from ..placement.online import OnlinePlan, plan_online
@@ -16,7 +16,7 @@ from ..placement.spread import Spread, warnings
 from ..telemetry.printable import say
 from .cluster import NOT_REGISTERED, Cluster, Place, State, state_once
 from .moves import Moves
-from .output import ToolError, print_json, table
+from .output import ToolError, plural, print_json, size, table
 
 _EVERY_S: Final = 0.5
 #: Of moving a broker's partitions away, while it gets new ones.
@@ -82,14 +82,15 @@ async def remove_broker(
         _check_holders(state, {broker})
         moved.append(await _balance(cluster, state, set(others), throttle, dry_run=False, quiet=as_json, told=False))
         state = await cluster.state()
-    if held := _held(state, broker):
-        raise ToolError(f"broker {broker} has got {held[0][0]}-{held[0][1]} meanwhile: run this again")
+    _check_empty(state, broker)
     if broker in state.brokers:
         say(f"broker {broker} holds nothing any more: stop it now (waiting {wait:g} s)", file=sys.stderr)
     state = await state_once(cluster, lambda state: broker not in state.brokers, wait)
     reason = f"broker {broker} is running"
     if broker not in state.brokers:
         reason = await _unregistered(cluster, broker)
+    if reason:
+        _check_empty(await cluster.state(), broker)
     done = moved[0] | {"replicas_moved": sum(each["replicas_moved"] for each in moved)}
     done |= {"broker": broker, "unregistered": not reason}
     told = f"broker {broker} is not registered any more"
@@ -97,6 +98,12 @@ async def remove_broker(
         told = f"broker {broker} holds nothing, and is registered ({reason}): run this again once it has stopped"
     _told(done, told, as_json)
     return 1 if reason else 0
+
+
+def _check_empty(state: State, broker: int) -> None:
+    if held := _held(state, broker):
+        number = plural(len(held), "partition")
+        raise ToolError(f"somebody has put {number} on broker {broker} meanwhile: run this again, and no rebalance")
 
 
 def _held(state: State, broker: int) -> list[Place]:
@@ -150,6 +157,8 @@ async def _balance(
         silent = ", ".join(str(broker) for broker, of in sizes.items() if of is None)
         found["warnings"].append(f"the sizes of {len(online.untold)} partitions are not known (brokers {silent})")
     if not quiet and not as_json:
+        if state.moving:
+            say(f"{plural(len(state.moving), 'reassignment')} under way already, planned from where these lead:")
         say(_shown(made, sorted({*racks, *state.brokers}), found["warnings"]))
     if not dry_run:
         after = dict(online.assignment) | {move.partition: move.after for move in made.moves}
@@ -161,8 +170,8 @@ async def _balance(
         return found
     if as_json:
         print_json(found)
-    elif not dry_run:
-        say(f"balanced: {found['replicas_moved']} replicas moved in {found['seconds']:g} s")
+    elif not dry_run and (made.moves or found["replicas_moved"]):
+        say(f"balanced: {plural(found['replicas_moved'], 'replica')} moved in {found['seconds']:g} s")
     return found
 
 
@@ -191,10 +200,10 @@ def _described(online: OnlinePlan[Place], racks: Mapping[int, str | None]) -> di
 
 def _shown(made: Plan[Place], brokers: Sequence[int], warned: Sequence[str]) -> str:
     if not made.moves:
-        return "\n".join(["nothing moves" if warned else "the cluster is balanced", *(f"note: {w}" for w in warned)])
+        return "\n".join(["nothing is to be moved" if warned else "the cluster is balanced", *_notes(warned)])
     least = ", the least possible" if made.is_least else ""
     lines = [
-        f"{made.replicas_moved} replicas to move, {made.bytes_moved} bytes{least}; partitions that change:",
+        f"{plural(made.replicas_moved, 'replica')} to move, {size(made.bytes_moved)}{least}; partitions that change:",
         table(
             ("PARTITION", "REPLICAS", "REPLICAS AFTER"),
             [(f"{move.partition[0]}-{move.partition[1]}", move.before, move.after) for move in made.moves],
@@ -208,9 +217,13 @@ def _shown(made: Plan[Place], brokers: Sequence[int], warned: Sequence[str]) -> 
             ],
             indent="  ",
         ),
-        *(f"note: {warning}" for warning in warned),
+        *_notes(warned),
     ]
     return "\n".join(lines)
+
+
+def _notes(warned: Iterable[str]) -> list[str]:
+    return [f"note: {warning}" for warning in warned]
 
 
 def _told(found: Mapping[str, Any], sentence: str, as_json: bool) -> None:

@@ -103,7 +103,7 @@ def _parser() -> argparse.ArgumentParser:
         metavar="HOST:PORT[,…]",
         help="nodes to ask, in this order until one answers",
     )
-    asking.add_argument("--timeout", type=_seconds, default=5.0, metavar="SECONDS", help="for all of it (default: 5)")
+    asking.add_argument("--timeout", type=_seconds, default=5.0, metavar="SECONDS", help="for an answer (default: 5)")
     showing = _Parser(add_help=False)
     showing.add_argument("--json", action="store_true", help="for machines")
     tools.add_parser(

@@ -12,7 +12,7 @@ from typing import Any, Final
 from ..placement.spread import Replicas
 from ..telemetry.printable import say
 from .cluster import Cluster, Place, State, state_once
-from .output import ToolError
+from .output import ToolError, plural, size
 from .throttle import Move, Reassignment, throttle, unthrottle
 
 _EVERY_S: Final = 0.5
@@ -28,12 +28,13 @@ class Interrupted(Exception):
 class Moves:
     """targets: replicas that each partition is to have in the end, in this order. throttle: bytes a second that each
     broker sends and takes for them at most (KIP-73); None: no limit. also_led: further partitions that are to be led by
-    their preferred leaders in the end."""
+    their preferred leaders in the end. whole: if one of them is refused, none is moved."""
 
     cluster: Cluster
     targets: Mapping[Place, Replicas]
     throttle: int | None = None
     also_led: Collection[Place] = ()
+    whole: bool = False
     show: Callable[[str], None] = lambda line: say(line, file=sys.stderr)
     begun: set[Place] = field(default_factory=set)
     refused: dict[Place, str] = field(default_factory=dict)
@@ -52,7 +53,7 @@ class Moves:
                 raise
             raise ToolError(f"{error}; {self._how_to_go_on()}") from None
         if self.refused:
-            raise ToolError(f"{_first_of(self.refused)} refused: {next(iter(self.refused.values()))}")
+            raise ToolError(self._refusal())
         return {"replicas_moved": moved, "seconds": round(asyncio.get_running_loop().time() - started, 1)}
 
     async def _carry_out(self) -> int:
@@ -65,6 +66,9 @@ class Moves:
         wanted = {place: after for place, after in targets.items() if going_to_be[place] != after}
         self.begun |= targets.keys() - wanted.keys()
         moving = _reassignment(state, targets)
+        if self.throttle is None and await self.cluster.throttled({topic for topic, _ in state.replicas}):
+            self._throttled = True
+            self.show("a throttle of an earlier command is in force, and is removed in the end")
         if self.throttle is not None:
             self._throttled = True  # before it is asked: what follows must be told of, even if it is in part
             for broker in await self.cluster.configure(throttle(moving, self.throttle), state.brokers):
@@ -72,17 +76,28 @@ class Moves:
         self.begun |= wanted.keys()
         self.refused = await self.cluster.reassign(wanted)
         self.begun -= self.refused.keys()
+        if self.refused and self.whole:
+            await self._take_back(wanted.keys() - self.refused.keys() - state.moving.keys())
         added = {
             place: tuple(b for b in after if b not in _without(state.replicas[place], state, place))
             for place, after in targets.items() if place in self.begun
         }  # fmt: skip
         await self._watch(added)
         await self._check({place: after for place, after in targets.items() if place in self.begun})
-        if self.throttle is not None:
+        if self._throttled:
             await _unthrottle(self.cluster, moving, self.show)
             self._throttled = False
         await self._lead()
         return sum(map(len, added.values()))
+
+    def _refusal(self) -> str:
+        return f"{_first_of(self.refused)} refused: {self.refused[min(self.refused)]}"
+
+    async def _take_back(self, begun: Collection[Place]) -> None:
+        """Raises ToolError, always."""
+        left = await self.cluster.reassign(dict.fromkeys(begun))
+        self.begun -= set(begun) - left.keys()
+        raise ToolError(f"{self._refusal()}; nothing was moved" if not left else self._refusal())
 
     async def _check(self, targets: Mapping[Place, Replicas]) -> None:
         """No longer under way may mean that somebody has cancelled it. Raises ToolError."""
@@ -100,7 +115,7 @@ class Moves:
     async def _watch(self, added: Mapping[Place, Replicas]) -> None:
         """Until none of them is under way, with a line whenever more is done."""
         total = sum(map(len, added.values()))
-        before = ""
+        before, absent = "", set[int]()
         while True:
             state = await self.cluster.state()
             waiting = {place: state.moving[place].adding for place in self.begun if place in state.moving}
@@ -112,6 +127,10 @@ class Moves:
                     before = line
             if not waiting:
                 return
+            awaited = {broker for adding in waiting.values() for broker in adding}
+            if gone := sorted(awaited - state.brokers.keys() - absent):
+                self.show(f"waiting for broker {gone[0]}, which is not alive")
+            absent = awaited - state.brokers.keys()
             await asyncio.sleep(_EVERY_S)
 
     async def _lead(self) -> None:
@@ -129,15 +148,15 @@ class Moves:
         self.show(f"{len(others)} partitions are not led by their preferred leaders yet")
 
     def _how_to_go_on(self) -> str:
-        if not self.begun and not self._throttled:
-            return "nothing was begun"
         number = len(self.begun)
+        if not number and not self._throttled:
+            return "nothing was begun"
         if not number:
             return "the throttle is still set: to remove it, run the same again, or reassign --cancel"
         return (
-            f"up to {number} reassignment{'s' * (number != 1)} may be under way, and go on by themselves"
+            f"up to {plural(number, 'reassignment')} may be under way, and will be without this command"
             f"{', under the throttle' * self._throttled}; to go on with all of it"
-            f"{' and remove the throttle' * self._throttled}, run the same again; to cancel them, run reassign --cancel"
+            f"{' and remove the throttle' * self._throttled}, run the same again; to cancel, run reassign --cancel"
         )
 
 
@@ -163,16 +182,7 @@ def _progress(
             to_move += whole
             there = sizes.get(broker, {}).get(place, 0)
             moved += min(there, whole) if broker in waiting.get(place, ()) else whole
-    return f"{total - left} of {total} replicas moved, {_bytes(moved)} of {_bytes(to_move)}"
-
-
-def _bytes(number: int) -> str:
-    amount = float(number)
-    for unit in ("B", "kB", "MB", "GB"):
-        if amount < 1000 or unit == "GB":
-            return f"{amount:.0f} {unit}" if unit == "B" else f"{amount:.1f} {unit}"
-        amount /= 1000
-    raise AssertionError
+    return f"{total - left} of {total} replicas moved, {size(moved)} of {size(to_move)}"
 
 
 def _name(place: Place) -> str:

@@ -42,6 +42,19 @@ def _is_number(text: str) -> bool:
     return text == "-" or text.lstrip("-").isdigit()
 
 
+def plural(count: int, what: str) -> str:
+    return f"{count:,} {what}{'s' * (count != 1)}"
+
+
+def size(number: int) -> str:
+    amount = float(number)
+    for unit in ("B", "kB", "MB", "GB"):
+        if amount < 1000 or unit == "GB":
+            return f"{amount:.0f} {unit}" if unit == "B" else f"{amount:.1f} {unit}"
+        amount /= 1000
+    raise AssertionError
+
+
 def print_json(value: object) -> None:
     """One line, which is whole even if what follows fails."""
     sys.stdout.write(json.dumps(value, default=str) + "\n")

@@ -17,7 +17,7 @@ from ..telemetry.printable import say
 from ..wire.integers import i16, i32
 from ..wire.messages import milliseconds
 from .cluster import Cluster, ConfigChange, request_of, state_once
-from .output import ToolError, print_json
+from .output import ToolError, plural, print_json
 
 
 async def create(
@@ -43,7 +43,7 @@ async def create(
     if as_json:
         print_json({"topic": topic, "partitions": len(placed) or None, "replicas": placed, "warnings": found})
         return 0
-    say(f"topic {topic} is created with {answer.topics[0].num_partitions} partitions")
+    say(f"topic {topic} is created with {plural(int(answer.topics[0].num_partitions), 'partition')}")
     for warning in found:
         say(f"note: {warning}")
     return 0

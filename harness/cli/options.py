@@ -38,7 +38,8 @@ DeleteRecordsOption = Annotated[
     typer.Option(
         "--delete-records",
         metavar="TIME",
-        help="Delete the begin of each partition so often (DeleteRecords), e.g. 5s; by default never.",
+        help="Delete the begin of each partition so often (DeleteRecords; one time in four all that is committed), "
+        "e.g. 5s; by default never.",
     ),
 ]
 

@@ -21,6 +21,7 @@ from nemesis import Targets
 from spark_history.regular import open_regular
 
 MAX_TIME_LIMIT_S = 7 * 24 * 3600  # the whole schedule is drawn before the run
+MIN_DELETE_S = 0.1  # from one deletion of a partition to the next
 MAX_RATE = 10_000_000  # far more than a harness can send; the pacer would be busy with nothing else
 
 MAX_LATENCY_MS = 1000  # beyond it no request is answered in time
@@ -96,9 +97,9 @@ class Plan(BaseModel):
             value = getattr(self, name)
             if not 0 < value <= most:  # nor is it nan
                 yield f"{flag(name)} is {value:g}; it must be a number of {unit} above 0 and at most {most:,}"
-        if self.delete_records is not None and not 0 < self.delete_records <= MAX_TIME_LIMIT_S:
+        if self.delete_records is not None and not MIN_DELETE_S <= self.delete_records <= MAX_TIME_LIMIT_S:
             yield (
-                f"--delete-records is {self.delete_records:g}; it must be a number of seconds above 0 and at most "
+                f"--delete-records is {self.delete_records:g}; it must be a number of seconds from {MIN_DELETE_S:g} to "
                 f"{MAX_TIME_LIMIT_S:,}"
             )
         if not 0 <= self.seed < 2**63:

@@ -240,8 +240,8 @@ def rebalanced(told: Mapping[str, Any]) -> str:
     loads = {str(broker): told["load"]["after"][str(broker)] for broker in told["brokers"]}
     held, led = ([load[what] for load in loads.values()] for what in ("replicas", "leaders"))
     parts.append(
-        f"brokers {', '.join(loads)} then held {_range(held)} replicas and were preferred leaders of {_range(led)} "
-        "partitions"
+        f"brokers {', '.join(loads)} then held {_range(held)} replicas each, and each was the preferred leader of "
+        f"{_range(led)} partitions"
     )
     return "; ".join(parts)
 
@@ -305,7 +305,10 @@ def _nodes(observed: Mapping[str, Any]) -> Mapping[str, Any]:
 def _sentence(facts: Mapping[str, Any]) -> str:
     known = [key for key in _EVIDENCE if key in facts]
     others = [key for key in facts if key not in _EVIDENCE]
-    return "; ".join(phrase for phrase in (_phrase(key, facts[key]) for key in known + others) if phrase)
+    phrases = {key: _phrase(key, facts[key]) for key in known + others}
+    if phrases.get("metadata") and "rebalanced" in facts:  # of the plan that is told before; this is its undoing
+        phrases["metadata"] = f"brought back: {phrases['metadata']}"
+    return "; ".join(phrase for phrase in phrases.values() if phrase)
 
 
 def _phrase(key: str, value: Any) -> str:

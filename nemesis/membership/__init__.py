@@ -226,7 +226,9 @@ class Membership(Mover):
     that need no spare brokers."""
 
     name = "membership"
-    summary = "shuts a leader down, elects preferred leaders, reassigns partitions, or gives a broker a new id"
+    summary = (
+        "shuts a leader down, elects preferred leaders, reassigns, gives a broker a new id, removes one, rebalances"
+    )
     exclusive = True
     waits_for_isr = True
     variants: ClassVar[Mapping[str, type[Nemesis]]] = {

@@ -128,7 +128,8 @@ def test_what_racks_keep_from_being_balanced_is_said() -> None:
     assert found[0] == "racks of unequal size: broker 0 (rack a) holds 20 replicas, broker 1 (rack b) 10"
     pairs: dict[int, str | None] = {0: "a", 1: "a", 2: "b", 3: "b"}
     assert warnings(Spread(place(pairs, 16, 2)), pairs) == [
-        "if broker 0 fails, its 4 leaderships go, of 3 others, to brokers 2 (2), 3 (2), and so for 3 other brokers"
+        "if broker 0 fails, its 4 leaderships go unevenly to the 3 others: to brokers 2 (2), 3 (2); so it is with 3 "
+        "other brokers"
     ]
     assert warnings(Spread([(0,), (0,)]), {0: None, 1: None}) == [
         "broker 0 holds 2 replicas, broker 1 0",

@@ -13,6 +13,7 @@ from cluster_image.placement.initial import place
 from cluster_image.placement.spread import Replicas, Spread, apart
 from cluster_image.tools import balance
 from cluster_image.tools.cluster import Broker, Cluster, ConfigChange, Moving, Place, State
+from cluster_image.tools.moves import Moves
 from cluster_image.tools.output import ToolError
 
 
@@ -253,3 +254,77 @@ def test_sizes_that_are_not_known_are_said(capsys: pytest.CaptureFixture[str]) -
     assert asyncio.run(balance.rebalance(cast(Cluster, fake), None, None, dry_run=True)) == 0
     told = capsys.readouterr().out
     assert "the sizes of 12 partitions are not known (brokers 1, 2, 3)" in told and "the least" not in told
+
+
+class RefusingOne(FakeCluster):
+    """The controller refuses t-0, and begins the others, which can be cancelled."""
+
+    cancelled = 0
+
+    async def reassign(self, targets: Mapping[Place, Replicas | None]) -> dict[Place, str]:
+        self.cancelled += sum(replicas is None for replicas in targets.values())
+        return {place: "why" for place, replicas in targets.items() if place == ("t", 0) and replicas is not None}
+
+
+def test_of_a_plan_of_which_one_is_refused_nothing_is_moved() -> None:
+    fake = RefusingOne()
+    fake.alive.add(4)
+    plan = {("t", 0): (4, 1), ("t", 1): (4, 2), ("t", 2): (4, 3)}
+    with pytest.raises(ToolError, match=r"^t-0 is refused: why; nothing was moved$"):
+        asyncio.run(Moves(cast(Cluster, fake), plan, whole=True).carry_out())
+    assert fake.cancelled == 2
+
+
+def test_a_throttle_of_an_earlier_command_is_told_of_and_removed(capsys: pytest.CaptureFixture[str]) -> None:
+    fake = FakeCluster()
+    fake.alive.add(4)
+    fake.settings["t", "leader.replication.throttled.replicas"] = "0:1"
+    fake.settings["1", "leader.replication.throttled.rate"] = "5"
+    asyncio.run(balance.rebalance(cast(Cluster, fake), None, None))
+    assert "a throttle of an earlier command is in force" in capsys.readouterr().err
+    assert not fake.settings
+
+
+class Dying(FakeCluster):
+    """Broker 4 dies while it gets its share, and is back later."""
+
+    async def reassign(self, targets: Mapping[Place, Replicas | None]) -> dict[Place, str]:
+        await super().reassign(targets)
+        self.moving = dict.fromkeys(targets, Moving((4,), ()))
+        self.alive.remove(4)
+        return {}
+
+
+def test_who_is_waited_for_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+    fake = Dying()
+    fake.alive.add(4)
+    asyncio.run(balance.rebalance(cast(Cluster, fake), None, None))
+    told = capsys.readouterr()
+    assert "waiting for broker 4, which is not alive" in told.err
+    assert told.out.startswith("6 replicas to move, 600 B, the least possible")
+
+
+def test_what_is_under_way_is_told_before_a_plan(capsys: pytest.CaptureFixture[str]) -> None:
+    fake = FakeCluster()
+    fake.moving["t", 0] = Moving((), ())
+    asyncio.run(balance.rebalance(cast(Cluster, fake), None, None, dry_run=True))
+    assert capsys.readouterr().out == (
+        "1 reassignment under way already, planned from where these lead:\nthe cluster is balanced\n"
+    )
+
+
+class Refilled(FakeCluster):
+    """Somebody puts partitions on a broker that waits to be stopped."""
+
+    async def unregister(self, broker: int) -> str:
+        self.replicas["t", 0] = (broker, 1)
+        return "it is a replica"
+
+
+def test_a_broker_that_is_filled_again_is_not_told_to_hold_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(balance, "_EVERY_S", 0.001)
+    fake = Refilled()
+    fake.alive.add(4)
+    fake.stops.add(3)
+    with pytest.raises(ToolError, match="somebody has put 1 partition on broker 3 meanwhile: run this again"):
+        asyncio.run(balance.remove_broker(cast(Cluster, fake), 3, 1.0, None))

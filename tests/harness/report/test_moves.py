@@ -69,5 +69,5 @@ def test_in_words() -> None:
     told = {**TOLD, "unfinished": 1}
     assert words.evidence({"rebalanced": told}) == (
         "2 of 2 replicas moved in 3 s (2.0 KiB planned, the least possible); 1 partition still on the move then; "
-        "brokers 1, 10 then held 2 replicas and were preferred leaders of 0 to 1 partitions"
+        "brokers 1, 10 then held 2 replicas each, and each was the preferred leader of 0 to 1 partitions"
     )
