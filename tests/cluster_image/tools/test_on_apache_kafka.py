@@ -160,7 +160,7 @@ def test_a_broker_is_emptied_and_unregistered_once_it_has_stopped(kafka: ApacheK
     assert json.loads(removed.stdout)["unregistered"] is True
     assert_balanced(kafka, 1, 2, 3)
     again = tool(kafka, "remove-broker", 4)
-    assert (again.returncode, again.stdout) == (0, "broker 4 is not registered any more\n")
+    assert (again.returncode, again.stderr) == (2, "remove-broker: broker 4: there is no such broker\n")
 
 
 def test_a_dead_broker_gets_no_throttle_and_is_replaced_all_the_same(kafka: ApacheKafka) -> None:
