@@ -49,7 +49,11 @@ def _kept(data: RunData, summary: Summary) -> str:
     acknowledged, lost = summary.counts["ok"], len(summary.lost)
     if not lost:
         if outcome == "pass":
-            return f"yes: none of {acknowledged:,} acknowledged records is lost, and every operation fits one order"
+            deleted = _mapping(data.verdict.get("deletion")).get("deleted")
+            but = f" ({deleted:,} were deleted, as they were to be)" if isinstance(deleted, int) and deleted else ""
+            return (
+                f"yes: none of {acknowledged:,} acknowledged records is lost{but}, and every operation fits one order"
+            )
         if outcome == "unknown":
             return "not known: this run proves nothing either way, and must not be read as a pass"
         return f"no acknowledged record is lost; but {_example(data)}" if outcome == "fail" else ""

@@ -34,6 +34,7 @@ def _of_fault(fault: Fault, faults: Sequence[Fault]) -> Iterator[dict[str, Any]]
     end = start + took if took is not None else start
     yield {
         "fault": fault,
+        "began": start,
         "sentence": words.sentence(words.evidence({"rebalanced": told})),
         "meanwhile": [
             other for other in faults

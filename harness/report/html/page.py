@@ -135,6 +135,7 @@ def _context(data: RunData, summary: Summary, inside: InsideOfRun) -> dict[str, 
             for fault in summary.faults
         ],
         "moves": moves(summary.faults),
+        "deleted": _deleted(data),
         "nodes": list(dict.fromkeys(node for row in summary.partitions for node in row["replicas"])),
         "properties": properties,
         "unclean_recoveries": [
@@ -162,6 +163,16 @@ def _context(data: RunData, summary: Summary, inside: InsideOfRun) -> dict[str, 
         "outcome_glyphs": OUTCOME_GLYPHS,
         "relative": words.relative,
     }
+
+
+def _deleted(data: RunData) -> dict[str, dict[str, int]]:
+    """By partition, where its log begins and how many acknowledged records were deleted; see checkers.log.deletion."""
+    told = data.verdict.get("deletion")
+    logs = told.get("logs") if isinstance(told, Mapping) else None
+    return {
+        str(log): {key: of[key] for key in ("begins_at", "deleted") if isinstance(of.get(key), int)}
+        for log, of in (logs.items() if isinstance(logs, Mapping) else ()) if isinstance(of, Mapping)
+    }  # fmt: skip
 
 
 def shown(value: Any) -> Any:
