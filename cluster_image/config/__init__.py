@@ -37,12 +37,12 @@ class Setting:
     help: str
     read: Callable[[str], Any]
 
-    def value_of(self, text: str) -> Any:
-        """Raises ConfigError naming the setting and what is valid."""
+    def value_of(self, text: str, name: str = "") -> Any:
+        """Raises ConfigError naming the setting, as it was written if that is another name, and what is valid."""
         try:
             return self.read(text.strip())
         except (ValueError, KeyError):
-            raise ConfigError(f"{self.name}={text} is not valid: {self.valid} expected") from None
+            raise ConfigError(f"{name or self.name}={text} is not valid: {self.valid} expected") from None
 
 
 def integer(low: int, high: int) -> Callable[[str], int]:

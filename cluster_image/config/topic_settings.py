@@ -82,6 +82,6 @@ def check_topic_settings(overrides: Mapping[str, str], elr_enabled: bool) -> Non
     """Raise ConfigError unless every override is a setting that a topic can have, with a valid value.
     elr_enabled: eligible.leader.replicas.version of this cluster."""
     for name, text in overrides.items():
-        setting_of(name).value_of(text)
+        setting_of(name).value_of(text, name)
     if "unclean.recovery.strategy" in overrides and not elr_enabled:
         raise ConfigError(NO_UNCLEAN_RECOVERY)

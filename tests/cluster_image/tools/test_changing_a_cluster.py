@@ -293,6 +293,8 @@ def test_topics_are_changed_and_deleted(cluster: ProcessCluster) -> None:
     assert altered.returncode == 0, altered.stderr
     assert len([place for place in state(cluster).replicas if place[0] == "u"]) == 3
     assert "unknown topic setting" in tool(cluster, "alter-topic", "u", "--config", "retention=1").stderr
+    wrong = tool(cluster, "alter-topic", "u", "--config", "retention.ms=abc").stderr
+    assert "retention.ms=abc is not valid" in wrong and "log.retention" not in wrong, "the name that was written"
     assert "nothing to change" in tool(cluster, "alter-topic", "u").stderr
     both = tool(cluster, "alter-topic", "u", "--config", "retention.ms=1", "--partitions", 2)
     assert both.returncode == 2 and "are valid" in both.stderr
