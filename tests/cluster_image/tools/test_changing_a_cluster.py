@@ -239,7 +239,7 @@ def test_a_throttle_whose_reassignment_ended_while_nobody_watched_goes_when_all_
 ) -> None:
     assert tool(four, "rebalance", "--brokers", "1,2,3").returncode == 0
     with subprocess.Popen(
-        [sys.executable, "-m", "cluster_image", "rebalance", "--bootstrap", four.bootstrap, "--throttle", "10000000"],
+        [sys.executable, "-m", "cluster_image", "rebalance", "--bootstrap", four.bootstrap, "--throttle", "2000000"],
         cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
     ) as first:  # fmt: skip
         while not state(four).moving:
