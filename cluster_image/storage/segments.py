@@ -10,7 +10,7 @@ from .segment import Segment
 
 
 class Segments:
-    """Segments by base offset, the oldest first; at least one, once `begin` or `load` was called.
+    """Segments by base offset, the oldest first; at least one, once `begin_without_file` or `load` was called.
 
     Each method that changes what is there says what it makes durable. They raise OSError.
     """

@@ -77,7 +77,7 @@ class Moves:
         self.refused = await self.cluster.reassign(wanted)
         self.begun -= self.refused.keys()
         if self.refused and self.whole:
-            await self._take_back(wanted.keys() - self.refused.keys() - state.moving.keys())
+            await self._take_back(wanted.keys() - self.refused.keys() - state.moving.keys(), moving)
         added = {
             place: tuple(b for b in after if b not in _without(state.replicas[place], state, place))
             for place, after in targets.items() if place in self.begun
@@ -93,10 +93,13 @@ class Moves:
     def _refusal(self) -> str:
         return f"{_first_of(self.refused)} refused: {self.refused[min(self.refused)]}"
 
-    async def _take_back(self, begun: Collection[Place]) -> None:
+    async def _take_back(self, begun: Collection[Place], moving: Reassignment) -> None:
         """Raises ToolError, always."""
         left = await self.cluster.reassign(dict.fromkeys(begun))
         self.begun -= set(begun) - left.keys()
+        if self._throttled:
+            await _unthrottle(self.cluster, moving, self.show)
+            self._throttled = False
         raise ToolError(f"{self._refusal()}; nothing was moved" if not left else self._refusal())
 
     async def _check(self, targets: Mapping[Place, Replicas]) -> None:

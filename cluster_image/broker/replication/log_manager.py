@@ -240,8 +240,7 @@ class LogManager:
         then delete segments of what lies below."""
         touched = {key: each for key, each in self._logs.items() if not each.is_untouched}
         self._watermark_file.write({key: offset for key, offset in high_watermarks.items() if key in touched})
-        starts = {key: self._start_to_note(key, each) for key, each in touched.items() if each.start_offset > 0}
-        starts = {key: start for key, start in starts.items() if start > 0}
+        starts = {key: start for key, each in touched.items() if (start := self._start_to_note(key, each)) > 0}
         if starts != self._starts:
             self._start_file.write(starts)
             self._starts = starts

@@ -271,8 +271,8 @@ def test_of_a_plan_of_which_one_is_refused_nothing_is_moved() -> None:
     fake.alive.add(4)
     plan = {("t", 0): (4, 1), ("t", 1): (4, 2), ("t", 2): (4, 3)}
     with pytest.raises(ToolError, match=r"^t-0 is refused: why; nothing was moved$"):
-        asyncio.run(Moves(cast(Cluster, fake), plan, whole=True).carry_out())
-    assert fake.cancelled == 2
+        asyncio.run(Moves(cast(Cluster, fake), plan, throttle=1000, whole=True).carry_out())
+    assert fake.cancelled == 2 and not fake.settings, "nor does its throttle stay"
 
 
 def test_a_throttle_of_an_earlier_command_is_told_of_and_removed(capsys: pytest.CaptureFixture[str]) -> None:

@@ -198,13 +198,7 @@ def four(cluster: ProcessCluster) -> ProcessCluster:
 def test_a_plan_over_a_plan(four: ProcessCluster, tmp_path: Path) -> None:
     """Broker 4 takes next to nothing, so the first is still under way; it can be cancelled, and its throttle goes."""
     assert tool(four, "rebalance", "--brokers", "1,2,3").returncode == 0
-    with subprocess.Popen(
-        [sys.executable, "-m", "cluster_image", "rebalance", "--bootstrap", four.bootstrap, "--throttle", "1000"],
-        cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-    ) as first:  # fmt: skip
-        while not state(four).moving:
-            time.sleep(0.1)
-        first.kill()
+    begun_and_killed(four, 1000)
     moving = settled(four)
     place = list(moving)[-1]
     told = reassign(four, tmp_path, [(*place, [1, 2, 3])])
@@ -218,6 +212,18 @@ def test_a_plan_over_a_plan(four: ProcessCluster, tmp_path: Path) -> None:
     assert not asyncio.run(throttled(four))
     assert tool(four, "rebalance").returncode == 0, "it is not throttled any more"
     assert_balanced(four, 1, 2, 3, 4)
+
+
+def begun_and_killed(cluster: ProcessCluster, throttle: int) -> None:
+    """`rebalance`, which is ended as soon as data moves."""
+    arguments = ["--bootstrap", cluster.bootstrap, "--throttle", str(throttle)]
+    with subprocess.Popen(
+        [sys.executable, "-m", "cluster_image", "rebalance", *arguments],
+        cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+    ) as command:  # fmt: skip
+        while not state(cluster).moving:
+            time.sleep(0.05)
+        command.kill()
 
 
 def settled(cluster: ProcessCluster) -> Mapping[Place, Moving]:
@@ -238,13 +244,7 @@ def test_a_throttle_whose_reassignment_ended_while_nobody_watched_goes_when_all_
     four: ProcessCluster,
 ) -> None:
     assert tool(four, "rebalance", "--brokers", "1,2,3").returncode == 0
-    with subprocess.Popen(
-        [sys.executable, "-m", "cluster_image", "rebalance", "--bootstrap", four.bootstrap, "--throttle", "2000000"],
-        cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-    ) as first:  # fmt: skip
-        while not state(four).moving:
-            time.sleep(0.05)
-        first.kill()
+    begun_and_killed(four, 2000000)
     while state(four).moving:
         time.sleep(0.1)
     assert asyncio.run(throttled(four)) == ["t"]
