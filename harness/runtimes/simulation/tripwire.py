@@ -7,13 +7,15 @@ interpreter does not tell of (os.stat, os.getpid). The first two are refused by 
 pyproject.toml.
 
 Python and its standard library do some of this for themselves: reading source and bytecode to import a module or
-print a traceback, stamping the time on a log record. That does not reach the simulation and is let through.
+print a traceback, stamping the time on a log record. That does not reach the simulation and is let through. So is
+what finalizers do while garbage is collected: whose it is, and when, depends on all that this process has done before.
 """
 
 from __future__ import annotations
 
 import _thread
 import functools
+import gc
 import os
 import random
 import secrets
@@ -63,6 +65,7 @@ class Tripwire:
         self.tripped: OutsideSimulation | None = None
         self._originals: list[tuple[Any, str, Any]] = []
         self._thread = 0
+        self._armed_before_collection = False
 
     def install(self) -> None:
         """Raises RuntimeError if one is installed."""
@@ -72,6 +75,7 @@ class Tripwire:
         _hook_audit_events()
         _installed = self
         self._thread = threading.get_ident()
+        gc.callbacks.append(self._collecting)
         for name in _CLOCK:
             self._wire(time, name)
         for name in _SECRETS:
@@ -101,6 +105,8 @@ class Tripwire:
         while self._originals:
             owner, name, original = self._originals.pop()
             setattr(owner, name, original)
+        if self._collecting in gc.callbacks:
+            gc.callbacks.remove(self._collecting)
         if _installed is self:
             _installed = None
 
@@ -125,6 +131,14 @@ class Tripwire:
 
         self._originals.append((owner, name, original))
         setattr(owner, name, wired)
+
+    def _collecting(self, phase: str, info: dict[str, int]) -> None:
+        if threading.get_ident() != self._thread:
+            return
+        if phase == "start":
+            self._armed_before_collection, self.armed = self.armed, False
+        else:
+            self.armed = self._armed_before_collection
 
     def trip(self, what: str, frame: FrameType | None) -> None:
         """frame: whose code used it."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import _thread
 import contextlib
+import gc
 import inspect
 import linecache
 import logging
@@ -194,19 +195,41 @@ def test_other_threads_are_none_of_its_business(tripwire: Tripwire) -> None:
     assert found and tripwire.tripped is None
 
 
+def test_garbage_of_what_came_before_is_none_of_its_business(tripwire: Tripwire) -> None:
+    """Seed 2 of a run in one process may collect what the judging of seed 1 left, and this has finalizers."""
+    done: list[str] = []
+
+    class Before:
+        def __init__(self) -> None:
+            self.cycle = self
+
+        def __del__(self) -> None:
+            open(os.devnull).close()
+            done.append("closed")
+
+    Before()
+    tripwire.armed = True
+    gc.collect()
+    assert done == ["closed"] and tripwire.tripped is None and tripwire.armed
+    with pytest.raises(OutsideSimulation):
+        time.time()
+    tripwire.armed = False
+
+
 def outside() -> dict[tuple[str, str], object]:
     owners = (time, random, random.Random, random.SystemRandom, os, secrets, uuid, threading.Thread)
     return {(owner.__name__, name): value for owner in owners for name, value in vars(owner).items()}
 
 
 def test_everything_is_put_back() -> None:
-    before = outside()
+    before, callbacks = outside(), list(gc.callbacks)
     tripwire = Tripwire()
     tripwire.install()
     changed = {key for key, value in outside().items() if before[key] is not value}
     assert {("time", "time"), ("Thread", "start"), ("random", "random"), ("Random", "seed")} <= changed
     tripwire.remove()
     tripwire.remove()
+    assert gc.callbacks == callbacks
     assert all(before[key] is value for key, value in outside().items())
     with pytest.raises(ZeroDivisionError), Tripwire():
         raise ZeroDivisionError
