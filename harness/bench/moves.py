@@ -8,6 +8,7 @@ within one and a half of that without a move. Then it moves back without a throt
 from __future__ import annotations
 
 import asyncio
+import os
 import time
 from collections.abc import Iterator, Mapping
 from concurrent.futures import Future
@@ -43,6 +44,8 @@ def measure(results: Path) -> Iterator[Figure]:
 async def _measure(cluster: Cluster) -> list[Figure]:
     clients = _Clients(bootstrap_of(cluster))
     await asyncio.to_thread(clients.fill)
+    # Else the kernel writes 600 MB back half a minute later, which is in the middle of the move, and all else waits.
+    await asyncio.to_thread(os.sync)
     before = await _alone(clients)
     await asyncio.to_thread(clients.throttle, QUOTA)
     throttled_rate, throttled = await _move(cluster, clients, MOVED)

@@ -87,12 +87,15 @@ class Fetcher:
         self._session = FetchSessionHandler(self._max_bytes)
         self._changed = asyncio.Event()
         self._connection: Connection | None = None
+        #: It hung up by itself, and the leader is not to be spared.
+        self._asks_anew = False
         self._task = start_task(self._run(), failed)
 
     def add(self, partition: Partition) -> None:
         """Fetch this partition, from its log end offset, in its present leader epoch."""
         if not self._session.followed:
             self._hang_up()  # what it may wait for was asked in an earlier epoch, perhaps of a process that is gone
+            self._asks_anew = True
         self._session.add(partition)
         self._changed.set()
 
@@ -125,12 +128,13 @@ class Fetcher:
                     pass
                 continue
             self._late.clear()
-            request = self._request(loop.time())
+            request, self._asks_anew = self._request(loop.time()), False
             try:
                 response = await (await self._connected()).request(request, timeout=self._request_timeout)
             except (ConnectionError, TimeoutError):
                 self._session.lost()
-                await asyncio.sleep(self._backoff)
+                if not self._asks_anew:
+                    await asyncio.sleep(self._backoff)
                 continue
             self._session.answered(response.error_code, int(response.session_id))
             self._apply(response, loop.time())

@@ -108,6 +108,30 @@ def test_a_new_leader_epoch_is_said_though_nothing_else_has_changed() -> None:
     living(story)
 
 
+def test_the_only_partition_of_a_leader_is_asked_for_anew_at_once_in_a_new_leader_epoch() -> None:
+    """The request of the epoch before may wait at a process that is gone, and is given up. That is no error to wait
+    after: the leader commits nothing before this follower's next fetch."""
+
+    async def story(broker: Broker) -> None:
+        link, _ = await in_session(broker, 1)
+        broker.change(0, {"leader": 2})
+        while len(broker.links) < 2:
+            await asyncio.sleep(0.001)
+        assert link.closed
+        request = await next_request(broker.links[1])
+        assert said(request) == (SESSION, 0, {0: 0}, [])
+        assert request.topics[0].partitions[0].current_leader_epoch == 1
+        broker.links[1].close()  # this one is an error
+        await asyncio.sleep(0.2)
+        assert len(broker.links) == 2
+
+    async def in_time(broker: Broker) -> None:
+        async with asyncio.timeout(10):
+            await story(broker)
+
+    living(in_time, replica_fetch_backoff_ms="60000")
+
+
 def test_a_partition_in_error_is_left_out_for_a_while() -> None:
     async def story(broker: Broker) -> None:
         link, request = await in_session(broker)
