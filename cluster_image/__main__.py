@@ -20,6 +20,7 @@ import uvloop
 
 from . import bugs, node, tools
 from .config import Config, ConfigError, parse
+from .kraft.node import Node
 from .network import Address
 from .network.tcp import TcpNetwork
 from .storage.disk import LocalDisk
@@ -86,13 +87,13 @@ async def _run(config: Config) -> None:
 
     trace: Trace = lines if lines else no_trace
     if not config["metrics.port"]:
-        started = node.Node(config, disk, network, random.Random(), fail, wall_clock=time.time, trace=trace)
+        started = Node(config, disk, network, random.Random(), fail, wall_clock=time.time, trace=trace)
     else:
         from .telemetry import metrics  # here: most nodes are better off without the library
 
         events = metrics.Events(config["node.id"], trace)
         counting = metrics.CountingNetwork(network)
-        started = node.Node(config, disk, counting, random.Random(), fail, wall_clock=time.time, trace=events)
+        started = Node(config, disk, counting, random.Random(), fail, wall_clock=time.time, trace=events)
         collector = metrics.NodeCollector(started, config, events, counting.requests, loop)
         metrics.serve(collector, Address(config.listener(config["process.roles"][0]).host, config["metrics.port"]))
     gc.collect()

@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING
 from . import Bug
 
 if TYPE_CHECKING:
-    from ..broker.rules import FollowerStart
+    from ..replication.replica import FollowerStart
 
 
 def truncate_to_high_watermark(high_watermark: int, end_offset: int) -> FollowerStart:
-    from ..broker.rules import FollowerStart
+    from ..replication.replica import FollowerStart
 
     return FollowerStart(high_watermark, names_epoch=False)
 
@@ -29,7 +29,7 @@ BUG = Bug(
     source="KAFKA-1211; mended by KIP-101 (0baea2a)",
     nemesis="power-outage,kill,pause,partition",
     properties=("LeaderCandidateCompleteness", "ReplicationQuorumSuperset", "LogMatching", "log linearizability"),
-    module="broker.rules",
+    module="kraft.broker.rules",
     rule="start_following",
     replacement=truncate_to_high_watermark,
 )

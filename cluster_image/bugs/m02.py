@@ -19,7 +19,7 @@ BUG = Bug(
     source="KAFKA-6361; mended by KIP-279 (9679c44)",
     nemesis="kill,pause,partition",
     properties=("LogMatching", "log linearizability"),
-    module="broker.rules",
+    module="kraft.broker.rules",
     rule="has_diverged",
     replacement=has_diverged,
 )

@@ -27,7 +27,7 @@ BUG = Bug(
     source="KAFKA-7395; mended by KIP-320 (ed3bd79)",
     nemesis="partition,pause",
     properties=("ReplicationQuorumSuperset", "LeaderCandidateCompleteness", "log linearizability"),
-    module="broker.rules",
+    module="kraft.broker.rules",
     rule="refuse_leader_epoch",
     replacement=serve_any_leader_epoch,
 )

@@ -21,7 +21,7 @@ BUG = Bug(
     source="KAFKA-15583 (edc7e10), KIP-966",
     nemesis="power-outage,kill,pause",
     properties=("LeaderCandidateCompleteness", "NoCommittedRecordLostGlobally", "log linearizability"),
-    module="broker.rules",
+    module="kraft.broker.rules",
     rule="may_commit",
     replacement=commit_with_any_isr,
 )

@@ -21,7 +21,7 @@ BUG = Bug(
     source="KIP-497; AsyncIsr.tla",
     nemesis="partition,kill,pause",
     properties=("ReplicationQuorumSuperset", "LeaderCandidateCompleteness", "log linearizability"),
-    module="broker.rules",
+    module="kraft.broker.rules",
     rule="maximal_isr",
     replacement=committed_isr,
 )

@@ -18,7 +18,7 @@ BUG = Bug(
     source="KAFKA-2334; mended by KIP-207 (1522929)",
     nemesis="kill,power-outage",
     properties=("ConsistentRead", "log linearizability"),
-    module="broker.rules",
+    module="kraft.broker.rules",
     rule="may_tell_end_of_log",
     replacement=tell_high_watermark,
 )

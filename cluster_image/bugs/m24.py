@@ -19,7 +19,7 @@ BUG = Bug(
     source="KAFKA-7128 (70c5163)",
     nemesis="kill,partition,pause",
     properties=("LeaderCandidateCompleteness", "ReplicationQuorumSuperset", "log linearizability"),
-    module="broker.rules",
+    module="kraft.broker.rules",
     rule="may_join_isr",
     replacement=may_join_isr,
 )

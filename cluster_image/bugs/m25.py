@@ -18,7 +18,7 @@ BUG = Bug(
     source="kip_966.tla, the check on joining the ISR",
     nemesis="pause,partition",
     properties=("LeaderCandidateCompleteness", "ReplicationQuorumSuperset", "log linearizability"),
-    module="broker.rules",
+    module="kraft.broker.rules",
     rule="may_join_isr",
     replacement=may_join_isr,
 )

@@ -1,2 +1,2 @@
-"""The controllers: the metadata quorum (raft/), the state it agrees on (metadata/), and who changes that
-(controller/)."""
+"""The generation with controllers: the metadata quorum (raft/), the state it agrees on (metadata/), who changes that
+(controller/), and the brokers that follow it (broker/)."""

@@ -50,14 +50,14 @@ from prometheus_client import CollectorRegistry, start_http_server
 from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from ..broker.lifecycle import State
-from ..broker.replication.partition import Partition
-from ..broker.server import BrokerServer
 from ..config import Config, ConfigError
+from ..kraft.broker.lifecycle import State
+from ..kraft.broker.partition import Partition
+from ..kraft.broker.server import BrokerServer
 from ..kraft.controller.server import ControllerServer
+from ..kraft.node import Node
 from ..kraft.raft.quorum import Role
 from ..network import Address, Connection, Entity, Handler, Listening, Network, Peer, Versions
-from ..node import Node
 from .trace import Trace
 
 _PATIENCE_SECONDS: Final = 1.0

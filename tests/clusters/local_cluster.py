@@ -12,9 +12,9 @@ from random import Random
 from typing import Final
 
 from cluster_image.config import parse
+from cluster_image.kraft.node import Node
 from cluster_image.network.sasl import Credentials
 from cluster_image.network.tcp import TcpNetwork
-from cluster_image.node import Node
 from cluster_image.storage.disk import LocalDisk
 from cluster_image.telemetry.trace import Trace, no_trace
 

@@ -11,11 +11,11 @@ from functools import cache
 from random import Random
 from uuid import UUID
 
-from cluster_image.broker.replication.log_manager import LogManager
 from cluster_image.config import Config, parse
 from cluster_image.kraft.raft.snapshots import SnapshotId, open_log, trim
 from cluster_image.kraft.raft.snapshots import encode as encode_snapshot
 from cluster_image.kraft.raft.state import ElectionState, QuorumStateError, QuorumStateStore
+from cluster_image.replication.log_manager import LogManager
 from cluster_image.storage import Log, LogConfig
 from cluster_image.storage.records import encode_int64s, iter_batches
 from cluster_image.storage.segment import base_offset_of, segment_name

@@ -20,7 +20,7 @@ import pytest
 from docker.errors import APIError
 
 from checkers.inside.contract import contract
-from cluster_image.broker.replication.log_manager import LogManager
+from cluster_image.replication.log_manager import LogManager
 from cluster_image.storage import Log
 from cluster_image.storage.disk import Disk
 from cluster_image.storage.log import LogConfig
@@ -40,7 +40,7 @@ from harness.targets.kraft.target import Kraft
 from nemesis.disk import Corrupt, DiskError, DiskFull, ReadOnly, Slow
 from nemesis.disk import Disk as DiskFamily
 from nemesis.page_cache import Clean, PageCache
-from tests.cluster_image.broker.test_partition import config
+from tests.cluster_image.kraft.broker.test_partition import config
 from tests.cluster_image.storage.simulated_disk import simulated_disk
 from tests.harness.run.fakes import FakeCluster
 from workloads.client.batches import decode

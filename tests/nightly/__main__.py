@@ -84,7 +84,7 @@ def rules(seeds: Sequence[int], results: Path) -> Iterator[Line]:
 
 def isr(seeds: Sequence[int], results: Path) -> Iterator[Line]:
     code = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-n", "2", "tests/cluster_image/broker/test_isr_under_load.py"],
+        [sys.executable, "-m", "pytest", "-q", "-n", "2", "tests/cluster_image/kraft/broker/test_isr_under_load.py"],
         env={**os.environ, "ISR_SEEDS": "200"}, check=False,
     ).returncode  # fmt: skip
     yield code == 0, f"who keeps up under load, 200 seeds: exit code {code}"

@@ -33,7 +33,7 @@ SMALL_TYPES: Final = (
     "cluster", "errors", "targets.timing", "targets.admin", "plan.plan", "record.history", "report.console",
 )  # fmt: skip
 #: What is kraft's own, and who may know it: everything else of cluster_image is a seam, or Kafka's formats.
-OF_KRAFT: Final = ("broker", "kraft", "node", "config", "bugs", "tools", "telemetry.metrics", "telemetry.log_lines")
+OF_KRAFT: Final = ("kraft", "node", "config", "bugs", "tools", "telemetry.metrics", "telemetry.log_lines")
 KNOW_KRAFT: Final = ("harness.targets.kraft", "checkers.inside.kraft", "cluster_image")
 PACKAGES: Final = ("cluster_image", "spark_history", "checkers", "nemesis", "workloads", "harness")
 

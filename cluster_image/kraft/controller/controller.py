@@ -15,8 +15,9 @@ from random import Random
 from typing import Any
 
 from cluster_image.config import Config
+from cluster_image.replication.replica import PartitionKey
 
-from ..metadata.image import MetadataImage, PartitionKey
+from ..metadata.image import MetadataImage
 from . import configs, partitions, producer_ids, reassignments, topics
 from .brokers import Brokers
 from .term import Step, Term

@@ -9,10 +9,10 @@ from typing import Final
 from kio.schema.errors import ErrorCode
 
 from cluster_image.network import Address, Network
+from cluster_image.replication.replica import PartitionKey
 from cluster_image.wire.integers import i32
 from cluster_image.wire.own_messages import GetReplicaLogInfoRequest, TopicPartitions
 
-from ..metadata.image import PartitionKey
 from .rules import LogInfo
 
 #: For the connection, and for the answer.

@@ -12,11 +12,12 @@ from kio.schema.alter_partition.v3 import response as alter_response
 from kio.schema.errors import ErrorCode
 
 from cluster_image.network import Entity
+from cluster_image.replication.replica import PartitionKey
 from cluster_image.wire.integers import BrokerId, i8, i32
 from cluster_image.wire.messages import NO_THROTTLE, make, repeated, response_module
 
 from ..metadata import rules as isr_rules
-from ..metadata.image import PartitionKey, PartitionRegistration, Topic, changed_partition
+from ..metadata.image import PartitionRegistration, Topic, changed_partition
 from ..metadata.records import NO_LEADER, MetadataRecord, PartitionChangeRecord
 from . import partition_change, rules
 from .term import Refused, Step, Term

@@ -14,11 +14,12 @@ from kio.schema.errors import ErrorCode
 from cluster_image.config import Config
 from cluster_image.network import Entity, Network, Peer
 from cluster_image.network.tasks import Failed, start_task
+from cluster_image.replication.replica import PartitionKey
 from cluster_image.telemetry.trace import Trace, no_trace
 from cluster_image.wire.unanswered import error_answer
 
 from ..metadata import snapshot
-from ..metadata.image import MetadataImage, PartitionKey
+from ..metadata.image import MetadataImage
 from ..metadata.records import MetadataRecord, PartitionChangeRecord, PartitionRecord, decode, encode, numbers
 from ..raft import NotLeader, RaftClient
 from .controller import Controller

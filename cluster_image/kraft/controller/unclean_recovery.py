@@ -35,9 +35,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final
 
+from cluster_image.replication.replica import PartitionKey
 from cluster_image.wire.own_messages import MAX_PARTITIONS
 
-from ..metadata.image import PartitionKey, PartitionRegistration
+from ..metadata.image import PartitionRegistration
 from ..metadata.records import PartitionChangeRecord
 from . import partition_change, rules
 from .rules import LogInfo

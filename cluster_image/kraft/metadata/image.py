@@ -12,6 +12,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, fields, replace
 
 from cluster_image.network import Address
+from cluster_image.replication.replica import PartitionKey
 
 from .records import (
     BROKER_RESOURCE,
@@ -74,9 +75,6 @@ class Topic:
     id: uuid.UUID
     partitions: dict[int, PartitionRegistration] = field(default_factory=dict)
     settings: dict[str, str] = field(default_factory=dict)
-
-
-PartitionKey = tuple[uuid.UUID, int]
 
 
 @dataclass(slots=True)

@@ -11,12 +11,13 @@ from typing import Any
 from checkers.inside.kraft.simulated import BALANCED, Invariants
 from cluster_image import bugs, node
 from cluster_image.config import parse
+from cluster_image.kraft.node import Node
 from cluster_image.telemetry.log_lines import JsonFormatter
 from cluster_image.telemetry.trace import TraceLines
 from harness.targets.target import ClusterPlan
 
 
-class KraftProcess(node.Node):
+class KraftProcess(Node):
     """Implements harness.targets.target.SimulatedProcess."""
 
     async def run(self, stop: Any) -> None:

@@ -16,8 +16,8 @@ from kio.schema.types import BrokerId, TopicName
 from kio.static.primitive import i8, i32, i64, u16
 
 from checkers.inside.kraft.simulated import BALANCED, PROPERTIES, Invariants, Violated
-from cluster_image.broker.replication.partition import Partition
 from cluster_image.config import parse
+from cluster_image.kraft.broker.partition import Partition
 from cluster_image.kraft.metadata.image import MetadataImage, PartitionRegistration
 from cluster_image.kraft.metadata.records import (
     BrokerEndpoint,
@@ -34,7 +34,7 @@ from cluster_image.storage.disk import Disk
 from cluster_image.storage.log import Log
 from cluster_image.storage.records import build_batch
 from harness.runtimes.simulation.disk.disk import SimulatedDisk
-from tests.cluster_image.broker.fetches import fetch_as_follower
+from tests.cluster_image.replication.fetches import fetch_as_follower
 
 TOPIC = uuid.UUID(int=7)
 BROKERS = (1, 2, 3)

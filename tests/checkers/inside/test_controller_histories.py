@@ -13,8 +13,8 @@ from cluster_image.kraft.controller.controller import Controller
 from cluster_image.kraft.controller.rules import LogInfo
 from cluster_image.kraft.controller.term import Step
 from cluster_image.kraft.metadata.image import PartitionRegistration
+from tests.cluster_image.kraft.controller.test_reassignment import ALL, reassign
 from tests.cluster_image.kraft.controller_quorum import SESSION, unfenced
-from tests.cluster_image.kraft.test_reassignment import ALL, reassign
 
 Log = list[tuple[int, int]]  # leader epoch and value of each record
 

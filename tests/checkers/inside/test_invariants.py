@@ -9,7 +9,7 @@ import pytest
 from kio.schema.types import BrokerId, TopicName
 from kio.static.primitive import i32
 
-from cluster_image.broker import rules
+from cluster_image.kraft.broker import rules
 from cluster_image.kraft.metadata.image import NO_LEADER
 from cluster_image.kraft.metadata.records import (
     RECOVERING,
@@ -19,7 +19,7 @@ from cluster_image.kraft.metadata.records import (
     TopicRecord,
 )
 from cluster_image.storage.records import build_batch
-from tests.cluster_image.broker.fetches import fetch_as_follower
+from tests.cluster_image.replication.fetches import fetch_as_follower
 
 from .invariants_world import BROKERS, LOOP, TOPIC, World
 

@@ -7,9 +7,9 @@ from uuid import UUID
 
 import pytest
 
-from cluster_image.broker.replication.log_manager import LogManager
 from cluster_image.config import parse
 from cluster_image.kraft.raft.state import QuorumStateError, QuorumStateStore
+from cluster_image.replication.log_manager import LogManager
 from cluster_image.storage import CleanShutdownFile, Log
 from cluster_image.storage.disk import LocalDisk
 from cluster_image.storage.records import build_batch

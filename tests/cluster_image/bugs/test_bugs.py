@@ -19,18 +19,17 @@ from kio.schema.fetch.v17.response import FetchableTopicResponse, FetchResponse,
 import cluster_image.__main__
 from checkers.inside.kraft.simulated import PROPERTIES
 from cluster_image import bugs
-from cluster_image.broker import rules
-from cluster_image.broker.replication.fetcher import Fetcher
-from cluster_image.broker.replication.partition import Refused
-from cluster_image.broker.replication.quotas import ReplicationQuota
 from cluster_image.config import ConfigError
 from cluster_image.config.throttling import FOLLOWER
+from cluster_image.kraft.broker import rules
+from cluster_image.kraft.broker.partition import Refused
 from cluster_image.kraft.metadata.image import MetadataImage
 from cluster_image.kraft.raft.quorum import Role
 from cluster_image.network import Address
+from cluster_image.replication.fetcher import Fetcher
+from cluster_image.replication.quotas import ReplicationQuota
 from cluster_image.wire.messages import NO_THROTTLE
-from tests.cluster_image.broker.fetches import fetch_as_follower
-from tests.cluster_image.broker.test_partition import (
+from tests.cluster_image.kraft.broker.test_partition import (
     EVERYONE,
     LAG,
     Replica,
@@ -42,10 +41,11 @@ from tests.cluster_image.broker.test_partition import (
     leaders_batch,
     registration,
 )
+from tests.cluster_image.kraft.controller.test_controller import SESSION, three_brokers
+from tests.cluster_image.kraft.controller.test_unclean_recovery import all_unclean, recover, reported
 from tests.cluster_image.kraft.raft.test_raft_quorum import CONFIG, boot, disk_with, elect, fetch, granted, vote
 from tests.cluster_image.kraft.raft.test_raft_snapshot import filled
-from tests.cluster_image.kraft.test_controller import SESSION, three_brokers
-from tests.cluster_image.kraft.test_unclean_recovery import all_unclean, recover, reported
+from tests.cluster_image.replication.fetches import fetch_as_follower
 from tests.cluster_image.storage.simulated_disk import simulated_disk
 
 

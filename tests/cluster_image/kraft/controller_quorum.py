@@ -23,7 +23,7 @@ from cluster_image.kraft.controller.term import Step
 from cluster_image.kraft.metadata.image import MetadataImage, PartitionRegistration
 from cluster_image.kraft.metadata.records import decode, encode
 from cluster_image.wire.messages import milliseconds
-from tests.cluster_image.broker.test_partition import config
+from tests.cluster_image.kraft.broker.test_partition import config
 
 SESSION = 3.0
 

@@ -12,13 +12,13 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cluster_image.broker.server import BrokerServer
+from cluster_image.kraft.broker.server import BrokerServer
 from cluster_image.kraft.controller.server import ControllerServer
 from cluster_image.kraft.metadata.image import BrokerRegistration, MetadataImage, PartitionRegistration, Topic
 from cluster_image.kraft.metadata.snapshot import encoded, image_of
 from cluster_image.network import Address
+from tests.cluster_image.kraft.broker.test_partition import config
 
-from ..broker.test_partition import config
 from ..storage.simulated_disk import simulated_disk
 
 IDS = st.integers(0, 9)

@@ -17,11 +17,11 @@ from kio.schema.list_offsets.v7.request import ListOffsetsPartition, ListOffsets
 from kio.schema.metadata.v12.request import MetadataRequest
 from kio.schema.produce.v9.request import PartitionProduceData, ProduceRequest, TopicProduceData
 
-from cluster_image.broker.handlers.fetch_session import FetchedPartition
-from cluster_image.broker.replication.partition import Partition
-from cluster_image.broker.replication.replica import Watcher
+from cluster_image.kraft.broker.partition import Partition
 from cluster_image.network import Address
 from cluster_image.network.tcp import TcpNetwork
+from cluster_image.replication.fetch_session import FetchedPartition
+from cluster_image.replication.replica import Watcher
 from cluster_image.storage.records import build_batch
 from cluster_image.wire.messages import milliseconds
 from tests.clusters.local_cluster import LocalCluster, local_cluster

@@ -27,7 +27,7 @@ from kio.schema.types import BrokerId, TopicName
 from kio.static.primitive import i8, i16, i32
 
 from checkers.inside.violation import Violation
-from cluster_image.broker.replication.partition import Partition
+from cluster_image.kraft.broker.partition import Partition
 from cluster_image.kraft.metadata.image import PartitionRegistration
 from cluster_image.kraft.metadata.records import RECOVERED
 from cluster_image.network import Address, Entity

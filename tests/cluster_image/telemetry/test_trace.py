@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from kio.schema.errors import ErrorCode
 
-from cluster_image.broker.replication.partition import Partition
+from cluster_image.kraft.broker.partition import Partition
 from cluster_image.kraft.metadata.records import BrokerRegistrationChangeRecord, PartitionChangeRecord, numbers
 from cluster_image.kraft.raft import rpc
 from cluster_image.kraft.raft.quorum import Quorum
@@ -20,11 +20,11 @@ from cluster_image.network.tcp import TcpNetwork
 from cluster_image.storage.disk import LocalDisk
 from cluster_image.storage.log import Log, LogConfig
 from cluster_image.storage.records import iter_batches
-from tests.cluster_image.broker.fetches import fetch_as_follower
-from tests.cluster_image.broker.test_partition import EVERYONE, append, config, leaders_batch, registration
+from tests.cluster_image.kraft.broker.test_partition import EVERYONE, append, config, leaders_batch, registration
+from tests.cluster_image.kraft.controller.test_unclean_recovery import address
 from tests.cluster_image.kraft.raft.test_raft_quorum import CLUSTER, CONFIG, DIRECTORY, VOTERS, elect
-from tests.cluster_image.kraft.test_unclean_recovery import address
 from tests.cluster_image.network.test_hostile_clients import topic_request
+from tests.cluster_image.replication.fetches import fetch_as_follower
 from tests.cluster_image.storage.simulated_disk import simulated_disk
 from tests.clusters.local_cluster import LocalCluster
 

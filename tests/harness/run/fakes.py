@@ -8,7 +8,7 @@ from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Any
 
-from cluster_image.node import METADATA_DIRECTORY
+from cluster_image.kraft.node import METADATA_DIRECTORY
 from harness.cluster import Cluster, Evidence, Link, Shape
 from harness.report.console import Counts
 from harness.run.components import Components

@@ -8,9 +8,9 @@ from typing import Final
 from . import Drop, Returns, Text
 
 _LOG: Final = "storage/log.py"
-_MANAGER: Final = "broker/replication/log_manager.py"
+_MANAGER: Final = "replication/log_manager.py"
 _CLEAN_FILE: Final = "storage/checkpoints.py"
-_BROKER: Final = "broker/rules.py"
+_BROKER: Final = "kraft/broker/rules.py"
 _CONTROLLER: Final = "kraft/controller/rules.py"
 _CHANGE: Final = "kraft/controller/partition_change.py"
 _RECOVERY: Final = "kraft/controller/unclean_recovery.py"
@@ -61,7 +61,7 @@ DROPS: Final[Mapping[str, Drop]] = {
         "        self._clean_shutdown.write(broker_epoch)\n        self.checkpoint(high_watermarks)",
     ),
     "002-5.1.1-5": Text(
-        "broker/replication/replica_manager.py",
+        "kraft/broker/replica_manager.py",
         "        if self._stopped or self._resting:\n",
         "        if self._resting:\n",
     ),
@@ -81,7 +81,7 @@ DROPS: Final[Mapping[str, Drop]] = {
     "002-5.2-3": _NOBODY_BECOMES_ELIGIBLE,
     "002-5.2-4": Returns(_BROKER, "may_commit", "True"),
     "002-5.2-5": Text(
-        "broker/lifecycle.py", "previous_broker_epoch=i64(self._previous_epoch)", "previous_broker_epoch=i64(-1)"
+        "kraft/broker/lifecycle.py", "previous_broker_epoch=i64(self._previous_epoch)", "previous_broker_epoch=i64(-1)"
     ),
     "002-5.2-6": Text(
         _CLEAN_FILE, "        self._disk.remove(self._path)\n        self._disk.sync_directory(self._directory)\n", ""
@@ -169,7 +169,7 @@ DROPS: Final[Mapping[str, Drop]] = {
     ),
     # The epoch that its replica is in, not that of its last record.
     "002-5.3.3-5": Text(
-        "broker/handlers/replica_log_info.py",
+        "kraft/broker/handlers/replica_log_info.py",
         "partition.log.last_epoch, partition.leader_epoch, partition.log.end_offset",
         "partition.leader_epoch, partition.leader_epoch, partition.log.end_offset",
     ),

@@ -7,9 +7,9 @@ from typing import Final
 
 from . import Drop, Returns, Text
 
-_RULES: Final = "broker/rules.py"
-_PARTITION: Final = "broker/replication/partition.py"
-_LEADERSHIP: Final = "broker/replication/leadership.py"
+_RULES: Final = "kraft/broker/rules.py"
+_PARTITION: Final = "kraft/broker/partition.py"
+_LEADERSHIP: Final = "kraft/broker/leadership.py"
 _EPOCHS: Final = "storage/epoch_cache.py"
 _LOG: Final = "storage/log.py"
 
@@ -27,16 +27,16 @@ DROPS: Final[Mapping[str, Drop]] = {
         '        if max_bytes <= 0:\n            return b""\n        return self.log.read(offset, max_bytes)\n',
     ),
     "004-hwm-2": Text(
-        "broker/replication/replica.py", "max(min(leaders_watermark, self.log.end_offset),", "max(leaders_watermark,"
+        "replication/replica.py", "max(min(leaders_watermark, self.log.end_offset),", "max(leaders_watermark,"
     ),
     "004-hwm-7": Text(
-        "broker/replication/replica.py",
+        "replication/replica.py",
         "            if self._high_watermark > self.log.end_offset:\n"
         "                self._set_high_watermark(self.log.end_offset)\n",
         "",
     ),
     "004-hwm-8": Text(
-        "broker/replication/replica.py",
+        "replication/replica.py",
         "self._set_high_watermark(min(max(checkpointed, self.log.start_offset), self.log.end_offset))",
         "self._set_high_watermark(checkpointed)",
     ),
@@ -70,7 +70,7 @@ DROPS: Final[Mapping[str, Drop]] = {
         "            leadership.wait(end_offset, done)\n",
     ),
     "004-hwm-6": Text(_PARTITION, "        if advanced:\n            self._advance_high_watermark()\n", ""),
-    "004-leo-2": Text(_LEADERSHIP, "        self.end_offset = offset\n", ""),
+    "004-leo-2": Text("replication/follower_state.py", "        self.end_offset = offset\n", ""),
     # What is sent counts as fetched: one phase.
     "004-epoch-1": Text(
         _PARTITION, "follower.fetched(broker_epoch, offset, end, ", "follower.fetched(broker_epoch, end, end, "
@@ -84,7 +84,7 @@ DROPS: Final[Mapping[str, Drop]] = {
         "            headers.append(header.placed(next_offset, 0))",
     ),
     "004-epoch-4": Returns("storage/checkpoints.py", "LeaderEpochCheckpoint.write", "None"),
-    "004-epoch-5": Returns(_RULES, "truncation_offset", "0"),
+    "004-epoch-5": Returns("replication/rules.py", "truncation_offset", "0"),
     "004-epoch-6": Text(
         _EPOCHS, "entries[next_index].start_offset if next_index < len(entries) else log_end_offset", "log_end_offset"
     ),

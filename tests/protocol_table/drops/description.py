@@ -7,17 +7,18 @@ from typing import Final
 
 from . import Drop, Returns, Text
 
-_BROKER: Final = "broker/rules.py"
-_PARTITION: Final = "broker/replication/partition.py"
+_BROKER: Final = "kraft/broker/rules.py"
+_REPLICATION: Final = "replication/rules.py"
+_PARTITION: Final = "kraft/broker/partition.py"
 _EPOCHS: Final = "storage/epoch_cache.py"
 _CONTROLLER: Final = "kraft/controller/rules.py"
 _BROKERS: Final = "kraft/controller/brokers.py"
 _SERVER: Final = "kraft/controller/server.py"
 _CHANGE: Final = "kraft/controller/partition_change.py"
-_LIFECYCLE: Final = "broker/lifecycle.py"
+_LIFECYCLE: Final = "kraft/broker/lifecycle.py"
 
 _NO_DIVERGENCE: Final = Returns(_BROKER, "has_diverged", "False")
-_CUT_TO_LEADERS_END: Final = Returns(_BROKER, "truncation_offset", "leaders[1]")
+_CUT_TO_LEADERS_END: Final = Returns(_REPLICATION, "truncation_offset", "leaders[1]")
 #: The lookup names the epoch that was asked for.
 _EPOCH_AS_ASKED: Final = Text(_EPOCHS, "(entries[next_index - 1].epoch if next_index else epoch), end", "epoch, end")
 #: Where the log knows no epoch so low, the lookup gives the end of the log.
@@ -49,17 +50,17 @@ DROPS: Final[Mapping[str, Drop]] = {
     ),
     "3-3": _NO_DIVERGENCE,
     "3.1-1": Returns(_BROKER, "start_following", "FollowerStart(high_watermark, names_epoch=True)"),
-    "3.2-1": Returns("broker/replication/replica.py", "Replica.last_fetched_epoch", "-1"),
+    "3.2-1": Returns("replication/replica.py", "Replica.last_fetched_epoch", "-1"),
     "3.2-2": _EPOCH_AS_ASKED,
     "3.2-3": _NO_LOWEST_EPOCH,
     "3.2-4": Returns(_BROKER, "has_diverged", "end_of_epoch[1] < fetch_offset"),
     "3.2-5": Returns(_BROKER, "has_diverged", "end_of_epoch[0] < last_fetched_epoch"),
     "3.2-6": Text(
-        "broker/handlers/fetch.py",
+        "replication/fetch.py",
         '        values["diverging_epoch"] = module.EpochEndOffset(epoch=i32(epoch), end_offset=i64(end_offset))\n',
         "",
     ),
-    "3.2-7": Returns(_BROKER, "truncation_offset", "max(leaders[1], own[1])"),
+    "3.2-7": Returns(_REPLICATION, "truncation_offset", "max(leaders[1], own[1])"),
     "3.2-8": Returns("storage/log.py", "Log.assign_epoch_start_offset", "None"),
     "3.2-9": _NO_DIVERGENCE,
     "3.3.1-A": Returns(
@@ -68,7 +69,7 @@ DROPS: Final[Mapping[str, Drop]] = {
     "3.3.2-B": Returns(
         _BROKER, "has_diverged", "end_of_epoch[0] < last_fetched_epoch or end_of_epoch[1] <= fetch_offset"
     ),
-    "3.3.3-C": Returns(_BROKER, "truncation_offset", "own[1]"),
+    "3.3.3-C": Returns(_REPLICATION, "truncation_offset", "own[1]"),
     "3.3.4-D": _EPOCH_AS_ASKED,
     "3.3.5-E": Text(
         _EPOCHS, "entries[next_index].start_offset if next_index < len(entries) else log_end_offset", "log_end_offset"
@@ -115,7 +116,7 @@ DROPS: Final[Mapping[str, Drop]] = {
     ),
     "6.4-2": Returns(_BROKER, "next_high_watermark", "min(end_offsets)"),
     "6.4-3": Text(
-        "broker/replication/replica.py",
+        "replication/replica.py",
         "max(min(leaders_watermark, self.log.end_offset), self.log.start_offset)",
         "max(min(leaders_watermark, self.log.end_offset), self._high_watermark)",
     ),
@@ -170,7 +171,7 @@ DROPS: Final[Mapping[str, Drop]] = {
         "            self.leadership.followers = before.followers\n",
     ),
     "6.5.4-3": Text(
-        "broker/replication/replica_manager.py",
+        "kraft/broker/replica_manager.py",
         "        self._to_delete |= {(p.topic, p.index): p.key[0] for p in gone}\n",
         "",
     ),
@@ -228,7 +229,7 @@ DROPS: Final[Mapping[str, Drop]] = {
         "in_controlled_shutdown=broker.in_controlled_shutdown,",
     ),
     "8.1-8": Text(_LIFECYCLE, "        self.state = State.RECOVERY\n", ""),
-    "8.1-9": Text("broker/server.py", "while self._image.end_offset <= lifecycle.broker_epoch:", "while False:"),
+    "8.1-9": Text("kraft/broker/server.py", "while self._image.end_offset <= lifecycle.broker_epoch:", "while False:"),
     "8.1-14": Text(_LIFECYCLE, "want_fence=not self._ready", "want_fence=False"),
     "8.1-15": Text(
         _BROKERS,

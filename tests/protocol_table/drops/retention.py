@@ -7,27 +7,28 @@ from typing import Final
 
 from . import Drop, Returns, Text
 
-_RULES: Final = "broker/rules.py"
-_PARTITION: Final = "broker/replication/partition.py"
-_LEADERSHIP: Final = "broker/replication/leadership.py"
-_REPLICA: Final = "broker/replication/replica.py"
-_RETENTION: Final = "broker/replication/retention.py"
+_RULES: Final = "kraft/broker/rules.py"
+_SHARED: Final = "replication/rules.py"
+_PARTITION: Final = "kraft/broker/partition.py"
+_LEADERSHIP: Final = "kraft/broker/leadership.py"
+_REPLICA: Final = "replication/replica.py"
+_RETENTION: Final = "replication/retention.py"
 _LOG: Final = "storage/log.py"
 
 DROPS: Final[Mapping[str, Drop]] = {
     "retention-1": Text(
-        _RULES, "return is_leader and end_offset <= high_watermark", "return end_offset <= high_watermark"
+        _SHARED, "return is_leader and end_offset <= high_watermark", "return end_offset <= high_watermark"
     ),
-    "retention-2": Text(_RULES, "return is_leader and end_offset <= high_watermark", "return is_leader"),
-    "retention-3": Returns(_RULES, "is_out_of_date", "False"),
+    "retention-2": Text(_SHARED, "return is_leader and end_offset <= high_watermark", "return is_leader"),
+    "retention-3": Returns(_SHARED, "is_out_of_date", "False"),
     "retention-4": Text(
-        _RULES, "latest_timestamp is not None and latest_timestamp >= 0", "latest_timestamp is not None"
+        _SHARED, "latest_timestamp is not None and latest_timestamp >= 0", "latest_timestamp is not None"
     ),
-    "retention-5": Returns(_RULES, "is_beyond_size", "False"),
+    "retention-5": Returns(_SHARED, "is_beyond_size", "False"),
     "retention-6": Returns(_RETENTION, "deletes", "True"),
     "retention-7": Returns(_REPLICA, "Replica._follow_log_start", "None"),
-    "retention-8": Returns(_RULES, "next_log_start_offset", "max(current, told)"),
-    "retention-9": Returns(_RULES, "next_log_start_offset", "min(told, high_watermark)"),
+    "retention-8": Returns(_SHARED, "next_log_start_offset", "max(current, told)"),
+    "retention-9": Returns(_SHARED, "next_log_start_offset", "min(told, high_watermark)"),
     "retention-10": Text(_PARTITION, "            self._follow_log_start(log_start_offset)\n", "            pass\n"),
     "retention-11": Text(
         _PARTITION,
@@ -60,17 +61,17 @@ DROPS: Final[Mapping[str, Drop]] = {
     "retention-21": Text(
         _LEADERSHIP, " for r, f in self.followers.items() if lives(r)]", " for f in self.followers.values()]"
     ),
-    "retention-22": Returns("broker/handlers/delete_records.py", "_expire", "None"),
+    "retention-22": Returns("kraft/broker/handlers/delete_records.py", "_expire", "None"),
     "retention-23": Returns(_LEADERSHIP, "Leadership.refuse_deleting", "None"),
     "retention-24": Text(
         "storage/segments.py", "            if not gaps_allowed or number == count - 1:\n", "            if False:\n"
     ),
-    "retention-25": Text("broker/replication/log_manager.py", "            start_offset=noted,\n", ""),
-    "retention-26": Returns("broker/replication/log_manager.py", "LogManager._forget_start", "None"),
+    "retention-25": Text("replication/log_manager.py", "            start_offset=noted,\n", ""),
+    "retention-26": Returns("replication/log_manager.py", "LogManager._forget_start", "None"),
     "retention-27": Returns("storage/epoch_cache.py", "EpochCache.restore_before", "None"),
     "retention-28": Returns(_RETENTION, "interval", "LONGEST_INTERVAL_S"),
     "retention-29": Text(
         _REPLICA, "truncate_fully_and_start_at(offset, epoch_before)", "truncate_fully_and_start_at(offset)"
     ),
-    "retention-30": Returns(_RULES, "lacks_its_begin", "False"),
+    "retention-30": Returns(_SHARED, "lacks_its_begin", "False"),
 }

@@ -11,10 +11,11 @@ from collections.abc import Mapping
 from typing import Final
 
 from checkers.inside.violated import Violated
-from cluster_image.broker.replication.partition import Leadership, Partition
+from cluster_image.kraft.broker.leadership import Leadership
+from cluster_image.kraft.broker.partition import Partition
 from cluster_image.kraft.metadata import rules
 from cluster_image.kraft.metadata.image import MetadataImage
-from cluster_image.node import Node
+from cluster_image.kraft.node import Node
 
 #: Seconds within which a follower that keeps up must have been proposed by its leader, of virtual time.
 WITHIN_S: Final = 1.0

@@ -6,8 +6,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from cluster_image.kraft.metadata.image import MetadataImage, PartitionRegistration
+from cluster_image.kraft.node import Node
 from cluster_image.kraft.raft.quorum import Quorum, Role
-from cluster_image.node import Node
 
 from .logs import Registry, Replica
 

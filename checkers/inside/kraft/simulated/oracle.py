@@ -7,7 +7,7 @@ from typing import Final
 
 from checkers.inside.violated import Violated
 from cluster_image.kraft.metadata.image import PartitionRegistration
-from cluster_image.node import METADATA_DIRECTORY, Node
+from cluster_image.kraft.node import METADATA_DIRECTORY, Node
 
 from . import metadata
 from .expansion import Expansion

@@ -15,10 +15,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from checkers.inside.violated import Violated
-from cluster_image.broker.replication.partition import Leadership, Partition
-from cluster_image.kraft.metadata.image import NO_LEADER, PartitionKey, PartitionRegistration
+from cluster_image.kraft.broker.leadership import Leadership
+from cluster_image.kraft.broker.partition import Partition
+from cluster_image.kraft.metadata.image import NO_LEADER, PartitionRegistration
 from cluster_image.kraft.metadata.records import RECOVERING
-from cluster_image.node import Node
+from cluster_image.kraft.node import Node
+from cluster_image.replication.replica import PartitionKey
 
 from .logs import Chain, Registry, Replica
 

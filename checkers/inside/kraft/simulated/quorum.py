@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Final
 
 from checkers.inside.violated import Violated
-from cluster_image.kraft.metadata.image import MetadataImage, PartitionKey, PartitionRegistration, Topic
+from cluster_image.kraft.metadata.image import MetadataImage, PartitionRegistration, Topic
 from cluster_image.kraft.metadata.records import (
     TOPIC_RESOURCE,
     ConfigRecord,
@@ -20,9 +20,10 @@ from cluster_image.kraft.metadata.records import (
     decode,
 )
 from cluster_image.kraft.metadata.snapshot import image_of
+from cluster_image.kraft.node import Node
 from cluster_image.kraft.raft.quorum import Quorum, Role
 from cluster_image.kraft.raft.snapshots import SnapshotId
-from cluster_image.node import Node
+from cluster_image.replication.replica import PartitionKey
 from cluster_image.storage.log import Log
 from cluster_image.storage.records import decode_values, iter_batches
 

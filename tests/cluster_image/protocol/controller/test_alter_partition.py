@@ -11,9 +11,9 @@ import pytest
 from kio.schema.alter_partition.v3.request import AlterPartitionRequest, BrokerState, PartitionData, TopicData
 from kio.schema.errors import ErrorCode
 
-from cluster_image.broker.replication.isr_manager import IsrManager
-from tests.cluster_image.broker.test_partition import TOPIC
-from tests.cluster_image.kraft.test_controller import SESSION, Quorum, three_brokers
+from cluster_image.kraft.broker.isr_manager import IsrManager
+from tests.cluster_image.kraft.broker.test_partition import TOPIC
+from tests.cluster_image.kraft.controller.test_controller import SESSION, Quorum, three_brokers
 from tests.cluster_image.protocol.replication.group import Group
 
 

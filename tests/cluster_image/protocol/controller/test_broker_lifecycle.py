@@ -18,9 +18,8 @@ from kio.schema.broker_registration.v4.request import BrokerRegistrationRequest,
 from kio.schema.broker_registration.v4.response import BrokerRegistrationResponse
 from kio.schema.errors import ErrorCode
 
-from cluster_image.broker.lifecycle import Lifecycle, State
-from cluster_image.broker.replication.log_manager import LogManager
-from cluster_image.broker.server import BrokerServer
+from cluster_image.kraft.broker.lifecycle import Lifecycle, State
+from cluster_image.kraft.broker.server import BrokerServer
 from cluster_image.kraft.metadata.records import (
     BrokerEndpoint,
     PartitionChangeRecord,
@@ -29,11 +28,12 @@ from cluster_image.kraft.metadata.records import (
     TopicRecord,
     encode,
 )
+from cluster_image.replication.log_manager import LogManager
 from cluster_image.storage.disk import Disk
 from cluster_image.storage.records import build_batch
 from cluster_image.wire.messages import NO_THROTTLE
-from tests.cluster_image.broker.test_partition import TOPIC, config
-from tests.cluster_image.kraft.test_controller import SESSION, Quorum, three_brokers
+from tests.cluster_image.kraft.broker.test_partition import TOPIC, config
+from tests.cluster_image.kraft.controller.test_controller import SESSION, Quorum, three_brokers
 from tests.cluster_image.storage.simulated_disk import simulated_disk
 
 # -- the controller's side --------------------------------------------------------------------------------------

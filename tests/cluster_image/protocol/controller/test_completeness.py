@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.cluster_image.broker.test_partition import LAG
-from tests.cluster_image.kraft.test_controller import SESSION
+from tests.cluster_image.kraft.broker.test_partition import LAG
+from tests.cluster_image.kraft.controller.test_controller import SESSION
 from tests.cluster_image.protocol.controller.test_unclean_cases import Cluster
 
 

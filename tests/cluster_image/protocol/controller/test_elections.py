@@ -10,7 +10,7 @@ from kio.schema.errors import ErrorCode
 
 from cluster_image.kraft.metadata.records import BrokerRegistrationChangeRecord, PartitionChangeRecord
 from cluster_image.wire.messages import milliseconds
-from tests.cluster_image.kraft.test_controller import SESSION, Quorum, three_brokers
+from tests.cluster_image.kraft.controller.test_controller import SESSION, Quorum, three_brokers
 
 
 @pytest.fixture

@@ -16,7 +16,7 @@ from kio.schema.broker_registration.v4.request import BrokerRegistrationRequest,
 from kio.schema.create_topics.v7.request import CreatableReplicaAssignment, CreatableTopic, CreateTopicsRequest
 from kio.schema.errors import ErrorCode
 
-from cluster_image.broker.server import BrokerServer
+from cluster_image.kraft.broker.server import BrokerServer
 from cluster_image.kraft.controller import server as controller_server
 from cluster_image.kraft.controller.controller import Controller
 from cluster_image.kraft.controller.server import ControllerServer
@@ -26,9 +26,9 @@ from cluster_image.kraft.metadata.records import PartitionChangeRecord, Partitio
 from cluster_image.kraft.raft import NotLeader, rpc
 from cluster_image.network import Peer
 from cluster_image.wire.messages import milliseconds
-from tests.cluster_image.broker.test_partition import TOPIC, config
+from tests.cluster_image.kraft.broker.test_partition import TOPIC, config
+from tests.cluster_image.kraft.controller.test_controller import Quorum, three_brokers
 from tests.cluster_image.kraft.raft.test_raft_quorum import boot, disk_with
-from tests.cluster_image.kraft.test_controller import Quorum, three_brokers
 from tests.cluster_image.protocol.replication.group import Group
 from tests.cluster_image.storage.simulated_disk import simulated_disk
 

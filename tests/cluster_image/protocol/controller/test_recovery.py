@@ -13,8 +13,8 @@ from kio.schema.errors import ErrorCode
 
 from cluster_image.kraft.controller.rules import LogInfo
 from cluster_image.kraft.controller.server import ControllerServer
-from tests.cluster_image.broker.test_partition import config
-from tests.cluster_image.kraft.test_controller import SESSION, Quorum, three_brokers
+from tests.cluster_image.kraft.broker.test_partition import config
+from tests.cluster_image.kraft.controller.test_controller import SESSION, Quorum, three_brokers
 
 
 def test_an_empty_isr_is_led_by_a_member_of_the_elr() -> None:

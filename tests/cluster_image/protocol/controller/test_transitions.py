@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 from kio.schema.errors import ErrorCode
 
-from cluster_image.broker.replication.partition import Refused
-from tests.cluster_image.broker.fetches import fetch_as_follower
-from tests.cluster_image.broker.test_partition import TOPIC, batch, future, leaders_batch
+from cluster_image.kraft.broker.partition import Refused
+from tests.cluster_image.kraft.broker.test_partition import TOPIC, batch, future, leaders_batch
 from tests.cluster_image.protocol.replication.broker import ME, Broker, living
 from tests.cluster_image.protocol.replication.group import Group
+from tests.cluster_image.replication.fetches import fetch_as_follower
 
 
 def state_of(fetched: Any) -> tuple[int, int, int, int]:

@@ -9,7 +9,7 @@ import pytest
 from kio.schema.errors import ErrorCode
 
 from cluster_image.kraft.metadata import rules as session_rules
-from tests.cluster_image.kraft.test_controller import SESSION, Quorum, three_brokers
+from tests.cluster_image.kraft.controller.test_controller import SESSION, Quorum, three_brokers
 from tests.cluster_image.protocol.replication.group import Group
 
 

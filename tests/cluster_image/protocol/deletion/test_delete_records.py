@@ -13,8 +13,8 @@ from kio.index import load_payload_module
 from kio.schema.errors import ErrorCode
 from kio.static.constants import EntityType
 
-from cluster_image.broker.handlers.delete_records import delete_records
-from cluster_image.broker.replication.partition import Partition, Refused
+from cluster_image.kraft.broker.handlers.delete_records import delete_records
+from cluster_image.kraft.broker.partition import Partition, Refused
 from tests.cluster_image.protocol.replication.group import Group
 
 

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from kio.schema.errors import ErrorCode
 
-from cluster_image.broker.replication.partition import Refused
-from tests.cluster_image.broker.test_partition import batch, future
+from cluster_image.kraft.broker.partition import Refused
+from tests.cluster_image.kraft.broker.test_partition import batch, future
 from tests.cluster_image.protocol.replication.group import Group
 
 

@@ -7,13 +7,13 @@ from uuid import UUID
 
 import pytest
 
-from cluster_image.broker.replication.log_manager import LogManager
+from cluster_image.replication.log_manager import LogManager
 from cluster_image.storage.checkpoints import LEADER_EPOCH_FILE, LOG_START_FILE
 from cluster_image.storage.disk import Disk
 from cluster_image.storage.log import Log
 from cluster_image.storage.records import build_batch, decode_values
 from harness.runtimes.simulation.disk.disk import SimulatedDisk
-from tests.cluster_image.broker.test_partition import config
+from tests.cluster_image.kraft.broker.test_partition import config
 from tests.cluster_image.storage.simulated_disk import PowerLoss, simulated_disk
 
 TOPIC = UUID(int=1)

@@ -8,11 +8,11 @@ from typing import ClassVar
 
 import pytest
 
-from cluster_image.broker.replication.retention import Retention, interval
+from cluster_image.replication.retention import Retention, interval
 from cluster_image.storage.log import LogConfig
 from cluster_image.storage.records import build_batch
 from harness.runtimes.simulation.loop import VirtualLoop
-from tests.cluster_image.broker.test_partition import config, future
+from tests.cluster_image.kraft.broker.test_partition import config, future
 from tests.cluster_image.protocol.replication.group import Group
 
 BATCH = len(build_batch([b"v"], timestamp_ms=0))

@@ -12,9 +12,8 @@ from typing import Any
 from kio.schema.errors import ErrorCode
 from kio.schema.fetch.v17.response import FetchResponse
 
-from cluster_image.broker.replication.log_manager import LogManager
-from cluster_image.broker.replication.partition import Partition
-from cluster_image.broker.replication.replica_manager import ReplicaManager
+from cluster_image.kraft.broker.partition import Partition
+from cluster_image.kraft.broker.replica_manager import ReplicaManager
 from cluster_image.kraft.metadata.image import MetadataImage
 from cluster_image.kraft.metadata.records import (
     BrokerEndpoint,
@@ -24,9 +23,10 @@ from cluster_image.kraft.metadata.records import (
     TopicRecord,
 )
 from cluster_image.network import Address
+from cluster_image.replication.log_manager import LogManager
 from cluster_image.wire.messages import NO_THROTTLE
 from harness.runtimes.simulation.disk.disk import SimulatedDisk
-from tests.cluster_image.broker.test_partition import TOPIC, config
+from tests.cluster_image.kraft.broker.test_partition import TOPIC, config
 from tests.cluster_image.storage.simulated_disk import simulated_disk
 
 ME = 1

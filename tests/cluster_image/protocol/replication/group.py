@@ -12,16 +12,16 @@ from random import Random
 
 from kio.schema.errors import ErrorCode
 
-from cluster_image.broker.handlers.fetch import FetchHandler
-from cluster_image.broker.replication.partition import Leadership, Partition
-from cluster_image.broker.replication.quotas import ReplicationQuota
 from cluster_image.config.throttling import LEADER
+from cluster_image.kraft.broker.partition import Leadership, Partition
 from cluster_image.kraft.metadata.image import MetadataImage, PartitionRegistration
+from cluster_image.replication.fetch import FetchHandler
+from cluster_image.replication.quotas import ReplicationQuota
 from cluster_image.storage.disk import LocalDisk
 from cluster_image.storage.log import Log
 from cluster_image.storage.records import decode_values
-from tests.cluster_image.broker.fetches import FetchRead, fetch_as_follower
-from tests.cluster_image.broker.test_partition import TOPIC, batch, config, future
+from tests.cluster_image.kraft.broker.test_partition import TOPIC, batch, config, future
+from tests.cluster_image.replication.fetches import FetchRead, fetch_as_follower
 
 ANYBODY: Callable[[int, int], bool] = lambda replica, epoch: True  # noqa: E731
 

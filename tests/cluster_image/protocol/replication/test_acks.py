@@ -11,15 +11,15 @@ import pytest
 from kio.schema.errors import ErrorCode
 from kio.schema.produce.v9.request import PartitionProduceData, ProduceRequest, TopicProduceData
 
-from cluster_image.broker import rules
-from cluster_image.broker.handlers.produce import ProduceHandler
-from cluster_image.broker.replication.partition import Refused
+from cluster_image.kraft.broker import rules
+from cluster_image.kraft.broker.partition import Refused
 from cluster_image.kraft.metadata.image import MetadataImage, Topic
+from cluster_image.replication.produce import ProduceHandler
 from cluster_image.storage.records import build_batch
 from cluster_image.wire.messages import milliseconds
-from tests.cluster_image.broker.fetches import fetch_as_consumer
-from tests.cluster_image.broker.test_partition import TOPIC, batch, future
+from tests.cluster_image.kraft.broker.test_partition import TOPIC, batch, future
 from tests.cluster_image.protocol.replication.group import Group
+from tests.cluster_image.replication.fetches import fetch_as_consumer
 
 
 @pytest.fixture

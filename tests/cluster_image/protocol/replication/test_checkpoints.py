@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from cluster_image.storage.checkpoints import HIGH_WATERMARK_FILE, OffsetCheckpoint
-from tests.cluster_image.broker.test_partition import batch, future
+from tests.cluster_image.kraft.broker.test_partition import batch, future
 from tests.cluster_image.protocol.replication.broker import ME, Broker, living
 from tests.cluster_image.protocol.replication.group import Group
 

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from kio.schema.errors import ErrorCode
 from kio.schema.fetch.v17.request import FetchPartition, FetchRequest, FetchTopic, ReplicaState
 
-from cluster_image.broker import rules
+from cluster_image.kraft.broker import rules
 from cluster_image.wire.messages import milliseconds
-from tests.cluster_image.broker.test_partition import TOPIC, batch
+from tests.cluster_image.kraft.broker.test_partition import TOPIC, batch
 from tests.cluster_image.protocol.replication.group import Group
 
 LEADER, FOLLOWER = 1, 2

@@ -12,7 +12,7 @@ from kio.schema.errors import ErrorCode
 from kio.schema.fetch.v17.request import FetchPartition, FetchRequest, FetchTopic, ReplicaState
 
 from cluster_image.wire.messages import milliseconds
-from tests.cluster_image.broker.test_partition import TOPIC, leaders_batch
+from tests.cluster_image.kraft.broker.test_partition import TOPIC, leaders_batch
 from tests.cluster_image.protocol.replication.broker import Broker, living
 from tests.cluster_image.protocol.replication.group import Group
 

@@ -10,9 +10,9 @@ import pytest
 from kio.schema.errors import ErrorCode
 from kio.schema.fetch.v17.request import FetchPartition, FetchRequest, FetchTopic
 
-from cluster_image.broker.replication.partition import Refused
+from cluster_image.kraft.broker.partition import Refused
 from cluster_image.wire.messages import milliseconds
-from tests.cluster_image.broker.test_partition import TOPIC, batch
+from tests.cluster_image.kraft.broker.test_partition import TOPIC, batch
 from tests.cluster_image.protocol.replication.group import Group
 
 

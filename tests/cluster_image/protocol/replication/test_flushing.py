@@ -8,18 +8,18 @@ from unittest.mock import patch
 
 import pytest
 
-from cluster_image.broker.replication.log_manager import LogManager
-from cluster_image.broker.replication.partition import Partition
-from cluster_image.broker.replication.replica_manager import OPENED_AT_ONCE
+from cluster_image.kraft.broker.partition import Partition
+from cluster_image.kraft.broker.replica_manager import OPENED_AT_ONCE
 from cluster_image.kraft.metadata.image import PartitionRegistration
 from cluster_image.kraft.metadata.records import PartitionRecord
+from cluster_image.replication.log_manager import LogManager
 from cluster_image.storage.checkpoints import CleanShutdownFile
 from cluster_image.storage.disk import Disk
 from cluster_image.storage.errors import StorageError
 from cluster_image.storage.log import Log
 from harness.runtimes.simulation.disk import disk as simulated
 from harness.runtimes.simulation.disk.disk import SimulatedDisk
-from tests.cluster_image.broker.test_partition import TOPIC, batch, config, future, leaders_batch
+from tests.cluster_image.kraft.broker.test_partition import TOPIC, batch, config, future, leaders_batch
 from tests.cluster_image.protocol.replication.broker import Broker, living
 from tests.cluster_image.storage.simulated_disk import simulated_disk
 

@@ -13,9 +13,9 @@ from kio.schema.errors import ErrorCode
 from kio.schema.fetch.v17.request import FetchPartition, FetchRequest, FetchTopic
 
 from cluster_image.wire.messages import milliseconds
-from tests.cluster_image.broker.fetches import fetch_as_consumer
-from tests.cluster_image.broker.test_partition import LAG, TOPIC
+from tests.cluster_image.kraft.broker.test_partition import LAG, TOPIC
 from tests.cluster_image.protocol.replication.group import Group
+from tests.cluster_image.replication.fetches import fetch_as_consumer
 
 
 @pytest.fixture

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 from kio.schema.errors import ErrorCode
 
-from cluster_image.broker.replication.partition import Refused
-from tests.cluster_image.broker.fetches import fetch_as_consumer
+from cluster_image.kraft.broker.partition import Refused
 from tests.cluster_image.protocol.replication.group import Group
+from tests.cluster_image.replication.fetches import fetch_as_consumer
 
 
 def test_a_lagging_local_watermark_as_the_text_tells_it(tmp_path: Path) -> None:

@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 from kio.schema.errors import ErrorCode
 
-from cluster_image.broker import rules
-from cluster_image.broker.replication.partition import Refused
-from tests.cluster_image.broker.fetches import fetch_as_follower
-from tests.cluster_image.broker.test_partition import LAG
+from cluster_image.kraft.broker import rules
+from cluster_image.kraft.broker.partition import Refused
+from tests.cluster_image.kraft.broker.test_partition import LAG
 from tests.cluster_image.protocol.replication.group import Group
+from tests.cluster_image.replication.fetches import fetch_as_follower
 
 
 def consider(group: Group, follower: int, now: float = 0.0) -> list[int] | None:

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 from kio.schema.errors import ErrorCode
 
-from cluster_image.broker.replication.partition import Refused
+from cluster_image.kraft.broker.partition import Refused
 from cluster_image.storage.checkpoints import LEADER_EPOCH_FILE, LeaderEpochCheckpoint
 from cluster_image.storage.log import Log
-from tests.cluster_image.broker.test_partition import batch
+from tests.cluster_image.kraft.broker.test_partition import batch
 from tests.cluster_image.protocol.replication.group import Group
 from tests.cluster_image.storage.simulated_disk import simulated_disk
 

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 from kio.schema.errors import ErrorCode
 
-from cluster_image.broker import rules
-from tests.cluster_image.broker.test_partition import LAG
-from tests.cluster_image.kraft.test_controller import SESSION, three_brokers
+from cluster_image.kraft.broker import rules
+from tests.cluster_image.kraft.broker.test_partition import LAG
+from tests.cluster_image.kraft.controller.test_controller import SESSION, three_brokers
 from tests.cluster_image.protocol.replication.group import Group
 
 

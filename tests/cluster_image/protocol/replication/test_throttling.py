@@ -13,17 +13,17 @@ import pytest
 from kio.schema.errors import ErrorCode
 from kio.schema.fetch.v17.request import FetchPartition, FetchRequest, FetchTopic, ReplicaState
 
-from cluster_image.broker.replication.quotas import CREDIT_S, PORTION_S, ReplicationQuota
 from cluster_image.config.throttling import FOLLOWER, LEADER, SIDES, Side
 from cluster_image.kraft.metadata.image import MetadataImage, Topic
 from cluster_image.kraft.metadata.records import BROKER_RESOURCE, ConfigRecord, PartitionRecord
+from cluster_image.replication.quotas import CREDIT_S, PORTION_S, ReplicationQuota
 from cluster_image.tools.cluster import request_of
 from cluster_image.tools.throttle import Move, Reassignment, throttle, unthrottle
 from cluster_image.wire.messages import milliseconds
-from tests.cluster_image.broker.test_fetcher import answer, data, next_request, said
-from tests.cluster_image.broker.test_partition import TOPIC, leaders_batch
+from tests.cluster_image.kraft.broker.test_partition import TOPIC, leaders_batch
 from tests.cluster_image.protocol.replication.broker import Broker, living
 from tests.cluster_image.protocol.replication.group import Group
+from tests.cluster_image.replication.test_fetcher import answer, data, next_request, said
 from tests.cluster_image.stories import script
 from tests.cluster_image.stories.script import Script, tell
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from cluster_image.broker import rules
+from cluster_image.kraft.broker import rules
 from harness.cli import app as cli
 from harness.explore.simulate import Simulated, simulate
 from harness.plan.plan import Plan
