@@ -129,6 +129,18 @@ def test_only_its_target_and_its_checkers_know_kraft() -> None:
     assert outside == []
 
 
+@pytest.mark.parametrize("room", ["replication", "storage", "wire", "placement"])
+def test_what_generations_of_the_protocol_share_knows_none_of_them(room: str) -> None:
+    generation = ("kraft", "node", "bugs", "tools")
+    wrong = [
+        f"{name} imports {other}"
+        for name, others in imports().items()
+        for other in others
+        if of(name, (room,), "cluster_image") and of(other, generation, "cluster_image")
+    ]
+    assert wrong == []
+
+
 @pytest.mark.parametrize("target", ["kraft", "kafka"])
 def test_nobody_else_knows_which_target_it_is(target: str) -> None:
     """A target knows itself and what Kafka-like ones share, and so do its checkers, found by a plan's word."""
