@@ -22,7 +22,7 @@ BUG = Bug(
     source="kip_966.tla, the check of a fetch response's epoch",
     nemesis="pause,partition",
     properties=("LeaderAppendOnly", "LeaderCandidateCompleteness", "LogMatching", "log linearizability"),
-    module="kraft.broker.rules",
+    module="replication.rules",
     rule="may_apply_fetch",
     replacement=apply_any_answer,
 )

@@ -18,6 +18,7 @@ from cluster_image.kraft.metadata.records import (
     RemoveTopicRecord,
     TopicRecord,
 )
+from cluster_image.replication import rules as shared_rules
 from cluster_image.storage.records import build_batch
 from tests.cluster_image.replication.fetches import fetch_as_follower
 
@@ -459,7 +460,7 @@ def test_a_deposed_leaders_answer_breaks_log_matching(world: World, monkeypatch:
     world.commit(world.fencing(1), world.change(2, isr=(2, 3)))
     world.learn(2, 3)
     assert not world.take(3, late)
-    monkeypatch.setattr(rules, "may_apply_fetch", lambda *args: True)
+    monkeypatch.setattr(shared_rules, "may_apply_fetch", lambda *args: True)
     with world.violates("LogMatching", "broker-3 follows broker-2 in leader epoch 1"):
         world.take(3, late)
 
@@ -470,7 +471,7 @@ def test_leader_append_only(world: World, monkeypatch: pytest.MonkeyPatch) -> No
     late = world.ask(2, 1)
     world.commit(world.fencing(1), world.change(2, isr=(2, 3)))
     world.learn(2)
-    monkeypatch.setattr(rules, "may_apply_fetch", lambda *args: True)
+    monkeypatch.setattr(shared_rules, "may_apply_fetch", lambda *args: True)
     with world.violates("LeaderAppendOnly", "broker-2 leads epoch 1 from offset 0", "of leader epoch 0"):
         world.take(2, late)
 

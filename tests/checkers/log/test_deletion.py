@@ -10,8 +10,8 @@ import pytest
 
 from checkers.log.deletion import COLUMNS, DELETED_TOO_MUCH, Log, applies, check
 from checkers.properties import DELETION
-from cluster_image.kraft.broker import rules
 from cluster_image.kraft.broker.partition import Partition
+from cluster_image.replication import rules
 from harness.explore.simulate import simulate
 from harness.plan.plan import Plan
 from spark_history.files import compact
