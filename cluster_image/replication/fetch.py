@@ -252,7 +252,7 @@ class FetchHandler:
         read = partition.read_as_consumer if found.replica < 0 else partition.read_as_follower
         try:
             most = min(max(asked.max_bytes, 1), found.budget - found.size)
-            throttled = found.replica >= 0 and self._quota.applies_to(partition)
+            throttled = found.replica >= 0 and self._quota.applies_to(partition.key)
             if throttled:
                 most = min(most, self._left_by_quota(asked, partition, found))
             records = read(asked.leader_epoch, asked.fetch_offset, most)

@@ -86,7 +86,7 @@ class Fetcher:
         self._session = FetchSessionHandler(self._max_bytes)
         self._changed = asyncio.Event()
         self._connection: Connection | None = None
-        #: It hung up by itself, and the leader is not to be spared.
+        #: The request under way was given up to ask anew: nothing failed that is worth a wait.
         self._asks_anew = False
         self._task = start_task(self._run(), failed)
 
@@ -150,7 +150,7 @@ class Fetcher:
         exceeded, portion = quota.is_exceeded(now), min(quota.portion(now), self._max_bytes)
         until = now + min(quota.wait(now), _LONGEST_HOLD_S)
         for each in self._session.fetched():
-            if quota.applies_to(each.partition):
+            if quota.applies_to(each.partition.key):
                 in_isr = self._node_id in each.partition.isr
                 keeps_up = each.keeps_up(now, self._max_lag)
                 if rules.is_throttled_on_follower(exceeded, in_isr, keeps_up):
@@ -215,7 +215,7 @@ class Fetcher:
         partition = followed.partition
         if data.error_code is ErrorCode.none:
             followed.leaders_watermark = int(data.high_watermark)
-        if data.records and self._quota.applies_to(partition) and self._node_id not in partition.isr:
+        if data.records and self._quota.applies_to(partition.key) and self._node_id not in partition.isr:
             self._quota.record(len(data.records), now)
 
     def _apply_one(self, partition: Replica, asked: FetchPartition, data: Any) -> bool:

@@ -14,7 +14,7 @@ are written to is slower than its quota by what they get.
 from __future__ import annotations
 
 import math
-from typing import Final, Protocol
+from typing import Final
 
 from cluster_image.config import NO_LIMIT
 from cluster_image.config.throttling import FOLLOWER, LEADER, Side, rate_of, read_replicas
@@ -29,14 +29,6 @@ PORTION_S: Final = 0.1
 CREDIT_S: Final = 1.0
 #: Bytes: where a balance that has just been paid back may lie after rounding.
 _NOTHING: Final = -0.5
-
-
-class _Throttled(Protocol):
-    @property
-    def key(self) -> PartitionKey: ...
-
-    @property
-    def index(self) -> int: ...
 
 
 class ReplicationQuota:
@@ -68,13 +60,13 @@ class ReplicationQuota:
     def limited(self) -> bool:
         return self.rate != NO_LIMIT
 
-    def applies_to(self, replica: _Throttled) -> bool:
-        """Is this replica, of this broker, throttled on this side?"""
+    def applies_to(self, key: PartitionKey) -> bool:
+        """Is the replica of this partition, of this broker, throttled on this side?"""
         if not self.limited:
             return False
-        topic = self._image.topics_by_id.get(replica.key[0])
+        topic = self._image.topics_by_id.get(key[0])
         text = topic.settings.get(self._side.replicas) if topic is not None else None
-        return text is not None and read_replicas(text).has(replica.index, self._me)
+        return text is not None and read_replicas(text).has(key[1], self._me)
 
     def is_exceeded(self, now: float, pending: int = 0) -> bool:
         """pending: bytes that are about to be recorded."""

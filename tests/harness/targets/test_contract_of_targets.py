@@ -161,10 +161,12 @@ def test_it_is_paused_killed_and_loses_its_power_and_its_history_is_judged(teste
     verdict, _ = carried_out(tested.plan(), tested, tmp_path)
     assert verdict["verdict"] == "pass", verdict
     faults = load_journal(tmp_path / "journal")["faults"].to_pylist()
-    assert [fault["nemesis"] for fault in faults] == ["pause", "kill", "power"]
+    assert sorted(fault["nemesis"] for fault in faults) == ["kill", "pause", "power"]  # each by a clock of its own
     assert all(fault["effective"] for fault in faults), faults
-    shown = [json.loads(fault["evidence"])["nodes"]["broker-1"] for fault in faults]
-    assert shown[0]["frozen_ns"] > 5e8 and shown[1]["exit_status"] == 137 and shown[2]["unsynced_bytes"] > 0
+    shown = {fault["nemesis"]: json.loads(fault["evidence"])["nodes"]["broker-1"] for fault in faults}
+    assert shown["pause"]["frozen_ns"] > 5e8
+    assert shown["kill"]["exit_status"] == 137
+    assert shown["power"]["unsynced_bytes"] > 0
     record = json.loads((tmp_path / "run.json").read_text())
     assert record["status"] == "done" and record["problems"] == [] and "doubts" not in record, record
     for name in tested.plan().node_names:

@@ -28,7 +28,7 @@ DROPS: Final[Mapping[str, Drop]] = {
     ),
     "throttle-9": Text(
         "replication/quotas.py",
-        "return text is not None and read_replicas(text).has(replica.index, self._me)",
+        "return text is not None and read_replicas(text).has(key[1], self._me)",
         "return True",
     ),
     # Half of it.

@@ -1,4 +1,4 @@
-"""A broker's session as a lease: what a leader may say rests on it (broker/rules.may_tell_end_of_log)."""
+"""A broker's session as a lease: what a leader may say rests on it (kraft/broker/rules.may_tell_end_of_log)."""
 
 from __future__ import annotations
 
