@@ -18,8 +18,9 @@ from typing import Final
 
 import uvloop
 
-from . import bugs, node, tools
+from . import node, tools
 from .config import Config, ConfigError, parse
+from .kraft import bugs
 from .kraft.node import Node
 from .network import Address
 from .network.tcp import TcpNetwork

@@ -116,7 +116,7 @@ def _roles(text: str) -> tuple[str, ...]:
 
 
 def _bug(text: str) -> str:
-    from .. import bugs  # here, as the rules that bugs replace lie in modules that import this one
+    from ..kraft import bugs  # here, as the rules that bugs replace lie in modules that import this one
 
     return bugs.find(text).id if text else ""
 

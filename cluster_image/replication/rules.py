@@ -1,6 +1,7 @@
 """The safety rules that hold for a replica of any generation: one function each, called in one place.
 
-`cluster_image/bugs/` replaces one of them at a time, so callers go through the module (`rules.may_apply_fetch(…)`).
+`cluster_image/kraft/bugs/` replaces one of them at a time, so callers go through the module
+(`rules.may_apply_fetch(…)`).
 """
 
 from __future__ import annotations

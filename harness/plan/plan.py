@@ -64,7 +64,7 @@ class Plan(BaseModel):
     spare_brokers: int = 0  # that the cluster has none of until a fault has them join
     combined: bool = False  # the first brokers are the controllers as well
     file_system: Literal["ext4", "xfs"] = "ext4"
-    bug: str | None = None  # a historical bug of cluster_image/bugs that every node has
+    bug: str | None = None  # a historical bug of cluster_image/kraft/bugs that every node has
     latency_ms: float = 0.5  # in simulation: from one host to another, on average
     encode_messages: bool = False  # in simulation: pass every message through the wire format
     settings: dict[str, str] = {}  # --set NAME=VALUE, Kafka's names, given to every node

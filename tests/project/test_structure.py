@@ -19,7 +19,7 @@ from tests import ROOT
 
 MOST_ENTRIES: Final = 15
 #: Folders whose files are of one kind each, however many there are.
-OF_ONE_KIND: Final = frozenset({"cluster_image/bugs", "tests/hashes/commands"})
+OF_ONE_KIND: Final = frozenset({"cluster_image/kraft/bugs", "tests/hashes/commands"})
 #: What each package may import of the others.
 MAY_IMPORT: Final[Mapping[str, frozenset[str]]] = {
     "cluster_image": frozenset(),
@@ -33,7 +33,7 @@ SMALL_TYPES: Final = (
     "cluster", "errors", "targets.timing", "targets.admin", "plan.plan", "record.history", "report.console",
 )  # fmt: skip
 #: What is kraft's own, and who may know it: everything else of cluster_image is a seam, or Kafka's formats.
-OF_KRAFT: Final = ("kraft", "node", "config", "bugs", "tools", "telemetry.metrics", "telemetry.log_lines")
+OF_KRAFT: Final = ("kraft", "node", "config", "tools", "telemetry.metrics", "telemetry.log_lines")
 KNOW_KRAFT: Final = ("harness.targets.kraft", "checkers.inside.kraft", "cluster_image")
 PACKAGES: Final = ("cluster_image", "spark_history", "checkers", "nemesis", "workloads", "harness")
 

@@ -1,6 +1,6 @@
 """The broker's safety rules: one function each, called in one place.
 
-`cluster_image/bugs/` replaces one of them at a time, so callers go through the module (`rules.may_join_isr(…)`).
+`cluster_image/kraft/bugs/` replaces one of them at a time, so callers go through the module (`rules.may_join_isr(…)`).
 """
 
 from __future__ import annotations

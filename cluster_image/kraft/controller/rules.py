@@ -1,6 +1,6 @@
 """The controller's safety rules: one function each, called in one place.
 
-`cluster_image/bugs/` replaces one of them at a time, so callers go through the module (`rules.may_register(…)`).
+`cluster_image/kraft/bugs/` replaces one of them at a time, so callers go through the module (`rules.may_register(…)`).
 """
 
 from __future__ import annotations

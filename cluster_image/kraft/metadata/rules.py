@@ -1,6 +1,6 @@
 """Safety rules that leaders and the controller share.
 
-`cluster_image/bugs/` replaces one of them at a time, so callers go through the module (`rules.may_be_in_isr(…)`).
+`cluster_image/kraft/bugs/` replaces one of them at a time, so callers go through the module (`rules.may_be_in_isr(…)`).
 """
 
 from __future__ import annotations

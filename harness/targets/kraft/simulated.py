@@ -9,8 +9,9 @@ from random import Random
 from typing import Any
 
 from checkers.inside.kraft.simulated import BALANCED, Invariants
-from cluster_image import bugs, node
+from cluster_image import node
 from cluster_image.config import parse
+from cluster_image.kraft import bugs
 from cluster_image.kraft.node import Node
 from cluster_image.telemetry.log_lines import JsonFormatter
 from cluster_image.telemetry.trace import TraceLines

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from checkers.inside.promise import promise
-from cluster_image import bugs
 from cluster_image.config import IDENTITY, SETTINGS, ConfigError, check_together, read_setting
+from cluster_image.kraft import bugs
 from harness.cluster import Cluster, Node
 from harness.errors import BadArguments
 from harness.targets.admin import Admin

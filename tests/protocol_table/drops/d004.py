@@ -16,7 +16,9 @@ _LOG: Final = "storage/log.py"
 #: As before KIP-101: the flaw of bug M01.
 _BY_WATERMARK: Final = Returns(_RULES, "start_following", "FollowerStart(high_watermark, names_epoch=False)")
 #: The bug changes nothing.
-_NO_FLAW: Final = Returns("bugs/m01.py", "truncate_to_high_watermark", "FollowerStart(end_offset, names_epoch=True)")
+_NO_FLAW: Final = Returns(
+    "kraft/bugs/m01.py", "truncate_to_high_watermark", "FollowerStart(end_offset, names_epoch=True)"
+)
 
 DROPS: Final[Mapping[str, Drop]] = {
     "004-hwm-1": Text(

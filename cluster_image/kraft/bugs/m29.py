@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from . import Bug
 
 if TYPE_CHECKING:
-    from ..kraft.metadata.image import BrokerRegistration
+    from ..metadata.image import BrokerRegistration
 
 
 def any_state(replica_epoch: int, broker: BrokerRegistration | None) -> bool:

@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING
 from . import Bug
 
 if TYPE_CHECKING:
-    from ..replication.replica import FollowerStart
+    from ...replication.replica import FollowerStart
 
 
 def truncate_to_high_watermark(high_watermark: int, end_offset: int) -> FollowerStart:
-    from ..replication.replica import FollowerStart
+    from ...replication.replica import FollowerStart
 
     return FollowerStart(high_watermark, names_epoch=False)
 

@@ -15,7 +15,7 @@ from . import Bug, original
 if TYPE_CHECKING:
     from kio.schema.errors import ErrorCode
 
-    from ..kraft.metadata.image import PartitionRegistration
+    from ..metadata.image import PartitionRegistration
 
 
 def ignore_partition_epoch(

@@ -5,7 +5,7 @@ Whoever loads it goes on at the record that it ends with, and applies that twice
 
 from __future__ import annotations
 
-from ..storage.log import Log
+from ...storage.log import Log
 from . import Bug
 
 

@@ -18,9 +18,9 @@ from kio.schema.fetch.v17.response import FetchableTopicResponse, FetchResponse,
 
 import cluster_image.__main__
 from checkers.inside.kraft.simulated import PROPERTIES
-from cluster_image import bugs
 from cluster_image.config import ConfigError
 from cluster_image.config.throttling import FOLLOWER
+from cluster_image.kraft import bugs
 from cluster_image.kraft.broker import rules
 from cluster_image.kraft.broker.partition import Refused
 from cluster_image.kraft.metadata.image import MetadataImage

@@ -33,6 +33,8 @@ class Bug:
         return f"--nemesis {self.nemesis} {self.options}".rstrip()
 
 
+#: The package that rules' modules are told relative to.
+_CLUSTER: Final = __name__.partition(".")[0]
 #: Rules that were replaced, by the id of the bug.
 _REPLACED: Final[dict[str, Callable[..., Any]]] = {}
 
@@ -69,7 +71,7 @@ def switched_on(id: str | None) -> Iterator[None]:
         yield
         return
     bug = find(id)
-    module = importlib.import_module(f"{__name__.rpartition('.')[0]}.{bug.module}")
+    module = importlib.import_module(f"{_CLUSTER}.{bug.module}")
     _REPLACED[id] = rule = getattr(module, bug.rule)
     setattr(module, bug.rule, bug.replacement)
     try:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from . import Bug, original
 
 if TYPE_CHECKING:
-    from ..kraft.raft.state import ElectionState, QuorumStateStore
+    from ..raft.state import ElectionState, QuorumStateStore
 
 
 def store_no_vote(store: QuorumStateStore, old: ElectionState, new: ElectionState) -> None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from . import Bug
 
 if TYPE_CHECKING:
-    from ..kraft.controller.rules import LogInfo
+    from ..controller.rules import LogInfo
 
 
 def longest_log(candidates: Sequence[int], logs: Mapping[int, LogInfo]) -> int | None:
