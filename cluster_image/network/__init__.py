@@ -17,6 +17,14 @@ T = TypeVar("T")
 Entity = Any  # a kio request or response: a frozen dataclass with __api_key__ and __version__
 
 
+@dataclass(frozen=True, slots=True)
+class Foreign:
+    """A message of another protocol than Kafka's: only a simulated network has such, and passes it on as it is."""
+
+    content: Any
+    size: int  # in bytes, on the wire
+
+
 class Address(NamedTuple):
     host: str
     port: int

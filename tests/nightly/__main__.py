@@ -16,6 +16,7 @@
 | deletion | retention and DeleteRecords under power outages and kills: five seeds in containers |
 | search | bench: 1,000 adversarial histories of each model within twice 1 s and 200 MB |
 | histories | the tests against brute force, 100,000 histories each; the metadata quorum under 2,000 seeds of faults |
+| zookeeper | the model answers as Apache ZooKeeper does: 10,000 random sequences of operations |
 | bench | all figures |
 """
 
@@ -158,6 +159,14 @@ def histories(seeds: Sequence[int], results: Path) -> Iterator[Line]:
     yield code == 0, f"100,000 histories of each property: exit code {code}"
 
 
+def zookeeper(seeds: Sequence[int], results: Path) -> Iterator[Line]:
+    code = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "tests/cluster_image/v2/zookeeper/test_machine.py"],
+        env={**os.environ, "CHAOS_SEQUENCES": "10000"}, check=False,
+    ).returncode  # fmt: skip
+    yield code == 0, f"10,000 sequences of operations on the model and on Apache ZooKeeper: exit code {code}"
+
+
 def _bench(*parts: str) -> Line:
     code = subprocess.run([sys.executable, "-m", "harness.bench", *parts], check=False).returncode
     return code == 0, f"bench {' '.join(parts)}: exit code {code}; the table says which aims are met"
@@ -185,6 +194,7 @@ PARTS: Final[Mapping[str, Callable[[Sequence[int], Path], Iterator[Line]]]] = {
     "named-nemeses": named_nemeses, "acks": acks, "hostile": hostile, "traffic": traffic, "kafka": kafka,
     "rules": rules, "isr": isr, "explore": explore,
     "resizing": resizing, "deletion": deletion, "search": search, "histories": histories, "bench": bench,
+    "zookeeper": zookeeper,
 }  # fmt: skip
 
 

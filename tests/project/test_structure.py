@@ -34,7 +34,10 @@ SMALL_TYPES: Final = (
 )  # fmt: skip
 #: What is kraft's own, and who may know it: everything else of cluster_image is a seam, or Kafka's formats.
 OF_KRAFT: Final = ("kraft", "node", "config", "tools", "telemetry.metrics", "telemetry.log_lines")
-KNOW_KRAFT: Final = ("harness.targets.kraft", "checkers.inside.kraft", "cluster_image")
+KNOW_KRAFT: Final = (
+    *("harness.targets.kraft", "checkers.inside.kraft", "cluster_image"),
+    "harness.targets.v2.zookeeper",  # whose model replicates its log as controllers do
+)
 PACKAGES: Final = ("cluster_image", "spark_history", "checkers", "nemesis", "workloads", "harness")
 
 
@@ -131,7 +134,7 @@ def test_only_its_target_and_its_checkers_know_kraft() -> None:
 
 @pytest.mark.parametrize("room", ["replication", "storage", "wire", "placement"])
 def test_what_generations_of_the_protocol_share_knows_none_of_them(room: str) -> None:
-    generation = ("kraft", "node", "bugs", "tools")
+    generation = ("kraft", "v2", "node", "tools")
     wrong = [
         f"{name} imports {other}"
         for name, others in imports().items()

@@ -16,7 +16,7 @@ from random import Random
 from typing import Any, Final, Protocol
 
 from cluster_image import wire
-from cluster_image.network import Entity, Handler, Peer, Versions
+from cluster_image.network import Entity, Foreign, Handler, Peer, Versions
 from cluster_image.storage.disk import ProcessDied
 from harness.runtimes.simulation.loop import Process, VirtualLoop
 from harness.runtimes.simulation.network.shaping import Shaping
@@ -152,6 +152,8 @@ class Pipe:
         """In bytes, on the wire."""
         if isinstance(message, _Close):
             return _NO_MESSAGE
+        if isinstance(message, Foreign):
+            return message.size + _NO_MESSAGE
         if not isinstance(message, bytes):
             to_server = isinstance(self.receiver, ServerEnd)
             message = wire.encode_request(message, 0, None) if to_server else wire.encode_response(message, 0)
@@ -211,9 +213,9 @@ class ClientEnd:
         if self._closed:
             raise ConnectionError("the connection is closed")
         message = entity
-        if self._network.encode:
+        if self._network.encode and not isinstance(entity, Foreign):
             message = wire.encode_request(entity, 0, self._client_id)
-        if not wire.expects_response(entity):
+        if not isinstance(entity, Foreign) and not wire.expects_response(entity):
             send(self, message)
             return None
         loop = self._network.loop
@@ -241,7 +243,7 @@ class ClientEnd:
             self.lost("connection lost: closed by peer")
             return
         request, response = self._pending.popleft()
-        if self._network.encode:
+        if isinstance(message, bytes):
             message = wire.decode_response(message[4:], request.__api_key__, request.__version__)
         if not response.done():  # else its caller was cancelled
             response.set_result(message)
@@ -304,11 +306,12 @@ class ServerEnd:
         try:
             while self._requests:
                 request = self._requests.popleft()
-                if self._network.encode:
+                if isinstance(request, bytes):
                     _, request = wire.decode_request(request[4:], self.listener.served)
                 response = await handler(request, self._peer)
                 if response is not None and not self._closed:
-                    send(self, wire.encode_response(response, 0) if self._network.encode else response)
+                    encoded = self._network.encode and not isinstance(response, Foreign)
+                    send(self, wire.encode_response(response, 0) if encoded else response)
         except ConnectionError as error:  # the handler's way to close this connection and say why
             log.info("connection from %s closed: %s", self._peer.host, error)
             self._end()

@@ -6,7 +6,8 @@ is mended they arrive after all, however old, unless the connection was given up
 answers nothing; when it is back, whoever still speaks to the process that was there gets a reset. A host whose
 process has ended closes its connections, and refuses new ones.
 
-Messages are kio entities, passed on as they are. With `encode` each is encoded and decoded on its way, as tcp.py does.
+Messages are kio entities, passed on as they are. With `encode` each is encoded and decoded on its way, as tcp.py does;
+but for those of other protocols (cluster_image.network.Foreign).
 """
 
 from __future__ import annotations
