@@ -115,7 +115,14 @@ class Side:
         return self._names.setdefault(zxid, str(len(self._names)))
 
     def watcher(self, number: int) -> Callable[[Event], None]:
-        return lambda event: self.events[number].append((event.type.name, event.path.removeprefix(self.base)))
+        """What it hears in a later sequence is no business of that."""
+        base = self.base
+
+        def hear(event: Event) -> None:
+            if self.base == base:
+                self.events[number].append((event.type.name, event.path.removeprefix(base)))
+
+        return hear
 
     def heard(self) -> Sequence[Sequence[tuple[str, str]]]:
         """By client, since this was asked last; those of one step in no order."""
