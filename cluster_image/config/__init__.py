@@ -306,9 +306,9 @@ class Config:
         return Config({**self.values, **{n: read_setting(n, text) for n, text in own.items()}}) if own else self
 
 
-def read_setting(name: str, text: str) -> Any:
-    """The value of one setting from its text. Raises ConfigError naming the setting and what is valid."""
-    setting = SETTINGS.get(name)
+def read_setting(name: str, text: str, settings: Mapping[str, Setting] = SETTINGS) -> Any:
+    """The value of one of these settings from its text. Raises ConfigError naming the setting and what is valid."""
+    setting = settings.get(name)
     if setting is None:
         raise ConfigError(f"unknown setting {name!r}; `chaos list settings` shows the known ones")
     return setting.value_of(text)
@@ -334,7 +334,17 @@ def check_together(values: Mapping[str, Any]) -> None:
 
 
 def parse(properties: str) -> Config:
-    """Read a properties file's text. Raises ConfigError on an unknown, missing, malformed or repeated setting."""
+    """Read the properties of a node with KRaft. Raises ConfigError on an unknown, missing, malformed or repeated
+    setting."""
+    given = lines_of(properties)
+    check_together({name: read_setting(name, text) for name, text in given.items()})
+    values = read_all(given, SETTINGS)
+    _check_roles(values)
+    return Config(values)
+
+
+def lines_of(properties: str) -> Mapping[str, str]:
+    """The settings that a properties file's text gives, by name. Raises ConfigError."""
     given: dict[str, str] = {}
     for number, line in enumerate(properties.splitlines(), 1):
         line = line.strip()
@@ -347,15 +357,18 @@ def parse(properties: str) -> Config:
         if name in given:
             raise ConfigError(f"{name} is set twice")
         given[name] = text
-    values: dict[str, Any] = {name: read_setting(name, text) for name, text in given.items()}
-    check_together(values)
-    for setting in SETTINGS.values():
+    return given
+
+
+def read_all(given: Mapping[str, str], settings: Mapping[str, Setting]) -> dict[str, Any]:
+    """The values of these settings: of those given, and the defaults of others. Raises ConfigError."""
+    values = {name: read_setting(name, text, settings) for name, text in given.items()}
+    for setting in settings.values():
         if setting.name not in values:
             if setting.default is None:
                 raise ConfigError(f"{setting.name} is missing")
             values[setting.name] = setting.read(setting.default)
-    _check_roles(values)
-    return Config(values)
+    return values
 
 
 def _check_roles(values: Mapping[str, Any]) -> None:

@@ -10,9 +10,11 @@ import logging
 from collections.abc import Callable, Sequence
 from random import Random
 
+from kio.schema.errors import ErrorCode
+
 from cluster_image import wire
 from cluster_image.config import Config
-from cluster_image.network import Network
+from cluster_image.network import Entity, Network
 from cluster_image.network.authorization import authorized
 from cluster_image.network.tasks import Failed
 from cluster_image.storage.disk import Disk
@@ -20,7 +22,7 @@ from cluster_image.telemetry.trace import Trace, no_trace
 
 from .broker.server import BrokerServer
 from .controller.server import ControllerServer
-from .raft import RaftClient, RaftListener
+from .raft import RaftClient, RaftListener, rpc
 
 log = logging.getLogger(__name__)
 
@@ -87,7 +89,8 @@ class Node:
         if self._controller is not None:
             await self._controller.start()
             address = self._config.listener("controller")
-            await self._network.listen(address, authorized(self._controller.handle), wire.SUPPORTED["controller"])
+            handler = authorized(self._controller.handle, _refusal)
+            await self._network.listen(address, handler, wire.SUPPORTED["controller"])
         if self._broker is not None:
             await self._broker.start()
         log.info("started")
@@ -107,6 +110,11 @@ class Node:
         await self._raft.close()
         await self._network.close()
         log.info("stopped")
+
+
+def _refusal(request: Entity, error: ErrorCode) -> Entity | None:
+    """Of the quorum's own requests."""
+    return rpc.refusal(request, error) if isinstance(request, rpc.REQUESTS) else None
 
 
 class _Both:

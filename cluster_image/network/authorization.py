@@ -7,12 +7,11 @@ acknowledged that no replica has. The cluster's id, which all these requests car
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
 from kio.schema.errors import ErrorCode
 
-from ..kraft.raft import rpc
 from ..telemetry.complaints import Complaints
 from ..wire.messages import NO_THROTTLE, make, response_module
 from ..wire.unanswered import error_answer
@@ -38,14 +37,19 @@ def is_for_nodes(request: Any) -> bool:
     return int(state.replica_id if state is not None else request.replica_id) >= 0
 
 
-def authorized(handler: Handler) -> Handler:
+#: An answer with an error, to requests that only a generation knows; None: it does not know this one.
+OwnRefusal = Callable[[Entity, ErrorCode], Entity | None]
+
+
+def authorized(handler: Handler, own: OwnRefusal = lambda request, error: None) -> Handler:
     """The same handler, for nodes; and for others, what is not for nodes alone."""
 
     complaints = Complaints(log)
 
     async def refuse(request: Entity, peer: Peer) -> Entity:
         complaints.warn("%s of %s refused: it has not proved to be a node", type(request).__name__, peer.host)
-        return _refusal(request)
+        refusal = own(request, ErrorCode.cluster_authorization_failed)
+        return _refusal(request) if refusal is None else refusal
 
     def handle(request: Entity, peer: Peer) -> Awaitable[Entity | None]:
         return handler(request, peer) if peer.is_node or not is_for_nodes(request) else refuse(request, peer)
@@ -58,8 +62,6 @@ def _refusal(request: Any) -> Entity:
     error = ErrorCode.cluster_authorization_failed
     if type(request).__name__ == "GetReplicaLogInfoRequest":
         raise ConnectionError("only nodes ask for logs")
-    if isinstance(request, rpc.REQUESTS):
-        return rpc.refusal(request, error)
     if type(request).__name__ == "FetchRequest":
         if request.__version__ < 7:
             raise ConnectionError("only replicas fetch as replicas")

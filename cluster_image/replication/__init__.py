@@ -3,6 +3,7 @@ knows nothing of where one has its metadata.
 
 - `served`: what the APIs below ask of a partition and of the metadata, which a generation brings;
 - `produce`, `fetch` with `fetch_session`, `offsets`: these APIs, where a partition is led;
+- `answers`: Metadata and what else is told of the cluster;
 - `fetcher` with `fetch_session_handler`: a broker's fetching from another;
 - `replica`: a replica's log and high watermark, in whatever role, and what it does as a follower; `follower_state`:
   what a leader knows of one;

@@ -161,7 +161,7 @@ def histories(seeds: Sequence[int], results: Path) -> Iterator[Line]:
 
 def zookeeper(seeds: Sequence[int], results: Path) -> Iterator[Line]:
     code = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "tests/cluster_image/v2/zookeeper/test_machine.py"],
+        [sys.executable, "-m", "pytest", "-q", "--timeout", "7200", "tests/cluster_image/v2/zookeeper/test_machine.py"],
         env={**os.environ, "CHAOS_SEQUENCES": "10000"}, check=False,
     ).returncode  # fmt: skip
     yield code == 0, f"10,000 sequences of operations on the model and on Apache ZooKeeper: exit code {code}"

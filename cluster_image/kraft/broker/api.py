@@ -15,6 +15,9 @@ from kio.schema.types import ProducerId
 from cluster_image.config import Config
 from cluster_image.kraft.metadata.image import MetadataImage
 from cluster_image.network import Entity, Peer
+from cluster_image.replication.answers.describe import describe_cluster, describe_topic_partitions, find_coordinator
+from cluster_image.replication.answers.describe_log_dirs import describe_log_dirs
+from cluster_image.replication.answers.metadata import MetadataHandler
 from cluster_image.replication.fetch import FetchHandler
 from cluster_image.replication.offsets import OffsetsHandler
 from cluster_image.replication.produce import ProduceHandler
@@ -26,10 +29,8 @@ from .channel import ControllerChannel
 from .forwarding import Forwarding
 from .handlers.auto_creation import AutoCreation
 from .handlers.delete_records import delete_records
-from .handlers.describe import describe_cluster, describe_quorum, describe_topic_partitions, find_coordinator
 from .handlers.describe_configs import describe_configs
-from .handlers.describe_log_dirs import describe_log_dirs
-from .handlers.metadata_handler import MetadataHandler
+from .handlers.describe_quorum import describe_quorum
 from .handlers.replica_log_info import replica_log_info
 from .lifecycle import Lifecycle
 from .partition import Partition
@@ -74,7 +75,8 @@ class BrokerApi:
         self._produce = ProduceHandler(image, self._find)
         self._offsets = OffsetsHandler(self._find_by_name, lifecycle.holds_lease)
         self._auto_creation = AutoCreation(forwarding)
-        self._metadata = MetadataHandler(config, image, self._some_broker, self._auto_creation)
+        auto_creation = self._auto_creation if config["auto.create.topics.enable"] else None
+        self._metadata = MetadataHandler(config, image, self._some_broker, auto_creation)
         self._fetch = FetchHandler(
             config, image, self._find, replicas.is_eligible, isr_changed, replicas.quotas.leader, random
         )

@@ -28,10 +28,11 @@ from kafka import TopicPartition
 from kafka.admin import KafkaAdminClient
 
 from cluster_image import wire
-from cluster_image.kraft.broker.handlers import describe, describe_configs
-from cluster_image.kraft.broker.handlers.describe_log_dirs import describe_log_dirs
+from cluster_image.kraft.broker.handlers import describe_configs
 from cluster_image.kraft.metadata.image import BrokerRegistration, MetadataImage
 from cluster_image.network import Address
+from cluster_image.replication.answers import describe
+from cluster_image.replication.answers.describe_log_dirs import describe_log_dirs
 from tests.cluster_image.clients.test_librdkafka import SAYS_NOTHING
 from tests.cluster_image.kraft.broker.test_partition import config
 from tests.clusters.local_cluster import LocalCluster, local_cluster

@@ -82,6 +82,12 @@ class Answer(NamedTuple):
     events: tuple[Numbered, ...]
 
 
+class Status(NamedTuple):
+    """Asked and answered: does this server lead the others?"""
+
+    leads: bool
+
+
 # -- between servers -----------------------------------------------------------------------------------------------
 
 

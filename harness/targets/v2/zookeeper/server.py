@@ -29,7 +29,7 @@ from cluster_image.telemetry.trace import Trace, no_trace
 from cluster_image.v2.zookeeper import Event, EventType, SessionExpired, ZooKeeperError
 
 from . import messages
-from .messages import Answer, Call, Connect, Connected, Numbered, Propose, Taken, Touch
+from .messages import Answer, Call, Connect, Connected, Numbered, Propose, Status, Taken, Touch
 from .tree import Applied, Change, End, Move, Open, Transaction, Tree, decode, encode
 
 log = logging.getLogger("cluster_image.v2.zookeeper")
@@ -300,6 +300,8 @@ class ZooKeeperServer:
                 return foreign(await self._connect(connect))
             case Call() as call:
                 return foreign(await self._call(call))
+            case Status():
+                return foreign(Status(self._leads))
             case Propose() | Touch() as what:
                 return foreign(self._lead(what))
             case other:

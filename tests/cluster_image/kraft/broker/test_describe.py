@@ -18,11 +18,12 @@ from kio.schema.list_offsets.v7.request import ListOffsetsPartition, ListOffsets
 from kio.schema.metadata.v12.request import MetadataRequest, MetadataRequestTopic
 
 from cluster_image.kraft.broker.api import BrokerApi
-from cluster_image.kraft.broker.handlers.describe import describe_quorum, describe_topic_partitions
-from cluster_image.kraft.broker.handlers.metadata_handler import STARTING_S
+from cluster_image.kraft.broker.handlers.describe_quorum import describe_quorum
 from cluster_image.kraft.metadata.image import BrokerRegistration, MetadataImage, PartitionRegistration, Topic
 from cluster_image.kraft.raft import rpc
 from cluster_image.network import Address, Peer
+from cluster_image.replication.answers.describe import describe_topic_partitions
+from cluster_image.replication.answers.metadata import STARTING_S
 from cluster_image.replication.quotas import ReplicationQuotas
 from tests.cluster_image.kraft.broker.test_partition import config
 

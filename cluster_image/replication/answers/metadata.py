@@ -11,13 +11,12 @@ from kio.schema.errors import ErrorCode
 from kio.schema.types import TopicName
 
 from cluster_image.config import Config
-from cluster_image.kraft.metadata.image import BrokerRegistration, MetadataImage, PartitionRegistration, Topic
 from cluster_image.network import Entity
 from cluster_image.network.slices import Pauses
 from cluster_image.wire.integers import BrokerId, i32
 from cluster_image.wire.messages import NO_THROTTLE, make, response_module
 
-from .auto_creation import AutoCreation
+from .known import AutoCreation, KnownBroker, KnownCluster, KnownPartition, KnownTopic
 
 #: Of a request; before version 4 every one may.
 _MAY_CREATE: Final = "allow_auto_topic_creation"
@@ -33,15 +32,16 @@ class _Asked(NamedTuple):
 
     name: str | None
     id: Any
-    topic: Topic | None
-    partitions: tuple[PartitionRegistration, ...]
+    topic: KnownTopic | None
+    partitions: tuple[KnownPartition, ...]
 
 
 class MetadataHandler:
-    """some_broker: the id of one that passes for the controller, -1 if there is none."""
+    """some_broker: the id of one that passes for the controller, -1 if there is none. auto_creation: None if topics
+    that clients ask for are not made."""
 
     def __init__(
-        self, config: Config, image: MetadataImage, some_broker: Callable[[], int], auto_creation: AutoCreation
+        self, config: Config, image: KnownCluster, some_broker: Callable[[], int], auto_creation: AutoCreation | None
     ) -> None:
         self._config = config
         self._image = image
@@ -57,7 +57,7 @@ class MetadataHandler:
         brokers = dict(self._image.brokers)
         asked = self._asked(request)
         missing = [each.name for each in asked if each.name and each.topic is None]
-        if missing and self._config["auto.create.topics.enable"] and getattr(request, _MAY_CREATE, True):
+        if missing and self._auto_creation is not None and getattr(request, _MAY_CREATE, True):
             self._auto_creation.begin(missing)
         topics, pauses = [], Pauses()
         for each in asked:
@@ -105,7 +105,7 @@ class MetadataHandler:
         return asked
 
 
-async def _topic(module: Any, asked: _Asked, brokers: dict[int, BrokerRegistration], pauses: Pauses) -> Entity:
+async def _topic(module: Any, asked: _Asked, brokers: dict[int, KnownBroker], pauses: Pauses) -> Entity:
     topic = asked.topic
     alive = {broker.id for broker in brokers.values() if not broker.fenced}
     missing = ErrorCode.unknown_topic_or_partition if asked.name else ErrorCode.unknown_topic_id
@@ -125,7 +125,7 @@ async def _topic(module: Any, asked: _Asked, brokers: dict[int, BrokerRegistrati
     )
 
 
-def _partition(module: Any, partition: PartitionRegistration, alive: Container[int]) -> Entity:
+def _partition(module: Any, partition: KnownPartition, alive: Container[int]) -> Entity:
     return make(
         module.MetadataResponsePartition,
         error_code=ErrorCode.none if partition.leader >= 0 else ErrorCode.leader_not_available,

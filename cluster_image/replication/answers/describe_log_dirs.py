@@ -10,14 +10,12 @@ from kio.schema.types import TopicName
 
 from cluster_image.network import Entity
 from cluster_image.network.slices import Pauses
-from cluster_image.replication.replica import PartitionKey
+from cluster_image.replication.replica import PartitionKey, Replica
 from cluster_image.wire.integers import i32, i64
 from cluster_image.wire.messages import NO_THROTTLE, make, response_module
 
-from ..partition import Partition
 
-
-async def describe_log_dirs(directory: str, partitions: Mapping[PartitionKey, Partition], request: Any) -> Entity:
+async def describe_log_dirs(directory: str, partitions: Mapping[PartitionKey, Replica], request: Any) -> Entity:
     """The sizes, in bytes, of the logs that the request names and this broker has; of all, if it names no topics."""
     module = response_module(request)
     pauses = Pauses()
@@ -46,7 +44,7 @@ async def describe_log_dirs(directory: str, partitions: Mapping[PartitionKey, Pa
     return make(module.DescribeLogDirsResponse, throttle_time=NO_THROTTLE, error_code=ErrorCode.none, results=(found,))
 
 
-def _wanted(partitions: Mapping[PartitionKey, Partition], request: Any) -> Iterable[Partition]:
+def _wanted(partitions: Mapping[PartitionKey, Replica], request: Any) -> Iterable[Replica]:
     """Each once, however often it is named."""
     present = list(partitions.values())
     if request.topics is None:

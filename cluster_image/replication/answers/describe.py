@@ -1,25 +1,25 @@
-"""What administrators' tools ask a broker: DescribeTopicPartitions (KIP-966), DescribeQuorum (KIP-595) and
-DescribeCluster (KIP-700).
+"""What administrators' tools ask a broker: DescribeTopicPartitions (KIP-966) and DescribeCluster (KIP-700); and what
+consumers do, FindCoordinator.
 
-Topics and brokers are answered from this broker's own metadata, which may lag behind the controller's, as Metadata is.
+Topics and brokers are answered from this broker's own metadata, which may lag behind, as Metadata is.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Iterator
 from typing import Any, Final
 
-from kio.schema.describe_quorum.v2 import response as quorum_module
 from kio.schema.describe_topic_partitions.v0 import response as module
 from kio.schema.errors import ErrorCode
 from kio.schema.types import TopicName
 
-from cluster_image.kraft.metadata.image import MetadataImage, PartitionRegistration
 from cluster_image.network import Entity
 from cluster_image.network.slices import Pauses
 from cluster_image.wire.integers import BrokerId, i8, i32
 from cluster_image.wire.messages import NO_THROTTLE, make, response_module
+
+from .known import KnownCluster, KnownPartition
 
 #: Partitions in one answer at most (Kafka's max.request.partition.size.limit).
 MAX_PARTITIONS: Final = 2000
@@ -31,7 +31,7 @@ _TRANSACTION: Final = 1
 _NO_AUTHORIZED_OPERATIONS: Final = i32(-2147483648)
 
 
-async def describe_topic_partitions(image: MetadataImage, request: Any) -> Entity:
+async def describe_topic_partitions(image: KnownCluster, request: Any) -> Entity:
     """Topics in the order of their names, all of them if the request names none, from the request's cursor on. Others
     have their turn meanwhile.
 
@@ -73,7 +73,7 @@ def _topic(name: str, topic_id: Any, error: ErrorCode, partitions: Iterator[Enti
     )
 
 
-def _partitions(image: MetadataImage, partitions: list[PartitionRegistration]) -> Iterator[Entity]:
+def _partitions(image: KnownCluster, partitions: list[KnownPartition]) -> Iterator[Entity]:
     for partition in partitions:
         brokers = image.brokers
         offline = (r for r in partition.replicas if r not in brokers or brokers[r].fenced)
@@ -90,20 +90,7 @@ def _partitions(image: MetadataImage, partitions: list[PartitionRegistration]) -
         )
 
 
-async def describe_quorum(request: Any, forward: Callable[[Entity], Awaitable[Entity]]) -> Entity:
-    """The active controller's answer: a broker only observes the quorum."""
-    try:
-        return await forward(request)
-    except (ConnectionError, TimeoutError):
-        return quorum_module.DescribeQuorumResponse(
-            error_code=ErrorCode.request_timed_out,
-            error_message="the active controller did not answer",
-            topics=(),
-            nodes=(),
-        )
-
-
-def describe_cluster(image: MetadataImage, cluster_id: str, controller_id: int, request: Any) -> Entity:
+def describe_cluster(image: KnownCluster, cluster_id: str, controller_id: int, request: Any) -> Entity:
     """The cluster's brokers; fenced ones only if the request wants them. A broker does not describe controllers
     (KIP-919)."""
     answer = response_module(request)

@@ -1,0 +1,260 @@
+"""Administrators' commands (001, "Admin commands"; 003 for those of brokers): by way of ZooKeeper alone, and the state
+changes that leaders and this ask brokers for. Whoever is asked carries them out.
+
+Where 001 waits until "state change requests are consumed" it waits for live brokers: what is asked of one that is away
+waits in its queue, as is said to be the purpose of that.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Collection, Mapping, Sequence
+from contextlib import suppress
+from typing import Final
+
+from kio.schema.errors import ErrorCode
+
+from cluster_image.config import Config
+from cluster_image.placement.initial import place
+
+from . import metadata, paths, rules
+from .state_changes import StateChanges
+from .state_queue import Kind
+from .zookeeper import NodeExists, NoNode, NotEmpty, ZooKeeper
+
+log = logging.getLogger(__name__)
+
+#: Between looks whether something has been done.
+_LOOK_S: Final = 0.05
+
+
+class AdminError(Exception):
+    def __init__(self, error: ErrorCode, message: str) -> None:
+        super().__init__(message)
+        self.error: Final = error
+
+
+class Admin:
+    def __init__(self, zookeeper: ZooKeeper, state_changes: StateChanges, config: Config) -> None:
+        self._zookeeper = zookeeper
+        self._state_changes = state_changes
+        self._config = config
+
+    # -- topics -----------------------------------------------------------------------------------------------
+
+    async def create_topic(
+        self, topic: str, partitions: int, replication_factor: int, assignment: Mapping[int, Sequence[int]] | None,
+        timeout: float,
+    ) -> None:  # fmt: skip
+        """001, createTopic. assignment: replicas by partition, in place of the two numbers. Raises AdminError."""
+        if not await self._clean_failed_creation(topic):
+            raise AdminError(ErrorCode.topic_already_exists, f"topic {topic} exists with live partitions")
+        if await self._zookeeper.exists(paths.topic(topic)) is not None:
+            raise AdminError(ErrorCode.topic_already_exists, f"topic {topic} exists")
+        placed = assignment or await self._assign(topic, partitions, replication_factor)
+        try:
+            await self._zookeeper.create(paths.topic(topic))
+        except NodeExists:
+            raise AdminError(ErrorCode.topic_already_exists, f"topic {topic} exists") from None
+        await self._together(self._add_partition(topic, index, placed[index], timeout) for index in sorted(placed))
+
+    async def add_partitions(
+        self, topic: str, count: int, assignment: Sequence[Sequence[int]] | None, timeout: float
+    ) -> None:
+        """001, addPartition, up to so many. Raises AdminError."""
+        existing = paths.numbers(await metadata.children(self._zookeeper, paths.topic(topic)))
+        if not existing:
+            raise AdminError(ErrorCode.unknown_topic_or_partition, f"there is no topic {topic}")
+        if count <= len(existing):
+            raise AdminError(ErrorCode.invalid_partitions, f"topic {topic} has {len(existing)} partitions already")
+        first = existing[-1] + 1
+        if assignment is None:
+            factor = len(await metadata.assigned_to(self._zookeeper, topic, existing[0]) or (0,))
+            placed = await self._assign(topic, count, factor)
+            new = {index: placed[index] for index in range(first, count)}
+        else:
+            new = dict(enumerate(assignment, first))
+        await self._together(self._add_partition(topic, index, replicas, timeout) for index, replicas in new.items())
+
+    async def _add_partition(self, topic: str, index: int, replicas: Sequence[int], timeout: float) -> None:
+        """001, addPartition. The partition's own node comes first here: leader and ISR lie under it."""
+        zookeeper = self._zookeeper
+        await self._make(paths.partition(topic, index))
+        await self._make(paths.reassigned_topic(topic))
+        await self._put(paths.reassigned(topic, index), paths.encode_ids(replicas))
+        for replica in replicas:
+            await self._ask("start-replica", topic, index, replica)
+        if not await self._consumed(topic, index, "start-replica", replicas, timeout):
+            raise AdminError(
+                ErrorCode.request_timed_out, f"partition {topic}-{index} was not started everywhere in {timeout:g} s"
+            )
+        await self._make(paths.replicas(topic, index), paths.encode_ids(replicas))
+        await self._forget_reassignment(topic, index)
+        del zookeeper
+
+    async def delete_topic(self, topic: str, timeout: float) -> None:
+        """001, deleteTopic. Raises AdminError."""
+        if await self._zookeeper.exists(paths.topic(topic)) is None:
+            raise AdminError(ErrorCode.unknown_topic_or_partition, f"there is no topic {topic}")
+        indexes = paths.numbers(await metadata.children(self._zookeeper, paths.topic(topic)))
+        await self._together(self._delete_partition(topic, index, timeout) for index in indexes)
+        await self._remove(paths.topic(topic))
+
+    async def _delete_partition(self, topic: str, index: int, timeout: float) -> None:
+        """001, deletePartition. Nobody is left to lead it when its leader has closed its replica; where nobody leads
+        it to begin with, nobody but the administrator can ask for that."""
+        await self._make(paths.reassigned_topic(topic))
+        await self._put(paths.reassigned(topic, index), b"")
+        replicas = await metadata.assigned_to(self._zookeeper, topic, index) or ()
+        loop = asyncio.get_running_loop()
+        until = loop.time() + timeout
+        if await metadata.leader_of(self._zookeeper, topic, index) is None:
+            for replica in replicas:
+                await self._ask("close-replica", topic, index, replica)
+        while await metadata.leader_of(self._zookeeper, topic, index) is not None and loop.time() < until:
+            await asyncio.sleep(_LOOK_S)
+        if not await self._consumed(topic, index, "close-replica", replicas, until - loop.time()):
+            raise AdminError(ErrorCode.request_timed_out, f"{topic}-{index} was not closed everywhere in time")
+        await self._remove_partition(topic, index)
+        await self._forget_reassignment(topic, index)
+
+    async def _clean_failed_creation(self, topic: str) -> bool:
+        """001, cleanFailedTopicCreationAttempts, of this topic: 001's goes through all that are being reassigned, and
+        deletes what others are about. False: it has a live partition."""
+        created = paths.numbers(await metadata.children(self._zookeeper, paths.reassigned_topic(topic)))
+        alive = [i for i in created if await metadata.assigned_to(self._zookeeper, topic, i) is not None]
+        if alive:
+            return False
+        for index in created:
+            for replica in await metadata.reassigned_to(self._zookeeper, topic, index) or ():
+                await self._ask("close-replica", topic, index, replica)
+            await self._remove_partition(topic, index)
+            await self._forget_reassignment(topic, index)
+        if not await metadata.children(self._zookeeper, paths.topic(topic)):
+            await self._remove(paths.topic(topic))
+        return True
+
+    # -- reassignment -----------------------------------------------------------------------------------------
+
+    async def reassign(self, topic: str, index: int, replicas: Sequence[int]) -> None:
+        """Begin to move a partition to these. Raises AdminError."""
+        if await metadata.assigned_to(self._zookeeper, topic, index) is None:
+            raise AdminError(ErrorCode.unknown_topic_or_partition, f"there is no partition {topic}-{index}")
+        if not replicas or len(set(replicas)) != len(replicas):
+            raise AdminError(ErrorCode.invalid_replica_assignment, f"replicas {list(replicas)} name one twice, or none")
+        live = await metadata.live_brokers(self._zookeeper)
+        if missing := sorted(set(replicas) - set(live)):
+            raise AdminError(ErrorCode.invalid_replica_assignment, f"broker {missing[0]} is not alive")
+        await self._make(paths.reassigned_topic(topic))
+        await self._put(paths.reassigned(topic, index), paths.encode_ids(replicas))
+
+    async def cancel_reassignment(self, topic: str, index: int) -> None:
+        """Raises AdminError: there is none. Replicas that were asked to start and are not assigned are closed."""
+        coming = await metadata.reassigned_to(self._zookeeper, topic, index)
+        assigned = await metadata.assigned_to(self._zookeeper, topic, index)
+        if not coming or assigned is None:
+            raise AdminError(ErrorCode.no_reassignment_in_progress, f"{topic}-{index} is not being moved")
+        await self._forget_reassignment(topic, index)
+        for replica in coming:
+            if replica not in assigned:
+                await self._ask("close-replica", topic, index, replica)
+
+    async def reassignments(self) -> Mapping[tuple[str, int], tuple[tuple[int, ...], tuple[int, ...]]]:
+        """Those under way: where each partition is, and where it goes."""
+        found = {}
+        for topic in await metadata.children(self._zookeeper, paths.REASSIGNED):
+            for index in paths.numbers(await metadata.children(self._zookeeper, paths.reassigned_topic(topic))):
+                coming = await metadata.reassigned_to(self._zookeeper, topic, index)
+                assigned = await metadata.assigned_to(self._zookeeper, topic, index)
+                if coming and assigned:
+                    found[topic, index] = (assigned, coming)
+        return found
+
+    # -- brokers ----------------------------------------------------------------------------------------------
+
+    async def remove_broker(self, broker: int) -> None:
+        """003: its queue goes with it. Raises AdminError: it is alive, or there is none."""
+        if await metadata.registered(self._zookeeper, broker) is not None:
+            raise AdminError(ErrorCode.invalid_request, f"broker {broker} is alive")
+        path = paths.state(broker)
+        if await self._zookeeper.exists(path) is None:
+            raise AdminError(ErrorCode.broker_id_not_registered, f"there is no broker {broker}")
+        for name in await metadata.children(self._zookeeper, path):
+            await self._remove(f"{path}/{name}")
+        await self._remove(path)
+
+    # -- the parts --------------------------------------------------------------------------------------------
+
+    async def _assign(self, topic: str, partitions: int, replication_factor: int) -> Mapping[int, Sequence[int]]:
+        """001, assignReplicas: only to brokers that are alive. Raises AdminError."""
+        live = await metadata.live_brokers(self._zookeeper)
+        racks: dict[int, str | None] = {}
+        for broker in live:
+            there = await metadata.registered(self._zookeeper, broker)
+            if there is not None:
+                racks[broker] = there.rack or None
+        if not 0 < replication_factor <= len(racks):
+            raise AdminError(
+                ErrorCode.invalid_replication_factor, f"{replication_factor} replicas on {len(racks)} live brokers"
+            )
+        if partitions < 1:
+            raise AdminError(ErrorCode.invalid_partitions, f"{partitions} partitions")
+        return dict(enumerate(place(racks, partitions, replication_factor)))
+
+    async def _ask(self, kind: Kind, topic: str, index: int, broker: int) -> None:
+        await self._state_changes.send(kind, topic, index, broker, rules.NO_EPOCH, -1)
+
+    async def _consumed(self, topic: str, index: int, kind: Kind, replicas: Collection[int], timeout: float) -> bool:
+        """001, waitTillStateChangeRequestConsumed, by all of these that are alive."""
+        loop = asyncio.get_running_loop()
+        until = loop.time() + timeout
+        while True:
+            live = set(await metadata.live_brokers(self._zookeeper))
+            waiting = [r for r in replicas if r in live and await self._is_asked(r, kind, topic, index)]
+            if not waiting:
+                return True
+            if loop.time() >= until:
+                return False
+            await asyncio.sleep(_LOOK_S)
+
+    async def _is_asked(self, broker: int, kind: Kind, topic: str, index: int) -> bool:
+        queue = self._state_changes.queue(broker)
+        try:
+            names = await queue.names()
+        except NoNode:
+            return False
+        for name in names:
+            change = await queue.read(name)
+            if change is not None and (change.kind, change.topic, change.partition) == (kind, topic, index):
+                return True
+        return False
+
+    @staticmethod
+    async def _together(commands: Collection[Awaitable[None]] | object) -> None:
+        results = await asyncio.gather(*commands, return_exceptions=True)  # type: ignore[misc]
+        for result in results:
+            if isinstance(result, BaseException):
+                raise result
+
+    async def _make(self, path: str, data: bytes = b"") -> None:
+        with suppress(NodeExists):
+            await self._zookeeper.create(path, data)
+
+    async def _put(self, path: str, data: bytes) -> None:
+        try:
+            await self._zookeeper.create(path, data)
+        except NodeExists:
+            await self._zookeeper.set(path, data)
+
+    async def _remove(self, path: str) -> None:
+        with suppress(NoNode, NotEmpty):
+            await self._zookeeper.delete(path)
+
+    async def _remove_partition(self, topic: str, index: int) -> None:
+        for path in (paths.leader, paths.isr, paths.replicas, paths.partition):
+            await self._remove(path(topic, index))
+
+    async def _forget_reassignment(self, topic: str, index: int) -> None:
+        await self._remove(paths.reassigned(topic, index))
+        await self._remove(paths.reassigned_topic(topic))

@@ -1,0 +1,194 @@
+"""The commit thread of a partition's leader (001, "Commit thread on the leader"): takes one request after another from
+the commit queue, waits for the ISR to have it, drops who is too slow, and lets in who has caught up.
+
+All that a leader decides it decides here, and so only while something is produced: by 001 an idle partition's ISR never
+grows, its reassignment never ends, and its preferred replica never leads again. (v2.idle.checks: also now and then.)
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Iterable
+from contextlib import suppress
+from typing import Final
+
+from cluster_image.config import Config
+
+from . import paths, rules
+from .leadership import Leadership, Produced
+from .partition import Partition
+from .paths import Isr
+from .state_changes import StateChanges
+from .zookeeper import BadVersion, NodeExists, NoNode, ZooKeeper
+
+log = logging.getLogger(__name__)
+
+#: Requests that are committed before all else has its turn.
+_AT_ONCE: Final = 64
+
+
+class Committing:
+    """progress: is set when a follower has fetched, or something was produced. give_up: deletes the leader's node."""
+
+    def __init__(
+        self,
+        partition: Partition,
+        zookeeper: ZooKeeper,
+        state_changes: StateChanges,
+        broker: int,
+        config: Config,
+        progress: asyncio.Event,
+        give_up: Callable[[], Awaitable[None]],
+    ) -> None:
+        assert partition.leadership is not None
+        self._partition = partition
+        self._leadership: Leadership = partition.leadership
+        self._zookeeper = zookeeper
+        self._state_changes = state_changes
+        self._me = broker
+        self._config = config
+        self._keep_in_sync = config.seconds("replica.lag.time.max.ms")
+        self._progress = progress
+        self._give_up = give_up
+
+    async def run(self) -> None:
+        """Until it leads no longer, by its own decision or by whoever cancels this."""
+        done = 0
+        while True:
+            produced = await self._next()
+            try:
+                goes_on = await self._commit(produced)
+            except (BadVersion, NoNode):
+                # Another leads (v2.isr.versioned), or the partition is gone. Its watch tells what comes.
+                log.warning("ISR not written: not the leader any more", extra={"partition": str(self._partition)})
+                goes_on = False
+            if not goes_on:
+                await asyncio.get_running_loop().create_future()
+            done += 1
+            if done % _AT_ONCE == 0:
+                await asyncio.sleep(0)
+
+    async def _next(self) -> Produced:
+        """From the commit queue; where idle partitions are looked at too, an empty request now and then."""
+        queue = self._leadership.queue
+        interval = self._keep_in_sync / 2 if self._config["v2.idle.checks"] else None
+        while not queue:
+            self._progress.clear()
+            try:
+                async with asyncio.timeout(interval):
+                    await self._progress.wait()
+            except TimeoutError:
+                return Produced(self._partition.log.end_offset, None)
+        return queue[0]
+
+    async def _commit(self, produced: Produced) -> bool:
+        """False: it leads no longer. The request is left in the queue until it is committed: if this ends first, its
+        producer is told so."""
+        partition, leadership = self._partition, self._leadership
+        while (slow := await self._too_slow(produced.end)) is not None:
+            leadership.catching_up.add(slow)
+            await self.write_isr(partition.isr - {slow})
+        joining = {r for r in leadership.catching_up if rules.may_join_isr(leadership.end_of(r), produced.end)}
+        if joining:
+            leadership.catching_up -= joining
+            await self.write_isr(partition.isr | joining)
+        goes_on = await self._check_reassigned(produced.end) and await self._check_preferred()
+        if leadership.queue and leadership.queue[0] is produced:
+            leadership.queue.popleft()
+        partition.commit(produced)
+        return goes_on
+
+    async def _too_slow(self, offset: int) -> int | None:
+        """A member of the ISR that does not have it after replica.lag.time.max.ms. They are waited for in turn, each
+        for as long: by 001 several slow ones take several times that."""
+        for replica in sorted(self._partition.isr - {self._me}):
+            if not await self._offset_reached(replica, offset):
+                return replica
+        return None
+
+    async def _offset_reached(self, replica: int, offset: int) -> bool:
+        leadership = self._leadership
+        if rules.is_committed([leadership.end_of(replica)], offset):
+            return True
+        try:
+            async with asyncio.timeout(self._keep_in_sync):
+                while not rules.is_committed([leadership.end_of(replica)], offset):
+                    self._progress.clear()
+                    await self._progress.wait()
+        except TimeoutError:
+            return False
+        return True
+
+    async def write_isr(self, members: Iterable[int]) -> None:
+        """In ZooKeeper, and then here. Raises BadVersion: another has written it since; NoNode."""
+        isr = Isr(tuple(sorted(members)), self._leadership.epoch)
+        version = rules.expected_isr_version(self._leadership.isr_version, self._config["v2.isr.versioned"])
+        path = paths.isr(self._partition.topic, self._partition.index)
+        stat = await self._zookeeper.set(path, isr.encode(), version)
+        if self._partition.leadership is self._leadership:
+            self._partition.isr_written(isr.brokers, stat.version)
+
+    # -- reassignment -----------------------------------------------------------------------------------------
+
+    async def _check_reassigned(self, offset: int) -> bool:
+        """001, checkReassignedReplicas. False: it leads no longer."""
+        leadership, partition = self._leadership, self._partition
+        coming = leadership.reassigned
+        if not coming:
+            return True
+        ends = leadership.ends_of(coming, self._me, partition.log.end_offset)
+        if not rules.has_reassignment_caught_up(ends, offset):
+            return True
+        old = set(leadership.assigned) - set(coming)
+        if not leadership.close_sent:
+            for replica in sorted(old - {self._me}):
+                await self._close(replica)
+            leadership.close_sent = True
+            return True
+        if not rules.may_complete_reassignment(old, set(partition.isr), self._me):
+            return True
+        return await self._complete_reassignment(coming)
+
+    async def _complete_reassignment(self, coming: tuple[int, ...]) -> bool:
+        """001, completePartitionReassignment; where its braces are not closed, the reassignment ends in any case."""
+        partition = self._partition
+        topic, index = partition.topic, partition.index
+        await self.write_isr(partition.isr | set(coming))
+        await self._write_replicas(coming)
+        stays = self._me in coming
+        if not stays:
+            await self._close(self._me)
+        with suppress(NoNode):
+            await self._zookeeper.delete(paths.reassigned(topic, index))
+        partition.assign(coming)
+        log.info("reassigned", extra={"partition": str(partition), "replicas": coming})
+        if stays and self._me == coming[0]:
+            return True
+        await self._give_up()
+        return False
+
+    async def _write_replicas(self, replicas: tuple[int, ...]) -> None:
+        """A partition that is still being made has none yet."""
+        path = paths.replicas(self._partition.topic, self._partition.index)
+        try:
+            await self._zookeeper.set(path, paths.encode_ids(replicas))
+        except NoNode:
+            try:
+                await self._zookeeper.create(path, paths.encode_ids(replicas))
+            except NodeExists:
+                await self._zookeeper.set(path, paths.encode_ids(replicas))
+
+    async def _close(self, replica: int) -> None:
+        partition = self._partition
+        await self._state_changes.send(
+            "close-replica", partition.topic, partition.index, replica, self._leadership.epoch, self._me
+        )
+
+    async def _check_preferred(self) -> bool:
+        """001, checkLoadBalancing. False: it leads no longer."""
+        assigned = self._leadership.assigned
+        if not assigned or not rules.gives_way_to_preferred(self._me, assigned[0], self._partition.isr):
+            return True
+        await self._give_up()
+        return False

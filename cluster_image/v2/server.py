@@ -1,0 +1,162 @@
+"""A broker process from start to stop (001, "Broker startup")."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Mapping
+from contextlib import suppress
+from random import Random
+
+from cluster_image.config import Config
+from cluster_image.network import Entity, Listening, Network, Peer
+from cluster_image.network.authorization import authorized
+from cluster_image.network.tasks import Failed, start_task
+from cluster_image.replication.log_manager import LogManager
+from cluster_image.replication.replica import PartitionKey
+from cluster_image.storage.disk import Disk
+from cluster_image.storage.errors import StorageError
+from cluster_image.telemetry.trace import Trace, no_trace
+
+from . import metadata, paths
+from .admin import Admin
+from .api import SERVED, BrokerApi
+from .partition import Partition
+from .paths import Registered
+from .replicas import Replicas
+from .state_changes import StateChangeListener
+from .view import View
+from .zookeeper import Event, NodeExists, SessionState, ZooKeeper
+from .zookeeper.retrying import RetryingZooKeeper
+
+log = logging.getLogger(__name__)
+
+
+class BrokerServer:
+    """zookeeper: a client that is not started."""
+
+    def __init__(
+        self,
+        config: Config,
+        disk: Disk,
+        network: Network,
+        zookeeper: ZooKeeper,
+        random: Random,
+        failed: Failed,
+        trace: Trace = no_trace,
+    ) -> None:
+        self._config = config
+        self._network = network
+        self._random = random
+        self._failed = failed
+        self._me: int = config["node.id"]
+        self._zookeeper = RetryingZooKeeper(zookeeper)
+        self._logs = LogManager(config, disk)
+        self._replicas = Replicas(config, network, self._logs, self._zookeeper, failed, trace)
+        self._listener = StateChangeListener(
+            self._zookeeper, self._me, self._replicas.state_changes.queue(self._me), self._replicas, config, trace
+        )
+        self._listening: Listening | None = None
+        self._tasks: list[asyncio.Task[None]] = []
+        self._new_session = asyncio.Event()
+        self.ready = False
+
+    @property
+    def partitions(self) -> Mapping[PartitionKey, Partition]:
+        return self._replicas.partitions
+
+    @property
+    def backlog(self) -> int:
+        """State changes that this broker is asked for and has not come to."""
+        return self._listener.backlog
+
+    async def start(self) -> None:
+        """001, brokerStartup. Returns once this broker is registered."""
+        self._logs.load()
+        await self._zookeeper.start()
+        for path in (*paths.PARENTS, paths.state(self._me)):
+            with suppress(NodeExists):
+                await self._zookeeper.create(path)
+        await self._listener.drain()
+        for topic, index in await self._assigned():
+            self._replicas.start_replica(topic, index)
+        self._replicas.delete_strays()
+        self._replicas.start()
+        self._zookeeper.add_listener(self._hear)
+        self._tasks.append(start_task(self._listener.run(), self._failed))
+        view = View(self._zookeeper)
+        admin = Admin(self._zookeeper, self._replicas.state_changes, self._config)
+        api = BrokerApi(self._config, self._replicas, view, admin, self._random)
+
+        async def serve(request: Entity, peer: Peer) -> Entity | None:
+            try:
+                return await api.handle(request, peer)
+            except StorageError as error:
+                self._failed(error)
+                raise
+
+        self._listening = await self._network.listen(self._config.listener("broker"), authorized(serve), SERVED)
+        await self._register()
+        self._tasks.append(start_task(self._register_again(), self._failed))
+        self.ready = True
+        log.info("started")
+
+    async def _assigned(self) -> list[tuple[str, int]]:
+        """AR: where this broker has a replica, or is about to."""
+        zookeeper = self._zookeeper
+        found = []
+        for topic in await metadata.children(zookeeper, paths.TOPICS):
+            for index in paths.numbers(await metadata.children(zookeeper, paths.topic(topic))):
+                if self._me in await metadata.replicas_of(zookeeper, topic, index):
+                    found.append((topic, index))
+        return found
+
+    async def _register(self) -> None:
+        """Its node may still be that of an earlier session, of this process or one before: it goes with that."""
+        own = Registered(self._config.listener("broker"), self._config["broker.rack"])
+        path = paths.broker(self._me)
+        while True:
+            gone = asyncio.Event()
+
+            def hear(event: Event, gone: asyncio.Event = gone) -> None:
+                gone.set()
+
+            try:
+                await self._zookeeper.create(path, own.encode(), ephemeral=True)
+                log.info("registered", extra={"session": self._zookeeper.session})
+                return
+            except NodeExists:
+                found = await self._zookeeper.exists(path, hear)
+                if found is not None and found.owner == self._zookeeper.session:
+                    return
+                if found is not None:
+                    await gone.wait()
+
+    # -- sessions ---------------------------------------------------------------------------------------------
+
+    def _hear(self, state: SessionState) -> None:
+        if state is SessionState.EXPIRED:
+            self._new_session.set()
+
+    async def _register_again(self) -> None:
+        """001 registers a session expiration listener and does not say what it does: the broker registers itself anew,
+        and looks anew at who leads what it has a replica of. Until then it goes on as if nothing had happened."""
+        while True:
+            await self._new_session.wait()
+            self._new_session.clear()
+            log.warning("session expired")
+            await self._register()
+            self._replicas.look_again()
+
+    # -- stopping ---------------------------------------------------------------------------------------------
+
+    async def shut_down(self) -> None:
+        """Its session ends first, so that others lead at once; then every log is flushed."""
+        for task in self._tasks:
+            task.cancel()
+        self._replicas.shut_down()
+        await self._zookeeper.close()
+        if self._listening is not None:
+            await self._listening.close()
+        if self.ready:
+            self._replicas.close_cleanly()

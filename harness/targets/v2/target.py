@@ -1,0 +1,168 @@
+"""The target `v2`: the generation of Kafka's replication before KRaft, on ZooKeeper (001), as it was designed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, Final
+
+from cluster_image.config import ConfigError, read_setting
+from cluster_image.config.v2 import IDENTITY, SETTINGS
+from harness.cluster import Cluster, Node
+from harness.errors import BadArguments
+from harness.targets.admin import Admin
+from harness.targets.kafka_api import timeouts
+from harness.targets.kafka_api.properties import as_file, changed
+from harness.targets.target import (
+    DATA,
+    ClusterPlan,
+    ImageStore,
+    NodeSpec,
+    Package,
+    Promise,
+    ReadableDisk,
+    Recorder,
+    Simulated,
+    Target,
+)
+from harness.targets.timing import Timing
+from harness.targets.v2 import properties
+from harness.targets.v2.zookeeper import distribution
+from harness.targets.view import Observer
+
+if TYPE_CHECKING:
+    from harness.record.collected import Collected
+    from harness.targets.kafka_api.trace_files import Traces
+
+_IMAGE: Final = Path(__file__).with_name("image")
+_OWN_FLAG: Final = {"default.replication.factor": "--replication-factor", "num.partitions": "--partitions"}
+_SOURCE: Final = "003, Failure scenarios"
+#: Of a virtual machine on a small computer: until ZooKeeper serves.
+_START_S: Final = 6.0
+
+
+class V2(Target):
+    """Implements harness.targets.target.Target."""
+
+    name = "v2"
+    summary = "the generation before KRaft: brokers that agree by way of ZooKeeper, as designed in 2011"
+    runtimes: ClassVar = frozenset({"docker", "simulation"})
+    unsupported: ClassVar[Mapping[str, str]] = {
+        "membership:upgrade": "there is one release of it",
+        "membership:controller": "the servers of ZooKeeper are those of zookeeper.connect",
+        "workload compacted": "its log has no cleaner",
+        "workload deleting": "nothing is ever deleted from its logs",
+        "workload idempotent": "it knows no producer ids",
+        "controllers that are brokers as well": "ZooKeeper's servers are processes of their own",
+    }
+    options: ClassVar = frozenset({"timeouts"})
+    inside: ClassVar = "v2"
+
+    def promise(self, plan: ClusterPlan) -> Promise:
+        most = plan.replication_factor - 1
+        sentence = (
+            f"With acks=all acknowledged records survive {most} broker crashes at a time (replicas − 1) that keep what "
+            "was written, and no loss of power"
+        )
+        exceptions = []
+        if plan.acks not in ("all", "-1"):
+            exceptions.append(f"with acks={plan.acks} an acknowledged record may be lost with its leader alone")
+        return Promise(sentence, 0, _SOURCE, "no loss of what was written", exceptions)
+
+    def timing(self, plan: ClusterPlan) -> Timing:
+        given = {"zookeeper.session.timeout.ms": "9000", **timeouts.KAFKA} if plan.timeouts == "kafka" else {}
+        values = {name: setting.default for name, setting in SETTINGS.items()} | given | dict(plan.settings)
+
+        def seconds(name: str) -> float:
+            return int(values[name] or 0) / 1000
+
+        return Timing(seconds("zookeeper.session.timeout.ms"), seconds("replica.lag.time.max.ms"), _START_S)
+
+    def problems(self, plan: ClusterPlan) -> Iterable[str]:
+        if plan.combined:
+            yield "--combined: ZooKeeper's servers are processes of their own"
+        for name, value in plan.settings.items():
+            try:
+                read_setting(name, value, SETTINGS)
+            except ConfigError as error:
+                yield f"--set: {error}"
+
+    def check_setting(self, name: str, value: str) -> None:
+        if name in IDENTITY:
+            raise BadArguments(f"--set {name} is not possible: it is given to each node by the harness")
+        if name in _OWN_FLAG:
+            raise BadArguments(f"--set {name} would contradict {_OWN_FLAG[name]}; use {_OWN_FLAG[name]} {value}")
+        try:
+            read_setting(name, value, SETTINGS)
+        except ConfigError as error:
+            raise BadArguments(f"--set: {error}") from None
+
+    def settings(self) -> Sequence[tuple[str, str, str, str]]:
+        known = (each for each in SETTINGS.values() if each.name not in IDENTITY)
+        return [(each.name, each.default or "", each.valid, each.help) for each in known]
+
+    def nodes(self, plan: ClusterPlan) -> Sequence[NodeSpec]:
+        return properties.node_specs(plan)
+
+    def package(self, plan: ClusterPlan, images: ImageStore, tell: Callable[[str], object] = lambda _: None) -> Package:
+        return self.packages()[0]
+
+    def packages(self) -> Sequence[Package]:
+        import cluster_image
+
+        parts = {
+            "cluster_image": Path(cluster_image.__path__[0]),
+            "java": distribution.java_home(),
+            "bin": _IMAGE / "bin",
+            **{f"jars/{path.name}": path for path in distribution.jars()},
+        }
+        return [Package(_IMAGE / "Dockerfile", parts, "node-v2")]
+
+    def configurations(
+        self, plan: ClusterPlan, nodes: Sequence[Node], cluster_id: str, *, trusted: bool = False
+    ) -> Mapping[str, str]:
+        found = properties.configurations(plan, nodes, cluster_id, trusted=trusted)
+        return {name: as_file(each) for name, each in found.items()}
+
+    def renumbered(self, configuration: str, node_id: int, folder: str) -> str:
+        return changed(configuration, {"node.id": str(node_id), "log.dirs": str(Path(DATA, folder))})
+
+    async def ignored(self, cluster: Cluster, network: Any, plan: ClusterPlan) -> Sequence[str]:
+        return ()
+
+    def observer(self, cluster: Cluster, network: Any, plan: ClusterPlan) -> Observer:
+        from harness.targets.v2.observer import V2Observer
+
+        return V2Observer(cluster, network, plan.topic)
+
+    def admin(self, cluster: Cluster, network: Any, plan: ClusterPlan) -> Admin:
+        from harness.targets.kafka_api.admin import KafkaAdmin
+
+        return KafkaAdmin(lambda: cluster.brokers, network)
+
+    def read_traces(self, source: Path | Mapping[str, str]) -> Traces:
+        from harness.targets.kafka_api.trace_files import read_traces
+
+        return read_traces(source)
+
+    def collect(
+        self, disks: Path | Mapping[str, ReadableDisk], plan: ClusterPlan, recorder: Recorder, traces: Traces | None
+    ) -> list[Collected]:
+        from harness.targets.kafka_api.replica_logs import record_replica_logs
+        from harness.targets.kafka_api.trace_files import record_traces
+
+        pieces = record_replica_logs(disks, plan.topic, recorder)
+        if traces is not None:
+            pieces += record_traces(traces, recorder)
+        return pieces
+
+    def missing(self, nodes: Sequence[Node | NodeSpec], pieces: Sequence[Collected]) -> list[Collected]:
+        from harness.record.collected import missing
+
+        brokers = [node.name for node in nodes if node.role == "broker"]
+        return [*missing("disk", brokers, pieces), *missing("trace", brokers, pieces)]
+
+    def simulated(self, plan: ClusterPlan) -> Simulated:
+        from harness.targets.v2.simulated import SimulatedV2
+
+        return SimulatedV2(plan)
