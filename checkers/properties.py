@@ -59,6 +59,10 @@ NODE_PROPERTIES: Final = (
     "CommittedPrefix",
     ROLES_MATCH_METADATA,
 )
+#: Of the generation on ZooKeeper, from the nodes' traces (checkers/inside/v2/nodes.py).
+ONE_LEADER: Final = "OneLeader"
+ISR_OF_LEADER: Final = "IsrOfLatestLeader"
+V2_PROPERTIES: Final = (ONE_LEADER, ISR_OF_LEADER)
 VIOLATION: Final = "violation"  # the anomaly of an invariant
 LOST_APPEND: Final = "lost append"
 #: Reported, never a reason to fail: Kafka, or the consistency model asked for, does not promise it.

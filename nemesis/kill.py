@@ -128,6 +128,49 @@ class Storm(Kill):
         return {**await super().inject(cluster, nodes, choice), "kills": round(self.times)}
 
 
+@dataclass
+class HwTruncation(Kill):
+    """High watermark truncation followed by immediate leader election (protocol 004; KAFKA-1211).
+
+    All followers of a leader are restarted while none of them can fetch from it: one that cuts its log at its own high
+    watermark has no chance to get back what it has cut. Then the leader is killed, and one of them is elected. Of n
+    replicas n - 1 crash at a time, and nothing that was written is lost: what is acknowledged has to survive it. (A
+    follower has its log again after one fetch: without the cut a kill would have to hit that.)"""
+
+    name = "hw-truncation"
+    summary = "restarts a leader's followers, and kills it before they have fetched again"
+    preferred_targets: Targets = "leaders"
+    restart_s: float = knob(2.0, 0.1, 30.0, help="seconds that the followers have to come back, before the leader dies")
+
+    def draw(self, random: Random) -> Draw:
+        session = self.timing.session
+        return Draw(random.uniform(4.0, 6.0), self.restart_s + session + random.uniform(2.0, 3.0), {})
+
+    def choose(self, choice: Mapping[str, Any], situation: Situation) -> Sequence[Node]:
+        """The leader first."""
+        if (named := pinned(choice, situation)) is not None:
+            return named
+        leader = situation.most_leading()
+        if leader is None:
+            return []
+        return [leader, *(node for node in situation.free_among(situation.cluster.brokers) if node is not leader)]
+
+    async def inject(self, cluster: Cluster, nodes: Sequence[Node], choice: Mapping[str, Any]) -> Evidence:
+        leader, *followers = nodes
+        await cluster.block(_key(nodes), [
+            link for node in followers for link in ((leader.name, node.name), (node.name, leader.name))
+        ])  # fmt: skip
+        killed = by_node(followers, await asyncio.gather(*(node.kill() for node in followers)))
+        await asyncio.gather(*(node.start() for node in followers))
+        await asyncio.sleep(self.restart_s)
+        died = by_node([leader], [await leader.kill()])
+        cut = await cluster.unblock(_key(nodes))
+        return {**killed, **died, "leader": leader.name, "packets_dropped": cut.get("packets_dropped", 0)}
+
+    def effective(self, evidence: Evidence) -> bool:
+        return super().effective(evidence) and bool(evidence.get("packets_dropped"))
+
+
 Kill.variants = {
     "ahead": Ahead, "term": Term, "storm": Storm, "rolling": RollingTerm, **variants_by_group(Kill, "kills"),
 }  # fmt: skip

@@ -135,7 +135,10 @@ def _of_older(plan: Mapping[str, Any], held: Held) -> list[str]:
 
 
 def node_names(plan: Mapping[str, Any]) -> list[str]:
-    """As the harness names them; none where the plan does not say how many there are."""
+    """As the harness names them: older plans do not say it. None where the plan does not say how many there are."""
+    members = plan.get("members")
+    if isinstance(members, list):
+        return [str(name) for name in members]
     brokers, controllers = plan.get("brokers"), plan.get("controllers")
     if type(brokers) is not int or type(controllers) is not int:
         return []

@@ -18,7 +18,7 @@ from spark_history.spark.tasks import Engine, Unit, run_tasks
 
 _OF_FAULTS: Final = ("fault", "nemesis", "targets", "start", "evidence")
 #: Folders of checks that there are.
-INSIDES: Final = frozenset({"kraft", "kafka"})
+INSIDES: Final = frozenset({"kraft", "kafka", "v2"})
 
 
 def check(history: History, options: Options, engine: Engine) -> OfNodes:

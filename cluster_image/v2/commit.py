@@ -29,7 +29,8 @@ _AT_ONCE: Final = 64
 
 
 class Committing:
-    """progress: is set when a follower has fetched, or something was produced. give_up: deletes the leader's node."""
+    """progress: is set when a follower has fetched, or something was produced. give_up: ends the leadership, and deletes
+    the leader's node."""
 
     def __init__(
         self,
@@ -62,8 +63,9 @@ class Committing:
             except (BadVersion, NoNode):
                 # Another leads (v2.isr.versioned), or the partition is gone. Its watch tells what comes.
                 log.warning("ISR not written: not the leader any more", extra={"partition": str(self._partition)})
-                goes_on = False
+                await asyncio.get_running_loop().create_future()
             if not goes_on:
+                await self._give_up()
                 await asyncio.get_running_loop().create_future()
             done += 1
             if done % _AT_ONCE == 0:
@@ -83,8 +85,10 @@ class Committing:
         return queue[0]
 
     async def _commit(self, produced: Produced) -> bool:
-        """False: it leads no longer. The request is left in the queue until it is committed: if this ends first, its
-        producer is told so."""
+        """False: it is to lead no longer, which comes last: by 001 the leader's node is deleted first, and another may
+        lead while this request is acknowledged.
+
+        The request is left in the queue until it is committed: if this ends first, its producer is told so."""
         partition, leadership = self._partition, self._leadership
         while (slow := await self._too_slow(produced.end)) is not None:
             leadership.catching_up.add(slow)
@@ -93,7 +97,7 @@ class Committing:
         if joining:
             leadership.catching_up -= joining
             await self.write_isr(partition.isr | joining)
-        goes_on = await self._check_reassigned(produced.end) and await self._check_preferred()
+        goes_on = await self._check_reassigned(produced.end) and not self._gives_way()
         if leadership.queue and leadership.queue[0] is produced:
             leadership.queue.popleft()
         partition.commit(produced)
@@ -132,7 +136,7 @@ class Committing:
     # -- reassignment -----------------------------------------------------------------------------------------
 
     async def _check_reassigned(self, offset: int) -> bool:
-        """001, checkReassignedReplicas. False: it leads no longer."""
+        """001, checkReassignedReplicas. False: it is to lead no longer."""
         leadership, partition = self._leadership, self._partition
         coming = leadership.reassigned
         if not coming:
@@ -163,10 +167,7 @@ class Committing:
             await self._zookeeper.delete(paths.reassigned(topic, index))
         partition.assign(coming)
         log.info("reassigned", extra={"partition": str(partition), "replicas": coming})
-        if stays and self._me == coming[0]:
-            return True
-        await self._give_up()
-        return False
+        return stays and self._me == coming[0]
 
     async def _write_replicas(self, replicas: tuple[int, ...]) -> None:
         """A partition that is still being made has none yet."""
@@ -185,10 +186,7 @@ class Committing:
             "close-replica", partition.topic, partition.index, replica, self._leadership.epoch, self._me
         )
 
-    async def _check_preferred(self) -> bool:
-        """001, checkLoadBalancing. False: it leads no longer."""
+    def _gives_way(self) -> bool:
+        """001, checkLoadBalancing."""
         assigned = self._leadership.assigned
-        if not assigned or not rules.gives_way_to_preferred(self._me, assigned[0], self._partition.isr):
-            return True
-        await self._give_up()
-        return False
+        return bool(assigned) and rules.gives_way_to_preferred(self._me, assigned[0], self._partition.isr)

@@ -124,7 +124,10 @@ class Replicating:
             self._led(self.partition)
 
     async def give_up_leadership(self) -> None:
-        """Delete the leader's node, if it is this replica's own: an election follows."""
+        """Lead no longer, and delete the leader's node, if it is this replica's own: an election follows."""
+        if self.partition.is_leader:
+            self.partition.resign(ErrorCode.not_leader_or_follower)
+            self._led(self.partition)
         path = paths.leader(self.partition.topic, self.partition.index)
         found = await metadata.read(self._zookeeper, path)
         if found is not None and self._term == (found[1].owner, Leader.decode(found[0]).epoch):

@@ -108,6 +108,7 @@ class Partition(Replica):
         self.leader = -1
         self.is_checkpointed = True
         leadership.answer_all(error)
+        self._take_isr((), self.partition_epoch, new_role=True)
         self._tell(Change.ROLE)
 
     def remove(self, error: ErrorCode) -> None:

@@ -280,8 +280,7 @@ class _Shrinker:
 def _with(candidate: Candidate, **changes: Any) -> Candidate:
     """Another plan, validated, with those of its faults that still have a node to strike."""
     plan = Plan(**candidate.plan.model_dump() | changes)
-    gone = {f"broker-{n}" for n in range(plan.brokers + 1, candidate.plan.brokers + 1)}
-    gone |= {f"controller-{n}" for n in range(plan.controllers + 1, candidate.plan.controllers + 1)}
+    gone = set(candidate.plan.node_names) - set(plan.node_names)
     schedule = [_without(fault, gone) for fault in candidate.schedule]
     return Candidate(plan, tuple(fault for fault in schedule if fault.choice.get("targets") != []))
 

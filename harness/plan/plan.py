@@ -180,6 +180,11 @@ class Plan(BaseModel):
         limits = (self.settings.get(name, "-1").strip() for name in _RETENTION)
         return "moves" if self.delete_records is not None or any(limit != "-1" for limit in limits) else 0
 
+    @computed_field
+    def members(self) -> list[str]:
+        """The names of the nodes that the cluster has at first."""
+        return [node.name for node in registry.make_target(self.target).nodes(self) if not node.spare]
+
     @property
     def timing(self) -> Timing:
         return registry.make_target(self.target).timing(self)
@@ -231,7 +236,7 @@ class Plan(BaseModel):
         return shlex.join(words)
 
 
-_FOLLOWING = ("promise", "inside", "log", "log_start")
+_FOLLOWING = ("promise", "inside", "log", "log_start", "members")
 #: Settings of nodes that delete records within the time of a run. By default they are kept for a week.
 _RETENTION = ("log.retention.ms", "log.retention.minutes", "log.retention.hours", "log.retention.bytes")
 _AMOUNTS = (

@@ -32,6 +32,8 @@ PROPERTIES = {
     "MetadataLogMatching": "If two nodes’ metadata logs hold a record with the same offset and epoch, they agree up to "
     "there; and a snapshot is the state that the log gives.",
     "ElectionSafety": "An epoch of the controllers’ quorum has one leader.",
+    "OneLeader": "At no time do two replicas of a partition take themselves for its leader.",
+    "IsrOfLatestLeader": "Nobody writes a partition’s ISR in ZooKeeper after a later leader has.",
     "VotersOneByOne": "The voters of the controllers’ quorum change one at a time.",
     "CommittedPrefix": "All nodes take the same metadata for committed, a majority of the controllers has it, and so "
     "has every controller that is elected.",
