@@ -9,22 +9,22 @@ import asyncio
 import gc
 import logging
 import os
-import random
 import signal
 import sys
 import time
+from contextlib import AbstractContextManager
+from importlib import import_module
 from pathlib import Path
-from typing import Final
+from typing import Any, Final, Protocol, cast
 
 import uvloop
 
 from . import node, tools
-from .config import Config, ConfigError, parse
-from .kraft import bugs
-from .kraft.node import Node
-from .network import Address
+from .config import Config, ConfigError, lines_of, v2
+from .network import Network
+from .network.tasks import Failed
 from .network.tcp import TcpNetwork
-from .storage.disk import LocalDisk
+from .storage.disk import Disk, LocalDisk
 from .telemetry.log_lines import JsonFormatter
 from .telemetry.printable import say
 from .telemetry.trace import Trace, TraceLines, no_trace
@@ -37,7 +37,9 @@ _SWITCH_S: Final = 0.0005
 
 def main(path: str) -> int:
     try:
-        config = parse(Path(path).read_text())
+        text = Path(path).read_text()
+        launch = _generation_of(text)
+        config = launch.parse(text)
     except FileNotFoundError as error:
         known = ", ".join(tools.COMMANDS)
         say(f"{path}: {error.strerror}, and no tool of this name; tools are {known}", file=sys.stderr)
@@ -50,13 +52,32 @@ def main(path: str) -> int:
     handler.setFormatter(JsonFormatter())
     logging.basicConfig(level=config["log.level"], handlers=[handler])
     sys.setswitchinterval(_SWITCH_S)
-    with bugs.switched_on(config["chaos.bug"] or None):
+    with launch.switched_on(config):
         try:
-            uvloop.run(_run(config))
+            uvloop.run(_run(launch, config))
         except ConfigError as error:
             say(f"{path}: {error}", file=sys.stderr)
             return 2
     return 0
+
+
+class Generation(Protocol):
+    """Of the protocol: the module `launch` of each."""
+
+    def parse(self, properties: str) -> Config:
+        """Raises ConfigError."""
+
+    def switched_on(self, config: Config) -> AbstractContextManager[None]: ...
+
+    def node(self, config: Config, disk: Disk, network: Network, failed: Failed, trace: Trace) -> node.Node:
+        """Not started, in a running event loop."""
+
+
+def _generation_of(properties: str) -> Generation:
+    """Raises ConfigError."""
+    generation = "v2" if v2.is_of(lines_of(properties)) else "kraft"
+    launch: Any = import_module(f"cluster_image.{generation}.launch")  # alone: the other would only take time
+    return cast(Generation, launch)
 
 
 def _fail(error: BaseException) -> None:
@@ -65,7 +86,7 @@ def _fail(error: BaseException) -> None:
     os._exit(1)
 
 
-async def _run(config: Config) -> None:
+async def _run(launch: Generation, config: Config) -> None:
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -87,16 +108,7 @@ async def _run(config: Config) -> None:
         _fail(error)
 
     trace: Trace = lines if lines else no_trace
-    if not config["metrics.port"]:
-        started = Node(config, disk, network, random.Random(), fail, wall_clock=time.time, trace=trace)
-    else:
-        from .telemetry import metrics  # here: most nodes are better off without the library
-
-        events = metrics.Events(config["node.id"], trace)
-        counting = metrics.CountingNetwork(network)
-        started = Node(config, disk, counting, random.Random(), fail, wall_clock=time.time, trace=events)
-        collector = metrics.NodeCollector(started, config, events, counting.requests, loop)
-        metrics.serve(collector, Address(config.listener(config["process.roles"][0]).host, config["metrics.port"]))
+    started = launch.node(config, disk, network, fail, trace)
     gc.collect()
     gc.freeze()  # of all that was imported nothing goes any more: full collections need not look through it
     try:

@@ -14,7 +14,7 @@ Vanlightly/kafka-tlaplus.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -24,6 +24,18 @@ from checkers.properties import HANG, VIOLATION
 from spark_history.errors import HistoryError
 
 VIOLATION_FILE: Final = "violation.json"
+
+
+class Violated(Exception):
+    """property: a name of the table in checkers/inside/kraft/simulated/__init__.py. where: "topic-0", or "" for the
+    metadata quorum. message: a sentence with the numbers that a person needs. nodes: those at fault, by name."""
+
+    def __init__(self, property_: str, message: str, where: str = "", nodes: Iterable[str] = ()) -> None:
+        self.property = property_
+        self.message = message
+        self.where = where
+        self.nodes = tuple(nodes)
+        super().__init__(f"{property_}{f' on {where}' if where else ''}: {message}")
 
 
 @dataclass(frozen=True)

@@ -18,9 +18,10 @@ from kio.schema.errors import ErrorCode
 from cluster_image.config import Config
 from cluster_image.placement.initial import place
 
-from . import metadata, paths, rules
+from . import rules
+from .metadata import paths, reading
+from .metadata.state_queue import Kind
 from .state_changes import StateChanges
-from .state_queue import Kind
 from .zookeeper import NodeExists, NoNode, NotEmpty, ZooKeeper
 
 log = logging.getLogger(__name__)
@@ -63,14 +64,14 @@ class Admin:
         self, topic: str, count: int, assignment: Sequence[Sequence[int]] | None, timeout: float
     ) -> None:
         """001, addPartition, up to so many. Raises AdminError."""
-        existing = paths.numbers(await metadata.children(self._zookeeper, paths.topic(topic)))
+        existing = paths.numbers(await reading.children(self._zookeeper, paths.topic(topic)))
         if not existing:
             raise AdminError(ErrorCode.unknown_topic_or_partition, f"there is no topic {topic}")
         if count <= len(existing):
             raise AdminError(ErrorCode.invalid_partitions, f"topic {topic} has {len(existing)} partitions already")
         first = existing[-1] + 1
         if assignment is None:
-            factor = len(await metadata.assigned_to(self._zookeeper, topic, existing[0]) or (0,))
+            factor = len(await reading.assigned_to(self._zookeeper, topic, existing[0]) or (0,))
             placed = await self._assign(topic, count, factor)
             new = {index: placed[index] for index in range(first, count)}
         else:
@@ -97,7 +98,7 @@ class Admin:
         """001, deleteTopic. Raises AdminError."""
         if await self._zookeeper.exists(paths.topic(topic)) is None:
             raise AdminError(ErrorCode.unknown_topic_or_partition, f"there is no topic {topic}")
-        indexes = paths.numbers(await metadata.children(self._zookeeper, paths.topic(topic)))
+        indexes = paths.numbers(await reading.children(self._zookeeper, paths.topic(topic)))
         await self._together(self._delete_partition(topic, index, timeout) for index in indexes)
         await self._remove(paths.topic(topic))
 
@@ -106,13 +107,13 @@ class Admin:
         it to begin with, nobody but the administrator can ask for that."""
         await self._make(paths.reassigned_topic(topic))
         await self._put(paths.reassigned(topic, index), b"")
-        replicas = await metadata.assigned_to(self._zookeeper, topic, index) or ()
+        replicas = await reading.assigned_to(self._zookeeper, topic, index) or ()
         loop = asyncio.get_running_loop()
         until = loop.time() + timeout
-        if await metadata.leader_of(self._zookeeper, topic, index) is None:
+        if await reading.leader_of(self._zookeeper, topic, index) is None:
             for replica in replicas:
                 await self._ask("close-replica", topic, index, replica)
-        while await metadata.leader_of(self._zookeeper, topic, index) is not None and loop.time() < until:
+        while await reading.leader_of(self._zookeeper, topic, index) is not None and loop.time() < until:
             await asyncio.sleep(_LOOK_S)
         if not await self._consumed(topic, index, "close-replica", replicas, until - loop.time()):
             raise AdminError(ErrorCode.request_timed_out, f"{topic}-{index} was not closed everywhere in time")
@@ -122,16 +123,16 @@ class Admin:
     async def _clean_failed_creation(self, topic: str) -> bool:
         """001, cleanFailedTopicCreationAttempts, of this topic: 001's goes through all that are being reassigned, and
         deletes what others are about. False: it has a live partition."""
-        created = paths.numbers(await metadata.children(self._zookeeper, paths.reassigned_topic(topic)))
-        alive = [i for i in created if await metadata.assigned_to(self._zookeeper, topic, i) is not None]
+        created = paths.numbers(await reading.children(self._zookeeper, paths.reassigned_topic(topic)))
+        alive = [i for i in created if await reading.assigned_to(self._zookeeper, topic, i) is not None]
         if alive:
             return False
         for index in created:
-            for replica in await metadata.reassigned_to(self._zookeeper, topic, index) or ():
+            for replica in await reading.reassigned_to(self._zookeeper, topic, index) or ():
                 await self._ask("close-replica", topic, index, replica)
             await self._remove_partition(topic, index)
             await self._forget_reassignment(topic, index)
-        if not await metadata.children(self._zookeeper, paths.topic(topic)):
+        if not await reading.children(self._zookeeper, paths.topic(topic)):
             await self._remove(paths.topic(topic))
         return True
 
@@ -139,11 +140,11 @@ class Admin:
 
     async def reassign(self, topic: str, index: int, replicas: Sequence[int]) -> None:
         """Begin to move a partition to these. Raises AdminError."""
-        if await metadata.assigned_to(self._zookeeper, topic, index) is None:
+        if await reading.assigned_to(self._zookeeper, topic, index) is None:
             raise AdminError(ErrorCode.unknown_topic_or_partition, f"there is no partition {topic}-{index}")
         if not replicas or len(set(replicas)) != len(replicas):
             raise AdminError(ErrorCode.invalid_replica_assignment, f"replicas {list(replicas)} name one twice, or none")
-        live = await metadata.live_brokers(self._zookeeper)
+        live = await reading.live_brokers(self._zookeeper)
         if missing := sorted(set(replicas) - set(live)):
             raise AdminError(ErrorCode.invalid_replica_assignment, f"broker {missing[0]} is not alive")
         await self._make(paths.reassigned_topic(topic))
@@ -151,8 +152,8 @@ class Admin:
 
     async def cancel_reassignment(self, topic: str, index: int) -> None:
         """Raises AdminError: there is none. Replicas that were asked to start and are not assigned are closed."""
-        coming = await metadata.reassigned_to(self._zookeeper, topic, index)
-        assigned = await metadata.assigned_to(self._zookeeper, topic, index)
+        coming = await reading.reassigned_to(self._zookeeper, topic, index)
+        assigned = await reading.assigned_to(self._zookeeper, topic, index)
         if not coming or assigned is None:
             raise AdminError(ErrorCode.no_reassignment_in_progress, f"{topic}-{index} is not being moved")
         await self._forget_reassignment(topic, index)
@@ -163,10 +164,10 @@ class Admin:
     async def reassignments(self) -> Mapping[tuple[str, int], tuple[tuple[int, ...], tuple[int, ...]]]:
         """Those under way: where each partition is, and where it goes."""
         found = {}
-        for topic in await metadata.children(self._zookeeper, paths.REASSIGNED):
-            for index in paths.numbers(await metadata.children(self._zookeeper, paths.reassigned_topic(topic))):
-                coming = await metadata.reassigned_to(self._zookeeper, topic, index)
-                assigned = await metadata.assigned_to(self._zookeeper, topic, index)
+        for topic in await reading.children(self._zookeeper, paths.REASSIGNED):
+            for index in paths.numbers(await reading.children(self._zookeeper, paths.reassigned_topic(topic))):
+                coming = await reading.reassigned_to(self._zookeeper, topic, index)
+                assigned = await reading.assigned_to(self._zookeeper, topic, index)
                 if coming and assigned:
                     found[topic, index] = (assigned, coming)
         return found
@@ -175,12 +176,12 @@ class Admin:
 
     async def remove_broker(self, broker: int) -> None:
         """003: its queue goes with it. Raises AdminError: it is alive, or there is none."""
-        if await metadata.registered(self._zookeeper, broker) is not None:
+        if await reading.registered(self._zookeeper, broker) is not None:
             raise AdminError(ErrorCode.invalid_request, f"broker {broker} is alive")
         path = paths.state(broker)
         if await self._zookeeper.exists(path) is None:
             raise AdminError(ErrorCode.broker_id_not_registered, f"there is no broker {broker}")
-        for name in await metadata.children(self._zookeeper, path):
+        for name in await reading.children(self._zookeeper, path):
             await self._remove(f"{path}/{name}")
         await self._remove(path)
 
@@ -188,10 +189,10 @@ class Admin:
 
     async def _assign(self, topic: str, partitions: int, replication_factor: int) -> Mapping[int, Sequence[int]]:
         """001, assignReplicas: only to brokers that are alive. Raises AdminError."""
-        live = await metadata.live_brokers(self._zookeeper)
+        live = await reading.live_brokers(self._zookeeper)
         racks: dict[int, str | None] = {}
         for broker in live:
-            there = await metadata.registered(self._zookeeper, broker)
+            there = await reading.registered(self._zookeeper, broker)
             if there is not None:
                 racks[broker] = there.rack or None
         if not 0 < replication_factor <= len(racks):
@@ -210,7 +211,7 @@ class Admin:
         loop = asyncio.get_running_loop()
         until = loop.time() + timeout
         while True:
-            live = set(await metadata.live_brokers(self._zookeeper))
+            live = set(await reading.live_brokers(self._zookeeper))
             waiting = [r for r in replicas if r in live and await self._is_asked(r, kind, topic, index)]
             if not waiting:
                 return True

@@ -26,9 +26,10 @@ from cluster_image.wire.integers import BrokerId, i32
 from cluster_image.wire.messages import NO_THROTTLE, make, response_module
 
 from .admin import Admin, AdminError
-from .partition import Partition
-from .replicas import Replicas, topic_id
-from .view import Cluster, View
+from .metadata.view import Cluster, View
+from .partition.replica import Partition
+from .replicas import Replicas
+from .topics import topic_id
 
 #: What its listener answers: of what brokers with KRaft do, what 001 has something for.
 SERVED: Final[Versions] = {

@@ -18,14 +18,14 @@ from cluster_image.storage.disk import Disk
 from cluster_image.storage.errors import StorageError
 from cluster_image.telemetry.trace import Trace, no_trace
 
-from . import metadata, paths
 from .admin import Admin
 from .api import SERVED, BrokerApi
-from .partition import Partition
-from .paths import Registered
+from .metadata import paths, reading
+from .metadata.paths import Registered
+from .metadata.view import View
+from .partition.replica import Partition
 from .replicas import Replicas
 from .state_changes import StateChangeListener
-from .view import View
 from .zookeeper import Event, NodeExists, SessionState, ZooKeeper
 from .zookeeper.retrying import RetryingZooKeeper
 
@@ -105,9 +105,9 @@ class BrokerServer:
         """AR: where this broker has a replica, or is about to."""
         zookeeper = self._zookeeper
         found = []
-        for topic in await metadata.children(zookeeper, paths.TOPICS):
-            for index in paths.numbers(await metadata.children(zookeeper, paths.topic(topic))):
-                if self._me in await metadata.replicas_of(zookeeper, topic, index):
+        for topic in await reading.children(zookeeper, paths.TOPICS):
+            for index in paths.numbers(await reading.children(zookeeper, paths.topic(topic))):
+                if self._me in await reading.replicas_of(zookeeper, topic, index):
                     found.append((topic, index))
         return found
 

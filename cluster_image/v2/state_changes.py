@@ -13,10 +13,10 @@ from typing import Protocol
 from cluster_image.config import Config
 from cluster_image.telemetry.trace import Trace, no_trace
 
-from . import paths, rules
-from .metadata import isr_of, leader_of, replicas_of
-from .paths import Isr
-from .state_queue import FollowerStateChangeQueueFull, Kind, StateChange, StateQueue
+from . import rules
+from .metadata.paths import Isr
+from .metadata.reading import isr_of, leader_of, replicas_of
+from .metadata.state_queue import FollowerStateChangeQueueFull, Kind, StateChange, StateQueue
 from .zookeeper import Event, NoNode, ZooKeeper
 
 log = logging.getLogger(__name__)
@@ -128,7 +128,3 @@ class StateChangeListener:
             return False
         self._replicas.start_replica(topic, partition)
         return True
-
-
-async def queue_exists(zookeeper: ZooKeeper, broker: int) -> bool:
-    return await zookeeper.exists(paths.state(broker)) is not None

@@ -191,7 +191,7 @@ class SimulatedProcess(Protocol):
 
 class Invariants(Protocol):
     """The target's own properties, checked after every step of a simulation with full knowledge of its nodes. Each
-    method may raise checkers.inside.violated.Violated."""
+    method may raise checkers.inside.violation.Violated."""
 
     @property
     def losses(self) -> Sequence[str]:

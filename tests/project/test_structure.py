@@ -32,12 +32,18 @@ MAY_IMPORT: Final[Mapping[str, frozenset[str]]] = {
 SMALL_TYPES: Final = (
     "cluster", "errors", "targets.timing", "targets.admin", "plan.plan", "record.history", "report.console",
 )  # fmt: skip
-#: What is kraft's own, and who may know it: everything else of cluster_image is a seam, or Kafka's formats.
-OF_KRAFT: Final = ("kraft", "node", "config", "tools", "telemetry.metrics", "telemetry.log_lines")
+#: What is of generations of the protocol, and who may know it: everything else of cluster_image is a seam, or Kafka's
+#: formats.
+OF_KRAFT: Final = ("kraft", "tools", "telemetry.metrics")
 KNOW_KRAFT: Final = (
     *("harness.targets.kraft", "checkers.inside.kraft", "cluster_image"),
     "harness.targets.v2.zookeeper",  # whose model replicates its log as controllers do
 )
+OF_V2: Final = ("v2",)
+KNOW_V2: Final = ("harness.targets.v2", "checkers.inside.v2", "cluster_image")
+#: What a process of either is made with.
+OF_NODES: Final = ("node", "config", "telemetry.log_lines")
+KNOW_NODES: Final = ("harness.targets.kraft", "harness.targets.v2", "checkers.inside.kraft", "cluster_image")
 PACKAGES: Final = ("cluster_image", "spark_history", "checkers", "nemesis", "workloads", "harness")
 
 
@@ -115,14 +121,33 @@ def test_nemeses_and_workloads_know_no_more_of_the_harness_than_its_small_types(
     assert wrong == []
 
 
-def test_only_its_target_and_its_checkers_know_kraft() -> None:
+@pytest.mark.parametrize(
+    ("rooms", "known_to"),
+    [(OF_KRAFT, KNOW_KRAFT), (OF_V2, KNOW_V2), (OF_NODES, KNOW_NODES)],
+    ids=["kraft", "v2", "nodes"],
+)
+def test_only_its_target_and_its_checkers_know_a_generation(rooms: tuple[str, ...], known_to: tuple[str, ...]) -> None:
     wrong = [
         f"{name} imports {other}"
         for name, others in imports().items()
         for other in others
-        if not of(name, KNOW_KRAFT) and (of(other, OF_KRAFT, "cluster_image") or of(other, ("harness.targets.kraft",)))
+        if not of(name, known_to) and of(other, rooms, "cluster_image")
     ]
     assert wrong == []
+
+
+def test_generations_know_nothing_of_each_other() -> None:
+    wrong = [
+        f"{name} imports {other}"
+        for name, others in imports().items()
+        for other in others
+        for one, another in (("kraft", "v2"), ("v2", "kraft"))
+        if of(name, (one,), "cluster_image") and of(other, (another,), "cluster_image")
+    ]
+    assert wrong == []
+
+
+def test_the_checks_of_kraft_are_its_own() -> None:
     outside = [
         f"{name} imports {other}"
         for name, others in imports().items()
@@ -144,7 +169,7 @@ def test_what_generations_of_the_protocol_share_knows_none_of_them(room: str) ->
     assert wrong == []
 
 
-@pytest.mark.parametrize("target", ["kraft", "kafka"])
+@pytest.mark.parametrize("target", ["kraft", "kafka", "v2"])
 def test_nobody_else_knows_which_target_it_is(target: str) -> None:
     """A target knows itself and what Kafka-like ones share, and so do its checkers, found by a plan's word."""
     wrong = [

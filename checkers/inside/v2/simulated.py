@@ -9,7 +9,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from cluster_image.v2.node import Node
-from cluster_image.v2.partition import Partition
+from cluster_image.v2.partition.replica import Partition
 
 
 class Invariants:

@@ -102,6 +102,7 @@ class KazooZooKeeper(ZooKeeper):
         self._session = 0
         self._handler = _OneQueue()
         self._client: Any = None
+        self._closed = False
 
     @property
     def state(self) -> SessionState:
@@ -127,7 +128,7 @@ class KazooZooKeeper(ZooKeeper):
         await self._connected.wait()
 
     async def close(self) -> None:
-        client = self._client
+        client, self._closed = self._client, True
         await asyncio.to_thread(client.stop)
         await asyncio.to_thread(client.close)
 
@@ -156,8 +157,12 @@ class KazooZooKeeper(ZooKeeper):
         if watch is None:
             return None
 
+        def hear(event: Event) -> None:
+            if not self._closed:
+                watch(event)
+
         def tell(event: WatchedEvent) -> None:
-            self._say(watch, Event(_EVENTS[event.type], path))
+            self._say(hear, Event(_EVENTS[event.type], path))
 
         return tell
 

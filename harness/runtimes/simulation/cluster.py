@@ -10,8 +10,7 @@ from functools import cached_property
 from hashlib import sha256
 from pathlib import Path
 
-from checkers.inside.violated import Violated
-from checkers.inside.violation import Violation
+from checkers.inside.violation import Violated, Violation
 from harness.cluster import CLIENTS, Cluster, Evidence, Link, Shape
 from harness.plan.plan import Plan
 from harness.runtimes.simulation.logs import NodeLogs

@@ -7,7 +7,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, TypeVar
 
-from checkers.inside.violated import Violated
+from checkers.inside.violation import Violated
 from harness.cluster import Cluster
 from harness.errors import HarnessFailure
 from harness.plan.plan import Plan

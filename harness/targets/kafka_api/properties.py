@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Mapping, Sequence
 from typing import Final
 
@@ -57,3 +58,9 @@ def changed(text: str, changes: Mapping[str, str]) -> str:
     """The properties of a file, some of them with other values."""
     lines = [line.partition("=") for line in text.splitlines()]
     return as_file({name: changes.get(name, value) for name, _, value in lines})
+
+
+def jaas_config() -> str:
+    """What the nodes of a new cluster prove to each other by, as Kafka writes it."""
+    module = "org.apache.kafka.common.security.scram.ScramLoginModule"
+    return f'{module} required username="node" password="{secrets.token_urlsafe(24)}";'

@@ -2,20 +2,13 @@
 
 from __future__ import annotations
 
-import secrets
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from harness.cluster import Node
 from harness.targets.kafka_api import timeouts
-from harness.targets.kafka_api.properties import in_words, quorum_voters, roles
+from harness.targets.kafka_api.properties import in_words, jaas_config, quorum_voters, roles
 from harness.targets.target import DATA, TRACE, ClusterPlan
-
-
-def jaas_config() -> str:
-    """What the nodes of a new cluster prove to each other by, as Kafka writes it."""
-    module = "org.apache.kafka.common.security.scram.ScramLoginModule"
-    return f'{module} required username="node" password="{secrets.token_urlsafe(24)}";'
 
 
 def node_properties(

@@ -8,8 +8,7 @@ from typing import Any, Final
 
 from harness.cluster import Node
 from harness.targets.kafka_api import timeouts
-from harness.targets.kafka_api.properties import BROKER_PORT, FIRST_CONTROLLER_ID, in_words
-from harness.targets.kraft.properties import jaas_config
+from harness.targets.kafka_api.properties import BROKER_PORT, FIRST_CONTROLLER_ID, in_words, jaas_config
 from harness.targets.target import DATA, TRACE, ClusterPlan, NodeSpec
 from harness.targets.v2.zookeeper import distribution
 

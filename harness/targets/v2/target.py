@@ -112,9 +112,9 @@ class V2(Target):
 
         parts = {
             "cluster_image": Path(cluster_image.__path__[0]),
-            "java": distribution.java_home(),
-            "bin": _IMAGE / "bin",
-            **{f"jars/{path.name}": path for path in distribution.jars()},
+            "zookeeper/java": distribution.java_home(),
+            **{f"zookeeper/{name}": _IMAGE / name for name in ("entry.sh", "log4j2.properties")},
+            **{f"zookeeper/jars/{path.name}": path for path in distribution.jars()},
         }
         return [Package(_IMAGE / "Dockerfile", parts, "node-v2")]
 

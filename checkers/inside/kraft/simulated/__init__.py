@@ -85,7 +85,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from checkers.inside.violated import Violated
+from checkers.inside.violation import Violated
 
 from .liveness import unmet
 from .oracle import BALANCED, Invariants

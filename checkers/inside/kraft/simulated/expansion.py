@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from checkers.inside.violated import Violated
+from checkers.inside.violation import Violated
 from cluster_image.kraft.broker.leadership import Leadership
 from cluster_image.kraft.broker.partition import Partition
 from cluster_image.kraft.metadata import rules

@@ -16,7 +16,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from checkers.inside.violated import Violated
+from checkers.inside.violation import Violated
 from cluster_image.storage.disk import ProcessDied
 from cluster_image.storage.log import Log
 from cluster_image.storage.records import iter_batches

@@ -4,7 +4,7 @@ model commits whatever it writes at once, so the model's invariants are about th
 
 from __future__ import annotations
 
-from checkers.inside.violated import Violated
+from checkers.inside.violation import Violated
 from cluster_image.kraft.metadata.image import NO_LEADER, MetadataImage, PartitionRegistration
 from cluster_image.kraft.metadata.records import RECOVERED
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from checkers.inside.violated import Violated
+from checkers.inside.violation import Violated
 from cluster_image.kraft.broker.leadership import Leadership
 from cluster_image.kraft.broker.partition import Partition
 from cluster_image.kraft.metadata.image import NO_LEADER, PartitionRegistration

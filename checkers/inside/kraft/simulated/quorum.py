@@ -10,7 +10,7 @@ from bisect import bisect_left
 from collections.abc import Callable
 from typing import Final
 
-from checkers.inside.violated import Violated
+from checkers.inside.violation import Violated
 from cluster_image.kraft.metadata.image import MetadataImage, PartitionRegistration, Topic
 from cluster_image.kraft.metadata.records import (
     TOPIC_RESOURCE,

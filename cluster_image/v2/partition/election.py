@@ -17,12 +17,13 @@ from cluster_image.config import Config
 from cluster_image.network import Address
 from cluster_image.network.tasks import Failed, start_task
 
-from . import metadata, paths, rules
+from .. import rules
+from ..metadata import paths, reading
+from ..metadata.paths import Isr, Leader
+from ..state_changes import StateChanges
+from ..zookeeper import BadVersion, Event, NodeExists, NoNode, ZooKeeper
 from .commit import Committing
-from .partition import Partition
-from .paths import Isr, Leader
-from .state_changes import StateChanges
-from .zookeeper import BadVersion, Event, NodeExists, NoNode, ZooKeeper
+from .replica import Partition
 
 log = logging.getLogger(__name__)
 
@@ -97,7 +98,7 @@ class Replicating:
         topic, index = self.partition.topic, self.partition.index
         while True:
             self._changed.clear()
-            found = await metadata.read(self._zookeeper, paths.leader(topic, index), self._hear)
+            found = await reading.read(self._zookeeper, paths.leader(topic, index), self._hear)
             if found is None:
                 self._lead_no_longer()
                 await self._stand_for_election()
@@ -129,7 +130,7 @@ class Replicating:
             self.partition.resign(ErrorCode.not_leader_or_follower)
             self._led(self.partition)
         path = paths.leader(self.partition.topic, self.partition.index)
-        found = await metadata.read(self._zookeeper, path)
+        found = await reading.read(self._zookeeper, path)
         if found is not None and self._term == (found[1].owner, Leader.decode(found[0]).epoch):
             await self._zookeeper.delete(path)
 
@@ -143,7 +144,7 @@ class Replicating:
         self._followed = leader
         self.partition.follow(*leader)
         while not self._changed.is_set():
-            there = await metadata.registered(self._zookeeper, leader.broker)
+            there = await reading.registered(self._zookeeper, leader.broker)
             if there is not None:
                 self._fetching.fetch(self.partition, leader.broker, there.address)
                 return
@@ -156,9 +157,9 @@ class Replicating:
     async def _stand_for_election(self) -> None:
         """001, leaderElection. A replica that may not lead waits until another does."""
         topic, index = self.partition.topic, self.partition.index
-        isr = await metadata.isr_of(self._zookeeper, topic, index)
-        assigned = await metadata.assigned_to(self._zookeeper, topic, index)
-        coming = await metadata.reassigned_to(self._zookeeper, topic, index)
+        isr = await reading.isr_of(self._zookeeper, topic, index)
+        assigned = await reading.assigned_to(self._zookeeper, topic, index)
+        coming = await reading.reassigned_to(self._zookeeper, topic, index)
         replicas = assigned if assigned is not None else coming or ()
         if not rules.may_lead(self._me, isr.brokers if isr else (), replicas, is_deleted=coming == ()):
             return
@@ -178,7 +179,7 @@ class Replicating:
         session = zookeeper.session
         self._fetching.stop(partition)
         self._followed = None
-        latest = await metadata.isr_of(zookeeper, topic, index)
+        latest = await reading.isr_of(zookeeper, topic, index)
         epoch = rules.next_epoch(latest.epoch if latest else rules.NO_EPOCH)
         members = isr.brokers if isr and isr.brokers else (self._me,)
         try:
@@ -201,7 +202,7 @@ class Replicating:
         except (BadVersion, NoNode):
             return
         catching_up = set(assigned) - partition.isr
-        partition.serve(sorted(catching_up), await metadata.reassigned_to(zookeeper, topic, index))
+        partition.serve(sorted(catching_up), await reading.reassigned_to(zookeeper, topic, index))
         self._committing = start_task(committing.run(), self._failed)
         self._led(partition)
 
@@ -221,7 +222,7 @@ class Replicating:
             async with asyncio.timeout(self._config.seconds("replica.lag.time.max.ms")):
                 while True:
                     self._progress.clear()
-                    live = set(await metadata.live_brokers(self._zookeeper))
+                    live = set(await reading.live_brokers(self._zookeeper))
                     if all(self._has_caught_up(r) for r in assigned if r in live and r != self._me):
                         return
                     await self._progress.wait()

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import Final, Literal, NamedTuple
 
+from ..zookeeper import Delete, NoNode, Watcher, ZooKeeper
 from . import paths
-from .zookeeper import Delete, NoNode, Watcher, ZooKeeper
 
 _REQUEST: Final = "request-"
 #: Nodes that are deleted together.

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
+from ..zookeeper import NoNode, Stat, Watcher, ZooKeeper
 from . import paths
 from .paths import Isr, Leader, Registered
-from .zookeeper import NoNode, Stat, Watcher, ZooKeeper
 
 
 async def read(zookeeper: ZooKeeper, path: str, watch: Watcher | None = None) -> tuple[bytes, Stat] | None:
@@ -66,12 +64,3 @@ async def children(zookeeper: ZooKeeper, path: str, watch: Watcher | None = None
         return list(await zookeeper.children(path, watch))
     except NoNode:
         return []
-
-
-class PartitionState(NamedTuple):
-    """leader: None if there is none. isr: None before anybody has led. reassigned: see reassigned_to()."""
-
-    replicas: tuple[int, ...]
-    leader: Leader | None
-    isr: Isr | None
-    reassigned: tuple[int, ...] | None

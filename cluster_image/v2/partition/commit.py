@@ -15,12 +15,13 @@ from typing import Final
 
 from cluster_image.config import Config
 
-from . import paths, rules
+from .. import rules
+from ..metadata import paths
+from ..metadata.paths import Isr
+from ..state_changes import StateChanges
+from ..zookeeper import BadVersion, NodeExists, NoNode, ZooKeeper
 from .leadership import Leadership, Produced
-from .partition import Partition
-from .paths import Isr
-from .state_changes import StateChanges
-from .zookeeper import BadVersion, NodeExists, NoNode, ZooKeeper
+from .replica import Partition
 
 log = logging.getLogger(__name__)
 
@@ -29,8 +30,8 @@ _AT_ONCE: Final = 64
 
 
 class Committing:
-    """progress: is set when a follower has fetched, or something was produced. give_up: ends the leadership, and deletes
-    the leader's node."""
+    """progress: is set when a follower has fetched, or something was produced. give_up: ends the leadership, and
+    deletes the leader's node."""
 
     def __init__(
         self,

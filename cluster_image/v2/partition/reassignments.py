@@ -6,10 +6,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterable
 
-from . import metadata, paths
-from .partition import Partition
-from .state_changes import StateChanges
-from .zookeeper import Event, ZooKeeper
+from ..metadata import paths, reading
+from ..state_changes import StateChanges
+from ..zookeeper import Event, ZooKeeper
+from .replica import Partition
 
 
 class ReassignmentListener:
@@ -39,11 +39,11 @@ class ReassignmentListener:
             await self._changed.wait()
 
     async def _look(self) -> None:
-        topics = set(await metadata.children(self._zookeeper, paths.REASSIGNED, self._hear))
+        topics = set(await reading.children(self._zookeeper, paths.REASSIGNED, self._hear))
         under_way: dict[tuple[str, int], None] = {}
         for topic in sorted(topics & {partition.topic for partition in self._led()}):
             path = paths.reassigned_topic(topic)
-            for index in paths.numbers(await metadata.children(self._zookeeper, path, self._hear)):
+            for index in paths.numbers(await reading.children(self._zookeeper, path, self._hear)):
                 under_way[topic, index] = None
         for partition in list(self._led()):
             await self._apply(partition, (partition.topic, partition.index) in under_way)
@@ -51,7 +51,7 @@ class ReassignmentListener:
     async def _apply(self, partition: Partition, under_way: bool) -> None:
         """001, onPartitionsReassigned, where something has changed."""
         topic, index = partition.topic, partition.index
-        coming = await metadata.reassigned_to(self._zookeeper, topic, index) if under_way else None
+        coming = await reading.reassigned_to(self._zookeeper, topic, index) if under_way else None
         leadership = partition.leadership
         if leadership is None or not leadership.serves_clients or leadership.reassigned == coming:
             return
@@ -59,7 +59,7 @@ class ReassignmentListener:
         if coming is None:
             return  # it was given up
         # By 001 what is read is what ZooKeeper has, not what this leader remembers.
-        assigned = await metadata.assigned_to(self._zookeeper, topic, index) or leadership.assigned
+        assigned = await reading.assigned_to(self._zookeeper, topic, index) or leadership.assigned
         for replica in coming:
             if replica not in assigned:
                 await self._ask("start-replica", partition, replica, leadership.epoch)

@@ -26,7 +26,7 @@ from cluster_image.replication.served import Appended, Eligible, Refused
 from cluster_image.storage.log import Log
 from cluster_image.telemetry.trace import Trace, no_trace
 
-from . import rules
+from .. import rules
 from .leadership import Leadership, Produced, answer
 
 

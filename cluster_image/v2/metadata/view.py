@@ -14,9 +14,9 @@ from uuid import UUID
 
 from cluster_image.network import Address
 
-from . import metadata, paths
-from .replicas import topic_id
-from .zookeeper import ZooKeeper
+from ..topics import topic_id
+from ..zookeeper import ZooKeeper
+from . import paths, reading
 
 CACHED_S: Final = 0.1
 
@@ -73,7 +73,7 @@ class View:
         self._reading = asyncio.Lock()
 
     async def names(self) -> list[str]:
-        return await metadata.children(self._zookeeper, paths.TOPICS)
+        return await reading.children(self._zookeeper, paths.TOPICS)
 
     async def cluster(self, topics: Iterable[str] | None) -> Cluster:
         """With these topics, None: all."""
@@ -91,11 +91,11 @@ class View:
     async def _known_brokers(self) -> Mapping[int, Broker]:
         now = asyncio.get_running_loop().time()
         if now - self._brokers[0] > CACHED_S:
-            live = await metadata.live_brokers(self._zookeeper)
-            known = paths.numbers(await metadata.children(self._zookeeper, paths.STATE))
+            live = await reading.live_brokers(self._zookeeper)
+            known = paths.numbers(await reading.children(self._zookeeper, paths.STATE))
             brokers = {}
             for broker in sorted({*live, *known}):
-                there = await metadata.registered(self._zookeeper, broker) if broker in live else None
+                there = await reading.registered(self._zookeeper, broker) if broker in live else None
                 if there is not None:
                     brokers[broker] = Broker(broker, there.address, there.rack or None, False)
                 else:
@@ -107,7 +107,7 @@ class View:
         now = asyncio.get_running_loop().time()
         read_at, topic = self._topics.get(name, (float("-inf"), None))
         if now - read_at > CACHED_S:
-            indexes = paths.numbers(await metadata.children(self._zookeeper, paths.topic(name)))
+            indexes = paths.numbers(await reading.children(self._zookeeper, paths.topic(name)))
             states = await asyncio.gather(*(self._partition(name, index) for index in indexes))
             partitions = {state.index: state for state in states if state is not None}
             topic = Topic(name, topic_id(name), partitions) if partitions else None
@@ -120,11 +120,11 @@ class View:
     async def _partition(self, topic: str, index: int) -> PartitionState | None:
         """None: it is being made, or is gone."""
         zookeeper = self._zookeeper
-        replicas = await metadata.assigned_to(zookeeper, topic, index)
+        replicas = await reading.assigned_to(zookeeper, topic, index)
         if replicas is None:
             return None
-        leader = await metadata.leader_of(zookeeper, topic, index)
-        isr = await metadata.isr_of(zookeeper, topic, index)
+        leader = await reading.leader_of(zookeeper, topic, index)
+        isr = await reading.isr_of(zookeeper, topic, index)
         epoch = isr.epoch if isr is not None else -1
         if leader is not None:
             return PartitionState(index, replicas, isr.brokers if isr else (), leader.broker, leader.epoch)

@@ -1,0 +1,26 @@
+"""A broker with ZooKeeper as a process of its own: see cluster_image.__main__."""
+
+from __future__ import annotations
+
+import random
+import time
+from contextlib import AbstractContextManager, nullcontext
+
+from cluster_image.config import Config
+from cluster_image.config.v2 import parse as parse
+from cluster_image.network import Network
+from cluster_image.network.tasks import Failed
+from cluster_image.storage.disk import Disk
+from cluster_image.telemetry.trace import Trace
+
+from .node import Node
+from .zookeeper.kazoo_client import KazooZooKeeper
+
+
+def switched_on(config: Config) -> AbstractContextManager[None]:
+    return nullcontext()
+
+
+def node(config: Config, disk: Disk, network: Network, failed: Failed, trace: Trace) -> Node:
+    zookeeper = KazooZooKeeper(config["zookeeper.connect"], config.seconds("zookeeper.session.timeout.ms"))
+    return Node(config, disk, network, zookeeper, random.Random(), failed, wall_clock=time.time, trace=trace)
