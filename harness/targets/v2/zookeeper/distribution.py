@@ -65,6 +65,7 @@ def configuration(
         "admin.enableServer": "false",
         "4lw.commands.whitelist": "*",
         "maxClientCnxns": "0",
+        "preAllocSize": "1024",  # KiB that its log grows by: 64 MiB of nothing would be copied with each disk
         **{
             f"server.{other}": f"{host}:{peer}:{election};{'0.0.0.0' if other == number else host}:{client}"
             for other, (host, peer, election, client) in servers.items()
