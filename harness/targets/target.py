@@ -143,6 +143,18 @@ class Promise:
     exceptions: Sequence[str] = ()
 
 
+#: Of settings that are drawn together, the first the default.
+Choices = Sequence[Sequence[Mapping[str, str]]]
+
+
+class Draws(NamedTuple):
+    """What explorations draw settings from. together: by one stream, in order. apart: each by a stream of its own,
+    named by its first setting: whatever is added belongs there, so that the draws of all others stay what they were."""
+
+    together: Choices = ()
+    apart: Choices = ()
+
+
 class Recorder(Protocol):
     """The part of record.history.Recorder that a target writes what it has read to."""
 
@@ -297,6 +309,10 @@ class Target(Protocol):
     def bugs(self) -> Sequence[tuple[str, str, str]]:
         """That --bug can give its nodes, for `chaos list bugs`: id, faults that reveal it, what it is."""
         return ()
+
+    def draws(self) -> Draws:
+        """The settings that each seed of an exploration draws for itself."""
+        return Draws()
 
     def nodes(self, plan: ClusterPlan) -> Sequence[NodeSpec]:
         """Brokers first, each role in the order of its numbers."""

@@ -11,6 +11,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterable
 from contextlib import suppress
+from functools import partial
 from typing import Final
 
 from cluster_image.config import Config
@@ -19,7 +20,7 @@ from .. import rules
 from ..metadata import paths
 from ..metadata.paths import Isr
 from ..state_changes import StateChanges
-from ..zookeeper import BadVersion, NodeExists, NoNode, ZooKeeper
+from ..zookeeper import BadVersion, NodeExists, NoNode, Stat, ZooKeeper
 from .leadership import Leadership, Produced
 from .replica import Partition
 
@@ -126,13 +127,19 @@ class Committing:
         return True
 
     async def write_isr(self, members: Iterable[int]) -> None:
-        """In ZooKeeper, and then here. Raises BadVersion: another has written it since; NoNode."""
+        """In ZooKeeper, and then here. Raises BadVersion: another has written it since; NoNode.
+
+        What has set out is written whatever becomes of this leader meanwhile, and is told of in any case."""
         isr = Isr(tuple(sorted(members)), self._leadership.epoch)
         version = rules.expected_isr_version(self._leadership.isr_version, self._config["v2.isr.versioned"])
         path = paths.isr(self._partition.topic, self._partition.index)
-        stat = await self._zookeeper.set(path, isr.encode(), version)
-        if self._partition.leadership is self._leadership:
-            self._partition.isr_written(isr.brokers, stat.version)
+        writing = asyncio.create_task(self._zookeeper.set(path, isr.encode(), version))
+        writing.add_done_callback(partial(self._written, isr))
+        await asyncio.shield(writing)
+
+    def _written(self, isr: Isr, writing: asyncio.Task[Stat]) -> None:
+        if not writing.cancelled() and writing.exception() is None:
+            self._partition.isr_written(self._leadership, isr.brokers, writing.result().version)
 
     # -- reassignment -----------------------------------------------------------------------------------------
 

@@ -141,16 +141,16 @@ class Replicating:
         if self._followed == leader:
             return
         self._fetching.stop(self.partition)
-        self._followed = leader
-        self.partition.follow(*leader)
+        self._followed = None
+        if (self.partition.leader, self.partition.leader_epoch) != leader:
+            self.partition.follow(*leader)
         while not self._changed.is_set():
             there = await reading.registered(self._zookeeper, leader.broker)
             if there is not None:
                 self._fetching.fetch(self.partition, leader.broker, there.address)
+                self._followed = leader
                 return
-            # A broker registers itself last, and may lead before that.
-            self._followed = None
-            await asyncio.sleep(_LOOK_S)
+            await asyncio.sleep(_LOOK_S)  # a broker registers itself last, and may lead before that
 
     # -- leader -----------------------------------------------------------------------------------------------
 

@@ -80,9 +80,15 @@ class Partition(Replica):
         leadership.serves_clients = True
         self.is_checkpointed = True
 
-    def isr_written(self, isr: Sequence[int], version: int) -> None:
-        self._require_term().isr_version = version
-        self._take_isr(isr, version, new_role=False)
+    def isr_written(self, term: Leadership, isr: Sequence[int], version: int) -> None:
+        """By this replica in that term, which may be over."""
+        if self.leadership is term:
+            term.isr_version = version
+            self._take_isr(isr, version, new_role=False)
+        else:
+            self._trace(
+                "isr", self._name, isr=tuple(sorted(isr)), leader_epoch=term.epoch, partition_epoch=version
+            )  # fmt: skip
 
     def assign(self, replicas: Sequence[int]) -> None:
         """A reassignment is complete."""

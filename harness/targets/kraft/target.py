@@ -14,10 +14,12 @@ from harness.errors import BadArguments
 from harness.targets.admin import Admin
 from harness.targets.kafka_api import timeouts
 from harness.targets.kafka_api.properties import BROKER_PORT, CONTROLLER_PORT, as_file, changed, node_specs
+from harness.targets.kraft.draws import DRAWS
 from harness.targets.kraft.properties import node_properties
 from harness.targets.target import (
     DATA,
     ClusterPlan,
+    Draws,
     ImageStore,
     NodeSpec,
     Package,
@@ -96,6 +98,9 @@ class Kraft(Target):
 
     def bugs(self) -> Sequence[tuple[str, str, str]]:
         return [(each.id, each.revealed_by, each.title) for each in bugs.all_bugs()]
+
+    def draws(self) -> Draws:
+        return DRAWS
 
     def nodes(self, plan: ClusterPlan) -> Sequence[NodeSpec]:
         return node_specs(plan)

@@ -16,6 +16,7 @@ from harness.targets.kafka_api.properties import as_file, changed
 from harness.targets.target import (
     DATA,
     ClusterPlan,
+    Draws,
     ImageStore,
     NodeSpec,
     Package,
@@ -27,6 +28,7 @@ from harness.targets.target import (
 )
 from harness.targets.timing import Timing
 from harness.targets.v2 import properties
+from harness.targets.v2.draws import DRAWS
 from harness.targets.v2.zookeeper import distribution
 from harness.targets.view import Observer
 
@@ -100,6 +102,9 @@ class V2(Target):
     def settings(self) -> Sequence[tuple[str, str, str, str]]:
         known = (each for each in SETTINGS.values() if each.name not in IDENTITY)
         return [(each.name, each.default or "", each.valid, each.help) for each in known]
+
+    def draws(self) -> Draws:
+        return DRAWS
 
     def nodes(self, plan: ClusterPlan) -> Sequence[NodeSpec]:
         return properties.node_specs(plan)
