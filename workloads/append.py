@@ -82,7 +82,7 @@ class AppendWorkload:
             plan.replication_factor,
             {"min.insync.replicas": str(plan.min_insync_replicas), **self.topic_settings},
         )
-        await self._client.wait_ready(plan.partitions, plan.replication_factor)
+        await self._client.wait_ready(plan.partitions, plan.ready_isr)
 
     async def run(self, stop: asyncio.Event) -> None:
         """Append and read until `stop` is set, then wait for the appends in flight, at most a request timeout."""

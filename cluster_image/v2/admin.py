@@ -8,9 +8,10 @@ waits in its queue, as is said to be the purpose of that.
 from __future__ import annotations
 
 import asyncio
+import itertools
 import logging
-from collections.abc import Awaitable, Collection, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import AsyncIterator, Awaitable, Collection, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
 from typing import Final
 
 from kio.schema.errors import ErrorCode
@@ -41,6 +42,7 @@ class Admin:
         self._zookeeper = zookeeper
         self._state_changes = state_changes
         self._config = config
+        self._commands = itertools.count()
 
     # -- topics -----------------------------------------------------------------------------------------------
 
@@ -49,6 +51,13 @@ class Admin:
         timeout: float,
     ) -> None:  # fmt: skip
         """001, createTopic. assignment: replicas by partition, in place of the two numbers. Raises AdminError."""
+        async with self._alone(topic, timeout):
+            await self._create_topic(topic, partitions, replication_factor, assignment, timeout)
+
+    async def _create_topic(
+        self, topic: str, partitions: int, replication_factor: int, assignment: Mapping[int, Sequence[int]] | None,
+        timeout: float,
+    ) -> None:  # fmt: skip
         if not await self._clean_failed_creation(topic):
             raise AdminError(ErrorCode.topic_already_exists, f"topic {topic} exists with live partitions")
         if await self._zookeeper.exists(paths.topic(topic)) is not None:
@@ -64,6 +73,12 @@ class Admin:
         self, topic: str, count: int, assignment: Sequence[Sequence[int]] | None, timeout: float
     ) -> None:
         """001, addPartition, up to so many. Raises AdminError."""
+        async with self._alone(topic, timeout):
+            await self._add_partitions(topic, count, assignment, timeout)
+
+    async def _add_partitions(
+        self, topic: str, count: int, assignment: Sequence[Sequence[int]] | None, timeout: float
+    ) -> None:
         existing = paths.numbers(await reading.children(self._zookeeper, paths.topic(topic)))
         if not existing:
             raise AdminError(ErrorCode.unknown_topic_or_partition, f"there is no topic {topic}")
@@ -80,22 +95,23 @@ class Admin:
 
     async def _add_partition(self, topic: str, index: int, replicas: Sequence[int], timeout: float) -> None:
         """001, addPartition. The partition's own node comes first here: leader and ISR lie under it."""
-        zookeeper = self._zookeeper
         await self._make(paths.partition(topic, index))
         await self._make(paths.reassigned_topic(topic))
         await self._put(paths.reassigned(topic, index), paths.encode_ids(replicas))
-        for replica in replicas:
-            await self._ask("start-replica", topic, index, replica)
+        await self._together(self._ask("start-replica", topic, index, replica) for replica in replicas)
         if not await self._consumed(topic, index, "start-replica", replicas, timeout):
             raise AdminError(
                 ErrorCode.request_timed_out, f"partition {topic}-{index} was not started everywhere in {timeout:g} s"
             )
         await self._make(paths.replicas(topic, index), paths.encode_ids(replicas))
         await self._forget_reassignment(topic, index)
-        del zookeeper
 
     async def delete_topic(self, topic: str, timeout: float) -> None:
         """001, deleteTopic. Raises AdminError."""
+        async with self._alone(topic, timeout):
+            await self._delete_topic(topic, timeout)
+
+    async def _delete_topic(self, topic: str, timeout: float) -> None:
         if await self._zookeeper.exists(paths.topic(topic)) is None:
             raise AdminError(ErrorCode.unknown_topic_or_partition, f"there is no topic {topic}")
         indexes = paths.numbers(await reading.children(self._zookeeper, paths.topic(topic)))
@@ -184,6 +200,28 @@ class Admin:
         for name in await reading.children(self._zookeeper, path):
             await self._remove(f"{path}/{name}")
         await self._remove(path)
+
+    @asynccontextmanager
+    async def _alone(self, topic: str, timeout: float) -> AsyncIterator[None]:
+        """One command on a topic at a time: 001 has one administrator. Here whoever has no answer asks another broker,
+        which would take what the first is doing for an attempt that has failed. Raises AdminError."""
+        loop = asyncio.get_running_loop()
+        until = loop.time() + timeout
+        path = paths.command(topic)
+        while True:
+            try:
+                await self._zookeeper.create(path, str(next(self._commands)).encode(), ephemeral=True)
+                break
+            except NodeExists:
+                if loop.time() >= until:
+                    raise AdminError(
+                        ErrorCode.request_timed_out, f"another command on topic {topic} is still under way"
+                    ) from None
+                await asyncio.sleep(_LOOK_S)
+        try:
+            yield
+        finally:
+            await self._remove(path)
 
     # -- the parts --------------------------------------------------------------------------------------------
 

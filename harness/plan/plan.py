@@ -190,6 +190,11 @@ class Plan(BaseModel):
         return registry.make_target(self.target).timing(self)
 
     @property
+    def ready_isr(self) -> int:
+        """How many replicas every ISR has before the workload begins."""
+        return registry.make_target(self.target).ready_isr(self)
+
+    @property
     def pace(self) -> Pace:
         return Pace(self.interval, self.recovery, self.timing.start * len(self.nemesis))
 

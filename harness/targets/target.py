@@ -296,6 +296,10 @@ class Target(Protocol):
     def timing(self, plan: ClusterPlan) -> Timing:
         return Timing()
 
+    def ready_isr(self, plan: ClusterPlan) -> int:
+        """How many replicas the ISR of a new partition has in the end, if nothing happens to it."""
+        return plan.replication_factor
+
     def problems(self, plan: ClusterPlan) -> Iterable[str]:
         """Why there can be no such cluster, a sentence each."""
 

@@ -110,13 +110,13 @@ class Client:
             self.metadata.ask_again()
             await self.metadata.updated(timeout=_RETRY_S)
 
-    async def wait_ready(self, partitions: int, replication_factor: int) -> None:
-        """Returns once every partition has a leader and all its replicas in the ISR."""
-        while self.why_not_ready(partitions, replication_factor) is not None:
+    async def wait_ready(self, partitions: int, isr: int) -> None:
+        """Returns once every partition has a leader and so many replicas in its ISR."""
+        while self.why_not_ready(partitions, isr) is not None:
             self.metadata.ask_again()
             await self.metadata.updated(timeout=_RETRY_S)
 
-    def why_not_ready(self, partitions: int, replication_factor: int) -> str | None:
+    def why_not_ready(self, partitions: int, isr: int) -> str | None:
         """The first thing that wait_ready() waits for."""
         if not self.metadata.brokers:
             return "no broker answered"
@@ -126,7 +126,7 @@ class Client:
                 return f"partition {self.topic}-{index} does not exist"
             if known.leader not in self.metadata.brokers:
                 return f"partition {self.topic}-{index} has no leader"
-            if len(known.isr) < replication_factor:
+            if len(known.isr) < isr:
                 return f"partition {self.topic}-{index} has only {list(known.isr)} of {list(known.replicas)} in its ISR"
         return None
 

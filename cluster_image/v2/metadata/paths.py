@@ -8,6 +8,7 @@
 | /brokers/topics/[topic]/[partition]/ISR       | 1,2;epoch      | leader         |
 | /brokers/partitions_reassigned/[topic]/[part.] | 1,2,3; nothing: to be deleted | administrator |
 | /brokers/state/[broker]/request-[number]      | a state change (state_queue.py) | leader, administrator |
+| /brokers/commands/[topic]                     | nothing: a command on it is under way | broker, ephemeral |
 
 001 gives the leader's epoch in two of these under "becomeLeader" and in none under "Paths"; both have it here.
 """
@@ -24,8 +25,13 @@ IDS: Final = f"{BROKERS}/ids"
 TOPICS: Final = f"{BROKERS}/topics"
 REASSIGNED: Final = f"{BROKERS}/partitions_reassigned"
 STATE: Final = f"{BROKERS}/state"
+COMMANDS: Final = f"{BROKERS}/commands"
 #: That have to be there, parents first.
-PARENTS: Final = (BROKERS, IDS, TOPICS, REASSIGNED, STATE)
+PARENTS: Final = (BROKERS, IDS, TOPICS, REASSIGNED, STATE, COMMANDS)
+
+
+def command(topic_name: str) -> str:
+    return f"{COMMANDS}/{topic_name}"
 
 
 def broker(broker_id: int) -> str:

@@ -5,16 +5,35 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import suppress
+from dataclasses import replace
 from typing import Any
 
-from cluster_image.network import Address, Foreign
+from cluster_image.network import Address, Foreign, Network
 from cluster_image.network.tcp import TcpNetwork
-from harness.cluster import Node
-from harness.targets.kafka_api.observer import REQUEST_TIMEOUT_S, KafkaObserver
+from harness.cluster import Cluster, Node
+from harness.targets.kafka_api.observer import REQUEST_TIMEOUT_S, KafkaObserver, why_out_of_sync
 from harness.targets.v2.zookeeper.messages import Status
+from harness.targets.view import ClusterView
 
 
 class V2Observer(KafkaObserver):
+    """idle_checks: v2.idle.checks. Without them an ISR grows only while something is produced, and so nobody may wait
+    for that before or after: what has a leader is as ready as it gets."""
+
+    def __init__(self, cluster: Cluster, network: Network, topic: str, *, idle_checks: bool) -> None:
+        super().__init__(cluster, network, topic)
+        self._idle_checks = idle_checks
+
+    async def view(self) -> ClusterView:
+        view = await super().view()
+        if self._idle_checks or view.out_of_sync is None:
+            return view
+        everything = {
+            broker: {index: replace(state, isr=state.replicas) for index, state in partitions.items()}
+            for broker, partitions in view.partitions.items()
+        }
+        return replace(view, out_of_sync=why_out_of_sync(self._cluster.brokers, everything))
+
     async def _active_controller(self) -> int | None:
         """The id of the node that is ZooKeeper's leader."""
         servers = self._cluster.controllers

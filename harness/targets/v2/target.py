@@ -80,6 +80,10 @@ class V2(Target):
 
         return Timing(seconds("zookeeper.session.timeout.ms"), seconds("replica.lag.time.max.ms"), _START_S)
 
+    def ready_isr(self, plan: ClusterPlan) -> int:
+        """By 001 an ISR grows only while something is produced."""
+        return plan.replication_factor if _idle_checks(plan) else 1
+
     def problems(self, plan: ClusterPlan) -> Iterable[str]:
         if plan.combined:
             yield "--combined: ZooKeeper's servers are processes of their own"
@@ -138,7 +142,7 @@ class V2(Target):
     def observer(self, cluster: Cluster, network: Any, plan: ClusterPlan) -> Observer:
         from harness.targets.v2.observer import V2Observer
 
-        return V2Observer(cluster, network, plan.topic)
+        return V2Observer(cluster, network, plan.topic, idle_checks=_idle_checks(plan))
 
     def admin(self, cluster: Cluster, network: Any, plan: ClusterPlan) -> Admin:
         from harness.targets.kafka_api.admin import KafkaAdmin
@@ -171,3 +175,7 @@ class V2(Target):
         from harness.targets.v2.simulated import SimulatedV2
 
         return SimulatedV2(plan)
+
+
+def _idle_checks(plan: ClusterPlan) -> bool:
+    return plan.settings.get("v2.idle.checks", "false").strip().lower() == "true"
