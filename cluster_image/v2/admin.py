@@ -27,6 +27,9 @@ from .zookeeper import NodeExists, NoNode, NotEmpty, ZooKeeper
 
 log = logging.getLogger(__name__)
 
+#: What a topic's node holds until all its partitions are there: another attempt goes on with those that are missing.
+#: (By 001 it would fail, and the topic would stay without them.)
+BEING_MADE: Final = b"being made"
 #: Between looks whether something has been done.
 _LOOK_S: Final = 0.05
 
@@ -60,14 +63,16 @@ class Admin:
     ) -> None:  # fmt: skip
         if not await self._clean_failed_creation(topic):
             raise AdminError(ErrorCode.topic_already_exists, f"topic {topic} exists with live partitions")
-        if await self._zookeeper.exists(paths.topic(topic)) is not None:
+        found = await reading.read(self._zookeeper, paths.topic(topic))
+        if found is not None and found[0] != BEING_MADE:
             raise AdminError(ErrorCode.topic_already_exists, f"topic {topic} exists")
         placed = assignment or await self._assign(topic, partitions, replication_factor)
-        try:
-            await self._zookeeper.create(paths.topic(topic))
-        except NodeExists:
-            raise AdminError(ErrorCode.topic_already_exists, f"topic {topic} exists") from None
-        await self._together(self._add_partition(topic, index, placed[index], timeout) for index in sorted(placed))
+        if found is None:
+            await self._zookeeper.create(paths.topic(topic), BEING_MADE)
+        made = paths.numbers(await reading.children(self._zookeeper, paths.topic(topic)))
+        missing = [index for index in sorted(placed) if index not in made]
+        await self._together(self._add_partition(topic, index, placed[index], timeout) for index in missing)
+        await self._zookeeper.set(paths.topic(topic), b"")
 
     async def add_partitions(
         self, topic: str, count: int, assignment: Sequence[Sequence[int]] | None, timeout: float
@@ -141,9 +146,12 @@ class Admin:
         deletes what others are about. False: it has a live partition."""
         created = paths.numbers(await reading.children(self._zookeeper, paths.reassigned_topic(topic)))
         alive = [i for i in created if await reading.assigned_to(self._zookeeper, topic, i) is not None]
-        if alive:
+        found = await reading.read(self._zookeeper, paths.topic(topic))
+        if alive and (found is None or found[0] != BEING_MADE):
             return False
-        for index in created:
+        for index in alive:  # it has got as far as that
+            await self._forget_reassignment(topic, index)
+        for index in [each for each in created if each not in alive]:
             for replica in await reading.reassigned_to(self._zookeeper, topic, index) or ():
                 await self._ask("close-replica", topic, index, replica)
             await self._remove_partition(topic, index)

@@ -79,8 +79,9 @@ class View:
         """With these topics, None: all."""
         names = list(dict.fromkeys(topics)) if topics is not None else await self.names()
         async with self._reading:
-            brokers = await self._known_brokers()
-            found = await asyncio.gather(*(self._topic(name) for name in names))
+            brokers, found = await asyncio.gather(
+                self._known_brokers(), asyncio.gather(*(self._topic(name) for name in names))
+            )
         return Cluster(brokers, {topic.name: topic for topic in found if topic is not None})
 
     async def named(self, ids: Iterable[UUID]) -> list[str]:
@@ -91,16 +92,20 @@ class View:
     async def _known_brokers(self) -> Mapping[int, Broker]:
         now = asyncio.get_running_loop().time()
         if now - self._brokers[0] > CACHED_S:
-            live = await reading.live_brokers(self._zookeeper)
-            known = paths.numbers(await reading.children(self._zookeeper, paths.STATE))
-            brokers = {}
-            for broker in sorted({*live, *known}):
-                there = await reading.registered(self._zookeeper, broker) if broker in live else None
-                if there is not None:
-                    brokers[broker] = Broker(broker, there.address, there.rack or None, False)
-                else:
-                    brokers[broker] = Broker(broker, Address("", 0), None, True)
-            self._brokers = (now, brokers)
+            live, known = await asyncio.gather(
+                reading.live_brokers(self._zookeeper), reading.children(self._zookeeper, paths.STATE)
+            )
+            ids = sorted({*live, *paths.numbers(known)})
+            found = await asyncio.gather(*(reading.registered(self._zookeeper, broker) for broker in ids))
+            self._brokers = (
+                now,
+                {
+                    broker: Broker(broker, Address("", 0), None, True)
+                    if there is None
+                    else Broker(broker, there.address, there.rack or None, False)
+                    for broker, there in zip(ids, found, strict=True)
+                },
+            )
         return self._brokers[1]
 
     async def _topic(self, name: str) -> Topic | None:
@@ -120,11 +125,13 @@ class View:
     async def _partition(self, topic: str, index: int) -> PartitionState | None:
         """None: it is being made, or is gone."""
         zookeeper = self._zookeeper
-        replicas = await reading.assigned_to(zookeeper, topic, index)
+        replicas, leader, isr = await asyncio.gather(
+            reading.assigned_to(zookeeper, topic, index),
+            reading.leader_of(zookeeper, topic, index),
+            reading.isr_of(zookeeper, topic, index),
+        )
         if replicas is None:
             return None
-        leader = await reading.leader_of(zookeeper, topic, index)
-        isr = await reading.isr_of(zookeeper, topic, index)
         epoch = isr.epoch if isr is not None else -1
         if leader is not None:
             return PartitionState(index, replicas, isr.brokers if isr else (), leader.broker, leader.epoch)

@@ -12,7 +12,7 @@ _TOGETHER: Final[Choices] = (
     ({}, {"replica.fetch.max.bytes": "200"}, {"replica.fetch.max.bytes": "1000"}),
     ({}, {"replica.fetch.wait.max.ms": "50"}, {"replica.fetch.wait.max.ms": "2000"}),
     ({}, {"log.segment.bytes": "2048"}),
-    ({}, {"v2.preferred.replica.time.ms": "0"}, {"v2.preferred.replica.time.ms": "1000"}),
+    ({}, {"v2.preferred.replica.time.ms": "100"}, {"v2.preferred.replica.time.ms": "1000"}),
     ({}, {"replica.high.watermark.checkpoint.interval.ms": "500"}),
     ({}, {"num.replica.fetchers": "2"}),
 )  # fmt: skip
