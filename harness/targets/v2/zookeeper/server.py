@@ -21,6 +21,7 @@ from contextlib import suppress
 from random import Random
 from typing import Any, Final
 
+from cluster_image import wire
 from cluster_image.kraft.raft import NotLeader, QuorumConfig, RaftClient, rpc
 from cluster_image.network import Address, Connection, Entity, Foreign, Network, Peer
 from cluster_image.network.tasks import Failed, start_task
@@ -147,7 +148,7 @@ class ZooKeeperServer:
         self._loop = asyncio.get_running_loop()
         await self._raft.start()
         self._raft.failed.add_done_callback(self._quorum_failed)
-        await self._network.listen(self._servers[self._id], self._handle)
+        await self._network.listen(self._servers[self._id], self._handle, wire.SUPPORTED["controller"])
         tasks = [start_task(self._every(_LOOK_S, self._look), self._failed)]
         tasks.append(start_task(self._tell_leader(), self._failed))
         await stop.wait()
