@@ -96,11 +96,12 @@ def simulate(
     """Carry out `plan`, with the faults of its seed unless others are given. Never raises for what the run does.
 
     observe: called with everything that the nodes trace; it must change nothing. traced: the history has the tables
-    `trace` and `metadata_log`, which are empty otherwise: the invariants have seen all of it already."""
+    `trace` and `metadata_log`, which are empty otherwise where the invariants have seen all of it already."""
     nemeses = registry.make_nemeses(plan.nemesis, plan.acks, plan.timing)
     if schedule is None:
         schedule = schedules.build(nemeses, plan.seed, plan.time_limit, plan.pace)
     nemeses = registry.make_nemeses((fault.nemesis for fault in schedule), plan.acks, plan.timing)
+    traced = traced or registry.make_target(plan.target).simulated(plan).judged_by_traces
     components, record, progress = _MemoryComponents(plan, traced), _Unsaved(), _Silent()
 
     async def make_history() -> Violation | None:

@@ -236,6 +236,8 @@ class Simulated(Protocol):
 
     #: Of the loggers of its code: what they say is the nodes' logs.
     logger: str
+    #: Is what nodes trace to be judged after a run? Not if the invariants have seen all of it already.
+    judged_by_traces: bool
 
     def process(
         self,

@@ -29,6 +29,7 @@ class SimulatedKraft:
     """Implements harness.targets.target.Simulated."""
 
     logger = "cluster_image"
+    judged_by_traces = False
 
     def __init__(self, plan: ClusterPlan) -> None:
         self._plan = plan

@@ -34,6 +34,7 @@ class SimulatedV2:
     """Implements harness.targets.target.Simulated."""
 
     logger = "cluster_image"
+    judged_by_traces = True
 
     def __init__(self, plan: ClusterPlan) -> None:
         self._plan = plan

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
@@ -151,6 +152,11 @@ class V2Cluster:
         batch = build_batch([value.encode()], timestamp_ms=0)
         answer = await self.ask(broker, requests.produce_request(TOPIC, {index: batch}, acks, 10.0))
         return requests.produce_answers(answer)[index].error
+
+    async def ask_to_produce(self, value: str, broker: int) -> None:
+        """Whatever becomes of it."""
+        with suppress(ConnectionError, TimeoutError):
+            await self.produce(value, broker)
 
     async def produced(self, value: str) -> int:
         """By whoever leads, however often it changes. Who it was."""

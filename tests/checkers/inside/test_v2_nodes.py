@@ -1,0 +1,78 @@
+"""What traces of the generation on ZooKeeper show: two leaders at a time, and an ISR written over a later leader's."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pyarrow as pa
+
+from checkers.inside.nodes import Options, judge
+from spark_history.schema import TRACE
+
+S = 1_000_000_000
+
+
+class Traces:
+    """Of brokers 1 to 3 and partition t-0. at: seconds."""
+
+    def __init__(self) -> None:
+        self.rows: list[dict[str, Any]] = []
+        for broker in (1, 2, 3):
+            self.tell(0.0, broker, "start", where=False, node_id=broker, voters=[])
+
+    def tell(self, at: float, broker: int, event: str, *, where: bool = True, **fields: object) -> None:
+        self.rows.append({
+            "run": "r", "node": f"broker-{broker}", "number": len(self.rows), "time": round(at * S), "event": event,
+            "topic": "t" if where else None, "partition": 0 if where else None, "fields": json.dumps(fields),
+        })  # fmt: skip
+
+    def role(self, at: float, broker: int, leader: int, epoch: int, version: int = -1, *isr: int) -> None:
+        self.tell(at, broker, "role", leader=leader, leader_epoch=epoch, partition_epoch=version, isr=isr, end=0,
+                  high_watermark=0)  # fmt: skip
+
+    def isr(self, at: float, broker: int, epoch: int, version: int, *isr: int) -> None:
+        self.tell(at, broker, "isr", isr=isr, leader_epoch=epoch, partition_epoch=version)
+
+    def found(self) -> set[tuple[str, str]]:
+        table = pa.Table.from_pylist(self.rows, schema=TRACE)
+        found = judge("r", {"trace": table}, Options(1, True, inside="v2"))
+        assert found.checked == ["OneLeader", "IsrOfLatestLeader"]
+        return {(property_, anomaly) for property_, anomaly, _, _ in found.tally}
+
+
+def test_one_leader_after_the_other_is_right() -> None:
+    told = Traces()
+    told.role(1.0, 1, 1, 0, 0, 1)
+    told.isr(1.5, 1, 0, 1, 1, 2, 3)
+    told.role(2.0, 1, -1, 0, 1)
+    told.role(2.5, 2, 2, 1, 2, 2, 3)
+    told.role(2.6, 1, 2, 1)
+    told.isr(3.0, 2, 1, 3, 1, 2, 3)
+    assert told.found() == set()
+
+
+def test_a_leader_that_does_not_know_of_its_successor() -> None:
+    told = Traces()
+    told.role(1.0, 1, 1, 0, 0, 1, 2, 3)
+    told.role(2.0, 2, 2, 1, 1, 2, 3)
+    told.role(2.5, 1, 2, 1)
+    assert told.found() == {("OneLeader", "two leaders")}
+
+
+def test_a_leader_whose_process_is_over_has_led_up_to_its_last_line() -> None:
+    told = Traces()
+    told.role(1.0, 1, 1, 0, 0, 1, 2, 3)
+    told.tell(3.0, 1, "start", where=False, node_id=1, voters=[])
+    told.role(2.0, 2, 2, 1, 1, 2, 3)
+    told.role(4.0, 1, 2, 1)
+    assert told.found() == set()
+
+
+def test_an_isr_that_was_written_over_a_later_leaders() -> None:
+    told = Traces()
+    told.role(1.0, 1, 1, 0, 0, 1, 2, 3)
+    told.role(1.9, 1, -1, 0, 0)
+    told.role(2.0, 2, 2, 1, 1, 2, 3)
+    told.isr(2.5, 1, 0, 2, 1)
+    assert told.found() == {("IsrOfLatestLeader", "ISR overwritten")}
