@@ -11,10 +11,10 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from random import Random
-from typing import Any
+from typing import Any, ClassVar
 
 from harness.cluster import Cluster, Evidence, Node
-from nemesis import Common, Draw, Situation, Targets, by_node, choose_node, draw_node, each, knob, pinned
+from nemesis import Common, Draw, Nemesis, Situation, Targets, by_node, choose_node, draw_node, each, knob, pinned
 from nemesis.groups import choose_group, next_in_turn, variants_by_group
 
 
@@ -138,6 +138,7 @@ class HwTruncation(Kill):
     follower has its log again after one fetch: without the cut a kill would have to hit that.)"""
 
     name = "hw-truncation"
+    variants: ClassVar[Mapping[str, type[Nemesis]]] = {}
     summary = "restarts a leader's followers, and kills it before they have fetched again"
     preferred_targets: Targets = "leaders"
     restart_s: float = knob(2.0, 0.1, 30.0, help="seconds that the followers have to come back, before the leader dies")

@@ -50,7 +50,7 @@ def list_(
         bugs = [row for each in registry.targets() for row in each.bugs()]
         _print(("bug", "revealed by", "what it is"), bugs, name, brief=(0, 2))
     else:
-        settings = [row for each in registry.targets() for row in each.settings()]
+        settings = list(dict.fromkeys(row for each in registry.targets() for row in each.settings()))
         _print(("setting", "default", "valid", "what it does"), settings, name, brief=(0, 1, 3))
     return ExitCode.PASS
 

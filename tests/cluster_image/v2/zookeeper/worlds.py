@@ -127,10 +127,12 @@ class Real(World):
 
     _tests = 0
 
-    def __init__(self, zookeeper: RealZooKeeper) -> None:
+    def __init__(self, zookeeper: RealZooKeeper, session: float = SESSION_S) -> None:
+        """session: seconds, of its clients."""
         Real._tests += 1
         self.base = f"/test-{Real._tests}"
         self._zookeeper = zookeeper
+        self._session = session
         self._clients: dict[ZooKeeper, list[Link]] = {}
         self._killed: list[int] = []
 
@@ -159,7 +161,7 @@ class Real(World):
 
     def client(self) -> ZooKeeper:
         links = [Link(address) for address in self._zookeeper.addresses.values()]
-        client = _Linked(links)
+        client = _Linked(links, self._session)
         self._clients[client] = links
         return client
 
@@ -188,12 +190,13 @@ class Real(World):
 class _Linked(KazooZooKeeper):
     """By links that can be cut."""
 
-    def __init__(self, links: list[Link]) -> None:
+    def __init__(self, links: list[Link], session: float) -> None:
         self._links = links
+        self._session_s = session
 
     async def start(self) -> None:
         addresses = [await link.listen() for link in self._links]
-        super().__init__(addresses, SESSION_S)
+        super().__init__(addresses, self._session_s)
         await super().start()
 
 
