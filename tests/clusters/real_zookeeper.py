@@ -43,7 +43,7 @@ class RealZooKeeper:
 
     def _start(self, number: int) -> subprocess.Popen[bytes]:
         data = self._directory / str(number)
-        data.mkdir(exist_ok=True)
+        data.mkdir(parents=True, exist_ok=True)
         (data / "myid").write_text(str(number))
         properties = distribution.configuration(number, str(data), self._servers, **self._settings)
         file = self._directory / f"{number}.cfg"

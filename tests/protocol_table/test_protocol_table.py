@@ -15,6 +15,7 @@ from tests.protocol_table.rows import ROOT, TABLE, Row, cells, names, rows, rule
 SECTIONS = {
     "000": "1.2.1 1.2.2 2.2 2.2.1 2.2.2 2.2.3 2.3 2.3.1 2.3.2 2.4 2.4.1 2.4.2 2.5 2.6 2.7 2.8 2.9 2.9.1 2.9.2 2.10 "
     "2.10.1 2.10.2 2.10.3 2.10.4 2.10.5 2.10.6",
+    "001": "claims startup election state roles topics commit moves",
     "002": "5 5.1.1 5.1.2 5.2 5.2.1 5.2.2 5.3 5.3.1 5.3.2 5.3.3 5.4",
     "003": "placement add remove sync follower leader async",
     "004": "hwm leo epoch loss divergence unclean",

@@ -12,7 +12,7 @@ from importlib import import_module
 from typing import Final, NamedTuple, Protocol
 
 #: Modules here.
-DOCUMENTS: Final = ("d000", "d002", "d003", "d004", "description", "raft", "retention", "throttle")
+DOCUMENTS: Final = ("d000", "d001", "d002", "d003", "d004", "description", "raft", "retention", "throttle")
 
 
 class Drop(Protocol):

@@ -86,3 +86,18 @@ def test_what_a_failed_creation_left_is_cleaned_up_by_the_next() -> None:
         await c.until(lambda: c.replica(3) is None)
 
     tell(story)
+
+
+def test_two_who_make_the_same_topic_do_not_undo_each_others_work() -> None:
+    """Whoever has no answer asks another broker."""
+
+    async def story(c: V2Cluster) -> None:
+        errors = await asyncio.gather(
+            c.create((1, 2, 3), (2, 3, 1), broker=1), c.create((1, 2, 3), (2, 3, 1), broker=2)
+        )
+        assert sorted(error.name for error in errors) == ["none", "topic_already_exists"]
+        await c.until(lambda: c.serves(1, 0) and c.serves(2, 1))
+        closed = [where for _, event, where, told in c.trace if told.get("kind") == "close-replica"]
+        assert closed == [] and c.replicas(0) == (1, 2, 3)
+
+    tell(story)
