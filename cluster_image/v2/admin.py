@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import logging
-from collections.abc import AsyncIterator, Awaitable, Collection, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Collection, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from typing import Final
 
@@ -278,8 +278,9 @@ class Admin:
         return False
 
     @staticmethod
-    async def _together(commands: Collection[Awaitable[None]] | object) -> None:
-        results = await asyncio.gather(*commands, return_exceptions=True)  # type: ignore[misc]
+    async def _together(commands: Iterable[Awaitable[None]]) -> None:
+        """Raises what the first of them raises that fails, once all have ended."""
+        results = await asyncio.gather(*commands, return_exceptions=True)
         for result in results:
             if isinstance(result, BaseException):
                 raise result

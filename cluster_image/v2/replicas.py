@@ -89,7 +89,9 @@ class Replicas:
     # -- replicas ---------------------------------------------------------------------------------------------
 
     def hosts(self, topic: str, partition: int) -> bool:
-        return (topic_id(topic), partition) in self._replicating
+        """Has this broker a replica, or the log of one that it has not started?"""
+        started = (topic_id(topic), partition) in self._replicating
+        return started or self._logs.topic_of((topic, partition)) is not None
 
     def start_replica(self, topic: str, partition: int) -> None:
         """001, startReplica: recover its log, if it is not here yet, and follow who leads the partition, or lead it."""
@@ -115,14 +117,14 @@ class Replicas:
         )
 
     async def close_replica(self, topic: str, partition: int) -> None:
-        """001, closeReplica: stop it, and delete its log."""
+        """001, closeReplica: stop it, and delete its log. At start-up there may be the log alone: without its end a new
+        topic of that name would begin with the records of the old one."""
         key = (topic_id(topic), partition)
         closing = self._replicating.pop(key, None)
-        if closing is None:
-            return
-        self.topics.remove(topic, partition)
-        await closing.close(ErrorCode.unknown_topic_or_partition)
-        if key not in self._replicating:
+        if closing is not None:
+            self.topics.remove(topic, partition)
+            await closing.close(ErrorCode.unknown_topic_or_partition)
+        if key not in self._replicating and self._logs.topic_of((topic, partition)) is not None:
             self._logs.delete([(topic, partition)], self._high_watermarks())
         log.info("replica closed", extra={"partition": f"{topic}-{partition}"})
 

@@ -72,17 +72,17 @@ class StateChangeListener:
 
     async def run(self) -> None:
         while True:
-            await self.drain(self._hear)
+            await self.drain(watched=True)
             await self._changed.wait()
 
     def _hear(self, event: Event) -> None:
         self._changed.set()
 
-    async def drain(self, watch: object = None) -> None:
-        """Do everything that is asked for, the oldest first."""
+    async def drain(self, *, watched: bool = False) -> None:
+        """Do everything that is asked for, the oldest first. watched: run() hears of what comes later."""
         while True:
             self._changed.clear()
-            names = await self._queue.names(self._hear if watch is not None else None)
+            names = await self._queue.names(self._hear if watched else None)
             self.backlog = len(names)
             if not names:
                 return

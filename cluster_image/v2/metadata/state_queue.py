@@ -3,17 +3,16 @@ a broker is asked for while it is away waits for it."""
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Sequence
 from contextlib import suppress
 from typing import Final, Literal, NamedTuple
 
-from ..zookeeper import Delete, NoNode, Watcher, ZooKeeper
+from ..zookeeper import NoNode, Watcher, ZooKeeper
 from . import paths
 
 _REQUEST: Final = "request-"
-#: Nodes that are deleted together.
-_AT_ONCE: Final = 100
 
 Kind = Literal["start-replica", "close-replica"]
 
@@ -88,10 +87,4 @@ class StateQueue:
                 place = change.topic, change.partition
                 kept[place] = max(kept.get(place, (change.epoch, name)), (change.epoch, name))
         keep = {name for _, name in kept.values()}
-        gone = [name for name in names if name not in keep]
-        for start in range(0, len(gone), _AT_ONCE):
-            try:
-                await self._zookeeper.multi([Delete(f"{self._path}/{name}") for name in gone[start : start + _AT_ONCE]])
-            except NoNode:  # one of them was done meanwhile
-                for name in gone[start : start + _AT_ONCE]:
-                    await self.remove(name)
+        await asyncio.gather(*(self.remove(name) for name in names if name not in keep))

@@ -79,8 +79,7 @@ class Replicating:
         self._stop_leading(error)
         self._fetching.stop(self.partition)
         self.partition.remove(error)
-        if self._term is not None:
-            await self.give_up_leadership()
+        await self.give_up_leadership()
 
     def stop(self) -> None:
         """This broker stops."""
@@ -131,7 +130,7 @@ class Replicating:
             self._led(self.partition)
         path = paths.leader(self.partition.topic, self.partition.index)
         found = await reading.read(self._zookeeper, path)
-        if found is not None and self._term == (found[1].owner, Leader.decode(found[0]).epoch):
+        if found is not None and found[1].owner == self._zookeeper.session:
             await self._zookeeper.delete(path)
 
     # -- follower ---------------------------------------------------------------------------------------------

@@ -129,6 +129,8 @@ class KazooZooKeeper(ZooKeeper):
 
     async def close(self) -> None:
         client, self._closed = self._client, True
+        if client is None:
+            return  # it was never started
         await asyncio.to_thread(client.stop)
         await asyncio.to_thread(client.close)
 

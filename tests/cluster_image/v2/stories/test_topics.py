@@ -101,3 +101,19 @@ def test_two_who_make_the_same_topic_do_not_undo_each_others_work() -> None:
         assert closed == [] and c.replicas(0) == (1, 2, 3)
 
     tell(story)
+
+
+def test_a_topic_that_was_made_again_while_a_broker_was_away_has_none_of_the_old_records_there() -> None:
+    async def story(c: V2Cluster) -> None:
+        assert await c.create((1, 2, 3)) is ErrorCode.none
+        await c.produced("old")
+        await c.until(lambda: c.log_of(3) == ["old"])
+        await c.kill(3)
+        await asyncio.sleep(5.0)
+        assert await c.delete() is ErrorCode.none
+        assert await c.create((1, 2, 3)) is ErrorCode.none
+        await c.produced("new")
+        await c.start(3)
+        await c.until(lambda: c.log_of(3) == ["new"])
+
+    tell(story)
