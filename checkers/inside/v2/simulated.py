@@ -5,7 +5,7 @@ and the replicas' logs are judged for it in the end, with every cause on record.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 from cluster_image.v2.node import Node
@@ -37,18 +37,22 @@ class Invariants:
         for name, broker in brokers.items():
             if not broker.broker.ready:
                 return f"{name} is not registered"
-        return next(filter(None, (_unsettled(name, p) for name, p in _partitions(brokers))), None)
+        partitions = [(name, p) for name, node in brokers.items() for p in node.broker.partitions.values()]
+        return next(_unsettled(partitions), None)
 
 
-def _partitions(brokers: Mapping[str, Node]) -> list[tuple[str, Partition]]:
-    return [(name, partition) for name, node in brokers.items() for partition in node.broker.partitions.values()]
-
-
-def _unsettled(name: str, partition: Partition) -> str | None:
-    if partition.is_leader and not partition.serves_clients:
-        return f"{name} waits for the followers of {partition}"
-    if partition.leadership is not None and partition.leadership.queue:
-        return f"{name} has not committed all that was produced to {partition}"
-    if partition.leader < 0:
-        return f"{name} follows nobody in {partition}"
-    return None
+def _unsettled(partitions: Sequence[tuple[str, Partition]]) -> Iterator[str]:
+    """partitions: each replica, with the name of its broker."""
+    for name, partition in partitions:
+        if partition.is_leader and not partition.serves_clients:
+            yield f"{name} waits for the followers of {partition}"
+        if partition.leadership is not None and partition.leadership.queue:
+            yield f"{name} has not committed all that was produced to {partition}"
+        if partition.leader < 0:
+            yield f"{name} follows nobody in {partition}"
+    ends = {p.key: (name, p.log.end_offset) for name, p in partitions if p.is_leader}
+    for name, partition in partitions:
+        leader, end = ends.get(partition.key, (name, partition.log.end_offset))
+        if partition.log.end_offset != end:
+            own = partition.log.end_offset
+            yield f"the log of {name} ends at {own}, and that of {leader}, which leads {partition}, at {end}"

@@ -148,8 +148,11 @@ class V2Cluster:
         error: ErrorCode = answer.responses[0].partitions[0].error_code
         return error
 
-    async def produce(self, value: str, broker: int, acks: int = -1, index: int = 0) -> ErrorCode:
-        batch = build_batch([value.encode()], timestamp_ms=0)
+    async def produce(
+        self, value: str, broker: int, acks: int = -1, index: int = 0, and_also: Sequence[str] = ()
+    ) -> ErrorCode:
+        """and_also: in the same batch."""
+        batch = build_batch([each.encode() for each in (value, *and_also)], timestamp_ms=0)
         answer = await self.ask(broker, requests.produce_request(TOPIC, {index: batch}, acks, 10.0))
         return requests.produce_answers(answer)[index].error
 
@@ -185,6 +188,13 @@ class V2Cluster:
         names = [(f"broker-{a}", f"broker-{b}") for a, b in links]
         self._cluster.network.cut("story", [link for a, b in names for link in ((a, b), (b, a))])
 
+    def cut_one_way(self, a: int, b: int) -> None:
+        """What one broker sends to another."""
+        self._cluster.network.cut("story", [(f"broker-{a}", f"broker-{b}")])
+
+    def processes(self) -> Mapping[str, Any]:
+        return {node.name: node.running for node in self._cluster.machines}
+
     def mend(self) -> None:
         self._cluster.network.mend("story")
 
@@ -195,7 +205,7 @@ Story = Callable[[V2Cluster], Coroutine[Any, Any, None]]
 def tell(story: Story, *, brokers: int = 3, seed: int = 1, settings: Mapping[str, str] | None = None) -> None:
     """settings: of every broker. All brokers are registered when it begins."""
     plan = Plan(
-        run="story", on="simulation", target="v2", seed=seed, brokers=brokers, topic=TOPIC, partitions=1,
+        run="story", on="simulation", target="v2", seed=seed, brokers=brokers, topic=TOPIC, partitions=1, replication_factor=1, min_insync_replicas=1,
         encode_messages=True, settings=dict(settings or {}),
     )  # fmt: skip
     runtime = SimulationRuntime(V2())
