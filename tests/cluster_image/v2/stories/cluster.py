@@ -205,7 +205,8 @@ Story = Callable[[V2Cluster], Coroutine[Any, Any, None]]
 def tell(story: Story, *, brokers: int = 3, seed: int = 1, settings: Mapping[str, str] | None = None) -> None:
     """settings: of every broker. All brokers are registered when it begins."""
     plan = Plan(
-        run="story", on="simulation", target="v2", seed=seed, brokers=brokers, topic=TOPIC, partitions=1, replication_factor=1, min_insync_replicas=1,
+        run="story", on="simulation", target="v2", seed=seed, brokers=brokers, topic=TOPIC, partitions=1,
+        replication_factor=1, min_insync_replicas=1,
         encode_messages=True, settings=dict(settings or {}),
     )  # fmt: skip
     runtime = SimulationRuntime(V2())
