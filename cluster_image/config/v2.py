@@ -17,7 +17,7 @@ _DAY_MS: Final = 24 * 3600 * 1000
 _NOT_HERE: Final = (
     "process.roles", "controller.", "metadata.", "broker.heartbeat.", "broker.session.", "min.insync.replicas",
     "eligible.", "unclean.", "auto.", "delete.topic.enable", "leader.imbalance.", "log.cleanup.", "log.retention.",
-    "request.timeout.ms", "controlled.", "chaos.bug", "metrics.port",
+    "request.timeout.ms", "controlled.", "chaos.bug",
 )  # fmt: skip
 
 
@@ -78,4 +78,6 @@ def parse(properties: str) -> Config:
     values = read_all(lines_of(properties), SETTINGS)
     if len(values["listeners"]) > 1:
         raise ConfigError("a broker with ZooKeeper has one listener")
+    if values["metrics.port"] in {address.port for address in values["listeners"].values()}:
+        raise ConfigError(f"metrics.port={values['metrics.port']} is a port of listeners")
     return Config(values)

@@ -26,11 +26,13 @@ def switched_on(config: Config) -> AbstractContextManager[None]:
 def node(config: Config, disk: Disk, network: Network, failed: Failed, trace: Trace) -> Node:
     if not config["metrics.port"]:
         return Node(config, disk, network, random.Random(), failed, wall_clock=time.time, trace=trace)
-    from cluster_image.telemetry import metrics  # here: most nodes are better off without the library
+    from cluster_image.telemetry import scraping  # here: most nodes are better off without the library
+
+    from . import metrics
 
     events = metrics.Events(config["node.id"], trace)
-    counting = metrics.CountingNetwork(network)
+    counting = scraping.CountingNetwork(network)
     started = Node(config, disk, counting, random.Random(), failed, wall_clock=time.time, trace=events)
     collector = metrics.NodeCollector(started, config, events, counting.requests, asyncio.get_running_loop())
-    metrics.serve(collector, Address(config.listener(config["process.roles"][0]).host, config["metrics.port"]))
+    scraping.serve(collector, Address(config.listener(config["process.roles"][0]).host, config["metrics.port"]))
     return started

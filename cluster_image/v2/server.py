@@ -70,6 +70,10 @@ class BrokerServer:
         """State changes that this broker is asked for and has not come to."""
         return self._listener.backlog
 
+    @property
+    def is_connected(self) -> bool:
+        return self._zookeeper.state is SessionState.CONNECTED
+
     async def start(self) -> None:
         """001, brokerStartup. Returns once this broker is registered."""
         self._logs.load()

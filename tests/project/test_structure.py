@@ -34,7 +34,7 @@ SMALL_TYPES: Final = (
 )  # fmt: skip
 #: What is of generations of the protocol, and who may know it: everything else of cluster_image is a seam, or Kafka's
 #: formats.
-OF_KRAFT: Final = ("kraft", "tools", "telemetry.metrics")
+OF_KRAFT: Final = ("kraft", "tools")
 KNOW_KRAFT: Final = (
     *("harness.targets.kraft", "checkers.inside.kraft", "cluster_image"),
     "harness.targets.v2.zookeeper",  # whose model replicates its log as controllers do

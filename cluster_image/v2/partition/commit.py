@@ -54,6 +54,7 @@ class Committing:
         self._keep_in_sync = config.seconds("replica.lag.time.max.ms")
         self._progress = progress
         self._give_up = give_up
+        self._look_at: float | None = None  # when an idle partition is to be looked at next
 
     async def run(self) -> None:
         """Until it leads no longer, by its own decision or by whoever cancels this."""
@@ -74,16 +75,20 @@ class Committing:
                 await asyncio.sleep(0)
 
     async def _next(self) -> Produced:
-        """From the commit queue; where idle partitions are looked at too, an empty request now and then."""
-        queue = self._leadership.queue
+        """From the commit queue; where idle partitions are looked at too, an empty request now and then: also between
+        others, as whoever is a moment behind the ISR at each of them would never be let in."""
+        queue, loop = self._leadership.queue, asyncio.get_running_loop()
         interval = self._keep_in_sync / 2 if self._config["v2.idle.checks"] else None
-        while not queue:
-            self._progress.clear()
-            try:
-                async with asyncio.timeout(interval):
+        if interval is not None and self._look_at is None:
+            self._look_at = loop.time() + interval
+        try:
+            async with asyncio.timeout_at(self._look_at):
+                while not queue:
+                    self._progress.clear()
                     await self._progress.wait()
-            except TimeoutError:
-                return Produced(self._partition.log.end_offset, None)
+        except TimeoutError:
+            self._look_at = None
+            return Produced(self._partition.log.end_offset, None)
         return queue[0]
 
     async def _commit(self, produced: Produced) -> bool:

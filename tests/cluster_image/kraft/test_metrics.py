@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 
-from cluster_image.telemetry import metrics
-from cluster_image.telemetry.metrics import Events, NodeCollector
+from cluster_image.kraft import metrics
+from cluster_image.kraft.metrics import Events, NodeCollector
+from cluster_image.telemetry import scraping
 
 
 def test_isr_changes_count_at_the_leader_and_pass_on() -> None:
@@ -47,7 +48,7 @@ def _scraped(loop: asyncio.AbstractEventLoop) -> str:
 
 
 def test_a_loop_that_stands_still_is_told_and_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(metrics, "_PATIENCE_SECONDS", 0.05)
+    monkeypatch.setattr(scraping, "_PATIENCE_SECONDS", 0.05)
     read: list[float] = []
     monkeypatch.setattr(metrics, "read", lambda *arguments: read.append(time.monotonic()))
     scraped: list[str] = []

@@ -1,8 +1,5 @@
-"""Prometheus metrics of a node, on `metrics.port`. Names are those that Kafka's own get from Prometheus' JMX exporter.
-
-HTTP is served by the library's threads, so a slow reader holds up nobody. A thread may not look at the node's state,
-which changes under it: each scrape asks the event loop for one reading of plain values (`Reading`), in one turn, and
-writes the text itself. A loop that does not answer within a second is reported as `chaos_event_loop_responsive 0`.
+"""Prometheus metrics of a node, on `metrics.port` (telemetry/scraping.py). Names are those that Kafka's own get from
+Prometheus' JMX exporter.
 
 Nothing is counted where it happens. State is read when it is asked for; changes of ISRs and elections are counted from
 the trace (trace.py), requests at the network's edge.
@@ -40,27 +37,23 @@ the trace (trace.py), requests at the network's edge.
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import Future
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from prometheus_client import CollectorRegistry, start_http_server
-from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, Metric
-from prometheus_client.registry import Collector
+from prometheus_client.metrics_core import CounterMetricFamily, Metric
 
-from ..config import Config, ConfigError
-from ..kraft.broker.lifecycle import State
-from ..kraft.broker.partition import Partition
-from ..kraft.broker.server import BrokerServer
-from ..kraft.controller.server import ControllerServer
-from ..kraft.node import Node
-from ..kraft.raft.quorum import Role
-from ..network import Address, Connection, Entity, Handler, Listening, Network, Peer, Versions
-from .trace import Trace
+from cluster_image.config import Config
+from cluster_image.telemetry.scraping import LoopCollector, gauge, requests_received
+from cluster_image.telemetry.trace import Trace
 
-_PATIENCE_SECONDS: Final = 1.0
+from .broker.lifecycle import State
+from .broker.partition import Partition
+from .broker.server import BrokerServer
+from .controller.server import ControllerServer
+from .node import Node
+from .raft.quorum import Role
+
 _BROKER_STATES: Final = {
     State.STARTING: 1,
     State.RECOVERY: 2,
@@ -79,10 +72,6 @@ _OF_PARTITION: Final = (
     ("kafka_log_log_logendoffset", "Offset after this replica's last record"),
     ("kafka_log_log_size", "Bytes of this replica's log"),
 )
-
-
-class MetricsError(ConfigError):
-    """Metrics cannot be served. The message is one sentence."""
 
 
 class Events:
@@ -110,27 +99,6 @@ class Events:
         elif event == "decide":
             self.elections += fields["type"] == "PartitionChangeRecord" and fields.get("leader", -1) >= 0
         self._passed_on(event, where, **fields)
-
-
-class CountingNetwork:
-    """A network that counts the requests it hands to its handlers, by API."""
-
-    def __init__(self, network: Network) -> None:
-        self.requests: Counter[str] = Counter()
-        self._network = network
-
-    async def connect(self, address: Address, *, client_id: str, timeout: float) -> Connection:
-        return await self._network.connect(address, client_id=client_id, timeout=timeout)
-
-    async def listen(self, address: Address, handler: Handler, served: Versions | None = None) -> Listening:
-        def count(request: Entity, peer: Peer) -> Any:
-            self.requests[type(request).__name__] += 1
-            return handler(request, peer)
-
-        return await self._network.listen(address, count, served)
-
-    async def close(self) -> None:
-        await self._network.close()
 
 
 @dataclass(slots=True)
@@ -257,24 +225,20 @@ def _read_controller(controller: ControllerServer, events: Events, reading: Read
 
 def families(reading: Reading) -> Iterator[Metric]:
     """The reading in the library's terms."""
-    yield _gauge("chaos_event_loop_responsive", "1: the node's event loop has answered within a second", [((), 1)])
     for name, value in reading.figures.items():
-        yield _gauge(name, "See cluster_image/telemetry/metrics.py", [((), value)])
+        yield gauge(name, "See cluster_image/kraft/metrics.py", [((), value)])
     for name, value in reading.counts.items():
-        yield CounterMetricFamily(name, "See cluster_image/telemetry/metrics.py", value=value)
-    requests = CounterMetricFamily("kafka_network_requestmetrics_requests", "Requests received", labels=("request",))
-    for request, count in sorted(reading.requests.items()):
-        requests.add_metric((request.removesuffix("Request"),), count)
-    yield requests
+        yield CounterMetricFamily(name, "See cluster_image/kraft/metrics.py", value=value)
+    yield requests_received(reading.requests.items())
     if reading.role is not None:
         states = [((role.value,), int(role is reading.role)) for role in Role]
-        yield _gauge("kafka_server_raft_metrics_current_state", "1: this is the state", states, ("state",))
+        yield gauge("kafka_server_raft_metrics_current_state", "1: this is the state", states, ("state",))
     lags = [((str(replica),), lag) for replica, lag in sorted(reading.replica_lags.items())]
-    yield _gauge("kafka_server_raft_metrics_replica_lag", "Records behind the quorum's leader", lags, ("replica",))
+    yield gauge("kafka_server_raft_metrics_replica_lag", "Records behind the quorum's leader", lags, ("replica",))
     for place, (name, help) in enumerate(_OF_PARTITION):
         values = [((p.topic, str(p.index)), p.figures[place]) for p in reading.partitions]
-        yield _gauge(name, help, values, ("topic", "partition"))
-    yield _gauge(
+        yield gauge(name, help, values, ("topic", "partition"))
+    yield gauge(
         "kafka_cluster_partition_followerlag",
         "Records behind the leader",
         [((p.topic, str(p.index), str(r)), lag) for p in reading.partitions for r, lag in p.lags.items()],
@@ -282,52 +246,8 @@ def families(reading: Reading) -> Iterator[Metric]:
     )
 
 
-def _gauge(
-    name: str, help: str, values: Iterable[tuple[tuple[str, ...], float]], labels: tuple[str, ...] = ()
-) -> GaugeMetricFamily:
-    family = GaugeMetricFamily(name, help, labels=labels)
-    for label_values, value in values:
-        family.add_metric(label_values, value)
-    return family
-
-
-class NodeCollector(Collector):
-    """What the library's threads call at each scrape."""
-
+class NodeCollector(LoopCollector[Reading]):
     def __init__(
         self, node: Node, config: Config, events: Events, requests: Mapping[str, int], loop: asyncio.AbstractEventLoop
     ) -> None:
-        self._node = node
-        self._config = config
-        self._events = events
-        self._requests = requests
-        self._loop = loop
-
-    def describe(self) -> Iterable[Metric]:
-        return ()  # else registering would collect, from within the loop
-
-    def collect(self) -> Iterable[Metric]:
-        answer: Future[Reading] = Future()
-        try:
-            self._loop.call_soon_threadsafe(self._answer, answer)
-            return families(answer.result(_PATIENCE_SECONDS))
-        except (TimeoutError, RuntimeError):  # the second: the loop is closed
-            answer.cancel()
-            return [_gauge("chaos_event_loop_responsive", "0: no answer within a second", [((), 0)])]
-
-    def _answer(self, answer: Future[Reading]) -> None:
-        if answer.set_running_or_notify_cancel():
-            try:
-                answer.set_result(read(self._node, self._config, self._events, self._requests))
-            except Exception as error:
-                answer.set_exception(error)
-
-
-def serve(collector: NodeCollector, address: Address) -> None:
-    """Until the process ends. Raises MetricsError."""
-    registry = CollectorRegistry()
-    registry.register(collector)
-    try:
-        start_http_server(address.port, address.host, registry)
-    except OSError as error:
-        raise MetricsError(f"metrics.port: {address} cannot be listened on ({error.strerror or error})") from error
+        super().__init__(lambda: read(node, config, events, requests), families, loop)
