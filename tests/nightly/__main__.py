@@ -165,6 +165,11 @@ def zookeeper(seeds: Sequence[int], results: Path) -> Iterator[Line]:
         env={**os.environ, "CHAOS_SEQUENCES": "10000"}, check=False,
     ).returncode  # fmt: skip
     yield code == 0, f"10,000 sequences of operations on the model and on Apache ZooKeeper: exit code {code}"
+    code = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "--timeout", "900", "tests/cluster_image/v2/test_on_zookeeper.py"],
+        env={**os.environ, "CHAOS_TOPICS": "1000"}, check=False,
+    ).returncode  # fmt: skip
+    yield code == 0, f"the watches of 1,000 topics of three partitions: exit code {code}"
 
 
 def _bench(*parts: str) -> Line:

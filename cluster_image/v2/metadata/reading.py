@@ -22,8 +22,8 @@ async def replicas_of(zookeeper: ZooKeeper, topic: str, partition: int) -> tuple
     """Those that have one, or are about to: of a partition that is being made or moved, also those of the
     reassignment. (By 001 alone nothing could be made or moved: startReplica refuses whom /replicas does not name, and
     that is written when all have started.)"""
+    coming = await reassigned_to(zookeeper, topic, partition)  # first: the other is written before this is deleted
     assigned = await assigned_to(zookeeper, topic, partition)
-    coming = await reassigned_to(zookeeper, topic, partition)
     return tuple(dict.fromkeys((*(assigned or ()), *(coming or ()))))
 
 

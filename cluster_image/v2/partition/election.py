@@ -157,8 +157,9 @@ class Replicating:
         """001, leaderElection. A replica that may not lead waits until another does."""
         topic, index = self.partition.topic, self.partition.index
         isr = await reading.isr_of(self._zookeeper, topic, index)
-        assigned = await reading.assigned_to(self._zookeeper, topic, index)
+        # In this order: a partition's assignment is written before the reassignment that it comes from is deleted.
         coming = await reading.reassigned_to(self._zookeeper, topic, index)
+        assigned = await reading.assigned_to(self._zookeeper, topic, index)
         replicas = assigned if assigned is not None else coming or ()
         if not rules.may_lead(self._me, isr.brokers if isr else (), replicas, is_deleted=coming == ()):
             return

@@ -22,7 +22,7 @@ from cluster_image.v2.metadata import paths
 from cluster_image.v2.metadata.paths import Leader
 from cluster_image.v2.metadata.state_queue import StateChange
 from cluster_image.v2.topics import topic_id
-from cluster_image.v2.zookeeper import Event
+from cluster_image.v2.zookeeper import Create, Delete, Event
 from cluster_image.v2.zookeeper.kazoo_client import KazooZooKeeper
 from cluster_image.wire.messages import milliseconds
 from harness.targets.kafka_api.admin import KafkaAdmin
@@ -167,9 +167,6 @@ def test_a_leader_change_waits_for_no_state_change(tmp_path: Path, zookeeper: Re
             assert leader is not None
             other = 3 - leader
             change = StateChange("close-replica", "of-nobody", 0, -1, -1).encode()
-            await asyncio.gather(*(
-                observer.create(f"{paths.state(other)}/request-", change, sequence=True) for _ in range(waiting)
-            ))  # fmt: skip
             path, changed = paths.leader("story", 0), asyncio.Event()
             gone: list[float] = []
 
@@ -178,7 +175,9 @@ def test_a_leader_change_waits_for_no_state_change(tmp_path: Path, zookeeper: Re
                 changed.set()
 
             await observer.exists(path, hear)
-            await observer.delete(path)  # as if its session had ended
+            asked = [Create(f"{paths.state(other)}/request-", change, sequence=True)] * waiting
+            # All at one time, and the leader's node is gone as if its session had ended.
+            await observer.multi([*asked, Delete(path)])
             await changed.wait()
             await until(lambda: asking.replica(1).leader_epoch > 0 or asking.replica(2).leader_epoch > 0)
             took = time.monotonic() - gone[0]
