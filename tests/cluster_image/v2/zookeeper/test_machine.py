@@ -134,6 +134,7 @@ class Side:
     def replace(self, number: int) -> None:
         """Close a client's session, and begin another."""
         self.do(self.clients[number].close())
+        self.do(self.world.forget(self.clients[number]))
         self.clients[number] = self.world.client()
         self.do(self.clients[number].start())
         self.sync()

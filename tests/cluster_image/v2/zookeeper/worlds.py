@@ -35,6 +35,9 @@ class World(Protocol):
         """A new one, not started."""
         ...
 
+    async def forget(self, client: ZooKeeper) -> None:
+        """It is closed, and not asked for again."""
+
     async def disconnect(self, client: ZooKeeper) -> None:
         """Its connection breaks."""
 
@@ -59,6 +62,7 @@ class Model(World):
         self._disks = {n: SimulatedDisk(Random(f"{seed}/{n}")) for n in self._addresses}
         self.servers: dict[int, tuple[Process, ZooKeeperServer]] = {}
         self._starts = 0
+        self._made = 0  # clients
         self._clients: dict[ZooKeeper, str] = {}
 
     def run(self, scenario: Callable[[Any], Coroutine[Any, Any, T]]) -> T:
@@ -94,11 +98,15 @@ class Model(World):
             self.loop.spawn(process, server.run(asyncio.Event()))
 
     def client(self) -> ZooKeeper:
-        host = f"client-{len(self._clients)}"
+        self._made += 1
+        host = f"client-{self._made}"
         network = self._network.endpoint(self.loop.new_process(host), host)
         client = ModelZooKeeper(list(self._addresses.values()), network, Random(f"{self._seed}/{host}"), SESSION_S)
         self._clients[client] = host
         return client
+
+    async def forget(self, client: ZooKeeper) -> None:
+        del self._clients[client]
 
     async def disconnect(self, client: ZooKeeper) -> None:
         self._network.reset(self._clients[client])
@@ -164,6 +172,10 @@ class Real(World):
         client = _Linked(links, self._session)
         self._clients[client] = links
         return client
+
+    async def forget(self, client: ZooKeeper) -> None:
+        for link in self._clients.pop(client):
+            await link.close()
 
     async def disconnect(self, client: ZooKeeper) -> None:
         await self.isolate(client)
