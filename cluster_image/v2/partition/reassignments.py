@@ -7,6 +7,7 @@ import asyncio
 from collections.abc import Callable, Iterable
 
 from ..metadata import paths, reading
+from ..metadata.state_queue import Kind
 from ..state_changes import StateChanges
 from ..zookeeper import Event, ZooKeeper
 from .replica import Partition
@@ -67,8 +68,5 @@ class ReassignmentListener:
             for replica in assigned:
                 await self._ask("close-replica", partition, replica, leadership.epoch)
 
-    async def _ask(self, kind: str, partition: Partition, replica: int, epoch: int) -> None:
-        assert kind in ("start-replica", "close-replica")
-        await self._state_changes.send(
-            kind, partition.topic, partition.index, replica, epoch, self._me  # type: ignore[arg-type]
-        )  # fmt: skip
+    async def _ask(self, kind: Kind, partition: Partition, replica: int, epoch: int) -> None:
+        await self._state_changes.send(kind, partition.topic, partition.index, replica, epoch, self._me)

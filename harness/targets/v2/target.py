@@ -53,7 +53,6 @@ class V2(Target):
         "membership:upgrade": "there is one release of it",
         "membership:controller": "the servers of ZooKeeper are those of zookeeper.connect",
         "workload compacted": "its log has no cleaner",
-        "workload deleting": "nothing is ever deleted from its logs",
         "workload idempotent": "it knows no producer ids",
         "controllers that are brokers as well": "ZooKeeper's servers are processes of their own",
     }
@@ -135,9 +134,6 @@ class V2(Target):
 
     def renumbered(self, configuration: str, node_id: int, folder: str) -> str:
         return changed(configuration, {"node.id": str(node_id), "log.dirs": str(Path(DATA, folder))})
-
-    async def ignored(self, cluster: Cluster, network: Any, plan: ClusterPlan) -> Sequence[str]:
-        return ()
 
     def observer(self, cluster: Cluster, network: Any, plan: ClusterPlan) -> Observer:
         from harness.targets.v2.observer import V2Observer
