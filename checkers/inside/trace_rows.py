@@ -31,7 +31,7 @@ _FIELDS: Final = pa.schema(
 )  # fmt: skip
 #: Events whose fields are read; those of others are for people.
 EVENTS: Final = (
-    "start", "replica", "role", "isr", "isr proposed", "append", "truncate", "high watermark", "log start",
+    "start", "replica", "role", "isr", "isr proposed", "isr written", "append", "truncate", "high watermark", "log start",
     "quorum", "metadata append", "metadata truncate", "metadata",
     "metadata snapshot",
 )  # fmt: skip

@@ -104,10 +104,13 @@ class Replica(ABC):
         if self.log.start_offset > 0:
             self._trace("log start", self._name, offset=self.log.start_offset)
 
-    def _take_isr(self, isr: Sequence[int], partition_epoch: int, new_role: bool) -> None:
+    def _set_isr(self, isr: Sequence[int], partition_epoch: int) -> None:
         self.isr = frozenset(isr)
         self.partition_epoch = partition_epoch
         self._tell(Change.METADATA)
+
+    def _take_isr(self, isr: Sequence[int], partition_epoch: int, new_role: bool) -> None:
+        self._set_isr(isr, partition_epoch)
         if new_role:
             self._trace(
                 "role",

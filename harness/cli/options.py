@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Final, Literal
 
 import typer
 
@@ -50,6 +50,19 @@ def deletions(text: str | None) -> dict[str, float]:
         return {} if text is None else {"delete_records": seconds(text)}
     except ValueError as error:
         raise BadArguments(f"--delete-records: {error}") from None
+
+
+WorkersOption = Annotated[
+    int | None,
+    typer.Option("--workers", metavar="N", help="Processes; by default as many as there are processors."),
+]
+_MOST_WORKERS: Final = 1024
+
+
+def check_workers(workers: int | None) -> None:
+    """Raises BadArguments."""
+    if workers is not None and not 1 <= workers <= _MOST_WORKERS:
+        raise BadArguments(f"--workers is {workers}; valid is 1 to {_MOST_WORKERS:,}")
 
 
 StrikeOption = Annotated[

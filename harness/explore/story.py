@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -32,13 +32,13 @@ def tell(simulated: Simulated, verdict: Mapping[str, Any], trace: Iterable[Event
     )
 
 
-def _acknowledged(operations: pa.Table, partition: int, offset: int) -> Mapping[str, Any] | None:
+def _acknowledged(operations: pa.Table, partition: int, offset: int) -> Sequence[Mapping[str, Any]]:
     rows = operations.filter(
         (pc.field("partition") == partition) & (pc.field("offset") == offset)
         & (pc.field("kind") == "append") & (pc.field("outcome") == "ok")
     )  # fmt: skip
-    found: list[dict[str, Any]] = rows.slice(0, 1).to_pylist()
-    return found[0] if found else None
+    found: list[dict[str, Any]] = rows.sort_by("complete").to_pylist()
+    return found
 
 
 def _broken(simulated: Simulated, verdict: Mapping[str, Any]) -> tuple[str, str]:

@@ -146,6 +146,8 @@ class Plan(BaseModel):
                 yield f"{_OPTIONS[name]}: target {self.target} has no use for it"
         if (why := target.unsupported.get(f"workload {self.workload}")) is not None:
             yield f"--workload {self.workload} is not possible with target {self.target}: {why}"
+        if self.delete_records is not None and (why := target.unsupported.get("--delete-records")) is not None:
+            yield f"--delete-records is not possible with target {self.target}: {why}"
         deletes = getattr(registry.load(registry.WORKLOADS, self.workload), "can_delete_records", False)
         if self.delete_records is not None and not deletes:
             yield f"--delete-records: workload {self.workload} deletes no records; append does"
@@ -156,6 +158,12 @@ class Plan(BaseModel):
         yield from self.pace.problems()
         if len(set(self.nemesis)) < len(self.nemesis):
             yield f"--nemesis {','.join(self.nemesis)} names a nemesis twice; name each once"
+
+    @property
+    def min_isr(self) -> int | None:
+        """None: the target knows no min.insync.replicas, whatever this plan says."""
+        unsupported = registry.make_target(self.target).unsupported
+        return None if "--min-insync-replicas" in unsupported else self.min_insync_replicas
 
     @computed_field
     def promise(self) -> dict[str, Any]:

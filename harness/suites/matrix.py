@@ -7,11 +7,10 @@ and what runner.py writes there.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from harness.errors import BadArguments, HarnessFailure
 from harness.record.results import NOT_JUDGED, utc_now
@@ -20,6 +19,7 @@ from harness.suites.matrix_file import Matrix
 from harness.suites.parts import Planned
 from harness.suites.results import Ran
 from harness.suites.runner import Runner
+from harness.suites.stories import can_be_told
 from spark_history.regular import read_object, replacing
 
 _STATE: Final = "matrix.json"
@@ -47,10 +47,15 @@ class MatrixFiles:
         except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
             raise BadArguments(f"{self._directory / _STATE} cannot be read: {error}; remove it to begin anew") from None
 
-    def left(self) -> list[Planned]:
-        """What was not judged may be the next time."""
-        judged = {key for key, ran in self.results.items() if ran.verdict != NOT_JUDGED}
-        return [planned for planned in self._matrix.runs if planned.key not in judged]
+    def left(self, *, with_stories: bool = False) -> list[Planned]:
+        """What was not judged may be the next time. with_stories: what failed has to be repeated to have one."""
+        return [planned for planned in self._matrix.runs if self._is_left(planned, with_stories)]
+
+    def _is_left(self, planned: Planned, with_stories: bool) -> bool:
+        ran = self.results.get(planned.key)
+        if ran is None or ran.verdict == NOT_JUDGED:
+            return True
+        return with_stories and ran.story is None and can_be_told(planned, ran)
 
     def save(self, runner: Runner) -> None:
         """Raises HarnessFailure if nothing can be written."""
@@ -64,7 +69,6 @@ class MatrixFiles:
     def write(self) -> None:
         """Raises HarnessFailure if nothing can be written."""
         made = f"Made by `{self._command}`; {datetime.now(UTC):%Y-%m-%d %H:%M} UTC."
-        found = tables.squares(self._matrix, self.results)
         state = {
             "command": self._command, "started_at": self._started_at, "finished_at": None if self.left() else utc_now(),
             "cells": {key: asdict(ran) for key, ran in self.results.items()},
@@ -72,18 +76,11 @@ class MatrixFiles:
         try:
             self._directory.mkdir(parents=True, exist_ok=True)
             _write(self._directory / _STATE, json.dumps(state, indent=2) + "\n")
-            _write(self._directory / "matrix.md", tables.markdown(self._matrix, found, made))
-            _write(self._directory / "matrix.html", tables.page(self._matrix, found, made, self._reasons()))
+            _write(self._directory / "matrix.md", tables.markdown(self._matrix, self.results, made))
+            _write(self._directory / "matrix.html", tables.page(self._matrix, self.results, made))
         except OSError as error:
             reason = error.strerror or error
             raise HarnessFailure(f"the table cannot be written to {self._directory}: {reason}") from error
-
-    def _reasons(self) -> Mapping[str, Any]:
-        return {
-            ran.title: f"{ran.verdict}: {ran.reason}"
-            for planned in self._matrix.runs
-            if (ran := self.results.get(planned.key)) is not None and ran.outcome != "passed"
-        }
 
 
 def _write(path: Path, text: str) -> None:

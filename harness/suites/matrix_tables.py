@@ -1,13 +1,16 @@
-"""A matrix' verdicts as tables: for the terminal, as Markdown, and as a page."""
+"""A matrix' verdicts: as a table for the terminal; as Markdown and as a page also what each cell says, to which the
+table links, and of what failed in simulation the story."""
 
 from __future__ import annotations
 
 import html
-from collections.abc import Mapping, Sequence
-from typing import Any, Final, NamedTuple
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final, NamedTuple
 
 from harness.suites.matrix_file import Matrix
 from harness.suites.results import Ran
+from harness.suites.stories import Story
 
 #: From the best to the worst.
 _WORDS: Final = ("pass", "unknown", "not judged", "fail")
@@ -19,14 +22,13 @@ class Square(NamedTuple):
 
     verdict: str
     text: str
-    reports: Sequence[tuple[str, str]]  # (seed, report)
 
 
-def square(results: Sequence[Ran | None]) -> Square:
-    """results: a seed each; None: not yet."""
+def square(results: Sequence[Ran | None], *, timed: bool = True) -> Square:
+    """results: a seed each; None: not yet. timed: with how long they took."""
     done = [result for result in results if result is not None]
     if not done:
-        return Square("", "not yet", ())
+        return Square("", "not yet")
     worst = max((result.verdict for result in done), key=_WORDS.index)
     those = [result for result in done if result.verdict == worst]
     of = f" {len(those)} of {len(results)}" if len(results) > 1 else ""
@@ -34,14 +36,17 @@ def square(results: Sequence[Ran | None]) -> Square:
     parts = [f"{worst}{of}", *([f"{lost:,} lost"] if lost else [])]
     if any(result.expect == "fail" for result in done):
         parts.append("as expected" if all(result.outcome == "passed" for result in done) else "expected to fail")
-    parts.append(f"{max(result.took_s for result in done):.0f} s")
-    reports = [(str(result.seed), result.report) for result in done if result.report]
-    return Square(worst, ", ".join(parts), reports)
+    if timed:
+        parts.append(f"{max(result.took_s for result in done):.0f} s")
+    return Square(worst, ", ".join(parts))
 
 
-def squares(matrix: Matrix, results: Mapping[str, Ran]) -> dict[tuple[str, str], Square]:
+def squares(matrix: Matrix, results: Mapping[str, Ran], *, timed: bool = True) -> dict[tuple[str, str], Square]:
     """results: by the keys of runs."""
-    return {cell: square([results.get(planned.key) for planned in runs]) for cell, runs in matrix.cells.items()}
+    return {
+        cell: square([results.get(planned.key) for planned in runs], timed=timed)
+        for cell, runs in matrix.cells.items()
+    }  # fmt: skip
 
 
 def terminal(matrix: Matrix, found: Mapping[tuple[str, str], Square]) -> tuple[list[str], list[list[str]]]:
@@ -50,48 +55,105 @@ def terminal(matrix: Matrix, found: Mapping[tuple[str, str], Square]) -> tuple[l
     return ["", *matrix.columns], rows
 
 
-def markdown(matrix: Matrix, found: Mapping[tuple[str, str], Square], made: str) -> str:
-    """made: what is said above the table: when, by which command."""
-    head = f"| | {' | '.join(_cell(column) for column in matrix.columns)} |"
-    lines = [made, "", head, f"| --- |{' --- |' * len(matrix.columns)}"]
-    for row in matrix.rows:
-        texts = (_linked(found[row, column]) for column in matrix.columns)
-        lines.append(f"| {_cell(row)} | {' | '.join(texts)} |")
+def markdown(matrix: Matrix, results: Mapping[str, Ran], made: str) -> str:
+    """made: what is said above the table: when, by which command. results: by the keys of runs."""
+    lines = [made, "", *markdown_table(matrix, squares(matrix, results)), "", "## Each cell"]
+    for cell, done in _judged(matrix, results):
+        lines += ["", f'<a id="{anchor(cell)}"></a>**{_cell(", ".join(cell))}**', ""]
+        for ran in done:
+            seed = f"seed {ran.seed}"
+            lines.append(f"- {f'[{seed}]({ran.report})' if ran.report else seed}: {_cell(said(ran))}")
+            lines += _told(ran)
     return "\n".join(lines) + "\n"
 
 
+def markdown_table(matrix: Matrix, found: Mapping[tuple[str, str], Square], page: str = "") -> list[str]:
+    """Lines. page: where each cell's words are, if not below the table."""
+    head = f"| | {' | '.join(_cell(column) for column in matrix.columns)} |"
+    lines = [head, f"| --- |{' --- |' * len(matrix.columns)}"]
+    for row in matrix.rows:
+        linked = (_linked((row, column), found[row, column], page) for column in matrix.columns)
+        lines.append(f"| {_cell(row)} | {' | '.join(linked)} |")
+    return lines
+
+
+def said(ran: Ran) -> str:
+    """What became of a run, in a sentence."""
+    return f"{ran.verdict}: {ran.reason}"
+
+
+def anchor(cell: tuple[str, str]) -> str:
+    """Of what is said of a cell, in the page."""
+    return "--".join(re.sub(r"[^a-z0-9]+", "-", part.lower()).strip("-") for part in cell)
+
+
+def _judged(matrix: Matrix, results: Mapping[str, Ran]) -> Iterator[tuple[tuple[str, str], list[Ran]]]:
+    for cell, runs in matrix.cells.items():
+        if done := [results[planned.key] for planned in runs if planned.key in results]:
+            yield cell, done
+
+
 def _cell(text: str) -> str:
-    return text.replace("|", "\\|").replace("\n", " ")
+    return html.escape(text, quote=False).replace("|", "\\|").replace("\n", " ")
 
 
-def _linked(of: Square) -> str:
-    if len(of.reports) == 1:
-        return f"[{_cell(of.text)}]({of.reports[0][1]})"
-    return " ".join([_cell(of.text), *(f"[{seed}]({report})" for seed, report in of.reports)])
+def _linked(cell: tuple[str, str], of: Square, page: str) -> str:
+    return f"[{_cell(of.text)}]({page}#{anchor(cell)})" if of.verdict else _cell(of.text)
 
 
-def page(matrix: Matrix, found: Mapping[tuple[str, str], Square], made: str, reasons: Mapping[str, Any]) -> str:
-    """reasons: by `row, column, seed`, of what did not pass."""
+def _told(ran: Ran) -> list[str]:
+    """A run's story, as lines of Markdown."""
+    if ran.story is None:
+        return []
+    fenced = ["  ```text", *(f"  {line}" for line in ran.story["lines"]), "  ```"]
+    return ["", f"  <details><summary>{html.escape(_title(ran.story))}</summary>", "", *fenced, "", "  </details>"]
+
+
+def _title(story: Story) -> str:
+    minimal = "and nothing more can go" if story["minimal"] else "and more might go"
+    return f"{story['broken']}: as small as {story['runs']} runs could make it, {minimal}"
+
+
+def page(matrix: Matrix, results: Mapping[str, Ran], made: str) -> str:
+    """See markdown()."""
+    found = squares(matrix, results)
     head = "".join(f"<th>{html.escape(column)}</th>" for column in matrix.columns)
     body = "".join(
-        f"<tr><th>{html.escape(row)}</th>{''.join(_square(found[row, column]) for column in matrix.columns)}</tr>"
+        f"<tr><th>{html.escape(row)}</th>"
+        f"{''.join(_square((row, column), found[row, column]) for column in matrix.columns)}</tr>"
         for row in matrix.rows
     )
-    listed = "".join(f"<dt>{html.escape(name)}</dt><dd>{html.escape(str(why))}</dd>" for name, why in reasons.items())
+    sections = "".join(_section(cell, done) for cell, done in _judged(matrix, results))
     return (
         '<!doctype html><html lang="en"><meta charset="utf-8"><title>chaos matrix</title>'
         "<style>body{font:15px system-ui,sans-serif;margin:2rem;color:#1f2328}table{border-collapse:collapse}"
         "th,td{border:1px solid #d0d7de;padding:.4rem .6rem;text-align:left}td b{font-weight:600}"
-        "dt{font-weight:600;margin-top:.6rem}dd{margin:0}@media(prefers-color-scheme:dark){body{background:#0d1117;"
-        "color:#e6edf3}th,td{border-color:#30363d}a{color:#58a6ff}}</style>"
+        "h3{margin:1.2rem 0 .2rem}p{margin:.2rem 0}:target{background:#fff8c5}pre{overflow-x:auto;font-size:12px}"
+        "@media(prefers-color-scheme:dark){body{background:#0d1117;color:#e6edf3}th,td{border-color:#30363d}"
+        "a{color:#58a6ff}:target{background:#3a2f00}}</style>"
         f"<h1>chaos matrix</h1><p>{html.escape(made)}</p><table><tr><th></th>{head}</tr>{body}</table>"
-        f"{'<h2>What did not pass</h2><dl>' + listed + '</dl>' if listed else ''}</html>\n"
+        f"<h2>Each cell</h2>{sections}</html>\n"
     )
 
 
-def _square(of: Square) -> str:
+def _section(cell: tuple[str, str], done: Sequence[Ran]) -> str:
+    text = f'<h3 id="{anchor(cell)}">{html.escape(", ".join(cell))}</h3>'
+    for ran in done:
+        seed = f"seed {ran.seed}"
+        link = f'<a href="{html.escape(ran.report)}">{seed}</a>' if ran.report else seed
+        text += f"<p>{link}: {html.escape(said(ran))}</p>"
+        if ran.story is not None:
+            lines = html.escape("\n".join(ran.story["lines"]))
+            replay = html.escape(f"chaos replay {ran.story['directory']} --story")
+            text += (
+                f"<details open><summary>{html.escape(_title(ran.story))}</summary><pre>{lines}</pre>"
+                f"<p><code>{replay}</code></p></details>"
+            )
+    return text
+
+
+def _square(cell: tuple[str, str], of: Square) -> str:
     verdict, _, rest = of.text.partition(",")
     text = f'<b style="color:{_COLOURS.get(of.verdict, "inherit")}">{html.escape(verdict)}</b>'
     text += html.escape(f",{rest}" if rest else "")
-    links = " ".join(f'<a href="{html.escape(report)}">{html.escape(seed)}</a>' for seed, report in of.reports)
-    return f"<td>{text}{f'<br>seed {links}' if links else ''}</td>"
+    return f'<td><a href="#{anchor(cell)}">{text}</a></td>' if of.verdict else f"<td>{text}</td>"

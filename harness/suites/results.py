@@ -46,6 +46,7 @@ class Ran:
     took_s: float = 0.0
     broken: str = ""  # "safety" or "thresholds", of what failed by its verdict
     report: str = ""  # relative to the suite's directory; "": there is none
+    story: Mapping[str, Any] | None = None  # see harness.suites.stories
 
     @property
     def title(self) -> str:

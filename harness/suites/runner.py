@@ -14,14 +14,14 @@ import signal
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Final
+from typing import IO, Any, Final
 
 from harness.errors import BadArguments, describe
 from harness.record.results import MOST_OF_A_NAME
 from harness.run.order import Order
-from harness.suites import artifacts, child_runs
+from harness.suites import artifacts, child_runs, stories
 from harness.suites.parts import Planned
 from harness.suites.results import Ran, judged, not_judged, not_run
 
@@ -32,11 +32,14 @@ Tell = Callable[[Mapping[str, Any]], object]
 
 @dataclass(frozen=True)
 class Wishes:
-    """How runs are carried out. jobs: at once. time_limit: seconds for all of them. artifacts: see artifacts.py."""
+    """How runs are carried out. jobs: at once. time_limit: seconds for all of them. artifacts: see artifacts.py.
+    stories: of a simulated run that breaks a property, how many smaller ones are tried before its story is told; 0:
+    none is told."""
 
     jobs: int = 1
     fail_fast: bool = False
     time_limit: float | None = None
+    stories: int = 0
     artifacts: artifacts.Keep = field(default_factory=artifacts.Keep)
 
 
@@ -113,7 +116,10 @@ class Runner:
         if verdict is None or (said and verdict["verdict"] != "fail"):  # a violation that was found stands
             return not_judged(planned, said or "it left no history", where, took_s)
         report = f"{where}/report.html" if (directory / "report.html").is_file() else ""
-        return judged(planned, verdict, where, took_s, report)
+        ran = judged(planned, verdict, where, took_s, report)
+        if self.wishes.stories and stories.can_be_told(planned, ran) and not self.over:
+            ran = replace(ran, story=await self._shrink(planned, directory))
+        return ran
 
     async def _record(self, planned: Planned, name: str, log: Path) -> str:
         """The run itself. Returns why it did not come to its end, a sentence; "": it did. Raises OSError."""
@@ -125,22 +131,39 @@ class Runner:
             "run", "--plan", str(plan), "--results", str(log.parent), "--run-name", name, "--no-check"
         )
         with log.open("wb") as output:
-            # A session of its own: it gets signals from here, and each of them once.
-            process = await asyncio.create_subprocess_exec(
-                *command, stdin=asyncio.subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=True
-            )
-        self._processes[planned] = process
-        if self._stopping:  # while it began
-            _interrupt(process)
-        try:
-            code = await process.wait()
-        finally:
-            del self._processes[planned]
+            code = await self._process(planned, command, output, output)
         if code == 0:
             return ""
         if code < 0:
             return f"its process was ended by {signal.Signals(-code).name}"
         return child_runs.last_words(log) or f"its process ended with status {code}"
+
+    async def _shrink(self, planned: Planned, directory: Path) -> stories.Story | None:
+        """None: it came to no end."""
+        said = directory.with_name(f"{directory.name}{stories.SUFFIX}")
+        command = child_runs.command(
+            "shrink", str(directory), "--budget", str(self.wishes.stories), "--workers", "1", "--json"
+        )
+        try:
+            with said.open("wb") as output, said.with_suffix(".log").open("wb") as errors:
+                await self._process(planned, command, output, errors)
+            return stories.read(said, self.directory)
+        except OSError:
+            return None
+
+    async def _process(self, planned: Planned, command: Sequence[str], output: IO[bytes], errors: IO[bytes]) -> int:
+        """Its exit code; below 0 the number of the signal that ended it. Raises OSError."""
+        # A session of its own: it gets signals from here, and each of them once.
+        process = await asyncio.create_subprocess_exec(
+            *command, stdin=asyncio.subprocess.DEVNULL, stdout=output, stderr=errors, start_new_session=True
+        )
+        self._processes[planned] = process
+        if self._stopping:  # while it began
+            _interrupt(process)
+        try:
+            return await process.wait()
+        finally:
+            del self._processes[planned]
 
     def _signalled(self, number: signal.Signals) -> None:
         self._end(f"it was stopped by {number.name}")

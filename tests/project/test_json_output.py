@@ -58,6 +58,8 @@ def test_each_output_is_as_its_schema_says(
     assert sorted(each["kind"] for each in prune["going"]) == ["matrix", "suite"]  # a run with a note is kept
     (explored,) = said("explore", "explore", "--seeds", "1..2", "--nemesis", "power-outage-cluster", "--bug", "M01")
     assert explored["totals"]["runs"] == 2
+    (shrunk,) = said("shrink", "shrink", "failed", "--budget", "3")
+    assert shrunk["runs"] == 3 and "lost append" in shrunk["broken"] and shrunk["story"]
 
 
 def test_every_schema_is_well_formed_and_in_the_documentation() -> None:

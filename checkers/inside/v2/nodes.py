@@ -101,14 +101,14 @@ def leaderships(rows: TraceRows) -> dict[Place, list[Led]]:
 
 
 def isrs_written(rows: TraceRows) -> dict[Place, dict[int, Written]]:
-    """By partition and version, as leaders told what they had written: `isr` lines, and `role` lines of who leads."""
+    """By partition and version, as leaders told what they had written: `isr written` lines, and `role` lines of who leads."""
     leader, epoch, version = (rows.number(name) for name in ("leader", "leader_epoch", "partition_epoch"))
     of_life, ids = life_ids(rows), node_ids(rows)
     found: dict[Place, dict[int, Written]] = defaultdict(dict)
-    for row in np.flatnonzero(rows.is_event("role", "isr") & (rows.topic != NO_CODE)).tolist():
+    for row in np.flatnonzero(rows.is_event("role", "isr written") & (rows.topic != NO_CODE)).tolist():
         node = rows.nodes[rows.node[row]]
         leads = leader[row] == of_life.get(int(rows.life[row]), ids.get(node, NONE))
-        if rows.event[row] == CODE["isr"] or leads:
+        if rows.event[row] == CODE["isr written"] or leads:
             place = rows.topics[rows.topic[row]], int(rows.partition[row])
             isr = rows.members("isr", row) or ()
             found[place][int(version[row])] = Written(int(version[row]), int(epoch[row]), node, isr)

@@ -82,13 +82,12 @@ class Partition(Replica):
 
     def isr_written(self, term: Leadership, isr: Sequence[int], version: int) -> None:
         """By this replica in that term, which may be over."""
+        self._trace(
+            "isr written", self._name, isr=tuple(sorted(isr)), leader_epoch=term.epoch, partition_epoch=version
+        )  # fmt: skip
         if self.leadership is term:
             term.isr_version = version
-            self._take_isr(isr, version, new_role=False)
-        else:
-            self._trace(
-                "isr", self._name, isr=tuple(sorted(isr)), leader_epoch=term.epoch, partition_epoch=version
-            )  # fmt: skip
+            self._set_isr(isr, version)
 
     def assign(self, replicas: Sequence[int]) -> None:
         """A reassignment is complete."""

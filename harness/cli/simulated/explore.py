@@ -20,18 +20,19 @@ from harness.cli.options import (
     StrikeOption,
     TargetOption,
     TimeLimitOption,
+    WorkersOption,
+    check_workers,
     deletions,
     refuse_former_targets,
 )
 from harness.cli.spark import LOCAL, SparkOption, check_reachable
-from harness.errors import BadArguments, HarnessFailure
+from harness.errors import HarnessFailure
 from harness.report.terminal import Terminal, say_json
 from harness.run.interrupt import SIGNALS
 
 if TYPE_CHECKING:
     from harness.explore.exploration import Exploration, Standing
 
-MAX_WORKERS = 1024
 #: Rows of the table, and seeds named for each reason; all of them are in explore.json.
 MAX_SHOWN = 50
 MAX_NAMED = 5
@@ -86,9 +87,7 @@ def explore(
     encode_messages: Annotated[
         bool, typer.Option("--encode-messages", help="Encode and decode every message.")
     ] = False,
-    workers: Annotated[
-        int | None, typer.Option(metavar="N", help="Processes; by default as many as there are processors.")
-    ] = None,
+    workers: WorkersOption = None,
     until_failure: Annotated[bool, typer.Option("--until-failure", help="Stop at the first seed that fails.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document instead of a table.")] = False,
     results_directory: Annotated[
@@ -112,8 +111,7 @@ def explore(
     nemeses = registry.make_nemeses(wanted, acks)
     registry.check_runtime(nemeses, "simulation", advise=False)
     registry.load(registry.WORKLOADS, workload)
-    if workers is not None and not 1 <= workers <= MAX_WORKERS:
-        raise BadArguments(f"--workers is {workers}; valid is 1 to {MAX_WORKERS:,}")
+    check_workers(workers)
     plan = make_plan(
         run="explore", on="simulation", nemesis=wanted, target=target,
         strike=strike or registry.preferred_targets(nemeses),

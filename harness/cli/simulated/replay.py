@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from harness.cli.options import WorkersOption, check_workers
 from harness.errors import BadArguments, ExitCode
 from harness.record import results
-from harness.report.terminal import print_table, say
+from harness.report.terminal import print_table, say, say_json
 
 if TYPE_CHECKING:
     from harness.explore.replay import Replayed
@@ -49,10 +50,13 @@ def replay(
 def shrink(
     name: RunArgument,
     budget: Annotated[int, typer.Option(metavar="RUNS", help="How many runs may be simulated.")] = 500,
+    workers: WorkersOption = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document instead of text.")] = False,
     results_directory: ResultsOption = Path("results"),
 ) -> int:
     """Make a simulated run that fails as small as it can be, and tell its story."""
     directory = results.find(name, results_directory)
+    check_workers(workers)
     if not 1 <= budget <= MAX_BUDGET:
         raise BadArguments(f"--budget is {budget}; valid is 1 to {MAX_BUDGET:,}")
 
@@ -60,7 +64,19 @@ def shrink(
     from harness.report.console import Progress
 
     with Progress() as progress:
-        smaller, shrunk, replayed = shrink_run(directory, budget=budget, workers=os.cpu_count() or 1, say=progress.tick)
+        smaller, shrunk, replayed = shrink_run(
+            directory, budget=budget, workers=workers or os.cpu_count() or 1, say=progress.tick
+        )
+    if as_json:
+        say_json(
+            {
+                "run": str(smaller), "broken": str(shrunk.broken), "minimal": shrunk.minimal, "runs": shrunk.runs,
+                "faults_before": shrunk.faults_before, "faults": len(shrunk.schedule), "story": _story(replayed),
+                "verdict": replayed.verdict["verdict"], "reason": replayed.verdict["reason"],
+            },
+            indent=2,
+        )  # fmt: skip
+        return int(replayed.verdict["exit_code"])
     _tell(replayed)
     why = "nothing more can go" if shrunk.minimal else "the budget is spent or it was stopped, so more might go"
     say(f"{shrunk.runs} runs: {shrunk.faults_before} planned faults, {len(shrunk.schedule)} left; {why}")
@@ -70,9 +86,13 @@ def shrink(
 
 
 def _tell(replayed: Replayed) -> None:
+    say("\n".join(_story(replayed)), end="\n\n")
+
+
+def _story(replayed: Replayed) -> list[str]:
     from harness.explore.story import tell
 
-    say("\n".join(tell(replayed.simulated, replayed.verdict, replayed.trace)), end="\n\n")
+    return tell(replayed.simulated, replayed.verdict, replayed.trace)
 
 
 def _conclude(verdict: Any) -> int:

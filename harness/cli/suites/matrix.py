@@ -5,17 +5,19 @@ from __future__ import annotations
 import asyncio
 import re
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Final
 
 import typer
 
 from harness.cli.options import ResultsOption
 from harness.cli.spark import LOCAL, SparkOption, check_reachable
 from harness.cli.suites.many import JobsOption, Telling, check_jobs
-from harness.errors import ExitCode
+from harness.errors import BadArguments, ExitCode
 from harness.plan.seeds import parse_seeds
 from harness.record import results
 from harness.report.terminal import print_table, say, say_json
+
+_MOST_RUNS: Final = 1000
 
 
 def matrix(
@@ -25,6 +27,10 @@ def matrix(
     ] = None,
     again: Annotated[bool, typer.Option("--again", help="Also what was carried out before.")] = False,
     jobs: JobsOption = 1,
+    stories: Annotated[
+        int,
+        typer.Option(metavar="RUNS", help="Shrink what fails in simulation, by so many runs each, and tell its story."),
+    ] = 0,
     as_json: Annotated[bool, typer.Option("--json", help="Say what happens as JSON, a line each.")] = False,
     results_directory: ResultsOption = results.DEFAULT,
     spark: SparkOption = LOCAL,
@@ -34,6 +40,8 @@ def matrix(
     from harness.suites import matrix_file
 
     check_jobs(jobs)
+    if not 0 <= stories <= _MOST_RUNS:
+        raise BadArguments(f"--stories is {stories}; valid is 0 to {_MOST_RUNS:,}")
     wanted = matrix_file.read(file, None if seeds is None else parse_seeds(seeds))
 
     from harness.suites import matrix_tables as tables
@@ -47,13 +55,13 @@ def matrix(
     files = MatrixFiles(wanted, directory, f"chaos matrix {file}")
     if not again:
         files.load()
-    left = files.left()
+    left = files.left(with_stories=stories > 0)
     if (known := len(wanted.runs) - len(left)) and not as_json:
         say(f"{known} of {len(wanted.runs)} runs were carried out before; --again repeats them")
     runner.check_plans(left, directory / "runs")
     files.write()  # where nothing can be written, nothing begins
     telling = say_json if as_json else Telling(len(left))
-    carrying = runner.Runner(left, directory, runner.Wishes(jobs), telling, files.save)
+    carrying = runner.Runner(left, directory, runner.Wishes(jobs, stories=stories), telling, files.save)
     if left:
         asyncio.run(carrying.carry_out())
     ran = [files.results[planned.key] for planned in wanted.runs if planned.key in files.results]

@@ -48,10 +48,12 @@ class _Line:
 
 
 _ESSENTIAL: Final = 9
+#: At one offset more than one append is acknowledged only where something is broken.
+_MOST_APPENDS: Final = 3
 
 
-#: The acknowledged append at an offset of a partition (its number): a row of OPERATIONS.
-Acknowledged = Callable[[int, int], Mapping[str, Any] | None]
+#: The acknowledged appends at an offset of a partition (its number), in order of time: rows of OPERATIONS.
+Acknowledged = Callable[[int, int], Sequence[Mapping[str, Any]]]
 
 
 def tell(
@@ -69,10 +71,11 @@ def tell(
 
     faults: rows of FAULTS, `evidence` as JSON. where: the partition; "": the story is of the metadata quorum. setting,
     sentence: how it begins, and what came of it. origin, ended: seconds on the clock of the run."""
+    named = _named_appends(acknowledged, sentence, where)
     lines = [_Line(origin, setting, _ESSENTIAL)]
     lines += _faults(faults, where)
-    lines += _partition(trace, where, origin) if where else _quorum(trace, origin)
-    lines += _append(acknowledged, sentence, where)
+    lines += _partition(trace, where, origin, named) if where else _quorum(trace, origin)
+    lines += (_append(each, where) for each in named)
     lines = [line for line in lines if line.time <= ended]
     lines.sort(key=lambda line: line.time)
     lines.append(_Line(ended, sentence, _ESSENTIAL))
@@ -82,10 +85,11 @@ def tell(
 def setting_of(plan: Any) -> str:
     """How a story begins. plan: a harness.plan.plan.Plan."""
     bug = f", bug {plan.bug}" if plan.bug else ""
+    min_isr = "" if plan.min_isr is None else f", MinISR {plan.min_isr}"
     return (
         f"{words.plural(plan.concurrency, 'producer')} {'begins' if plan.concurrency == 1 else 'begin'} to append "
         f"{plan.rate:g} a second with acks={plan.acks} to {words.plural(plan.partitions, 'partition')} of "
-        f"{plan.topic}: {words.plural(plan.replication_factor, 'replica')}, MinISR {plan.min_insync_replicas}; "
+        f"{plan.topic}: {words.plural(plan.replication_factor, 'replica')}{min_isr}; "
         f"{words.plural(plan.brokers, 'broker')}, {words.plural(plan.controllers, 'controller')}{bug}"
     )
 
@@ -101,6 +105,10 @@ _WORDS: Final[Mapping[str, tuple[str, str]]] = {
     "page-cache": ("{nodes} {is} killed and {its} page cache is lost", "{nodes} {is} started again"),
     "page-cache:clean": ("clean pages of {nodes} are dropped from the page cache", "that is over"),
     "kill": ("{nodes} {is} killed", "{nodes} {is} started again"),
+    "hw-truncation": (
+        "{others} {restarts} out of reach of {first}, which leads, and then {first} is killed",
+        "{first} is started again",
+    ),
     "kill:term": ("{nodes} {is} asked to stop", "{nodes} {is} started again"),
     "pause": ("{nodes} {is} frozen", "{nodes} {goes} on"),
     "partition": ("{nodes} {is} cut off from the other nodes", "the network is whole again"),
@@ -133,14 +141,20 @@ def _faults(rows: Sequence[Mapping[str, Any]], where: str) -> Iterator[_Line]:
         begin, end = _words_of(row["nemesis"])
         one = len(row["targets"]) == 1
         forms = {
-            "nodes": " and ".join(filter(None, (", ".join(row["targets"][:-1]), row["targets"][-1]))),
+            "nodes": _named(row["targets"]),
             "is": "is" if one else "are", "has": "has" if one else "have",
             "its": "its" if one else "their", "goes": "goes" if one else "go", "starts": "starts" if one else "start",
+            "restarts": "restart" if len(row["targets"]) > 2 else "restarts",
+            "first": row["targets"][0] if row["targets"] else "nobody", "others": _named(row["targets"][1:]),
         }  # fmt: skip
         effects = "; ".join(_effects(evidence, where))
         yield _Line(row["start"] / 1e9, f"FAULT {begin.format(**forms)}{effects and f' ({effects})'}", _ESSENTIAL)
         if row["end"] is not None:
             yield _Line(row["end"] / 1e9, end.format(**forms), _ESSENTIAL - 1)
+
+
+def _named(nodes: Sequence[str]) -> str:
+    return " and ".join(filter(None, (", ".join(nodes[:-1]), *nodes[-1:])))
 
 
 def _words_of(nemesis: str) -> tuple[str, str]:
@@ -164,8 +178,11 @@ def _effects(evidence: Mapping[str, Any], where: str) -> Iterator[str]:
 # -- what the cluster did -------------------------------------------------------------------------------------------
 
 
-def _partition(trace: Iterable[Event], where: str, origin: float) -> Iterator[_Line]:
-    """Elections, ISRs and truncations of one partition."""
+def _partition(
+    trace: Iterable[Event], where: str, origin: float, named: Sequence[Mapping[str, Any]]
+) -> Iterator[_Line]:
+    """Elections, ISRs and truncations of one partition. named: acknowledged appends at one offset, which the story is
+    about."""
     ends: dict[str, int] = {}
     watermarks: dict[str, int] = {}
     for event in trace:
@@ -187,9 +204,14 @@ def _partition(trace: Iterable[Event], where: str, origin: float) -> Iterator[_L
             before, ends[node] = ends.get(node, fields["end"]), fields["end"]
             if reported and fields["end"] < before:
                 known = f"; its high watermark was {watermarks[node]}" if node in watermarks else ""
-                yield _Line(
-                    event.time, f"{node} truncates its log of {where} from offset {before} to {fields['end']}{known}", 6
-                )
+                cut = [r for r in named if fields["end"] <= r["offset"] < before and r["complete"] / 1e9 < event.time]
+                dropped = f", and drops what was acknowledged at offset {cut[0]['offset']}" if cut else ""
+                text = f"{node} truncates its log of {where} from offset {before} to {fields['end']}{dropped}{known}"
+                yield _Line(event.time, text, 8 if cut else 6)
+        elif event.event == "isr written" and reported:
+            isr, epoch = _list(fields["isr"]), fields["leader_epoch"]
+            text = f"{node} writes the ISR [{isr}] of {where}, as leader of epoch {epoch}"
+            yield _Line(event.time, text, 3)
         elif event.event == "append":
             ends[node] = fields["end"]
         elif event.event == "high watermark":
@@ -257,18 +279,22 @@ def _quorum(trace: Iterable[Event], origin: float) -> Iterator[_Line]:
 # -- what clients saw -----------------------------------------------------------------------------------------------
 
 
-def _append(acknowledged: Acknowledged, sentence: str, where: str) -> Iterator[_Line]:
-    """The acknowledged append at the first offset named in the sentence that has one."""
+def _named_appends(acknowledged: Acknowledged, sentence: str, where: str) -> Sequence[Mapping[str, Any]]:
+    """The acknowledged appends at the first offset named in the sentence that has one."""
     _, _, partition = where.rpartition("-")
     if not partition.isdecimal():
-        return
+        return ()
     # "up to offset 51" names an end, and "offsets 50 to 50" what is there.
     for number in re.findall(r"offsets (\d+) to", sentence) + re.findall(r"offset (\d+)", sentence):
-        if row := acknowledged(int(partition), int(number)):
-            epoch = "" if row["leader_epoch"] is None else f" in leader epoch {row['leader_epoch']}"
-            text = f"the append of value {row['value']} at offset {number} of {where} is acknowledged{epoch}"
-            yield _Line(row["complete"] / 1e9, text, _ESSENTIAL)
-            return
+        if rows := acknowledged(int(partition), int(number)):
+            return rows[:_MOST_APPENDS]
+    return ()
+
+
+def _append(row: Mapping[str, Any], where: str) -> _Line:
+    epoch = "" if row["leader_epoch"] is None else f" in leader epoch {row['leader_epoch']}"
+    text = f"the append of value {row['value']} at offset {row['offset']} of {where} is acknowledged{epoch}"
+    return _Line(row["complete"] / 1e9, text, _ESSENTIAL)
 
 
 # -- lines ----------------------------------------------------------------------------------------------------------

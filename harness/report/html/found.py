@@ -347,12 +347,12 @@ def _stories(
 
 
 def _acknowledged(rows: Sequence[Mapping[str, Any]]) -> Acknowledged:
-    """rows: the operations of a violation, of which the first counts."""
-    known: dict[tuple[Any, Any], Mapping[str, Any]] = {}
-    for row in rows:
+    """rows: the operations of a violation."""
+    known: dict[tuple[Any, Any], list[Mapping[str, Any]]] = defaultdict(list)
+    for row in sorted(rows, key=lambda row: row["complete"] or 0):
         if row["kind"] == "append" and row["outcome"] == "ok":
-            known.setdefault((row["partition"], row["offset"]), row)
-    return lambda partition, offset: known.get((partition, offset))
+            known[row["partition"], row["offset"]].append(row)
+    return lambda partition, offset: known.get((partition, offset), ())
 
 
 def _title(where: tuple[str, str, str]) -> str:

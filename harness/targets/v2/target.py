@@ -54,6 +54,8 @@ class V2(Target):
         "membership:controller": "the servers of ZooKeeper are those of zookeeper.connect",
         "workload compacted": "its log has no cleaner",
         "workload idempotent": "it knows no producer ids",
+        "--delete-records": "001 knows only whole topics to delete",
+        "--min-insync-replicas": "a record is acknowledged once the whole ISR has it, however small that is",
         "controllers that are brokers as well": "ZooKeeper's servers are processes of their own",
     }
     options: ClassVar = frozenset({"timeouts"})

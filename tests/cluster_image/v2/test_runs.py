@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
 
 from harness.explore.simulate import Simulated, simulate
+from harness.explore.story import tell
 from harness.plan.plan import Plan
+from harness.record.timeline.story import Event
 
 MENDED = {"v2.leader.epochs": "true"}
 
@@ -47,11 +50,18 @@ def test_zookeepers_leader_may_fail(nemesis: str) -> None:
 
 
 def test_truncation_to_the_high_watermark_loses_what_was_acknowledged_and_logs_diverge() -> None:
-    """004, both scenarios; within what 003 promises."""
-    done = simulate(plan(("hw-truncation",), 1, 45.0))
+    """004, both scenarios; within what 003 promises. The story says who truncated what."""
+    trace: list[Event] = []
+    done = simulate(plan(("hw-truncation",), 1, 45.0), observe=lambda *told: trace.append(Event(*told)))
     found = anomalies(done)
     assert "lost append" in found["log linearizability"] and "replica divergence" in found["log matching"]
     assert "the faults stayed within the contract" in done.judge()["reason"]
+    story = tell(done, done.judge(), trace)
+    lost = next(line for line in story if "is acknowledged in leader epoch" in line)
+    offset, where = re.findall(r"at offset (\d+) of (chaos-\d)", lost)[0]
+    dropped = f"and drops what was acknowledged at offset {offset}; its high watermark was"
+    assert any("truncates its log of " + where in line and dropped in line for line in story), story
+    assert "restart out of reach of broker-" in "".join(story) and "MinISR" not in story[0]
 
 
 @pytest.mark.parametrize("fields", [{"settings": MENDED}, {"target": "kraft"}], ids=["leader epochs", "kraft"])

@@ -129,8 +129,25 @@ def test_what_is_expected_counts(file: Path, capfd: pytest.CaptureFixture[str]) 
     files = MatrixFiles(matrix, file.parent / "out", "chaos matrix")
     files.results = results
     files.write()
-    _, _, reasons = (file.parent / "out" / "matrix.html").read_text().partition("What did not pass")
-    assert "plain, none" in reasons and "plain, kill" not in reasons, "a control that failed has passed"
+    _, _, said = (file.parent / "out" / "matrix.html").read_text().partition("Each cell")
+    assert "seed 1: fail: lost" in said and "seed 1: fail: failed as expected: lost" in said
+
+
+def test_a_cell_that_fails_links_to_its_story(file: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    file.write_text(FILE.replace('"8s"', '"20s"').replace('nemesis = "kill"\n', 'nemesis = "power-outage-cluster"\n'))
+    assert chaos("matrix", str(file), "--seeds", "1", "--jobs", "2") == 1
+    directory = Path("results/matrix-mine")
+    assert "<details" not in (directory / "matrix.html").read_text()
+    assert chaos("matrix", str(file), "--seeds", "1", "--stories", "2", "--jobs", "2") == 1
+    assert "2 of 4 runs were carried out before" in capfd.readouterr().out, "what failed is repeated for its story"
+    page, text = (directory / "matrix.html").read_text(), (directory / "matrix.md").read_text()
+    for row in ("plain", "two-producers"):
+        assert f'<a href="#{row}--kill">' in page and f'id="{row}--kill"' in page and f"](#{row}--kill)" in text
+    assert page.count("<details") == text.count("<details") == 2
+    assert page.count("the power of broker-1, broker-2 and broker-3 is cut") >= 2
+    cells_of = json.loads((directory / "matrix.json").read_text())["cells"].values()
+    for story in [each["story"] for each in cells_of if each["verdict"] == "fail"]:
+        assert story["runs"] == 2 and (directory / story["directory"] / "plan.json").exists()
 
 
 def test_what_is_wrong_is_told_before_the_first_run(file: Path, capfd: pytest.CaptureFixture[str]) -> None:
@@ -190,8 +207,8 @@ def test_a_square_of_several_seeds_is_the_worst_of_them() -> None:
 def test_text_from_elsewhere_stays_text(file: Path) -> None:
     file.write_text('[rows."<b>|x"]\n[columns.none]\nnemesis = "none"\n')
     matrix = cells.read(file)
-    found = tables.squares(matrix, {})
-    assert "<b>" not in tables.page(matrix, found, "made", {}) and "<b>\\|x" in tables.markdown(matrix, found, "made")
+    assert "<b>" not in tables.page(matrix, {}, "made") + (text := tables.markdown(matrix, {}, "made"))
+    assert "&lt;b&gt;\\|x" in text
 
 
 def test_of_runs_that_were_cut_short_only_a_fail_is_kept(file: Path, tmp_path: Path) -> None:

@@ -32,7 +32,7 @@ class Traces:
                   high_watermark=0)  # fmt: skip
 
     def isr(self, at: float, broker: int, epoch: int, version: int, *isr: int) -> None:
-        self.tell(at, broker, "isr", isr=isr, leader_epoch=epoch, partition_epoch=version)
+        self.tell(at, broker, "isr written", isr=isr, leader_epoch=epoch, partition_epoch=version)
 
     def found(self) -> set[tuple[str, str]]:
         table = pa.Table.from_pylist(self.rows, schema=TRACE)
