@@ -12,6 +12,7 @@
 #   make kafka    runs of Apache Kafka whose verdicts are known (ARGS=--short for two of them)
 #   make hashes   see that a change which should change nothing does not: simulated runs, what commands print, verdicts
 #                 (after one that should: make hashes ARGS=--write)
+#   make generations  the README's table of three generations anew, with its stories
 #   make pictures the pictures of README.md and docs/ anew (needs Chromium)
 #   make fuzz     fuzz what reads bytes of others, for FUZZ_SECONDS (1200)
 #   make install  put chaos on the PATH: a link in /usr/local/bin, or in ~/.local/bin
@@ -24,7 +25,7 @@ BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 DEVELOPING := $(VENV)/.developing
 
-.PHONY: run test lint bench nightly hostile kafka suite protocol-table hashes pictures fuzz install docker clean lock
+.PHONY: run test lint bench nightly hostile kafka suite protocol-table hashes generations pictures fuzz install docker clean lock
 .DEFAULT_GOAL := run
 
 run: $(INSTALLED)
@@ -67,6 +68,9 @@ protocol-table: $(DEVELOPING)
 
 hashes: $(DEVELOPING)
 	@$(BIN)/python -m tests.hashes $(ARGS)
+
+generations: $(DEVELOPING)
+	@$(BIN)/python -m tests.generations $(ARGS)
 
 pictures: $(DEVELOPING)
 	@$(BIN)/python -m tests.project.pictures

@@ -1,5 +1,5 @@
-"""python -m tests.generations: carry out docs/generations.toml, and put its table into README.md and docs/v2.md, and what
-each cell says, stories included, into docs/generations.md.
+"""python -m tests.generations: carry out docs/generations.toml, and put its table into README.md, and what each cell
+says, stories included, into docs/generations.md.
 
 A test carries out some of its cells, and holds them to what is written: the simulator gives the same each time.
 """
@@ -7,11 +7,8 @@ A test carries out some of its cells, and holds them to what is written: the sim
 from __future__ import annotations
 
 import json
-import re
 import subprocess
 import sys
-from collections.abc import Mapping
-from pathlib import Path
 from typing import Final
 
 from harness.suites import matrix_file
@@ -25,26 +22,15 @@ PAGE: Final = ROOT / "docs" / "generations.md"
 STORIES: Final = 12
 _BEGIN: Final = "<!-- chaos matrix docs/generations.toml -->\n"
 _END: Final = "<!-- end -->\n"
-#: Documents with the table, and where each finds the page.
-DOCUMENTS: Final[Mapping[str, str]] = {"README.md": "docs/generations.md", "docs/v2.md": "generations.md"}
+README: Final = ROOT / "README.md"
 
 
-def table(results: Mapping[str, Ran], page: str) -> str:
-    """As Markdown. results: by the keys of runs."""
-    matrix = matrix_file.read(ROOT / FILE)
-    return "\n".join(tables.markdown_table(matrix, tables.squares(matrix, results, timed=False), page)) + "\n"
-
-
-def written(document: str) -> str:
-    """The table that a document has."""
-    return _places(ROOT / document)[1]
-
-
-def _places(path: Path) -> tuple[str, str, str]:
-    before, begin, rest = path.read_text().partition(_BEGIN)
+def table() -> tuple[str, str, str]:
+    """README.md: what is before the table, the table, what comes after."""
+    before, begin, rest = README.read_text().partition(_BEGIN)
     between, end, after = rest.partition(_END)
-    assert begin and end, f"{path} has no lines {_BEGIN.strip()} and {_END.strip()}"
-    return before, between, after
+    assert begin and end, f"{README} has no lines {_BEGIN.strip()} and {_END.strip()}"
+    return before + begin, between, end + after
 
 
 def main() -> int:
@@ -54,14 +40,15 @@ def main() -> int:
         return code
     directory = ROOT / "results" / "matrix-generations"
     found = json.loads((directory / "matrix.json").read_text())["cells"]
-    results = {key: Ran(**ran) for key, ran in found.items()}
-    for name, page in DOCUMENTS.items():
-        before, _, after = _places(ROOT / name)
-        (ROOT / name).write_text(f"{before}{_BEGIN}{table(results, page)}{_END}{after}")
+    # Reports are not in the repository, and how long a run took is no fact about the protocol.
+    results = {key: Ran(**{**ran, "report": ""}) for key, ran in found.items()}
     matrix = matrix_file.read(ROOT / FILE)
+    squares = tables.squares(matrix, results, timed=False)
+    before, _, after = table()
+    page = str(PAGE.relative_to(ROOT))
+    README.write_text("".join([before, *(f"{line}\n" for line in tables.markdown_table(matrix, squares, page)), after]))
     made = f"# Three generations of one protocol, cell by cell\n\nMade by `chaos {' '.join(command[:4])}`."
-    text = tables.markdown(matrix, {key: Ran(**{**ran, "report": ""}) for key, ran in found.items()}, made)
-    PAGE.write_text(re.sub(r"(\]\(#[^)]*)\)", r"\1)", text))
+    PAGE.write_text(tables.markdown(matrix, results, made, timed=False))
     return 0
 
 

@@ -55,9 +55,9 @@ def terminal(matrix: Matrix, found: Mapping[tuple[str, str], Square]) -> tuple[l
     return ["", *matrix.columns], rows
 
 
-def markdown(matrix: Matrix, results: Mapping[str, Ran], made: str) -> str:
-    """made: what is said above the table: when, by which command. results: by the keys of runs."""
-    lines = [made, "", *markdown_table(matrix, squares(matrix, results)), "", "## Each cell"]
+def markdown(matrix: Matrix, results: Mapping[str, Ran], made: str, *, timed: bool = True) -> str:
+    """made: what is said above the table: when, by which command. results: by the keys of runs. timed: see square()."""
+    lines = [made, "", *markdown_table(matrix, squares(matrix, results, timed=timed)), "", "## Each cell"]
     for cell, done in _judged(matrix, results):
         lines += ["", f'<a id="{anchor(cell)}"></a>**{_cell(", ".join(cell))}**', ""]
         for ran in done:
@@ -78,8 +78,9 @@ def markdown_table(matrix: Matrix, found: Mapping[tuple[str, str], Square], page
 
 
 def said(ran: Ran) -> str:
-    """What became of a run, in a sentence."""
-    return f"{ran.verdict}: {ran.reason}"
+    """What became of a run, in a sentence; of a story also how it ends, which names what contradicts what."""
+    end = re.sub(r"^ *\d+\. +[\d.]+ s +", ". In the smallest run: ", ran.story["lines"][-1]) if ran.story else ""
+    return f"{ran.verdict}: {ran.reason}{end}"
 
 
 def anchor(cell: tuple[str, str]) -> str:
@@ -110,8 +111,8 @@ def _told(ran: Ran) -> list[str]:
 
 
 def _title(story: Story) -> str:
-    minimal = "and nothing more can go" if story["minimal"] else "and more might go"
-    return f"{story['broken']}: as small as {story['runs']} runs could make it, {minimal}"
+    minimal = "nothing more can go" if story["minimal"] else "more might go"
+    return f"The story of {story['broken']}, as small as {story['runs']} runs could make it ({minimal})"
 
 
 def page(matrix: Matrix, results: Mapping[str, Ran], made: str) -> str:

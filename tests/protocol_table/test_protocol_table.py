@@ -15,9 +15,9 @@ from tests.protocol_table.rows import ROOT, TABLE, Row, cells, names, rows, rule
 SECTIONS = {
     "000": "1.2.1 1.2.2 2.2 2.2.1 2.2.2 2.2.3 2.3 2.3.1 2.3.2 2.4 2.4.1 2.4.2 2.5 2.6 2.7 2.8 2.9 2.9.1 2.9.2 2.10 "
     "2.10.1 2.10.2 2.10.3 2.10.4 2.10.5 2.10.6",
-    "001": "claims startup election state roles topics commit moves",
+    "001": "claims paths listeners startup election state roles topics commit moves fetch",
     "002": "5 5.1.1 5.1.2 5.2 5.2.1 5.2.2 5.3 5.3.1 5.3.2 5.3.3 5.4",
-    "003": "placement add remove sync follower leader async",
+    "003": "placement add remove sync follower leader async older",
     "004": "hwm leo epoch loss divergence unclean",
     "raft": "elections log snapshots",
     "": "3 3.1 3.2 3.3.1 3.3.2 3.3.3 3.3.4 3.3.5 3.3.6 3.3.7 6.1 6.2 6.3 6.4 6.4.1 6.4.2 6.5 6.5.1 6.5.2 6.5.3 6.5.4 "

@@ -7,7 +7,7 @@ Synchronous throughout. What ZooKeeper has to be told or asked is the business o
 | -------- | -------- | ----------------- | ---------------------------------------------------------------------------|
 | any      | elected  | begin_leading()   | followers may fetch; the high watermark is rules.watermark_on_election |
 | elected  | leader   | serve()           | clients are served |
-| any      | follower | follow()          | producers that wait fail; the log is cut as rules.start_following says |
+| none     | follower | follow()          | the log is cut as rules.start_following says |
 | leader   | none     | resign()          | producers that wait fail |
 | any      | gone     | remove()          | its log may be deleted |
 """
@@ -97,8 +97,8 @@ class Partition(Replica):
         leadership.reassigned, leadership.close_sent = None, False
 
     def follow(self, leader: int, epoch: int) -> None:
-        """001, becomeFollower."""
-        self.resign(ErrorCode.not_leader_or_follower)
+        """001, becomeFollower. Who leads resigns first."""
+        assert self.leadership is None
         self.leader, self.leader_epoch = leader, epoch
         self._become_follower(
             rules.start_following(self._high_watermark, self.log.end_offset, self._config["v2.leader.epochs"])

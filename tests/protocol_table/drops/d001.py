@@ -14,6 +14,7 @@ _MOVES: Final = "v2/partition/reassignments.py"
 _QUEUE: Final = "v2/metadata/state_queue.py"
 _ADMIN: Final = "v2/admin.py"
 _STATE: Final = "v2/state_changes.py"
+_REPLICAS: Final = "v2/replicas.py"
 
 DROPS: Final[Mapping[str, Drop]] = {
     "001-claims-3": Text(_STATE, '        self._trace("state change received", where, **told)\n', ""),
@@ -77,4 +78,99 @@ DROPS: Final[Mapping[str, Drop]] = {
     "001-moves-2": Returns(_RULES, "may_complete_reassignment", "True"),
     "001-moves-3": Returns(_RULES, "has_reassignment_caught_up", "True"),
     "001-moves-4": Returns(_ADMIN, "Admin.cancel_reassignment", "None"),
+    "001-claims-4": Text(_STATE, "            self.backlog = len(names)\n", ""),
+    "001-paths-1": Text("v2/server.py", "own.encode(), ephemeral=True)", "own.encode())"),
+    "001-paths-2": Text(
+        _ADMIN,
+        "await self._make(paths.replicas(topic, index), paths.encode_ids(replicas))",
+        "await self._make(paths.replicas(topic, index), paths.encode_ids(sorted(replicas)))",
+    ),
+    "001-paths-3": Text(_ELECTION, "leader.encode(), ephemeral=True)", "leader.encode())"),
+    "001-paths-4": Returns(_ELECTION, "Replicating._write_first_isr", "0"),
+    "001-paths-5": Text(
+        _COMMIT, "            await self._zookeeper.delete(paths.reassigned(topic, index))\n", "            pass\n"
+    ),
+    "001-paths-6": Returns(_ADMIN, "Admin.remove_broker", "None"),
+    "001-paths-7": Text(
+        _ELECTION, "        catching_up = set(assigned) - partition.isr\n", "        catching_up = set()\n"
+    ),
+    "001-paths-8": Text("v2/partition/replica.py", "        leadership.queue.append(Produced(end_offset, done))\n", ""),
+    "001-paths-9": Returns(_REPLICAS, "Replicas._checkpoint_now_and_then", "None"),
+    "001-listeners-1": Text(_MOVES, "            if any(True for _ in self._led()):\n", "            if True:\n"),
+    "001-listeners-2": Returns(_STATE, "StateChangeListener._hear", "None"),
+    "001-listeners-3": Returns(_MOVES, "ReassignmentListener._hear", "None"),
+    "001-startup-2": Text("v2/server.py", "in (*paths.PARENTS, paths.state(self._me)):", "in paths.PARENTS:"),
+    "001-startup-3": Text("v2/server.py", "        await self._listener.drain()\n", ""),
+    "001-startup-4": Text(
+        "v2/server.py",
+        "        await self._listener.drain()\n",
+        "        await self._register()\n        await asyncio.sleep(0.1)\n        await self._listener.drain()\n",
+    ),
+    "001-startup-5": Returns("v2/server.py", "BrokerServer._hear", "None"),
+    "001-state-6": Text(
+        _STATE,
+        "        if self._me not in await replicas_of(self._zookeeper, topic, partition):\n",
+        "        if False:\n",
+    ),
+    "001-state-7": Text(
+        _REPLICAS,
+        "        if key not in self._replicating and self._logs.topic_of((topic, partition)) is not None:\n",
+        "        if False:\n",
+    ),
+    "001-roles-6": Returns(_ELECTION, "Replicating._lead_no_longer", "None"),
+    "001-roles-7": Returns(_REPLICAS, "Replicas.fetch", "None"),
+    "001-roles-8": Text(_REPLICAS, "            if each.partition.is_checkpointed\n", ""),
+    "001-roles-9": Text(
+        "v2/partition/replica.py", "        if not leadership.serves_clients:\n", "        if False:\n"
+    ),
+    "001-topics-6": Text(
+        _ADMIN,
+        "            if there is not None:\n                racks[broker] = there.rack or None\n        if not",
+        "            if there is not None:\n                racks |= {broker: None, 3: None}\n        if not",
+    ),
+    "001-topics-7": Text(
+        _ADMIN,
+        '        if not await self._consumed(topic, index, "start-replica", replicas, timeout):\n',
+        "        if False:\n",
+    ),
+    "001-topics-8": Text(
+        _ADMIN,
+        '        if not await self._consumed(topic, index, "close-replica", replicas, until - loop.time()):\n',
+        "        if False:\n",
+    ),
+    "001-topics-9": Text(
+        _ADMIN,
+        "        if await reading.leader_of(self._zookeeper, topic, index) is None:\n",
+        "        if False:\n",
+    ),
+    "001-topics-10": Returns(_ADMIN, "Admin._remove_partition", "None"),
+    "001-commit-7": Text(
+        "v2/partition/replica.py",
+        "        if self.leadership is None:\n            raise",
+        "        if False:\n            raise",
+    ),
+    "001-commit-8": Text(
+        "v2/partition/replica.py", "        self._set_high_watermark(max(self._high_watermark, produced.end))\n", ""
+    ),
+    "001-commit-10": Returns(_RULES, "is_committed", "True"),
+    "001-moves-5": Text(_COMMIT, "            leadership.close_sent = True\n", ""),
+    "001-moves-6": Text(_COMMIT, "        await self.write_isr(partition.isr | set(coming))\n", ""),
+    "001-moves-7": Returns(_COMMIT, "Committing._write_replicas", "None"),
+    "001-moves-8": Text(_COMMIT, "        if not stays:\n            await self._close(self._me)\n", ""),
+    "001-fetch-1": Text(
+        "v2/partition/replica.py",
+        "        follower.fetched(broker_epoch, offset, log.end_offset, now, log_start_offset)\n",
+        "",
+    ),
+    "001-fetch-2": Returns("v2/partition/replica.py", "Partition.read_as_follower", 'b""'),
+    "001-fetch-3": Text(
+        "replication/replica.py",
+        "self._set_high_watermark(max(min(leaders_watermark, self.log.end_offset), self.log.start_offset))",
+        "pass",
+    ),
+    "001-fetch-4": Text(
+        "v2/partition/replica.py",
+        "        return self.log.read(offset, max_bytes, self._high_watermark)\n",
+        "        return self.log.read(offset, max_bytes, self.log.end_offset)\n",
+    ),
 }

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from . import Drop, Returns, Text, d000, d002, d004
+from . import Drop, Returns, Text, d000, d001, d002, d004
 
 _INITIAL: Final = "placement/initial.py"
 _RULES: Final = "kraft/controller/rules.py"
@@ -37,8 +37,14 @@ _STATED_AS: Final[Mapping[str, str]] = {
     "003-leader-5": "000-2.10.1-4",
     "003-leader-6": "000-2.10-2",
     "003-async-1": "000-2.5-2",
+    "003-older-1": "001-commit-2",
+    "003-older-2": "001-roles-1",
+    "003-older-4": "001-roles-7",
+    "003-older-5": "001-commit-10",
+    "003-older-6": "001-commit-1",
+    "003-older-7": "001-commit-2",
 }
-_OTHERS: Final[Mapping[str, Drop]] = {**d000.DROPS, **d002.DROPS, **d004.DROPS}
+_OTHERS: Final[Mapping[str, Drop]] = {**d000.DROPS, **d001.DROPS, **d002.DROPS, **d004.DROPS}
 
 DROPS: Final[Mapping[str, Drop]] = {
     "003-placement-2": Text(_INITIAL, "leader = min(ids, key=", "leader = max(ids, key="),

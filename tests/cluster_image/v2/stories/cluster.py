@@ -22,9 +22,11 @@ from kio.schema.types import BrokerId, TopicName
 from kio.static.primitive import i16, i32
 
 from cluster_image.network import Address, Entity
+from cluster_image.storage.checkpoints import HIGH_WATERMARK_FILE, OffsetCheckpoint
 from cluster_image.storage.records import build_batch, decode_values
 from cluster_image.v2.metadata import paths
 from cluster_image.v2.metadata.paths import Isr, Leader
+from cluster_image.v2.metadata.state_queue import Kind
 from cluster_image.v2.partition.replica import Partition
 from cluster_image.v2.topics import topic_id
 from cluster_image.wire.messages import milliseconds
@@ -63,18 +65,42 @@ class V2Cluster:
         records = log.read(log.start_offset, 1 << 20, log.end_offset) if log.end_offset > log.start_offset else b""
         return [value.decode() for _, _, value in decode_values(records)]
 
-    def znode(self, path: str) -> bytes | None:
+    def _servers(self) -> list[Any]:
+        """ZooKeeper's, that run."""
+        found: list[Any] = [node.running for node in self._cluster.machines if node.name.startswith("zookeeper")]
+        return [server for server in found if server is not None]
+
+    def _znode(self, path: str) -> Any:
         """As ZooKeeper's leader has it."""
-        servers: list[Any] = [node.running for node in self._cluster.machines if node.name.startswith("zookeeper")]
-        tree = max((server.tree for server in servers if server is not None), key=lambda tree: tree.zxid)
-        node = tree.node(path)
+        return max((server.tree for server in self._servers()), key=lambda tree: tree.zxid).node(path)
+
+    def znode(self, path: str) -> bytes | None:
+        node = self._znode(path)
         return None if node is None else bytes(node.data)
 
     def children(self, path: str) -> list[str]:
-        servers: list[Any] = [node.running for node in self._cluster.machines if node.name.startswith("zookeeper")]
-        tree = max((server.tree for server in servers if server is not None), key=lambda tree: tree.zxid)
-        node = tree.node(path)
+        node = self._znode(path)
         return [] if node is None else sorted(node.children)
+
+    def watched(self, path: str) -> set[int]:
+        """The sessions that hear of the next change of the children of a node."""
+        clients = [client for server in self._servers() for client in server._clients.values()]
+        return {client.session for client in clients if path in client.child_watches}
+
+    def session(self, broker: int) -> int:
+        running: Any = self.node(broker).running
+        session: int = running.broker._zookeeper.session
+        return session
+
+    async def ask_for(self, kind: Kind, broker: int, epoch: int, by: int) -> None:
+        """A state change, as that leader would ask for it in that epoch."""
+        running: Any = self.node(by).running
+        await running.broker._replicas.state_changes.send(kind, TOPIC, 0, broker, epoch, by)
+
+    def checkpointed(self, broker: int) -> int | None:
+        """The high watermark of partition 0 in the file that a restart begins with."""
+        offsets = OffsetCheckpoint(self.node(broker).disk, HIGH_WATERMARK_FILE).read()
+        return offsets.get((TOPIC, 0))
 
     def leader(self, index: int = 0) -> Leader | None:
         data = self.znode(paths.leader(TOPIC, index))
@@ -105,6 +131,12 @@ class V2Cluster:
             return await connection.request(request, timeout=timeout)
         finally:
             connection.close()
+
+    async def create_anywhere(self, partitions: int, replication_factor: int) -> ErrorCode:
+        """A topic whose replicas are placed by whoever makes it."""
+        answer = await self.ask(1, requests.create_topic_request(TOPIC, partitions, replication_factor, {}, 10.0))
+        error, _ = requests.topic_answer(answer)
+        return error
 
     async def create(
         self, *assignment: Sequence[int], topic: str = TOPIC, broker: int = 1, timeout_ms: int = 10_000
@@ -156,6 +188,15 @@ class V2Cluster:
         answer = await self.ask(broker, requests.produce_request(TOPIC, {index: batch}, acks, 10.0))
         return requests.produce_answers(answer)[index].error
 
+    async def consumed(self, broker: int, index: int = 0) -> list[str]:
+        """What that broker shows a consumer of the whole log. Raises AssertionError where it shows nothing of it."""
+        answer = requests.fetch_answers(await self.ask(broker, fetch_all(index)))[index]
+        assert answer.error is ErrorCode.none, answer.error
+        return [value.decode() for _, _, value in decode_values(answer.records)]
+
+    async def consume_error(self, broker: int) -> ErrorCode:
+        return requests.fetch_answers(await self.ask(broker, fetch_all(0)))[0].error
+
     async def ask_to_produce(self, value: str, broker: int) -> None:
         """Whatever becomes of it."""
         with suppress(ConnectionError, TimeoutError):
@@ -197,6 +238,13 @@ class V2Cluster:
 
     def mend(self) -> None:
         self._cluster.network.mend("story")
+
+
+def fetch_all(index: int) -> Entity:
+    return requests.fetch_request(
+        TOPIC, [requests.FetchFrom(index, 0, -1)], max_wait=0, min_bytes=0, max_bytes=1 << 20,
+        partition_max_bytes=1 << 20,
+    )  # fmt: skip
 
 
 Story = Callable[[V2Cluster], Coroutine[Any, Any, None]]

@@ -43,6 +43,19 @@ def test_a_topic_is_deleted_everywhere_and_may_be_made_again() -> None:
     tell(story)
 
 
+def test_a_deletion_waits_for_all_who_live() -> None:
+    async def story(c: V2Cluster) -> None:
+        assert await c.create((1, 2, 3)) is ErrorCode.none
+        await c.until(lambda: c.serves(1))
+        await c.node(3).pause()
+        assert await c.delete(timeout_ms=1000) is ErrorCode.request_timed_out
+        await c.node(3).resume()
+        assert await c.delete() is ErrorCode.none
+        assert all(c.replica(n) is None for n in (1, 2, 3))
+
+    tell(story)
+
+
 def test_who_was_away_when_a_topic_was_deleted_deletes_its_replica_when_it_is_back() -> None:
     """001: "handles delete partition or delete topic state changes for dead brokers by queuing up"."""
 
