@@ -70,7 +70,7 @@ hashes: $(DEVELOPING)
 	@$(BIN)/python -m tests.hashes $(ARGS)
 
 generations: $(DEVELOPING)
-	@$(BIN)/python -m tests.generations $(ARGS)
+	@$(BIN)/python -m tests.project.generations $(ARGS)
 
 pictures: $(DEVELOPING)
 	@$(BIN)/python -m tests.project.pictures

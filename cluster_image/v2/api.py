@@ -4,7 +4,7 @@ asked, by way of ZooKeeper (admin.py)."""
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Mapping
+from collections.abc import Awaitable, Iterable, Mapping
 from random import Random
 from typing import Any, Final
 from uuid import UUID
@@ -14,7 +14,9 @@ from kio.schema.types import TopicName
 
 from cluster_image import wire
 from cluster_image.config import Config
+from cluster_image.config.v2 import IDENTITY, SETTINGS
 from cluster_image.network import Entity, Peer, Versions
+from cluster_image.replication.answers import describe_configs as configs
 from cluster_image.replication.answers.describe import describe_cluster, describe_topic_partitions, find_coordinator
 from cluster_image.replication.answers.describe_log_dirs import describe_log_dirs
 from cluster_image.replication.answers.metadata import MetadataHandler
@@ -35,7 +37,7 @@ from .topics import topic_id
 SERVED: Final[Versions] = {
     key: versions
     for key, versions in wire.SUPPORTED["broker"].items()
-    if key in (0, 1, 2, 3, 10, 17, 18, 19, 20, 23, 35, 36, 37, 43, 45, 46, 60, 64, 75)
+    if key in (0, 1, 2, 3, 10, 17, 18, 19, 20, 23, 32, 35, 36, 37, 43, 45, 46, 60, 64, 75)
 }
 #: Settings of topics that are taken and mean nothing: 001 acknowledges what the ISR has, however small that is.
 _WITHOUT_EFFECT: Final = ("min.insync.replicas",)
@@ -86,6 +88,8 @@ class BrokerApi:
             case "DescribeTopicPartitionsRequest":
                 names = {str(topic.name) for topic in request.topics} or None
                 return await describe_topic_partitions(await self._view.cluster(names), request)
+            case "DescribeConfigsRequest":
+                return await self._describe_configs(request)
             case "DescribeLogDirsRequest":
                 return await describe_log_dirs(self._config["log.dirs"], self._replicas.partitions, request)
             case "CreateTopicsRequest":
@@ -132,6 +136,20 @@ class BrokerApi:
         cluster = await self._view.cluster(names)
         handler = MetadataHandler(self._config, cluster, lambda: self._some_broker(cluster), None)
         return await handler.handle(request)
+
+    async def _describe_configs(self, request: Any) -> Entity:
+        asked = {str(each.resource_name) for each in request.resources if each.resource_type == configs.TOPIC}
+        topics = (await self._view.cluster(asked)).topics
+
+        def of_topic(name: str) -> Iterable[configs.Known]:
+            if name not in topics:
+                raise configs.no_topic(name)
+            return ()  # topics have no settings of their own
+
+        def of_broker(name: str) -> Iterable[configs.Known]:
+            return configs.of_node(self._config, SETTINGS, IDENTITY) if name else ()
+
+        return configs.describe_configs(request, self._config, of_topic, of_broker)
 
     # -- administrators ---------------------------------------------------------------------------------------
 

@@ -39,8 +39,8 @@ class Wishes:
     jobs: int = 1
     fail_fast: bool = False
     time_limit: float | None = None
-    stories: int = 0
     artifacts: artifacts.Keep = field(default_factory=artifacts.Keep)
+    stories: int = 0
 
 
 @dataclass

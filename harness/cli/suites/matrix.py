@@ -37,16 +37,16 @@ def matrix(
 ) -> int:
     """Run every row of a file under each of its columns, and put the verdicts into one table. It goes on where it was
     interrupted."""
-    from harness.suites import matrix_file
+    from harness.suites.matrix import file as matrix_file
 
     check_jobs(jobs)
     if not 0 <= stories <= _MOST_RUNS:
         raise BadArguments(f"--stories is {stories}; valid is 0 to {_MOST_RUNS:,}")
     wanted = matrix_file.read(file, None if seeds is None else parse_seeds(seeds))
 
-    from harness.suites import matrix_tables as tables
     from harness.suites import runner
-    from harness.suites.matrix import MatrixFiles
+    from harness.suites.matrix import tables
+    from harness.suites.matrix.files import MatrixFiles
     from harness.suites.results import exit_code
 
     check_reachable()

@@ -51,6 +51,7 @@ class V2(Target):
     runtimes: ClassVar = frozenset({"docker", "simulation"})
     unsupported: ClassVar[Mapping[str, str]] = {
         "membership:upgrade": "there is one release of it",
+        "membership:controlled-shutdown": "001 knows none: who stops is gone, and others are elected then",
         "membership:controller": "the servers of ZooKeeper are those of zookeeper.connect",
         "workload compacted": "its log has no cleaner",
         "workload idempotent": "it knows no producer ids",

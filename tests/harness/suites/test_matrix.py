@@ -12,9 +12,9 @@ import pytest
 from harness.cli import app as cli
 from harness.errors import BadArguments, Stopped
 from harness.run.order import Prepared
-from harness.suites import matrix_file as cells
-from harness.suites import matrix_tables as tables
-from harness.suites.matrix import MatrixFiles
+from harness.suites.matrix import file as cells
+from harness.suites.matrix import tables
+from harness.suites.matrix.files import MatrixFiles
 from harness.suites.parts import Planned
 from harness.suites.results import judged
 from harness.suites.runner import Runner, Wishes

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 
+from kio.schema.describe_configs.v4.request import DescribeConfigsRequest, DescribeConfigsResource
 from kio.schema.errors import ErrorCode
 from kio.schema.types import BrokerId
 from kio.schema.unregister_broker.v0.request import UnregisterBrokerRequest
+from kio.static.primitive import i8
 
 from cluster_image.v2.metadata import paths
 
@@ -46,6 +48,24 @@ def test_who_was_paused_past_its_session_registers_again_and_follows() -> None:
         await c.until(lambda: c.log_of(1) == c.log_of(leader.broker) == ["m1"])
 
     tell(story)
+
+
+def test_a_broker_tells_its_settings_and_that_topics_have_none_of_their_own() -> None:
+    async def told(c: V2Cluster, kind: int, name: str) -> tuple[ErrorCode, dict[str, str]]:
+        resource = DescribeConfigsResource(resource_type=i8(kind), resource_name=name, configuration_keys=None)
+        (result,) = (await c.ask(1, DescribeConfigsRequest(resources=(resource,)))).results
+        return result.error_code, {each.name: each.value for each in result.configs}
+
+    async def story(c: V2Cluster) -> None:
+        assert await c.create((1, 2)) is ErrorCode.none
+        error, settings = await told(c, 4, "1")
+        assert error is ErrorCode.none and settings["v2.leader.epochs"] == "true"
+        assert "zookeeper.connect" not in settings and "node.id" not in settings
+        assert await told(c, 2, "story") == (ErrorCode.none, {})
+        assert (await told(c, 2, "other"))[0] is ErrorCode.unknown_topic_or_partition
+        assert (await told(c, 4, "2"))[0] is ErrorCode.invalid_request
+
+    tell(story, settings={"v2.leader.epochs": "true"})
 
 
 def test_only_leaders_listen_for_reassignments() -> None:

@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
-from harness.suites.matrix_file import Matrix
+from harness.suites.matrix.file import Matrix
 from harness.suites.results import Ran
 from harness.suites.stories import Story
 

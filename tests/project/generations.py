@@ -1,5 +1,5 @@
-"""python -m tests.generations: carry out docs/generations.toml, and put its table into README.md, and what each cell
-says, stories included, into docs/generations.md.
+"""python -m tests.project.generations: carry out docs/generations.toml, and put its table into README.md, and what each
+cell says, stories included, into docs/generations.md.
 
 A test carries out some of its cells, and holds them to what is written: the simulator gives the same each time.
 """
@@ -11,8 +11,8 @@ import subprocess
 import sys
 from typing import Final
 
-from harness.suites import matrix_file
-from harness.suites import matrix_tables as tables
+from harness.suites.matrix import file as matrix_file
+from harness.suites.matrix import tables
 from harness.suites.results import Ran
 from tests import ROOT
 

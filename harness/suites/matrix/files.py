@@ -14,8 +14,8 @@ from typing import Final
 
 from harness.errors import BadArguments, HarnessFailure
 from harness.record.results import NOT_JUDGED, utc_now
-from harness.suites import matrix_tables as tables
-from harness.suites.matrix_file import Matrix
+from harness.suites.matrix import tables
+from harness.suites.matrix.file import Matrix
 from harness.suites.parts import Planned
 from harness.suites.results import Ran
 from harness.suites.runner import Runner
