@@ -115,6 +115,11 @@ def isrs_written(rows: TraceRows) -> dict[Place, dict[int, Written]]:
     return found
 
 
+def _name(place: Place) -> str:
+    topic, partition = place
+    return f"{topic}-{partition}"
+
+
 def _judge_leaders(place: Place, led: Sequence[Led], found: Findings) -> None:
     for number, second in enumerate(led):
         for first in led[:number]:
@@ -123,8 +128,8 @@ def _judge_leaders(place: Place, led: Sequence[Led], found: Findings) -> None:
                 found.add(
                     ONE_LEADER,
                     "two leaders",
-                    f"{first.node} led epoch {first.epoch} for another {seconds:.3f} s after {second.node} had begun "
-                    f"to lead epoch {second.epoch}",
+                    f"{first.node} led {_name(place)} in epoch {first.epoch} for another {seconds:.3f} s after "
+                    f"{second.node} had begun to lead it in epoch {second.epoch}",
                     place=place,
                 )
 
@@ -136,8 +141,8 @@ def _judge_isrs(place: Place, by_version: Mapping[int, Written], found: Findings
             found.add(
                 ISR_OF_LEADER,
                 "ISR overwritten",
-                f"{written.node}, which led epoch {written.epoch}, wrote the ISR {list(written.isr)} over "
-                f"{list(latest.isr)} of {latest.node}, which leads epoch {latest.epoch}",
+                f"{written.node}, which led {_name(place)} in epoch {written.epoch}, wrote the ISR "
+                f"{list(written.isr)} over {list(latest.isr)} of {latest.node}, which leads it in epoch {latest.epoch}",
                 place=place,
             )
         else:
