@@ -31,8 +31,8 @@ _FIELDS: Final = pa.schema(
 )  # fmt: skip
 #: Events whose fields are read; those of others are for people.
 EVENTS: Final = (
-    "start", "replica", "role", "isr", "isr proposed", "isr written", "append", "truncate", "high watermark", "log start",
-    "quorum", "metadata append", "metadata truncate", "metadata",
+    "start", "replica", "role", "isr", "isr proposed", "isr written", "append", "truncate", "high watermark",
+    "log start", "quorum", "metadata append", "metadata truncate", "metadata",
     "metadata snapshot",
 )  # fmt: skip
 CODE: Final = {event: code for code, event in enumerate(EVENTS)}

@@ -101,7 +101,7 @@ def leaderships(rows: TraceRows) -> dict[Place, list[Led]]:
 
 
 def isrs_written(rows: TraceRows) -> dict[Place, dict[int, Written]]:
-    """By partition and version, as leaders told what they had written: `isr written` lines, and `role` lines of who leads."""
+    """By partition and version, as leaders told what they had written: in `isr written`, and in `role` of who leads."""
     leader, epoch, version = (rows.number(name) for name in ("leader", "leader_epoch", "partition_epoch"))
     of_life, ids = life_ids(rows), node_ids(rows)
     found: dict[Place, dict[int, Written]] = defaultdict(dict)
