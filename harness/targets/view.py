@@ -30,14 +30,15 @@ class ClusterView:
     @property
     def leaders(self) -> Mapping[int, int]:
         """Broker id: number of partitions it leads, by the newest leader epoch that any broker knows."""
-        return Counter(state.leader for state in self._newest().values())
+        return Counter(state.leader for state in self.newest.values())
 
     @property
     def isrs(self) -> Mapping[int, frozenset[int]]:
         """By partition, as of the newest leader epoch; of equal ones the smallest."""
-        return {partition: state.isr for partition, state in self._newest().items()}
+        return {partition: state.isr for partition, state in self.newest.items()}
 
-    def _newest(self) -> dict[int, PartitionState]:
+    @property
+    def newest(self) -> Mapping[int, PartitionState]:
         newest: dict[int, PartitionState] = {}
         for partitions in self.partitions.values():
             for partition, state in partitions.items():

@@ -39,7 +39,10 @@ def main() -> int:
     if code not in (0, 1):
         return code
     directory = ROOT / "results" / "matrix-generations"
-    found = json.loads((directory / "matrix.json").read_text())["cells"]
+    saved = json.loads((directory / "matrix.json").read_text())
+    if saved["finished_at"] is None:
+        return code  # it was stopped after a cell had failed
+    found = saved["cells"]
     # Reports are not in the repository, and how long a run took is no fact about the protocol.
     results = {key: Ran(**{**ran, "report": ""}) for key, ran in found.items()}
     matrix = matrix_file.read(ROOT / FILE)

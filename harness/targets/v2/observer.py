@@ -4,9 +4,12 @@ ZooKeeper's servers leads the others."""
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any
+
+from kio.schema.describe_log_dirs.v4.request import DescribeLogDirsRequest
 
 from cluster_image.network import Address, Foreign, Network
 from cluster_image.network.tcp import TcpNetwork
@@ -18,11 +21,13 @@ from harness.targets.view import ClusterView
 
 class V2Observer(KafkaObserver):
     """idle_checks: v2.idle.checks. Without them an ISR grows only while something is produced, and so nobody may wait
-    for that before or after: what has a leader is as ready as it gets."""
+    for that before or after. Then whoever is outside of an ISR is as ready as it gets once its log holds what its
+    leader's held a moment before: one whose fetcher stands still (004) never does."""
 
     def __init__(self, cluster: Cluster, network: Network, topic: str, *, idle_checks: bool) -> None:
         super().__init__(cluster, network, topic)
         self._idle_checks = idle_checks
+        self._sizes: Mapping[tuple[int, int], int] = {}  # bytes by broker and partition, when they were asked for last
 
     async def view(self) -> ClusterView:
         view = await super().view()
@@ -32,7 +37,31 @@ class V2Observer(KafkaObserver):
             broker: {index: replace(state, isr=state.replicas) for index, state in partitions.items()}
             for broker, partitions in view.partitions.items()
         }
-        return replace(view, out_of_sync=why_out_of_sync(self._cluster.brokers, everything))
+        why = why_out_of_sync(self._cluster.brokers, everything)
+        return replace(view, out_of_sync=why or await self._who_lags(view))
+
+    async def _who_lags(self, view: ClusterView) -> str | None:
+        brokers, before = self._cluster.brokers, self._sizes
+        answers = await asyncio.gather(
+            *(self._ask(node.address, DescribeLogDirsRequest(topics=None)) for node in brokers)
+        )
+        now = self._sizes = {
+            (node.id, int(partition.partition_index)): int(partition.partition_size)
+            for node, answer in zip(brokers, answers, strict=True)
+            for log_dir in (answer.results if answer else ())
+            for topic in log_dir.topics
+            if topic.name == self._topic
+            for partition in topic.partitions
+        }
+        for index, state in sorted(view.newest.items()):
+            for broker in sorted(state.replicas - state.isr):
+                own, leaders = now.get((broker, index)), before.get((state.leader, index))
+                if own is None or leaders is None or own < leaders:
+                    return (
+                        f"broker {broker} is not in the ISR of partition {index} and has {own} bytes of it; broker "
+                        f"{state.leader}, which leads it, has {now.get((state.leader, index))}"
+                    )
+        return None
 
     async def _active_controller(self) -> int | None:
         """The id of the node that is ZooKeeper's leader."""

@@ -34,6 +34,7 @@ from harness.plan.plan import Plan
 from harness.runtimes.simulation.cluster import SimulatedCluster
 from harness.runtimes.simulation.node import SimulatedNode
 from harness.runtimes.simulation.runtime import SimulationRuntime
+from harness.targets.v2.observer import V2Observer
 from harness.targets.v2.target import V2
 from workloads.client import requests
 
@@ -122,6 +123,12 @@ class V2Cluster:
         async with asyncio.timeout(seconds):
             while not holds():
                 await asyncio.sleep(0.005)
+
+    async def out_of_sync(self) -> str | None:
+        """As the harness asks, twice: why the cluster is not whole again."""
+        observer = V2Observer(self._cluster, self._network, TOPIC, idle_checks=False)
+        await observer.view()
+        return (await observer.view()).out_of_sync
 
     # -- asking -----------------------------------------------------------------------------------------------
 

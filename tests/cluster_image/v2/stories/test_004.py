@@ -88,6 +88,7 @@ def test_a_follower_stands_still_in_the_middle_of_a_batch() -> None:
         await c.until(lambda: (replica := c.replica(B)) is not None and replica.leader == A)
         await asyncio.sleep(5.0)
         assert (c.log_of(A), c.log_of(B)) == (["m1", "m3", "m4", "m5"], ["m1", "m2"])
+        assert "broker 2 is not in the ISR of partition 0 and has" in str(await c.out_of_sync())
         unsettled = Invariants().unsettled(c.processes())
         assert unsettled == "the log of broker-2 ends at 2, and that of broker-1, which leads story-0, at 4"
 

@@ -84,6 +84,7 @@ def test_on_an_idle_partition_nothing_of_the_kind_happens() -> None:
         assert 1 not in before[0]
         await asyncio.sleep(10.0)
         assert (c.isr(), c.leader()) == before
+        assert await c.out_of_sync() is None, "it has all, and cannot do more"
 
     tell(story, settings=QUICK)
 
