@@ -71,6 +71,14 @@ def is_committed(ends: Collection[int], offset: int) -> bool:
     return all(end >= offset for end in ends)
 
 
+def has_stopped_fetching(last_caught_up: float, now: float, keep_in_sync: float, idle_checks: bool) -> bool:
+    """Does a member of the ISR leave it that has everything and fetches no more? By 001 never: only a new request is
+    waited for. On an idle partition a replica that was closed would stay, and a reassignment not end. Times in seconds.
+
+    idle_checks (v2.idle.checks): once it has not been caught up for KeepInSyncTime."""
+    return idle_checks and now - last_caught_up > keep_in_sync
+
+
 def may_join_isr(follower_end: int, offset: int) -> bool:
     """Does a replica that is catching up join the ISR (001, commit thread)? With the request that is being
     committed."""

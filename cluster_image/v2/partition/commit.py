@@ -100,7 +100,11 @@ class Committing:
         while (slow := await self._too_slow(produced.end)) is not None:
             leadership.catching_up.add(slow)
             await self.write_isr(partition.isr - {slow})
-        joining = {r for r in leadership.catching_up if rules.may_join_isr(leadership.end_of(r), produced.end)}
+        joining = {
+            replica
+            for replica in leadership.catching_up
+            if rules.may_join_isr(leadership.end_of(replica), produced.end) and not self._has_stopped(replica)
+        }
         if joining:
             leadership.catching_up -= joining
             await self.write_isr(partition.isr | joining)
@@ -114,9 +118,15 @@ class Committing:
         """A member of the ISR that does not have it after replica.lag.time.max.ms. They are waited for in turn, each
         for as long: by 001 several slow ones take several times that."""
         for replica in sorted(self._partition.isr - {self._me}):
-            if not await self._offset_reached(replica, offset):
+            if not await self._offset_reached(replica, offset) or self._has_stopped(replica):
                 return replica
         return None
+
+    def _has_stopped(self, replica: int) -> bool:
+        return rules.has_stopped_fetching(
+            self._leadership.last_caught_up(replica), asyncio.get_running_loop().time(), self._keep_in_sync,
+            self._config["v2.idle.checks"],
+        )  # fmt: skip
 
     async def _offset_reached(self, replica: int, offset: int) -> bool:
         leadership = self._leadership

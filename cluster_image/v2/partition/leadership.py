@@ -45,6 +45,11 @@ class Leadership:
         known = self.followers.get(replica)
         return -1 if known is None else known.end_offset
 
+    def last_caught_up(self, replica: int) -> float:
+        """When it had everything, in seconds on the loop's clock."""
+        known = self.followers.get(replica)
+        return float("-inf") if known is None else known.last_caught_up
+
     def ends_of(self, replicas: Iterable[int], me: int, own_end: int) -> list[int]:
         return [own_end if replica == me else self.end_of(replica) for replica in replicas]
 

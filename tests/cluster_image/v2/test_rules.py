@@ -46,6 +46,12 @@ def test_over_which_version_a_leader_writes_the_isr() -> None:
     assert rules.expected_isr_version(7, versioned=True) == 7
 
 
+def test_who_has_everything_and_fetches_no_more_leaves_where_the_setting_says_so() -> None:
+    assert rules.has_stopped_fetching(1.0, 3.5, 2.0, idle_checks=True)
+    assert not rules.has_stopped_fetching(1.0, 3.0, 2.0, idle_checks=True)
+    assert not rules.has_stopped_fetching(1.0, 9.0, 2.0, idle_checks=False)
+
+
 def test_what_the_commit_thread_goes_by() -> None:
     assert rules.is_committed([5, 6], 5) and not rules.is_committed([5, 4], 5)
     assert rules.may_join_isr(5, 5) and not rules.may_join_isr(4, 5)

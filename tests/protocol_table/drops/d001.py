@@ -157,6 +157,7 @@ DROPS: Final[Mapping[str, Drop]] = {
     "001-moves-6": Text(_COMMIT, "        await self.write_isr(partition.isr | set(coming))\n", ""),
     "001-moves-7": Returns(_COMMIT, "Committing._write_replicas", "None"),
     "001-moves-8": Text(_COMMIT, "        if not stays:\n            await self._close(self._me)\n", ""),
+    "001-moves-10": Returns(_RULES, "has_stopped_fetching", "False"),
     "001-fetch-1": Text(
         "v2/partition/replica.py",
         "        follower.fetched(broker_epoch, offset, log.end_offset, now, log_start_offset)\n",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
+import pytest
 from kio.schema.errors import ErrorCode
 
 from cluster_image.v2.metadata import paths
@@ -95,6 +96,24 @@ def test_idle_partitions_are_looked_at_too_where_the_setting_says_so() -> None:
         await c.until(lambda: c.serves(1) and c.isr() == {1, 2, 3})
 
     tell(story, settings={**QUICK, "v2.idle.checks": "true"})
+
+
+@pytest.mark.parametrize("setting", ["false", "true"])
+def test_a_move_of_an_idle_partition_ends_where_the_setting_says_so(setting: str) -> None:
+    """By 001 who is to go stays in the ISR: only a request that it does not have would make it leave."""
+
+    async def story(c: V2Cluster) -> None:
+        await made(c, 1, 2)
+        await c.produced("m1")
+        assert await c.reassign((3, 4)) is ErrorCode.none
+        if setting == "true":
+            await c.until(lambda: c.replicas() == (3, 4) and c.serves(3) and c.isr() == {3, 4})
+            await c.until(lambda: c.replica(1) is None and c.replica(2) is None and c.log_of(4) == ["m1"])
+        else:
+            await asyncio.sleep(20.0)
+            assert c.replicas() == (1, 2) and c.serves(1) and c.isr() == {1, 2}
+
+    tell(story, brokers=4, settings={**QUICK, "v2.idle.checks": setting})
 
 
 def test_a_slow_follower_leaves_the_isr_and_comes_back() -> None:
