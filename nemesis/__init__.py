@@ -55,6 +55,11 @@ class Situation:
         leading = [node for node in self.free_among(self.cluster.brokers) if self.leaders.get(node.id)]
         return max(leading, key=lambda node: self.leaders[node.id], default=None)
 
+    def least_leading(self) -> list[Node]:
+        """The free brokers that lead fewest partitions: of a single partition those that do not lead it."""
+        leading = {node: self.leaders.get(node.id, 0) for node in self.free_among(self.cluster.brokers)}
+        return [node for node, count in leading.items() if count == min(leading.values())]
+
     def controller(self) -> Node | None:
         """The active controller, if it is known and free."""
         free = self.free_among(self.cluster.nodes)

@@ -12,6 +12,7 @@ from nemesis import Common, Situation, pick, pinned
 GROUPS: Final[Mapping[str, str]] = {
     "one": "one node",
     "leader": "the broker that leads most partitions",
+    "follower": "a broker that leads fewest partitions",
     "controller": "the active controller",
     "minority": "fewer than half of the racks",
     "majority": "more than half of the racks",
@@ -32,6 +33,9 @@ def choose_group(group: str, choice: Mapping[str, Any], situation: Situation) ->
         case "leader":
             leader = situation.most_leading()
             return [leader] if leader else []
+        case "follower":
+            follower = pick(situation.least_leading(), choice["node"])
+            return [follower] if follower else []
         case "controller":
             active = situation.controller()
             return [active] if active else []

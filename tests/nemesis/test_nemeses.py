@@ -277,7 +277,7 @@ def test_between_a_leader_and_another_broker() -> None:
 @pytest.mark.parametrize("make", [Kill, Pause])
 def test_groups_are_struck_whole_or_not_at_all(make: type[Any]) -> None:
     cluster = FakeCluster()
-    sizes = {"one": 1, "leader": 1, "controller": 1, "minority": 2, "majority": 4, "all": 6}
+    sizes = {"one": 1, "leader": 1, "follower": 1, "controller": 1, "minority": 2, "majority": 4, "all": 6}
     for group, size in sizes.items():
         nemesis = make.variants[group]()
         for choice in choices(nemesis, 10):
@@ -287,6 +287,7 @@ def test_groups_are_struck_whole_or_not_at_all(make: type[Any]) -> None:
             busy = names(struck)[:1]
             assert not nemesis.choose(choice, situation(cluster, *busy))
     assert names(make.variants["leader"]().choose(choice, situation(cluster))) == ["broker-2"]
+    assert names(make.variants["follower"]().choose(choice, situation(cluster))) == ["broker-1"]
     assert names(make.variants["controller"]().choose(choice, situation(cluster))) == ["controller-2"]
 
 
