@@ -43,6 +43,7 @@ _STATED_AS: Final[Mapping[str, str]] = {
     "003-older-5": "001-commit-10",
     "003-older-6": "001-commit-1",
     "003-older-7": "001-commit-2",
+    "003-older-8": "001-roles-4",
 }
 _OTHERS: Final[Mapping[str, Drop]] = {**d000.DROPS, **d001.DROPS, **d002.DROPS, **d004.DROPS}
 

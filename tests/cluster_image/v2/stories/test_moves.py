@@ -42,6 +42,40 @@ def test_a_partition_is_moved_and_its_leader_goes_last() -> None:
     tell(story, brokers=4, settings=QUICK)
 
 
+def test_whoever_leads_next_goes_on_with_a_reassignment() -> None:
+    """001, becomeLeader: "r.partition.RAR = replicas in /brokers/partitions_reassigned"."""
+
+    async def story(c: V2Cluster) -> None:
+        await made(c, 1, 2)
+        c.cut((1, 3))
+        assert await c.reassign((2, 3)) is ErrorCode.none
+        await c.until(lambda: c.replica(3) is not None)
+        await c.kill(1)
+        await produce_until(c, lambda: c.replicas() == (2, 3) and c.isr() == {2, 3})
+        assert c.log_of(2) == c.log_of(3)
+
+    tell(story, settings={**QUICK, "v2.idle.checks": "true"})
+
+
+@pytest.mark.parametrize("setting", ["false", "true"])
+def test_a_leader_alone_in_its_isr_stays_alone_unless_it_looks_between_requests(setting: str) -> None:
+    """By 001 who has a request as it is committed joins the ISR. Where the leader is alone in it, that is at once."""
+
+    async def story(c: V2Cluster) -> None:
+        await made(c, 1, 2)
+        c.cut((1, 2))
+        assert await c.produce("alone", 1) is ErrorCode.none
+        assert c.isr() == {1}
+        c.mend()
+        await c.until(lambda: c.log_of(2) == ["alone"])
+        for number in range(50):
+            await c.produced(f"m{number}")
+            await c.until(lambda: c.log_of(2) == c.log_of(1))
+        assert c.isr() == ({1, 2} if setting == "true" else {1})
+
+    tell(story, settings={**QUICK, "v2.idle.checks": setting})
+
+
 def test_a_reassignment_is_given_up() -> None:
     async def story(c: V2Cluster) -> None:
         await made(c, 1, 2)
