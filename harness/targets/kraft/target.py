@@ -10,9 +10,9 @@ from checkers.inside.promise import promise
 from cluster_image.config import IDENTITY, SETTINGS, ConfigError, check_together, read_setting
 from cluster_image.kraft import bugs
 from harness.cluster import Cluster, Node
-from harness.errors import BadArguments
 from harness.targets.admin import Admin
 from harness.targets.kafka_api import timeouts
+from harness.targets.kafka_api.own_settings import OwnSettings
 from harness.targets.kafka_api.properties import BROKER_PORT, CONTROLLER_PORT, as_file, changed, node_specs
 from harness.targets.kraft.draws import DRAWS
 from harness.targets.kraft.properties import node_properties
@@ -37,11 +37,11 @@ if TYPE_CHECKING:
     from harness.targets.kafka_api.trace_files import Traces
 
 #: Settings that the plan gives the topic itself.
-_OWN_FLAG: Final = {
+_SETTINGS: Final = OwnSettings(SETTINGS, IDENTITY, {
     "min.insync.replicas": "--min-insync-replicas",
     "default.replication.factor": "--replication-factor",
     "num.partitions": "--partitions",
-}
+})  # fmt: skip
 
 
 class Kraft(Target):
@@ -83,18 +83,10 @@ class Kraft(Target):
             yield f"--set: metrics.port={port} is where nodes listen; all but {taken} are valid"
 
     def check_setting(self, name: str, value: str) -> None:
-        if name in IDENTITY:
-            raise BadArguments(f"--set {name} is not possible: it is given to each node by the harness")
-        if name in _OWN_FLAG:
-            raise BadArguments(f"--set {name} would contradict {_OWN_FLAG[name]}; use {_OWN_FLAG[name]} {value}")
-        try:
-            read_setting(name, value)
-        except ConfigError as error:
-            raise BadArguments(f"--set: {error}") from None
+        _SETTINGS.check(name, value)
 
     def settings(self) -> Sequence[tuple[str, str, str, str]]:
-        known = (each for each in SETTINGS.values() if each.name not in IDENTITY)
-        return [(each.name, each.default or "", each.valid, each.help) for each in known]
+        return _SETTINGS.listed()
 
     def bugs(self) -> Sequence[tuple[str, str, str]]:
         return [(each.id, each.revealed_by, each.title) for each in bugs.all_bugs()]

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 from cluster_image.config import ConfigError, read_setting
 from cluster_image.config.v2 import IDENTITY, SETTINGS
 from harness.cluster import Cluster, Node
-from harness.errors import BadArguments
 from harness.targets.admin import Admin
 from harness.targets.kafka_api import timeouts
-from harness.targets.kafka_api.properties import as_file, changed
+from harness.targets.kafka_api.own_settings import OwnSettings
+from harness.targets.kafka_api.properties import BROKER_PORT, as_file, changed
 from harness.targets.target import (
     DATA,
     ClusterPlan,
@@ -37,7 +37,9 @@ if TYPE_CHECKING:
     from harness.targets.kafka_api.trace_files import Traces
 
 _IMAGE: Final = Path(__file__).with_name("image")
-_OWN_FLAG: Final = {"default.replication.factor": "--replication-factor", "num.partitions": "--partitions"}
+_SETTINGS: Final = OwnSettings(SETTINGS, IDENTITY, {
+    "default.replication.factor": "--replication-factor", "num.partitions": "--partitions",
+})  # fmt: skip
 _SOURCE: Final = "003, Failure scenarios"
 #: Of a virtual machine on a small computer: until ZooKeeper serves.
 _START_S: Final = 6.0
@@ -91,23 +93,18 @@ class V2(Target):
             yield "--combined: ZooKeeper's servers are processes of their own"
         for name, value in plan.settings.items():
             try:
-                read_setting(name, value, SETTINGS)
+                read = read_setting(name, value, SETTINGS)
             except ConfigError as error:
                 yield f"--set: {error}"
+                continue
+            if (name, read) == ("metrics.port", BROKER_PORT):
+                yield f"--set: metrics.port={read} is where brokers listen; all others are valid"
 
     def check_setting(self, name: str, value: str) -> None:
-        if name in IDENTITY:
-            raise BadArguments(f"--set {name} is not possible: it is given to each node by the harness")
-        if name in _OWN_FLAG:
-            raise BadArguments(f"--set {name} would contradict {_OWN_FLAG[name]}; use {_OWN_FLAG[name]} {value}")
-        try:
-            read_setting(name, value, SETTINGS)
-        except ConfigError as error:
-            raise BadArguments(f"--set: {error}") from None
+        _SETTINGS.check(name, value)
 
     def settings(self) -> Sequence[tuple[str, str, str, str]]:
-        known = (each for each in SETTINGS.values() if each.name not in IDENTITY)
-        return [(each.name, each.default or "", each.valid, each.help) for each in known]
+        return _SETTINGS.listed()
 
     def draws(self) -> Draws:
         return DRAWS
