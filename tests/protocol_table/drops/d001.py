@@ -78,7 +78,7 @@ DROPS: Final[Mapping[str, Drop]] = {
     "001-moves-2": Returns(_RULES, "may_complete_reassignment", "True"),
     "001-moves-3": Returns(_RULES, "has_reassignment_caught_up", "True"),
     "001-moves-4": Returns(_ADMIN, "Admin.cancel_reassignment", "None"),
-    "001-claims-4": Text(_STATE, "            self.backlog = len(names)\n", ""),
+    "001-claims-4": Text("v2/metrics.py", "broker.backlog", "0"),
     "001-paths-1": Text("v2/server.py", "own.encode(), ephemeral=True)", "own.encode())"),
     "001-paths-2": Text(
         _ADMIN,
