@@ -23,7 +23,7 @@ from . import rules
 from .metadata import paths, reading
 from .metadata.state_queue import Kind
 from .state_changes import StateChanges
-from .zookeeper import NodeExists, NoNode, NotEmpty, ZooKeeper
+from .zookeeper import BadVersion, NodeExists, NoNode, NotEmpty, ZooKeeper
 
 log = logging.getLogger(__name__)
 
@@ -40,11 +40,18 @@ class AdminError(Exception):
         self.error: Final = error
 
 
+def _check_distinct(replicas: Sequence[int]) -> None:
+    """Raises AdminError."""
+    if not replicas or len(set(replicas)) != len(replicas):
+        raise AdminError(ErrorCode.invalid_replica_assignment, f"replicas {list(replicas)} name one twice, or none")
+
+
 class Admin:
     def __init__(self, zookeeper: ZooKeeper, state_changes: StateChanges, config: Config) -> None:
         self._zookeeper = zookeeper
         self._state_changes = state_changes
         self._config = config
+        self._me: int = config["node.id"]
         self._commands = itertools.count()
 
     # -- topics -----------------------------------------------------------------------------------------------
@@ -66,10 +73,11 @@ class Admin:
         found = await reading.read(self._zookeeper, paths.topic(topic))
         if found is not None and found[0] != BEING_MADE:
             raise AdminError(ErrorCode.topic_already_exists, f"topic {topic} exists")
+        await self._check_assignment((assignment or {}).values())
         placed = assignment or await self._assign(topic, partitions, replication_factor)
         if found is None:
             await self._zookeeper.create(paths.topic(topic), BEING_MADE)
-        made = paths.numbers(await reading.children(self._zookeeper, paths.topic(topic)))
+        made = await self._made(topic)
         missing = [index for index in sorted(placed) if index not in made]
         await self._together(self._add_partition(topic, index, placed[index], timeout) for index in missing)
         await self._zookeeper.set(paths.topic(topic), b"")
@@ -84,9 +92,10 @@ class Admin:
     async def _add_partitions(
         self, topic: str, count: int, assignment: Sequence[Sequence[int]] | None, timeout: float
     ) -> None:
-        existing = paths.numbers(await reading.children(self._zookeeper, paths.topic(topic)))
+        existing = await self._made(topic)
         if not existing:
             raise AdminError(ErrorCode.unknown_topic_or_partition, f"there is no topic {topic}")
+        await self._clean_failed_partitions(topic)
         if count <= len(existing):
             raise AdminError(ErrorCode.invalid_partitions, f"topic {topic} has {len(existing)} partitions already")
         first = existing[-1] + 1
@@ -96,13 +105,15 @@ class Admin:
             new = {index: placed[index] for index in range(first, count)}
         else:
             new = dict(enumerate(assignment, first))
+            await self._check_assignment(assignment)
         await self._together(self._add_partition(topic, index, replicas, timeout) for index, replicas in new.items())
 
     async def _add_partition(self, topic: str, index: int, replicas: Sequence[int], timeout: float) -> None:
-        """001, addPartition. The partition's own node comes first here: leader and ISR lie under it."""
-        await self._make(paths.partition(topic, index))
+        """001, addPartition. The partition's own node, which leader and ISR lie under, comes second: an attempt that
+        fails before is found by its reassignment."""
         await self._make(paths.reassigned_topic(topic))
         await self._put(paths.reassigned(topic, index), paths.encode_ids(replicas))
+        await self._make(paths.partition(topic, index))
         await self._together(self._ask("start-replica", topic, index, replica) for replica in replicas)
         if not await self._consumed(topic, index, "start-replica", replicas, timeout):
             raise AdminError(
@@ -124,18 +135,22 @@ class Admin:
         await self._remove(paths.topic(topic))
 
     async def _delete_partition(self, topic: str, index: int, timeout: float) -> None:
-        """001, deletePartition. Nobody is left to lead it when its leader has closed its replica; where nobody leads
-        it to begin with, nobody but the administrator can ask for that."""
+        """001, deletePartition. Nobody leads it any more when its leader has closed its replica. Then all are asked
+        once more, also those that it was being moved to: the leader may have died before it has asked them, and by 001
+        nobody else would."""
+        replicas = await reading.replicas_of(self._zookeeper, topic, index)
         await self._make(paths.reassigned_topic(topic))
         await self._put(paths.reassigned(topic, index), b"")
-        replicas = await reading.assigned_to(self._zookeeper, topic, index) or ()
         loop = asyncio.get_running_loop()
         until = loop.time() + timeout
-        if await reading.leader_of(self._zookeeper, topic, index) is None:
-            for replica in replicas:
-                await self._ask("close-replica", topic, index, replica)
-        while await reading.leader_of(self._zookeeper, topic, index) is not None and loop.time() < until:
+        while (leader := await reading.leader_of(self._zookeeper, topic, index)) is not None:
+            if loop.time() >= until:
+                raise AdminError(
+                    ErrorCode.request_timed_out, f"broker {leader.broker} leads {topic}-{index} after {timeout:g} s"
+                )
             await asyncio.sleep(_LOOK_S)
+        for replica in replicas:
+            await self._ask("close-replica", topic, index, replica)
         if not await self._consumed(topic, index, "close-replica", replicas, until - loop.time()):
             raise AdminError(ErrorCode.request_timed_out, f"{topic}-{index} was not closed everywhere in time")
         await self._remove_partition(topic, index)
@@ -144,46 +159,79 @@ class Admin:
     async def _clean_failed_creation(self, topic: str) -> bool:
         """001, cleanFailedTopicCreationAttempts, of this topic: 001's goes through all that are being reassigned, and
         deletes what others are about. False: it has a live partition."""
-        created = paths.numbers(await reading.children(self._zookeeper, paths.reassigned_topic(topic)))
-        alive = [i for i in created if await reading.assigned_to(self._zookeeper, topic, i) is not None]
+        made = await self._made(topic)
+        under_way = paths.numbers(await reading.children(self._zookeeper, paths.reassigned_topic(topic)))
+        alive = [index for index in under_way if index in made]
         found = await reading.read(self._zookeeper, paths.topic(topic))
         if alive and (found is None or found[0] != BEING_MADE):
             return False
         for index in alive:  # it has got as far as that
             await self._forget_reassignment(topic, index)
-        for index in [each for each in created if each not in alive]:
-            for replica in await reading.reassigned_to(self._zookeeper, topic, index) or ():
-                await self._ask("close-replica", topic, index, replica)
-            await self._remove_partition(topic, index)
-            await self._forget_reassignment(topic, index)
+        await self._clean_failed_partitions(topic)
         if not await reading.children(self._zookeeper, paths.topic(topic)):
             await self._remove(paths.topic(topic))
         return True
 
+    async def _clean_failed_partitions(self, topic: str) -> None:
+        """Those that were begun, and have not come to be."""
+        made = await self._made(topic)
+        for index in paths.numbers(await reading.children(self._zookeeper, paths.reassigned_topic(topic))):
+            if index not in made:
+                for replica in await reading.reassigned_to(self._zookeeper, topic, index) or ():
+                    await self._ask("close-replica", topic, index, replica)
+                await self._remove_partition(topic, index)
+                await self._forget_reassignment(topic, index)
+
+    async def _made(self, topic: str) -> list[int]:
+        """The topic's partitions whose making has come to its end: those with an assignment."""
+        indexes = paths.numbers(await reading.children(self._zookeeper, paths.topic(topic)))
+        assigned = await asyncio.gather(*(reading.assigned_to(self._zookeeper, topic, index) for index in indexes))
+        return [index for index, replicas in zip(indexes, assigned, strict=True) if replicas is not None]
+
     # -- reassignment -----------------------------------------------------------------------------------------
 
-    async def reassign(self, topic: str, index: int, replicas: Sequence[int]) -> None:
-        """Begin to move a partition to these. Raises AdminError."""
-        if await reading.assigned_to(self._zookeeper, topic, index) is None:
-            raise AdminError(ErrorCode.unknown_topic_or_partition, f"there is no partition {topic}-{index}")
-        if not replicas or len(set(replicas)) != len(replicas):
-            raise AdminError(ErrorCode.invalid_replica_assignment, f"replicas {list(replicas)} name one twice, or none")
-        live = await reading.live_brokers(self._zookeeper)
-        if missing := sorted(set(replicas) - set(live)):
-            raise AdminError(ErrorCode.invalid_replica_assignment, f"broker {missing[0]} is not alive")
-        await self._make(paths.reassigned_topic(topic))
-        await self._put(paths.reassigned(topic, index), paths.encode_ids(replicas))
+    async def reassign(self, topic: str, index: int, replicas: Sequence[int], timeout: float) -> None:
+        """Begin to move a partition to these, wherever it was being moved to before. Raises AdminError."""
+        async with self._alone(topic, timeout):
+            if await reading.assigned_to(self._zookeeper, topic, index) is None:
+                raise AdminError(ErrorCode.unknown_topic_or_partition, f"there is no partition {topic}-{index}")
+            _check_distinct(replicas)
+            live = await reading.live_brokers(self._zookeeper)
+            if missing := sorted(set(replicas) - set(live)):
+                raise AdminError(ErrorCode.invalid_replica_assignment, f"broker {missing[0]} is not alive")
+            before = await reading.reassigned_to(self._zookeeper, topic, index) or ()
+            await self._make(paths.reassigned_topic(topic))
+            await self._put(paths.reassigned(topic, index), paths.encode_ids(replicas))
+            await self._close_those_not_wanted(topic, index, set(before) - set(replicas))
 
-    async def cancel_reassignment(self, topic: str, index: int) -> None:
-        """Raises AdminError: there is none. Replicas that were asked to start and are not assigned are closed."""
-        coming = await reading.reassigned_to(self._zookeeper, topic, index)
-        assigned = await reading.assigned_to(self._zookeeper, topic, index)
-        if not coming or assigned is None:
-            raise AdminError(ErrorCode.no_reassignment_in_progress, f"{topic}-{index} is not being moved")
-        await self._forget_reassignment(topic, index)
-        for replica in coming:
-            if replica not in assigned:
-                await self._ask("close-replica", topic, index, replica)
+    async def cancel_reassignment(self, topic: str, index: int, timeout: float) -> None:
+        """Raises AdminError: there is none, or it is complete."""
+        none = AdminError(ErrorCode.no_reassignment_in_progress, f"{topic}-{index} is not being moved")
+        async with self._alone(topic, timeout):
+            found = await reading.read(self._zookeeper, paths.reassigned(topic, index))
+            made = await reading.assigned_to(self._zookeeper, topic, index) is not None
+            if found is None or not found[0] or not made:
+                raise none
+            try:
+                await self._zookeeper.delete(paths.reassigned(topic, index), found[1].version)
+            except (NoNode, BadVersion):
+                raise none from None
+            await self._remove(paths.reassigned_topic(topic))
+            await self._close_those_not_wanted(topic, index, set(paths.decode_ids(found[0])))
+
+    async def _close_those_not_wanted(self, topic: str, index: int, replicas: Collection[int]) -> None:
+        """Of replicas that were started for a reassignment, those that it did not become. By 001 they would stay."""
+        assigned = await reading.assigned_to(self._zookeeper, topic, index) or ()
+        for replica in sorted(set(replicas) - set(assigned)):
+            await self._ask("close-replica", topic, index, replica)
+
+    async def _check_assignment(self, assignment: Iterable[Sequence[int]]) -> None:
+        """Raises AdminError: there can be no such replicas. A broker that is away has its queue."""
+        members = set(paths.numbers(await reading.children(self._zookeeper, paths.STATE)))
+        for replicas in assignment:
+            _check_distinct(replicas)
+            if missing := sorted(set(replicas) - members):
+                raise AdminError(ErrorCode.invalid_replica_assignment, f"there is no broker {missing[0]}")
 
     async def reassignments(self) -> Mapping[tuple[str, int], tuple[tuple[int, ...], tuple[int, ...]]]:
         """Those under way: where each partition is, and where it goes."""
@@ -216,20 +264,24 @@ class Admin:
         loop = asyncio.get_running_loop()
         until = loop.time() + timeout
         path = paths.command(topic)
+        mine = f"{self._me}:{self._zookeeper.session}:{next(self._commands)}".encode()
         while True:
-            try:
-                await self._zookeeper.create(path, str(next(self._commands)).encode(), ephemeral=True)
+            with suppress(NodeExists):
+                await self._zookeeper.create(path, mine, ephemeral=True)
+            if await self._holds(path, mine):
                 break
-            except NodeExists:
-                if loop.time() >= until:
-                    raise AdminError(
-                        ErrorCode.request_timed_out, f"another command on topic {topic} is still under way"
-                    ) from None
-                await asyncio.sleep(_LOOK_S)
+            if loop.time() >= until:
+                raise AdminError(ErrorCode.request_timed_out, f"another command on topic {topic} is still under way")
+            await asyncio.sleep(_LOOK_S)
         try:
             yield
         finally:
-            await self._remove(path)
+            if await self._holds(path, mine):  # its session may be over, and another command under way
+                await self._remove(path)
+
+    async def _holds(self, path: str, mine: bytes) -> bool:
+        found = await reading.read(self._zookeeper, path)
+        return found is not None and found[0] == mine
 
     # -- the parts --------------------------------------------------------------------------------------------
 

@@ -25,7 +25,7 @@ from cluster_image.replication.offsets import OffsetsHandler
 from cluster_image.replication.produce import ProduceHandler
 from cluster_image.replication.served import Refused
 from cluster_image.wire.integers import BrokerId, i32
-from cluster_image.wire.messages import NO_THROTTLE, make, response_module
+from cluster_image.wire.messages import NO_THROTTLE, is_topic_name, make, response_module, shortened
 
 from .admin import Admin, AdminError
 from .metadata.view import Cluster, View
@@ -179,6 +179,8 @@ class BrokerApi:
         return make(module.CreateTopicsResponse, throttle_time=NO_THROTTLE, topics=results)
 
     async def _create_topic(self, topic: Any, request: Any) -> tuple[ErrorCode, str | None]:
+        if not is_topic_name(topic.name):
+            return ErrorCode.invalid_topic_exception, shortened(f"{topic.name!r} is not a valid topic name")
         unknown = [each.name for each in topic.configs if each.name not in _WITHOUT_EFFECT]
         if unknown:
             names = ", ".join(unknown)
@@ -238,9 +240,9 @@ class BrokerApi:
             for asked in topic.partitions:
                 index = int(asked.partition_index)
                 command = (
-                    self._admin.cancel_reassignment(topic.name, index)
+                    self._admin.cancel_reassignment(topic.name, index, self._time(request))
                     if asked.replicas is None
-                    else self._admin.reassign(topic.name, index, tuple(map(int, asked.replicas)))
+                    else self._admin.reassign(topic.name, index, tuple(map(int, asked.replicas)), self._time(request))
                 )
                 error, message = await self._outcome(command)
                 partitions.append(

@@ -44,7 +44,7 @@ class Completed:
         self._passed_on = passed_on
 
     def __call__(self, event: str, where: str = "", **fields: Any) -> None:
-        if event == "state change completed":
+        if event == "state change completed" and fields.get("done", 1):
             self.by_kind[fields["kind"]] += 1
         self._passed_on(event, where, **fields)
 

@@ -97,6 +97,7 @@ class Replicas:
         """001, startReplica: recover its log, if it is not here yet, and follow who leads the partition, or lead it."""
         key = (topic_id(topic), partition)
         if key in self._replicating:
+            self._replicating[key].look_again()
             return
         opened = self._logs.get(topic, key[0], partition, self._config)
         self._flush_wanted.set()

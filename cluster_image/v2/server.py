@@ -78,9 +78,10 @@ class BrokerServer:
         """001, brokerStartup. Returns once this broker is registered."""
         self._logs.load()
         await self._zookeeper.start()
-        for path in (*paths.PARENTS, paths.state(self._me)):
+        for path in paths.PARENTS:
             with suppress(NodeExists):
                 await self._zookeeper.create(path)
+        await self._replicas.state_changes.queue(self._me).make()
         await self._listener.drain()
         for topic, index in await self._assigned():
             self._replicas.start_replica(topic, index)

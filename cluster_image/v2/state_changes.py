@@ -82,7 +82,11 @@ class StateChangeListener:
         """Do everything that is asked for, the oldest first. watched: run() hears of what comes later."""
         while True:
             self._changed.clear()
-            names = await self._queue.names(self._hear if watched else None)
+            try:
+                names = await self._queue.names(self._hear if watched else None)
+            except NoNode:  # this broker was removed while it was away
+                await self._queue.make()
+                continue
             self.backlog = len(names)
             if not names:
                 return

@@ -65,3 +65,9 @@ def milliseconds(value: int) -> i32Timedelta:
 
 def to_milliseconds(value: datetime.timedelta) -> int:
     return value // datetime.timedelta(milliseconds=1)
+
+
+def is_topic_name(name: str) -> bool:
+    """Kafka's rule: 1 to 249 of ASCII letters, digits, dot, underscore and hyphen, and not a path."""
+    allowed = name.isascii() and all(c.isalnum() or c in "._-" for c in name)
+    return 0 < len(name) <= 249 and allowed and name not in (".", "..", "__cluster_metadata")

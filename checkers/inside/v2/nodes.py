@@ -60,8 +60,9 @@ def judge(
     led, written = leaderships(rows), isrs_written(rows)
     for place, of_place in led.items():
         _judge_leaders(place, of_place, found)
-    for place, by_version in written.items():
-        _judge_isrs(place, by_version, found)
+    for place, of_place in written.items():
+        for by_version in of_place:
+            _judge_isrs(place, by_version, found)
     anomalies = list(found.anomalies())
     return OfNodes(
         rows=[row for of in anomalies for row in of.rows],
@@ -75,7 +76,7 @@ def judge(
         trace_of=rows_by_node(trace),
         looked_at={
             ONE_LEADER: f"{sum(map(len, led.values())):,} leaderships",
-            ISR_OF_LEADER: f"{sum(map(len, written.values())):,} ISRs",
+            ISR_OF_LEADER: f"{sum(len(each) for of_place in written.values() for each in of_place):,} ISRs",
         },
     )
 
@@ -100,18 +101,23 @@ def leaderships(rows: TraceRows) -> dict[Place, list[Led]]:
     return {place: sorted(of_place, key=lambda led: led.start) for place, of_place in found.items()}
 
 
-def isrs_written(rows: TraceRows) -> dict[Place, dict[int, Written]]:
-    """By partition and version, as leaders told what they had written: in `isr written`, and in `role` of who leads."""
+def isrs_written(rows: TraceRows) -> dict[Place, list[dict[int, Written]]]:
+    """By partition and version, as leaders told what they had written: in `isr written`, and in `role` of who leads. A
+    topic that was made again has another node, whose versions begin anew: one dictionary for each of them."""
     leader, epoch, version = (rows.number(name) for name in ("leader", "leader_epoch", "partition_epoch"))
     of_life, ids = life_ids(rows), node_ids(rows)
-    found: dict[Place, dict[int, Written]] = defaultdict(dict)
-    for row in np.flatnonzero(rows.is_event("role", "isr written") & (rows.topic != NO_CODE)).tolist():
+    found: dict[Place, list[dict[int, Written]]] = defaultdict(lambda: [{}])
+    told = np.flatnonzero(rows.is_event("role", "isr written") & (rows.topic != NO_CODE))
+    for row in told[np.argsort(rows.time[told], kind="stable")].tolist():
         node = rows.nodes[rows.node[row]]
         leads = leader[row] == of_life.get(int(rows.life[row]), ids.get(node, NONE))
         if rows.event[row] == CODE["isr written"] or leads:
             place = rows.topics[rows.topic[row]], int(rows.partition[row])
-            isr = rows.members("isr", row) or ()
-            found[place][int(version[row])] = Written(int(version[row]), int(epoch[row]), node, isr)
+            written = Written(int(version[row]), int(epoch[row]), node, rows.members("isr", row) or ())
+            of_node = found[place]
+            if written.version == 0 and of_node[-1] and of_node[-1] != {0: written}:
+                of_node.append({})  # a node is written for the first time once
+            of_node[-1][written.version] = written
     return found
 
 

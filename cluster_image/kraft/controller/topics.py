@@ -13,7 +13,7 @@ from cluster_image.config import ConfigError
 from cluster_image.config.topic_settings import check_topic_settings
 from cluster_image.placement.spread import Spread
 from cluster_image.wire.integers import BrokerId, i32
-from cluster_image.wire.messages import NO_THROTTLE, make, repeated, response_module
+from cluster_image.wire.messages import NO_THROTTLE, is_topic_name, make, repeated, response_module
 
 from ..metadata.image import Topic
 from ..metadata.records import ConfigRecord, MetadataRecord, PartitionRecord, RemoveTopicRecord, TopicRecord
@@ -79,7 +79,7 @@ def _create(
     """The topic's id, its records, and its partitions' replicas. taken: see _names_of_metrics. spread: of all
     partitions; where the controller places the new ones, they are added to it. Raises Refused."""
     name = str(topic.name)
-    if not _valid_topic_name(name):
+    if not is_topic_name(name):
         raise Refused(ErrorCode.invalid_topic_exception, f"{name!r} is not a valid topic name")
     if name in term.image.topics:
         raise Refused(ErrorCode.topic_already_exists, f"topic {name} exists already")
@@ -178,12 +178,6 @@ def _new_partitions(
 def _metric_name(topic: str) -> str:
     """Names of metrics have no dots: `a.b` and `a_b` would share theirs (Apache Kafka's Topic.hasCollision)."""
     return topic.replace(".", "_")
-
-
-def _valid_topic_name(name: str) -> bool:
-    """Kafka's rule: 1 to 249 of ASCII letters, digits, dot, underscore and hyphen, and not a path."""
-    allowed = name.isascii() and all(c.isalnum() or c in "._-" for c in name)
-    return 0 < len(name) <= 249 and allowed and name not in (".", "..", "__cluster_metadata")
 
 
 # -- CreatePartitions -----------------------------------------------------------------------------------------

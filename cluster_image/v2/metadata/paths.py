@@ -8,7 +8,7 @@
 | /brokers/topics/[topic]/[partition]/ISR       | 1,2;epoch      | leader         |
 | /brokers/partitions_reassigned/[topic]/[part.] | 1,2,3; nothing: to be deleted | administrator |
 | /brokers/state/[broker]/request-[number]      | a state change (state_queue.py) | leader, administrator |
-| /brokers/commands/[topic]                     | nothing: a command on it is under way | broker, ephemeral |
+| /brokers/commands/[topic]                     | which command on it is under way | broker, ephemeral |
 
 001 gives the leader's epoch in two of these under "becomeLeader" and in none under "Paths"; both have it here.
 """

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import Final, Literal, NamedTuple
 
-from ..zookeeper import NoNode, Watcher, ZooKeeper
+from ..zookeeper import NodeExists, NoNode, Watcher, ZooKeeper
 from . import paths
 
 _REQUEST: Final = "request-"
@@ -54,6 +54,11 @@ class StateQueue:
             if len(await self._names()) >= self._limit:
                 raise FollowerStateChangeQueueFull(f"broker {self._broker} has {self._limit} state changes to come to")
         await self._zookeeper.create(f"{self._path}/{_REQUEST}", change.encode(), sequence=True)
+
+    async def make(self) -> None:
+        """If there is none."""
+        with suppress(NodeExists):
+            await self._zookeeper.create(self._path)
 
     async def names(self, watch: Watcher | None = None) -> Sequence[str]:
         """Of the requests, the oldest first."""

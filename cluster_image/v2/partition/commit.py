@@ -17,10 +17,22 @@ from typing import Final
 from cluster_image.config import Config
 
 from .. import rules
-from ..metadata import paths
+from ..metadata import paths, reading
 from ..metadata.paths import Isr
 from ..state_changes import StateChanges
-from ..zookeeper import BadVersion, NodeExists, NoNode, Stat, ZooKeeper
+from ..zookeeper import (
+    BadVersion,
+    ConnectionLoss,
+    Create,
+    Delete,
+    NodeExists,
+    NoNode,
+    NotEmpty,
+    SessionExpired,
+    SetData,
+    Stat,
+    ZooKeeper,
+)
 from .leadership import Leadership, Produced
 from .replica import Partition
 
@@ -64,9 +76,9 @@ class Committing:
             try:
                 goes_on = await self._commit(produced)
             except (BadVersion, NoNode):
-                # Another leads (v2.isr.versioned), or the partition is gone. Its watch tells what comes.
+                # Another has led since (v2.isr.versioned), or the partition is gone.
                 log.warning("ISR not written: not the leader any more", extra={"partition": str(self._partition)})
-                await asyncio.get_running_loop().create_future()
+                goes_on = False
             if not goes_on:
                 await self._give_up()
                 await asyncio.get_running_loop().create_future()
@@ -147,10 +159,20 @@ class Committing:
         What has set out is written whatever becomes of this leader meanwhile, and is told of in any case."""
         isr = Isr(tuple(sorted(members)), self._leadership.epoch)
         version = rules.expected_isr_version(self._leadership.isr_version, self._config["v2.isr.versioned"])
-        path = paths.isr(self._partition.topic, self._partition.index)
-        writing = asyncio.create_task(self._zookeeper.set(path, isr.encode(), version))
+        writing = asyncio.create_task(self._write(isr, version))
         writing.add_done_callback(partial(self._written, isr))
         await asyncio.shield(writing)
+
+    async def _write(self, isr: Isr, version: int) -> Stat:
+        path = paths.isr(self._partition.topic, self._partition.index)
+        try:
+            return await self._zookeeper.set(path, isr.encode(), version)
+        except BadVersion:
+            # Of a write that was made, and of which nobody heard, the repetition is refused.
+            found = await reading.read(self._zookeeper, path)
+            if found is None or found[0] != isr.encode():
+                raise
+            return found[1]
 
     def _written(self, isr: Isr, writing: asyncio.Task[Stat]) -> None:
         if not writing.cancelled() and writing.exception() is None:
@@ -180,28 +202,37 @@ class Committing:
     async def _complete_reassignment(self, coming: tuple[int, ...]) -> bool:
         """001, completePartitionReassignment; where its braces are not closed, the reassignment ends in any case."""
         partition = self._partition
-        topic, index = partition.topic, partition.index
         await self.write_isr(partition.isr | set(coming))
-        await self._write_replicas(coming)
-        stays = self._me in coming
-        if not stays:
-            await self._close(self._me)
-        with suppress(NoNode):
-            await self._zookeeper.delete(paths.reassigned(topic, index))
+        if not await self._write_replicas(coming):
+            return True  # its listener tells what is to be done instead
+        with suppress(NoNode, NotEmpty):
+            await self._zookeeper.delete(paths.reassigned_topic(partition.topic))
         partition.assign(coming)
         log.info("reassigned", extra={"partition": str(partition), "replicas": coming})
-        return stays and self._me == coming[0]
+        if self._me not in coming:
+            await self._close(self._me)
+        return self._me == coming[0]
 
-    async def _write_replicas(self, replicas: tuple[int, ...]) -> None:
-        """A partition that is still being made has none yet."""
-        path = paths.replicas(self._partition.topic, self._partition.index)
+    async def _write_replicas(self, replicas: tuple[int, ...]) -> bool:
+        """In one step with the end of the reassignment: whoever gives that up meanwhile would close the new replicas,
+        and this leader the old ones. False: it was given up, or the partition is to be moved elsewhere by now."""
+        topic, index = self._partition.topic, self._partition.index
+        found = await reading.read(self._zookeeper, paths.reassigned(topic, index))
+        if found is None or found[0] != paths.encode_ids(replicas):
+            return False
+        path, data = paths.replicas(topic, index), paths.encode_ids(replicas)
+        is_made = await self._zookeeper.exists(path) is not None  # not so while the partition is being made
         try:
-            await self._zookeeper.set(path, paths.encode_ids(replicas))
-        except NoNode:
-            try:
-                await self._zookeeper.create(path, paths.encode_ids(replicas))
-            except NodeExists:
-                await self._zookeeper.set(path, paths.encode_ids(replicas))
+            await self._zookeeper.multi([
+                Delete(paths.reassigned(topic, index), found[1].version),
+                SetData(path, data) if is_made else Create(path, data),
+            ])  # fmt: skip
+        except (NoNode, NodeExists, BadVersion):
+            return False
+        except (ConnectionLoss, SessionExpired):  # it may have been done
+            is_over = await reading.reassigned_to(self._zookeeper, topic, index) is None
+            return is_over and await reading.assigned_to(self._zookeeper, topic, index) == replicas
+        return True
 
     async def _close(self, replica: int) -> None:
         partition = self._partition

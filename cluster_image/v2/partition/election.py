@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Final, Protocol
 
 from kio.schema.errors import ErrorCode
@@ -21,7 +22,7 @@ from .. import rules
 from ..metadata import paths, reading
 from ..metadata.paths import Isr, Leader
 from ..state_changes import StateChanges
-from ..zookeeper import BadVersion, Event, NodeExists, NoNode, ZooKeeper
+from ..zookeeper import BadVersion, Event, NodeExists, NoNode, Stat, ZooKeeper
 from .commit import Committing
 from .replica import Partition
 
@@ -70,8 +71,9 @@ class Replicating:
         self._task = start_task(self._run(), failed)
 
     def look_again(self) -> None:
-        """There is another session: what was watched is watched no more."""
+        """There is another session, in which nothing is watched; or it is asked to start, and may have to lead."""
         self._changed.set()
+        self._progress.set()
 
     async def close(self, error: ErrorCode) -> None:
         """001, closeReplica, but for the log. If it leads, nobody does from now on."""
@@ -91,6 +93,7 @@ class Replicating:
 
     def _hear(self, event: Event) -> None:
         self._changed.set()
+        self._progress.set()  # whoever waits for followers looks too
 
     async def _run(self) -> None:
         """001, onLeaderChange: each time that the leader's node has changed, and at first."""
@@ -170,29 +173,36 @@ class Replicating:
             await self._zookeeper.create(paths.leader(topic, index), leader.encode(), ephemeral=True)
         except (NodeExists, NoNode):
             return  # another was faster, or the partition is gone: whatever it is, its watch fires
-        await self._become_leader(isr, replicas)
+        await self._become_leader(isr, leader, replicas)
 
-    async def _become_leader(self, isr: Isr | None, assigned: tuple[int, ...]) -> None:
-        """001, becomeLeader. isr: as it was read before the election."""
+    async def _become_leader(self, isr: Isr | None, elected: Leader, assigned: tuple[int, ...]) -> None:
+        """001, becomeLeader. isr: as it was read before the election, whose epoch the new one follows."""
         zookeeper, partition = self._zookeeper, self.partition
         topic, index = partition.topic, partition.index
-        session = zookeeper.session
         self._fetching.stop(partition)
         self._followed = None
-        latest = await reading.isr_of(zookeeper, topic, index)
-        epoch = rules.next_epoch(latest.epoch if latest else rules.NO_EPOCH)
+        self._changed.clear()  # of its own node it has heard as well
+        found = await reading.read(zookeeper, paths.leader(topic, index), self._hear)
+        if found is None or found[1].owner != zookeeper.session:
+            self._changed.set()  # its session is over
+            return
+        latest = await reading.read(zookeeper, paths.isr(topic, index))
+        if (None if latest is None else Isr.decode(latest[0])) != isr:
+            # Another led and failed since it was read, or one that was deposed has written it: it stands again.
+            await self.give_up_leadership()
+            return
+        epoch = elected.epoch
         members = isr.brokers if isr and isr.brokers else (self._me,)
         try:
-            await zookeeper.set(paths.leader(topic, index), Leader(self._me, epoch).encode())
-            version = await self._write_first_isr(Isr(tuple(sorted(members)), epoch))
-        except NoNode:
-            return  # the session has expired meanwhile, or the partition is gone
-        self._term = (session, epoch)
-        leadership = partition.begin_leading(epoch, members, version, assigned)
+            version = await self._write_first_isr(Isr(tuple(sorted(members)), epoch), latest)
+        except (BadVersion, NoNode):
+            await self.give_up_leadership()
+            return
+        self._term = (found[1].owner, epoch)
+        partition.begin_leading(epoch, members, version, assigned)
         self._led(partition)
         log.info("leads", extra={"partition": str(partition), "epoch": epoch, "end": partition.log.end_offset})
-        await self._wait_for_followers(assigned)
-        if partition.leadership is not leadership:
+        if not await self._wait_for_followers(assigned):
             return
         committing = Committing(
             partition, zookeeper, self._state_changes, self._me, self._config, self._progress, self.give_up_leadership
@@ -200,34 +210,50 @@ class Replicating:
         try:
             await committing.write_isr(r for r in assigned if r == self._me or self._has_caught_up(r))
         except (BadVersion, NoNode):
+            await self.give_up_leadership()
             return
         catching_up = set(assigned) - partition.isr
-        partition.serve(sorted(catching_up), await reading.reassigned_to(zookeeper, topic, index))
+        partition.serve(sorted(catching_up))
         self._committing = start_task(committing.run(), self._failed)
         self._led(partition)
 
-    async def _write_first_isr(self, isr: Isr) -> int:
-        """The version that its node has then."""
+    async def _write_first_isr(self, isr: Isr, latest: tuple[bytes, Stat] | None) -> int:
+        """The version that its node has then. latest: as it was read last; None: there was none."""
         path = paths.isr(self.partition.topic, self.partition.index)
-        while True:
-            try:
+        if latest is None:
+            with suppress(NodeExists):
                 await self._zookeeper.create(path, isr.encode())
                 return 0
-            except NodeExists:
-                return (await self._zookeeper.set(path, isr.encode())).version
+        known = 0 if latest is None else latest[1].version
+        version = rules.expected_isr_version(known, self._config["v2.isr.versioned"])
+        return (await self._zookeeper.set(path, isr.encode(), version)).version
 
-    async def _wait_for_followers(self, assigned: tuple[int, ...]) -> None:
-        """Until every live replica has all that this one has, or they have had their time."""
+    async def _wait_for_followers(self, assigned: tuple[int, ...]) -> bool:
+        """Until every live replica has all that this one has, or they have had their time. False: the leader's node has
+        changed meanwhile, and is looked at again."""
         try:
             async with asyncio.timeout(self._config.seconds("replica.lag.time.max.ms")):
-                while True:
+                while await self._is_still_elected():
                     self._progress.clear()
                     live = set(await reading.live_brokers(self._zookeeper))
                     if all(self._has_caught_up(r) for r in assigned if r in live and r != self._me):
-                        return
+                        return True
                     await self._progress.wait()
+                return False
         except TimeoutError:
-            pass
+            return await self._is_still_elected()
+
+    async def _is_still_elected(self) -> bool:
+        """Is the leader's node its own, if there is reason to look?"""
+        if not self._changed.is_set():
+            return True
+        self._changed.clear()
+        path = paths.leader(self.partition.topic, self.partition.index)
+        found = await reading.read(self._zookeeper, path, self._hear)
+        if found is not None and (found[1].owner, Leader.decode(found[0]).epoch) == self._term:
+            return True
+        self._changed.set()
+        return False
 
     def _has_caught_up(self, replica: int) -> bool:
         leadership = self.partition.leadership

@@ -4,12 +4,12 @@ leads, and only while it leads anything."""
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 
 from ..metadata import paths, reading
 from ..metadata.state_queue import Kind
 from ..state_changes import StateChanges
-from ..zookeeper import Event, ZooKeeper
+from ..zookeeper import Event, NoNode, Watcher, ZooKeeper
 from .replica import Partition
 
 
@@ -24,12 +24,14 @@ class ReassignmentListener:
         self._me = broker
         self._led = led
         self._changed = asyncio.Event()
+        self._watched: set[str] = set()  # nodes whose next change is heard of already
 
     def look_again(self) -> None:
         """It leads something that it did not lead before."""
         self._changed.set()
 
     def _hear(self, event: Event) -> None:
+        self._watched.discard(event.path)
         self._changed.set()
 
     async def run(self) -> None:
@@ -40,19 +42,43 @@ class ReassignmentListener:
             await self._changed.wait()
 
     async def _look(self) -> None:
-        topics = set(await reading.children(self._zookeeper, paths.REASSIGNED, self._hear))
-        under_way: dict[tuple[str, int], None] = {}
+        topics = set(await self._children(paths.REASSIGNED))
+        under_way: dict[tuple[str, int], tuple[int, ...]] = {}
         for topic in sorted(topics & {partition.topic for partition in self._led()}):
-            path = paths.reassigned_topic(topic)
-            for index in paths.numbers(await reading.children(self._zookeeper, path, self._hear)):
-                under_way[topic, index] = None
+            for index in paths.numbers(await self._children(paths.reassigned_topic(topic))):
+                coming = await self._coming(paths.reassigned(topic, index))
+                if coming is not None:
+                    under_way[topic, index] = coming
         for partition in list(self._led()):
-            await self._apply(partition, (partition.topic, partition.index) in under_way)
+            await self._apply(partition, under_way.get((partition.topic, partition.index)))
 
-    async def _apply(self, partition: Partition, under_way: bool) -> None:
-        """001, onPartitionsReassigned, where something has changed."""
+    async def _children(self, path: str) -> Sequence[str]:
+        try:
+            return await self._zookeeper.children(path, self._watcher(path))
+        except NoNode:
+            self._watched.discard(path)
+            return ()
+
+    async def _coming(self, path: str) -> tuple[int, ...] | None:
+        """Where a partition is moved to may change while it is moved: then no child comes or goes."""
+        try:
+            data, _ = await self._zookeeper.get(path, self._watcher(path))
+        except NoNode:
+            self._watched.discard(path)
+            return None
+        return paths.decode_ids(data)
+
+    def _watcher(self, path: str) -> Watcher | None:
+        """One at a time: each that is given hears of the next change."""
+        if path in self._watched:
+            return None
+        self._watched.add(path)
+        return self._hear
+
+    async def _apply(self, partition: Partition, coming: tuple[int, ...] | None) -> None:
+        """001, onPartitionsReassigned, where something has changed. coming: as it was read last; None: nothing is under
+        way."""
         topic, index = partition.topic, partition.index
-        coming = await reading.reassigned_to(self._zookeeper, topic, index) if under_way else None
         leadership = partition.leadership
         if leadership is None or not leadership.serves_clients or leadership.reassigned == coming:
             return
@@ -65,7 +91,8 @@ class ReassignmentListener:
             if replica not in assigned:
                 await self._ask("start-replica", partition, replica, leadership.epoch)
         if not coming:
-            for replica in assigned:
+            # Itself last: once it has closed its replica it asks nobody any more.
+            for replica in sorted(assigned, key=lambda replica: replica == self._me):
                 await self._ask("close-replica", partition, replica, leadership.epoch)
 
     async def _ask(self, kind: Kind, partition: Partition, replica: int, epoch: int) -> None:

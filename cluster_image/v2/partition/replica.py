@@ -72,11 +72,11 @@ class Partition(Replica):
         )
         return self.leadership
 
-    def serve(self, catching_up: Sequence[int], reassigned: tuple[int, ...] | None) -> None:
-        """001, becomeLeader, after its followers have had their time."""
+    def serve(self, catching_up: Sequence[int]) -> None:
+        """001, becomeLeader, after its followers have had their time. RAR is the business of the listener, which asks
+        new replicas to start."""
         leadership = self._require_term()
         leadership.catching_up = set(catching_up)
-        leadership.reassigned = reassigned
         leadership.serves_clients = True
         self.is_checkpointed = True
 

@@ -76,3 +76,17 @@ def test_an_isr_that_was_written_over_a_later_leaders() -> None:
     told.role(2.0, 2, 2, 1, 1, 2, 3)
     told.isr(2.5, 1, 0, 2, 1)
     assert told.found() == {("IsrOfLatestLeader", "ISR overwritten")}
+
+
+def test_a_topic_that_was_made_again_has_an_isr_of_its_own() -> None:
+    """Its node's versions begin anew, and so do epochs."""
+    told = Traces()
+    told.role(1.0, 2, 2, 0, 0, 1, 2, 3)
+    told.isr(1.5, 2, 0, 1, 1, 2, 3)
+    told.role(2.0, 2, -1, 0, 1)
+    told.role(3.0, 1, 1, 0, 0, 1, 2, 3)
+    told.isr(3.5, 1, 0, 1, 1, 3)
+    told.isr(4.0, 1, 0, 2, 1, 2, 3)
+    assert told.found() == set()
+    told.isr(4.5, 3, 0, 3, 3)
+    assert told.found() == {("IsrOfLatestLeader", "ISR overwritten")}, "and is judged by itself"

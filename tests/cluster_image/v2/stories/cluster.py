@@ -19,6 +19,7 @@ from kio.schema.create_topics.v7.request import CreatableReplicaAssignment, Crea
 from kio.schema.delete_topics.v5.request import DeleteTopicsRequest
 from kio.schema.errors import ErrorCode
 from kio.schema.types import BrokerId, TopicName
+from kio.schema.unregister_broker.v0.request import UnregisterBrokerRequest
 from kio.static.primitive import i16, i32
 
 from cluster_image.network import Address, Entity
@@ -169,10 +170,14 @@ class V2Cluster:
         error: ErrorCode = answer.responses[0].error_code
         return error
 
-    async def add_partitions(self, count: int) -> ErrorCode:
+    async def remove(self, broker: int) -> ErrorCode:
+        error: ErrorCode = (await self.ask(1, UnregisterBrokerRequest(broker_id=BrokerId(broker)))).error_code
+        return error
+
+    async def add_partitions(self, count: int, timeout_ms: int = 10_000) -> ErrorCode:
         answer = await self.ask(1, CreatePartitionsRequest(
             topics=(CreatePartitionsTopic(name=TopicName(TOPIC), count=i32(count), assignments=None),),
-            timeout=milliseconds(10_000), validate_only=False,
+            timeout=milliseconds(timeout_ms), validate_only=False,
         ))  # fmt: skip
         error: ErrorCode = answer.results[0].error_code
         return error
