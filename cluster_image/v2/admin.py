@@ -200,9 +200,13 @@ class Admin:
             if missing := sorted(set(replicas) - set(live)):
                 raise AdminError(ErrorCode.invalid_replica_assignment, f"broker {missing[0]} is not alive")
             before = await reading.reassigned_to(self._zookeeper, topic, index) or ()
+            if before == tuple(replicas):
+                return
             await self._make(paths.reassigned_topic(topic))
             await self._put(paths.reassigned(topic, index), paths.encode_ids(replicas))
             await self._close_those_not_wanted(topic, index, set(before) - set(replicas))
+            if before:
+                await self._start_those_that_stay(topic, index, set(replicas) - set(before))
 
     async def cancel_reassignment(self, topic: str, index: int, timeout: float) -> None:
         """Raises AdminError: there is none, or it is complete."""
@@ -217,7 +221,16 @@ class Admin:
             except (NoNode, BadVersion):
                 raise none from None
             await self._remove(paths.reassigned_topic(topic))
-            await self._close_those_not_wanted(topic, index, set(paths.decode_ids(found[0])))
+            coming = set(paths.decode_ids(found[0]))
+            await self._close_those_not_wanted(topic, index, coming)
+            assigned = await reading.assigned_to(self._zookeeper, topic, index) or ()
+            await self._start_those_that_stay(topic, index, set(assigned) - coming)
+
+    async def _start_those_that_stay(self, topic: str, index: int, replicas: Collection[int]) -> None:
+        """Who was to go may have closed its replica by now."""
+        assigned = await reading.assigned_to(self._zookeeper, topic, index) or ()
+        for replica in sorted(set(replicas) & set(assigned)):
+            await self._ask("start-replica", topic, index, replica)
 
     async def _close_those_not_wanted(self, topic: str, index: int, replicas: Collection[int]) -> None:
         """Of replicas that were started for a reassignment, those that it did not become. By 001 they would stay."""

@@ -197,8 +197,9 @@ class Phases:
                 left.append(f"it did not end within {HEAL_TIMEOUT_S:g} s")
             except Exception as error:  # whatever a runtime raises
                 left.append(describe(error))
+            why = "its healing came to no end"
             for each in injector.in_force:
-                left.append(f"{each.nemesis} on {', '.join(each.targets)}: {each.evidence.get('heal_failed', '')}")
+                left.append(f"{each.nemesis} on {', '.join(each.targets)}: {each.evidence.get('heal_failed') or why}")
             if not left:
                 return
         self.unhealed = f"not everything could be healed: {'; '.join(left)}"

@@ -60,8 +60,8 @@ def judge(
     led, written = leaderships(rows), isrs_written(rows)
     for place, of_place in led.items():
         _judge_leaders(place, of_place, found)
-    for place, of_place in written.items():
-        for by_version in of_place:
+    for place, isrs in written.items():
+        for by_version in isrs:
             _judge_isrs(place, by_version, found)
     anomalies = list(found.anomalies())
     return OfNodes(

@@ -98,7 +98,7 @@ class View:
             ids = sorted({*live, *paths.numbers(known)})
             found = await asyncio.gather(*(reading.registered(self._zookeeper, broker) for broker in ids))
             self._brokers = (
-                now,
+                asyncio.get_running_loop().time(),  # not before it was read, however long that took
                 {
                     broker: Broker(broker, Address("", 0), None, True)
                     if there is None
@@ -119,7 +119,7 @@ class View:
             if topic is None:
                 self._topics.pop(name, None)
             else:
-                self._topics[name] = (now, topic)
+                self._topics[name] = (asyncio.get_running_loop().time(), topic)
         return topic
 
     async def _partition(self, topic: str, index: int) -> PartitionState | None:

@@ -82,14 +82,16 @@ class ReassignmentListener:
         leadership = partition.leadership
         if leadership is None or not leadership.serves_clients or leadership.reassigned == coming:
             return
-        leadership.reassigned, leadership.close_sent = coming, False
-        if coming is None:
-            return  # it was given up
         # By 001 what is read is what ZooKeeper has, not what this leader remembers.
         assigned = await reading.assigned_to(self._zookeeper, topic, index) or leadership.assigned
-        for replica in coming:
-            if replica not in assigned:
+        closed = set(assigned) - set(leadership.reassigned or ()) if leadership.close_sent else set()
+        leadership.reassigned, leadership.close_sent = coming, False
+        # It was given up, or goes elsewhere: who was to go and stays after all begins anew.
+        for replica in assigned if coming is None else coming:
+            if replica not in assigned or replica in closed:
                 await self._ask("start-replica", partition, replica, leadership.epoch)
+        if coming is None:
+            return
         if not coming:
             # Itself last: once it has closed its replica it asks nobody any more.
             for replica in sorted(assigned, key=lambda replica: replica == self._me):

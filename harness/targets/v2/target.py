@@ -91,6 +91,11 @@ class V2(Target):
     def problems(self, plan: ClusterPlan) -> Iterable[str]:
         if plan.combined:
             yield "--combined: ZooKeeper's servers are processes of their own"
+        if not _idle_checks(plan) and any(name.partition(":")[0] == "membership" for name in plan.nemesis):
+            yield (
+                "--nemesis membership on target v2 needs --set v2.idle.checks=true: without it partitions on which "
+                "nothing is produced are never moved to the end, and not back"
+            )
         for name, value in plan.settings.items():
             try:
                 read = read_setting(name, value, SETTINGS)

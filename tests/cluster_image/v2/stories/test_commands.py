@@ -153,6 +153,22 @@ def test_a_move_is_given_up_at_the_moment_of_its_end() -> None:
     tell(story, brokers=4, settings=IDLE)
 
 
+@pytest.mark.parametrize("elsewhere", [None, (1, 2, 3)], ids=["given up", "as it was"])
+def test_who_was_to_go_and_has_closed_its_replica_begins_anew(elsewhere: tuple[int, ...] | None) -> None:
+    async def story(c: V2Cluster) -> None:
+        await made(c, 1, 2, 3)
+        assert await c.reassign((1, 2)) is ErrorCode.none
+        await c.produced("m1")
+        await c.until(lambda: c.replica(3) is None)
+        assert c.replicas() == (1, 2, 3), "as 3 is in the ISR until a request has waited for it"
+        assert await c.reassign(elsewhere) is ErrorCode.none
+        await c.until(lambda: c.replica(3) is not None and c.log_of(3) == ["m1"])
+        await c.produced("m2")
+        await c.until(lambda: c.log_of(1) == c.log_of(2) == c.log_of(3) == ["m1", "m2"])
+
+    tell(story, settings=QUICK)
+
+
 def test_a_leader_that_was_deposed_before_it_had_begun_leaves_its_successors_node_alone() -> None:
     async def story(c: V2Cluster) -> None:
         await made(c, 3, 1, 2)
