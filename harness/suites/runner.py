@@ -53,6 +53,7 @@ class Runner:
     wishes: Wishes
     tell: Tell
     save: Callable[[Runner], None]
+    untold: Mapping[Planned, Ran] = field(default_factory=dict)  # judged before: only their stories are left
     results: dict[Planned, Ran] = field(default_factory=dict)
     over: str = ""  # why no more runs begin, if so
 
@@ -101,6 +102,8 @@ class Runner:
                 self._end(f"{ran.title} {'failed' if ran.outcome == 'failed' else 'could not be judged'}", stop=False)
 
     async def _run(self, planned: Planned, name: str) -> Ran:
+        if (before := self.untold.get(planned)) is not None:
+            return await self._with_story(planned, before)
         began = time.monotonic()
         directory, log = self.directory / "runs" / name, self.directory / "runs" / f"{name}.log"
         try:
@@ -116,10 +119,14 @@ class Runner:
         if verdict is None or (said and verdict["verdict"] != "fail"):  # a violation that was found stands
             return not_judged(planned, said or "it left no history", where, took_s)
         report = f"{where}/report.html" if (directory / "report.html").is_file() else ""
-        ran = judged(planned, verdict, where, took_s, report)
-        if self.wishes.stories and stories.can_be_told(planned, ran) and not self.over:
-            ran = replace(ran, story=await self._shrink(planned, directory))
-        return ran
+        return await self._with_story(planned, judged(planned, verdict, where, took_s, report))
+
+    async def _with_story(self, planned: Planned, ran: Ran) -> Ran:
+        """If one is wanted, and the time suffices to make the run smaller."""
+        if not self.wishes.stories or not stories.can_be_told(planned, ran) or self.over:
+            return ran
+        story = await self._shrink(planned, self.directory / ran.directory)
+        return ran if self._stopping else replace(ran, story=story)
 
     async def _record(self, planned: Planned, name: str, log: Path) -> str:
         """The run itself. Returns why it did not come to its end, a sentence; "": it did. Raises OSError."""

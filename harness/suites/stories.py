@@ -29,9 +29,23 @@ def read(path: Path, directory: Path) -> Story | None:
     try:
         found = read_object(path)
         smaller = Path(found["run"]).relative_to(directory.resolve())
+        return whole({
+            "broken": found["broken"], "lines": found["story"], "directory": str(smaller), "runs": found["runs"],
+            "minimal": found["minimal"],
+        })  # fmt: skip
+    except (OSError, ValueError, KeyError):
+        return None
+
+
+def whole(story: Any) -> Story | None:
+    """story: as it was saved. None: it is not one, or not whole."""
+    try:
+        lines = story["lines"]
+        if not isinstance(lines, list) or not lines:
+            return None
         return {
-            "broken": str(found["broken"]), "lines": [str(line) for line in found["story"]],
-            "directory": str(smaller), "runs": int(found["runs"]), "minimal": bool(found["minimal"]),
+            "broken": str(story["broken"]), "lines": [str(line) for line in lines],
+            "directory": str(story["directory"]), "runs": int(story["runs"]), "minimal": bool(story["minimal"]),
         }  # fmt: skip
-    except (OSError, ValueError, KeyError, TypeError):
+    except (TypeError, KeyError, ValueError):
         return None

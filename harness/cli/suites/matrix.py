@@ -52,16 +52,18 @@ def matrix(
     check_reachable()
     name = re.sub(r"[^a-zA-Z0-9._-]+", "-", file.stem)
     directory = results_directory / f"matrix-{name}"
-    files = MatrixFiles(wanted, directory, f"chaos matrix {file}")
+    files = MatrixFiles(wanted, directory, f"chaos matrix {file}{f' --stories {stories}' * (stories > 0)}")
     if not again:
         files.load()
     left = files.left(with_stories=stories > 0)
-    if (known := len(wanted.runs) - len(left)) and not as_json:
-        say(f"{known} of {len(wanted.runs)} runs were carried out before; --again repeats them")
+    told = {planned: was for planned in left if not again and (was := files.judged(planned)) is not None}
+    if (known := len(wanted.runs) - len(left) + len(told)) and not as_json:
+        still = f", {len(told)} of them without their story" if told else ""
+        say(f"{known} of {len(wanted.runs)} runs were carried out before{still}; --again repeats them")
     runner.check_plans(left, directory / "runs")
     files.write()  # where nothing can be written, nothing begins
     telling = say_json if as_json else Telling(len(left))
-    carrying = runner.Runner(left, directory, runner.Wishes(jobs, stories=stories), telling, files.save)
+    carrying = runner.Runner(left, directory, runner.Wishes(jobs, stories=stories), telling, files.save, told)
     if left:
         asyncio.run(carrying.carry_out())
     ran = [files.results[planned.key] for planned in wanted.runs if planned.key in files.results]
@@ -74,5 +76,5 @@ def matrix(
     print_table(*tables.terminal(wanted, tables.squares(wanted, files.results)))
     say(f"{directory / 'matrix.html'}, {directory / 'matrix.md'}")
     if carrying.over:
-        say(f"stopped; chaos matrix {file}, without --again, goes on")
+        say(f"stopped; chaos matrix {file}{f' --stories {stories}' * (stories > 0)}, without --again, goes on")
     return code

@@ -19,7 +19,7 @@ from harness.suites.matrix.file import Matrix
 from harness.suites.parts import Planned
 from harness.suites.results import Ran
 from harness.suites.runner import Runner
-from harness.suites.stories import can_be_told
+from harness.suites.stories import can_be_told, whole
 from spark_history.regular import read_object, replacing
 
 _STATE: Final = "matrix.json"
@@ -40,16 +40,25 @@ class MatrixFiles:
         """What earlier runs of this matrix have come to. Raises BadArguments."""
         try:
             found = read_object(self._directory / _STATE)
-            self.results = {key: Ran(**ran) for key, ran in found["cells"].items()}
+            self.results = {
+                key: Ran(**{**ran, "story": whole(ran.get("story"))}) for key, ran in found["cells"].items()
+            }
             self._started_at = str(found["started_at"])
         except (FileNotFoundError, NotADirectoryError):
             return
         except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-            raise BadArguments(f"{self._directory / _STATE} cannot be read: {error}; remove it to begin anew") from None
+            why = error if isinstance(error, OSError) else "it is not what chaos matrix has written"
+            raise BadArguments(f"{self._directory / _STATE} cannot be read: {why}; remove it to begin anew") from None
 
     def left(self, *, with_stories: bool = False) -> list[Planned]:
-        """What was not judged may be the next time. with_stories: what failed has to be repeated to have one."""
+        """What was not judged may be the next time. with_stories: also what failed and has none yet."""
         return [planned for planned in self._matrix.runs if self._is_left(planned, with_stories)]
+
+    def judged(self, planned: Planned) -> Ran | None:
+        """What became of a run, if it is there still: all that it lacks is its story."""
+        ran = self.results.get(planned.key)
+        there = ran is not None and ran.verdict != NOT_JUDGED and (self._directory / ran.directory).is_dir()
+        return ran if there else None
 
     def _is_left(self, planned: Planned, with_stories: bool) -> bool:
         ran = self.results.get(planned.key)

@@ -4,6 +4,7 @@ table links, and of what failed in simulation the story."""
 from __future__ import annotations
 
 import html
+import itertools
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
@@ -58,8 +59,9 @@ def terminal(matrix: Matrix, found: Mapping[tuple[str, str], Square]) -> tuple[l
 def markdown(matrix: Matrix, results: Mapping[str, Ran], made: str, *, timed: bool = True) -> str:
     """made: what is said above the table: when, by which command. results: by the keys of runs. timed: see square()."""
     lines = [made, "", *markdown_table(matrix, squares(matrix, results, timed=timed)), "", "## Each cell"]
+    where = anchors(matrix)
     for cell, done in _judged(matrix, results):
-        lines += ["", f'<a id="{anchor(cell)}"></a>**{_cell(", ".join(cell))}**', ""]
+        lines += ["", f'<a id="{where[cell]}"></a>**{_cell(", ".join(cell))}**', ""]
         for ran in done:
             seed = f"seed {ran.seed}"
             lines.append(f"- {f'[{seed}]({ran.report})' if ran.report else seed}: {_cell(said(ran))}")
@@ -71,21 +73,29 @@ def markdown_table(matrix: Matrix, found: Mapping[tuple[str, str], Square], page
     """Lines. page: where each cell's words are, if not below the table."""
     head = f"| | {' | '.join(_cell(column) for column in matrix.columns)} |"
     lines = [head, f"| --- |{' --- |' * len(matrix.columns)}"]
+    where = anchors(matrix)
     for row in matrix.rows:
-        linked = (_linked((row, column), found[row, column], page) for column in matrix.columns)
+        linked = (_linked(found[row, column], f"{page}#{where[row, column]}") for column in matrix.columns)
         lines.append(f"| {_cell(row)} | {' | '.join(linked)} |")
     return lines
 
 
 def said(ran: Ran) -> str:
     """What became of a run, in a sentence; of a story also how it ends, which names what contradicts what."""
-    end = re.sub(r"^ *\d+\. +[\d.]+ s +", ". In the smallest run: ", ran.story["lines"][-1]) if ran.story else ""
-    return f"{ran.verdict}: {ran.reason}{end}"
+    if ran.story is None:
+        return f"{ran.verdict}: {ran.reason}"
+    end = re.sub(r"^ *\d+\. +[\d.]+ s +", "", ran.story["lines"][-1])
+    return f"{ran.verdict}: {ran.reason}. In {'the smallest' if ran.story['minimal'] else 'a smaller'} run: {end}"
 
 
-def anchor(cell: tuple[str, str]) -> str:
-    """Of what is said of a cell, in the page."""
-    return "--".join(re.sub(r"[^a-z0-9]+", "-", part.lower()).strip("-") for part in cell)
+def anchors(matrix: Matrix) -> dict[tuple[str, str], str]:
+    """Of what is said of each cell, in the page: no two are the same."""
+    found: dict[tuple[str, str], str] = {}
+    for cell in matrix.cells:
+        plain = "--".join(re.sub(r"[^a-z0-9]+", "-", part.lower()).strip("-") for part in cell)
+        numbered = itertools.chain([plain], (f"{plain}-{number}" for number in itertools.count(2)))
+        found[cell] = next(each for each in numbered if each not in found.values())
+    return found
 
 
 def _judged(matrix: Matrix, results: Mapping[str, Ran]) -> Iterator[tuple[tuple[str, str], list[Ran]]]:
@@ -95,11 +105,12 @@ def _judged(matrix: Matrix, results: Mapping[str, Ran]) -> Iterator[tuple[tuple[
 
 
 def _cell(text: str) -> str:
-    return html.escape(text, quote=False).replace("|", "\\|").replace("\n", " ")
+    """Anybody's text as text, in one line of Markdown."""
+    return re.sub(r"([\\`*_\[\]|])", r"\\\1", " ".join(html.escape(text, quote=False).split()))
 
 
-def _linked(cell: tuple[str, str], of: Square, page: str) -> str:
-    return f"[{_cell(of.text)}]({page}#{anchor(cell)})" if of.verdict else _cell(of.text)
+def _linked(of: Square, where: str) -> str:
+    return f"[{_cell(of.text)}]({where})" if of.verdict else _cell(of.text)
 
 
 def _told(ran: Ran) -> list[str]:
@@ -117,14 +128,14 @@ def _title(story: Story) -> str:
 
 def page(matrix: Matrix, results: Mapping[str, Ran], made: str) -> str:
     """See markdown()."""
-    found = squares(matrix, results)
+    found, where = squares(matrix, results), anchors(matrix)
     head = "".join(f"<th>{html.escape(column)}</th>" for column in matrix.columns)
     body = "".join(
         f"<tr><th>{html.escape(row)}</th>"
-        f"{''.join(_square((row, column), found[row, column]) for column in matrix.columns)}</tr>"
+        f"{''.join(_square(found[row, column], where[row, column]) for column in matrix.columns)}</tr>"
         for row in matrix.rows
     )
-    sections = "".join(_section(cell, done) for cell, done in _judged(matrix, results))
+    sections = "".join(_section(cell, where[cell], done) for cell, done in _judged(matrix, results))
     return (
         '<!doctype html><html lang="en"><meta charset="utf-8"><title>chaos matrix</title>'
         "<style>body{font:15px system-ui,sans-serif;margin:2rem;color:#1f2328}table{border-collapse:collapse}"
@@ -137,8 +148,8 @@ def page(matrix: Matrix, results: Mapping[str, Ran], made: str) -> str:
     )
 
 
-def _section(cell: tuple[str, str], done: Sequence[Ran]) -> str:
-    text = f'<h3 id="{anchor(cell)}">{html.escape(", ".join(cell))}</h3>'
+def _section(cell: tuple[str, str], where: str, done: Sequence[Ran]) -> str:
+    text = f'<h3 id="{where}">{html.escape(", ".join(cell))}</h3>'
     for ran in done:
         seed = f"seed {ran.seed}"
         link = f'<a href="{html.escape(ran.report)}">{seed}</a>' if ran.report else seed
@@ -153,8 +164,8 @@ def _section(cell: tuple[str, str], done: Sequence[Ran]) -> str:
     return text
 
 
-def _square(cell: tuple[str, str], of: Square) -> str:
+def _square(of: Square, where: str) -> str:
     verdict, _, rest = of.text.partition(",")
     text = f'<b style="color:{_COLOURS.get(of.verdict, "inherit")}">{html.escape(verdict)}</b>'
     text += html.escape(f",{rest}" if rest else "")
-    return f'<td><a href="#{anchor(cell)}">{text}</a></td>' if of.verdict else f"<td>{text}</td>"
+    return f'<td><a href="#{where}">{text}</a></td>' if of.verdict else f"<td>{text}</td>"

@@ -53,11 +53,11 @@ class V2(Target):
     runtimes: ClassVar = frozenset({"docker", "simulation"})
     unsupported: ClassVar[Mapping[str, str]] = {
         "membership:upgrade": "there is one release of it",
-        "membership:controlled-shutdown": "001 knows none: who stops is gone, and others are elected then",
+        "membership:controlled-shutdown": "it knows none: a broker that stops is gone, and others are elected then",
         "membership:controller": "the servers of ZooKeeper are those of zookeeper.connect",
         "workload compacted": "its log has no cleaner",
         "workload idempotent": "it knows no producer ids",
-        "--delete-records": "001 knows only whole topics to delete",
+        "--delete-records": "it deletes whole topics, and nothing of one",
         "--min-insync-replicas": "a record is acknowledged once the whole ISR has it, however small that is",
         "controllers that are brokers as well": "ZooKeeper's servers are processes of their own",
     }
@@ -73,7 +73,7 @@ class V2(Target):
         exceptions = []
         if plan.acks not in ("all", "-1"):
             exceptions.append(f"with acks={plan.acks} an acknowledged record may be lost with its leader alone")
-        return Promise(sentence, 0, _SOURCE, "no loss of what was written", exceptions)
+        return Promise(sentence, 0, _SOURCE, exceptions=exceptions)
 
     def timing(self, plan: ClusterPlan) -> Timing:
         given = {"zookeeper.session.timeout.ms": "9000", **timeouts.KAFKA} if plan.timeouts == "kafka" else {}
@@ -91,6 +91,9 @@ class V2(Target):
     def problems(self, plan: ClusterPlan) -> Iterable[str]:
         if plan.combined:
             yield "--combined: ZooKeeper's servers are processes of their own"
+        if plan.min_insync_replicas != min(2, plan.replication_factor):  # what a plan has that says nothing of it
+            why = self.unsupported["--min-insync-replicas"]
+            yield f"--min-insync-replicas is not possible with target v2: {why}"
         if not _idle_checks(plan) and any(name.partition(":")[0] == "membership" for name in plan.nemesis):
             yield (
                 "--nemesis membership on target v2 needs --set v2.idle.checks=true: without it partitions on which "
