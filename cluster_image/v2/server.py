@@ -81,7 +81,6 @@ class BrokerServer:
         for path in paths.PARENTS:
             with suppress(NodeExists):
                 await self._zookeeper.create(path)
-        await self._replicas.state_changes.queue(self._me).make()
         await self._listener.drain()
         for topic, index in await self._assigned():
             self._replicas.start_replica(topic, index)

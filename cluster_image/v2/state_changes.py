@@ -84,7 +84,7 @@ class StateChangeListener:
             self._changed.clear()
             try:
                 names = await self._queue.names(self._hear if watched else None)
-            except NoNode:  # this broker was removed while it was away
+            except NoNode:  # it is new, or was removed while it was away
                 await self._queue.make()
                 continue
             self.backlog = len(names)

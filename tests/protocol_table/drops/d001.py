@@ -23,11 +23,6 @@ DROPS: Final[Mapping[str, Drop]] = {
     ),
     "001-election-1": Returns(_RULES, "may_lead", "broker in replicas and not is_deleted"),
     "001-election-2": Text(_ELECTION, "        if self._me != replicas[0]:\n", "        if self._me == replicas[0]:\n"),
-    "001-election-3": Text(
-        _ELECTION,
-        "            return  # another was faster, or the partition is gone: whatever it is, its watch fires\n",
-        "            pass\n",
-    ),
     "001-election-4": Returns(_ELECTION, "Replicating._hear", "None"),
     "001-state-1": Returns(_RULES, "may_start", "True"),
     "001-state-2": Returns(_RULES, "may_close", "True"),
@@ -41,7 +36,7 @@ DROPS: Final[Mapping[str, Drop]] = {
     "001-roles-1": Returns(_RULES, "start_following", "FollowerStart(end_offset, names_epoch=True)"),
     "001-roles-2": Returns(_RULES, "next_epoch", "isr_epoch"),
     "001-roles-3": Returns(_RULES, "watermark_on_election", "high_watermark"),
-    "001-roles-4": Returns(_ELECTION, "Replicating._wait_for_followers", "None"),
+    "001-roles-4": Returns(_ELECTION, "Replicating._wait_for_followers", "True"),
     "001-roles-5": Returns(_RULES, "expected_isr_version", "known_version"),
     "001-topics-1": Returns(_ADMIN, "Admin._clean_failed_creation", "True"),
     "001-topics-2": Text(
@@ -52,9 +47,7 @@ DROPS: Final[Mapping[str, Drop]] = {
     "001-topics-3": Text(_MOVES, "        if not coming:\n", "        if False:\n"),
     "001-topics-4": Returns(_ADMIN, "Admin._add_partitions", "None"),
     "001-topics-5": Text(
-        _ADMIN,
-        "            except NodeExists:\n                if loop.time() >= until:\n",
-        "            except NodeExists:\n                break\n                if loop.time() >= until:\n",
+        _ADMIN, "            if await self._holds(path, mine):\n                break\n", "            break\n"
     ),
     "001-commit-1": Text(
         "v2/partition/replica.py",
@@ -74,7 +67,9 @@ DROPS: Final[Mapping[str, Drop]] = {
         'interval = self._keep_in_sync / 2 if self._config["v2.idle.checks"] else None',
         "interval = None",
     ),
-    "001-moves-1": Text(_MOVES, "            if replica not in assigned:\n", "            if False:\n"),
+    "001-moves-1": Text(
+        _MOVES, "            if replica not in assigned or replica in closed:\n", "            if False:\n"
+    ),
     "001-moves-2": Returns(_RULES, "may_complete_reassignment", "True"),
     "001-moves-3": Returns(_RULES, "has_reassignment_caught_up", "True"),
     "001-moves-4": Returns(_ADMIN, "Admin.cancel_reassignment", "None"),
@@ -87,9 +82,7 @@ DROPS: Final[Mapping[str, Drop]] = {
     ),
     "001-paths-3": Text(_ELECTION, "leader.encode(), ephemeral=True)", "leader.encode())"),
     "001-paths-4": Returns(_ELECTION, "Replicating._write_first_isr", "0"),
-    "001-paths-5": Text(
-        _COMMIT, "            await self._zookeeper.delete(paths.reassigned(topic, index))\n", "            pass\n"
-    ),
+    "001-paths-5": Text(_COMMIT, "                Delete(paths.reassigned(topic, index), found[1].version),\n", ""),
     "001-paths-6": Returns(_ADMIN, "Admin.remove_broker", "None"),
     "001-paths-7": Text(
         _ELECTION, "        catching_up = set(assigned) - partition.isr\n", "        catching_up = set()\n"
@@ -99,7 +92,7 @@ DROPS: Final[Mapping[str, Drop]] = {
     "001-listeners-1": Text(_MOVES, "            if any(True for _ in self._led()):\n", "            if True:\n"),
     "001-listeners-2": Returns(_STATE, "StateChangeListener._hear", "None"),
     "001-listeners-3": Returns(_MOVES, "ReassignmentListener._hear", "None"),
-    "001-startup-2": Text("v2/server.py", "in (*paths.PARENTS, paths.state(self._me)):", "in paths.PARENTS:"),
+    "001-startup-2": Returns(_QUEUE, "StateQueue.make", "None"),
     "001-startup-3": Text("v2/server.py", "        await self._listener.drain()\n", ""),
     "001-startup-4": Text(
         "v2/server.py",
@@ -140,8 +133,10 @@ DROPS: Final[Mapping[str, Drop]] = {
     ),
     "001-topics-9": Text(
         _ADMIN,
-        "        if await reading.leader_of(self._zookeeper, topic, index) is None:\n",
-        "        if False:\n",
+        """        for replica in replicas:
+            await self._ask("close-replica", topic, index, replica)
+        if not""",
+        "        if not",
     ),
     "001-topics-10": Returns(_ADMIN, "Admin._remove_partition", "None"),
     "001-commit-7": Text(
@@ -155,9 +150,33 @@ DROPS: Final[Mapping[str, Drop]] = {
     "001-commit-10": Returns(_RULES, "is_committed", "True"),
     "001-moves-5": Text(_COMMIT, "            leadership.close_sent = True\n", ""),
     "001-moves-6": Text(_COMMIT, "        await self.write_isr(partition.isr | set(coming))\n", ""),
-    "001-moves-7": Returns(_COMMIT, "Committing._write_replicas", "None"),
-    "001-moves-8": Text(_COMMIT, "        if not stays:\n            await self._close(self._me)\n", ""),
+    "001-moves-7": Returns(_COMMIT, "Committing._write_replicas", "True"),
+    "001-moves-8": Text(_COMMIT, "        if self._me not in coming:\n            await self._close(self._me)\n", ""),
     "001-moves-10": Returns(_RULES, "has_stopped_fetching", "False"),
+    "001-moves-11": Text(
+        _COMMIT,
+        "        except (NoNode, NodeExists, BadVersion):\n            return False\n",
+        "        except (NoNode, NodeExists, BadVersion):\n            return True\n",
+    ),
+    "001-moves-12": Text(
+        _MOVES,
+        "            data, _ = await self._zookeeper.get(path, self._watcher(path))\n",
+        "            data, _ = await self._zookeeper.get(path)\n",
+    ),
+    "001-roles-11": Returns(_ELECTION, "Replicating._is_still_elected", "True"),
+    "001-election-5": Text(
+        _ELECTION,
+        """        if found is None or found[1].owner != zookeeper.session:
+            self._changed.set()  # its session is over
+            return
+        latest = await reading.read(zookeeper, paths.isr(topic, index))
+        if (None if latest is None else Isr.decode(latest[0])) != isr:
+""",
+        """        assert found is not None
+        latest = await reading.read(zookeeper, paths.isr(topic, index))
+        if False:
+""",
+    ),
     "001-fetch-1": Text(
         "v2/partition/replica.py",
         "        follower.fetched(broker_epoch, offset, log.end_offset, now, log_start_offset)\n",

@@ -192,6 +192,8 @@ def test_a_leader_that_was_deposed_before_it_had_begun_leaves_its_successors_nod
         await asyncio.sleep(20.0)
         leader = c.leader()
         assert leader is not None and leader.broker == 3 - first.broker and c.serves(leader.broker)
+        roles = [told for node, event, _, told in c.trace if (node, event) == (f"broker-{first.broker}", "role")]
+        assert all(told["leader"] != first.broker for told in roles)
 
     tell(story, settings=QUICK)
 

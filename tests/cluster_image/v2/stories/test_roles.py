@@ -7,6 +7,8 @@ import asyncio
 import pytest
 from kio.schema.errors import ErrorCode
 
+from cluster_image.v2.metadata import paths
+
 from .cluster import V2Cluster, tell
 
 #: The watermark gets into the checkpoint soon; a new leader waits long.
@@ -122,3 +124,32 @@ def test_slow_followers_are_waited_for_in_turn() -> None:
         assert 4.0 <= asyncio.get_running_loop().time() - began < 5.0 and c.isr() == {1}
 
     tell(story, settings={"replica.lag.time.max.ms": "2000"})
+
+
+def test_what_an_earlier_leader_has_asked_to_start_is_not_started() -> None:
+    async def story(c: V2Cluster) -> None:
+        assert await c.create((1, 2, 3)) is ErrorCode.none
+        await c.until(lambda: c.serves(1) and c.isr() == {1, 2, 3})
+        await c.ask_for("close-replica", 3, 0, by=1)
+        await c.until(lambda: c.replica(3) is None)
+        await c.kill(1)
+        await c.until(lambda: c.serves(2))
+        for epoch, started in ((0, False), (1, True)):
+            await c.ask_for("start-replica", 3, epoch, by=2)
+            await c.until(lambda: not c.children(paths.state(3)))
+            assert (c.replica(3) is not None) is started
+
+    tell(story)
+
+
+def test_who_waits_to_be_acknowledged_hears_that_nothing_comes_of_it() -> None:
+    async def story(c: V2Cluster) -> None:
+        assert await c.create((1, 2)) is ErrorCode.none
+        await c.until(lambda: c.serves(1) and c.isr() == {1, 2})
+        c.cut((1, 2))
+        waiting = asyncio.create_task(c.produce("m1", 1))
+        await c.until(lambda: c.log_of(1) == ["m1"])
+        assert await c.delete(broker=2) is ErrorCode.none
+        assert await waiting is ErrorCode.unknown_topic_or_partition
+
+    tell(story, settings={"replica.lag.time.max.ms": "20000"})
