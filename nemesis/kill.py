@@ -145,7 +145,7 @@ class HwTruncation(Kill):
 
     def draw(self, random: Random) -> Draw:
         session = self.timing.session
-        return Draw(random.uniform(4.0, 6.0), self.restart_s + session + random.uniform(2.0, 3.0), {})
+        return Draw(random.uniform(4.0, 6.0), session + random.uniform(2.0, 3.0), {})
 
     def choose(self, choice: Mapping[str, Any], situation: Situation) -> Sequence[Node]:
         """The leader first."""

@@ -19,7 +19,7 @@ from cluster_image.network import Entity, Peer, Versions
 from cluster_image.replication.answers import describe_configs as configs
 from cluster_image.replication.answers.describe import describe_cluster, describe_topic_partitions, find_coordinator
 from cluster_image.replication.answers.describe_log_dirs import describe_log_dirs
-from cluster_image.replication.answers.metadata import MetadataHandler
+from cluster_image.replication.answers.metadata import LOOK_S, STARTING_S, MetadataHandler
 from cluster_image.replication.fetch import FetchHandler
 from cluster_image.replication.offsets import OffsetsHandler
 from cluster_image.replication.produce import ProduceHandler
@@ -133,8 +133,14 @@ class BrokerApi:
             ids = [each for topic in request.topics if isinstance(each := getattr(topic, "topic_id", None), UUID)]
             if ids:
                 names += await self._view.named(ids)
-        cluster = await self._view.cluster(names)
-        handler = MetadataHandler(self._config, cluster, lambda: self._some_broker(cluster), None)
+        loop = asyncio.get_running_loop()
+        until = loop.time() + STARTING_S
+        while True:
+            cluster = await self._view.cluster(names)
+            if any(not broker.fenced for broker in cluster.brokers.values()) or loop.time() >= until:
+                break
+            await asyncio.sleep(LOOK_S)
+        handler = MetadataHandler(self._config, cluster, lambda: self._some_broker(cluster), None, waits=False)
         return await handler.handle(request)
 
     async def _describe_configs(self, request: Any) -> Entity:

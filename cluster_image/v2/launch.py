@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import random
-import time
 from contextlib import AbstractContextManager, nullcontext
 
 from cluster_image.config import Config
@@ -25,13 +24,13 @@ def switched_on(config: Config) -> AbstractContextManager[None]:
 def node(config: Config, disk: Disk, network: Network, failed: Failed, trace: Trace) -> Node:
     zookeeper = KazooZooKeeper(config["zookeeper.connect"], config.seconds("zookeeper.session.timeout.ms"))
     if not config["metrics.port"]:
-        return Node(config, disk, network, zookeeper, random.Random(), failed, wall_clock=time.time, trace=trace)
+        return Node(config, disk, network, zookeeper, random.Random(), failed, trace=trace)
     from cluster_image.telemetry import scraping  # here: most nodes are better off without the library
 
     from . import metrics
 
     completed, counting = metrics.Completed(trace), scraping.CountingNetwork(network)
-    started = Node(config, disk, counting, zookeeper, random.Random(), failed, wall_clock=time.time, trace=completed)
+    started = Node(config, disk, counting, zookeeper, random.Random(), failed, trace=completed)
     collector = metrics.NodeCollector(started.broker, completed, counting.requests, asyncio.get_running_loop())
     scraping.serve(collector, Address(config.listener("broker").host, config["metrics.port"]))
     return started

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
 from random import Random
 
 from cluster_image.config import Config
@@ -29,8 +28,6 @@ class Node:
         zookeeper: ZooKeeper,
         random: Random,
         failed: Failed,
-        *,
-        wall_clock: Callable[[], float],
         trace: Trace = no_trace,
     ) -> None:
         self._config = config

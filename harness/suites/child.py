@@ -1,4 +1,5 @@
-"""`python -m harness.suites.child PARENT run …`: `chaos run`, asked to end early once the process PARENT has died.
+"""`python -m harness.suites.child PARENT run …`: `chaos run`, or another command, asked to end early once the process
+PARENT has died.
 
 A suite carries its runs out in processes like this one. One that is killed must not leave clusters behind that nobody
 waits for.

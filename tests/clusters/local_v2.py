@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Mapping
 from pathlib import Path
 from random import Random
@@ -57,7 +56,7 @@ class LocalV2:
         zookeeper = KazooZooKeeper(config["zookeeper.connect"], config.seconds("zookeeper.session.timeout.ms"))
         node = self.nodes[broker] = Node(
             config, LocalDisk(str(directory)), TcpNetwork(), zookeeper, Random(broker), _fail,
-            wall_clock=time.time, trace=self._trace,
+            self._trace,
         )  # fmt: skip
         await node.start()
 

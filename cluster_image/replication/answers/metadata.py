@@ -1,4 +1,4 @@
-"""Metadata: brokers, topics and partitions, as this broker has replayed them."""
+"""Metadata: brokers, topics and partitions, as this broker knows them."""
 
 from __future__ import annotations
 
@@ -38,16 +38,22 @@ class _Asked(NamedTuple):
 
 class MetadataHandler:
     """some_broker: the id of one that passes for the controller, -1 if there is none. auto_creation: None if topics
-    that clients ask for are not made."""
+    that clients ask for are not made. waits: for a broker that is available, which `image` will tell of."""
 
     def __init__(
-        self, config: Config, image: KnownCluster, some_broker: Callable[[], int], auto_creation: AutoCreation | None
+        self,
+        config: Config,
+        image: KnownCluster,
+        some_broker: Callable[[], int],
+        auto_creation: AutoCreation | None,
+        *,
+        waits: bool = True,
     ) -> None:
         self._config = config
         self._image = image
         self._some_broker = some_broker
         self._auto_creation = auto_creation
-        self._starting = True
+        self._starting = waits
 
     async def handle(self, request: Any) -> Entity:
         """Others have their turn while many partitions are told of; what is told is of one moment."""

@@ -88,7 +88,7 @@ class Committing:
 
     async def _next(self) -> Produced:
         """From the commit queue; where idle partitions are looked at too, an empty request now and then: also between
-        others, as whoever is a moment behind the ISR at each of them would never be let in."""
+        others that come one by one, as whoever is a moment behind the ISR at each of them would never be let in."""
         queue, loop = self._leadership.queue, asyncio.get_running_loop()
         interval = self._keep_in_sync / 2 if self._config["v2.idle.checks"] else None
         if interval is not None and self._look_at is None:

@@ -52,7 +52,7 @@ class SimulatedV2:
         config = v2.parse(configuration)
         session_timeout = config.seconds("zookeeper.session.timeout.ms")
         zookeeper = ModelZooKeeper(config["zookeeper.connect"], network, random, session_timeout)
-        return BrokerProcess(config, disk, network, zookeeper, random, failed, trace=trace, wall_clock=wall_clock)
+        return BrokerProcess(config, disk, network, zookeeper, random, failed, trace)
 
     def invariants(self) -> Invariants:
         return Invariants()
