@@ -249,11 +249,14 @@ class Replicating:
             return True
         self._changed.clear()
         path = paths.leader(self.partition.topic, self.partition.index)
-        found = await reading.read(self._zookeeper, path, self._hear)
-        if found is not None and (found[1].owner, Leader.decode(found[0]).epoch) == self._term:
-            return True
-        self._changed.set()
-        return False
+        is_own = False
+        try:
+            found = await reading.read(self._zookeeper, path, self._hear)
+            is_own = found is not None and (found[1].owner, Leader.decode(found[0]).epoch) == self._term
+        finally:
+            if not is_own:  # or it took too long to find out
+                self._changed.set()
+        return is_own
 
     def _has_caught_up(self, replica: int) -> bool:
         leadership = self.partition.leadership
