@@ -2,18 +2,39 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from typing import Protocol
 
-from cluster_image.config import ConfigError, Setting, read_setting
 from harness.errors import BadArguments
 
 
-class OwnSettings:
-    """known: of the nodes of a target. identity: those that the harness gives to each node. flags: those that an option
-    of `chaos run` stands for."""
+class Setting(Protocol):
+    @property
+    def name(self) -> str: ...
 
-    def __init__(self, known: Mapping[str, Setting], identity: Collection[str], flags: Mapping[str, str]) -> None:
-        self._known = known
+    @property
+    def default(self) -> str | None: ...
+
+    @property
+    def valid(self) -> str: ...
+
+    @property
+    def help(self) -> str: ...
+
+
+class OwnSettings:
+    """known: of the nodes of a target. read: takes a name and a value, and raises a ValueError if that is none.
+    identity: those that the harness gives to each node. flags: those that an option of `chaos run` stands for."""
+
+    def __init__(
+        self,
+        known: Iterable[Setting],
+        read: Callable[[str, str], object],
+        identity: Collection[str],
+        flags: Mapping[str, str],
+    ) -> None:
+        self._known = list(known)
+        self._read = read
         self._identity = identity
         self._flags = flags
 
@@ -24,11 +45,11 @@ class OwnSettings:
         if name in self._flags:
             raise BadArguments(f"--set {name} would contradict {self._flags[name]}; use {self._flags[name]} {value}")
         try:
-            read_setting(name, value, self._known)
-        except ConfigError as error:
+            self._read(name, value)
+        except ValueError as error:
             raise BadArguments(f"--set: {error}") from None
 
     def listed(self) -> Sequence[tuple[str, str, str, str]]:
         """See harness.targets.target.Target.settings()."""
-        known = (each for each in self._known.values() if each.name not in self._identity)
+        known = (each for each in self._known if each.name not in self._identity)
         return [(each.name, each.default or "", each.valid, each.help) for each in known]

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from harness.targets.kafka_api.trace_files import Traces
 
 #: Settings that the plan gives the topic itself.
-_SETTINGS: Final = OwnSettings(SETTINGS, IDENTITY, {
+_SETTINGS: Final = OwnSettings(SETTINGS.values(), read_setting, IDENTITY, {
     "min.insync.replicas": "--min-insync-replicas",
     "default.replication.factor": "--replication-factor",
     "num.partitions": "--partitions",

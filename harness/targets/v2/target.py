@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
     from harness.targets.kafka_api.trace_files import Traces
 
 _IMAGE: Final = Path(__file__).with_name("image")
-_SETTINGS: Final = OwnSettings(SETTINGS, IDENTITY, {
+_SETTINGS: Final = OwnSettings(SETTINGS.values(), partial(read_setting, settings=SETTINGS), IDENTITY, {
     "default.replication.factor": "--replication-factor", "num.partitions": "--partitions",
 })  # fmt: skip
 _SOURCE: Final = "003, Failure scenarios"
