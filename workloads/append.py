@@ -20,11 +20,11 @@ from harness.cluster import Cluster
 from harness.plan.plan import Plan
 from harness.record.history import Recorder
 from harness.report.console import Counts
-from workloads.client.client import REQUEST_TIMEOUT_S, Client
-from workloads.deleting import Deleter
+from workloads.clients.kio.client import REQUEST_TIMEOUT_S, Client
+from workloads.clients.kio.deleting import Deleter
+from workloads.clients.kio.producing import Sender
+from workloads.clients.kio.reading import Reader
 from workloads.pacing import Pacer
-from workloads.producing import Sender
-from workloads.reading import Reader
 from workloads.tally import Tally
 
 READERS: Final = 2

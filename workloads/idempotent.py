@@ -19,12 +19,12 @@ from cluster_image.network import Connection
 from harness.plan.plan import Plan
 from harness.record.history import Operation
 from workloads.append import AppendWorkload
-from workloads.client import outcomes
-from workloads.client.client import CannotSend
-from workloads.client.metadata import Partition
-from workloads.client.outcomes import Outcome
-from workloads.client.requests import init_producer_id_request
-from workloads.producing import Answered, Sender
+from workloads.clients.kio import outcomes
+from workloads.clients.kio.client import CannotSend
+from workloads.clients.kio.metadata import Partition
+from workloads.clients.kio.outcomes import Outcome
+from workloads.clients.kio.producing import Answered, Sender
+from workloads.clients.kio.requests import init_producer_id_request
 
 #: As delivery.timeout.ms, but in request time-outs: so often a broker may stay silent.
 DELIVERY_REQUESTS: Final = 4

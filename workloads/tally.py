@@ -6,7 +6,7 @@ from collections import Counter
 from typing import Final
 
 from harness.report.console import Counts
-from workloads.client.outcomes import Outcome
+from workloads.clients.kio.outcomes import Outcome
 
 #: A longer time without an acknowledgement counts as an outage, and so many of those between two batches.
 _OUTAGE_NS: Final = 1_000_000_000

@@ -43,7 +43,7 @@ from nemesis.page_cache import Clean, PageCache
 from tests.cluster_image.kraft.broker.test_partition import config
 from tests.cluster_image.storage.simulated_disk import simulated_disk
 from tests.harness.run.fakes import FakeCluster
-from workloads.client.batches import decode
+from workloads.clients.kio.batches import decode
 
 TOPIC = UUID(int=1)
 SEGMENTS = ["t-0/00000000000000000000.log", "t-0/00000000000000000002.log"]

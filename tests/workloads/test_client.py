@@ -18,8 +18,8 @@ from harness.plan.plan import Plan
 from harness.record.history import Recorder, load_journal
 from tests.clusters.fake_broker import CREATE_TOPICS, FETCH, METADATA, PRODUCE, FakeCluster, FakeNode, fake_cluster
 from workloads.append import AppendWorkload
-from workloads.client import outcomes
-from workloads.client.batches import decode
+from workloads.clients.kio import outcomes
+from workloads.clients.kio.batches import decode
 from workloads.pacing import Pacer, batch_size
 
 TIMEOUT_S = 1.0

@@ -12,7 +12,7 @@ from cluster_image.storage.records import (
     iter_batches,
     with_offset_and_epoch,
 )
-from workloads.client.batches import decode
+from workloads.clients.kio.batches import decode
 from workloads.compacted import KEYS, CompactedWorkload
 
 

@@ -10,8 +10,8 @@ from harness.errors import BadArguments
 from harness.explore.simulate import simulate
 from harness.plan import plan_file
 from harness.plan.plan import Plan, make_plan
-from workloads.client import outcomes
-from workloads.client.requests import ErrorCode
+from workloads.clients.kio import outcomes
+from workloads.clients.kio.requests import ErrorCode
 
 
 def plan(**fields: object) -> Plan:

@@ -18,7 +18,7 @@ from harness.explore.simulate import simulate
 from harness.plan import registry, schedule
 from harness.plan.plan import Plan, make_plan
 from harness.record.history import MemoryRecorder
-from workloads.client.outcomes import Outcome
+from workloads.clients.kio.outcomes import Outcome
 from workloads.idempotent import IdempotentSender, _together
 from workloads.tally import Tally
 

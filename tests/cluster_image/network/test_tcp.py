@@ -29,7 +29,7 @@ from cluster_image.network import Address, Entity, Handler, Peer, tcp
 from cluster_image.network.tcp import TcpNetwork
 from cluster_image.network.tcp.transport import LONG_BYTES
 from tests.clusters.fake_broker import free_port
-from workloads.client.requests import metadata_request
+from workloads.clients.kio.requests import metadata_request
 
 Test = Callable[[], Coroutine[Any, Any, None]]
 

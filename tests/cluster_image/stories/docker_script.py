@@ -35,7 +35,7 @@ from harness.runtimes.docker.runtime import DockerCluster, DockerRuntime
 from harness.targets.kafka_api.properties import CONTROLLER_PORT, FIRST_CONTROLLER_ID
 from harness.targets.kraft.target import Kraft
 from tests.cluster_image.stories.script import TOPIC, as_text, assigned, fetch_all, values_of
-from workloads.client import requests
+from workloads.clients.kio import requests
 
 PATIENCE_S: Final = 60.0
 POLL_S: Final = 0.02

@@ -41,7 +41,7 @@ from harness.runtimes.simulation.disk.page_cache import Directory
 from harness.runtimes.simulation.node import SimulatedNode
 from harness.runtimes.simulation.runtime import SimulationRuntime
 from harness.targets.kraft.target import Kraft
-from workloads.client import requests
+from workloads.clients.kio import requests
 
 TOPIC: Final = "story"
 #: Virtual seconds. Longer than any time-out of the cluster.

@@ -15,7 +15,7 @@ from kio.schema.errors import ErrorCode
 from cluster_image.network import Address
 from cluster_image.storage.records import build_batch
 from tests.cluster_image.stories.script import PATIENCE_S, TOPIC, Script, tell
-from workloads.client import requests
+from workloads.clients.kio import requests
 
 PRODUCER = 4711
 IN_FLIGHT = 5

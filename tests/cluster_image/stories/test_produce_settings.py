@@ -16,7 +16,7 @@ from cluster_image.network import Address
 from cluster_image.storage.records import build_batch
 from cluster_image.wire.messages import milliseconds
 from tests.cluster_image.stories.script import PATIENCE_S, TOPIC, Script, tell
-from workloads.client import requests
+from workloads.clients.kio import requests
 
 REPLICAS = (1, 2, 3)
 

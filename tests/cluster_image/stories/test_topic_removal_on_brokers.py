@@ -13,7 +13,7 @@ from kio.schema.types import TopicName
 
 from cluster_image.wire.messages import milliseconds
 from tests.cluster_image.stories.script import TOPIC, Script, assigned, tell
-from workloads.client import requests
+from workloads.clients.kio import requests
 
 REPLICAS = (1, 2, 3)
 

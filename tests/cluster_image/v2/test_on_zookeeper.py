@@ -27,8 +27,8 @@ from cluster_image.wire.messages import milliseconds
 from harness.targets.kafka_api.admin import KafkaAdmin
 from tests.clusters.local_v2 import LocalV2
 from tests.clusters.real_zookeeper import RealZooKeeper
-from workloads.client import requests
-from workloads.client.client import Client
+from workloads.clients.kio import requests
+from workloads.clients.kio.client import Client
 
 TOPICS = int(os.environ.get("CHAOS_TOPICS", "20"))
 SERVERS = (1, 2, 3)

@@ -19,7 +19,7 @@ from cluster_image.storage.records import with_offset_and_epoch
 from tests.cluster_image.kraft.broker.test_partition import TOPIC, batch
 from tests.cluster_image.protocol.replication.broker import Broker
 from tests.clusters.local_cluster import local_cluster
-from workloads.client import client as clients
+from workloads.clients.kio import client as clients
 
 
 @pytest.mark.parametrize("partitions", [4, 5, 6, 11])

@@ -24,7 +24,7 @@ from tests.cluster_image.network.limits.peers import (
     make_topics,
 )
 from tests.cluster_image.network.test_tcp import ask, on_both_loops, serving
-from workloads.client.requests import fetch_request
+from workloads.clients.kio.requests import fetch_request
 
 
 @on_both_loops

@@ -37,7 +37,7 @@ from harness.runtimes.simulation.node import SimulatedNode
 from harness.runtimes.simulation.runtime import SimulationRuntime
 from harness.targets.v2.observer import V2Observer
 from harness.targets.v2.target import V2
-from workloads.client import requests
+from workloads.clients.kio import requests
 
 TOPIC: Final = "story"
 #: Virtual seconds. Longer than any time-out of the cluster.

@@ -14,7 +14,7 @@ from cluster_image.network import Connection
 from harness.cluster import Shape
 from harness.runtimes.simulation.network import network
 from tests.harness.runtimes.simulation.test_simulated_network import BACK, THERE, Echo, World, outcome, simulated
-from workloads.client.requests import metadata_request
+from workloads.clients.kio.requests import metadata_request
 
 
 async def answers(tasks: Sequence[asyncio.Task[str]]) -> list[str]:

@@ -19,7 +19,7 @@ from cluster_image.storage.disk import ProcessDied
 from harness.runtimes.simulation.loop import Process, VirtualLoop
 from harness.runtimes.simulation.network import connections, network
 from harness.runtimes.simulation.network.network import JITTER, LINK, Endpoint, SimulatedNetwork
-from workloads.client.requests import metadata_request, produce_request
+from workloads.clients.kio.requests import metadata_request, produce_request
 
 LATENCY_S = 0.0005
 #: Where "server" serves.

@@ -11,9 +11,9 @@ from kio.schema.errors import ErrorCode
 
 from cluster_image.network import Connection, Entity
 from harness.record.history import Recorder
-from workloads.client import outcomes
-from workloads.client.client import CannotSend, Client, Link
-from workloads.client.requests import (
+from workloads.clients.kio import outcomes
+from workloads.clients.kio.client import CannotSend, Client, Link
+from workloads.clients.kio.requests import (
     LATEST,
     delete_records_answers,
     delete_records_request,

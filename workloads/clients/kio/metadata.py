@@ -13,7 +13,7 @@ from types import MappingProxyType
 from typing import Final
 
 from cluster_image.network import Address, Connection, Entity, Network
-from workloads.client.requests import metadata_request
+from workloads.clients.kio.requests import metadata_request
 
 POLL_INTERVAL_S: Final = 0.5
 MIN_POLL_INTERVAL_S: Final = 0.05  # however urgently it is asked for

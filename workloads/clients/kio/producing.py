@@ -10,11 +10,11 @@ from typing import Final, NamedTuple
 from cluster_image.network import Connection
 from cluster_image.storage.records import encode_int64s
 from harness.record.history import Operation, Recorder
-from workloads.client import outcomes
-from workloads.client.client import CannotSend, Client, Link
-from workloads.client.metadata import Partition
-from workloads.client.outcomes import Outcome
-from workloads.client.requests import ACKS, produce_answers, produce_request
+from workloads.clients.kio import outcomes
+from workloads.clients.kio.client import CannotSend, Client, Link
+from workloads.clients.kio.metadata import Partition
+from workloads.clients.kio.outcomes import Outcome
+from workloads.clients.kio.requests import ACKS, produce_answers, produce_request
 from workloads.pacing import Pacer
 from workloads.tally import Tally
 

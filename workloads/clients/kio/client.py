@@ -15,8 +15,8 @@ from kio.schema.errors import ErrorCode
 
 from cluster_image.network import Address, Connection, Entity, Network
 from harness.errors import HarnessFailure
-from workloads.client import outcomes, requests
-from workloads.client.metadata import CONNECT_TIMEOUT_S, Metadata
+from workloads.clients.kio import outcomes, requests
+from workloads.clients.kio.metadata import CONNECT_TIMEOUT_S, Metadata
 
 REQUEST_TIMEOUT_S: Final = 3.0
 _RETRY_S: Final = 0.2

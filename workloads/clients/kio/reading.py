@@ -12,10 +12,10 @@ from kio.schema.errors import ErrorCode
 from cluster_image.network import Connection, Entity
 from cluster_image.storage.records import RecordError
 from harness.record.history import Operation, Recorder
-from workloads.client import outcomes
-from workloads.client.batches import decode
-from workloads.client.client import CannotSend, Client, Link
-from workloads.client.requests import (
+from workloads.clients.kio import outcomes
+from workloads.clients.kio.batches import decode
+from workloads.clients.kio.client import CannotSend, Client, Link
+from workloads.clients.kio.requests import (
     EARLIEST,
     LATEST,
     FetchAnswer,
