@@ -100,9 +100,8 @@ class IdempotentSender(Sender):
         return self._recorder.invoke_append(self._process, client.topic, self._partition, count, self._clock())
 
     def _numbered(self, appends: Operation) -> bytes:
-        assert appends.values is not None
         return self._encode(
-            appends.values.tolist(), timestamp_ms=int(self._wall_clock() * 1000), producer_id=self._producer_id,
+            appends.values, timestamp_ms=int(self._wall_clock() * 1000), producer_id=self._producer_id,
             producer_epoch=0, base_sequence=self._sequence,
         )  # fmt: skip
 

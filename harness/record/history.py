@@ -21,64 +21,37 @@ import contextlib
 import json
 import os
 import threading
-from collections.abc import Iterable, Sequence
-from copy import copy
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import Any, Final
 
-import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from harness.errors import HarnessFailure, HistoryLost, describe
+from harness.record.columns import Int64s as Int64s
+from harness.record.columns import Operation as Operation
+from harness.record.columns import Operations, Reads, ReplicaLog, repeat, replica_logs
+from harness.record.columns import Outcome as Outcome
 from harness.record.results import PENDING
 from spark_history.damage import CHECKS, MARK, checksum, notes_beside
 from spark_history.files import compact
 from spark_history.regular import require_regular
 from spark_history.schema import FAULTS, OPERATIONS, READS, REPLICA_LOGS, TABLES
 
-Outcome = Literal["ok", "fail", "info"]
-Int64s = Sequence[int] | np.ndarray[Any, np.dtype[np.int64]]
-
 _REPLACED: Final = (PENDING, "faults")  # by each flush, or by some
 FLUSH_INTERVAL_S: Final = 1.0
 _MOSTLY_UNIQUE: Final = frozenset({"op", "value", "offset"})  # a dictionary of these would only cost time
-
-
-@dataclass(slots=True, eq=False)
-class Operation:
-    """One or more operations with one invocation: all the appends of a batch, or one read.
-
-    The operations of a batch have consecutive ids from `op`, and one value each.
-    """
-
-    process: int
-    op: int
-    kind: str
-    topic: str
-    partition: int
-    invoke: int  # monotonic nanoseconds
-    values: np.ndarray[Any, np.dtype[np.int64]] | None = None  # of an append
-    complete: int | None = None
-    outcome: Outcome = "info"
-    offset: int | None = None  # of the first record of a batch
-    high_watermark: int | None = None
-    leader_epoch: int | None = None
-    error: str | None = None
-
-    def __len__(self) -> int:
-        return 1 if self.values is None else len(self.values)
 
 
 @dataclass(slots=True)
 class _Recorded:
     """What was recorded since the last flush, if there are flushes."""
 
-    operations: list[Operation] = field(default_factory=list)
-    reads: list[tuple[Operation, Int64s, Int64s]] = field(default_factory=list)  # operation, offsets, values
-    replica_logs: list[tuple[str, str, int, Int64s, Int64s, Int64s]] = field(default_factory=list)
+    operations: Operations = field(default_factory=Operations)
+    reads: Reads = field(default_factory=Reads)
+    replica_logs: list[ReplicaLog] = field(default_factory=list)
     tables: dict[str, list[pa.Table]] = field(default_factory=dict)  # what came as rows of _AS_ROWS
     faults_changed: bool = False
 
@@ -103,8 +76,8 @@ class HistoryRecorder:
         run, unless `first_value` is given. To be called just before they are sent, and completed by complete()."""
         with self._lock:
             operation = self._begin(process, "append", topic, partition, invoke, count)
-            start = operation.op if first_value is None else first_value
-            operation.values = np.arange(start, start + count, dtype=np.int64)
+            operation.first_value = operation.op if first_value is None else first_value
+            operation.left.append((0, count))
             self._pending[operation.op] = operation
         return operation
 
@@ -115,7 +88,7 @@ class HistoryRecorder:
 
     def _begin(self, process: int, kind: str, topic: str, partition: int, invoke: int, count: int) -> Operation:
         self._check()
-        operation = Operation(process, self._next_op, kind, topic, partition, invoke)
+        operation = Operation(process, self._next_op, kind, topic, partition, invoke, count)
         self._next_op += count
         return operation
 
@@ -141,12 +114,34 @@ class HistoryRecorder:
             self._check()
             if self._closed:
                 return
-            operation.complete, operation.outcome, operation.error = complete, outcome, error
-            operation.offset, operation.high_watermark, operation.leader_epoch = offset, high_watermark, leader_epoch
             self._pending.pop(operation.op, None)
-            self._new.operations.append(operation)
+            self._new.operations.add(
+                operation, 0, len(operation), complete, outcome, offset, high_watermark, leader_epoch, error
+            )
             if records is not None and len(records[0]):
-                self._new.reads.append((operation, *records))
+                self._new.reads.add(operation, *records)
+
+    def complete_part(
+        self,
+        operation: Operation,
+        start: int,
+        count: int,
+        complete: int | None,
+        outcome: Outcome,
+        *,
+        offset: int | None = None,
+        error: str | None = None,
+    ) -> None:
+        """How `count` appends of a batch ended, from the one at `start`; the others end by themselves. offset: of the
+        first of them. Raises ValueError if one of them had ended before."""
+        with self._lock:
+            self._check()
+            if self._closed:
+                return
+            operation.take(start, count)
+            if not operation.left:
+                del self._pending[operation.op]
+            self._new.operations.add(operation, start, count, complete, outcome, offset, error=error)
 
     def record_fault(
         self,
@@ -179,7 +174,7 @@ class HistoryRecorder:
         """What nodes told of themselves, had in the metadata log, or what was collected of them. table: "trace",
         "metadata_log", "disk_state" or "collected"; rows: its columns but for `run`."""
         schema = TABLES[table]
-        rows = rows.add_column(0, schema.field("run"), _repeat(self._run, rows.num_rows, schema)).cast(schema)
+        rows = rows.add_column(0, schema.field("run"), repeat(self._run, rows.num_rows, schema)).cast(schema)
         with self._lock:
             self._check()
             self._new.tables.setdefault(table, []).append(rows)
@@ -187,6 +182,13 @@ class HistoryRecorder:
     def close(self) -> None:
         """Appends still pending stay in the history as `info`, whatever becomes of them. Safe to call twice."""
         self._closed = True
+
+    def _left(self) -> Operations:
+        """What has not completed, as it stands now."""
+        left = Operations()
+        for operation in self._pending.values():
+            left.add_left(operation)
+        return left
 
     def _check(self) -> None:
         """Raises HistoryLost if what is recorded would be lost."""
@@ -202,12 +204,19 @@ class MemoryRecorder(HistoryRecorder):
             new = self._new
             faults = [self._faults[number] for number in sorted(self._faults)]
             return {
-                "operations": _operations(self._run, [*new.operations, *self._pending.values()], compact(OPERATIONS)),
-                "reads": _reads(self._run, new.reads, compact(READS)),
+                "operations": self._all_operations().table(self._run, compact(OPERATIONS)),
+                "reads": new.reads.table(self._run, compact(READS)),
                 "faults": pa.Table.from_pylist(faults, schema=compact(FAULTS)),
-                "replica_logs": _replica_logs(self._run, new.replica_logs, compact(REPLICA_LOGS)),
+                "replica_logs": replica_logs(self._run, new.replica_logs, compact(REPLICA_LOGS)),
                 **{table: _whole(new, table).cast(compact(TABLES[table])) for table in _AS_ROWS},
             }
+
+
+    def _all_operations(self) -> Operations:
+        operations = Operations()
+        operations.extend(self._new.operations)
+        operations.extend(self._left())
+        return operations
 
 
 class Recorder(HistoryRecorder):
@@ -245,12 +254,12 @@ class Recorder(HistoryRecorder):
         """Write what is new. Called by the thread; call it directly only on a recorder without one."""
         with self._lock:
             new, self._new = self._new, _Recorded()
-            pending = [copy(operation) for operation in self._pending.values()]  # they may complete meanwhile
+            pending = self._left()
             faults = list(self._faults.values())
         parts = {
-            "operations": _operations(self._run, new.operations),
-            "reads": _reads(self._run, new.reads),
-            "replica_logs": _replica_logs(self._run, new.replica_logs),
+            "operations": new.operations.table(self._run),
+            "reads": new.reads.table(self._run),
+            "replica_logs": replica_logs(self._run, new.replica_logs),
             **{table: _whole(new, table) for table in _AS_ROWS},
         }
         number = self._next_flush
@@ -258,7 +267,7 @@ class Recorder(HistoryRecorder):
         files = {f"{table}-{number:06}.parquet": rows for table, rows in parts.items() if rows.num_rows}
         if new.faults_changed:
             files["faults-000000.parquet"] = pa.Table.from_pylist(faults, schema=FAULTS)
-        files[f"{PENDING}-{number:06}.parquet"] = _operations(self._run, pending)
+        files[f"{PENDING}-{number:06}.parquet"] = pending.table(self._run)
         self._write(files, number)
         if number:
             (self._directory / f"{PENDING}-{number - 1:06}.parquet").unlink(missing_ok=True)
@@ -311,55 +320,6 @@ def write_part(table: pa.Table, file: Any) -> None:
     )  # fmt: skip
 
 
-def _operations(run: str, operations: list[Operation], schema: pa.Schema = OPERATIONS) -> pa.Table:
-    """One row an operation: the batches spread out. schema: OPERATIONS, or the same with dictionaries."""
-    counts = np.fromiter((len(o) for o in operations), np.int64, len(operations))
-    position = _position_in_batch(counts)
-    rows = pa.array(np.repeat(np.arange(len(operations)), counts))
-
-    def spread(name: str) -> Any:
-        return pa.array([getattr(o, name) for o in operations], schema.field(name).type).take(rows)
-
-    columns = {
-        "run": _repeat(run, len(rows), schema),
-        "op": pc.add(spread("op"), pa.array(position)),
-        "value": _values(operations, counts),
-        "offset": pc.add(spread("offset"), pa.array(position)),  # null stays null
-    }
-    columns = {name: columns[name] if name in columns else spread(name) for name in schema.names}
-    return pa.table(columns, schema=schema)
-
-
-def _reads(run: str, reads: list[tuple[Operation, Int64s, Int64s]], schema: pa.Schema = READS) -> pa.Table:
-    counts = [len(offsets) for _, offsets, _ in reads]
-    rows = pa.array(np.repeat(np.arange(len(reads)), counts))
-    columns = {
-        "run": _repeat(run, len(rows), schema),
-        "op": pa.array([o.op for o, _, _ in reads], pa.int64()).take(rows),
-        "topic": pa.array([o.topic for o, _, _ in reads], schema.field("topic").type).take(rows),
-        "partition": pa.array([o.partition for o, _, _ in reads], pa.int32()).take(rows),
-        "offset": _concatenate(offsets for _, offsets, _ in reads),
-        "value": _concatenate(values for _, _, values in reads),
-    }
-    return pa.table(columns, schema=schema)
-
-
-def _replica_logs(
-    run: str, logs: list[tuple[str, str, int, Int64s, Int64s, Int64s]], schema: pa.Schema = REPLICA_LOGS
-) -> pa.Table:
-    rows = pa.array(np.repeat(np.arange(len(logs)), [len(log[3]) for log in logs]))
-    columns = {
-        "run": _repeat(run, len(rows), schema),
-        "node": pa.array([log[0] for log in logs], schema.field("node").type).take(rows),
-        "topic": pa.array([log[1] for log in logs], schema.field("topic").type).take(rows),
-        "partition": pa.array([log[2] for log in logs], pa.int32()).take(rows),
-        "offset": _concatenate(log[3] for log in logs),
-        "leader_epoch": _concatenate(log[4] for log in logs).cast(pa.int32()),
-        "value": _concatenate(log[5] for log in logs),
-    }
-    return pa.table(columns, schema=schema)
-
-
 #: Tables that are recorded as they are.
 _AS_ROWS: Final = ("trace", "metadata_log", "disk_state", "collected")
 
@@ -396,26 +356,3 @@ def _read(path: Path) -> pa.Table:
 
 def _number(path: Path) -> int:
     return int(path.stem.rpartition("-")[2])
-
-
-def _repeat(run: str, count: int, schema: pa.Schema) -> Any:
-    return pa.array([run], schema.field("run").type).take(pa.array(np.zeros(count, np.int64)))
-
-
-def _position_in_batch(counts: np.ndarray[Any, np.dtype[np.int64]]) -> np.ndarray[Any, np.dtype[np.int64]]:
-    """[3, 1, 2] -> [0, 1, 2, 0, 0, 1]"""
-    starts = np.cumsum(counts) - counts
-    position: np.ndarray[Any, np.dtype[np.int64]] = np.arange(int(counts.sum())) - np.repeat(starts, counts)
-    return position
-
-
-def _values(operations: list[Operation], counts: np.ndarray[Any, np.dtype[np.int64]]) -> Any:
-    """The values of appends; null for operations without."""
-    without = np.repeat(np.fromiter((o.values is None for o in operations), bool, len(operations)), counts)
-    values = [np.zeros(1, np.int64) if o.values is None else o.values for o in operations]
-    return pa.array(np.concatenate([np.empty(0, np.int64), *values]), mask=without)
-
-
-def _concatenate(parts: Iterable[Int64s]) -> Any:
-    arrays = [np.asarray(part, dtype=np.int64) for part in parts]
-    return pa.array(np.concatenate([np.empty(0, np.int64), *arrays]), pa.int64())

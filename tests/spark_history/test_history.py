@@ -229,7 +229,7 @@ offset = 0
 while True:
     batch = recorder.invoke_append(0, "chaos", 0, 5, time.monotonic_ns())
     read = recorder.invoke(1, "read", "chaos", 0, time.monotonic_ns())
-    values = batch.values.tolist()
+    values = list(batch.values)
     recorder.complete(read, 0, "ok", offset=offset, high_watermark=0, records=(range(offset, offset + 5), values))
     time.sleep(0.001)
     recorder.complete(batch, time.monotonic_ns(), "ok", offset=offset)

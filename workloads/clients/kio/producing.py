@@ -119,8 +119,7 @@ class Sender:
             self._refuse(count, outcomes.CONNECTION_FAILED)
             return
         appends = self._recorder.invoke_append(self._process, self._client.topic, self._partition, count, self._clock())
-        assert appends.values is not None
-        batch = self._encode(appends.values.tolist(), timestamp_ms=int(self._wall_clock() * 1000))
+        batch = self._encode(appends.values, timestamp_ms=int(self._wall_clock() * 1000))
         self._complete(appends, leader, count, await self._produce(connection, batch))
 
     async def _produce(self, connection: Connection, batch: bytes) -> Answered:
