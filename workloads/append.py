@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from random import Random
 from typing import Any, ClassVar, Final
 
@@ -18,17 +18,16 @@ from cluster_image.network.tcp import TcpNetwork
 from cluster_image.storage.records import encode_int64s
 from harness.cluster import Cluster
 from harness.plan.plan import Plan
-from harness.record.history import Recorder
+from harness.record.history import HistoryRecorder
 from harness.report.console import Counts
+from workloads.clients.client import Session, until
 from workloads.clients.kio.client import REQUEST_TIMEOUT_S, Client
 from workloads.clients.kio.deleting import Deleter
 from workloads.clients.kio.producing import Sender
-from workloads.clients.kio.reading import Reader
 from workloads.pacing import Pacer
 from workloads.tally import Tally
 
 READERS: Final = 2
-_RECORD_BYTES: Final = 16  # on the wire, without the batch's header
 
 
 class AppendWorkload:
@@ -53,7 +52,7 @@ class AppendWorkload:
         self,
         plan: Plan,
         cluster: Cluster,
-        recorder: Recorder,
+        recorder: HistoryRecorder,
         *,
         network: Network | None = None,
         clock: Callable[[], int] = time.monotonic_ns,
@@ -70,6 +69,11 @@ class AppendWorkload:
         brokers = [Address(*node.address) for node in cluster.brokers]
         self._client = Client(self._network, brokers, plan.topic, request_timeout=request_timeout)
         self._tally = Tally()
+        session = Session(
+            plan, brokers, recorder, self._tally, READERS, int(self.log.get("keys", 0)), clock, wall_clock,
+            own=self._client, sender=self.sender, encode=self.encode,
+        )  # fmt: skip
+        self._access = plan.client_kind.access(session)
 
     async def set_up(self) -> None:
         """Once all brokers are there, make the topic and wait until every partition is led and in sync. Retries until
@@ -85,29 +89,13 @@ class AppendWorkload:
         await self._client.wait_ready(plan.partitions, plan.ready_isr)
 
     async def run(self, stop: asyncio.Event) -> None:
-        """Append and read until `stop` is set, then wait for the appends in flight, at most a request timeout."""
+        """Append and read until `stop` is set, then wait for the appends in flight, for a bounded time."""
         plan = self._plan
         pacer = Pacer(plan.rate, plan.partitions)
         self._tally.begin(plan.partitions, self._clock(), pacer.turn_s)
-        senders = [
-            self.sender(
-                self._client,
-                self._recorder,
-                self._tally,
-                pacer,
-                process,
-                partition,
-                plan.acks,
-                encode=self.encode,
-                clock=self._clock,
-                wall_clock=self._wall_clock,
-            )
-            for process in range(plan.concurrency)
-            for partition in range(plan.partitions)
-        ]
-        bytes_per_s = plan.rate * _RECORD_BYTES / plan.brokers
-        loops = [sender.run() for sender in senders]
-        loops += [self._reader(n).tail(bytes_per_s, Random(self._random.random())) for n in range(READERS)]
+        producers = self._access.producers(pacer)
+        loops = [producer.run() for producer in producers]
+        loops += self._access.readers(self._random)
         loops.append(pacer.run())
         if plan.delete_records is not None:
             deleter = Deleter(
@@ -116,17 +104,17 @@ class AppendWorkload:
             )  # fmt: skip
             loops.append(deleter.run(plan.partitions))
         try:
-            await _until(stop, loops)
+            await until(stop, loops)
         finally:
-            await asyncio.gather(*(sender.settle() for sender in senders))
+            await asyncio.gather(*(producer.settle() for producer in producers))
 
     async def final_read(self) -> None:
         """Read every partition from its start to its end. Retries until cancelled."""
-        reader = self._reader(READERS)
-        await asyncio.gather(*(reader.read_all(partition, "final_read") for partition in range(self._plan.partitions)))
+        await self._access.read_all()
 
     async def close(self) -> None:
         """The network too, if it is the workload's own."""
+        await self._access.close()
         await self._client.close()
         if self._owns_network:
             await self._network.close()
@@ -139,25 +127,6 @@ class AppendWorkload:
         now, topic = self._clock(), self._plan.topic
         return {f"{topic}-{p}": self._tally.served(p, now) for p in range(self._plan.partitions)}
 
-    def _reader(self, number: int) -> Reader:
-        process = self._plan.concurrency + number
-        compacted = self.log.get("cleanup.policy") == "compact"
-        return Reader(
-            self._client, self._recorder, self._tally, process, clock=self._clock, compacted=compacted,
-            start_moves=self._plan.log_start != 0,
-        )  # fmt: skip
-
-
-async def _until(stop: asyncio.Event, loops: Sequence[Coroutine[Any, Any, None]]) -> None:
-    """Run endless loops side by side until `stop` is set. One that fails ends them all."""
-    try:
-        async with asyncio.TaskGroup() as group:
-            tasks = [group.create_task(loop) for loop in loops]
-            await stop.wait()
-            for task in tasks:
-                task.cancel()
-    except BaseExceptionGroup as failures:
-        first: BaseException = failures
-        while isinstance(first, BaseExceptionGroup):
-            first = first.exceptions[0]
-        raise first from None
+    def facts(self) -> Mapping[str, Any]:
+        """What became of the clients, for run.json."""
+        return self._access.facts()

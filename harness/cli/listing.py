@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 def list_(
     what: Annotated[
-        Literal["runs", "targets", "nemeses", "workloads", "bugs", "defects", "settings"], typer.Argument()
+        Literal["runs", "targets", "nemeses", "workloads", "clients", "bugs", "defects", "settings"], typer.Argument()
     ] = "runs",
     name: Annotated[
         str | None, typer.Argument(metavar="NAME", help="Only this one, with all that there is to say of it.")
@@ -43,9 +43,12 @@ def list_(
     elif what == "workloads":
         workloads = [(each, registry.summary(registry.WORKLOADS, each)) for each in registry.names(registry.WORKLOADS)]
         _print(("workload", "what it does"), workloads, name)
+    elif what == "clients":
+        rows = [(each.name, ", ".join(sorted(each.runtimes)), each.summary) for each in registry.clients()]
+        _print(("client", "works in", "what it is"), rows, name)
     elif what == "targets":
-        rows = [_target_row(each) for each in registry.targets()]
-        _print(("target", "works in", "promises", "what it is"), rows, name, brief=(0, 1, 2))
+        targets = [_target_row(each) for each in registry.targets()]
+        _print(("target", "works in", "promises", "what it is"), targets, name, brief=(0, 1, 2))
     elif what == "bugs":
         bugs = [row for each in registry.targets() for row in each.bugs()]
         _print(("bug", "revealed by", "what it is"), bugs, name, brief=(0, 2))

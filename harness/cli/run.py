@@ -73,6 +73,13 @@ def run(
         list[str] | None,
         typer.Option("--feature", metavar="NAME=LEVEL", help="A feature of Kafka at format; repeatable."),
     ] = None,
+    client: Annotated[
+        str, typer.Option(metavar="NAME", help="What the workload appends and reads by; see chaos list clients.")
+    ] = "kio",
+    client_settings: Annotated[
+        list[str] | None,
+        typer.Option("--client-set", metavar="NAME=VALUE", help="A setting of the client, its own names; repeatable."),
+    ] = None,
     timeouts: Annotated[
         Literal["short", "kafka"],
         typer.Option(help="Time-outs so short that a minute shows something, or Kafka's defaults."),
@@ -136,7 +143,7 @@ def run(
     from harness.cli.histories.check import check_port
     from harness.cli.histories.showing import conclude
     from harness.plan import plan_file, registry
-    from harness.plan.plan import parse_features, parse_settings
+    from harness.plan.plan import parse_client_settings, parse_features, parse_settings
     from harness.plan.seeds import parse_seeds
     from harness.run.order import Order
 
@@ -153,6 +160,10 @@ def run(
     if settings:
         tested = registry.make_target(str(fields.get("target", target)))
         fields["settings"] = {**fields.get("settings", {}), **parse_settings(settings, tested)}
+    if client_settings:
+        driven = registry.make_client(str(fields.get("client", client)))
+        read = parse_client_settings(client_settings, driven)
+        fields["client_settings"] = {**fields.get("client_settings", {}), **read}
     if features:
         fields["features"] = {**fields.get("features", {}), **parse_features(features)}
     if expect:
@@ -184,8 +195,8 @@ def _as_json(done: Done) -> int:
 #: Options whose values are a plan's as they are.
 _AS_THEY_ARE: Final = (
     "target", "on", "time_limit", "seed", "rate", "concurrency", "partitions", "replication_factor",
-    "min_insync_replicas", "acks", "timeouts", "strike", "workload", "file_system", "brokers", "spare_brokers",
-    "controllers", "combined", "bug", "latency_ms", "encode_messages",
+    "min_insync_replicas", "acks", "timeouts", "strike", "workload", "client", "file_system", "brokers",
+    "spare_brokers", "controllers", "combined", "bug", "latency_ms", "encode_messages",
 )  # fmt: skip
 
 

@@ -48,6 +48,8 @@ class Plan(BaseModel):
     strike: Targets = "random"  # whom faults of one node strike
     target: str = "kraft"  # what is tested
     workload: str = "append"
+    client: str = "kio"  # what the workload appends and reads by
+    client_settings: dict[str, str] = {}  # --client-set NAME=VALUE, the client's own names
     on: Literal["docker", "simulation"] = "docker"
     seed: int = 0
     time_limit: float = 60.0  # seconds of workload
@@ -154,6 +156,15 @@ class Plan(BaseModel):
         impossible = getattr(registry.load(registry.WORKLOADS, self.workload), "impossible", None)
         if impossible is not None and (why := impossible(self)) is not None:
             yield f"--workload {self.workload} is not possible: {why}"
+        try:
+            client = self.client_kind
+        except BadArguments as error:
+            yield f"--client: {error}"
+            return
+        if self.on not in client.runtimes:
+            where = " and ".join(sorted(client.runtimes))
+            yield f"--client {self.client} works only in {where}, and not in {self.on}"
+        yield from client.problems(self)
         yield from target.problems(self)
         yield from self.pace.problems()
         if len(set(self.nemesis)) < len(self.nemesis):
@@ -187,6 +198,17 @@ class Plan(BaseModel):
         """See checkers.log.scope.Options: "moves" where records are deleted, by retention or by clients."""
         limits = (self.settings.get(name, "-1").strip() for name in _RETENTION)
         return "moves" if self.delete_records is not None or any(limit != "-1" for limit in limits) else 0
+
+    @computed_field
+    def idempotence(self) -> bool:
+        """Does the client promise that a record is in the log once, however often it sends it? See
+        checkers.log.scope.Options."""
+        return bool(self.client_kind.is_idempotent(self.acks, self.client_settings))
+
+    @property
+    def client_kind(self) -> Any:
+        """A workloads.clients.client.Client."""
+        return registry.make_client(self.client)
 
     @computed_field
     def members(self) -> list[str]:
@@ -242,6 +264,8 @@ class Plan(BaseModel):
         words += ["--allow-vacuous"] * (self.must_take_effect == "none")
         for name, value in sorted(self.settings.items()):
             words += ["--set", f"{name}={value}"]
+        for name, value in sorted(self.client_settings.items()):
+            words += ["--client-set", f"{name}={value}"]
         for name, value in sorted(self.features.items()):
             words += ["--feature", f"{name}={value}"]
         for text in self.expect:
@@ -249,7 +273,7 @@ class Plan(BaseModel):
         return shlex.join(words)
 
 
-_FOLLOWING = ("promise", "inside", "log", "log_start", "members")
+_FOLLOWING = ("promise", "inside", "log", "log_start", "idempotence", "members")
 #: Settings of nodes that delete records within the time of a run. By default they are kept for a week.
 _RETENTION = ("log.retention.ms", "log.retention.minutes", "log.retention.hours", "log.retention.bytes")
 _AMOUNTS = (
@@ -263,7 +287,7 @@ _COUNTS = {
 }  # fmt: skip
 _FLAGS = (
     "target", "kafka_home", "upgrade_to", "timeouts", "on", "nemesis", "interval", "recovery", "strike", "workload",
-    "time_limit", "seed", "rate", "delete_records", "concurrency", "acks", "partitions", "replication_factor",
+    "client", "time_limit", "seed", "rate", "delete_records", "concurrency", "acks", "partitions", "replication_factor",
     "min_insync_replicas", "file_system", "brokers", "spare_brokers", "controllers", "combined", "bug", "latency_ms",
     "encode_messages",
 )  # fmt: skip
@@ -293,6 +317,15 @@ def parse_settings(assignments: Iterable[str], target: Target) -> dict[str, str]
     settings = _assigned("--set", assignments, "replica.lag.time.max.ms=5000")
     for name, value in settings.items():
         target.check_setting(name, value)
+    return settings
+
+
+def parse_client_settings(assignments: Iterable[str], client: Any) -> dict[str, str]:
+    """`--client-set` arguments, NAME=VALUE each, checked against the settings that the client knows. Raises
+    BadArguments."""
+    settings = _assigned("--client-set", assignments, "linger.ms=5")
+    for name, value in settings.items():
+        client.check_setting(name, value)
     return settings
 
 

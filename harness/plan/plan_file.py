@@ -7,6 +7,8 @@ acks = "all"
 expect = ["p99 < 500ms"]       # thresholds
 [settings]                     # --set
 "replica.lag.time.max.ms" = 4000
+[client_settings]              # --client-set
+"linger.ms" = 5
 [features]                     # --feature
 "eligible.leader.replicas.version" = 0
 """
@@ -31,7 +33,7 @@ _ALWAYS: Final = ("target", "on", "nemesis", "strike", "time_limit", "seed")
 #: What follows from the rest, or is another run's own.
 _LEFT_OUT: Final = ("run",)
 _TIMES: Final = ("time_limit", "interval", "recovery", "delete_records")
-_TABLES: Final = ("settings", "features")
+_TABLES: Final = ("settings", "client_settings", "features")
 
 
 def save(plan: Plan, directory: Path) -> None:

@@ -1,9 +1,9 @@
-"""Finds nemeses, workloads and targets by name, through entry points, so that a package of the user's own can add
-some.
+"""Finds nemeses, workloads, clients and targets by name, through entry points, so that a package of the user's own can
+add some.
 
 A package adds a nemesis by an entry point in the group `chaos.nemeses` that names a class implementing
-nemesis.Nemesis, made without arguments but for its knobs; a workload likewise in `chaos.workloads`, a target in
-`chaos.targets`.
+nemesis.Nemesis, made without arguments but for its knobs; a workload likewise in `chaos.workloads`, a client in
+`chaos.clients`, a target in `chaos.targets`.
 
 A nemesis is asked for as `family`, `family:variant`, and with knobs as `family:variant:knob=value:knob=value`.
 """
@@ -28,6 +28,7 @@ from nemesis import EVERYWHERE, Knob, Nemesis, Targets, knobs
 NEMESES = "chaos.nemeses"
 WORKLOADS = "chaos.workloads"
 TARGETS = "chaos.targets"
+CLIENTS = "chaos.clients"
 #: The target that a file describes.
 _DESCRIBED = "described"
 
@@ -42,7 +43,7 @@ def load(group: str, name: str) -> Any:
     installed = _installed(group)
     kind = group.removeprefix("chaos.")
     if name not in installed:
-        singular = {"nemeses": "nemesis", "workloads": "workload", "targets": "target"}[kind]
+        singular = {"nemeses": "nemesis"}.get(kind, kind.removesuffix("s"))
         named = sorted(set(installed) - {_DESCRIBED})
         valid = ", ".join([*named, *(["none"] if group == NEMESES else [])])
         raise BadArguments(f"there is no {singular} {name!r}{did_you_mean(name, named)}; valid: {valid}")
@@ -69,13 +70,28 @@ def make_target(wanted: str) -> Target:
     if wanted.endswith(".toml"):
         described: Target = load(TARGETS, _DESCRIBED)(wanted)
         return described
+    target: Target = _with_argument(TARGETS, "target", wanted)
+    return target
+
+
+def make_client(wanted: str) -> Any:
+    """A workloads.clients.client.Client. wanted: its name, for some with an argument, `name:argument`. Raises
+    BadArguments naming what is valid."""
+    return _with_argument(CLIENTS, "client", wanted)
+
+
+def _with_argument(group: str, what: str, wanted: str) -> Any:
     name, colon, argument = wanted.partition(":")
-    kind = load(TARGETS, name)
+    kind = load(group, name)
     takes = getattr(kind, "takes", "")
     if colon and not takes:
-        raise BadArguments(f"target {name} takes nothing after its name; use --target {name}")
-    target: Target = kind(argument) if takes else kind()
-    return target
+        raise BadArguments(f"{what} {name} takes nothing after its name; use --{what} {name}")
+    return kind(argument) if takes else kind()
+
+
+def clients() -> list[Any]:
+    """One of each kind that is installed."""
+    return [make_client(name) for name in names(CLIENTS)]
 
 
 def targets() -> list[Target]:

@@ -61,6 +61,7 @@ class HistoryRecorder:
 
     def __init__(self, run: str) -> None:
         self._run = run
+        self.directory: Path | None = None  # the run's own, if it has one
         self.written = 0  # bytes of the journal so far, but for files that are replaced
         self._closed = False
         self._lock = threading.Lock()
@@ -228,6 +229,7 @@ class Recorder(HistoryRecorder):
 
     def __init__(self, directory: Path, run: str, *, flush_interval: float | None = FLUSH_INTERVAL_S) -> None:
         super().__init__(run)
+        self.directory = directory
         self._directory = directory / "journal"
         self._next_flush = 0
         self._failure: Exception | None = None

@@ -43,6 +43,10 @@ class Workload(Protocol):
 
     def counts(self) -> Counts: ...
 
+    def facts(self) -> Mapping[str, Any]:
+        """What became of its clients, for run.json."""
+        return {}
+
 
 class Recorder(FaultRecorder, TargetRecorder, Protocol):
     """The part of record.history.Recorder that the harness itself uses. written: bytes of its journal so far."""

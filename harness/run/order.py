@@ -61,6 +61,11 @@ class Order:
         target = registry.make_target(fields["target"])
         for name, value in fields.get("settings", {}).items():
             target.check_setting(name, value)
+        client = registry.make_client(fields.get("client", Plan.model_fields["client"].default))
+        for name, value in fields.get("client_settings", {}).items():
+            client.check_setting(name, value)
+        if (missing := client.missing()) is not None:
+            raise RuntimeUnavailable(missing)
         file = None if fields.get("schedule") is None else Path(fields["schedule"])
         if file is not None:
             fields["nemesis"] = registry.parse_names(",".join(schedule_file.names_in(file)) or "none")

@@ -97,6 +97,7 @@ class Phases:
             return self._violated.result()
         finally:
             self._record.facts |= self._components.facts()
+            self._record.facts |= getattr(self._workload, "facts", dict)()  # a user's own may not tell
             for problem in self._components.problems():
                 self._record.problem(problem)
             work.cancel()

@@ -100,3 +100,7 @@ class _InProcess:
 
     def counts(self) -> Counts:
         return self._workload.counts()
+
+    def facts(self) -> Mapping[str, Any]:
+        facts: Mapping[str, Any] = getattr(self._workload, "facts", dict)()  # a user's own may not tell
+        return facts

@@ -10,7 +10,7 @@ from typing import Final
 from kio.schema.errors import ErrorCode
 
 from cluster_image.network import Connection, Entity
-from harness.record.history import Recorder
+from harness.record.history import HistoryRecorder
 from workloads.clients.kio import outcomes
 from workloads.clients.kio.client import CannotSend, Client, Link
 from workloads.clients.kio.requests import (
@@ -30,7 +30,7 @@ class Deleter:
     """every: seconds from one deletion of a partition to the next, on average. clock: monotonic ns."""
 
     def __init__(
-        self, client: Client, recorder: Recorder, process: int, every: float, random: Random,
+        self, client: Client, recorder: HistoryRecorder, process: int, every: float, random: Random,
         *, clock: Callable[[], int],
     ) -> None:  # fmt: skip
         self._client = client

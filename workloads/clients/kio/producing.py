@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 
 from cluster_image.network import Connection
 from cluster_image.storage.records import encode_int64s
-from harness.record.history import Operation, Recorder
+from harness.record.history import HistoryRecorder, Operation
 from workloads.clients.kio import outcomes
 from workloads.clients.kio.client import CannotSend, Client, Link
 from workloads.clients.kio.metadata import Partition
@@ -42,7 +42,7 @@ class Sender:
     def __init__(
         self,
         client: Client,
-        recorder: Recorder,
+        recorder: HistoryRecorder,
         tally: Tally,
         pacer: Pacer,
         process: int,

@@ -11,7 +11,7 @@ from kio.schema.errors import ErrorCode
 
 from cluster_image.network import Connection, Entity
 from cluster_image.storage.records import RecordError
-from harness.record.history import Operation, Recorder
+from harness.record.history import HistoryRecorder, Operation
 from workloads.clients.kio import outcomes
 from workloads.clients.kio.batches import decode
 from workloads.clients.kio.client import CannotSend, Client, Link
@@ -42,7 +42,7 @@ class Reader:
     start_moves: logs may begin anywhere, as records are deleted."""
 
     def __init__(
-        self, client: Client, recorder: Recorder, tally: Tally, process: int, *, clock: Callable[[], int],
+        self, client: Client, recorder: HistoryRecorder, tally: Tally, process: int, *, clock: Callable[[], int],
         compacted: bool = False, start_moves: bool = False,
     ) -> None:  # fmt: skip
         self._client = client

@@ -1,0 +1,120 @@
+"""What kinds of driven clients have in common, and what each says of itself."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from abc import abstractmethod
+from collections.abc import Mapping, Sequence
+from importlib.util import find_spec
+from pathlib import Path
+from typing import ClassVar, Final
+
+from harness.errors import BadArguments, HarnessFailure
+from harness.plan.plan import Plan
+from workloads.clients.client import Access, Client, Session
+from workloads.clients.driven.outcomes import Certain, Outcomes
+
+#: After which a client gives a record up, where its settings do not say, in seconds: long enough for an election, and
+#: short enough for a run of a minute. (Their own are two to five minutes.)
+DELIVERY_S: Final = 15.0
+#: Where this project's packages are.
+_ROOT: Final = Path(__file__).resolve().parents[3]
+_CHECK_S: Final = 30.0
+
+
+class Driven(Client):
+    """A client of others. Of its settings the names are its own."""
+
+    runtimes: ClassVar = frozenset({"docker"})
+    #: The setting's names in this client.
+    acks_setting: ClassVar[str] = "acks"
+    bootstrap_setting: ClassVar[str] = "bootstrap.servers"
+    retries_setting: ClassVar[str] = "retries"
+    idempotence_setting: ClassVar[str] = "enable.idempotence"
+    idempotent_by_default: ClassVar[bool]
+    delivery_setting: ClassVar[str] = "delivery.timeout.ms"
+    #: Its errors that say that a record was not appended.
+    certain: ClassVar[Sequence[Certain]]
+
+    @abstractmethod
+    def command(self, python: str) -> Sequence[str]:
+        """Of a process that drives it. python: this one's interpreter."""
+
+    @abstractmethod
+    def defaults(self, role: str, bootstrap: str, acks: str) -> Mapping[str, str]:
+        """Its settings where the user says nothing, and those that only the harness knows. role: "producer" or
+        "consumer"."""
+
+    def environment(self) -> Mapping[str, str]:
+        """Beside the harness' own."""
+        return {"PYTHONPATH": os.pathsep.join(filter(None, (str(_ROOT), os.environ.get("PYTHONPATH"))))}
+
+    def outcomes(self, acks: str, settings: Mapping[str, str]) -> Outcomes:
+        return Outcomes(self.name, self.certain, self.sends_once(acks, settings))
+
+    def sends_once(self, acks: str, settings: Mapping[str, str]) -> bool:
+        return settings.get(self.retries_setting) == "0"
+
+    def delivery_s(self, settings: Mapping[str, str]) -> float:
+        given = settings.get(self.delivery_setting)
+        return DELIVERY_S if given is None else float(given) / 1000
+
+    def is_idempotent(self, acks: str, settings: Mapping[str, str]) -> bool:
+        default = "true" if self.idempotent_by_default and acks == "all" and not self.sends_once(acks, settings) else ""
+        if settings.get(self.idempotence_setting, default).lower() == "true":
+            return True
+        return self.sends_once(acks, settings)
+
+    def check_setting(self, name: str, value: str) -> None:
+        if name == self.bootstrap_setting:
+            raise BadArguments(f"--client-set {name} is not possible: the harness knows where the brokers are")
+        if (problem := self._asked({name: value})) is not None:
+            raise BadArguments(f"--client-set {problem}")
+
+    def problems(self, plan: Plan) -> Sequence[str]:
+        given = plan.client_settings.get(self.acks_setting)
+        if given is not None and given.replace("-1", "all") != plan.acks:
+            return [f"--client-set {self.acks_setting}={given} contradicts --acks {plan.acks}; use --acks {given}"]
+        return []
+
+    def access(self, session: Session) -> Access:
+        from workloads.clients.driven.access import DrivenAccess
+
+        return DrivenAccess(session, self)
+
+    def unusable(self, error: str, says: str) -> HarnessFailure:
+        """The client could not even be made."""
+        return HarnessFailure(f"client {self.name} refuses to start: {error}: {says}")
+
+    def _asked(self, settings: Mapping[str, str]) -> str | None:
+        """What the client itself says is wrong with settings. Raises HarnessFailure."""
+        if (missing := self.missing()) is not None:
+            raise HarnessFailure(missing)
+        try:
+            ran = subprocess.run(
+                self.command(sys.executable), input=json.dumps({"do": "check", "settings": settings}) + "\n", text=True,
+                capture_output=True, timeout=_CHECK_S, env={**os.environ, **self.environment()}, check=True,
+            )  # fmt: skip
+        except (OSError, subprocess.SubprocessError) as error:
+            raise HarnessFailure(f"client {self.name} cannot be asked about its settings: {error}") from None
+        problem: str | None = json.loads(ran.stdout.splitlines()[-1])["problem"]
+        return problem
+
+
+class DrivenInPython(Driven):
+    """Its driver is a program of workloads/clients/drivers."""
+
+    package: ClassVar[str]  # on PyPI
+    module: ClassVar[str]
+    driver: ClassVar[str]
+
+    def missing(self) -> str | None:
+        if find_spec(self.module) is None:
+            return f"--client {self.name} needs the package {self.package}: pip install {self.package}"
+        return None
+
+    def command(self, python: str) -> Sequence[str]:
+        return [python, "-m", f"workloads.clients.drivers.{self.driver}"]

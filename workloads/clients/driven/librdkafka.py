@@ -1,0 +1,30 @@
+"""librdkafka, the C library below most clients that are not in Java."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import ClassVar
+
+from workloads.clients.driven.kind import DELIVERY_S, DrivenInPython
+from workloads.clients.driven.outcomes import Certain
+
+
+class Librdkafka(DrivenInPython):
+    """librdkafka, by confluent-kafka."""
+
+    name = "librdkafka"
+    summary: ClassVar = "librdkafka, by confluent-kafka"
+    package: ClassVar = "confluent-kafka"
+    module: ClassVar = "confluent_kafka"
+    driver: ClassVar = "librdkafka"
+    idempotent_by_default: ClassVar = False
+    certain: ClassVar = (
+        Certain("_QUEUE_FULL", "at once", "its queue had no room, so it took nothing"),
+    )  # fmt: skip
+
+    def defaults(self, role: str, bootstrap: str, acks: str) -> Mapping[str, str]:
+        common = {"bootstrap.servers": bootstrap, "client.id": f"chaos-{role}"}
+        if role == "producer":
+            return {**common, "acks": acks, self.delivery_setting: str(round(DELIVERY_S * 1000))}
+        # Without a group it has no consumer; nothing is committed, and where a log ends is no reason to skip.
+        return {**common, "group.id": "chaos", "enable.auto.commit": "false", "auto.offset.reset": "error"}

@@ -1,0 +1,111 @@
+"""Drives librdkafka, by confluent-kafka."""
+
+from __future__ import annotations
+
+import time
+from collections import defaultdict
+from collections.abc import Mapping
+from typing import Any
+
+import confluent_kafka
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
+
+from workloads.clients.drivers.driver import int64, key_of
+from workloads.clients.drivers.threads import TURN_S, Command, ConsumerWorker, Failure, ProducerWorker, serve
+
+#: Most records that one poll hands over.
+_AT_ONCE = 10_000
+
+
+def _name(error: Any) -> str:
+    """Of a KafkaError, as librdkafka has it: of its own with an underscore before it."""
+    return str(error.name())
+
+
+class LibrdkafkaProducer(ProducerWorker):
+    def open(self, settings: Mapping[str, str]) -> str:
+        self._producer = Producer(dict(settings))
+        return f"librdkafka {confluent_kafka.libversion()[0]}, confluent-kafka {confluent_kafka.version()[0]}"
+
+    def do_produce(self, command: Command) -> None:
+        topic, partition, first, keys = command["topic"], command["partition"], command["first"], command["keys"]
+        produce, delivered = self._producer.produce, self._delivered
+        for value in range(first, first + command["count"]):
+            try:
+                produce(topic, value.to_bytes(8, signed=True), key_of(value, keys), partition, delivered)
+            except BufferError as error:
+                self.deliveries.add(value, -1, ("_QUEUE_FULL", "send", str(error)))
+            except KafkaException as error:
+                told = error.args[0]
+                self.deliveries.add(value, -1, (_name(told), "send", told.str()))
+        self._producer.poll(0)
+        self.deliveries.tell()
+
+    def _delivered(self, error: Any, message: Any) -> None:
+        if error is None:
+            self.deliveries.add(int64(message.value()), message.offset())
+        else:
+            self.deliveries.add(int64(message.value()), -1, (_name(error), "delivery", error.str()))
+
+    def turn(self) -> None:
+        self._producer.poll(TURN_S if self.commands.empty() else 0)
+        self.deliveries.tell()
+
+    def flush(self, seconds: float) -> None:
+        self._producer.flush(seconds)
+
+    def close(self, seconds: float) -> None:
+        self._producer.flush(seconds)
+        self.deliveries.tell()
+
+
+class LibrdkafkaConsumer(ConsumerWorker):
+    def open(self, settings: Mapping[str, str]) -> str:
+        self._consumer = Consumer(dict(settings))
+        return f"librdkafka {confluent_kafka.libversion()[0]}, confluent-kafka {confluent_kafka.version()[0]}"
+
+    def assign(self, positions: Mapping[int, int]) -> None:
+        self._consumer.assign([TopicPartition(self.topic, p, offset) for p, offset in positions.items()])
+
+    def poll(self) -> None:
+        invoke = time.monotonic_ns()
+        records: dict[int, list[tuple[int, int]]] = defaultdict(list)
+        message: Any  # its stubs have every field as perhaps None
+        for message in self._consumer.consume(_AT_ONCE, TURN_S):
+            error = message.error()
+            if error is None:
+                records[message.partition()].append((message.offset(), int64(message.value())))
+            elif error.code() != KafkaError.GROUP_AUTHORIZATION_FAILED:  # it looks for a coordinator in any case
+                partition = message.partition() if message.topic() == self.topic else None
+                self.positions.stuck(partition, _name(error), error.str())
+        if records:
+            self.positions.told(records, invoke)
+
+    def offsets(self, topic: str, partitions: list[int], which: str, seconds: float) -> dict[int, int]:
+        found = {}
+        for partition in partitions:
+            try:
+                low, high = self._consumer.get_watermark_offsets(TopicPartition(topic, partition), seconds)
+            except KafkaException as error:
+                raise Failure(_name(error.args[0]), error.args[0].str()) from None
+            found[partition] = low if which == "earliest" else high
+        return found
+
+    def close(self, seconds: float) -> None:
+        self._consumer.close()
+
+
+def _check(settings: Mapping[str, str]) -> str | None:
+    for name, value in settings.items():
+        for kind, others in ((Producer, {}), (Consumer, {"group.id": "check"})):
+            try:
+                kind({**others, name: value, "log_level": 0})
+            except KafkaException as error:
+                return f"{name}={value}: {error.args[0].str()}"
+            except (TypeError, ValueError) as error:
+                return f"{name}={value}: {error}"
+    return None
+
+
+if __name__ == "__main__":
+    serve({"producer": LibrdkafkaProducer, "consumer": LibrdkafkaConsumer}, _check)
