@@ -103,7 +103,13 @@ class Positions:
 def commands() -> Iterator[dict[str, Any]]:
     """Until the harness has nothing more to say, or is gone."""
     for line in sys.stdin.buffer:
-        yield json.loads(line)
+        yield decode(line)
+
+
+def decode(line: bytes) -> dict[str, Any]:
+    """A command."""
+    command: dict[str, Any] = json.loads(line)
+    return command
 
 
 def key_of(value: int, keys: int) -> bytes | None:
@@ -121,16 +127,16 @@ def typed(given: Mapping[str, str], defaults: Mapping[str, Any]) -> dict[str, An
 
 
 def _typed(name: str, text: str, default: Any) -> Any:
-    if text.lower() in ("none", "null"):
+    if default is None and text.lower() in ("none", "null"):
         return None
     if isinstance(default, bool) or (default is None and text.lower() in ("true", "false")):
         if text.lower() not in ("true", "false"):
             raise ValueError(f"{name} is {text!r}; it must be true or false")
         return text.lower() == "true"
     kinds: tuple[Callable[[str], Any], ...] = (int, float, str)
-    if isinstance(default, int | float):
+    if isinstance(default, int | float) and name != "acks":
         kinds = (int, float)
-    elif isinstance(default, str) and name != "acks":
+    elif isinstance(default, str):
         kinds = (str,)
     for kind in kinds:
         try:

@@ -13,6 +13,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, Topi
 from workloads.clients.drivers.driver import int64, key_of
 from workloads.clients.drivers.threads import TURN_S, Command, ConsumerWorker, Failure, ProducerWorker, serve
 
+_VERSION = f"librdkafka {confluent_kafka.libversion()[0]}, confluent-kafka {confluent_kafka.__version__}"
 #: Most records that one poll hands over.
 _AT_ONCE = 10_000
 
@@ -25,7 +26,7 @@ def _name(error: Any) -> str:
 class LibrdkafkaProducer(ProducerWorker):
     def open(self, settings: Mapping[str, str]) -> str:
         self._producer = Producer(dict(settings))
-        return f"librdkafka {confluent_kafka.libversion()[0]}, confluent-kafka {confluent_kafka.version()[0]}"
+        return _VERSION
 
     def do_produce(self, command: Command) -> None:
         topic, partition, first, keys = command["topic"], command["partition"], command["first"], command["keys"]
@@ -62,7 +63,7 @@ class LibrdkafkaProducer(ProducerWorker):
 class LibrdkafkaConsumer(ConsumerWorker):
     def open(self, settings: Mapping[str, str]) -> str:
         self._consumer = Consumer(dict(settings))
-        return f"librdkafka {confluent_kafka.libversion()[0]}, confluent-kafka {confluent_kafka.version()[0]}"
+        return _VERSION
 
     def assign(self, positions: Mapping[int, int]) -> None:
         self._consumer.assign([TopicPartition(self.topic, p, offset) for p, offset in positions.items()])

@@ -1,0 +1,29 @@
+"""aiokafka, a client in Python with asyncio."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import ClassVar
+
+from workloads.clients.driven.kind import DELIVERY_S, DrivenInPython
+
+
+class Aiokafka(DrivenInPython):
+    """aiokafka, in Python with asyncio."""
+
+    name = "aiokafka"
+    summary: ClassVar = "aiokafka, in Python with asyncio"
+    package: ClassVar = "aiokafka"
+    module: ClassVar = "aiokafka"
+    driver: ClassVar = "aiokafka"
+    bootstrap_setting: ClassVar = "bootstrap_servers"
+    idempotence_setting: ClassVar = "enable_idempotence"
+    idempotent_by_default: ClassVar = False
+    delivery_setting: ClassVar = "request_timeout_ms"  # of a batch as a whole, all its attempts
+    certain: ClassVar = ()
+
+    def defaults(self, role: str, bootstrap: str, acks: str) -> Mapping[str, str]:
+        common = {"bootstrap_servers": bootstrap, "client_id": f"chaos-{role}"}
+        if role == "producer":
+            return {**common, "acks": acks, self.delivery_setting: str(round(DELIVERY_S * 1000))}
+        return {**common, "enable_auto_commit": "false", "auto_offset_reset": "none"}

@@ -1,0 +1,34 @@
+"""kafka-python, a client in Python alone, with threads."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import ClassVar
+
+from workloads.clients.driven.kind import DELIVERY_S, DrivenInPython
+
+
+class KafkaPython(DrivenInPython):
+    """kafka-python, in Python alone."""
+
+    name = "kafka-python"
+    summary: ClassVar = "kafka-python, in Python alone"
+    package: ClassVar = "kafka-python"
+    module: ClassVar = "kafka"
+    driver: ClassVar = "kafka_python"
+    bootstrap_setting: ClassVar = "bootstrap_servers"
+    idempotence_setting: ClassVar = "enable_idempotence"
+    idempotent_by_default: ClassVar = True
+    delivery_setting: ClassVar = "delivery_timeout_ms"
+    certain: ClassVar = ()
+
+    def defaults(self, role: str, bootstrap: str, acks: str) -> Mapping[str, str]:
+        common = {"bootstrap_servers": bootstrap, "client_id": f"chaos-{role}"}
+        if role == "producer":
+            delivery = str(round(DELIVERY_S * 1000))
+            # A request that may take longer than the whole delivery is refused.
+            idempotence = {} if acks == "all" else {"enable_idempotence": "false"}
+            return {
+                **common, "acks": acks, self.delivery_setting: delivery, "request_timeout_ms": "5000", **idempotence
+            }  # fmt: skip
+        return {**common, "enable_auto_commit": "false", "auto_offset_reset": "none"}

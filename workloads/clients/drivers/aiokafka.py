@@ -1,0 +1,214 @@
+"""Drives aiokafka: all clients of the process in one event loop."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import os
+import sys
+import time
+import traceback
+from collections.abc import Mapping
+from typing import Any
+
+import aiokafka
+from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
+from aiokafka.errors import KafkaError, OffsetOutOfRangeError
+
+from workloads.clients.drivers.driver import Deliveries, Output, Positions, decode, int64, key_of, typed
+
+_VERSION = f"aiokafka {aiokafka.__version__}"
+_TURN_S = 0.1
+_LONGEST_LINE = 64 << 20
+Command = dict[str, Any]
+
+
+def _defaults(kind: Any) -> Mapping[str, Any]:
+    parameters = inspect.signature(kind.__init__).parameters.values()
+    return {each.name: each.default for each in parameters if each.kind is inspect.Parameter.KEYWORD_ONLY}
+
+
+def _describe(error: BaseException) -> tuple[str, str]:
+    return type(error).__name__, str(error)[:500]
+
+
+class Producer:
+    """Batches of one partition are sent in order; one that cannot be sent holds up no other."""
+
+    def __init__(self, output: Output, number: int) -> None:
+        self._output = output
+        self._number = number
+        self._deliveries = Deliveries(output)
+        self._queues: dict[tuple[str, int], asyncio.Queue[Command]] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    async def open(self, settings: Mapping[str, str]) -> None:
+        self._producer = AIOKafkaProducer(**typed(settings, _defaults(AIOKafkaProducer)))
+        await self._producer.start()
+        self._spawn(self._tell())
+
+    def do_produce(self, command: Command) -> None:
+        place = command["topic"], command["partition"]
+        if place not in self._queues:
+            self._queues[place] = asyncio.Queue()
+            self._spawn(self._send_all(*place))
+        self._queues[place].put_nowait(command)
+
+    async def do_flush(self, command: Command) -> None:
+        try:
+            async with asyncio.timeout(command["seconds"]):
+                await self._producer.flush()
+        except (TimeoutError, KafkaError):
+            traceback.print_exc()
+        self._deliveries.tell()
+        self._output.say("flushed", client=self._number)
+
+    def _spawn(self, work: Any) -> None:
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(_must_not_fail)
+
+    async def _send_all(self, topic: str, partition: int) -> None:
+        while True:
+            command = await self._queues[topic, partition].get()
+            keys = command["keys"]
+            for value in range(command["first"], command["first"] + command["count"]):
+                try:
+                    sent = await self._producer.send(
+                        topic, value.to_bytes(8, signed=True), key_of(value, keys), partition=partition
+                    )
+                except Exception as error:
+                    name, says = _describe(error)
+                    self._deliveries.add(value, -1, (name, "send", says))
+                else:
+                    sent.add_done_callback(lambda future, value=value: self._delivered(value, future))
+
+    def _delivered(self, value: int, future: asyncio.Future[Any]) -> None:
+        error = future.exception()
+        if error is None:
+            self._deliveries.add(value, future.result().offset)
+        else:
+            name, says = _describe(error)
+            self._deliveries.add(value, -1, (name, "delivery", says))
+
+    async def _tell(self) -> None:
+        while True:
+            await asyncio.sleep(0.005)
+            self._deliveries.tell()
+
+
+class Consumer:
+    def __init__(self, output: Output, number: int) -> None:
+        self._output = output
+        self._positions = Positions(output, number)
+        self._reading: asyncio.Task[None] | None = None
+
+    async def open(self, settings: Mapping[str, str]) -> None:
+        self._consumer = AIOKafkaConsumer(**typed(settings, _defaults(AIOKafkaConsumer)))
+        await self._consumer.start()
+
+    async def do_assign(self, command: Command) -> None:
+        if self._reading is not None:
+            self._reading.cancel()
+            await asyncio.gather(self._reading, return_exceptions=True)
+        positions = {int(partition): offset for partition, offset in command["positions"].items()}
+        self._positions.assign(positions)
+        self._consumer.assign([TopicPartition(command["topic"], p) for p in positions])
+        for p, offset in positions.items():
+            self._consumer.seek(TopicPartition(command["topic"], p), offset)
+        self._reading = asyncio.create_task(self._read())
+        self._reading.add_done_callback(_must_not_fail)
+
+    async def _read(self) -> None:
+        while True:
+            invoke = time.monotonic_ns()
+            try:
+                polled = await self._consumer.getmany(timeout_ms=round(_TURN_S * 1000))
+            except OffsetOutOfRangeError as error:
+                for place in error.args[0]:
+                    self._positions.stuck(place.partition, *_describe(error))
+                await asyncio.sleep(_TURN_S)
+                continue
+            except KafkaError as error:
+                self._positions.stuck(None, *_describe(error))
+                await asyncio.sleep(_TURN_S)
+                continue
+            records = {
+                place.partition: [(each.offset, int64(each.value)) for each in found] for place, found in polled.items()
+            }
+            if records:
+                self._positions.told(records, invoke)
+
+    async def do_offsets(self, command: Command) -> None:
+        places = [TopicPartition(command["topic"], p) for p in command["partitions"]]
+        ask = self._consumer.beginning_offsets if command["which"] == "earliest" else self._consumer.end_offsets
+        invoke = time.monotonic_ns()
+        try:
+            async with asyncio.timeout(command["seconds"]):
+                found = await ask(places)
+        except (TimeoutError, KafkaError) as error:
+            name, says = _describe(error)
+            result: dict[str, Any] = {"error": name, "says": says}
+        else:
+            result = {"offsets": {place.partition: offset for place, offset in found.items()}}
+        self._output.say("offsets", id=command["id"], invoke=invoke, complete=time.monotonic_ns(), **result)
+
+
+def _must_not_fail(task: asyncio.Task[None]) -> None:
+    """A client whose task fails is a client that crashed: the process ends with it."""
+    if not task.cancelled() and (error := task.exception()) is not None:
+        traceback.print_exception(error)
+        os._exit(1)
+
+
+def _check(settings: Mapping[str, str]) -> str | None:
+    known = {**_defaults(AIOKafkaConsumer), **_defaults(AIOKafkaProducer)}
+    for name in settings:
+        if name not in known:
+            return f"{name}: aiokafka has no such setting"
+    try:
+        typed(settings, known)
+    except ValueError as error:
+        return str(error)
+    return None
+
+
+async def _serve_client(output: Output, opening: Command, commands: asyncio.Queue[Command]) -> None:
+    number = opening["client"]
+    client = (Producer if opening["role"] == "producer" else Consumer)(output, number)
+    try:
+        await client.open(opening["settings"])
+    except Exception as error:
+        traceback.print_exc()
+        name, says = _describe(error)
+        output.say("failed", client=number, error=name, says=says)
+        return
+    output.say("opened", client=number, says=_VERSION)
+    while True:
+        command = await commands.get()
+        result = getattr(client, f"do_{command['do']}")(command)
+        if inspect.isawaitable(result):
+            await result
+
+
+async def _main() -> None:
+    output = Output()
+    reader = asyncio.StreamReader(_LONGEST_LINE)
+    await asyncio.get_running_loop().connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)
+    queues: dict[int, asyncio.Queue[Command]] = {}
+    tasks = []
+    async for line in reader:
+        command = decode(line)
+        if command["do"] == "check":
+            output.say("checked", problem=_check(command["settings"]))
+        elif command["do"] == "open":
+            queue = queues[command["client"]] = asyncio.Queue()
+            tasks.append(asyncio.create_task(_serve_client(output, command, queue)))
+            tasks[-1].add_done_callback(_must_not_fail)
+        else:
+            queues[command["client"]].put_nowait(command)
+    os._exit(0)  # whatever clients still wait for
+
+
+if __name__ == "__main__":
+    asyncio.run(_main())
