@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,6 +16,7 @@ from harness.plan.feasible import check_targets
 from harness.plan.plan import Plan, flag, make_plan
 from harness.plan.schedule import Schedule
 from harness.record import results, room
+from harness.report.terminal import say
 from harness.runtimes import choose_runtime
 from nemesis import SIMULATION, Nemesis
 
@@ -64,8 +66,7 @@ class Order:
         client = registry.make_client(fields.get("client", Plan.model_fields["client"].default))
         for name, value in fields.get("client_settings", {}).items():
             client.check_setting(name, value)
-        if (missing := client.missing()) is not None:
-            raise RuntimeUnavailable(missing)
+        client.prepare(lambda line: None if self.quiet else say(line, file=sys.stderr))
         file = None if fields.get("schedule") is None else Path(fields["schedule"])
         if file is not None:
             fields["nemesis"] = registry.parse_names(",".join(schedule_file.names_in(file)) or "none")

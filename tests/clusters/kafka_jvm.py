@@ -20,7 +20,7 @@ import pytest
 from py4j.java_gateway import CallbackServerParameters, GatewayParameters, JavaGateway, find_jar_path, launch_gateway
 from py4j.protocol import Py4JJavaError
 
-from harness.targets.kafka.sources import cache as kafkas
+from harness.targets.jars import cache as kafkas
 from harness.targets.kafka.sources import source
 from spark_history.spark.java import find_java
 from tests.harness.targets.test_contract_of_targets import kafka_to_run

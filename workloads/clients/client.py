@@ -78,9 +78,9 @@ class Client(Protocol):
     #: Where it works: "docker", "simulation".
     runtimes: ClassVar[frozenset[str]]
 
-    def missing(self) -> str | None:
-        """Why it cannot be used on this machine, as a sentence that says what to do. May take a moment."""
-        return None
+    def prepare(self, tell: Callable[[str], object]) -> None:
+        """Gets what it needs from elsewhere. tell: what is waited for, a line each. Blocks. Raises
+        harness.errors.RuntimeUnavailable with what to do."""
 
     def check_setting(self, name: str, value: str) -> None:
         """Of --client-set NAME=VALUE. Raises harness.errors.BadArguments."""

@@ -185,7 +185,7 @@ class Kafka(Target):
         return f"Kafka {found.version} (commit {found.commit}) {there}, in {found.libs}"
 
     def packages(self) -> Sequence[Package]:
-        from harness.targets.kafka.sources import cache
+        from harness.targets.jars import cache
 
         return [_package(libs, "") for name in cache.kept() if (libs := cache.libs_of(name)) is not None]
 

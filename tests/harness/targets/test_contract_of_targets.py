@@ -22,7 +22,7 @@ from harness.report.console import Progress
 from harness.run.components import Components
 from harness.run.run import components_of, run
 from harness.runtimes import choose_runtime
-from harness.targets.kafka.sources.source import cached
+from harness.targets.jars.kafka import cached
 from harness.targets.kafka.target import Kafka
 from harness.targets.target import Target
 from tests.clusters.machine_state import differences, machine_state

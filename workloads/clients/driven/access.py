@@ -11,7 +11,7 @@ from random import Random
 from typing import Any, Final
 
 from workloads.clients.client import Access, Producer, Session
-from workloads.clients.driven.kind import Driven
+from workloads.clients.driven.kind import Kind
 from workloads.clients.driven.process import Driver, beside
 from workloads.clients.driven.producing import DrivenProducers
 from workloads.clients.driven.reading import DrivenReader
@@ -22,7 +22,7 @@ FOLDER: Final = "clients"
 
 
 class DrivenAccess(Access):
-    def __init__(self, session: Session, kind: Driven) -> None:
+    def __init__(self, session: Session, kind: Kind) -> None:
         self._session = session
         self._kind = kind
         self._drivers: list[Driver] = []

@@ -8,13 +8,12 @@ import subprocess
 import sys
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
-from importlib.util import find_spec
 from pathlib import Path
 from typing import ClassVar, Final
 
 from harness.errors import BadArguments, HarnessFailure
 from harness.plan.plan import Plan
-from workloads.clients.client import Access, Client, Session
+from workloads.clients.client import Client
 from workloads.clients.driven.outcomes import Certain, Outcomes
 
 #: After which a client gives a record up, where its settings do not say, in seconds: long enough for an election, and
@@ -25,8 +24,8 @@ _ROOT: Final = Path(__file__).resolve().parents[3]
 _CHECK_S: Final = 30.0
 
 
-class Driven(Client):
-    """A client of others. Of its settings the names are its own."""
+class Kind(Client):
+    """A client of others, but for its access. Of its settings the names are its own."""
 
     runtimes: ClassVar = frozenset({"docker"})
     #: The setting's names in this client.
@@ -80,19 +79,13 @@ class Driven(Client):
             return [f"--client-set {self.acks_setting}={given} contradicts --acks {plan.acks}; use --acks {given}"]
         return []
 
-    def access(self, session: Session) -> Access:
-        from workloads.clients.driven.access import DrivenAccess
-
-        return DrivenAccess(session, self)
-
     def unusable(self, error: str, says: str) -> HarnessFailure:
         """The client could not even be made."""
         return HarnessFailure(f"client {self.name} refuses to start: {error}: {says}")
 
     def _asked(self, settings: Mapping[str, str]) -> str | None:
         """What the client itself says is wrong with settings. Raises HarnessFailure."""
-        if (missing := self.missing()) is not None:
-            raise HarnessFailure(missing)
+        self.prepare(lambda _: None)
         try:
             ran = subprocess.run(
                 self.command(sys.executable), input=json.dumps({"do": "check", "settings": settings}) + "\n", text=True,
@@ -102,19 +95,3 @@ class Driven(Client):
             raise HarnessFailure(f"client {self.name} cannot be asked about its settings: {error}") from None
         problem: str | None = json.loads(ran.stdout.splitlines()[-1])["problem"]
         return problem
-
-
-class DrivenInPython(Driven):
-    """Its driver is a program of workloads/clients/drivers."""
-
-    package: ClassVar[str]  # on PyPI
-    module: ClassVar[str]
-    driver: ClassVar[str]
-
-    def missing(self) -> str | None:
-        if find_spec(self.module) is None:
-            return f"--client {self.name} needs the package {self.package}: pip install {self.package}"
-        return None
-
-    def command(self, python: str) -> Sequence[str]:
-        return [python, "-m", f"workloads.clients.drivers.{self.driver}"]

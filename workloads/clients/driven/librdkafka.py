@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import ClassVar
 
-from workloads.clients.driven.kind import DELIVERY_S, DrivenInPython
+from workloads.clients.driven.driven import DrivenInPython
+from workloads.clients.driven.kind import DELIVERY_S
 from workloads.clients.driven.outcomes import Certain
 
 

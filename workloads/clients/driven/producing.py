@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from harness.record.history import Operation
 from workloads.clients.client import Producer, Session
-from workloads.clients.driven.kind import Driven
+from workloads.clients.driven.kind import Kind
 from workloads.clients.driven.process import Driver, DriverEnded
 from workloads.pacing import Pacer
 
@@ -25,7 +25,7 @@ HUNG: Final = "CLIENT_HUNG"
 class DrivenProducers(Producer):
     """All of them."""
 
-    def __init__(self, session: Session, kind: Driven, driver: Driver, pacer: Pacer) -> None:
+    def __init__(self, session: Session, kind: Kind, driver: Driver, pacer: Pacer) -> None:
         settings = session.plan.client_settings
         self._session = session
         self._kind = kind

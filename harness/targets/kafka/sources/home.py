@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Final
 
 from harness.errors import BadArguments, RuntimeUnavailable
-from harness.targets.kafka.sources import cache
-from harness.targets.kafka.sources.distribution import Distribution, of_jars
+from harness.targets.jars import cache
+from harness.targets.jars.distribution import Distribution, of_jars
 from spark_history.regular import NotRegular, require_regular
 
 _BUILT: Final = Path("core", "build", "distributions")

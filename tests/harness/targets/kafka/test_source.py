@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from harness.errors import BadArguments, RuntimeUnavailable
-from harness.targets.kafka.sources import cache, source
+from harness.targets.jars import cache
+from harness.targets.kafka.sources import source
 from tests.harness.targets.kafka.kafka_files import make_archive, make_jars, make_maven
 
 NOT_FOUND = (
@@ -37,7 +38,7 @@ def _apart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A cache of its own, and no Maven client."""
     monkeypatch.setenv("CHAOS_CACHE", str(tmp_path / "cache"))
     monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:/usr/bin:/bin")
-    monkeypatch.setattr("harness.targets.kafka.sources.maven.shutil.which", _only_in(tmp_path / "bin"))
+    monkeypatch.setattr("harness.targets.jars.maven.shutil.which", _only_in(tmp_path / "bin"))
 
 
 def _only_in(folder: Path) -> object:

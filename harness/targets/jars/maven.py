@@ -1,4 +1,4 @@
-"""Fetches Kafka's jars, and all that they need to run, by the Maven client."""
+"""Fetches jars, and all that they need to run, by the Maven client."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import shutil
 import subprocess
 import tempfile
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -28,25 +28,33 @@ class NoMaven(Exception):
     """There is no Maven client on the PATH."""
 
 
-def fetch(version: str, libs: Path, tell: Callable[[str], object]) -> None:
-    """Into this folder. tell: how far it is, a line each. Raises NoMaven, and RuntimeUnavailable with a clause that
-    says what did not resolve."""
+Artifact = tuple[str, str, str]  # group, name, version
+
+
+def kafka(version: str) -> Sequence[Artifact]:
+    """What a node of that release runs from."""
+    return (("org.apache.kafka", "kafka_2.13", version), *(_LOGGING_3 if version.startswith("3.") else _LOGGING_4))
+
+
+def fetch(artifacts: Sequence[Artifact], what: str, libs: Path, tell: Callable[[str], object]) -> None:
+    """Into this folder. what: these are, in words. tell: how far it is, a line each. Raises NoMaven, and
+    RuntimeUnavailable with a clause that says what did not resolve."""
     client = shutil.which("mvn")
     if client is None:
         raise NoMaven
     with tempfile.TemporaryDirectory() as folder:
         pom = Path(folder, "pom.xml")
-        pom.write_text(_pom(version))
+        pom.write_text(_pom(artifacts))
         command = [
             client, "--batch-mode", "--file", str(pom), "dependency:copy-dependencies", "-DincludeScope=runtime",
             f"-DoutputDirectory={libs}", "-Dmaven.wagon.http.retryHandler.count=1",
         ]  # fmt: skip
-        lines, status = _output_of(command, version, tell)
+        lines, status = _output_of(command, what, tell)
     if status != 0:
         raise RuntimeUnavailable(_why(lines))
 
 
-def _output_of(command: list[str], version: str, tell: Callable[[str], object]) -> tuple[list[str], int]:
+def _output_of(command: list[str], what: str, tell: Callable[[str], object]) -> tuple[list[str], int]:
     lines: list[str] = []
     fetched = 0
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as maven:
@@ -58,7 +66,7 @@ def _output_of(command: list[str], version: str, tell: Callable[[str], object]) 
                 lines.append(line.strip())
                 if "Downloaded from" in line and ".jar" in line:
                     fetched += 1
-                    tell(f"Fetching Kafka {version} by the Maven client: {fetched} jars")
+                    tell(f"Fetching {what} by the Maven client: {fetched} jars")
             status = maven.wait()
         except BaseException:  # the user's, too: it would go on writing into a folder that is to be removed
             maven.kill()
@@ -105,11 +113,10 @@ def _why(lines: list[str]) -> str:
     return f"Maven says: {errors[0]}" if errors else "Maven ended without a word"
 
 
-def _pom(version: str) -> str:
-    logging = _LOGGING_3 if version.startswith("3.") else _LOGGING_4
+def _pom(artifacts: Sequence[Artifact]) -> str:
     dependencies = "".join(
         f"<dependency><groupId>{group}</groupId><artifactId>{artifact}</artifactId><version>{v}</version></dependency>"
-        for group, artifact, v in (("org.apache.kafka", "kafka_2.13", version), *logging)
+        for group, artifact, v in artifacts
     )
     return (
         "<project><modelVersion>4.0.0</modelVersion>"

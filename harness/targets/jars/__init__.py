@@ -1,0 +1,1 @@
+"""Jars from elsewhere: found, fetched, and kept in the user's cache folder."""

@@ -1,0 +1,58 @@
+"""Kafka's own client, in Java."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import ClassVar, Final
+
+from harness.errors import BadArguments
+from harness.targets.jars import compiler, kafka
+from workloads.clients.driven.driven import Driven
+from workloads.clients.driven.kind import DELIVERY_S
+
+_SOURCE: Final = Path(__file__).parents[1] / "drivers" / "java" / "ChaosDriver.java"
+#: Whose client that is, where nobody says.
+DEFAULT: Final = "4.2.0"
+_HEAP: Final = "256m"
+
+
+class Java(Driven):
+    """Kafka's own client, in Java, of any release from 3.7 on."""
+
+    takes: ClassVar = "VERSION"
+    example: ClassVar = ""
+    summary: ClassVar = f"Kafka's own, in Java: of release {DEFAULT}, or of another by java:VERSION, from 3.7 on"
+    idempotent_by_default: ClassVar = True
+    certain: ClassVar = ()
+
+    def __init__(self, version: str = "") -> None:
+        self.name = f"java:{version}" if version else "java"
+        self._version = version or DEFAULT
+        if not all(part.isdigit() for part in self._version.replace("-", ".").split(".")[:3]):
+            raise BadArguments(f"--client {self.name}: {version!r} is no release of Kafka, such as {DEFAULT}")
+
+    def prepare(self, tell: Callable[[str], object]) -> None:
+        self._libs(tell)
+        compiler.compiled(_SOURCE, self._libs(tell), self._version, tell)
+
+    def command(self, python: str) -> Sequence[str]:
+        libs = self._libs(lambda _: None)
+        classes = compiler.compiled(_SOURCE, libs, self._version, lambda _: None)
+        return [
+            str(compiler.java()), f"-Xmx{_HEAP}", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-cp",
+            f"{classes}:{_SOURCE.parent}:{libs}/*", "ChaosDriver",
+        ]  # fmt: skip
+
+    def defaults(self, role: str, bootstrap: str, acks: str) -> Mapping[str, str]:
+        common = {"bootstrap.servers": bootstrap, "client.id": f"chaos-{role}"}
+        if role == "producer":
+            delivery = str(round(DELIVERY_S * 1000))
+            # A request that may take longer than the whole delivery is refused.
+            return {**common, "acks": acks, self.delivery_setting: delivery, "request.timeout.ms": "5000"}
+        return {**common, "enable.auto.commit": "false", "auto.offset.reset": "none"}
+
+    def _libs(self, tell: Callable[[str], object]) -> Path:
+        found = kafka.cached(self._version) or kafka.fetch(self._version, tell)
+        assert found.libs is not None
+        return found.libs

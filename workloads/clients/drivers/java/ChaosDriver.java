@@ -1,0 +1,431 @@
+import com.fasterxml.jackson.databind.JsonNode;
+import com.fasterxml.jackson.databind.ObjectMapper;
+import com.fasterxml.jackson.databind.node.ArrayNode;
+import com.fasterxml.jackson.databind.node.ObjectNode;
+import java.io.BufferedReader;
+import java.io.FileDescriptor;
+import java.io.FileOutputStream;
+import java.io.InputStreamReader;
+import java.io.OutputStream;
+import java.nio.ByteBuffer;
+import java.nio.charset.StandardCharsets;
+import java.time.Duration;
+import java.util.ArrayList;
+import java.util.Collection;
+import java.util.HashMap;
+import java.util.Iterator;
+import java.util.List;
+import java.util.Map;
+import java.util.Properties;
+import java.util.concurrent.LinkedBlockingQueue;
+import org.apache.kafka.clients.consumer.ConsumerConfig;
+import org.apache.kafka.clients.consumer.ConsumerRecord;
+import org.apache.kafka.clients.consumer.ConsumerRecords;
+import org.apache.kafka.clients.consumer.InvalidOffsetException;
+import org.apache.kafka.clients.consumer.KafkaConsumer;
+import org.apache.kafka.clients.producer.KafkaProducer;
+import org.apache.kafka.clients.producer.ProducerConfig;
+import org.apache.kafka.clients.producer.ProducerRecord;
+import org.apache.kafka.common.KafkaException;
+import org.apache.kafka.common.TopicPartition;
+import org.apache.kafka.common.config.ConfigDef;
+import org.apache.kafka.common.serialization.ByteArrayDeserializer;
+import org.apache.kafka.common.serialization.ByteArraySerializer;
+import org.apache.kafka.common.utils.AppInfoParser;
+
+/**
+ * Drives Kafka's own Java client: commands on standard input, what came of them on standard output, a JSON object a
+ * line. workloads/clients/drivers/__init__.py says which there are. Each client has a thread of its own.
+ */
+public final class ChaosDriver {
+    private static final ObjectMapper JSON = new ObjectMapper();
+    private static final Duration TURN = Duration.ofMillis(20);
+    /** Of deliveries one after the other, as long as one line tells of them. */
+    private static final long MOST_NS = 2_000_000;
+
+    private final OutputStream out = new FileOutputStream(FileDescriptor.out);
+
+    public static void main(String[] arguments) throws Exception {
+        System.setOut(System.err); // what a client prints is no answer
+        new ChaosDriver().serve();
+        Runtime.getRuntime().halt(0); // whatever clients still wait for
+    }
+
+    private void serve() throws Exception {
+        Map<Integer, Client> clients = new HashMap<>();
+        BufferedReader lines = new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8), 1 << 16);
+        for (String line = lines.readLine(); line != null; line = lines.readLine()) {
+            JsonNode command = JSON.readTree(line);
+            String what = command.get("do").asText();
+            if (what.equals("check")) {
+                say(event("checked").put("problem", problem(settings(command))));
+            } else if (what.equals("open")) {
+                int number = command.get("client").asInt();
+                Client client = command.get("role").asText().equals("producer")
+                        ? new Producer(number, settings(command))
+                        : new Consumer(number, settings(command));
+                clients.put(number, client);
+                Thread thread = new Thread(client, "client-" + number);
+                thread.setDaemon(true);
+                thread.start();
+            } else {
+                clients.get(command.get("client").asInt()).commands.add(command);
+            }
+        }
+    }
+
+    private static ObjectNode event(String what) {
+        return JSON.createObjectNode().put("is", what);
+    }
+
+    private synchronized void say(ObjectNode event) {
+        try {
+            out.write((event + "\n").getBytes(StandardCharsets.UTF_8));
+        } catch (java.io.IOException gone) {
+            Runtime.getRuntime().halt(1); // nobody listens any more
+        }
+    }
+
+    private static Properties settings(JsonNode command) {
+        Properties found = new Properties();
+        for (Iterator<Map.Entry<String, JsonNode>> each = command.get("settings").fields(); each.hasNext(); ) {
+            Map.Entry<String, JsonNode> setting = each.next();
+            found.setProperty(setting.getKey(), setting.getValue().asText());
+        }
+        return found;
+    }
+
+    /** Those that a client of this role has. */
+    private static Properties of(Properties given, Collection<String> known) {
+        Properties found = new Properties();
+        for (String name : given.stringPropertyNames()) {
+            if (known.contains(name)) {
+                found.setProperty(name, given.getProperty(name));
+            }
+        }
+        return found;
+    }
+
+    /** What is wrong with settings, as a sentence; null: nothing. */
+    private static String problem(Properties given) {
+        for (String name : given.stringPropertyNames()) {
+            ConfigDef.ConfigKey key = ProducerConfig.configDef().configKeys().get(name);
+            if (key == null) {
+                key = ConsumerConfig.configDef().configKeys().get(name);
+            }
+            if (key == null) {
+                return name + ": Kafka's Java client has no such setting";
+            }
+            try {
+                Object value = ConfigDef.parseType(name, given.getProperty(name), key.type);
+                if (key.validator != null) {
+                    key.validator.ensureValid(name, value);
+                }
+            } catch (RuntimeException wrong) {
+                return name + "=" + given.getProperty(name) + ": " + wrong.getMessage();
+            }
+        }
+        return null;
+    }
+
+    /** As the class of the exception says. */
+    private static String name(Throwable error) {
+        return error.getClass().getSimpleName();
+    }
+
+    private static String text(Throwable error) {
+        String message = String.valueOf(error.getMessage());
+        return message.substring(0, Math.min(500, message.length()));
+    }
+
+    private static byte[] bytes(long value) {
+        return ByteBuffer.allocate(Long.BYTES).putLong(value).array();
+    }
+
+    private abstract class Client implements Runnable {
+        final LinkedBlockingQueue<JsonNode> commands = new LinkedBlockingQueue<>();
+        final int number;
+        final Properties settings;
+
+        Client(int number, Properties settings) {
+            this.number = number;
+            this.settings = settings;
+        }
+
+        abstract void open();
+
+        /** Let the client work, for at most about TURN. */
+        abstract void turn() throws Exception;
+
+        abstract void carryOut(String what, JsonNode command) throws Exception;
+
+        abstract void close(Duration patience);
+
+        @Override
+        public void run() {
+            try {
+                open();
+            } catch (RuntimeException | Error error) {
+                error.printStackTrace();
+                Throwable cause = error.getCause() == null ? error : error.getCause();
+                say(event("failed").put("client", number).put("error", name(cause)).put("says", text(cause)));
+                return;
+            }
+            say(event("opened").put("client", number).put("says", "Java client " + AppInfoParser.getVersion()));
+            try {
+                while (true) {
+                    for (JsonNode command = commands.poll(); command != null; command = commands.poll()) {
+                        String what = command.get("do").asText();
+                        if (what.equals("close")) {
+                            close(Duration.ofMillis((long) (1000 * command.get("seconds").asDouble())));
+                            say(event("closed").put("client", number));
+                            return;
+                        }
+                        carryOut(what, command);
+                    }
+                    turn();
+                }
+            } catch (Throwable crash) { // a client whose thread fails is one that crashed: the process ends with it
+                crash.printStackTrace();
+                Runtime.getRuntime().halt(1);
+            }
+        }
+    }
+
+    private final class Producer extends Client {
+        private KafkaProducer<byte[], byte[]> producer;
+        private long first;
+        private int count;
+        private long offset;
+        private String error;
+        private String stage;
+        private String says;
+        private long began;
+        private long complete;
+
+        Producer(int number, Properties settings) {
+            super(number, of(settings, ProducerConfig.configNames()));
+        }
+
+        @Override
+        void open() {
+            producer = new KafkaProducer<>(settings, new ByteArraySerializer(), new ByteArraySerializer());
+        }
+
+        @Override
+        void carryOut(String what, JsonNode command) {
+            switch (what) {
+                case "produce":
+                    produce(command);
+                    break;
+                case "flush":
+                    producer.flush();
+                    tell();
+                    say(event("flushed").put("client", number));
+                    break;
+                default:
+                    throw new IllegalArgumentException(what);
+            }
+        }
+
+        private void produce(JsonNode command) {
+            String topic = command.get("topic").asText();
+            int partition = command.get("partition").asInt();
+            int keys = command.get("keys").asInt();
+            long start = command.get("first").asLong();
+            long end = start + command.get("count").asInt();
+            for (long each = start; each < end; each++) {
+                final long value = each;
+                byte[] key = keys == 0 ? null : bytes(value % keys);
+                try {
+                    producer.send(new ProducerRecord<>(topic, partition, key, bytes(value)), (metadata, failure) -> {
+                        if (failure == null) {
+                            add(value, metadata.hasOffset() ? metadata.offset() : -1, null, null, null);
+                        } else {
+                            add(value, -1, name(failure), "delivery", text(failure));
+                        }
+                    });
+                } catch (KafkaException refused) {
+                    add(value, -1, name(refused), "send", text(refused));
+                }
+            }
+        }
+
+        /** Of the client's own thread, or of this one. */
+        private synchronized void add(long value, long at, String failure, String when, String why) {
+            long now = System.nanoTime();
+            long following = offset < 0 ? -1 : offset + count;
+            boolean goesOn = count > 0 && value == first + count && at == following && now - began < MOST_NS
+                    && java.util.Objects.equals(failure, error) && java.util.Objects.equals(when, stage);
+            if (goesOn) {
+                count++;
+            } else {
+                tell();
+                first = value;
+                count = 1;
+                offset = at;
+                error = failure;
+                stage = when;
+                says = why;
+                began = now;
+            }
+            complete = now;
+        }
+
+        private synchronized void tell() {
+            if (count == 0) {
+                return;
+            }
+            ObjectNode told = event("produced").put("first", first).put("count", count).put("complete", complete);
+            if (error == null) {
+                told.put("offset", offset);
+            } else {
+                told.put("error", error).put("stage", stage).put("says", says);
+            }
+            say(told);
+            count = 0;
+        }
+
+        @Override
+        void turn() throws InterruptedException {
+            if (commands.isEmpty()) {
+                Thread.sleep(TURN.toMillis() / 4);
+            }
+            tell();
+        }
+
+        @Override
+        void close(Duration patience) {
+            producer.close(patience);
+            tell();
+        }
+    }
+
+    private final class Consumer extends Client {
+        private KafkaConsumer<byte[], byte[]> consumer;
+        private String topic = "";
+        private boolean assigned;
+        private final Map<Integer, Long> next = new HashMap<>();
+
+        Consumer(int number, Properties settings) {
+            super(number, of(settings, ConsumerConfig.configNames()));
+        }
+
+        @Override
+        void open() {
+            consumer = new KafkaConsumer<>(settings, new ByteArrayDeserializer(), new ByteArrayDeserializer());
+        }
+
+        @Override
+        void carryOut(String what, JsonNode command) {
+            switch (what) {
+                case "assign":
+                    assign(command);
+                    break;
+                case "offsets":
+                    offsets(command);
+                    break;
+                default:
+                    throw new IllegalArgumentException(what);
+            }
+        }
+
+        private void assign(JsonNode command) {
+            topic = command.get("topic").asText();
+            next.clear();
+            Map<TopicPartition, Long> positions = new HashMap<>();
+            command.get("positions").fields().forEachRemaining(each -> {
+                int partition = Integer.parseInt(each.getKey());
+                next.put(partition, each.getValue().asLong());
+                positions.put(new TopicPartition(topic, partition), each.getValue().asLong());
+            });
+            consumer.assign(positions.keySet());
+            positions.forEach(consumer::seek);
+            assigned = true;
+        }
+
+        private void offsets(JsonNode command) {
+            long invoke = System.nanoTime();
+            Duration patience = Duration.ofMillis((long) (1000 * command.get("seconds").asDouble()));
+            List<TopicPartition> places = new ArrayList<>();
+            for (JsonNode partition : command.get("partitions")) {
+                places.add(new TopicPartition(command.get("topic").asText(), partition.asInt()));
+            }
+            ObjectNode told = event("offsets").put("id", command.get("id").asInt()).put("invoke", invoke);
+            try {
+                Map<TopicPartition, Long> found = command.get("which").asText().equals("earliest")
+                        ? consumer.beginningOffsets(places, patience)
+                        : consumer.endOffsets(places, patience);
+                ObjectNode offsets = told.putObject("offsets");
+                found.forEach((place, offset) -> offsets.put(String.valueOf(place.partition()), offset));
+            } catch (KafkaException error) {
+                told.put("error", name(error)).put("says", text(error));
+            }
+            say(told.put("complete", System.nanoTime()));
+        }
+
+        @Override
+        void turn() throws InterruptedException {
+            if (!assigned) {
+                Thread.sleep(TURN.toMillis());
+                return;
+            }
+            long invoke = System.nanoTime();
+            ConsumerRecords<byte[], byte[]> records;
+            try {
+                records = consumer.poll(TURN);
+            } catch (InvalidOffsetException wrong) {
+                for (TopicPartition place : wrong.partitions()) {
+                    stuck(place.partition(), wrong);
+                }
+                Thread.sleep(TURN.toMillis());
+                return;
+            } catch (KafkaException error) {
+                stuck(null, error);
+                Thread.sleep(TURN.toMillis());
+                return;
+            }
+            long complete = System.nanoTime();
+            for (TopicPartition place : records.partitions()) {
+                read(place.partition(), records.records(place), invoke, complete);
+            }
+        }
+
+        private void read(int partition, List<ConsumerRecord<byte[], byte[]>> records, long invoke, long complete) {
+            ObjectNode told = event("read").put("client", number).put("partition", partition)
+                    .put("from", next.get(partition)).put("invoke", invoke).put("complete", complete);
+            ArrayNode runs = told.putArray("runs");
+            long offset = 0;
+            long value = 0;
+            int count = 0;
+            for (ConsumerRecord<byte[], byte[]> record : records) {
+                long written = ByteBuffer.wrap(record.value()).getLong();
+                if (count > 0 && record.offset() == offset + count && written == value + count) {
+                    count++;
+                } else {
+                    if (count > 0) {
+                        runs.addArray().add(offset).add(value).add(count);
+                    }
+                    offset = record.offset();
+                    value = written;
+                    count = 1;
+                }
+                next.put(partition, record.offset() + 1);
+            }
+            if (count > 0) {
+                runs.addArray().add(offset).add(value).add(count);
+            }
+            say(told);
+        }
+
+        private void stuck(Integer partition, Exception error) {
+            say(event("stuck").put("client", number).put("partition", partition).put("error", name(error))
+                    .put("says", text(error)));
+        }
+
+        @Override
+        void close(Duration patience) {
+            consumer.close(patience);
+        }
+    }
+}
