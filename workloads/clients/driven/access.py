@@ -88,7 +88,7 @@ class DrivenAccess(Access):
 
         def heard(said: Mapping[str, Any]) -> None:
             if said["is"] == "failed":
-                raise self._kind.unusable(said["error"], said["says"])
+                driver.cannot_start(self._kind.unusable(said["error"], said["says"]))
             if "client" in said:
                 by_number[said["client"]].heard(said)
 

@@ -7,6 +7,7 @@ from typing import ClassVar
 
 from workloads.clients.driven.driven import DrivenInPython
 from workloads.clients.driven.kind import DELIVERY_S
+from workloads.clients.driven.outcomes import Meaning, refused, too_large
 
 
 class Aiokafka(DrivenInPython):
@@ -21,7 +22,13 @@ class Aiokafka(DrivenInPython):
     idempotence_setting: ClassVar = "enable_idempotence"
     idempotent_by_default: ClassVar = False
     delivery_setting: ClassVar = "request_timeout_ms"  # of a batch as a whole, all its attempts
-    certain: ClassVar = ()
+    meanings: ClassVar = (
+        refused("UnknownTopicOrPartitionError", "there is no such topic"),
+        refused("AssertionError", "there is no such partition"),
+        too_large("MessageSizeTooLargeError"),
+        Meaning("NotEnoughReplicasError", "always", "info", "it was sent again, and only the last attempt is told of"),
+        Meaning("KafkaTimeoutError", "always", "info", "its time has passed; it may have been sent, and not answered"),
+    )
 
     def defaults(self, role: str, bootstrap: str, acks: str) -> Mapping[str, str]:
         common = {"bootstrap_servers": bootstrap, "client_id": f"chaos-{role}"}

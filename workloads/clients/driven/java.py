@@ -10,6 +10,7 @@ from harness.errors import BadArguments
 from harness.targets.jars import compiler, kafka
 from workloads.clients.driven.driven import Driven
 from workloads.clients.driven.kind import DELIVERY_S
+from workloads.clients.driven.outcomes import gave_up, not_enough_replicas, refused, too_large
 
 _SOURCE: Final = Path(__file__).parents[1] / "drivers" / "java" / "ChaosDriver.java"
 #: Whose client that is, where nobody says.
@@ -24,7 +25,13 @@ class Java(Driven):
     example: ClassVar = ""
     summary: ClassVar = f"Kafka's own, in Java: of release {DEFAULT}, or of another by java:VERSION, from 3.7 on"
     idempotent_by_default: ClassVar = True
-    certain: ClassVar = ()
+    meanings: ClassVar = (
+        refused("TimeoutException", "within max.block.ms it knew no such partition, or had no room"),
+        refused("BufferExhaustedException", "within max.block.ms it had no room"),
+        too_large("RecordTooLargeException"),
+        not_enough_replicas("NotEnoughReplicasException"),
+        gave_up("TimeoutException"),
+    )
 
     def __init__(self, version: str = "") -> None:
         self.name = f"java:{version}" if version else "java"
@@ -49,7 +56,8 @@ class Java(Driven):
         if role == "producer":
             delivery = str(round(DELIVERY_S * 1000))
             # A request that may take longer than the whole delivery is refused.
-            return {**common, "acks": acks, self.delivery_setting: delivery, "request.timeout.ms": "5000"}
+            times = {self.delivery_setting: delivery, "request.timeout.ms": "5000", "max.block.ms": delivery}
+            return {**common, "acks": acks, **times}
         return {**common, "enable.auto.commit": "false", "auto.offset.reset": "none"}
 
     def _libs(self, tell: Callable[[str], object]) -> Path:

@@ -7,6 +7,7 @@ from typing import ClassVar
 
 from workloads.clients.driven.driven import DrivenInPython
 from workloads.clients.driven.kind import DELIVERY_S
+from workloads.clients.driven.outcomes import gave_up, not_enough_replicas, refused, too_large
 
 
 class KafkaPython(DrivenInPython):
@@ -21,7 +22,13 @@ class KafkaPython(DrivenInPython):
     idempotence_setting: ClassVar = "enable_idempotence"
     idempotent_by_default: ClassVar = True
     delivery_setting: ClassVar = "delivery_timeout_ms"
-    certain: ClassVar = ()
+    meanings: ClassVar = (
+        refused("KafkaTimeoutError", "within max_block_ms it knew no such topic, or had no room"),
+        refused("ValueError", "there is no such partition"),
+        too_large("MessageSizeTooLargeError"),
+        not_enough_replicas("NotEnoughReplicasError"),
+        gave_up("KafkaTimeoutError"),
+    )
 
     def defaults(self, role: str, bootstrap: str, acks: str) -> Mapping[str, str]:
         common = {"bootstrap_servers": bootstrap, "client_id": f"chaos-{role}"}
@@ -29,7 +36,6 @@ class KafkaPython(DrivenInPython):
             delivery = str(round(DELIVERY_S * 1000))
             # A request that may take longer than the whole delivery is refused.
             idempotence = {} if acks == "all" else {"enable_idempotence": "false"}
-            return {
-                **common, "acks": acks, self.delivery_setting: delivery, "request_timeout_ms": "5000", **idempotence
-            }  # fmt: skip
+            times = {self.delivery_setting: delivery, "request_timeout_ms": "5000", "max_block_ms": delivery}
+            return {**common, "acks": acks, **times, **idempotence}
         return {**common, "enable_auto_commit": "false", "auto_offset_reset": "none"}

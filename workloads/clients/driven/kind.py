@@ -14,7 +14,7 @@ from typing import ClassVar, Final
 from harness.errors import BadArguments, HarnessFailure
 from harness.plan.plan import Plan
 from workloads.clients.client import Client
-from workloads.clients.driven.outcomes import Certain, Outcomes
+from workloads.clients.driven.outcomes import Meaning, Outcomes
 
 #: After which a client gives a record up, where its settings do not say, in seconds: long enough for an election, and
 #: short enough for a run of a minute. (Their own are two to five minutes.)
@@ -35,8 +35,8 @@ class Kind(Client):
     idempotence_setting: ClassVar[str] = "enable.idempotence"
     idempotent_by_default: ClassVar[bool]
     delivery_setting: ClassVar[str] = "delivery.timeout.ms"
-    #: Its errors that say that a record was not appended.
-    certain: ClassVar[Sequence[Certain]]
+    #: What its errors mean, those that are known.
+    meanings: ClassVar[Sequence[Meaning]]
 
     @abstractmethod
     def command(self, python: str) -> Sequence[str]:
@@ -47,12 +47,16 @@ class Kind(Client):
         """Its settings where the user says nothing, and those that only the harness knows. role: "producer" or
         "consumer"."""
 
+    def own_name(self, name: str) -> str:
+        """Of a setting, from Kafka's name of it, with _ for each dot."""
+        return name if "_" in self.bootstrap_setting else name.replace("_", ".")
+
     def environment(self) -> Mapping[str, str]:
         """Beside the harness' own."""
         return {"PYTHONPATH": os.pathsep.join(filter(None, (str(_ROOT), os.environ.get("PYTHONPATH"))))}
 
     def outcomes(self, acks: str, settings: Mapping[str, str]) -> Outcomes:
-        return Outcomes(self.name, self.certain, self.sends_once(acks, settings))
+        return Outcomes(self.meanings, self.sends_once(acks, settings))
 
     def sends_once(self, acks: str, settings: Mapping[str, str]) -> bool:
         return settings.get(self.retries_setting) == "0"

@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from workloads.clients.driven.driven import DrivenInPython
 from workloads.clients.driven.kind import DELIVERY_S
-from workloads.clients.driven.outcomes import Certain
+from workloads.clients.driven.outcomes import gave_up, not_enough_replicas, refused, too_large
 
 
 class Librdkafka(DrivenInPython):
@@ -19,9 +19,12 @@ class Librdkafka(DrivenInPython):
     module: ClassVar = "confluent_kafka"
     driver: ClassVar = "librdkafka"
     idempotent_by_default: ClassVar = False
-    certain: ClassVar = (
-        Certain("_QUEUE_FULL", "at once", "its queue had no room, so it took nothing"),
-    )  # fmt: skip
+    meanings: ClassVar = (
+        refused("_QUEUE_FULL", "its queue has no room"),
+        too_large("MSG_SIZE_TOO_LARGE"),
+        not_enough_replicas("NOT_ENOUGH_REPLICAS"),
+        gave_up("_MSG_TIMED_OUT"),
+    )
 
     def defaults(self, role: str, bootstrap: str, acks: str) -> Mapping[str, str]:
         common = {"bootstrap.servers": bootstrap, "client.id": f"chaos-{role}"}

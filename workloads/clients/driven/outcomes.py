@@ -11,37 +11,65 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Final, Literal
 
 from workloads.clients.kio.outcomes import Outcome
 
-#: When it is certain: at once, as the record was handed to the client; whenever it is told; or only where the client
-#: sends nothing twice.
+#: What became of records whose process ended, or was ended because it hung: see DrivenProducers.
+CRASHED: Final = "CLIENT_CRASHED"
+HUNG: Final = "CLIENT_HUNG"
+#: When an error is that: as the record is handed to the client; whenever it is told; or only where the client sends
+#: nothing twice.
 When = Literal["at once", "always", "sent once"]
 
 
 @dataclass(frozen=True)
-class Certain:
-    """An error that says `fail`. error: as the driver names it. why: a clause."""
+class Meaning:
+    """error: as the driver names it. why: a clause."""
 
     error: str
     when: When
+    outcome: Literal["fail", "info"]
     why: str
+
+
+def refused(error: str, why: str) -> Meaning:
+    """The client did not take the record."""
+    return Meaning(error, "at once", "fail", why)
+
+
+def too_large(error: str) -> Meaning:
+    return Meaning(error, "always", "fail", "the topic takes no record of that size, whenever it is sent")
+
+
+def not_enough_replicas(error: str) -> Meaning:
+    """Which a broker looks for before it appends; after it has, it answers NOT_ENOUGH_REPLICAS_AFTER_APPEND."""
+    return Meaning(error, "sent once", "fail", "a broker looks at the ISR before it appends")
+
+
+def gave_up(error: str) -> Meaning:
+    return Meaning(error, "always", "info", "its delivery time has passed; it may have been sent, and answered nothing")
+
+
+#: Of every client.
+OF_ALL: Final = (
+    Meaning(CRASHED, "always", "info", "the client's process ended: what it had sent, nobody knows"),
+    Meaning(HUNG, "always", "info", "the client told nothing of it when it had long been due"),
+)
 
 
 @dataclass(frozen=True)
 class Outcomes:
     """Of one client, under the settings of a run. sends_once: it repeats nothing by itself."""
 
-    client: str
-    certain: Sequence[Certain]
+    meanings: Sequence[Meaning]
     sends_once: bool
 
     def of(self, error: str, stage: str) -> Outcome:
         """stage: "send", where the client refused the record at once; or "delivery"."""
-        for each in self.certain:
+        for each in self.meanings:
             if each.error == error and self._holds(each.when, stage):
-                return "fail"
+                return each.outcome
         return "info"
 
     def _holds(self, when: When, stage: str) -> bool:

@@ -11,6 +11,8 @@ from collections.abc import Callable, Coroutine, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
+from harness.errors import HarnessFailure
+
 #: From the end of one process to the start of the next, in seconds.
 RESTART_S: Final = 0.5
 _END_S: Final = 5.0  # that it may take to end by itself
@@ -92,6 +94,13 @@ class Driver:
         if self._process is not None and self._process.returncode is None:
             self._why = why
             self._process.kill()
+
+    def cannot_start(self, why: HarnessFailure) -> None:
+        """A client could not be made. Of the first process that is an error of the run; later ones may meet a cluster
+        that does not answer, and are started again. Raises why."""
+        if self.starts == 1:
+            raise why
+        self.kill(f"could not start: {why}")
 
     async def _one_process(self) -> str:
         """How it ended."""

@@ -10,6 +10,7 @@ from typing import Any, Final
 from harness.record.history import Operation
 from workloads.clients.client import Producer, Session
 from workloads.clients.driven.kind import Kind
+from workloads.clients.driven.outcomes import CRASHED, HUNG
 from workloads.clients.driven.process import Driver, DriverEnded
 from workloads.pacing import Pacer
 
@@ -18,8 +19,6 @@ MOST_BATCHES: Final = 8
 #: A client that has not told of a record so long after it should have given it up hangs, in seconds.
 HANGS_AFTER_S: Final = 10.0
 _LOOK_S: Final = 0.5
-CRASHED: Final = "CLIENT_CRASHED"
-HUNG: Final = "CLIENT_HUNG"
 
 
 class DrivenProducers(Producer):
@@ -35,6 +34,7 @@ class DrivenProducers(Producer):
         self._delivery_s = kind.delivery_s(settings)
         self._first_values: list[int] = []  # of what is in flight, in order
         self._in_flight: dict[int, Operation] = {}  # by first value
+        self._told: dict[int, int] = {}  # when each client told of a record last
         self._open: dict[tuple[int, int], int] = {}  # batches, by client and partition
         self._changed = asyncio.Event()
         self._running: asyncio.Task[None] | None = None
@@ -103,7 +103,8 @@ class DrivenProducers(Producer):
                 self._running.result()
             if self._first_values:
                 oldest = self._in_flight[self._first_values[0]]
-                if self._session.clock() - oldest.invoke > patience:
+                told = max(oldest.invoke, self._told.get(oldest.process, 0))
+                if self._session.clock() - told > patience:
                     self._driver.kill(f"hung: a record was not told of after {patience / 1e9:g} s")
 
     def _heard(self, said: Mapping[str, Any]) -> None:
@@ -111,13 +112,14 @@ class DrivenProducers(Producer):
         if said["is"] == "produced":
             self._produced(said)
         elif said["is"] == "failed":
-            raise self._kind.unusable(said["error"], said["says"])
+            self._driver.cannot_start(self._kind.unusable(said["error"], said["says"]))
 
     def _produced(self, said: Mapping[str, Any]) -> None:
         first, count, error = said["first"], said["count"], said.get("error")
         while count:  # what is told at once may be of several batches
             number = bisect_right(self._first_values, first) - 1
             appends = self._in_flight[self._first_values[number]]
+            self._told[appends.process] = said["complete"]
             assert appends.first_value is not None
             start = first - appends.first_value
             part = min(count, len(appends) - start)

@@ -21,7 +21,6 @@ _GRACE_S: Final = 5.0
 #: A client that neither reads on nor says why for so long, though there is more, is started anew, in seconds.
 SILENT_S: Final = 20.0
 _RETRY_S: Final = 0.2
-CRASHED: Final = "CLIENT_CRASHED"
 Kind = Literal["read", "final_read"]
 
 

@@ -194,6 +194,8 @@ public final class ChaosDriver {
 
     private final class Producer extends Client {
         private KafkaProducer<byte[], byte[]> producer;
+        private Thread thread;
+        private volatile boolean sending;
         private long first;
         private int count;
         private long offset;
@@ -209,6 +211,7 @@ public final class ChaosDriver {
 
         @Override
         void open() {
+            thread = Thread.currentThread();
             producer = new KafkaProducer<>(settings, new ByteArraySerializer(), new ByteArraySerializer());
         }
 
@@ -237,16 +240,21 @@ public final class ChaosDriver {
             for (long each = start; each < end; each++) {
                 final long value = each;
                 byte[] key = keys == 0 ? null : bytes(value % keys);
+                sending = true;
                 try {
                     producer.send(new ProducerRecord<>(topic, partition, key, bytes(value)), (metadata, failure) -> {
                         if (failure == null) {
                             add(value, metadata.hasOffset() ? metadata.offset() : -1, null, null, null);
                         } else {
-                            add(value, -1, name(failure), "delivery", text(failure));
+                            // What send() refuses, it tells by the callback, from within.
+                            boolean atOnce = sending && Thread.currentThread() == thread;
+                            add(value, -1, name(failure), atOnce ? "send" : "delivery", text(failure));
                         }
                     });
                 } catch (KafkaException refused) {
                     add(value, -1, name(refused), "send", text(refused));
+                } finally {
+                    sending = false;
                 }
             }
         }
