@@ -273,3 +273,26 @@ def test_a_page_that_was_damaged_but_still_decodes_is_noticed(tmp_path: Path) ->
     part.write_bytes(content)
     with pytest.raises(HistoryError, match="damaged"):
         read_parquet(part, REPLICA_LOGS)
+
+
+def test_a_batch_may_end_in_parts(tmp_path: Path) -> None:
+    """As a client that splits it does: each part is a row of its own, what is left stays pending, and nothing ends
+    twice."""
+    recorder = Recorder(tmp_path, "run-1", flush_interval=None)
+    batch = recorder.invoke_append(0, "chaos", 0, 10, 5)
+    recorder.complete_part(batch, 3, 4, 7, "ok", offset=100)
+    recorder.complete_part(batch, 0, 1, 8, "fail", error="MSG_SIZE_TOO_LARGE")
+    with pytest.raises(ValueError, match="are not left"):
+        recorder.complete_part(batch, 2, 2, 9, "ok", offset=1)
+    recorder.flush()
+    rows = load_journal(tmp_path / "journal")["operations"].sort_by("op").to_pylist()
+    assert [row["op"] for row in rows] == list(range(10)) == [row["value"] for row in rows]
+    assert [row["outcome"] for row in rows] == ["fail", "info", "info", *["ok"] * 4, *["info"] * 3]
+    assert [row["offset"] for row in rows] == [None] * 3 + [100, 101, 102, 103] + [None] * 3
+    assert [row["complete"] for row in rows] == [8, None, None, 7, 7, 7, 7, None, None, None]
+    recorder.complete_part(batch, 1, 2, 10, "info", error="CLIENT_CRASHED")
+    recorder.complete_part(batch, 7, 3, 11, "ok")
+    recorder.close()
+    rows = load_journal(tmp_path / "journal")["operations"].sort_by("op").to_pylist()
+    assert [row["op"] for row in rows] == list(range(10)), "none twice"
+    assert [row["error"] for row in rows][:3] == ["MSG_SIZE_TOO_LARGE", "CLIENT_CRASHED", "CLIENT_CRASHED"]
