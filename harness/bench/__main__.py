@@ -35,6 +35,7 @@ PARTS: Final[Mapping[str, Callable[[Path], Iterator[Figure]]]] = {
     "long": long_runs.measure,
     "export": export.measure,
     "runs": runs.measure,
+    "clients": runs.measure_clients,
     "cluster": cluster.measure,
     "moves": moves.measure,
     "placement": placement.measure,
@@ -42,7 +43,7 @@ PARTS: Final[Mapping[str, Callable[[Path], Iterator[Figure]]]] = {
     "search": search.measure,
 }
 ONLY_BY_NAME: Final = ("defects", "search")  # each takes most of an hour or longer
-NEED_CONTAINERS: Final = ("runs", "cluster", "moves")
+NEED_CONTAINERS: Final = ("runs", "clients", "cluster", "moves")
 
 
 def main(names: Sequence[str]) -> None:

@@ -1,4 +1,7 @@
-"""Figures of ordinary runs of `chaos run` in containers, from what they save."""
+"""Figures of ordinary runs of `chaos run` in containers, from what they save.
+
+What each client records of acknowledged appends a second: producers and two readers of all logs in processes of their
+own, on one machine with the cluster. As much is asked for as none delivers."""
 
 from __future__ import annotations
 
@@ -18,6 +21,11 @@ WARM_UP: Final = ("--on", "docker", "--nemesis", "none", "--time-limit", "1")
 POWER_OUTAGE: Final = ("--on", "docker", "--nemesis", "power-outage", "--time-limit", "60", "--seed", "1")
 THROUGHPUT_S: Final = 30
 THROUGHPUT: Final = ("--on", "docker", "--nemesis", "none", "--rate", "24000", "--time-limit", str(THROUGHPUT_S))
+CLIENTS_S: Final = 20
+CLIENTS_AIM: Final = 100_000
+#: By client, what is asked for, in records a second.
+CLIENTS: Final = {"librdkafka": 300_000, "java": 300_000, "aiokafka": 50_000, "kafka-python": 50_000, "kio": 50_000}
+_WARM_UP_NS: Final = 2_000_000_000  # of clients that start meanwhile
 
 
 def measure(results: Path) -> Iterator[Figure]:
@@ -44,6 +52,28 @@ def measure(results: Path) -> Iterator[Figure]:
         f"{rate:,.0f}",
         rate >= 20_000 and verdict["verdict"] == "pass",
     )
+
+
+def measure_clients(results: Path) -> Iterator[Figure]:
+    """Raises SystemExit if a run has no verdict."""
+    _run(WARM_UP, results)
+    for client, rate in CLIENTS.items():
+        options = ("--client", client, "--rate", str(rate), "--concurrency", "2", "--time-limit", str(CLIENTS_S))
+        directory = _run(("--on", "docker", "--nemesis", "none", *options), results)
+        verdict = json.loads((directory / "verdict.json").read_text())
+        recorded = _a_second(load_journal(directory / "journal")["operations"].to_pandas())
+        aim = f"{CLIENTS_AIM:,}" if client == "librdkafka" else ""
+        met = (recorded >= CLIENTS_AIM and verdict["verdict"] == "pass") if aim else None
+        what = f"acks=all records a second recorded over {client}, verdict {verdict['verdict']}"
+        yield Figure(what, aim, f"{recorded:,.0f}", met)
+
+
+def _a_second(operations: Any) -> float:
+    """Of acknowledged appends, from a moment after the first to the last."""
+    appends = operations[(operations.kind == "append") & (operations.outcome == "ok")]
+    begin = appends.complete.min() + _WARM_UP_NS
+    counted = appends[appends.complete >= begin]
+    return float(len(counted) / (counted.complete.max() - begin) * 1e9)
 
 
 def _run(arguments: Sequence[str], results: Path) -> Path:

@@ -44,6 +44,9 @@ FINAL_READ_TIMEOUT_S = 60.0
 #: (checkers/inside/kraft/start_trace.py, SETTLED_S).
 LOG_STARTS_SETTLE_S = 4.0
 COLLECT_TIMEOUT_S = 60.0
+#: And so much more for each record, on a busy machine: of a final read, and of a replica that is collected.
+READ_A_SECOND = 50_000
+COLLECT_A_SECOND = 100_000
 POLL_S = 0.2
 #: From one look at the leaders to the next, for a terminal.
 LOOK_S = 1.0
@@ -225,7 +228,8 @@ class Phases:
                     self._cluster.not_recovered(what)
         with self._record.survived("final reads"):
             self._progress.update("reading every partition from its start to its end")
-            async with asyncio.timeout(FINAL_READ_TIMEOUT_S):
+            patience = FINAL_READ_TIMEOUT_S + self._workload.counts().acknowledged / READ_A_SECOND
+            async with asyncio.timeout(patience):
                 await self._workload.final_read()
         if self._plan.log_start == "moves":
             await asyncio.sleep(LOG_STARTS_SETTLE_S)
@@ -254,7 +258,8 @@ class Phases:
                 self._record.doubt(f"not all that the nodes tell while they run is on record: {describe(error)}")
         with self._record.survived("collect"):
             self._progress.update("collecting logs and disks")
-            async with asyncio.timeout(COLLECT_TIMEOUT_S):
+            records = self._workload.counts().acknowledged * self._plan.replication_factor
+            async with asyncio.timeout(COLLECT_TIMEOUT_S + records / COLLECT_A_SECOND):
                 problems = await self._components.collect(self._cluster, self._directory, self._plan, self._recorder)
         if problems is None:
             self._record.doubt("what the nodes left (logs, traces, disks) was not collected as a whole")
