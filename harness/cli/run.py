@@ -73,6 +73,10 @@ def run(
         list[str] | None,
         typer.Option("--feature", metavar="NAME=LEVEL", help="A feature of Kafka at format; repeatable."),
     ] = None,
+    workload_settings: Annotated[
+        list[str] | None,
+        typer.Option("--workload-set", metavar="NAME=VALUE", help="A setting of the workload; repeatable."),
+    ] = None,
     client: Annotated[
         str, typer.Option(metavar="NAME", help="What the workload appends and reads by; see chaos list clients.")
     ] = "kio",
@@ -143,7 +147,7 @@ def run(
     from harness.cli.histories.check import check_port
     from harness.cli.histories.showing import conclude
     from harness.plan import plan_file, registry
-    from harness.plan.plan import parse_client_settings, parse_features, parse_settings
+    from harness.plan.plan import parse_client_settings, parse_features, parse_settings, parse_workload_settings
     from harness.plan.seeds import parse_seeds
     from harness.run.order import Order
 
@@ -160,6 +164,10 @@ def run(
     if settings:
         tested = registry.make_target(str(fields.get("target", target)))
         fields["settings"] = {**fields.get("settings", {}), **parse_settings(settings, tested)}
+    if workload_settings:
+        fields["workload_settings"] = {
+            **fields.get("workload_settings", {}), **parse_workload_settings(workload_settings)
+        }  # fmt: skip
     if client_settings:
         driven = registry.make_client(str(fields.get("client", client)))
         read = parse_client_settings(client_settings, driven)

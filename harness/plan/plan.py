@@ -48,6 +48,7 @@ class Plan(BaseModel):
     strike: Targets = "random"  # whom faults of one node strike
     target: str = "kraft"  # what is tested
     workload: str = "append"
+    workload_settings: dict[str, str] = {}  # --workload-set NAME=VALUE
     client: str = "kio"  # what the workload appends and reads by
     client_settings: dict[str, str] = {}  # --client-set NAME=VALUE, the client's own names
     on: Literal["docker", "simulation"] = "docker"
@@ -153,6 +154,11 @@ class Plan(BaseModel):
         deletes = getattr(registry.load(registry.WORKLOADS, self.workload), "can_delete_records", False)
         if self.delete_records is not None and not deletes:
             yield f"--delete-records: workload {self.workload} deletes no records; append does"
+        settings = getattr(registry.load(registry.WORKLOADS, self.workload), "settings", {})
+        for name in self.workload_settings.keys() - settings.keys():
+            there_are = f"there are {', '.join(settings)}" if settings else "it has none"
+            yield f"--workload-set {name}: workload {self.workload} has no such setting; {there_are}"
+            return
         impossible = getattr(registry.load(registry.WORKLOADS, self.workload), "impossible", None)
         if impossible is not None and (why := impossible(self)) is not None:
             yield f"--workload {self.workload} is not possible: {why}"
@@ -198,6 +204,12 @@ class Plan(BaseModel):
         """See checkers.log.scope.Options: "moves" where records are deleted, by retention or by clients."""
         limits = (self.settings.get(name, "-1").strip() for name in _RETENTION)
         return "moves" if self.delete_records is not None or any(limit != "-1" for limit in limits) else 0
+
+    @computed_field
+    def groups(self) -> dict[str, Any]:
+        """The workload's consumer groups: see checkers.groups."""
+        groups = getattr(registry.load(registry.WORKLOADS, self.workload), "groups", None)
+        return {} if groups is None else dict(groups(self))
 
     @computed_field
     def idempotence(self) -> bool:
@@ -264,6 +276,8 @@ class Plan(BaseModel):
         words += ["--allow-vacuous"] * (self.must_take_effect == "none")
         for name, value in sorted(self.settings.items()):
             words += ["--set", f"{name}={value}"]
+        for name, value in sorted(self.workload_settings.items()):
+            words += ["--workload-set", f"{name}={value}"]
         for name, value in sorted(self.client_settings.items()):
             words += ["--client-set", f"{name}={value}"]
         for name, value in sorted(self.features.items()):
@@ -273,7 +287,7 @@ class Plan(BaseModel):
         return shlex.join(words)
 
 
-_FOLLOWING = ("promise", "inside", "log", "log_start", "idempotence", "members")
+_FOLLOWING = ("promise", "inside", "log", "log_start", "groups", "idempotence", "members")
 #: Settings of nodes that delete records within the time of a run. By default they are kept for a week.
 _RETENTION = ("log.retention.ms", "log.retention.minutes", "log.retention.hours", "log.retention.bytes")
 _AMOUNTS = (
@@ -327,6 +341,11 @@ def parse_client_settings(assignments: Iterable[str], client: Any) -> dict[str, 
     for name, value in settings.items():
         client.check_setting(name, value)
     return settings
+
+
+def parse_workload_settings(assignments: Iterable[str]) -> dict[str, str]:
+    """`--workload-set` arguments, NAME=VALUE each. Raises BadArguments."""
+    return _assigned("--workload-set", assignments, "protocol=consumer")
 
 
 def parse_features(assignments: Iterable[str]) -> dict[str, str]:

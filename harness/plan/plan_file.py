@@ -7,6 +7,8 @@ acks = "all"
 expect = ["p99 < 500ms"]       # thresholds
 [settings]                     # --set
 "replica.lag.time.max.ms" = 4000
+[workload_settings]            # --workload-set
+members = 3
 [client_settings]              # --client-set
 "linger.ms" = 5
 [features]                     # --feature
@@ -33,7 +35,7 @@ _ALWAYS: Final = ("target", "on", "nemesis", "strike", "time_limit", "seed")
 #: What follows from the rest, or is another run's own.
 _LEFT_OUT: Final = ("run",)
 _TIMES: Final = ("time_limit", "interval", "recovery", "delete_records")
-_TABLES: Final = ("settings", "client_settings", "features")
+_TABLES: Final = ("settings", "workload_settings", "client_settings", "features")
 
 
 def save(plan: Plan, directory: Path) -> None:

@@ -185,6 +185,7 @@ class Phases:
                 self._record.doubt(self.crash)
         with self._record.timed("heal"):
             await self._heal(injector)
+        self._record.facts["healed_ns"] = self._components.clock_ns()
 
     async def _heal(self, injector: Injector) -> None:
         """Every fault undone, and looked that nothing is left of any. What is left is tried once more, all faults in

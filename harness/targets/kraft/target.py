@@ -54,6 +54,7 @@ class Kraft(Target):
         "membership:upgrade": "there is one release of it",
         "membership:controller": "the voters of its quorum are those of controller.quorum.voters",
         "workload compacted": "its log has no cleaner",
+        "workload consumer-group": "it has no group coordinator",
     }
     options: ClassVar = frozenset({"timeouts"})
     inside: ClassVar = "kraft"

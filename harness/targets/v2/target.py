@@ -57,6 +57,7 @@ class V2(Target):
         "membership:controlled-shutdown": "it knows none: a broker that stops is gone, and others are elected then",
         "membership:controller": "the servers of ZooKeeper are those of zookeeper.connect",
         "workload compacted": "its log has no cleaner",
+        "workload consumer-group": "it has no group coordinator",
         "workload idempotent": "it knows no producer ids",
         "--delete-records": "it deletes whole topics, and nothing of one",
         "--min-insync-replicas": "a record is acknowledged once the whole ISR has it, however small that is",

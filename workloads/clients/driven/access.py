@@ -29,12 +29,12 @@ class DrivenAccess(Access):
 
     def producers(self, pacer: Pacer) -> Sequence[Producer]:
         session, kind, plan = self._session, self._kind, self._session.plan
-        settings = self._settings("producer")
+        settings = self.settings("producer")
         opening = [
             {"do": "open", "client": number, "role": "producer", "settings": settings}
             for number in range(plan.concurrency)
         ]
-        driver = self._driver("producers", lambda: opening)
+        driver = self.driver("producers", lambda: opening)
         return [DrivenProducers(session, kind, driver, pacer)]
 
     def readers(self, random: Random) -> Sequence[Coroutine[Any, Any, None]]:
@@ -68,13 +68,14 @@ class DrivenAccess(Access):
         processes = {driver.name: {"starts": driver.starts, "ended": driver.ends} for driver in self._drivers}
         return {"client": "; ".join(versions), "client_processes": processes}
 
-    def _settings(self, role: str) -> Mapping[str, str]:
+    def settings(self, role: str) -> Mapping[str, str]:
+        """Of a client of the role "producer", "consumer" or "member"."""
         plan = self._session.plan
         bootstrap = ",".join(map(str, self._session.brokers))
         return {**self._kind.defaults(role, bootstrap, plan.acks), **plan.client_settings}
 
     def _driver_of(self, name: str, readers: Sequence[DrivenReader]) -> Driver:
-        settings = self._settings("consumer")
+        settings = self.settings("consumer")
 
         def opening() -> list[Mapping[str, Any]]:
             commands: list[Mapping[str, Any]] = []
@@ -92,11 +93,12 @@ class DrivenAccess(Access):
             if "client" in said:
                 by_number[said["client"]].heard(said)
 
-        driver = self._driver(name, opening)
+        driver = self.driver(name, opening)
         driver.heard = heard
         return driver
 
-    def _driver(self, name: str, opening: Callable[[], Sequence[Mapping[str, Any]]]) -> Driver:
+    def driver(self, name: str, opening: Callable[[], Sequence[Mapping[str, Any]]]) -> Driver:
+        """Whose output is kept. opening: what each of its processes is told first."""
         directory = self._session.recorder.directory
         log: Path | None = None
         if directory is not None:

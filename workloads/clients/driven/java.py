@@ -9,13 +9,22 @@ from typing import ClassVar, Final
 from harness.errors import BadArguments
 from harness.targets.jars import compiler, kafka
 from workloads.clients.driven.driven import Driven
-from workloads.clients.driven.kind import DELIVERY_S
+from workloads.clients.driven.kind import DELIVERY_S, WithKafkasNames
 from workloads.clients.driven.outcomes import gave_up, not_enough_replicas, refused, too_large
 
 _SOURCE: Final = Path(__file__).parents[1] / "drivers" / "java" / "ChaosDriver.java"
 #: Whose client that is, where nobody says.
 DEFAULT: Final = "4.2.0"
 _HEAP: Final = "256m"
+
+
+class JavaGroups(WithKafkasNames):
+    assignors: ClassVar = {
+        name: f"org.apache.kafka.clients.consumer.{kind}Assignor"
+        for name, kind in (
+            ("range", "Range"), ("roundrobin", "RoundRobin"), ("cooperative-sticky", "CooperativeSticky"),
+        )
+    }  # fmt: skip
 
 
 class Java(Driven):
@@ -25,6 +34,7 @@ class Java(Driven):
     example: ClassVar = ""
     summary: ClassVar = f"Kafka's own, in Java: of release {DEFAULT}, or of another by java:VERSION, from 3.7 on"
     idempotent_by_default: ClassVar = True
+    groups: ClassVar = JavaGroups("java")
     meanings: ClassVar = (
         refused("TimeoutException", "within max.block.ms it knew no such partition, or had no room"),
         refused("BufferExhaustedException", "within max.block.ms it had no room"),

@@ -6,8 +6,9 @@ import json
 import os
 import subprocess
 import sys
-from abc import abstractmethod
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar, Final
 
@@ -24,6 +25,69 @@ _ROOT: Final = Path(__file__).resolve().parents[3]
 _CHECK_S: Final = 30.0
 
 
+@dataclass(frozen=True)
+class GroupMembership:
+    """Of a member. protocol: "classic" or "consumer" (KIP-848). assignor: "default", "range", "roundrobin",
+    "cooperative-sticky" or "uniform". auto: does it commit by itself? session_s: after which a member that is not heard
+    of, or does not poll, is out, in seconds. instance: group.instance.id."""
+
+    group: str
+    protocol: str
+    assignor: str
+    auto: bool
+    session_s: float
+    instance: str | None
+
+
+class Groups(ABC):
+    """Of a client that has consumer groups. assignors: of protocol classic, its names of them."""
+
+    assignors: ClassVar[Mapping[str, str]]
+    protocols: ClassVar[Sequence[str]] = ("classic",)
+
+    def __init__(self, client: str) -> None:
+        self._client = client
+
+    def impossible(self, membership: GroupMembership) -> str | None:
+        """A clause."""
+        if membership.protocol not in self.protocols:
+            return f"client {self._client} has no group protocol {membership.protocol}; it has {self.protocols[0]}"
+        of_protocol = self.assignors if membership.protocol == "classic" else ("range", "uniform")
+        if membership.assignor != "default" and membership.assignor not in of_protocol:
+            return (
+                f"client {self._client} has no assignor {membership.assignor} of protocol {membership.protocol}; "
+                f"it has {', '.join(of_protocol)}"
+            )
+        return None
+
+    @abstractmethod
+    def settings(self, membership: GroupMembership) -> Mapping[str, str]:
+        """Of its client, its own names."""
+
+
+class WithKafkasNames(Groups):
+    """Whose settings have Kafka's names."""
+
+    protocols: ClassVar = ("classic", "consumer")
+
+    def settings(self, membership: GroupMembership) -> Mapping[str, str]:
+        session = str(round(membership.session_s * 1000))
+        settings = {
+            "group.id": membership.group, "auto.offset.reset": "earliest", "max.poll.interval.ms": session,
+            "enable.auto.commit": str(membership.auto).lower(), "auto.commit.interval.ms": "1000",
+            "group.protocol": membership.protocol,
+        }  # fmt: skip
+        if membership.instance is not None:
+            settings["group.instance.id"] = membership.instance
+        if membership.protocol == "classic":
+            settings |= {"session.timeout.ms": session, "heartbeat.interval.ms": str(round(int(session) / 4))}
+            if membership.assignor != "default":
+                settings["partition.assignment.strategy"] = self.assignors[membership.assignor]
+        elif membership.assignor != "default":
+            settings["group.remote.assignor"] = membership.assignor
+        return settings
+
+
 class Kind(Client):
     """A client of others, but for its access. Of its settings the names are its own."""
 
@@ -37,6 +101,8 @@ class Kind(Client):
     delivery_setting: ClassVar[str] = "delivery.timeout.ms"
     #: What its errors mean, those that are known.
     meanings: ClassVar[Sequence[Meaning]]
+    #: Its consumer groups; None: it has none here.
+    groups: ClassVar[Groups | None] = None
 
     @abstractmethod
     def command(self, python: str) -> Sequence[str]:

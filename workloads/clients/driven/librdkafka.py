@@ -6,8 +6,12 @@ from collections.abc import Mapping
 from typing import ClassVar
 
 from workloads.clients.driven.driven import DrivenInPython
-from workloads.clients.driven.kind import DELIVERY_S
+from workloads.clients.driven.kind import DELIVERY_S, WithKafkasNames
 from workloads.clients.driven.outcomes import gave_up, not_enough_replicas, refused, too_large
+
+
+class LibrdkafkaGroups(WithKafkasNames):
+    assignors: ClassVar = {name: name for name in ("range", "roundrobin", "cooperative-sticky")}
 
 
 class Librdkafka(DrivenInPython):
@@ -19,6 +23,7 @@ class Librdkafka(DrivenInPython):
     module: ClassVar = "confluent_kafka"
     driver: ClassVar = "librdkafka"
     idempotent_by_default: ClassVar = False
+    groups: ClassVar = LibrdkafkaGroups("librdkafka")
     meanings: ClassVar = (
         refused("_QUEUE_FULL", "its queue has no room"),
         too_large("MSG_SIZE_TOO_LARGE"),

@@ -6,11 +6,14 @@ Commands, `do`; `client` numbers the clients of one process:
 | do | with | is answered |
 | --- | --- | --- |
 | check | settings | checked: problem, a sentence, or null; no connection is made |
-| open | client, role ("producer" or "consumer"), settings | opened: says, which client that is; or failed |
+| open | client, role ("producer", "consumer" or "member"), settings | opened: says, which client that is; or failed |
 | produce | client, topic, partition, first, count, keys | produced, once or in parts, for each of these values |
 | flush | client, seconds | flushed, once all is produced or the time has passed |
 | assign | client, topic, positions {partition: offset} | read, until it is assigned anew; stuck |
 | offsets | client, id, topic, partitions, which ("latest" or "earliest"), seconds | offsets |
+| join | client, topic, commit ("after" or "before" processing), mode ("sync", "async" or "auto") | member, as it goes on |
+| pause | client, seconds | member, of kind pause and resume |
+| committed | client, id, topic, partitions, seconds | offsets, those that are committed; null: nothing is |
 | close | client, seconds | closed |
 
 A value is written as 8 bytes, big-endian and signed, and has as key, where `keys` is not 0, its remainder by that, in 8
@@ -22,6 +25,7 @@ bytes. Answers, `is`; times are monotonic nanoseconds:
 | read | client, partition, from (where the client stood), invoke, complete, runs: [offset, value, count] each, in order |
 | stuck | client, partition (or null), error, says: it does not go on by itself, or only may |
 | offsets | id, invoke, complete, offsets {partition: offset}, or error and says |
+| member | client, kind, invoke, complete, generation (null: not told) and, by kind, as of GROUP_EVENTS of spark_history/schema.py: partitions (of assign, revoke, lose: those), ranges {partition: [start, end)} (of poll, process), runs {partition: [offset, value, count] each} (of poll), offsets {partition: end} (of commit, reset), id (of commit, which is told as it begins, without complete, and as it ends), error |
 | failed | client, error, says: it cannot be used |
 
 A program ends by itself with its standard input.

@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import confluent_kafka
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 
 from workloads.clients.drivers.driver import int64, key_of
+from workloads.clients.drivers.members import MemberWorker
 from workloads.clients.drivers.threads import TURN_S, Command, ConsumerWorker, Failure, ProducerWorker, serve
 
 _VERSION = f"librdkafka {confluent_kafka.libversion()[0]}, confluent-kafka {confluent_kafka.__version__}"
 #: Most records that one poll hands over.
 _AT_ONCE = 10_000
+#: ... and that a member deals with before it polls again.
+_OF_A_MEMBER = 500
 
 
 def _name(error: Any) -> str:
@@ -96,6 +100,74 @@ class LibrdkafkaConsumer(ConsumerWorker):
         self._consumer.close()
 
 
+class LibrdkafkaMember(MemberWorker):
+    def open(self, settings: Mapping[str, str]) -> str:
+        self._consumer = Consumer({**settings, "on_commit": self._on_commit})
+        self._under_way: list[int] = []  # commits without an answer, in the order in which they are answered
+        return _VERSION
+
+    def subscribe(self, topic: str) -> None:
+        self._consumer.subscribe(
+            [topic],
+            on_assign=lambda _, places: self.given(place.partition for place in places),
+            on_revoke=lambda _, places: self.revoked(place.partition for place in places),
+            on_lost=lambda _, places: self.lost(place.partition for place in places),
+        )
+
+    def gather(self) -> None:
+        """One by one: of a batch, those before a rebalance might come after it."""
+        patience = TURN_S
+        for _ in range(_OF_A_MEMBER):
+            message: Any = self._consumer.poll(patience)
+            if message is None:
+                return
+            patience = 0
+            if message.error() is not None:
+                print(message.error(), file=sys.stderr, flush=True)
+                continue
+            self.gathered.setdefault(message.partition(), []).append((message.offset(), int64(message.value())))
+
+    def commit_now(self, offsets: Mapping[int, int]) -> None:
+        try:
+            answered: Any = self._consumer.commit(offsets=self._places(offsets), asynchronous=False)
+        except KafkaException as error:
+            raise Failure(_name(error.args[0]), error.args[0].str()) from None
+        for place in answered or ():
+            if place.error is not None:
+                raise Failure(_name(place.error), place.error.str())
+
+    def commit_soon(self, offsets: Mapping[int, int], number: int) -> None:
+        try:
+            self._consumer.commit(offsets=self._places(offsets), asynchronous=True)
+        except KafkaException as error:
+            self.commit_ended(number, _name(error.args[0]), error.args[0].str())
+        else:
+            self._under_way.append(number)
+
+    def _on_commit(self, error: Any, places: Any) -> None:
+        if not self._under_way:  # of a commit that was waited for, or of its own
+            return
+        failure = error or next((place.error for place in places or () if place.error is not None), None)
+        number = self._under_way.pop(0)
+        self.commit_ended(number, None if failure is None else _name(failure), "" if failure is None else failure.str())
+
+    def committed(self, topic: str, partitions: Iterable[int], seconds: float) -> Mapping[int, int | None]:
+        try:
+            found: Any = self._consumer.committed([TopicPartition(topic, p) for p in partitions], seconds)
+        except KafkaException as error:
+            raise Failure(_name(error.args[0]), error.args[0].str()) from None
+        for place in found:
+            if place.error is not None:
+                raise Failure(_name(place.error), place.error.str())
+        return {place.partition: place.offset if place.offset >= 0 else None for place in found}
+
+    def close(self, seconds: float) -> None:
+        self._consumer.close()
+
+    def _places(self, offsets: Mapping[int, int]) -> list[TopicPartition]:
+        return [TopicPartition(self.topic, partition, offset) for partition, offset in offsets.items()]
+
+
 def _check(settings: Mapping[str, str]) -> str | None:
     for name, value in settings.items():
         for kind, others in ((Producer, {}), (Consumer, {"group.id": "check"})):
@@ -109,4 +181,4 @@ def _check(settings: Mapping[str, str]) -> str | None:
 
 
 if __name__ == "__main__":
-    serve({"producer": LibrdkafkaProducer, "consumer": LibrdkafkaConsumer}, _check)
+    serve({"producer": LibrdkafkaProducer, "consumer": LibrdkafkaConsumer, "member": LibrdkafkaMember}, _check)

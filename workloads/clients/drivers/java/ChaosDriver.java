@@ -13,16 +13,20 @@ import java.time.Duration;
 import java.util.ArrayList;
 import java.util.Collection;
 import java.util.HashMap;
+import java.util.HashSet;
 import java.util.Iterator;
 import java.util.List;
 import java.util.Map;
 import java.util.Properties;
+import java.util.Set;
 import java.util.concurrent.LinkedBlockingQueue;
 import org.apache.kafka.clients.consumer.ConsumerConfig;
+import org.apache.kafka.clients.consumer.ConsumerRebalanceListener;
 import org.apache.kafka.clients.consumer.ConsumerRecord;
 import org.apache.kafka.clients.consumer.ConsumerRecords;
 import org.apache.kafka.clients.consumer.InvalidOffsetException;
 import org.apache.kafka.clients.consumer.KafkaConsumer;
+import org.apache.kafka.clients.consumer.OffsetAndMetadata;
 import org.apache.kafka.clients.producer.KafkaProducer;
 import org.apache.kafka.clients.producer.ProducerConfig;
 import org.apache.kafka.clients.producer.ProducerRecord;
@@ -40,6 +44,8 @@ import org.apache.kafka.common.utils.AppInfoParser;
 public final class ChaosDriver {
     private static final ObjectMapper JSON = new ObjectMapper();
     private static final Duration TURN = Duration.ofMillis(20);
+    /** What a commit, or asking for one, may take. */
+    private static final Duration COMMIT = Duration.ofSeconds(5);
     /** Of deliveries one after the other, as long as one line tells of them. */
     private static final long MOST_NS = 2_000_000;
 
@@ -61,9 +67,7 @@ public final class ChaosDriver {
                 say(event("checked").put("problem", problem(settings(command))));
             } else if (what.equals("open")) {
                 int number = command.get("client").asInt();
-                Client client = command.get("role").asText().equals("producer")
-                        ? new Producer(number, settings(command))
-                        : new Consumer(number, settings(command));
+                Client client = client(command.get("role").asText(), number, settings(command));
                 clients.put(number, client);
                 Thread thread = new Thread(client, "client-" + number);
                 thread.setDaemon(true);
@@ -71,6 +75,19 @@ public final class ChaosDriver {
             } else {
                 clients.get(command.get("client").asInt()).commands.add(command);
             }
+        }
+    }
+
+    private Client client(String role, int number, Properties settings) {
+        switch (role) {
+            case "producer":
+                return new Producer(number, settings);
+            case "consumer":
+                return new Consumer(number, settings);
+            case "member":
+                return new Member(number, settings);
+            default:
+                throw new IllegalArgumentException(role);
         }
     }
 
@@ -140,6 +157,29 @@ public final class ChaosDriver {
 
     private static byte[] bytes(long value) {
         return ByteBuffer.allocate(Long.BYTES).putLong(value).array();
+    }
+
+    /** Of records in order: those whose offsets and values count up, as offset, value and how many. */
+    private static void runs(List<ConsumerRecord<byte[], byte[]>> records, ArrayNode runs) {
+        long offset = 0;
+        long value = 0;
+        int count = 0;
+        for (ConsumerRecord<byte[], byte[]> record : records) {
+            long written = ByteBuffer.wrap(record.value()).getLong();
+            if (count > 0 && record.offset() == offset + count && written == value + count) {
+                count++;
+            } else {
+                if (count > 0) {
+                    runs.addArray().add(offset).add(value).add(count);
+                }
+                offset = record.offset();
+                value = written;
+                count = 1;
+            }
+        }
+        if (count > 0) {
+            runs.addArray().add(offset).add(value).add(count);
+        }
     }
 
     private abstract class Client implements Runnable {
@@ -402,33 +442,255 @@ public final class ChaosDriver {
         private void read(int partition, List<ConsumerRecord<byte[], byte[]>> records, long invoke, long complete) {
             ObjectNode told = event("read").put("client", number).put("partition", partition)
                     .put("from", next.get(partition)).put("invoke", invoke).put("complete", complete);
-            ArrayNode runs = told.putArray("runs");
-            long offset = 0;
-            long value = 0;
-            int count = 0;
-            for (ConsumerRecord<byte[], byte[]> record : records) {
-                long written = ByteBuffer.wrap(record.value()).getLong();
-                if (count > 0 && record.offset() == offset + count && written == value + count) {
-                    count++;
-                } else {
-                    if (count > 0) {
-                        runs.addArray().add(offset).add(value).add(count);
-                    }
-                    offset = record.offset();
-                    value = written;
-                    count = 1;
-                }
-                next.put(partition, record.offset() + 1);
-            }
-            if (count > 0) {
-                runs.addArray().add(offset).add(value).add(count);
-            }
+            runs(records, told.putArray("runs"));
+            next.put(partition, records.get(records.size() - 1).offset() + 1);
             say(told);
         }
 
         private void stuck(Integer partition, Exception error) {
             say(event("stuck").put("client", number).put("partition", partition).put("error", name(error))
                     .put("says", text(error)));
+        }
+
+        @Override
+        void close(Duration patience) {
+            consumer.close(patience);
+        }
+    }
+
+    /** Of a consumer group: as workloads/clients/drivers/members.py has it. */
+    private final class Member extends Client implements ConsumerRebalanceListener {
+        private KafkaConsumer<byte[], byte[]> consumer;
+        private String topic = "";
+        private String commit = "";
+        private String mode = "";
+        private boolean joined;
+        private int commits;
+        private final Map<Integer, Long> processed = new HashMap<>();
+
+        Member(int number, Properties settings) {
+            super(number, of(settings, ConsumerConfig.configNames()));
+        }
+
+        @Override
+        void open() {
+            consumer = new KafkaConsumer<>(settings, new ByteArrayDeserializer(), new ByteArrayDeserializer());
+        }
+
+        @Override
+        void carryOut(String what, JsonNode command) throws Exception {
+            switch (what) {
+                case "join":
+                    topic = command.get("topic").asText();
+                    commit = command.get("commit").asText();
+                    mode = command.get("mode").asText();
+                    tell(member("join", System.nanoTime()));
+                    consumer.subscribe(List.of(topic), this);
+                    joined = true;
+                    break;
+                case "pause":
+                    tell(member("pause", System.nanoTime()));
+                    Thread.sleep((long) (1000 * command.get("seconds").asDouble()));
+                    tell(member("resume", System.nanoTime()));
+                    break;
+                case "committed":
+                    answerCommitted(command);
+                    break;
+                default:
+                    throw new IllegalArgumentException(what);
+            }
+        }
+
+        @Override
+        void turn() throws InterruptedException {
+            if (!joined) {
+                Thread.sleep(TURN.toMillis());
+                return;
+            }
+            long invoke = System.nanoTime();
+            ConsumerRecords<byte[], byte[]> records;
+            try {
+                records = consumer.poll(TURN);
+            } catch (KafkaException error) {
+                error.printStackTrace();
+                Thread.sleep(TURN.toMillis());
+                return;
+            }
+            if (!records.isEmpty()) {
+                dealWith(records, invoke);
+            }
+        }
+
+        private void dealWith(ConsumerRecords<byte[], byte[]> records, long invoke) {
+            Map<Integer, Long> ends = new HashMap<>();
+            Map<Integer, Long> starts = new HashMap<>();
+            for (TopicPartition place : records.partitions()) {
+                List<ConsumerRecord<byte[], byte[]>> found = records.records(place);
+                int from = 0;
+                for (int at = 1; at <= found.size(); at++) { // each stretch without a gap
+                    if (at == found.size() || found.get(at).offset() != found.get(at - 1).offset() + 1) {
+                        polled(place.partition(), found.subList(from, at), invoke);
+                        from = at;
+                    }
+                }
+                starts.put(place.partition(), found.get(0).offset());
+                ends.put(place.partition(), found.get(found.size() - 1).offset() + 1);
+            }
+            if (commit.equals("before")) {
+                // What may not be committed is not processed: it would be twice, by whoever has the partition next.
+                if (commitSync(ends)) {
+                    process(starts, ends);
+                }
+                return;
+            }
+            process(starts, ends);
+            if (mode.equals("sync")) {
+                commitSync(ends);
+            } else if (mode.equals("async")) {
+                int number = begin(ends);
+                consumer.commitAsync(places(ends), (offsets, failure) -> ended(number, failure));
+            }
+        }
+
+        private void polled(int partition, List<ConsumerRecord<byte[], byte[]>> found, long invoke) {
+            ObjectNode told = member("poll", invoke);
+            ArrayNode range = told.putObject("ranges").putArray(String.valueOf(partition));
+            range.add(found.get(0).offset()).add(found.get(found.size() - 1).offset() + 1);
+            runs(found, told.putObject("runs").putArray(String.valueOf(partition)));
+            tell(told);
+        }
+
+        private void process(Map<Integer, Long> starts, Map<Integer, Long> ends) {
+            ObjectNode told = member("process", System.nanoTime());
+            ObjectNode ranges = told.putObject("ranges");
+            ends.forEach((partition, end) ->
+                    ranges.putArray(String.valueOf(partition)).add(starts.get(partition)).add(end));
+            processed.putAll(ends);
+            tell(told);
+        }
+
+        private boolean commitSync(Map<Integer, Long> ends) {
+            int number = begin(ends);
+            try {
+                consumer.commitSync(places(ends), COMMIT);
+            } catch (KafkaException failure) {
+                ended(number, failure);
+                return false;
+            }
+            ended(number, null);
+            return true;
+        }
+
+        private int begin(Map<Integer, Long> ends) {
+            commits++;
+            ObjectNode told = member("commit", System.nanoTime()).put("id", commits);
+            ObjectNode offsets = told.putObject("offsets");
+            ends.forEach((partition, end) -> offsets.put(String.valueOf(partition), end));
+            say(told); // without a completion
+            return commits;
+        }
+
+        private void ended(int id, Exception failure) {
+            ObjectNode told = member("commit", 0).put("id", id);
+            told.putNull("invoke");
+            if (failure != null) {
+                told.put("error", name(failure)).put("says", text(failure));
+            }
+            tell(told);
+        }
+
+        private Map<TopicPartition, OffsetAndMetadata> places(Map<Integer, Long> ends) {
+            Map<TopicPartition, OffsetAndMetadata> places = new HashMap<>();
+            ends.forEach((partition, end) ->
+                    places.put(new TopicPartition(topic, partition), new OffsetAndMetadata(end)));
+            return places;
+        }
+
+        @Override
+        public void onPartitionsAssigned(Collection<TopicPartition> given) {
+            long invoke = System.nanoTime();
+            ObjectNode nothing = JSON.createObjectNode();
+            if (!given.isEmpty()) {
+                try {
+                    Map<TopicPartition, OffsetAndMetadata> found = consumer.committed(new HashSet<>(given), COMMIT);
+                    for (TopicPartition place : given) {
+                        if (found.get(place) == null) {
+                            nothing.put(String.valueOf(place.partition()), 0);
+                        }
+                    }
+                } catch (KafkaException error) { // then nobody can say whether it begins at the start on purpose
+                    error.printStackTrace();
+                }
+            }
+            tell(partitions(member("assign", invoke), given));
+            if (!nothing.isEmpty()) {
+                ObjectNode told = member("reset", System.nanoTime()).put("error", "nothing committed");
+                told.set("offsets", nothing);
+                tell(told);
+            }
+        }
+
+        @Override
+        public void onPartitionsRevoked(Collection<TopicPartition> taken) {
+            long invoke = System.nanoTime();
+            if (commit.equals("after") && mode.equals("async")) {
+                Map<Integer, Long> last = new HashMap<>();
+                for (TopicPartition place : taken) {
+                    if (processed.containsKey(place.partition())) {
+                        last.put(place.partition(), processed.get(place.partition()));
+                    }
+                }
+                if (!last.isEmpty()) {
+                    commitSync(last);
+                }
+            }
+            taken.forEach(place -> processed.remove(place.partition()));
+            tell(partitions(member("revoke", invoke), taken));
+        }
+
+        @Override
+        public void onPartitionsLost(Collection<TopicPartition> taken) {
+            taken.forEach(place -> processed.remove(place.partition()));
+            tell(partitions(member("lose", System.nanoTime()), taken));
+        }
+
+        private ObjectNode partitions(ObjectNode told, Collection<TopicPartition> places) {
+            ArrayNode partitions = told.putArray("partitions");
+            places.forEach(place -> partitions.add(place.partition()));
+            return told;
+        }
+
+        private void answerCommitted(JsonNode command) {
+            long invoke = System.nanoTime();
+            Set<TopicPartition> places = new HashSet<>();
+            for (JsonNode partition : command.get("partitions")) {
+                places.add(new TopicPartition(command.get("topic").asText(), partition.asInt()));
+            }
+            ObjectNode told = event("offsets").put("id", command.get("id").asInt()).put("invoke", invoke);
+            try {
+                Map<TopicPartition, OffsetAndMetadata> found = consumer.committed(places, COMMIT);
+                ObjectNode offsets = told.putObject("offsets");
+                for (TopicPartition place : places) {
+                    OffsetAndMetadata at = found.get(place);
+                    offsets.put(String.valueOf(place.partition()), at == null ? null : (Long) at.offset());
+                }
+            } catch (KafkaException error) {
+                told.put("error", name(error)).put("says", text(error));
+            }
+            say(told.put("complete", System.nanoTime()));
+        }
+
+        private ObjectNode member(String kind, long invoke) {
+            ObjectNode told = event("member").put("client", number).put("kind", kind).put("invoke", invoke);
+            int generation = consumer.groupMetadata().generationId();
+            if (generation >= 0) {
+                told.put("generation", generation);
+            }
+            return told;
+        }
+
+        private void tell(ObjectNode told) {
+            say(told.put("complete", System.nanoTime()));
         }
 
         @Override

@@ -1,0 +1,1 @@
+"""Consumer groups: members that come, go, crash and pause, and what is recorded of them."""
