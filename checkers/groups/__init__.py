@@ -31,7 +31,7 @@ import pyarrow as pa
 from checkers.anomalies import Anomalies
 from checkers.groups import committed, delivery, order, ownership, positions, settling
 from checkers.groups.committed import Trust
-from checkers.groups.events import COMMIT, KINDS, POLL, Group, read
+from checkers.groups.events import COMMIT, KINDS, OK, POLL, Group, read
 from checkers.groups.records import COLUMNS, NOTHING, Acknowledged, Known, acknowledged, union
 from checkers.groups.report import Report
 from checkers.properties import (
@@ -120,7 +120,7 @@ def _known(groups: Iterable[Group], written: Written) -> Mapping[Log, Known]:
     for group in groups:
         for log, share in group.shares.items():
             polls = share.of_kind(POLL)
-            polls = polls[share.rows.start[polls] != NOWHERE]
+            polls = polls[share.rows.outcome[polls] == OK]
             polled.setdefault(log, []).append((share.rows.start[polls], share.rows.end[polls]))
     empty = np.empty(0, np.int64)
     known = {}

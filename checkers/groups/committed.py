@@ -145,8 +145,8 @@ def _answers(share: Share, register: Register, trust: Trust, report: Report) -> 
         report.add(
             share, COMMITTED_OFFSETS if sure else GROUPS_ALLOWED, LOST_COMMIT if sure else STALE_ANSWER,
             (
-                f"{report.name(share, row)}, though {report.name(share, possible.newest)} had been acknowledged before, and no "
-                "later commit explains it"
+                f"{report.name(share, row)}, though {report.name(share, possible.newest)} had been acknowledged "
+                "before, and no later commit explains it"
             ), [possible.newest, row], offset=None if answer == NOWHERE else answer,
         )  # fmt: skip
 
@@ -218,10 +218,10 @@ def _went_back(share: Share, register: Register, of: Ownership, report: Report) 
         possible = register.possible(of.begun, of.known)
         base = NOWHERE if possible.nothing else int(rows.end[possible.rows].min())
     invoke = rows.invoke[own]
-    begins = [of.begun, *rows.complete[resets].tolist()]
-    ends = [*rows.invoke[resets].tolist(), NEVER]
-    for number, (begin, end) in enumerate(zip(begins, ends, strict=True)):
-        mine = own[(invoke >= (begin if number else NOWHERE)) & (invoke < end)]
+    begins = [of.begun, *(np.minimum(np.maximum.accumulate(rows.complete[resets]), NEVER - 1) + 1).tolist()]
+    ends = [NOWHERE, *rows.invoke[resets].tolist(), NEVER]
+    for number, (begin, first, end) in enumerate(zip(begins, ends[:-1], ends[1:], strict=True)):
+        mine = own[(invoke >= first) & (invoke < end)]
         if not len(mine):
             continue
         _in_segment(share, register, mine, begin, report)
@@ -268,7 +268,7 @@ def check_auto(share: Share, known: Known, report: Report) -> None:
     def bound(time: int, without: int = NOWHERE) -> int:
         """The furthest that a member may have been by then. without: a row that does not count."""
         before = int(np.searchsorted(invoke, time, "right"))
-        if time >= unknown:
+        if unknown != NEVER and time >= unknown:
             return NEVER
         at = before if without == NOWHERE else int(np.searchsorted(invoke, rows.invoke[without], "left"))
         others = reached[at:before][reached[at:before] != without]

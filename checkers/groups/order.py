@@ -45,7 +45,9 @@ def check_after(share: Share, known: Known, report: Report) -> None:
         processes = np.flatnonzero(kind == PROCESS)
         before = np.maximum(np.append(NOWHERE, highest[:-1])[processes], 0)
         gaps = known.first(before, rows.start[order[processes]])
-        if np.any(gaps != NEVER):  # not in order: what lies below may have been left out
+        polls = np.flatnonzero((kind == POLL) & (rows.outcome[order] == OK))
+        again = rows.start[order[polls]] < np.append(NOWHERE, highest[:-1])[polls]
+        if np.any(gaps != NEVER) or np.any(again):  # what lies below may have been left out
             for at, offset in _left_out(share, order).items():
                 if judged[at]:
                     wrong[at] = min(offset, wrong.get(at, offset))
@@ -73,7 +75,7 @@ def _unknown(share: Share, order: Ints, owner: Ints) -> Bools:
     kind, end = share.rows.kind[order], share.rows.end[order]
     unknown = np.zeros(len(order), bool)
     changes = np.flatnonzero(np.isin(kind, (ASSIGN, RESET)))
-    for at, until in zip(changes.tolist(), [*changes[1:].tolist(), len(order)], strict=True):
+    for at, until in zip(changes.tolist(), [*changes.tolist()[1:], len(order)], strict=False):
         if kind[at] == ASSIGN:
             unknown[at:until] = share.ownerships[int(owner[at])].position == NOWHERE
         else:
@@ -83,22 +85,41 @@ def _unknown(share: Share, order: Ints, owner: Ints) -> Bools:
 
 
 def _left_out(share: Share, order: Ints) -> dict[int, int]:
-    """Of one member, the commits (places in `order`) beyond something that it was handed and had not processed, with
-    the first such offset."""
+    """Of one member, the commits (places in `order`) beyond something that it was handed, since it was assigned the
+    partition or went elsewhere, and has never processed, with the first such offset."""
     rows, found = share.rows, {}
-    left: list[tuple[int, int]] = []
+    done: list[Span] = []
+    left: list[Span] = []
     for at, row in enumerate(order.tolist()):
-        kind, start, end = int(rows.kind[row]), int(rows.start[row]), int(rows.end[row])
+        kind, span = int(rows.kind[row]), (int(rows.start[row]), int(rows.end[row]))
         if kind in (ASSIGN, RESET):
             left = []
         elif kind == POLL and rows.outcome[row] == OK:
-            left.append((start, end))
+            left += _without([span], done)
         elif kind == PROCESS:
-            cut = [part for low, high in left for part in ((low, min(high, start)), (max(low, end), high))]
-            left = [part for part in cut if part[0] < part[1]]
-        elif kind == COMMIT and left and (offset := min(left)[0]) < end:
+            left, done = _without(left, [span]), _with(done, span)
+        elif kind == COMMIT and left and (offset := min(left)[0]) < span[1]:
             found[at] = offset
     return found
+
+
+Span = tuple[int, int]
+
+
+def _without(spans: list[Span], others: list[Span]) -> list[Span]:
+    for start, end in others:
+        if any(low < end and high > start for low, high in spans):
+            cut = [part for low, high in spans for part in ((low, min(high, start)), (max(low, end), high))]
+            spans = [part for part in cut if part[0] < part[1]]
+    return spans
+
+
+def _with(spans: list[Span], other: Span) -> list[Span]:
+    """Disjoint ones, in order."""
+    start, end = other
+    apart = [each for each in spans if each[1] < start or each[0] > end]
+    touched = [each for each in spans if not (each[1] < start or each[0] > end)]
+    return sorted([*apart, (min([start, *(low for low, _ in touched)]), max([end, *(high for _, high in touched)]))])
 
 
 def check_before(share: Share, report: Report) -> None:
