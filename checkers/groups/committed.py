@@ -242,9 +242,10 @@ def _in_segment(share: Share, register: Register, mine: Ints, begin: int, report
         return
     highest = _running_argmax(rows.end[slice_])
     answered = np.searchsorted(rows.complete[slice_], rows.invoke[mine], "left")
-    for row, count in zip(mine.tolist(), answered.tolist(), strict=True):
-        if count and rows.end[higher := int(slice_[highest[count - 1]])] > rows.end[row]:
-            _report_went_back(share, higher, row, report)
+    mine, answered = mine[answered > 0], answered[answered > 0]
+    higher = slice_[highest[answered - 1]]
+    for at in np.flatnonzero(rows.end[higher] > rows.end[mine]).tolist():
+        _report_went_back(share, int(higher[at]), int(mine[at]), report)
 
 
 def _report_went_back(share: Share, higher: int, row: int, report: Report) -> None:

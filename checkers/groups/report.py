@@ -14,7 +14,7 @@ from spark_history.log import NEVER, NOWHERE
 class Report:
     def __init__(self, run: str, origin: int, faults: Sequence[Mapping[str, Any]]) -> None:
         self._run, self._origin, self._faults = run, origin, faults
-        self._by_log: dict[tuple[str, int] | None, Anomalies] = {}
+        self._by_log: dict[tuple[str, int], Anomalies] = {}
 
     def add(
         self,
@@ -37,13 +37,16 @@ class Report:
         sentence = f"group {share.group}, {share.log}: {message}"
         found.add(property_, anomaly, sentence, offset=offset, ops=list(steps), count=count)
         explain(found.rows[-1], steps, self._faults)
+        found.rows[-1]["ops"] = []  # these are numbers of events, which operations have too: the witness has them
 
     def add_missing(self, topic: str, partition: int, property_: str, anomaly: str, message: str, **more: Any) -> None:
         """Of a partition that no event of the group contradicts."""
         self._of((topic, partition)).add(property_, anomaly, message, **more)
 
     def _of(self, log: tuple[str, int]) -> Anomalies:
-        return self._by_log.setdefault(log, Anomalies(self._run, *log))
+        if log not in self._by_log:
+            self._by_log[log] = Anomalies(self._run, *log)
+        return self._by_log[log]
 
     def anomalies(self) -> list[Anomalies]:
         return list(self._by_log.values())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import pairwise
 from typing import Any
 
 from tests.checkers.groups.group_history import Event, History
@@ -140,7 +141,7 @@ class _Group:
             times |= {time for time in (joined, ended, dead, *(t for p in pauses for t in p)) if healed < time < until}
         stretches = []
         steps = sorted(times)
-        for since, to in zip(steps, steps[1:], strict=False):
+        for since, to in pairwise(steps):
             there = {process for process, (joined, ended, _, pauses) in lives.items()
                      if joined <= since and ended >= to
                      and all(over <= since or start >= to for start, over in pauses)}  # fmt: skip
@@ -166,7 +167,8 @@ class _Group:
                        if partition == log and complete <= healed], default=0)  # fmt: skip
             reached = max([event["start"] if event["kind"] == "assign" else event["end"] for event in of_log.events
                            if event["kind"] in ("assign", "poll", "reset") and _ok(event) and event["invoke"] <= by
-                           and event["start" if event["kind"] == "assign" else "end"] is not None], default=-1)  # fmt: skip
+                           and event["start" if event["kind"] == "assign" else "end"] is not None],
+                          default=-1)  # fmt: skip
             if len(owners) == 1 and reached >= end:
                 continue
             slow = len(owners) == 1 and of_log.busy(by, self.settle // 4)
@@ -342,8 +344,9 @@ class _Log:
                 elif event["kind"] == "process":
                     done |= set(range(event["start"], event["end"]))
                     reached = max(reached, event["end"])
-                elif event["kind"] == "commit" and known:
-                    if self.some_known(reached, event["end"]) or any(r < event["end"] for r in handed - done):
+                elif event["kind"] == "commit":
+                    left = self.some_known(reached, event["end"]) or any(r < event["end"] for r in handed - done)
+                    if known and left:
                         yield "committed before processing"
 
     def order_before(self) -> Iterator[str]:
@@ -460,5 +463,6 @@ class _Log:
         yield "assigned before revoked" if in_order and revoked else "overlapping ownership"
 
     def acknowledged_in(self, own: _Ownership, low: int, high: int) -> list[Event]:
-        return [event for event in self.commits() if event["process"] == own.process and _ok(event)
-                and (event["generation"] is None or event["generation"] >= 0) and low < event["invoke"] < high]  # fmt: skip
+        commits = [event for event in self.commits() if event["process"] == own.process and _ok(event)]
+        commits = [event for event in commits if event["generation"] is None or event["generation"] >= 0]
+        return [event for event in commits if low < event["invoke"] < high]

@@ -1,11 +1,12 @@
-"""Plants what is wrong in a history that is right: by name of the anomaly, a function of the history's rows. Each finds a
-place where what it does is wrong beyond doubt, or none in this history."""
+"""Plants what is wrong in a history that is right: by name of the anomaly, a function of the history's rows. Each finds
+a place where what it does is wrong beyond doubt, or none in this history."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from copy import deepcopy
 from dataclasses import replace
+from itertools import pairwise
 from random import Random
 from typing import Any, Final
 
@@ -106,7 +107,7 @@ def went_back(history: History, rows: list[Event], random: Random) -> bool:
     if row is None or _settings(history)["mode"] == "auto":
         return False
     rows.append({**row, "end": row["end"] - 1, "invoke": row["complete"] + 1, "complete": row["complete"] + 2})
-    return _before_the_end(rows, rows[-1])
+    return _before_the_end(rows, {**row, "complete": row["complete"] + 2})
 
 
 def lost_commit(history: History, rows: list[Event], random: Random) -> bool:
@@ -156,7 +157,7 @@ def position_went_back(history: History, rows: list[Event], random: Random) -> b
     places = []
     for spell in _spells(rows):
         moves = [row for row in spell if row["kind"] in ("poll", "reset")]
-        places += [other for one, other in zip(moves, moves[1:], strict=False)
+        places += [other for one, other in pairwise(moves)
                    if one["kind"] == other["kind"] == "poll" and other["start"] > 0]  # fmt: skip
     row = _choose(random, places)
     if row is None:
@@ -222,8 +223,14 @@ def committed_first(history: History, rows: list[Event], random: Random) -> bool
                 own = [each for each in rows if each["kind"] in ("process", "assign", "reset", "commit")
                        and each["process"] == row["process"] and each["partition"] == row["partition"]]  # fmt: skip
                 done = earlier[-1]
-                furthest = max([each["end"] if each["kind"] != "assign" else (each["start"] or 0) for each in own
-                                if each is not done and each["invoke"] <= row["invoke"] and each is not row], default=0)
+                furthest = max(
+                    [
+                        each["end"] if each["kind"] != "assign" else (each["start"] or 0)
+                        for each in own
+                        if each is not done and each["invoke"] <= row["invoke"] and each is not row
+                    ],
+                    default=0,
+                )
                 begins = [each["start"] for each in spell if each["kind"] == "poll"][:1]
                 if furthest < done["end"] and begins and spell[0]["start"] in (None, begins[0]):
                     places.append((done, row))

@@ -70,6 +70,7 @@ class Group:
         self.log: dict[int, list[Request]] = {partition: [] for partition in self.ends}  # taken, and not in force
         self.in_force: dict[int, list[int]] = {partition: [] for partition in self.ends}
         self.tells = random.choice((True, True, False, None))
+        self.slow = random.random() < 0.4  # replication, by which commits come into force
         self.faults: list[dict[str, Any]] = []
 
     # What is on record
@@ -80,7 +81,8 @@ class Group:
 
     def row(self, kind: str, member: Member | None, partition: int | None = None, **of: Any) -> Event:
         process = -1 if member is None else member.process
-        event = {"kind": kind, "process": process, "partition": partition, "invoke": self.tick(), "complete": None, **of}
+        event = {"kind": kind, "process": process, "partition": partition, "invoke": self.tick(), "complete": None}
+        event |= of
         if member is not None and member.tells and kind in ("assign", "commit", "poll"):
             event.setdefault("generation", member.generation)
         self.rows.append(event)
@@ -197,7 +199,8 @@ class Group:
         return member
 
     def poll(self, member: Member) -> None:
-        if member.paused or member.asks is not None:
+        waits = member.asks is not None and (self.settings["mode"] == "sync" or not self.rebalancing)
+        if member.paused or waits:
             return
         if self.settings["mode"] == "auto" and not self.before:  # what was handed before is what is committed
             for partition, handed in member.handed.items():
@@ -220,9 +223,8 @@ class Group:
             else:
                 member.given = None
                 self.revoke(member, set(member.positions))
-            if member in self.known and member.asks is None:
-                member.joined = True
-                self.complete()
+            member.joined = True
+            self.complete()
             return
         if not self.rebalancing:
             self.assign(member)
@@ -279,7 +281,8 @@ class Group:
                 self.give_up(member, partition)
                 continue
             event = self.row("revoke", member, partition)
-            if self.random.random() < 0.6 and member.positions[partition] is not None and member.asks is None:
+            commits = self.random.random() < (0.1 if self.slow else 0.6)
+            if commits and member.positions[partition] is not None and member.asks is None:
                 if not self.before:
                     while member.handed.get(partition) and self.random.random() < 0.7:
                         self.process(member, partition)
@@ -381,6 +384,8 @@ class Group:
         elif what < 0.62:
             if member is not None:
                 self.act(member)
+                if self.rebalancing and self.slow and not member.paused:
+                    self.poll(member)
         elif what < 0.87:
             self.network()
         elif what < 0.90:
@@ -445,7 +450,7 @@ class Group:
         if self.wire and (not ways or self.random.random() < 0.5):
             first = {each.member.process: each for each in reversed(self.wire)}
             self.deliver(self.random.choice(list(first.values())))
-        elif ways:
+        elif ways and (not self.slow or self.random.random() < 0.2):
             self.replicate(self.random.choice(ways))
 
     def ask(self, member: Member | None) -> None:
@@ -481,7 +486,7 @@ def _come_to_an_end(group: Group) -> History:
             group.over(group.row("resume", member))
     if not group.members:
         group.join()
-    healed = group.tick()
+    healed, group.slow = group.tick(), False
     while group.wire or any(group.log.values()):
         group.network()
     for _ in range(400):
