@@ -253,7 +253,9 @@ LAID_OUT_READS: Final = pa.schema(
 )
 
 #: What the members of consumer groups did and were told: a row an event a partition. `process` is one incarnation of a
-#: member: after a crash or a leave it has another number. `op` is unique in this table, in order of invocation.
+#: member: after a crash or a leave it has another number. `op` is unique in this table, in order of invocation. What a
+#: member asks for is put on record before it is sent, since it may be killed; what its client does by itself (resets,
+#: callbacks) no later than the poll that shows it.
 #:
 #: | kind | start | end | what it says |
 #: | --- | --- | --- | --- |

@@ -36,7 +36,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from checkers.groups.events import COMMIT, COMMITTED, OK, POLL, RESET, Ownership, Share
+from checkers.groups.events import COMMIT, COMMITTED, NONE, OK, POLL, RESET, Ownership, Share
 from checkers.groups.records import Known
 from checkers.groups.report import Report
 from checkers.properties import COMMITTED_OFFSETS, CONSUMER_POSITIONS, GROUPS_ALLOWED
@@ -142,13 +142,18 @@ def _answers(share: Share, register: Register, trust: Trust, report: Report) -> 
                        [possible.newest, row], offset=answer)  # fmt: skip
             continue
         sure = trust.holds(int(rows.process[row]), invoke, complete)
+        message = (
+            f"{report.name(share, row)}, though {report.name(share, possible.newest)} had been acknowledged "
+            "before, and no later commit explains it"
+        )
         report.add(
-            share, COMMITTED_OFFSETS if sure else GROUPS_ALLOWED, LOST_COMMIT if sure else STALE_ANSWER,
-            (
-                f"{report.name(share, row)}, though {report.name(share, possible.newest)} had been acknowledged "
-                "before, and no later commit explains it"
-            ), [possible.newest, row], offset=None if answer == NOWHERE else answer,
-        )  # fmt: skip
+            share,
+            COMMITTED_OFFSETS if sure else GROUPS_ALLOWED,
+            LOST_COMMIT if sure else STALE_ANSWER,
+            message,
+            [possible.newest, row],
+            offset=None if answer == NOWHERE else answer,
+        )
 
 
 def _begin(share: Share, register: Register, of: Ownership, known: Known, report: Report) -> None:
@@ -164,36 +169,49 @@ def _begin(share: Share, register: Register, of: Ownership, known: Known, report
             return
         missed = known.count(highest, of.position)
         best = int(possible.rows[int(np.argmax(offsets))])
+        message = (
+            f"member {of.process} began at {of.position} by {report.name(share, of.known_by)}, and the highest "
+            f"offset that may have been committed then is {highest}, by {report.name(share, best)}: {missed:,} "
+            f"records from {first} on were skipped"
+        )
         report.add(
-            share, CONSUMER_POSITIONS, SKIPPED_AFTER_REBALANCE,
-            (
-                f"member {of.process} began at {of.position} by {report.name(share, of.known_by)}, and the highest "
-                f"offset that may have been committed then is {highest}, by {report.name(share, best)}: {missed:,} "
-                f"records from {first} on were skipped"
-            ), [best, of.row, of.known_by], offset=first, count=missed,
-        )  # fmt: skip
+            share,
+            CONSUMER_POSITIONS,
+            SKIPPED_AFTER_REBALANCE,
+            message,
+            [best, of.row, of.known_by],
+            offset=first,
+            count=missed,
+        )
     elif of.position < lowest and _proves_membership(share, of):
+        message = (
+            f"member {of.process} began at {of.position} by {report.name(share, of.known_by)}, though "
+            f"{report.name(share, possible.newest)} had been acknowledged before, and no commit that may have been "
+            f"in force is below {lowest}"
+        )
         report.add(
-            share, CONSUMER_POSITIONS, BEGAN_BELOW,
-            (
-                f"member {of.process} began at {of.position} by {report.name(share, of.known_by)}, though "
-                f"{report.name(share, possible.newest)} had been acknowledged before, and no commit that may have been "
-                f"in force is below {lowest}"
-            ), [possible.newest, of.row, of.known_by], offset=of.position, count=lowest - of.position,
-        )  # fmt: skip
+            share,
+            CONSUMER_POSITIONS,
+            BEGAN_BELOW,
+            message,
+            [possible.newest, of.row, of.known_by],
+            offset=of.position,
+            count=lowest - of.position,
+        )
     else:
+        message = (
+            f"member {of.process} began at {of.position} by {report.name(share, of.known_by)}, and what may have "
+            f"been committed then is from {lowest} to {highest}"
+        )
         report.add(
-            share, GROUPS_ALLOWED, BEGAN_ELSEWHERE,
-            (
-                f"member {of.process} began at {of.position} by {report.name(share, of.known_by)}, and what may have "
-                f"been committed then is from {lowest} to {highest}"
-            ), [possible.newest, of.row, of.known_by], offset=of.position,
-        )  # fmt: skip
+            share, GROUPS_ALLOWED, BEGAN_ELSEWHERE, message, [possible.newest, of.row, of.known_by], offset=of.position
+        )
 
 
 def _proves_membership(share: Share, of: Ownership) -> bool:
-    """Has it committed anything in this ownership, once its begin was known?"""
-    return bool(np.any(share.rows.invoke[_own_commits(share, of)] > of.begun))
+    """Has it committed anything in this ownership? Of a group without members some take commits of no generation."""
+    own = _own_commits(share, of)
+    return bool(np.any((share.rows.invoke[own] > of.begun) & (share.rows.generation[own] != NONE)))
 
 
 def _own_commits(share: Share, of: Ownership) -> Ints:
@@ -249,13 +267,11 @@ def _in_segment(share: Share, register: Register, mine: Ints, begin: int, report
 
 
 def _report_went_back(share: Share, higher: int, row: int, report: Report) -> None:
-    report.add(
-        share, COMMITTED_OFFSETS, OFFSET_WENT_BACK,
-        (
-            f"{report.name(share, row)} was acknowledged, and was begun after {report.name(share, higher)} had been: "
-            "nothing says that it went back on purpose"
-        ), [higher, row], offset=int(share.rows.end[row]),
-    )  # fmt: skip
+    message = (
+        f"{report.name(share, row)} was acknowledged, and was begun after {report.name(share, higher)} had been: "
+        "nothing says that it went back on purpose"
+    )
+    report.add(share, COMMITTED_OFFSETS, OFFSET_WENT_BACK, message, [higher, row], offset=int(share.rows.end[row]))
 
 
 def check_auto(share: Share, known: Known, report: Report) -> None:
@@ -278,10 +294,8 @@ def check_auto(share: Share, known: Known, report: Report) -> None:
     for row in share.of_kind(COMMITTED).tolist():
         limit = bound(int(rows.complete[row]))
         if rows.outcome[row] == OK and rows.end[row] > max(limit, 0):
-            report.add(share, COMMITTED_OFFSETS, PHANTOM_COMMIT,
-                       (
-                           f"{report.name(share, row)}, and no member had been beyond {max(limit, 0)}"
-                       ), [row], offset=int(rows.end[row]))  # fmt: skip
+            message = f"{report.name(share, row)}, and no member had been beyond {max(limit, 0)}"
+            report.add(share, COMMITTED_OFFSETS, PHANTOM_COMMIT, message, [row], offset=int(rows.end[row]))
     for of in share.ownerships:
         limit = bound(of.known, of.known_by)
         if of.position == NOWHERE or limit in (NOWHERE, NEVER) or of.position <= limit:
@@ -289,10 +303,16 @@ def check_auto(share: Share, known: Known, report: Report) -> None:
         (first,) = known.first(np.array([limit]), np.array([of.position])).tolist()
         if first != NEVER:
             missed = known.count(limit, of.position)
+            message = (
+                f"member {of.process} began at {of.position} by {report.name(share, of.known_by)}, and no member "
+                f"had been beyond {limit}: {missed:,} records from {first} on were skipped"
+            )
             report.add(
-                share, CONSUMER_POSITIONS, SKIPPED_AFTER_REBALANCE,
-                (
-                    f"member {of.process} began at {of.position} by {report.name(share, of.known_by)}, and no member "
-                    f"had been beyond {limit}: {missed:,} records from {first} on were skipped"
-                ), [of.row, of.known_by], offset=first, count=missed,
-            )  # fmt: skip
+                share,
+                CONSUMER_POSITIONS,
+                SKIPPED_AFTER_REBALANCE,
+                message,
+                [of.row, of.known_by],
+                offset=first,
+                count=missed,
+            )

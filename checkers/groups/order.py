@@ -54,12 +54,8 @@ def check_after(share: Share, known: Known, report: Report) -> None:
         for at, offset in sorted(wrong.items()):
             row = int(order[at])
             done = order[:at][kind[:at] == PROCESS][-1:].tolist()
-            report.add(
-                share, COMMIT_ORDER, COMMITTED_FIRST,
-                (
-                    f"{report.name(share, row)} was begun before the member had processed the record at {offset}"
-                ), [*done, row], offset=offset,
-            )  # fmt: skip
+            message = f"{report.name(share, row)} was begun before the member had processed the record at {offset}"
+            report.add(share, COMMIT_ORDER, COMMITTED_FIRST, message, [*done, row], offset=offset)
 
 
 def _members(share: Share) -> Iterator[tuple[int, int]]:
@@ -141,9 +137,13 @@ def check_before(share: Share, report: Report) -> None:
         for at in np.flatnonzero(rows.end[done] > allowed).tolist():
             row, limit, count = int(done[at]), int(allowed[at]), int(before[at])
             first = max(limit, int(rows.start[row]))
+            message = f"{report.name(share, row)} was begun when the member had committed no more than {max(limit, 0)}"
             report.add(
-                share, COMMIT_ORDER, PROCESSED_FIRST,
-                (
-                    f"{report.name(share, row)} was begun when the member had committed no more than {max(limit, 0)}"
-                ), [*commits[count - 1 : count].tolist(), row], offset=first, count=int(rows.end[row]) - first,
-            )  # fmt: skip
+                share,
+                COMMIT_ORDER,
+                PROCESSED_FIRST,
+                message,
+                [*commits[count - 1 : count].tolist(), row],
+                offset=first,
+                count=int(rows.end[row]) - first,
+            )

@@ -67,20 +67,14 @@ def check(share: Share, settings: Mapping[str, Any], report: Report) -> None:
                 _report_two_owners(share, older, newer, rows, report)
                 continue
         weak = BEFORE_REVOKED if cooperative and older.how == REVOKE else OVERLAPPING
-        report.add(
-            share, GROUPS_ALLOWED, weak,
-            (
-                f"members {older.process} and {newer.process} both own it at {report.at(low)}"
-            ), rows,
-        )  # fmt: skip
+        message = f"members {older.process} and {newer.process} both own it at {report.at(low)}"
+        report.add(share, GROUPS_ALLOWED, weak, message, rows)
     for row, assign in sorted(zombies.items()):
-        report.add(
-            share, PARTITION_OWNERSHIP, ZOMBIE_COMMIT,
-            (
-                f"{report.name(share, row)} was acknowledged, and was begun after {report.name(share, assign)} of a "
-                f"later generation ({share.rows.generation[assign]})"
-            ), [assign, row], offset=int(share.rows.end[row]),
-        )  # fmt: skip
+        message = (
+            f"{report.name(share, row)} was acknowledged, and was begun after {report.name(share, assign)} of a "
+            f"later generation ({share.rows.generation[assign]})"
+        )
+        report.add(share, PARTITION_OWNERSHIP, ZOMBIE_COMMIT, message, [assign, row], offset=int(share.rows.end[row]))
 
 
 def _report_two_owners(share: Share, older: Ownership, newer: Ownership, rows: list[int], report: Report) -> None:

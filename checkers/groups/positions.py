@@ -62,20 +62,16 @@ def check(share: Share, known: Known, report: Report) -> None:
     for each, offset in zip(ahead[first != NEVER].tolist(), first[first != NEVER].tolist(), strict=True):
         row, of, at = int(chosen[each]), int(before[each]), int(due[each])
         missed = known.count(at, int(start[each]))
-        report.add(
-            share, CONSUMER_POSITIONS, SKIPPED,
-            (
-                f"{report.name(share, row)} begins beyond {at}, where {report.name(share, of)} had left it: {missed:,} "
-                f"records from {offset} on were skipped, and nothing says on purpose"
-            ), [of, row], offset=offset, count=missed,
-        )  # fmt: skip
+        message = (
+            f"{report.name(share, row)} begins beyond {at}, where {report.name(share, of)} had left it: {missed:,} "
+            f"records from {offset} on were skipped, and nothing says on purpose"
+        )
+        report.add(share, CONSUMER_POSITIONS, SKIPPED, message, [of, row], offset=offset, count=missed)
     for each in np.flatnonzero((due != NOWHERE) & (start < due)).tolist():
         row, of, at = int(chosen[each]), int(before[each]), int(due[each])
         again = int(min(rows.end[row], at) - start[each])
-        report.add(
-            share, CONSUMER_POSITIONS, WENT_BACK,
-            (
-                f"{report.name(share, row)} begins before {at}, where {report.name(share, of)} had left it, and "
-                "nothing says on purpose"
-            ), [of, row], offset=int(start[each]), count=again,
-        )  # fmt: skip
+        message = (
+            f"{report.name(share, row)} begins before {at}, where {report.name(share, of)} had left it, and "
+            "nothing says on purpose"
+        )
+        report.add(share, CONSUMER_POSITIONS, WENT_BACK, message, [of, row], offset=int(start[each]), count=again)

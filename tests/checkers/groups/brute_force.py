@@ -279,7 +279,8 @@ class _Log:
         offsets = [event["end"] for event in possible]
         if nothing or begin in offsets:
             return
-        proof = any(event["kind"] == "commit" and _ok(event) and event["invoke"] > own.begun for event in own.events)
+        proof = any(event["kind"] == "commit" and _ok(event) and event["invoke"] > own.begun
+                    and (event["generation"] or 0) >= 0 for event in own.events)  # fmt: skip
         if begin > max(offsets):
             if self.some_known(max(offsets), begin):
                 yield "skipped after rebalance"
