@@ -286,9 +286,10 @@ GROUP_EVENTS: Final = pa.schema(
         ("invoke", pa.int64()),
         ("complete", pa.int64()),
         ("outcome", pa.string()),
-        ("error", pa.string()),  # or another clause
+        ("error", pa.string()),  # or another clause: of a reset NOTHING_COMMITTED, if that is why
     ]
 )
+NOTHING_COMMITTED: Final = "nothing committed"
 
 TABLES: Final[dict[str, pa.Schema]] = {
     "operations": OPERATIONS,

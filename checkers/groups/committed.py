@@ -8,7 +8,8 @@ acknowledged commit wrote is gone for certain once another was begun after its a
 | anomaly | what it is |
 | --- | --- |
 | committed offset went back | an acknowledged commit of a lower offset, begun after one of a higher was answered |
-| lost commit | an answer that had been replaced for certain |
+| lost commit | an answer that had been replaced for certain; or a member that begins is told that nothing is |
+| | committed, and something was |
 | phantom commit | an answer that nobody asked to be committed |
 | skipped after rebalance | a member begins beyond all offsets that may have been in force, and records lie between |
 | began below the committed offset | a member begins below all of these |
@@ -123,7 +124,29 @@ def check(share: Share, known: Known, trust: Trust, report: Report) -> None:
     for ownership in share.ownerships:
         if ownership.position != NOWHERE:
             _begin(share, register, ownership, known, report)
+        _found_nothing(share, register, ownership, report)
         _went_back(share, register, ownership, report)
+
+
+def _found_nothing(share: Share, register: Register, of: Ownership, report: Report) -> None:
+    """Resets of a member that was told, when it began, that nothing is committed."""
+    within = share.order[of.low : of.high]
+    for row in within[share.rows.empty[within] & (share.rows.kind[within] == RESET)].tolist():
+        possible = register.possible(of.begun, int(share.rows.complete[row]))
+        if possible.nothing:
+            continue
+        sure = _proves_membership(share, of)
+        message = (
+            f"{report.name(share, row)}, since nothing was committed, though {report.name(share, possible.newest)} had "
+            "been acknowledged before"
+        )
+        report.add(
+            share,
+            COMMITTED_OFFSETS if sure else GROUPS_ALLOWED,
+            LOST_COMMIT if sure else STALE_ANSWER,
+            message,
+            [possible.newest, of.row, row],
+        )
 
 
 def _answers(share: Share, register: Register, trust: Trust, report: Report) -> None:

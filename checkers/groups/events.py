@@ -16,9 +16,9 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from spark_history.files import Bools, Ints, categories, codes, compact, integers
+from spark_history.files import Bools, Ints, categories, codes, compact, equals, integers
 from spark_history.log import NEVER, NOWHERE
-from spark_history.schema import GROUP_EVENTS
+from spark_history.schema import GROUP_EVENTS, NOTHING_COMMITTED
 
 KINDS: Final = (
     "join", "assign", "revoke", "lose", "poll", "process", "commit", "committed", "reset", "pause", "resume", "leave",
@@ -38,7 +38,8 @@ Codes = npt.NDArray[np.int8]
 
 
 class Rows(NamedTuple):
-    """Columns of one length, in the order of `op`. Null: NOWHERE in start and end, NEVER in complete."""
+    """Columns of one length, in the order of `op`. Null: NOWHERE in start and end, NEVER in complete. empty: of a
+    reset, did it come of nothing being committed?"""
 
     op: Ints
     process: Ints
@@ -49,12 +50,13 @@ class Rows(NamedTuple):
     invoke: Ints
     complete: Ints
     outcome: Codes
+    empty: Bools
 
     def take(self, rows: Ints | Bools) -> Rows:
         ints = [column[rows] for column in (self.op, self.process, self.start, self.end, self.generation)]
         return Rows(
             ints[0], ints[1], self.kind[rows], ints[2], ints[3], ints[4], self.invoke[rows], self.complete[rows],
-            self.outcome[rows],
+            self.outcome[rows], self.empty[rows],
         )  # fmt: skip
 
 
@@ -124,7 +126,7 @@ class Group:
 
 def read(table: pa.Table) -> dict[str, Group]:
     """By name. table: GROUP_EVENTS."""
-    table = table.select([name for name in GROUP_EVENTS.names if name not in ("run", "error")])
+    table = table.select([name for name in GROUP_EVENTS.names if name != "run"])
     table = table.cast(compact(table.schema)).sort_by("op")
     kind, outcome = codes(table, "kind", KINDS), codes(table, "outcome", OUTCOMES)
     generation = integers(table, "generation", UNKNOWN)
@@ -138,6 +140,7 @@ def read(table: pa.Table) -> dict[str, Group]:
         integers(table, "invoke", 0),
         integers(table, "complete", NEVER),
         outcome,
+        equals(table, "error", NOTHING_COMMITTED),
     )
     names, group = _numbered(table, "group")
     topics, topic = _numbered(table, "topic")

@@ -273,18 +273,25 @@ class _Log:
             if begin is not None and shown is not None:
                 yield from self.began(own, begin, shown)
             yield from self.went_back(own, begin, shown)
+            for event in own.events:
+                if event["kind"] == "reset" and event["error"] == "nothing committed":
+                    _, nothing = self.in_force(own.begun, _complete(event))
+                    if not nothing:
+                        yield "lost commit" if self.proves_membership(own) else "stale committed offset"
+
+    def proves_membership(self, own: _Ownership) -> bool:
+        return any(event["kind"] == "commit" and _ok(event) and event["invoke"] > own.begun
+                   and (event["generation"] or 0) >= 0 for event in own.events)  # fmt: skip
 
     def began(self, own: _Ownership, begin: int, shown: Event) -> Iterator[str]:
         possible, nothing = self.in_force(own.begun, _complete(shown))
         offsets = [event["end"] for event in possible]
         if nothing or begin in offsets:
             return
-        proof = any(event["kind"] == "commit" and _ok(event) and event["invoke"] > own.begun
-                    and (event["generation"] or 0) >= 0 for event in own.events)  # fmt: skip
         if begin > max(offsets):
             if self.some_known(max(offsets), begin):
                 yield "skipped after rebalance"
-        elif begin < min(offsets) and proof:
+        elif begin < min(offsets) and self.proves_membership(own):
             yield "began below the committed offset"
         else:
             yield "began at no committed offset"

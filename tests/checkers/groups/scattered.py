@@ -5,6 +5,7 @@ from __future__ import annotations
 from random import Random
 from typing import Any
 
+from spark_history.schema import NOTHING_COMMITTED
 from tests.checkers.groups.group_history import GROUP, Event, History, events
 
 _KINDS = ("assign", "assign", "revoke", "lose", "poll", "poll", "process", "process", "commit", "commit", "committed",
@@ -69,6 +70,8 @@ def _event(random: Random, member: int, partitions: int) -> Event:
         row["end"] = 3
     if kind in ("assign", "commit"):
         row["generation"] = random.choice((None, None, 1, 1, 2, 3, -1, 0))
+    if kind == "reset" and random.random() < 0.5:
+        row["error"] = NOTHING_COMMITTED
     if kind == "committed" and random.random() < 0.5:
         row["process"] = -1
     return row

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Any, Final
 
+from spark_history.schema import NOTHING_COMMITTED
 from tests.checkers.groups.group_history import GROUP, Event, History, events
 
 SETTLE: Final = 4000
@@ -254,7 +255,7 @@ class Group:
         if member not in self.known and self.in_force[partition] and self.random.random() < 0.3:
             told = self.random.choice(self.in_force[partition])  # by a coordinator that was deposed
         if told is None:
-            event = self.row("reset", member, partition, end=0)
+            event = self.row("reset", member, partition, end=0, error=NOTHING_COMMITTED)
             self.over(event)
             return 0
         return told

@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import jsonschema
 import pyarrow as pa
 import pyarrow.parquet as pq
 
@@ -21,6 +22,7 @@ from spark_history.dataset import DatasetWriter
 from spark_history.ingest import ingest
 from spark_history.schema import GROUP_EVENTS, TABLES
 from spark_history.spark.tasks import Here
+from tests import ROOT
 from tests.checkers.groups.group_history import GROUP, TOPIC, Event, events
 from tests.checkers.groups.test_groups import asked, at, commit, done, given, poll
 
@@ -61,6 +63,8 @@ def test_a_group_that_does_all_right_passes(tmp_path: Path) -> None:
     assert [name for name in verdict["anomalies"] if name in GROUP_PROPERTIES] == names
     assert verdict["groups"]["events"][GROUP]["commit"] == 2 and verdict["groups"]["undecided"] == []
     assert verdict["anomalies"]["consumer groups, allowed"]["weak"]
+    schema = json.loads((ROOT / "docs" / "schemas" / "verdict.json").read_text())["properties"]["groups"]
+    jsonschema.validate(verdict["groups"], schema)
 
 
 def test_what_a_group_does_wrong_fails_the_run_and_is_shown(tmp_path: Path) -> None:
