@@ -37,6 +37,7 @@ from checkers.log.deletion import Deletion
 from checkers.properties import (
     BALANCE,
     DELETION,
+    GROUP_PROPERTIES,
     HISTORY_PROPERTIES,
     INVARIANTS,
     LIVENESS,
@@ -213,6 +214,8 @@ def _decide(
     weight = ""
     if any(anomaly == LOST_APPEND for _, anomaly, *_ in violations):
         weight = weigh_losses(of_contract, evidence.lost_in) + weigh_planned(attribution)
+    elif any(property_ in GROUP_PROPERTIES for property_, *_ in violations):
+        weight = weigh_losses(of_contract, ())  # what is known of a group is lost as records are
     named = name(violations, evidence.counts.get("lost unacknowledged", 0))
     if evidence.violation is not None:
         besides = f"; besides, {named}{weight}" if violations else ""

@@ -70,7 +70,10 @@ def test_a_group_that_does_all_right_passes(tmp_path: Path) -> None:
 def test_what_a_group_does_wrong_fails_the_run_and_is_shown(tmp_path: Path) -> None:
     wrong = events([*RIGHT[:-2], commit(5100, 9), asked(9000, 9), RIGHT[-1]])
     verdict = run(tmp_path / "run", wrong)
-    assert (verdict["verdict"], verdict["reason"]) == ("fail", "committed offset went back (1)")
+    assert (verdict["verdict"], verdict["reason"]) == (
+        "fail",
+        "committed offset went back (1); the faults stayed within the contract, so this is a bug",
+    )
     (row,) = pq.read_table(tmp_path / "run" / "anomalies.parquet").to_pylist()
     assert json.loads(row["witness"])["operations"][1]["what"] == f"commit of 9 of chaos-0, group {GROUP}"
     page = build(tmp_path / "run").read_text()
