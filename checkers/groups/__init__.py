@@ -44,6 +44,7 @@ from checkers.properties import (
     GROUPS_ALLOWED,
     PARTITION_OWNERSHIP,
 )
+from spark_history.errors import HistoryError
 from spark_history.log import NEVER, NOWHERE
 
 __all__ = ["COLUMNS", "Facts", "Groups", "acknowledged", "applies", "check"]
@@ -92,7 +93,7 @@ def healed_of(record: Mapping[str, Any]) -> int | None:
 
 
 def check(facts: Facts, events: pa.Table, written: Written) -> Groups:
-    """events: GROUP_EVENTS; written: see acknowledged(). Of a run that this applies to."""
+    """events: GROUP_EVENTS; written: see acknowledged(). Of a run that this applies to. Raises HistoryError."""
     settings = {str(name): of for name, of in facts.plan["groups"].items() if isinstance(of, Mapping)}
     groups = read(events)
     report = Report(facts.run, facts.origin, facts.faults)
@@ -141,8 +142,7 @@ def _judge(
     found: Groups,
 ) -> None:
     before, auto = settings.get("commit") == "before", settings.get("mode") == "auto"
-    settle_ns = int(float(settings.get("settle_s") or SETTLE_S) * 1e9)
-    healed = facts.healed
+    settle_ns, healed = _settle_ns(group.name, settings), facts.healed
     struck = min((int(fault["start"]) for fault in facts.faults), default=NEVER)
     trust = Trust(struck, NEVER if healed is None else healed + settle_ns)
     unsure = []
@@ -171,6 +171,16 @@ def _judge(
     _judge_end(facts, group, _logs(facts.plan, group, written), written, settle_ns, not before, report, found)
 
 
+def _settle_ns(name: str, settings: Mapping[str, Any]) -> int:
+    settle_s = settings.get("settle_s", SETTLE_S)
+    if isinstance(settle_s, bool) or not isinstance(settle_s, int | float) or not 0 < settle_s < _MOST_S:
+        raise HistoryError(f"the plan's settle_s of group {name} is to be a number of seconds, not {settle_s!r}")
+    return int(settle_s * 1e9)
+
+
+_MOST_S: Final = 1e9
+
+
 def _count(group: Group) -> dict[str, int]:
     counts = np.zeros(len(KINDS), np.int64)
     for share in group.shares.values():
@@ -180,12 +190,13 @@ def _count(group: Group) -> dict[str, int]:
 
 def _logs(plan: Mapping[str, Any], group: Group, written: Written) -> list[Log]:
     """All partitions of the topics that the group consumes."""
-    topics = {topic for topic, _ in group.shares} | {str(plan["topic"])} if plan.get("topic") else set()
-    logs = {log for log in written if log[0] in topics} | set(group.shares)
-    partitions = plan.get("partitions")
-    if type(partitions) is int and plan.get("topic"):
-        logs |= {(str(plan["topic"]), number) for number in range(min(partitions, _MOST_LOGS))}
-    return sorted(logs)
+    topics = {topic for topic, _ in group.shares}
+    of_run, partitions = plan.get("topic"), plan.get("partitions")
+    logs = set(group.shares)
+    if isinstance(of_run, str):
+        topics.add(of_run)
+        logs |= {(of_run, number) for number in range(min(partitions, _MOST_LOGS) if type(partitions) is int else 0)}
+    return sorted(logs | {log for log in written if log[0] in topics})
 
 
 _MOST_LOGS: Final = 100_000

@@ -7,13 +7,17 @@ from itertools import permutations
 from random import Random
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from checkers import groups
 from checkers.groups import healed_of
 from checkers.groups.committed import Register
 from checkers.groups.events import read
+from checkers.groups.records import COLUMNS
 from checkers.properties import GROUPS_ALLOWED, WEAK
+from spark_history.errors import HistoryError
+from spark_history.files import compact
 from spark_history.schema import NOTHING_COMMITTED
 from tests.checkers.groups.group_history import GROUP, TOPIC, Event, History, events
 
@@ -258,6 +262,25 @@ def test_deleted_records_leave_open_what_was_to_be_processed() -> None:
     plan = {**of.plan, "log_start": "moves"}
     found = groups.check(groups.Facts("r", plan, [], 0, 4000, 100), of.table, {})
     assert any("records are deleted" in reason for reason in found.undecided)
+
+
+def test_partitions_that_no_member_has_seen_are_those_of_the_topics_of_the_run_and_of_the_group() -> None:
+    of = history(*FIRST, poll(30, 4, 10), done(32, 4, 10), *END, healed=100, until=4000)
+    other = [(TOPIC, 1, [pa.Table.from_pylist([WRITTEN], schema=COLUMNS).cast(compact(COLUMNS))])]
+    for topic in (TOPIC, None):
+        facts = groups.Facts("r", {**of.plan, "topic": topic}, [], 0, 4000, 100)
+        found = groups.check(facts, of.table, groups.acknowledged(other))
+        wrong = {(row["anomaly"], row["partition"]) for each in found.anomalies for row in each.rows}
+        assert wrong == {("unprocessed record", 1), ("group not settled", 1)}
+
+
+WRITTEN = {"kind": "append", "outcome": "ok", "offset": 3, "complete": 5}
+
+
+@pytest.mark.parametrize("settle", ["30", True, 0, -1, None, 1e30, float("nan")])
+def test_a_time_to_settle_that_is_none_is_refused(settle: Any) -> None:
+    with pytest.raises(HistoryError, match="settle_s of group g is to be a number of seconds"):
+        history(*FIRST, settings={"settle_s": settle}).judge()
 
 
 def test_a_witness_names_the_events_and_what_was_in_force() -> None:
