@@ -133,8 +133,9 @@ class _Group:
             undecided.add(group)
             return
         lives, healed = self.lives(), history.healed
-        last = max([event["invoke"] if event["complete"] is None else event["complete"] for event in self.events])
-        until = max(history.until, last, healed)
+        until = max(history.until, healed)
+        for event in self.events:
+            until = max(until, event["invoke"] if event["complete"] is None else event["complete"])
         times = {healed, until}
         for joined, ended, dead, pauses in lives.values():
             dead = ended if dead == INFINITY else dead

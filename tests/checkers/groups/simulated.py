@@ -71,6 +71,7 @@ class Group:
         self.log: dict[int, list[Request]] = {partition: [] for partition in self.ends}  # taken, and not in force
         self.in_force: dict[int, list[int]] = {partition: [] for partition in self.ends}
         self.tells = random.choice((True, True, False, None))
+        self.all_tell = random.random() < 0.7  # of commits, too, of which generation they are
         self.slow = random.random() < 0.4  # replication, by which commits come into force
         self.faults: list[dict[str, Any]] = []
 
@@ -84,7 +85,7 @@ class Group:
         process = -1 if member is None else member.process
         event = {"kind": kind, "process": process, "partition": partition, "invoke": self.tick(), "complete": None}
         event |= of
-        if member is not None and member.tells and kind in ("assign", "commit", "poll"):
+        if member is not None and member.tells and kind in ("assign", "poll", *(("commit",) if self.all_tell else ())):
             event.setdefault("generation", member.generation)
         self.rows.append(event)
         return event
@@ -164,13 +165,15 @@ class Group:
             return
         again = False
         for member in self.known:
-            member.generation = self.generation
             own = {partition for partition, owner in self.owner.items() if owner is member}
             excess = {partition for partition in own if target[partition] is not member}
             new = {partition for partition in self.free if target[partition] is member}
             member.given = {**(member.given or {}), **dict.fromkeys(new, self.generation)}
             member.takes = excess or None
             again |= bool(excess)
+            lags = self.settings["protocol"] == "consumer" and not excess and not new and member.generation > 0
+            if not lags or self.random.random() < 0.5:  # KIP-848: each member has an epoch of its own
+                member.generation = self.generation
             for partition in new:
                 self.owner[partition] = member
             self.free -= new
@@ -281,6 +284,7 @@ class Group:
             if partition not in member.positions:
                 self.give_up(member, partition)
                 continue
+            position, began = member.positions[partition], self.tick()
             event = self.row("revoke", member, partition)
             commits = self.random.random() < (0.1 if self.slow else 0.6)
             if commits and member.positions[partition] is not None and member.asks is None:
@@ -295,9 +299,20 @@ class Group:
             if self.settings["mode"] == "auto" and member.positions[partition] is not None:
                 self.send(member, partition, member.positions[partition] or 0, None)
             self.over(event)
+            more = not self.before and position is not None and position < self.ends[partition]
+            if more and self.random.random() < 0.1:
+                self.hand_out_late(member, partition, began)
             member.positions.pop(partition)
             member.handed.pop(partition, None)
             self.give_up(member, partition)
+
+    def hand_out_late(self, member: Member, partition: int, began: int) -> None:
+        """A poll that was under way hands out what the member owns no longer."""
+        position = member.positions[partition] or 0
+        late = self.row("poll", member, partition, start=position, end=position + 1)
+        late["invoke"] = began
+        self.over(late)
+        self.over(self.row("process", member, partition, start=position, end=position + 1))
 
     def give_up(self, member: Member, partition: int) -> None:
         if self.owner.get(partition) is member:
