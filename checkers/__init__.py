@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from checkers.groups import Groups
     from checkers.inside.log_matching import InSync
     from checkers.inside.violation import Violation
     from checkers.log import deletion
@@ -51,7 +52,7 @@ def check(run_directory: Path, engine: Engine) -> dict[str, Any]:
             raise HistoryError(f"{run_directory / file} is damaged ({why}), and {error}") from None
         raise
     damaged += history.damaged or _untold(history, violation, doubts, record)
-    run = _Run(history, plan, violation, doubts, ended, damaged)
+    run = _Run(history, plan, violation, doubts, ended, damaged, record)
     try:
         evidence, witnesses, lost = _look_at_what_is_sound(run, engine)
         _write_table(run_directory / "anomalies.parquet", anomalies.ANOMALIES, witnesses)
@@ -64,7 +65,7 @@ def check(run_directory: Path, engine: Engine) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class _Run:
-    """What is to be judged. plan: None: not known. ended: see verdict.Evidence."""
+    """What is to be judged. plan: None: not known. ended: see verdict.Evidence. record: run.json."""
 
     history: History
     plan: dict[str, Any] | None
@@ -72,6 +73,7 @@ class _Run:
     doubts: list[str]
     ended: str
     damaged: list[Damage]
+    record: Mapping[str, Any]
 
 
 def _untold(
@@ -146,6 +148,9 @@ def _look(run: _Run, engine: Engine) -> tuple[Evidence, list[pa.Table], list[Pat
     if recovered and not missing and deletion.applies(known):
         deleted = deletion.check(known, name, _operations(history, options), faults)
         of_run.append(deleted.anomalies)
+    of_groups = _look_at_groups(run, name, faults) if "group_events" not in missing else None
+    if of_groups is not None:
+        of_run += of_groups.anomalies
     witnesses += [anomalies.table for anomalies in of_run]
     tally += [entry for anomalies in of_run for entry in anomalies.tally]
     if violation is not None:
@@ -172,12 +177,35 @@ def _look(run: _Run, engine: Engine) -> tuple[Evidence, list[pa.Table], list[Pat
         nodes=of_nodes,
         lost_in=verdict.places_of(logs.anomalies.to_pylist(), LOST_APPEND),
         damaged=damaged,
-        not_judged=salvage.not_judged(missing, [log.name for log in history.logs if log.partial]),
+        not_judged=[
+            *salvage.not_judged(missing, [log.name for log in history.logs if log.partial]),
+            *(of_groups.undecided if of_groups is not None else ()),
+        ],
         faults_known="faults" not in missing,
         availability=availability.of_history(history, faults, operations, engine),
         deletion=deleted,
+        groups=of_groups,
     )
     return evidence, witnesses, logs.lost
+
+
+def _look_at_groups(run: _Run, name: str, faults: Sequence[Mapping[str, Any]]) -> Groups | None:
+    """Of a run whose plan has consumer groups."""
+    from checkers import groups
+    from spark_history.files import read_parquet
+    from spark_history.schema import GROUP_EVENTS
+
+    history, plan = run.history, run.plan
+    if plan is None or not groups.applies(plan):
+        return None
+    path = history.table("group_events")
+    events = GROUP_EVENTS.empty_table() if path is None else read_parquet(path, GROUP_EVENTS)
+    logs = (
+        (log.topic, log.partition, (read_parquet(history.path / part.paths["operations"], groups.COLUMNS)
+                                    for part in log.segments)) for log in history.logs
+    )  # fmt: skip
+    facts = groups.Facts(name, plan, faults, history.origin, history.until, groups.healed_of(run.record))
+    return groups.check(facts, events, groups.acknowledged(logs))
 
 
 @dataclass(frozen=True)

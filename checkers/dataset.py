@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -20,7 +20,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from checkers import balance
+from checkers import balance, groups
 from checkers.anomalies import Anomalies, examples
 from checkers.inside import collected, log_matching, nodes
 from checkers.inside.log_matching import InSync
@@ -36,7 +36,7 @@ from checkers.witness import explain, named_operations, steps_of
 from spark_history.damage import Damage, unreadable
 from spark_history.dataset import RUNS, Part, list_parts, read_run, read_whole
 from spark_history.errors import HistoryError
-from spark_history.files import Ints, equals, integers, read_row_group
+from spark_history.files import Ints, compact, equals, integers, read_row_group
 from spark_history.ingest import read_faults
 from spark_history.lane import lay_out_run, split_run
 from spark_history.log import NOWHERE, Log
@@ -237,13 +237,14 @@ def check_tables(
     violation: Mapping[str, Any] | None = None,
     rows: list[dict[str, Any]] | None = None,
     counts: Mapping[str, int] | None = None,
+    healed: int | None = None,
 ) -> dict[str, Any]:
     """The verdict on one run whose history is in memory: that which checkers.check() gives on its directory.
 
     plan: the content of plan.json; tables: by the names of spark_history.schema.TABLES, the pending appends in
     `operations` (MemoryRecorder.tables() or load_journal()); doubts: see verdict.Evidence; violation: the content of
     violation.json; rows: gets the anomalies (ANOMALIES); counts: of a run whose logs are known to be clean
-    (log/quick.py). Raises HistoryError.
+    (log/quick.py); healed: when all faults were, monotonic ns (of consumer groups). Raises HistoryError.
     """
     faults = read_faults(tables["faults"])
     options = _options(plan, faults)
@@ -263,6 +264,11 @@ def check_tables(
     if not doubts and violation is None and deletion.applies(plan):
         deleted = deletion.check(plan, run, logs.deletable, faults)
         found.append(deleted.anomalies)
+    of_groups = None
+    if groups.applies(plan):
+        facts = groups.Facts(run, plan, faults, origin, until, healed)
+        of_groups = groups.check(facts, tables["group_events"], groups.acknowledged(_by_log(operations)))
+        found += of_groups.anomalies
     witnessed = [row for anomalies in found for row in anomalies.rows]
     unfinished = [*logs.missing, *verdict.absent(plan, logs.operations)]
     if rows is not None:
@@ -288,5 +294,17 @@ def check_tables(
             lost_in=verdict.places_of(witnessed, LOST_APPEND),
             availability=availability.of_tables(logs.operations.items(), faults, origin),
             deletion=deleted,
+            groups=of_groups,
+            not_judged=of_groups.undecided if of_groups is not None else (),
         )
     )
+
+
+def _by_log(operations: pa.Table) -> Iterator[tuple[str, int, list[pa.Table]]]:
+    """The operations of each partition; texts as dictionaries."""
+    operations = operations.cast(compact(operations.schema))
+    appends = operations.filter(pc.equal(operations["kind"], "append"))
+    for log in appends.group_by(["topic", "partition"]).aggregate([]).to_pylist():
+        if log["topic"] is not None and log["partition"] is not None:
+            of_log = pc.and_(pc.equal(appends["topic"], log["topic"]), pc.equal(appends["partition"], log["partition"]))
+            yield log["topic"], log["partition"], [appends.filter(of_log)]

@@ -11,6 +11,25 @@ WATERMARK_FRESHNESS: Final = "watermark freshness"
 BALANCE: Final = "balance"
 #: Where retention or clients delete the begin of logs.
 DELETION: Final = "deletion"
+#: Of the consumer groups of a run (checkers/groups/).
+AT_LEAST_ONCE: Final = "at-least-once processing"
+AT_MOST_ONCE: Final = "at-most-once processing"
+COMMITTED_OFFSETS: Final = "committed offsets"
+CONSUMER_POSITIONS: Final = "consumer positions"
+COMMIT_ORDER: Final = "commit order"
+PARTITION_OWNERSHIP: Final = "partition ownership"
+GROUP_SETTLES: Final = "group settles"
+GROUPS_ALLOWED: Final = "consumer groups, allowed"
+GROUP_PROPERTIES: Final = (
+    AT_LEAST_ONCE,
+    AT_MOST_ONCE,
+    COMMITTED_OFFSETS,
+    CONSUMER_POSITIONS,
+    COMMIT_ORDER,
+    PARTITION_OWNERSHIP,
+    GROUP_SETTLES,
+    GROUPS_ALLOWED,
+)
 TRANSACTIONS: Final = "transactions"
 ALLOWED_TRANSACTIONS: Final = "transactions, allowed"  # by the consistency model that was asked for
 #: Only of producers that retry without idempotence: these may write a record more than once.
@@ -66,4 +85,4 @@ V2_PROPERTIES: Final = (ONE_LEADER, ISR_OF_LEADER)
 VIOLATION: Final = "violation"  # the anomaly of an invariant
 LOST_APPEND: Final = "lost append"
 #: Reported, never a reason to fail: Kafka, or the consistency model asked for, does not promise it.
-WEAK: Final = frozenset({EXACTLY_ONCE, WATERMARK_FRESHNESS, ALLOWED_TRANSACTIONS})
+WEAK: Final = frozenset({EXACTLY_ONCE, WATERMARK_FRESHNESS, ALLOWED_TRANSACTIONS, GROUPS_ALLOWED})

@@ -36,7 +36,8 @@ RUNS: Final = pa.schema(
     ]
 )
 _TABLES: Final = {**TABLES, "runs": RUNS}  # the one that commits comes last
-_LATER: Final = ("trace", "metadata_log", "disk_state", "collected")  # what datasets written by earlier versions lack
+#: What datasets written by earlier versions lack.
+_LATER: Final = ("trace", "metadata_log", "disk_state", "collected", "group_events")
 
 
 @dataclass(frozen=True)

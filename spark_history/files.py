@@ -19,7 +19,7 @@ Ints = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
 
 #: Few distinct values over many rows: kept as dictionaries, in memory and in files.
-CATEGORIES: Final = frozenset({"run", "kind", "topic", "outcome", "error", "node", "event", "type"})
+CATEGORIES: Final = frozenset({"run", "kind", "topic", "outcome", "error", "node", "event", "type", "group"})
 _DICTIONARY: Final = pa.dictionary(pa.int32(), pa.string())
 
 

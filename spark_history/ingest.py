@@ -2,7 +2,7 @@
 
     results/<run>/journal/<table>-<number>.parquet                           as recorded
     results/<run>/history/<table>/topic=T/partition=P/<first offset>.parquet  as judged
-    results/<run>/history/<table>/<table>.parquet                             faults, trace, metadata_log and collected
+    results/<run>/history/<table>/<table>.parquet                             of the run as a whole: faults, trace, …
     results/<run>/history/manifest.json                                       what is where
 
 A log longer than SEGMENT_OFFSETS is laid out as several segments, each the work of one task. The journal may be of a
@@ -41,11 +41,12 @@ SEGMENT_OFFSETS: Final = 1 << 22  # a task holds some 100 bytes an offset
 ROWS_AT_ONCE: Final = 12_000_000  # operations that a lane in this process holds, some 110 bytes each with their reads
 _FORMAT: Final = 3  # of history/; another one is laid out again
 _PART: Final = re.compile(
-    r"(operations|reads|faults|replica_logs|trace|metadata_log|disk_state|collected|pending)-(\d+)\.parquet"
+    r"(operations|reads|faults|replica_logs|trace|metadata_log|disk_state|collected|group_events|pending)-(\d+)\.parquet"
 )
 _TOPIC: Final = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 _LAID_OUT: Final = ("operations", "reads", "replica_logs")
-_OF_NODES: Final = ("trace", "metadata_log", "disk_state", "collected")  # of the run as a whole, in one file
+#: Of the run as a whole, in one file each.
+_OF_RUN: Final = ("trace", "metadata_log", "disk_state", "collected", "group_events")
 
 
 @dataclass(frozen=True)
@@ -131,7 +132,7 @@ class Journal:
         names = {name for name, _ in damaged}
         tables = damage.tables(damaged)
         files = {
-            table: [] if table in tables and table in _OF_NODES else [path for path in paths if path.name not in names]
+            table: [] if table in tables and table in _OF_RUN else [path for path in paths if path.name not in names]
             for table, paths in self.files.items()
         }
         pending = None if self.pending is None or self.pending.name in names else self.pending
@@ -175,7 +176,7 @@ def open_laid_out(directory: Path) -> History | None:
         raise HistoryError(f"{path} is of a history of {manifest.get('workload')}, not of a log")
     if not manifest:
         why = "it is damaged" if path.exists() else "it is missing"
-        lost = frozenset({"operations", "reads", "replica_logs", "faults", *_OF_NODES})
+        lost = frozenset({"operations", "reads", "replica_logs", "faults", *_OF_RUN})
         return History("", directory, (), 0, 0, 0, ((str(path.relative_to(directory)), why),), lost)
     if manifest.get("format") != _FORMAT:
         raise HistoryError(f"{path} is of another version, and there is no journal to lay the history out from")
@@ -209,7 +210,7 @@ def _changed(directory: Path, manifest: Mapping[str, Any]) -> list[damage.Damage
         paths = [root / path for segment in manifest["segments"] for path in segment["paths"].values()]
     except (KeyError, TypeError, ValueError, AttributeError):
         return []  # _history() says what is wrong
-    whole = [path for table in ("faults", *_OF_NODES) if (path := root / table / f"{table}.parquet").parent.is_dir()]
+    whole = [path for table in ("faults", *_OF_RUN) if (path := root / table / f"{table}.parquet").parent.is_dir()]
     return damage.unreadable([*paths, *whole], root)
 
 
@@ -237,7 +238,7 @@ def write_manifest(
 ) -> None:
     """Of a history that was laid out by others: its segments as lay_out_lane() describes them. What is of the run as a
     whole (faults, trace, metadata log) is written empty, unless it is there; plan.json should be."""
-    for table in ("faults", *_OF_NODES):
+    for table in ("faults", *_OF_RUN):
         if not (path := directory / "history" / table / f"{table}.parquet").exists():
             write_parquet(path, TABLES[table].empty_table())
     manifest: dict[str, Any] = {"format": _FORMAT, "journal": None, "run": run, "origin": origin, "until": until}
@@ -290,7 +291,7 @@ def _lay_out(directory: Path, journal: Journal, layout: Mapping[str, Any], engin
     facts = [json.loads(row) for result in results for row in result["facts"].to_pylist()]
     damaged = (*journal.damaged, *_orphaned(journal, sum(fact["orphans"] for fact in facts)))
     _write_faults(journal.files["faults"], fresh)
-    for table in _OF_NODES:
+    for table in _OF_RUN:
         rows = [read_parquet(path, TABLES[table]) for path in journal.files[table]]
         whole = pa.concat_tables([compact(TABLES[table]).empty_table(), *rows])
         write_parquet(fresh / table / f"{table}.parquet", whole)
@@ -443,5 +444,5 @@ def _described(directory: Path, manifest: Mapping[str, Any], changed: Sequence[d
         until=manifest["until"],
         orphans=sum(part["orphans"] for part in manifest["segments"]),
         damaged=(*damaged, *((f"history/{name}", why) for name, why in changed)),
-        lost=frozenset(table for table in ("faults", *_OF_NODES) if f"{table}/{table}.parquet" in bad),
+        lost=frozenset(table for table in ("faults", *_OF_RUN) if f"{table}/{table}.parquet" in bad),
     )

@@ -252,6 +252,45 @@ LAID_OUT_READS: Final = pa.schema(
     ]
 )
 
+#: What the members of consumer groups did and were told: a row an event a partition. `process` is one incarnation of a
+#: member: after a crash or a leave it has another number. `op` is unique in this table, in order of invocation. What a
+#: member asks for is put on record before it is sent, since it may be killed; what its client does by itself (resets,
+#: callbacks) no later than the poll that shows it.
+#:
+#: | kind | start | end | what it says |
+#: | --- | --- | --- | --- |
+#: | join | | | the member began to subscribe (of no partition) |
+#: | assign | where it begins; null: not known | | the partition was given to this member: the callback of a rebalance |
+#: | revoke | | | it was taken away in order: until `complete` the member may process and commit |
+#: | lose | | | it was taken away without order: the session is over (on_partitions_lost) |
+#: | poll | of the first record | one past the last | it was handed these records, without a gap |
+#: | process | of the first record | one past the last | it has processed these records |
+#: | commit | | what is to be committed | ok: it is; fail: it is not and will not be; info: it may be, also later |
+#: | committed | | the answer; null: nothing is | what is committed was asked for, by process -1 after the end |
+#: | reset | | where it goes on | back or forward on purpose: a seek, or auto.offset.reset; never later than its poll |
+#: | pause, resume | | | the member stopped polling on purpose, or goes on (of no partition) |
+#: | leave | | | it was closed (of no partition) |
+#: | crash | | | its process was killed; `complete`: when it was known to be dead (of no partition) |
+GROUP_EVENTS: Final = pa.schema(
+    [
+        ("run", pa.string()),
+        ("process", pa.int32()),
+        ("op", pa.int64()),
+        ("group", pa.string()),
+        ("kind", pa.string()),
+        ("topic", pa.string()),  # null: of no partition
+        ("partition", pa.int32()),
+        ("start", pa.int64()),  # offsets
+        ("end", pa.int64()),
+        ("generation", pa.int32()),  # or the member's epoch (KIP-848), as the client told it then; null: it did not
+        ("invoke", pa.int64()),
+        ("complete", pa.int64()),
+        ("outcome", pa.string()),
+        ("error", pa.string()),  # or another clause: of a reset NOTHING_COMMITTED, if that is why
+    ]
+)
+NOTHING_COMMITTED: Final = "nothing committed"
+
 TABLES: Final[dict[str, pa.Schema]] = {
     "operations": OPERATIONS,
     "reads": READS,
@@ -261,4 +300,5 @@ TABLES: Final[dict[str, pa.Schema]] = {
     "metadata_log": METADATA_LOG,
     "disk_state": DISK_STATE,
     "collected": COLLECTED,
+    "group_events": GROUP_EVENTS,
 }

@@ -9,7 +9,7 @@
 |         | or nothing was acknowledged; or the cluster did not recover, or the workload crashed; or one of  |
 |         | the nemeses asked for did not take effect, or nothing was acknowledged once the first fault had  |
 |         | struck (`vacuous`); or the history ends before the final reads; or some of the evidence on the   |
-|         | nodes was not collected (see collected.py)                                                       |
+|         | nodes was not collected (see collected.py); or something of its consumer groups was not decided  |
 | pass    | otherwise                                                                                        |
 
 A nemesis took effect if one of its faults left evidence of it; a composite if all the parts of one of its times did.
@@ -27,6 +27,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from checkers import balance
+from checkers.groups import Groups
 from checkers.inside.contract import contract, not_known, weigh_losses
 from checkers.inside.losses import explain
 from checkers.inside.metadata.planned import weigh_planned
@@ -36,6 +37,7 @@ from checkers.log.deletion import Deletion
 from checkers.properties import (
     BALANCE,
     DELETION,
+    GROUP_PROPERTIES,
     HISTORY_PROPERTIES,
     INVARIANTS,
     LIVENESS,
@@ -79,6 +81,7 @@ class Evidence:
     faults_known: bool = True
     availability: Mapping[str, Any] | None = None  # see availability.py
     deletion: Deletion | None = None  # where records may be deleted, and it could be judged
+    groups: Groups | None = None  # of consumers, where the plan has some; its anomalies are in `tally` too
 
 
 def nothing(
@@ -122,6 +125,7 @@ def judge(evidence: Evidence, attribution: Sequence[Mapping[str, Any]] = ()) -> 
         **({"losses": losses} if (losses := _losses(evidence)) else {}),
         **({"attribution": list(attribution)} if attribution else {}),
         **({"deletion": evidence.deletion.as_dict()} if evidence.deletion is not None else {}),
+        **({"groups": evidence.groups.as_dict()} if evidence.groups is not None else {}),
         "availability": None if evidence.availability is None else dict(evidence.availability),
         "complete": evidence.complete and not evidence.gaps,
         "evidence_missing": list(evidence.gaps[:_MOST_GAPS]),
@@ -210,6 +214,8 @@ def _decide(
     weight = ""
     if any(anomaly == LOST_APPEND for _, anomaly, *_ in violations):
         weight = weigh_losses(of_contract, evidence.lost_in) + weigh_planned(attribution)
+    elif any(property_ in GROUP_PROPERTIES for property_, *_ in violations):
+        weight = weigh_losses(of_contract, ())  # what is known of a group is lost as records are
     named = name(violations, evidence.counts.get("lost unacknowledged", 0))
     if evidence.violation is not None:
         besides = f"; besides, {named}{weight}" if violations else ""
@@ -387,6 +393,8 @@ def _by_property(evidence: Evidence) -> dict[str, Any]:
         of_history += (BALANCE,)
     if evidence.deletion is not None:
         of_history += (DELETION,)
+    if evidence.groups is not None:
+        of_history += tuple(evidence.groups.checked)
     with_invariants = evidence.plan.get("on") == "simulation" and inside_of(evidence.plan) == "kraft"
     checked = (*of_history, *(INVARIANTS if with_invariants else ()))
     if evidence.nodes is not None:

@@ -172,8 +172,8 @@ class HistoryRecorder:
             self._new.replica_logs.append((node, topic, partition, offsets, leader_epochs, values))
 
     def add_rows(self, table: str, rows: pa.Table) -> None:
-        """What nodes told of themselves, had in the metadata log, or what was collected of them. table: "trace",
-        "metadata_log", "disk_state" or "collected"; rows: its columns but for `run`."""
+        """What nodes told of themselves, had in the metadata log, or what was collected of them; or what members of
+        groups did. table: one of _AS_ROWS; rows: its columns but for `run`."""
         schema = TABLES[table]
         rows = rows.add_column(0, schema.field("run"), repeat(self._run, rows.num_rows, schema)).cast(schema)
         with self._lock:
@@ -323,7 +323,7 @@ def write_part(table: pa.Table, file: Any) -> None:
 
 
 #: Tables that are recorded as they are.
-_AS_ROWS: Final = ("trace", "metadata_log", "disk_state", "collected")
+_AS_ROWS: Final = ("trace", "metadata_log", "disk_state", "collected", "group_events")
 
 
 def _whole(new: _Recorded, table: str) -> pa.Table:

@@ -22,6 +22,7 @@ _OF_NODES = ("replica_logs", "trace", "metadata_log", "disk_state", "collected")
 def inspect(directory: Path) -> tuple[Mapping[str, Any], list[Mapping[str, Any]]]:
     """The verdict, and the anomalies (rows of checkers.anomalies.ANOMALIES). Raises BadArguments, HarnessFailure."""
     from checkers.dataset import check_tables
+    from checkers.groups import healed_of
     from spark_history.errors import HistoryError
 
     plan = Plan.load(directory)
@@ -31,7 +32,9 @@ def inspect(directory: Path) -> tuple[Mapping[str, Any], list[Mapping[str, Any]]
     tables = {**load_journal(directory / "journal"), **_read_again(directory, plan, target)}
     rows: list[dict[str, Any]] = []
     try:
-        verdict = check_tables(json.loads(plan.model_dump_json()), tables, _doubts(directory), rows=rows)
+        record = _record(directory)
+        doubts, healed = _doubts(record), healed_of(record)
+        verdict = check_tables(json.loads(plan.model_dump_json()), tables, doubts, rows=rows, healed=healed)
     except HistoryError as error:
         raise HarnessFailure(str(error)) from error
     return verdict, list(rows)
@@ -46,9 +49,13 @@ def _read_again(directory: Path, plan: Plan, target: Target) -> Mapping[str, Any
     return {name: tables[name] for name in _OF_NODES}
 
 
-def _doubts(directory: Path) -> list[str]:
+def _record(directory: Path) -> Mapping[str, Any]:
     try:
-        doubts = read_object(directory / "run.json").get("doubts", [])
+        return read_object(directory / "run.json")
     except (OSError, ValueError) as error:
         raise HarnessFailure(f"{directory / 'run.json'} cannot be read: {error}") from error
+
+
+def _doubts(record: Mapping[str, Any]) -> list[str]:
+    doubts = record.get("doubts", [])
     return [str(each) for each in doubts] if isinstance(doubts, list) else []

@@ -11,8 +11,22 @@ from harness.report.metadata_words import metadata
 DASH = "—"
 MOST_LINKS = 6  # of a network, named in a sentence
 
-#: What is checked inside the cluster; from the nodes' traces and metadata logs, in simulation also after every step.
+#: What is checked of consumer groups; and inside the cluster, from the nodes' traces and metadata logs, in simulation
+#: also after every step.
 PROPERTIES = {
+    "at-least-once processing": "A group that commits after processing processes each acknowledged record by the end, "
+    "where a member had the time.",
+    "at-most-once processing": "A group that commits before processing processes no record twice.",
+    "committed offsets": "What is committed is what the last commit says. It goes back on purpose only, and nothing "
+    "else is ever answered.",
+    "consumer positions": "While a member owns a partition it is handed records without a gap or a repetition, from an "
+    "offset that may have been committed when it was given the partition, but for stated resets.",
+    "commit order": "Members commit after processing, or before it, as their group says.",
+    "partition ownership": "Nobody owns a partition beside another within a generation, and nothing is committed by "
+    "who was replaced.",
+    "group settles": "Within settle_s of all faults being healed, and of the last change of its members, each "
+    "partition is owned by one live member, and has been handed out to its end.",
+    "consumer groups, allowed": "Weak: what a right Kafka may do too, counted.",
     "ValidControllerIsrAndElr": "Members of an ISR or ELR are replicas, nobody is in both, and beside an ISR of "
     "min.insync.replicas members nobody else is eligible.",
     "ValidControllerState": "A leader is in its ISR, nobody in an ISR is fenced or shutting down, and no metadata "

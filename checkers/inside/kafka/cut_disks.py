@@ -22,8 +22,8 @@ from typing import Any, Final, NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from checkers.findings import Findings
 from checkers.inside.kafka.disks import METADATA, Disk, Row, check_quorum_state, property_of
+from checkers.inside.metadata.findings import Findings
 
 #: Fields of quorum-state, each with what it says that the node did.
 _ONCE_AN_EPOCH: Final = {"votedId": "voted for", "leaderId": "followed"}

@@ -23,7 +23,7 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, Final
 
-from checkers.findings import Findings
+from checkers.inside.metadata.findings import Findings
 from checkers.inside.metadata.replay import Place
 
 Row = Mapping[str, Any]

@@ -15,11 +15,11 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from checkers.findings import Findings
 from checkers.inside.collected import assigned_replicas
 from checkers.inside.kafka.cut_disks import check_committed, judge_cut_disks, not_kept, who_served
 from checkers.inside.kafka.disks import judge_disks
 from checkers.inside.metadata.copies import judge_copies, split
+from checkers.inside.metadata.findings import Findings
 from checkers.inside.metadata.history import MetadataHistory, judge_history
 from checkers.inside.metadata.memberships import CommitTimes, memberships
 from checkers.inside.metadata.quorum_trace import judge_quorum, node_ids, what_was_reported

@@ -36,7 +36,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from checkers.findings import Findings
+from checkers.inside.metadata.findings import Findings
 from checkers.inside.metadata.history import MetadataHistory
 from checkers.inside.metadata.memberships import CommitTimes
 from checkers.inside.metadata.replay import NO_LEADER, PartitionState, Place

@@ -18,11 +18,11 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from checkers.findings import Findings
 from checkers.inside.kraft.candidate_trace import Fault
 from checkers.inside.kraft.replica_trace import judge_replicas
 from checkers.inside.kraft.start_trace import log_starts
 from checkers.inside.metadata.copies import judge_copies, split
+from checkers.inside.metadata.findings import Findings
 from checkers.inside.metadata.history import MetadataHistory, judge_history
 from checkers.inside.metadata.memberships import memberships
 from checkers.inside.metadata.quorum_trace import judge_quorum, node_ids, what_was_reported

@@ -29,8 +29,8 @@ from typing import Final
 
 import numpy as np
 
-from checkers.findings import Findings
 from checkers.inside.kraft.candidate_trace import Candidates, Fault, Role
+from checkers.inside.metadata.findings import Findings
 from checkers.inside.metadata.history import MetadataHistory
 from checkers.inside.metadata.quorum_trace import life_ids
 from checkers.inside.metadata.replay import NO_LEADER, Change, PartitionState, Place

@@ -19,8 +19,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from checkers.anomalies import stretches
-from checkers.findings import Findings
 from checkers.inside.log_matching import compare
+from checkers.inside.metadata.findings import Findings
 from spark_history.files import Bools, Ints, equals, integers
 
 MATCHING: Final = "MetadataLogMatching"

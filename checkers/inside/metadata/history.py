@@ -13,7 +13,6 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
-from checkers.findings import Findings
 from checkers.inside.metadata.copies import (
     MATCHING,
     NodeLog,
@@ -23,6 +22,7 @@ from checkers.inside.metadata.copies import (
     reference_of,
     whole_rows,
 )
+from checkers.inside.metadata.findings import Findings
 from checkers.inside.metadata.replay import (
     Change,
     Contradiction,

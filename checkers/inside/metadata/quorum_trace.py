@@ -7,8 +7,8 @@ from typing import Final
 
 import numpy as np
 
-from checkers.findings import Findings
 from checkers.inside.metadata.copies import COMMITTED, Reported
+from checkers.inside.metadata.findings import Findings
 from checkers.inside.trace_rows import CODE, NONE, TraceRows
 
 _LEADER: Final = "leader"

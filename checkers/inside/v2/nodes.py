@@ -19,7 +19,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from checkers.findings import Findings
+from checkers.inside.metadata.findings import Findings
 from checkers.inside.metadata.quorum_trace import life_ids, node_ids
 from checkers.inside.metadata.replay import Place
 from checkers.inside.of_nodes import OfNodes, Options

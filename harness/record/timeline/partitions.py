@@ -18,8 +18,8 @@ from typing import Final, NamedTuple
 
 import pyarrow as pa
 
-from checkers.findings import Findings
 from checkers.inside.metadata.copies import split
+from checkers.inside.metadata.findings import Findings
 from checkers.inside.metadata.history import MetadataHistory, judge_history
 from checkers.inside.metadata.memberships import CommitTimes
 from checkers.inside.metadata.quorum_trace import node_ids, what_was_reported

@@ -18,7 +18,9 @@ from checkers.properties import INVARIANTS, LOST_APPEND, NODE_PROPERTIES, V2_PRO
 #: Anomalies from the worst on; those of nodes, and others, come where "…" stands.
 ORDER: Final = (
     VIOLATION, LOST_APPEND, "phantom", "failed but visible", "replica divergence", "differs from the final log",
-    "missing on a replica", "ends below the high watermark", "replica hole", "decreasing epoch", "…",
+    "missing on a replica", "ends below the high watermark", "replica hole", "decreasing epoch", "unprocessed record",
+    "skipped after rebalance", "skipped records", "lost commit", "phantom commit", "zombie commit", "two owners",
+    "processed twice", "…",
     "inconsistent offset", "duplicate", "torn prefix", "skipped offset", "real-time inversion", "stale end of log",
     "non-monotonic read",
 )  # fmt: skip

@@ -12,9 +12,9 @@ import google_crc32c
 import pyarrow as pa
 import pytest
 
-from checkers.findings import Findings
 from checkers.inside.kafka.cut_disks import Cut, check_committed, judge_cut_disks, not_kept, who_served
 from checkers.inside.kafka.disks import PROPERTIES, judge_disks
+from checkers.inside.metadata.findings import Findings
 from cluster_image.storage.records import encode_int64s, iter_batches, with_offset_and_epoch
 from harness.record.collected import collected_files
 from harness.targets.kafka.disks import _of_node
