@@ -93,14 +93,15 @@ class ConsumerGroupWorkload(AppendWorkload):
         """As append; members churn meanwhile, and go on afterwards, until final_read()."""
         for group in self._groups:
             group.start()
-        watching = self._watching = asyncio.gather(*(group.watch() for group in self._groups))
+        self._watching = watching = asyncio.gather(*(group.watch() for group in self._groups))
         churning = [
             asyncio.create_task(group.churn(Random(f"{self._plan.seed}/{group.settings.name}")))
             for group in self._groups
         ]
         working = asyncio.create_task(super().run(stop))
         try:
-            await asyncio.wait([working, watching], return_when=asyncio.FIRST_COMPLETED)
+            both: list[asyncio.Future[Any]] = [working, watching]
+            await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
             if not working.done():
                 watching.result()  # a member cannot even be made
             await working
@@ -131,10 +132,12 @@ class ConsumerGroupWorkload(AppendWorkload):
         end = loop.time() + self._wishes["settle"]
         ends = await self._ends()
         while loop.time() < end:
+            await asyncio.sleep(_POLL_S)
+            if not group.is_whole(self._plan.partitions):
+                continue
             found = await group.ask_committed(self._plan.partitions)
             if found is not None and all((found[p] or 0) >= ends[p] for p in ends):
                 return
-            await asyncio.sleep(_POLL_S)
 
     async def _ends(self) -> Mapping[int, int]:
         """Of all logs, now that nothing is appended any more. Retries until cancelled."""

@@ -230,6 +230,7 @@ def _judge_end(
     calm = settling.calm(group, facts.healed, max(facts.until, group.until))
     by = min(calm.until, calm.since + settle_ns)
     enough = calm.lasts(settle_ns)
+    shorter = settling.stretches(group, facts.healed, max(facts.until, group.until))
     if not calm.members:
         found.undecided.append(f"group {group.name}: no member was there once all faults were healed")
         return
@@ -242,7 +243,9 @@ def _judge_end(
             continue
         if enough and not (slow and share is not None and settling.at_work(share, by, settle_ns)):
             settling.report_not_settled(group.name, *log, why, by, report)
-        else:
+        elif not any(
+            settling.why_not(share, of_log, facts.healed, each.until, each.members)[0] == "" for each in shorter
+        ):
             open_.append(f"{log[0]}-{log[1]}")
     if open_:
         had = f"it had {(calm.until - calm.since) / 1e9:.1f} s of {settle_ns / 1e9:g} s"

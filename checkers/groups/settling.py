@@ -4,9 +4,9 @@ each partition is owned by exactly one live member, and that one has been handed
 Anomaly: group not settled. From what KIP-429, KIP-345 and KIP-848 say of rebalances: each comes to its end.
 
 The group has its time from when all faults were healed, or from the last join, resumption, leave, crash or pause after
-that, until the next leave, crash or pause. Where this is shorter than `settle_s`, a group that has settled is right,
-and of any other nothing is known. A group that was still handed records in the last quarter of its time is at work: it
-is not known when it would have been done.
+that, until the next leave, crash or pause. Where none such is as long as `settle_s`, a group that has settled by the
+end of one is right, and of any other nothing is known. A group that was still handed records in the last quarter of
+its time is at work: it is not known when it would have been done.
 """
 
 from __future__ import annotations
@@ -40,8 +40,17 @@ class Calm(NamedTuple):
 
 
 def calm(group: Group, healed: int, until: int) -> Calm:
-    """The longest stretch after `healed` in which no member joined, left, crashed, paused or resumed while somebody was
-    there who polls. until: the last thing on record of the run."""
+    """The longest of the stretches. until: the last thing on record of the run."""
+    best = Calm(healed, healed, frozenset())
+    for each in stretches(group, healed, until):
+        if each.until - each.since > best.until - best.since:
+            best = each
+    return best
+
+
+def stretches(group: Group, healed: int, until: int) -> list[Calm]:
+    """After `healed`, those in which no member joined, left, crashed, paused or resumed while somebody was there who
+    polls, in order. A group that has settled by the end of any of them is right, however short it was."""
     changes = {healed, max(until, healed)}
     for life in group.lives.values():
         ended = [life.ended, life.dead if life.dead < NEVER else life.ended]
@@ -49,12 +58,12 @@ def calm(group: Group, healed: int, until: int) -> Calm:
             if healed < time < until:
                 changes.add(time)
     times = sorted(changes)
-    best = Calm(healed, healed, frozenset())
+    found = []
     for since, end in pairwise(times):
         members = frozenset(process for process, life in group.lives.items() if _polls(life, since, end))
-        if members and (end - since > best.until - best.since):
-            best = Calm(since, end, members)
-    return best
+        if members:
+            found.append(Calm(since, end, members))
+    return found
 
 
 def _polls(life: Life, since: int, until: int) -> bool:

@@ -41,6 +41,8 @@ class Member:
         self._group = group
         self.number = number
         self.process = -1
+        self.owned: set[int] = set()  # partitions, as its client has told
+        self.is_paused = False
         self.driver: Driver | None = None
         self._running: asyncio.Task[None] | None = None
         self._closed = asyncio.Event()
@@ -79,7 +81,7 @@ class Member:
         self._running.cancel()
         await asyncio.gather(self._running, return_exceptions=True)
         self._group.recorder.member(self._group.settings.name, self.process, kind, invoke, self._group.clock())
-        self.driver = None
+        self.driver, self.owned, self.is_paused = None, set(), False
 
     def pause(self, seconds: float) -> None:
         if self.driver is not None and self.driver.is_up:
@@ -97,6 +99,7 @@ class Member:
 
     def _heard(self, said: Mapping[str, Any]) -> None:
         if said["is"] == "member":
+            self._follow(said)
             self._group.recorder.told(self._group.settings.name, self.process, said)
         elif said["is"] == "closed":
             self._closed.set()
@@ -104,8 +107,18 @@ class Member:
             assert self.driver is not None
             self.driver.cannot_start(self._group.unusable(said["error"], said["says"]))
 
+    def _follow(self, said: Mapping[str, Any]) -> None:
+        kind = said["kind"]
+        if kind == "assign":
+            self.owned |= set(said["partitions"])
+        elif kind in ("revoke", "lose"):
+            self.owned -= set(said["partitions"])
+        elif kind in ("pause", "resume"):
+            self.is_paused = kind == "pause"
+
     def _lost(self, how: str) -> None:
         now = self._group.clock()
+        self.owned, self.is_paused = set(), False
         self._group.recorder.member(self._group.settings.name, self.process, "crash", now, now)
 
 
@@ -175,6 +188,11 @@ class Group:
             for member in self.members:
                 member.check()
             self.recorder.flush()
+
+    def is_whole(self, partitions: int) -> bool:
+        """Every partition has one owner, and nobody is paused, as members have told."""
+        owned = sorted(partition for member in self.members for partition in member.owned)
+        return owned == list(range(partitions)) and not any(member.is_paused for member in self.members)
 
     async def ask_committed(self, partitions: int) -> Mapping[int, int | None] | None:
         """Of each partition, as a member tells it; None: none does now."""

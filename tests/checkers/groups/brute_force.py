@@ -159,24 +159,30 @@ class _Group:
                 undecided.add(group)
             else:
                 yield "unprocessed record", log
-        by = min(to, since + self.settle)
         for log in logs:
             of_log = _Log(self, log)
-            owners = {own.process for own in of_log.ownerships if own.process in there and own.begun <= by
-                      and of_log.sure_end(own) >= by}  # fmt: skip
             end = max([offset + 1 for partition, offset, complete in history.acknowledged
                        if partition == log and complete <= healed], default=0)  # fmt: skip
-            reached = max([event["start"] if event["kind"] == "assign" else event["end"] for event in of_log.events
-                           if event["kind"] in ("assign", "poll", "reset") and _ok(event) and event["invoke"] <= by
-                           and event["start" if event["kind"] == "assign" else "end"] is not None],
-                          default=-1)  # fmt: skip
-            if len(owners) == 1 and reached >= end:
+
+            def owners(by: int, of: set[int], of_log: _Log = of_log) -> set[int]:
+                return {own.process for own in of_log.ownerships
+                        if own.process in of and own.begun <= by and of_log.sure_end(own) >= by}  # fmt: skip
+
+            def settled(by: int, of: set[int], of_log: _Log = of_log, end: int = end) -> bool:
+                reached = max([event["start"] if event["kind"] == "assign" else event["end"] for event in of_log.events
+                               if event["kind"] in ("assign", "poll", "reset") and _ok(event) and event["invoke"] <= by
+                               and event["start" if event["kind"] == "assign" else "end"] is not None],
+                              default=-1)  # fmt: skip
+                return len(owners(by, of)) == 1 and reached >= end
+
+            by = min(to, since + self.settle)
+            if settled(by, there):
                 continue
-            slow = len(owners) == 1 and of_log.busy(by, self.settle // 4)
-            if to - since < self.settle or slow:
-                undecided.add(group)
-            else:
+            slow = len(owners(by, there)) == 1 and of_log.busy(by, self.settle // 4)
+            if to - since >= self.settle and not slow:
                 yield "group not settled", log
+            elif not any(settled(each_to, each_there) for _, _, each_to, each_there in stretches):
+                undecided.add(group)
 
 
 class _Log:
