@@ -682,11 +682,7 @@ public final class ChaosDriver {
 
         private ObjectNode member(String kind, long invoke) {
             ObjectNode told = event("member").put("client", number).put("kind", kind).put("invoke", invoke);
-            int generation = consumer.groupMetadata().generationId();
-            if (generation >= 0) {
-                told.put("generation", generation);
-            }
-            return told;
+            return told.put("generation", consumer.groupMetadata().generationId());
         }
 
         private void tell(ObjectNode told) {
