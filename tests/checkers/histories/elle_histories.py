@@ -1,5 +1,5 @@
-"""Small histories of transactions on registers, and Elle's anomalies of them, found by trying everything: each cycle of
-each few transactions, said as plainly as can be. It shares no code with the checkers."""
+"""Small histories of transactions on registers and lists, and Elle's anomalies of them, found by trying everything: each
+cycle of each few transactions, said as plainly as can be. It shares no code with the checkers."""
 
 from __future__ import annotations
 
@@ -217,11 +217,102 @@ def _dependencies(txns: Sequence[Txn], key: int, order: set[tuple[Any, Any]]) ->
                 yield one, other, "rw"
 
 
+# --- lists -------------------------------------------------------------------------------------------------------------
+
+
+def list_cycles(txns: Sequence[Txn]) -> set[str] | None:
+    """None: two reads of a key do not have the same beginning, or an element twice, so that no order is known."""
+    edges = set[Edge]()
+    for key in {micro[1] for txn in txns for micro in txn.micro}:
+        reads = [
+            (number, list(value or ()))
+            for number, txn in enumerate(txns)
+            for kind, of, value in txn.micro
+            if kind == "read" and of == key and txn.outcome == "ok"
+        ]
+        longest = max((elements for _, elements in reads), key=len, default=[])
+        if len(set(longest)) < len(longest) or any(longest[: len(each)] != each for _, each in reads):
+            return None
+        writer = {
+            value: number
+            for number, txn in enumerate(txns)
+            for kind, of, value in txn.micro
+            if kind == "append" and of == key and txn.outcome != "fail"
+        }
+
+        def later(place: int, elements: Sequence[Any] = longest, of: Mapping[Any, int] = writer) -> list[int]:
+            """Who appended what comes after so many elements: what nobody read comes last."""
+            return [of[each] for each in [*elements[place:], *(set(of) - set(elements))] if each in of]
+
+        for place, element in enumerate(longest):
+            if element in writer:
+                edges |= {(writer[element], other, "ww") for other in later(place + 1)}
+        for number, elements in reads:
+            edges |= {(number, other, "rw") for other in later(len(elements))}
+            if elements and elements[-1] in writer:
+                edges.add((writer[elements[-1]], number, "wr"))
+    return cycles(txns, edges)
+
+
+def draw_lists(random: Random) -> list[Txn]:
+    """Each does one thing or two to a key or two; reads return any beginning of an order of all appends."""
+    txns = _loose(random)
+    orders: dict[int, list[Any]] = {}
+    for txn in txns:
+        for kind, key, value in txn.micro:
+            if kind == "write" and (txn.outcome == "ok" or random.random() < 0.5):
+                orders.setdefault(key, []).append(value)
+    for order in orders.values():
+        random.shuffle(order)
+    for txn in txns:
+        for place, (kind, key, value) in enumerate(txn.micro):
+            order = orders.get(key, [])
+            upto = random.choice([0, len(order), random.randint(0, len(order))])
+            own = [value for kind, of, value in txn.micro if kind == "write" and of == key]
+            upto = min([upto, *(order.index(each) for each in own if each in order)])
+            found = order[:upto] if txn.outcome == "ok" else None
+            txn.micro[place] = ("append", key, value) if kind == "write" else ("read", key, found)
+    return txns
+
+
 # --- at random -----------------------------------------------------------------------------------------------------------
 
 
 def draw_registers(random: Random) -> list[Txn]:
-    """Two to five transactions one after the other, each at an instant of its own, perhaps then broken."""
+    """Two to five transactions: right ones that are then broken perhaps, or ones of which each read what it liked."""
+    return _loose(random) if random.random() < 0.5 else _right_or_broken(random)
+
+
+def _loose(random: Random) -> list[Txn]:
+    """Each does one thing or two to a key or two; reads are of anything that was ever written to the key."""
+    keys, processes, value = random.choice([1, 2, 2, 3]), random.choice([1, 2, 9]), 0
+    span, txns, free = random.choice([1, 30, 90]), list[Txn](), dict.fromkeys(range(processes), 0)
+    for _ in range(random.randint(2, 5)):
+        micro = list[Micro]()
+        for key in random.sample(range(keys), min(keys, random.choice([1, 2, 2]))):
+            how = random.choice(["r", "w", "w", "rw"])
+            micro += [("read", key, None)] * ("r" in how)
+            if "w" in how:
+                value += 1
+                micro.append(("write", key, value))
+        process = random.randrange(processes)
+        invoke = max(free[process], random.randint(0, span))
+        outcome = random.choice(["ok"] * 9 + ["info"])
+        txns.append(Txn(micro, invoke, invoke + random.choice([5, 40]), outcome, process))
+        free[process] = (txns[-1].complete or 0) + 1
+        txns[-1].complete = txns[-1].complete if outcome == "ok" else None
+    written = [(key, value) for txn in txns for kind, key, value in txn.micro if kind == "write"]
+    for txn in txns:
+        own = {(key, value) for kind, key, value in txn.micro if kind == "write"}
+        for place, (kind, key, _) in enumerate(txn.micro):
+            if kind == "read" and txn.outcome == "ok":
+                there = [None, *(value for of, value in written if of == key and (of, value) not in own)]
+                txn.micro[place] = ("read", key, random.choice(there))
+    return sorted(txns, key=lambda txn: txn.invoke)
+
+
+def _right_or_broken(random: Random) -> list[Txn]:
+    """Of transactions one after the other, each at an instant of its own."""
     keys, processes = random.randint(1, 3), random.choice([1, 2, 3, 9])
     held: dict[int, Any] = dict.fromkeys(range(keys))
     free = dict.fromkeys(range(processes), 0)  # by process, from when on
