@@ -4,10 +4,10 @@ A history of transactions is consistent if there is an order of those that were 
 read (serializable), and that does not contradict real time (strict serializable). Such an order exists unless some
 transactions must each come before the next, all around a cycle, or something was read that no order explains.
 
-What must come before what follows from what was read (lists.py, registers.py, logs.py). Which of the dependencies lie on a cycle is
-found without looking at paths (graph.py); a shortest cycle of each class, in each strongly connected component, is then
-the witness (cycles.py), told in sentences like Elle's (explanation.py). What is wrong without a cycle is in
-list_anomalies.py, register_anomalies.py and log_anomalies.py.
+What must come before what follows from what was read (lists.py, registers.py, logs.py). Which of the dependencies lie
+on a cycle is found without looking at paths (graph.py); a shortest cycle of each class, in each strongly connected
+component, is then the witness (cycles.py), told in sentences like Elle's (explanation.py). What is wrong without a
+cycle is in list_anomalies.py, register_anomalies.py and log_anomalies.py.
 
 `consistency` of the plan, a name or a list of names, says what must hold: strict-serializable (default), serializable,
 snapshot-isolation, read-committed, … (consistency.py). What it allows is reported as a property of its own, and never

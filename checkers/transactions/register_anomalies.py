@@ -14,6 +14,7 @@ Definitions are those of Elle (elle.rw-register, elle.txn), but that a nil which
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Final
 
 import networkx as nx
@@ -144,8 +145,8 @@ def _future(registers: Registers, report: Report) -> None:
         reader, writer = _did(registers, row), _did(registers, int(registers.wrote[version]))
         report.add(
             "future-read",
-            f"{report.name(reader[0])} read {_value(registers, version)} in key {_key(registers, version)} and wrote it "
-            "only afterwards",
+            f"{report.name(reader[0])} read {_value(registers, version)} in key {_key(registers, version)} and wrote "
+            "it only afterwards",
             [reader, writer],
             value=int(registers.version_value[version]),
             count=count,
@@ -202,7 +203,7 @@ def _short_cycle(order: Order) -> Sequence[int]:
     first = int(order.after[-1])
     ways = ([first, *nx.shortest_path(graph, head, first)] for head in sorted(graph.successors(first))[:_HEADS])
     best = min(ways, key=len)
-    return [int(graph.edges[pair]["at"]) for pair in zip(best, best[1:], strict=False)]
+    return [int(graph.edges[pair]["at"]) for pair in pairwise(best)]
 
 
 _HEADS: Final = 20

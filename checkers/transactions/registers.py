@@ -6,8 +6,8 @@ What is known of it is what the plan allows to assume of each key (the options o
 
     wfr_keys           writes follow reads: what a transaction read of a key comes before what it wrote to it
     sequential_keys    each process sees later and later versions of a key
-    linearizable_keys  so does real time: what a transaction saw or wrote of a key comes before what one that was invoked
-                       after its completion did
+    linearizable_keys  so does real time: what a transaction saw or wrote of a key comes before what one did that was
+                       invoked after its completion
 
 The last two relate a transaction to the next ones that touch the same key: the last version that the one leaves to the
 first that the other meets. Only what is external counts: of a transaction's reads of a key the first, if nothing it
@@ -154,10 +154,12 @@ class Registers:
         if not len(again):
             return None
         version = versions[order[again[0]]]
-        value, key = self.naming.value(self.version_value[version]), self.naming.key(self.keys[self.version_key[version]])
-        if version == self.initial[self.version_key[version]]:
-            return f"{value} was written to key {key}, and is what it holds before: only unique values make it decidable"
-        return f"value {value} was written to key {key} twice: only unique values make it decidable"
+        of = self.version_key[version]
+        value, key = self.naming.value(self.version_value[version]), self.naming.key(self.keys[of])
+        first = version == self.initial[of]
+        how = f"{value} was written to key {key}, and is what it holds before"
+        how = how if first else f"value {value} was written to key {key} twice"
+        return f"{how}: only unique values make it decidable"
 
     # --- the order of versions -----------------------------------------------------------------------------------
 
@@ -274,7 +276,8 @@ class Registers:
         through = ~self.installed
         through[self.initial] = False
         before, after = dict[int, set[int]](), dict[int, set[int]]()
-        for one, other in zip(order.before.tolist(), order.after.tolist(), strict=True) if _meet(order, through) else ():
+        ends = zip(order.before.tolist(), order.after.tolist(), strict=True)
+        for one, other in ends if _meet(order, through) else ():
             after.setdefault(one, set()).add(other)
             before.setdefault(other, set()).add(one)
         more: list[tuple[int, int]] = []
@@ -349,7 +352,8 @@ class Registers:
     def _rw(self) -> tuple[Ints, ...]:
         order, reads, low, number = self._followed
         if self._crowded:
-            number = np.where(np.isin(self.version_key[order.after], list(self._crowded)), np.minimum(number, 1), number)
+            many = np.isin(self.version_key[order.after], list(self._crowded))
+            number = np.where(many, np.minimum(number, 1), number)
         which = np.arange(int(number.sum())) - np.repeat(np.cumsum(number) - number, number)
         rows = reads[np.repeat(low, number) + which]
         after, before = (np.repeat(each, number) for each in (order.after, order.before))

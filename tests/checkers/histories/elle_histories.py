@@ -1,5 +1,5 @@
-"""Small histories of transactions on registers and lists, and Elle's anomalies of them, found by trying everything: each
-cycle of each few transactions, said as plainly as can be. It shares no code with the checkers."""
+"""Small histories of transactions on registers and lists, and Elle's anomalies of them, found by trying everything:
+each cycle of each few transactions, said as plainly as can be. It shares no code with the checkers."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ def _class(kinds: Sequence[str]) -> str | None:
     return name + ("-realtime" if "realtime" in kinds else "-process" if "process" in kinds else "")
 
 
-# --- registers ---------------------------------------------------------------------------------------------------------
+# --- registers ------------------------------------------------------------------------------------------------------
 
 
 def external(txn: Txn, key: int) -> tuple[Any, Any]:
@@ -217,7 +217,7 @@ def _dependencies(txns: Sequence[Txn], key: int, order: set[tuple[Any, Any]]) ->
                 yield one, other, "rw"
 
 
-# --- lists -------------------------------------------------------------------------------------------------------------
+# --- lists ----------------------------------------------------------------------------------------------------------
 
 
 def list_cycles(txns: Sequence[Txn]) -> set[str] | None:
@@ -275,7 +275,7 @@ def draw_lists(random: Random) -> list[Txn]:
     return txns
 
 
-# --- at random -----------------------------------------------------------------------------------------------------------
+# --- at random ------------------------------------------------------------------------------------------------------
 
 
 def draw_registers(random: Random) -> list[Txn]:
