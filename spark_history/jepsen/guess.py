@@ -12,7 +12,7 @@
 | read, write; cas                                          | register; cas-register                   |
 | write, read of collections, where none is written         | comments                                 |
 | write or add, read of [k [subkey …]]                      | sequential                               |
-| read, transfer                                            | bank                                     |
+| read, transfer of {:from :to :amount}                     | bank                                     |
 | acquire, release                                          | mutex (owned-mutex only if asked for)    |
 | enqueue, dequeue; drain                                   | queue (fifo-queue only if asked for);    |
 |                                                           | total-queue                              |
@@ -33,6 +33,7 @@ from typing import Any, Final
 
 from spark_history.errors import HistoryError
 from spark_history.jepsen import logs, registers, transactions
+from spark_history.jepsen.events.event import plain_name
 from spark_history.jepsen.events.plain import untag
 from spark_history.jepsen.operations import Pair
 
@@ -103,6 +104,8 @@ def candidates(pairs: Sequence[Pair], *, initial: bool = False) -> Sequence[str]
         return ()
     if found == "register" and any(isinstance(untag(pair.invoke.value), Mapping) for pair in pairs if _reads(pair)):
         return ("multi-register",)
+    if found == "bank" and not all(_of_a_bank(pair) for pair in pairs):
+        return ()
     if found == "register":
         return (_written_and_read(pairs),)
     return _set_or_counter(pairs) if found == "set" else (found,)
@@ -144,6 +147,12 @@ def _written_and_read(pairs: Sequence[Pair]) -> str:
     if not read or not written or any(map(_is_collection, written)) or not all(map(_is_collection, read)):
         return "register"
     return "sequential" if all(map(_is_of_subkeys, read)) else "comments"
+
+
+def _of_a_bank(pair: Pair) -> bool:
+    """Is this a read, or a transfer that says from where to where, and how much?"""
+    value = untag(pair.invoke.value)
+    return _reads(pair) or (isinstance(value, Mapping) and {"from", "to", "amount"} <= set(map(plain_name, value)))
 
 
 def _is_of_subkeys(value: Any) -> bool:

@@ -175,7 +175,7 @@ def test_what_cannot_be_is_refused_in_a_sentence(workload: str, history: list[Op
         ("set-full", [done("add", 1, None, 0)], "no element is known to be stable"),
         ("long-fork", [TO_AND_FRO[0], TO_AND_FRO[0]], "key 1 was written twice"),
         ("long-fork", [SEES_1, done("txn", SEES_1.argument, [["r", 1, 2], ["r", 2, None]], 20)], "read as 1 and as 2"),
-        ("total-queue", [done("enqueue", 1, None, 0), done("drain", None, None, 9, None, "info")], "drain that crashed"),
+        ("total-queue", [done("enqueue", 1, None, 0), done("drain", None, None, 9, None, "info")], "that crashed"),
     ],
 )  # fmt: skip
 def test_what_is_not_decided_is_said(workload: str, history: list[Op], reason: str) -> None:
