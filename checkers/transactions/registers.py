@@ -258,8 +258,7 @@ class Registers:
         bound = np.where(high > low, latest[np.maximum(high - 1, 0)] if len(ok) else 0, 0)
         low = np.maximum(low, np.searchsorted(ends, bound))
         number = np.maximum(high - low, 0)
-        per_key = np.bincount(key, number, len(self.keys)).astype(np.int64)
-        crowded = np.flatnonzero(per_key > MANY)
+        crowded = _too_many(np.bincount(key, number, len(self.keys)))
         number[np.isin(key, crowded)] = 0
         which = np.arange(int(number.sum())) - np.repeat(np.cumsum(number) - number, number)
         one, other = ok[np.repeat(low, number) + which], np.repeat(np.arange(len(groups)), number)
@@ -347,18 +346,31 @@ class Registers:
     def _crowded(self) -> set[int]:
         order, _, _, number = self._followed
         per_key = np.bincount(self.version_key[order.after], number, len(self.keys))
-        return set(np.flatnonzero(per_key > MANY).tolist()) | self._whole[1]
+        return set(_too_many(per_key).tolist()) | self._whole[1]
 
     def _rw(self) -> tuple[Ints, ...]:
         order, reads, low, number = self._followed
         if self._crowded:
-            many = np.isin(self.version_key[order.after], list(self._crowded))
+            key = self.version_key[order.after]
+            many = np.isin(key, list(self._crowded))
+            # What was acknowledged first is the one to contradict real time.
+            done = self.txns.done[self.micro.txn[self.wrote[order.after]]]
+            soonest = np.lexsort((done, order.before != self.initial[key], key))
+            first = soonest[np.append(True, np.diff(key[soonest]) != 0)]
+            many[first] = False
             number = np.where(many, np.minimum(number, 1), number)
         which = np.arange(int(number.sum())) - np.repeat(np.cumsum(number) - number, number)
         rows = reads[np.repeat(low, number) + which]
         after, before = (np.repeat(each, number) for each in (order.after, order.before))
         target = self.micro.txn[self.wrote[after]]
         return self._edges(self.micro.txn[rows], target, RW, after, self.version_value[before])
+
+
+def _too_many(per_key: Any) -> Ints:
+    """Keys with more than MANY pairs, or, the fewest first, that have more with those before them."""
+    order = np.argsort(per_key, kind="stable")
+    found: Ints = np.sort(order[np.cumsum(per_key[order]) > MANY])
+    return found
 
 
 def _meet(order: Order, through: Bools) -> bool:

@@ -98,13 +98,14 @@ class History:
         """The same, hashable."""
         return freeze(self.value(row, name))
 
-    def listed(self, row: Row) -> list[Any]:
+    def listed(self, row: Row) -> Sequence[Any]:
         """The result of an operation that lists what it found, each hashable; nil is nothing. Raises HistoryError."""
         found = self.value(row, "result")
         if not isinstance(found, list | None):
             raise self.must_be(row, "result", "a list")
         self.budget.hold(8 * len(found or ()))
-        return [freeze(each) for each in found or ()]
+        listed: Sequence[Any] = freeze(found or [])
+        return listed
 
     def must_be(self, row: Row, name: str, what: str) -> HistoryError:
         return HistoryError(

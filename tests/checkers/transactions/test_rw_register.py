@@ -162,7 +162,7 @@ def large(number: int, keys: int, processes: int, seed: int = 1) -> list[Txn]:
     return txns
 
 
-@pytest.mark.parametrize(("keys", "processes"), [(1, 5), (10, 20), (3000, 100)])
+@pytest.mark.parametrize(("keys", "processes"), [(1, 30), (10, 20), (3000, 100)])
 def test_a_large_history_takes_a_few_seconds(keys: int, processes: int) -> None:
     txns = large(30_000, keys, processes)
     started = monotonic()
