@@ -176,6 +176,25 @@ def _as_json(line: str) -> str:
     return to_json(event) + "\n"
 
 
+def test_who_names_no_process_is_one_for_each_f(tmp_path: Path) -> None:
+    """As elle-cli's examples are written."""
+    text = """{:index 1, :type :invoke, :f :read, :value nil}
+    {:index 2, :type :invoke, :f :write, :value 425}
+    {:index 3, :type :ok, :f :write, :value 425}
+    {:index 4, :type :invoke, :f :write, :value 430}
+    {:index 5, :type :ok, :f :write, :value 430}
+    {:index 6, :type :ok, :f :read, :value #{2 430}}
+    """
+    assert judged(tmp_path, text) == ("comments", "fail", {"missing": 1})
+    assert judged(tmp_path, text.replace("#{2 430}", "#{425 430}"))[1] == "pass"
+    with pytest.raises(HistoryError, match=r"line 3: what names no process completes an operation \(ok\), but has"):
+        judged(tmp_path, text.replace(":ok, :f :write,", ":ok,"), workload="comments")
+    alone = "\n".join(text.splitlines()[1:5]).replace(":ok, :f :write,", ":ok,")
+    assert judged(tmp_path, alone, workload="comments")[1] == "pass"
+    with pytest.raises(HistoryError, match="line 3: what names no process invokes write, but its operation of line 2"):
+        judged(tmp_path, text.replace(":ok, :f :write, :value 425", ":invoke, :f :write, :value 426"))
+
+
 @pytest.mark.parametrize("option", ["consistency", "linearizable_keys"])
 def test_what_only_transactions_have_tells_what_a_history_is_of(tmp_path: Path, option: str) -> None:
     given = {option: "serializable" if option == "consistency" else True}
