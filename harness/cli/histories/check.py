@@ -154,8 +154,10 @@ def _plan(
     if failed_cas is not None:
         plan["failed_cas"] = failed_cas
     if consistency is not None:
-        _check_model(consistency)
-        plan["consistency"] = consistency
+        models = [each.strip() for each in consistency.split(",")]
+        for each in models:
+            _check_model(each)
+        plan["consistency"] = models if len(models) > 1 else models[0]
     if time_limit is not None and not 0 < time_limit < float("inf"):
         raise BadArguments(f"--time-limit is {time_limit}; it must be a number of seconds above 0")
     bounds = {"memory_mb": memory_limit, "seconds": time_limit}

@@ -4,16 +4,18 @@ list-append likewise."""
 from __future__ import annotations
 
 from collections import Counter
+from pathlib import Path
 from random import Random
 from time import monotonic
 from typing import Any
 
 import pytest
 
-from checkers.transactions import registers
+from checkers.transactions import check_directories, history, registers
 from checkers.transactions.consistency import IMPLIED_MODELS
 from checkers.transactions.consistency import forbidden as forbidden_by
 from checkers.verdict.judged import verdict
+from harness.generate.objects import generate
 from spark_history.errors import HistoryError
 from tests.checkers.histories.elle_histories import LEVELS, draw_lists, draw_registers, list_cycles, rw_anomalies
 from tests.checkers.histories.random_histories import HISTORIES
@@ -169,6 +171,21 @@ def test_a_large_history_takes_a_few_seconds(keys: int, processes: int) -> None:
     judged = check(txns, "rw-register", **dict.fromkeys(OPTIONS, True))
     assert not judged.tally and not judged.undecided
     assert monotonic() - started < 20
+
+
+@pytest.mark.parametrize("defect", [None, "g1c", "g-nonadjacent", "cyclic-versions", "lost-update"])
+def test_a_history_in_parts_is_judged_as_a_whole(
+    defect: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = dict.fromkeys(OPTIONS, True)
+    found = []
+    for rows in (history.PART_ROWS, 300):
+        monkeypatch.setattr(history, "PART_ROWS", rows)
+        generate(tmp_path / str(rows), operations=1000, processes=5, seed=3, defect=defect, workload="rw-register")
+        (judged,) = check_directories([tmp_path / str(rows)], asked=asked)
+        found.append((sorted(judged.tally), judged.undecided, judged.counts))
+    assert len(list((tmp_path / "300" / "history" / "micro_operations").iterdir())) > 1
+    assert found[0] == found[1] and bool(found[0][0]) == (defect is not None)
 
 
 def test_every_level_is_put_to_the_test() -> None:

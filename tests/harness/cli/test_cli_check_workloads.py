@@ -61,6 +61,8 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         ("stale.json --workload rw-register", 0, "no anomaly of transactions"),
         ("stale.json --linearizable-keys", 1, "cyclic-versions"),
         ("stale.json --linearizable-keys --consistency read-uncommitted", 1, "cyclic-versions"),
+        ("stale.json --linearizable-keys --consistency PL-1,read-atomic", 1, "cyclic-versions"),
+        ("stale.json --consistency serializable,none", 254, "no consistency model is called 'none'"),
         ("stale.json --sequential-keys --wfr-keys", 0, "no anomaly of transactions"),
         ("set.edn", 1, "fail: not linearizable (1)"),
         ("set.edn --workload set-full", 0, "allowed here: stale"),
