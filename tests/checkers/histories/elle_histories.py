@@ -4,7 +4,7 @@ each cycle of each few transactions, said as plainly as can be. It shares no cod
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import permutations, product
+from itertools import combinations, permutations, product
 from random import Random
 from typing import Any
 
@@ -215,6 +215,35 @@ def _dependencies(txns: Sequence[Txn], key: int, order: set[tuple[Any, Any]]) ->
                 yield one, other, "ww"
             if read and written and (read[0], written[0]) in order:
                 yield one, other, "rw"
+
+
+def serial_order(txns: Sequence[Txn], *, strict: bool) -> bool:
+    """Does an order of the transactions that are ok, and of some indeterminate ones, explain all reads? strict: and
+    real time."""
+    known = [txn for txn in txns if txn.outcome == "ok"]
+    unknown = [txn for txn in txns if txn.outcome == "info"]
+    return any(
+        _explains(order, strict=strict)
+        for number in range(len(unknown) + 1)
+        for some in combinations(unknown, number)
+        for order in permutations([*known, *some])
+    )
+
+
+def _explains(order: Sequence[Txn], *, strict: bool) -> bool:
+    held: dict[int, Any] = {}
+    for place, txn in enumerate(order):
+        if strict and any(
+            later.outcome == "ok" and later.complete is not None and later.complete < txn.invoke
+            for later in order[place:]
+        ):
+            return False
+        for kind, key, value in txn.micro:
+            if kind == "write":
+                held[key] = value
+            elif txn.outcome == "ok" and held.get(key) != value:
+                return False
+    return True
 
 
 # --- lists ----------------------------------------------------------------------------------------------------------

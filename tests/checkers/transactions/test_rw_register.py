@@ -17,7 +17,14 @@ from checkers.transactions.consistency import forbidden as forbidden_by
 from checkers.verdict.judged import verdict
 from harness.generate.objects import generate
 from spark_history.errors import HistoryError
-from tests.checkers.histories.elle_histories import LEVELS, draw_lists, draw_registers, list_cycles, rw_anomalies
+from tests.checkers.histories.elle_histories import (
+    LEVELS,
+    draw_lists,
+    draw_registers,
+    list_cycles,
+    rw_anomalies,
+    serial_order,
+)
 from tests.checkers.histories.random_histories import HISTORIES
 from tests.checkers.histories.transaction_histories import Micro, Txn, check, found
 
@@ -118,6 +125,19 @@ def test_a_level_forbids_what_those_below_it_allow(level: str, txns: list[Txn], 
         assert words[below] == "pass", below
 
 
+def test_a_process_goes_on_after_an_indeterminate_transaction() -> None:
+    txns = [Txn([r(0, 2)], 0, 5, process=3), Txn([w(1, 1)], 10, None, "info", 3), Txn([w(0, 2)], 20, 25, process=3)]
+    assert of(txns) == {"G1c-process"}
+
+
+def test_a_cycle_comes_to_no_transaction_twice() -> None:
+    """Between T3 and T2, and, over real time, between T3 and T0: not over all three of them at once."""
+    txns = [
+        Txn([r(1, 4)], 17, 57), Txn([w(0, 2), r(1), w(1, 3)], 64, None, "info"), Txn([r(1), w(1, 4), r(0, 2)], 105, 110),
+    ]  # fmt: skip
+    assert of(txns) == {"G-single", "G1c-realtime"}
+
+
 def test_a_witness_says_what_each_transaction_did() -> None:
     (row,) = check(at_once([w(0, 1), w(1, 2)], [r(0), r(1, 2)]), "rw-register").rows
     assert row["ops"] == [1, 0] and "T1 read key 0 as nil, and T2 set it to 1" in row["message"]
@@ -211,6 +231,20 @@ def test_agrees_with_brute_force() -> None:
             assert fails == bool(expected & wrong), (level, *context)
             levels[level, fails] += 1
     assert len(levels) == 2 * len(LEVELS) and min(levels.values()) > HISTORIES // 100, "some break it, some do not"
+
+
+@pytest.mark.timeout(3600)
+def test_what_a_serial_order_explains_never_fails_by_brute_force() -> None:
+    orders = Counter[tuple[bool, bool]]()
+    for number in range(HISTORIES):
+        txns = draw_registers(Random(number))
+        exists, strictly = serial_order(txns, strict=False), serial_order(txns, strict=True)
+        orders[exists, strictly] += 1
+        if strictly:  # such registers are all that can be assumed
+            assert not of(txns, consistency=STRICT, **dict.fromkeys(OPTIONS, True)), (number, txns)
+        if exists:
+            assert not of(txns, consistency="serializable", **WFR), (number, txns)
+    assert len(orders) == 3 and min(orders.values()) > HISTORIES // 100
 
 
 @pytest.mark.timeout(3600)
