@@ -133,8 +133,10 @@ def test_a_process_goes_on_after_an_indeterminate_transaction() -> None:
 def test_a_cycle_comes_to_no_transaction_twice() -> None:
     """Between T3 and T2, and, over real time, between T3 and T0: not over all three of them at once."""
     txns = [
-        Txn([r(1, 4)], 17, 57), Txn([w(0, 2), r(1), w(1, 3)], 64, None, "info"), Txn([r(1), w(1, 4), r(0, 2)], 105, 110),
-    ]  # fmt: skip
+        Txn([r(1, 4)], 17, 57),
+        Txn([w(0, 2), r(1), w(1, 3)], 64, None, "info"),
+        Txn([r(1), w(1, 4), r(0, 2)], 105, 110),
+    ]
     assert of(txns) == {"G-single", "G1c-realtime"}
 
 

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from checkers.transactions.consistency import IMPLIED_MODELS
 from checkers.verdict.judged import verdict
 from harness.record.judging import family_of
 from spark_history.errors import HistoryError
-from spark_history.jepsen import read_history
+from spark_history.jepsen import WORKLOADS, read_history
 from spark_history.jepsen.events import edn
 from spark_history.jepsen.events.plain import to_json, unspell
+from tests import ROOT
 
 Step = Sequence[str]  # f, value as invoked, value as completed, and how if not ok
 
@@ -174,6 +177,15 @@ def test_what_the_definition_says_of_a_workload_that_is_named(
 def _as_json(line: str) -> str:
     event = {str(getattr(key, "name", key)): value for key, value in edn.read(line).items()}
     return to_json(event) + "\n"
+
+
+def test_the_documentation_has_every_workload_and_level() -> None:
+    text = (ROOT / "docs" / "histories.md").read_text()
+    rows = [line.split(" | ")[0] for line in text.splitlines() if line.startswith("| `")]
+    listed = {name for row in rows for name in re.findall(r"`([\w-]+)`", row)}
+    assert set(WORKLOADS) <= listed
+    plain = [name for name in IMPLIED_MODELS if not name.startswith("strong-")]
+    assert [name for name in plain if f"`{name}`" not in text] == []
 
 
 def test_who_names_no_process_is_one_for_each_f(tmp_path: Path) -> None:
