@@ -214,7 +214,9 @@ def _texts(path: Path, pair: Pair, workload: str, f: str, argument: Any, result:
         if of_registers:
             found = _of_registers(found)
         elif f in _COLLECTING and isinstance(found, frozenset):
-            found = sorted(map(spell, found), key=_json)
+            elements = list(map(spell, found))
+            # Any order will do that is always the same: that of integers takes the least time.
+            found = sorted(elements, key=None if all(type(each) is int for each in elements) else _json)
         else:
             found = spell(found)
     except ValueError as error:
