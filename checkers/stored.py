@@ -24,7 +24,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from checkers.anomalies import MAX_WITNESSES
-from checkers.verdict.judged import Judged
+from checkers.verdict.judged import Judged, quantiles
 from spark_history.errors import HistoryError
 from spark_history.files import Ints, write_parquet
 from spark_history.regular import read_object, replacing
@@ -199,17 +199,21 @@ def check_files(
 
 
 def judged_of(plan: Plan, properties: Sequence[str], parts: Sequence[Mapping[str, Any]], origin: int) -> Judged:
-    """One run from what its parts show: anomalies (rows), tally, counts and undecided (sentences); or an error."""
+    """One run from what its parts show: anomalies (rows), tally, counts and undecided (sentences), and perhaps measured
+    (values); or an error."""
     judged = Judged(str(plan.get("run", "")), properties, origin=origin)
     tally: dict[tuple[str, str], list[int]] = {}
     counts: Counter[str] = Counter()
     listed: Counter[tuple[str, str]] = Counter()
+    measured: dict[str, list[float]] = {}
     for part in parts:
         if "error" in part:
             judged.undecided.append(f"{part['error']}: its operations are not judged")
             continue
         counts.update(part["counts"])
         judged.undecided += part["undecided"]
+        for name, values in part.get("measured", {}).items():
+            measured.setdefault(name, []).extend(values)
         for property_, anomaly, witnesses, records in part["tally"]:
             entry = tally.setdefault((property_, anomaly), [0, 0])
             entry[0] += witnesses
@@ -220,6 +224,7 @@ def judged_of(plan: Plan, properties: Sequence[str], parts: Sequence[Mapping[str
                 judged.rows.append(row)
     judged.tally = [(*key, witnesses, records) for key, (witnesses, records) in tally.items()]
     judged.counts = dict(counts)
+    judged.measured = {name: quantiles(values) for name, values in measured.items() if values}
     judged.undecided = list(dict.fromkeys(judged.undecided))  # of a plan that is wrong, all files say the same
     if len(judged.undecided) > _UNDECIDED:
         more = len(judged.undecided) - _UNDECIDED

@@ -199,10 +199,13 @@ MICRO_OPERATIONS: Final = pa.schema(
         ("run", pa.string()),
         ("op", pa.int64()),  # the transaction
         ("position", pa.int32()),  # in the transaction; the records of one read share it
-        ("kind", pa.string()),  # append or read (list-append), send or poll (kafka)
-        ("key", pa.int64()),  # the list or the partition
-        ("offset", pa.int64()),  # append: null. read: position in the list. send: as acknowledged. poll: of the record
-        ("value", pa.int64()),  # appended or sent, or a record read; null with a null offset: a read that found nothing
+        ("kind", pa.string()),  # append or read (list-append), write or read (rw-register), send or poll (kafka)
+        ("key", pa.int64()),  # the list, the register or the partition
+        # append, write, or read of a register: null. read: position in the list. send: as acknowledged. poll: of the
+        # record
+        ("offset", pa.int64()),
+        # appended, written or sent, or a record read; null with a null offset: a read that found nothing
+        ("value", pa.int64()),
     ]
 )
 

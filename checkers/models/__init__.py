@@ -70,7 +70,7 @@ NOT_LINEARIZABLE: Final = "not linearizable"
 
 def check_tables(plan: Mapping[str, Any], tables: Mapping[str, pa.Table]) -> Judged:
     """tables: `calls`. Needs no Spark. Raises HistoryError."""
-    rows = _rows(tables["calls"])
+    rows = rows_of(tables["calls"])
     origin = min((row["invoke"] for row in rows), default=0)
     return judged_of(plan, _properties(plan), [judge(plan, rows, origin)], origin)
 
@@ -84,7 +84,7 @@ def check_directories(
 
 
 def judge_file(unit: Unit) -> dict[str, Any]:
-    return judge(unit["plan"], _rows(read_parquet(unit["path"], CALLS)), unit["origin"])
+    return judge(unit["plan"], rows_of(read_parquet(unit["path"], CALLS)), unit["origin"])
 
 
 def write_history(directory: Path, plan: Mapping[str, Any], tables: Mapping[str, pa.Table]) -> None:
@@ -100,8 +100,8 @@ def _properties(plan: Mapping[str, Any]) -> list[str]:
     return [f"{plan.get('workload')} linearizability"]
 
 
-def _rows(table: pa.Table) -> list[dict[str, Any]]:
-    """Sorted by key and invocation, and sane. Raises HistoryError."""
+def rows_of(table: pa.Table) -> list[dict[str, Any]]:
+    """CALLS, sorted by key and invocation, and sane. Raises HistoryError."""
     names = [name for name in CALLS.names if name in table.column_names and name != "run"]
     rows: list[dict[str, Any]] = table.select(names).to_pylist()
     seen: set[int] = set()

@@ -1,13 +1,13 @@
-"""Transactions: Elle's list-append, and log transactions over partitions (Jepsen's kafka workload).
+"""Transactions: Elle's list-append and rw-register, and log transactions over partitions (Jepsen's kafka workload).
 
 A history of transactions is consistent if there is an order of those that were committed that explains everything they
 read (serializable), and that does not contradict real time (strict serializable). Such an order exists unless some
 transactions must each come before the next, all around a cycle, or something was read that no order explains.
 
-What must come before what follows from what was read (lists.py, logs.py). Which of the dependencies lie on a cycle is
-found without looking at paths (graph.py); a shortest cycle of each class, in each strongly connected component, is then
-the witness (cycles.py), told in sentences like Elle's (explanation.py). What is wrong without a cycle is in
-list_anomalies.py and log_anomalies.py.
+What must come before what follows from what was read (lists.py, registers.py, logs.py). Which of the dependencies lie
+on a cycle is found without looking at paths (graph.py); a shortest cycle of each class, in each strongly connected
+component, is then the witness (cycles.py), told in sentences like Elle's (explanation.py). What is wrong without a
+cycle is in list_anomalies.py, register_anomalies.py and log_anomalies.py.
 
 `consistency` of the plan, a name or a list of names, says what must hold: strict-serializable (default), serializable,
 snapshot-isolation, read-committed, … (consistency.py). What it allows is reported as a property of its own, and never
@@ -18,7 +18,8 @@ believed (of kafka what they polled is, see logs.py). Transactions that failed h
 
 Completeness. If every append was read, the versions of each key are totally ordered, and list-append is decided
 exactly: `pass` if and only if there is a (strict) serial order. Where the order of appends that were never read
-matters, it may go unnoticed that there is none; `fail` is always right.
+matters, it may go unnoticed that there is none; `fail` is always right. Of rw-register much less is known of the order
+of versions, and the more of it the more the plan allows to assume (registers.py); `fail` is right if that holds.
 
 Sizes. A part of the keys yields its dependencies by itself, in a Spark task each; the dependencies of the whole run, a
 few times 9 bytes for each micro-operation, are then searched in this process.
@@ -38,11 +39,11 @@ import pyarrow as pa
 from checkers.naming import Naming
 from checkers.properties import ALLOWED_TRANSACTIONS, LOG_LINEARIZABILITY, TRANSACTIONS
 from checkers.stored import Stored, run_units, visible
-from checkers.transactions import assignments, history, list_anomalies, log_anomalies
+from checkers.transactions import assignments, history, list_anomalies, log_anomalies, register_anomalies
 from checkers.transactions.assignments import Assignments
 from checkers.transactions.consistency import DEFAULT, forbidden, model_named
 from checkers.transactions.cycles import Cycle, find
-from checkers.transactions.explanation import KAFKA, LIST_APPEND, Details, explain, rows_of
+from checkers.transactions.explanation import KAFKA, LIST_APPEND, RW_REGISTER, Details, explain, rows_of
 from checkers.transactions.graph import WR, WW, Edges, Graph
 from checkers.transactions.history import (
     OK,
@@ -56,6 +57,7 @@ from checkers.transactions.history import (
 from checkers.transactions.history import write_history as write_history
 from checkers.transactions.lists import Dependencies, Lists
 from checkers.transactions.logs import Logs
+from checkers.transactions.registers import Assumed, Registers
 from checkers.transactions.report import Report
 from checkers.verdict.judged import Judged
 from spark_history.errors import HistoryError
@@ -85,7 +87,7 @@ def _judge_whole(
 ) -> Judged:
     report = Report(txns, _forbidden(workload, plan, assigned), Naming.of(plan))
     judged = _judged(workload, txns)
-    found, undecided = _judge_part(workload, txns, micro, assigned, report)
+    found, undecided = _judge_part(workload, plan, txns, micro, assigned, report)
     judged.undecided += undecided
     judged.counts["records"] = _records(workload, txns, micro)
     edges = Edges(found.source, found.target, found.kind.astype(np.int8), np.arange(len(found.source)))
@@ -99,8 +101,8 @@ def _judge_whole(
 
 def _workload(plan: Mapping[str, Any]) -> str:
     name = LIST_APPEND if plan.get("workload") == "append" else plan.get("workload")
-    if name not in (LIST_APPEND, KAFKA):
-        raise HistoryError(f"{name!r} is no workload of transactions; there are {LIST_APPEND}, {KAFKA}")
+    if name not in (LIST_APPEND, RW_REGISTER, KAFKA):
+        raise HistoryError(f"{name!r} is no workload of transactions; there are {LIST_APPEND}, {RW_REGISTER}, {KAFKA}")
     return str(name)
 
 
@@ -120,7 +122,7 @@ def _judged(workload: str, txns: Transactions) -> Judged:
 
 
 def _judge_part(
-    workload: str, txns: Transactions, micro: Micro, assigned: Assignments, report: Report
+    workload: str, plan: Mapping[str, Any], txns: Transactions, micro: Micro, assigned: Assignments, report: Report
 ) -> tuple[Dependencies, list[str]]:
     """All of some keys: what is wrong without a cycle goes to `report`; their dependencies, and what is undecided."""
     if workload == KAFKA:
@@ -129,6 +131,13 @@ def _judge_part(
             return _NO_DEPENDENCIES, [logs.twice]
         undecided = log_anomalies.check(logs, report, assigned)
         return logs.dependencies(), undecided
+    if workload == RW_REGISTER:
+        registers = Registers(txns, micro, report.naming, Assumed.of(plan))
+        if registers.twice:
+            return _NO_DEPENDENCIES, [registers.twice]
+        register_anomalies.check(registers, report)
+        crowded = f"{registers.not_drawn} keys have too many transactions at once to relate each to each"
+        return registers.dependencies(), [crowded] if registers.not_drawn else []
     lists = Lists(txns, micro, report.naming)
     if lists.twice:
         return _NO_DEPENDENCIES, [lists.twice]
@@ -269,7 +278,7 @@ def _run_part(run: Stored, part: int) -> dict[str, Any]:
     micro = load_part(txns, run.paths("micro_operations")[part])
     assigned = assignments.load(run)
     report = Report(txns, _forbidden(workload, run.plan, assigned), Naming.of(run.plan))
-    found, undecided = _judge_part(workload, txns, micro, assigned, report)
+    found, undecided = _judge_part(workload, run.plan, txns, micro, assigned, report)
     known = vars(found) | {"relation": found.kind}
     for path, schema in zip(_edge_paths(run.directory, part), (_EDGES, _DETAILS), strict=True):
         columns = [pa.array(known[field.name]).cast(field.type) for field in schema]

@@ -88,8 +88,9 @@ _NAMED: Final[Mapping[str, tuple[str, ...]]] = {
     "strong-read-uncommitted": ("G0-realtime",),
     "strong-session-read-uncommitted": ("G0-process",),
     "read-committed": ("G1",),
-    # A value that nobody wrote, or that stands twice, is no version at all: no model has a place for it.
-    "read-uncommitted": ("G0", "duplicate-elements", "garbage-read"),
+    # A value that nobody wrote, or that stands twice, is no version at all: no model has a place for it. Nor have
+    # versions without an order (Elle: cyclic-versions).
+    "read-uncommitted": ("G0", "duplicate-elements", "garbage-read", "cyclic-versions"),
 }
 
 CYCLES: Final = ("G0", "G1c", "G-single", "G-nonadjacent", "G2-item")
@@ -109,7 +110,7 @@ _SPECIAL: Final[Mapping[str, tuple[str, ...]]] = {
     "lost-update": ("G2-item",),
 }
 
-#: What can be found in list-append histories beside cycles.
+#: What can be found in histories of lists and registers beside cycles.
 WITHOUT_CYCLE: Final = (
     "G1a",
     "G1b",
@@ -120,6 +121,7 @@ WITHOUT_CYCLE: Final = (
     "incompatible-order",
     "garbage-read",
     "lost-update",
+    "cyclic-versions",
 )
 
 

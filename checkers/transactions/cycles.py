@@ -175,8 +175,10 @@ def _search_component(vertices: Ints, edges: Edges, variant: str, known: set[str
             continue
         cycle, complete = _cycle(len(vertices), local, CLASSES[name], bool(variant))
         if cycle is not None:
+            title, way = _simplest(name, variant, edges.take(cycle))
+            if title not in known and not any(title in implied(other) for other in names):
+                found.cycles.append(Cycle(title, way))
             names.append(title)
-            found.cycles.append(Cycle(title, edges.take(cycle)))
         elif not complete:
             given_up.add(title)
     if not names and not variant:
@@ -268,6 +270,27 @@ def _shortest(
     return None, cost
 
 
+def _simplest(name: str, variant: str, way: Edges) -> tuple[str, Edges]:
+    """A way around that may come to a transaction twice, as a cycle that does not, and what that is called. The first
+    edge stays. A way of few rw edges in a row may hide a cycle of many: then it is left as it is."""
+    kept, at = [0], [int(way.source[0]), int(way.target[0])]  # edges, and the transactions between them
+    for edge in range(1, len(way)):
+        head = int(way.target[edge])
+        if head in at[1:]:
+            place = at.index(head, 1)
+            del kept[place:], at[place + 1 :]
+            continue
+        kept.append(edge)
+        at.append(head)
+        if head == at[0]:
+            break
+    simple = way.take(np.array(kept))
+    data = _classify(simple)
+    if len(simple) == len(way) or (data == "G2-item" and name != data):
+        return name + variant, way
+    return data + variant, simple
+
+
 def _any_cycle(size: int, edges: Edges) -> Ints:
     adjacency = Adjacency(size, edges.source, edges.target)
     tail, head = int(edges.source[0]), int(edges.target[0])
@@ -323,8 +346,10 @@ def _search_interval(graph: Graph, edges: Edges, known: set[str], found: Found) 
             continue
         path = edges.take(way)
         back = Edges(path.target[-1:], path.source[:1], np.full(1, REALTIME, np.int8), np.full(1, NOWHERE))
+        title, cycle = _simplest(name, "-realtime", back.plus(path))
+        if title not in known and not any(title in implied(other) for other in names):
+            found.cycles.append(Cycle(title, cycle.take(np.roll(np.arange(len(cycle)), -1))))
         names.append(title)
-        found.cycles.append(Cycle(title, path.plus(back)))
 
 
 def _late_path(edges: Edges, invoke: Ints, done: Ints, of: Class) -> Ints | None:

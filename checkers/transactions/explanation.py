@@ -16,6 +16,7 @@ from spark_history.files import Ints
 Details = Mapping[int, tuple[int, int, int]]
 
 LIST_APPEND: Final = "list-append"
+RW_REGISTER: Final = "rw-register"
 KAFKA: Final = "kafka"
 
 _Why = tuple[str, str, str]  # what the source did, what the target did, and why that orders them
@@ -85,6 +86,21 @@ def _list_rw(a: str, b: str, key: str, value: str, before: str | None) -> _Why:
     return f"read key {key} up to {before}", then, f"{a} did not observe {b}'s append of {value} to key {key}"
 
 
+def _register_ww(a: str, b: str, key: str, value: str, before: str | None) -> _Why:
+    why = f"{a} set key {key} to {before}, and {b} set it to {value}, which came later in the version order"
+    return f"write {before} to key {key}", f"write {value} to key {key}", why
+
+
+def _register_wr(a: str, b: str, key: str, value: str, before: str | None) -> _Why:
+    return f"write {value} to key {key}", f"read key {key}: {value}", f"{a} wrote {value} to key {key}, which {b} read"
+
+
+def _register_rw(a: str, b: str, key: str, value: str, before: str | None) -> _Why:
+    read = "nil" if before is None else before
+    why = f"{a} read key {key} as {read}, and {b} set it to {value}, which came later in the version order"
+    return f"read key {key}: {read}", f"write {value} to key {key}", why
+
+
 def _log_ww(a: str, b: str, key: str, value: str, before: str | None) -> _Why:
     why = f"{a} sent {before} to partition {key} before {b} sent {value}"
     return f"send {before} to partition {key}", f"send {value} to partition {key}", why
@@ -99,6 +115,9 @@ _SENTENCES: Final[Mapping[tuple[str, int], Callable[[str, str, str, str, str | N
     (LIST_APPEND, WW): _list_ww,
     (LIST_APPEND, WR): _list_wr,
     (LIST_APPEND, RW): _list_rw,
+    (RW_REGISTER, WW): _register_ww,
+    (RW_REGISTER, WR): _register_wr,
+    (RW_REGISTER, RW): _register_rw,
     (KAFKA, WW): _log_ww,
     (KAFKA, WR): _log_wr,
 }

@@ -242,11 +242,16 @@ class Graph:
         return components(self.size, edges.source[inside], edges.target[inside])
 
     def process_edges(self, nobody: int) -> Edges:
-        """From each transaction that is ok to the next one of its process. nobody: the process that is not known."""
+        """To each transaction from the last one of its process that is ok. nobody: the process that is not known.
+
+        What came between, and did not complete, says nothing: a process may go on under the same number."""
         rows = np.flatnonzero(self.process != nobody)
         rows = rows[np.argsort(self.process[rows], kind="stable")]
-        before, after = rows[:-1], rows[1:]
-        follows = (self.process[before] == self.process[after]) & self.ok[before]
+        place = np.arange(len(rows))
+        last = np.maximum.accumulate(np.where(self.ok[rows], place, -1)) if len(rows) else place
+        last, after = last[:-1], rows[1:]
+        before, after = rows[last[last >= 0]], after[last >= 0]
+        follows = self.process[before] == self.process[after]
         follows &= self.done[before] < self.invoke[after]
         source, target = before[follows], after[follows]
         kinds = np.full(len(source), PROCESS, np.int8)

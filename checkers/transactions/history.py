@@ -34,7 +34,7 @@ INFO: Final = 2
 NOTHING: Final = int(np.iinfo(np.int64).min)  # an offset, a value or a process that is null
 PART_ROWS: Final = 2_000_000  # of micro-operations, more only if one key has more
 
-_WRITES: Final = ("append", "send")
+_WRITES: Final = ("append", "write", "send")
 _READS: Final = ("read", "poll")
 _TRANSACTIONS: Final = pa.schema([field for field in TRANSACTIONS if field.name != "error"])
 _MICRO: Final = pa.schema([field for field in MICRO_OPERATIONS if field.name != "run"])
@@ -120,7 +120,7 @@ class Micro:
     key: Ints
     txn: Ints  # index of the transaction
     position: Ints
-    read: Bools  # else an append or a send
+    read: Bools  # else an append, a write or a send
     offset: Ints
     value: Ints
 

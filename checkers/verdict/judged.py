@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -23,6 +23,7 @@ class Judged:
     counts: dict[str, int] = field(default_factory=dict)  # e.g. "operations", "read ok"
     undecided: list[str] = field(default_factory=list)  # why a property was not decided, a sentence each
     origin: int = 0  # the first invocation, monotonic ns
+    measured: dict[str, dict[str, float]] = field(default_factory=dict)  # by what was measured, quantiles
 
 
 def verdict(judged: Judged, plan: Mapping[str, Any]) -> dict[str, Any]:
@@ -56,4 +57,16 @@ def verdict(judged: Judged, plan: Mapping[str, Any]) -> dict[str, Any]:
         "operations": dict(judged.counts),
         "anomalies": by_property(judged.properties, judged.tally, examples(judged.rows)),
         "undecided_reasons": list(judged.undecided),
+        **({"measured": judged.measured} if judged.measured else {}),
     }
+
+
+#: Of what is measured, as Jepsen has them.
+QUANTILES: Final = (0, 0.5, 0.95, 0.99, 1)
+
+
+def quantiles(values: Iterable[float]) -> dict[str, float]:
+    """The value at each of QUANTILES; none if there is no value."""
+    ordered = sorted(values)
+    last = len(ordered) - 1
+    return {f"{each:g}": ordered[min(last, int(len(ordered) * each))] for each in QUANTILES} if ordered else {}

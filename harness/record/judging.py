@@ -321,11 +321,22 @@ def check_workload(workload: str | None) -> None:
 
 #: Entries of plans that only some workloads have.
 CHOICES: Final[Mapping[str, Sequence[str]]] = {
-    "consistency": ("list-append",),
-    "initial": ("register", "cas-register", "kv", "counter", "multi-register"),
+    "consistency": ("list-append", "rw-register"),
+    "wfr_keys": ("rw-register",),
+    "sequential_keys": ("rw-register",),
+    "linearizable_keys": ("rw-register",),
+    "initial": ("register", "cas-register", "kv", "counter", "multi-register", "rw-register"),
+    "total_amount": ("bank",),
+    "negative_balances": ("bank",),
+    "group_size": ("long-fork",),
+    "linearizable": ("set-full",),
     "nil_reads": ("register", "cas-register"),
     "failed_cas": ("register", "cas-register"),
 }
+
+
+#: Of such an entry, the option, where it is called otherwise.
+_FLAGS: Final = {"negative_balances": "allow-negative-balances"}
 
 
 def check_choices(workload: Any, asked: Mapping[str, Any]) -> None:
@@ -333,6 +344,6 @@ def check_choices(workload: Any, asked: Mapping[str, Any]) -> None:
     for name in asked:
         if workload not in CHOICES.get(name, (workload,)):
             raise BadArguments(
-                f"--{name.replace('_', '-')} is for {', '.join(CHOICES[name])}, and this is of {workload or 'logs'}; "
-                "leave it out"
+                f"--{_FLAGS.get(name, name).replace('_', '-')} is for {', '.join(CHOICES[name])}, and this is of "
+                f"{workload or 'logs'}; leave it out"
             )

@@ -5,7 +5,7 @@ edn.py           values in EDN
 events.py        the events of a history in EDN, JSON or as text
 operations.py    invocations with their completions, on one time line
 registers.py     registers, and calls of other objects
-transactions.py  list-append and kafka
+transactions.py  list-append, rw-register and kafka
 logs.py          our own workload `append`
 guess.py         which workload a history is of, where nobody says
 export.py        and back: a run of ours as Jepsen would have written it
@@ -32,19 +32,24 @@ from spark_history.jepsen.operations import PLAN, Numbers, Operations, Pair, fau
 REGISTERS: Final = "checkers.registers"
 TRANSACTIONS: Final = "checkers.transactions"
 MODELS: Final = "checkers.models"
+INVARIANTS: Final = "checkers.models.invariants"
 #: What a history can be of, and who judges it; None: checkers.check, as it does our own runs of logs.
 FAMILY: Final[Mapping[str, str | None]] = {
     "register": REGISTERS, "cas-register": REGISTERS, "append": None,
-    "list-append": TRANSACTIONS, "kafka": TRANSACTIONS,
+    "list-append": TRANSACTIONS, "rw-register": TRANSACTIONS, "kafka": TRANSACTIONS,
     "mutex": MODELS, "owned-mutex": MODELS, "queue": MODELS, "fifo-queue": MODELS, "set": MODELS, "kv": MODELS,
     "counter": MODELS, "multi-register": MODELS,
+    "bank": INVARIANTS, "long-fork": INVARIANTS, "comments": INVARIANTS, "sequential": INVARIANTS,
+    "set-full": INVARIANTS, "total-queue": INVARIANTS,
 }  # fmt: skip
 WORKLOADS: Final = tuple(FAMILY)
 
 #: Fields of plan.json that checkers look at, and that an export therefore tells.
 PLAN_FIELDS: Final = (
     "run", "target", "promise", "inside", "workload", "acks", "min_insync_replicas", "nemesis", "must_take_effect",
-    "settings", "cleanup.policy", "log_start", "initial", "nil_reads", "failed_cas", "consistency",
+    "settings", "cleanup.policy", "log_start", "initial", "nil_reads", "failed_cas", "consistency", "wfr_keys",
+    "sequential_keys", "linearizable_keys", "accounts", "total_amount", "negative_balances", "group_size",
+    "linearizable",
 )  # fmt: skip
 #: What an export tells beside the plan: see checkers.verdict.verdict.Evidence.
 BESIDE_THE_PLAN: Final = ("doubts", "violation")
@@ -97,7 +102,8 @@ def _read_history(path: Path, workload: str | None, keyed: bool | None, given: M
         workload = str(reported["workload"])
     while workload is None and guess.needs_more(first) and (more := list(islice(pairs, max(_LOOKED_AT, len(first))))):
         first += more
-    workload = _workload(path, first, workload, notes, initial=initial)
+    levelled = any(name in {**reported, **given} for name in guess.OF_TRANSACTIONS)
+    workload = _workload(path, first, workload, notes, initial=initial, levelled=levelled)
     plan: dict[str, Any] = {"run": _run_name(path), "nemesis": [], **reported, **given}
     plan |= {"workload": workload, "source": "imported", "replica_logs": False}
     run, every = str(plan["run"]), chain(first, pairs)
@@ -106,7 +112,7 @@ def _read_history(path: Path, workload: str | None, keyed: bool | None, given: M
         count = tables["operations"].num_rows
     else:
         if keyed is None:
-            keyed = FAMILY[workload] != TRANSACTIONS and registers.is_keyed(first)
+            keyed = FAMILY[workload] != TRANSACTIONS and workload != "sequential" and registers.is_keyed(first)
             notes += [_KEYED] * keyed
         if FAMILY[workload] == TRANSACTIONS:
             tables, values, keys, rebalanced = transactions.transactions(operations, every, run, workload)
@@ -128,16 +134,18 @@ def _read_history(path: Path, workload: str | None, keyed: bool | None, given: M
 _KEYED: Final = "its values are taken for [key value], each key an object of its own; --not-keyed says otherwise"
 
 
-def _workload(path: Path, first: Sequence[Pair], asked: str | None, notes: list[str], *, initial: bool) -> str:
-    """asked: or what the history says. initial: is the first value given? Raises HistoryError, Undecided if the
-    operations fit several."""
+def _workload(
+    path: Path, first: Sequence[Pair], asked: str | None, notes: list[str], *, initial: bool, levelled: bool
+) -> str:
+    """asked: or what the history says. initial: is the first value given? levelled: is something that only
+    transactions have? Raises HistoryError, Undecided if the operations fit several."""
     if asked == "append" and "list-append" in guess.candidates(first):  # what Jepsen calls append
         return "list-append"
     if asked is not None:
         return asked
     if not first:
         return "register"  # of nothing, any
-    guessed = guess.workload(path, first, initial=initial)
+    guessed = guess.workload(path, first, initial=initial, levelled=levelled)
     notes.append(f"taken for a history of {guessed}, after its operations; --workload says otherwise")
     return guessed
 

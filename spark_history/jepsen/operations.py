@@ -3,7 +3,8 @@
 Real time is the order of the history, as in Jepsen: an operation precedes another if its completion stands before the
 other's invocation. A process has one operation at a time, so a completion belongs to the last invocation of its
 process. A process that crashed (`info`) may go on under the same number. An operation without a completion, or with
-an `info`, may take effect at any time after its invocation.
+an `info`, may take effect at any time after its invocation. Events that name no process (as elle-cli's examples) are of
+one for each :f.
 
 The times of the result are the history's own (`:time`, ns) if they say the same as the order: they never run back,
 and nothing is invoked at the time at which something else has completed before, for operations that touch count as
@@ -57,7 +58,7 @@ class Operations:
     def pairs(self) -> Iterator[Pair]:
         """In the order of completions, those without one last. Raises HistoryError."""
         path = self.foreign.path
-        open_: dict[int | None, tuple[Event, int]] = {}
+        open_: dict[_Who, tuple[Event, int]] = {}
         last, completed = NULL, False
         position = -1
         for event in self.foreign.events:
@@ -81,21 +82,26 @@ class Operations:
                     self.timed = False
                 if process is not None and not -_MOST_PROCESSES <= process < _MOST_PROCESSES:
                     raise HistoryError(f"{path} line {event.line}: {process} is too large a number for a process")
-                if process in open_:
-                    before = open_[process][0].line
+                who = _who_is(event)
+                if who in open_:
+                    before = open_[who][0].line
                     raise HistoryError(
                         f"{path} line {event.line}: {_who(process)} invokes {event.f or 'an operation'}, but its "
                         f"operation of line {before} has not completed"
                     )
-                open_[process] = event, position
+                open_[who] = event, position
                 continue
             completed = True
-            if process not in open_:
+            who = _who_is(event)
+            if process is None and who not in open_:  # the one that there is, if it does not say what it completes
+                unnamed = [each for each in open_ if isinstance(each, tuple)]
+                who = unnamed[0] if len(unnamed) == 1 else who
+            if who not in open_:
                 raise HistoryError(
                     f"{path} line {event.line}: {_who(process)} completes {event.f or 'an operation'} ({event.type}), "
                     "but has invoked none"
                 )
-            invoke, at = open_.pop(process)
+            invoke, at = open_.pop(who)
             if event.f != invoke.f and event.f is not None and invoke.f is not None:
                 raise HistoryError(
                     f"{path} line {event.line}: {_who(process)} completes {event.f}, but what it had invoked, on line "
@@ -105,6 +111,14 @@ class Operations:
         for invoke, at in open_.values():
             yield Pair(invoke, at, None, NULL)
         self.events = position + 1
+
+
+_Who = int | tuple[str | None]
+
+
+def _who_is(event: Event) -> _Who:
+    """Whose operation it is: of one process there is one at a time; of those that name none, one of each :f."""
+    return event.process if isinstance(event.process, int) else (event.f,)
 
 
 def _who(process: int | None) -> str:

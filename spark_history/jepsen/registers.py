@@ -4,9 +4,9 @@ Registers (`register`, `cas-register`): REGISTERS from read, write and cas. Whic
 `[key value]` where the history is keyed as jepsen.independent does it: the value of every operation is such a pair, a
 read being invoked with [key nil] and a cas with [key [old new]].
 
-Other objects (mutex, queue, set, kv …): CALLS, `:f` as it stands, values as JSON: see plain.spell(). The texts of a kv
-are put together, so they stand as they are, and nothing else may be in their place; the keys of several registers that
-are no texts stand in maps as JSON has them. A queue's `drain` becomes dequeues (_Drains).
+Other objects (mutex, queue, set, kv, bank …): CALLS, `:f` as it stands, values as JSON: see plain.spell(). The texts of
+a kv are put together, so they stand as they are, and nothing else may be in their place; the keys of several registers
+that are no texts stand in maps as JSON has them. What a queue's `drain` lists was dequeued by it (_Drains).
 
 An ok operation that asks for something must have a value, be it nil. That of one that does not, is the invocation's; a
 write or cas of a register that completes with another contradicts itself, and is refused.
@@ -36,6 +36,8 @@ from spark_history.schema import CALLS, REGISTERS
 KINDS: Final = ("read", "write", "cas")
 #: Operations whose completion says what they found.
 _ASKING: Final = frozenset({"read", "r", "get", "dequeue", "drain"})
+#: What transactions of micro-operations are done to.
+_OF_REGISTERS: Final = frozenset({"multi-register", "long-fork"})
 #: Such a read finds a collection, perhaps a set.
 _COLLECTING: Final = frozenset({"read", "drain"})
 _KIND: Final = {"read": 0, "write": 1, "cas": 2, "r": 0, "w": 1, "compare-and-set": 2}
@@ -156,8 +158,8 @@ def registers(
 
 
 def calls(operations: Operations, pairs: Iterable[Pair], run: str, workload: str, *, keyed: bool) -> pa.Table:
-    """CALLS. Of multi-register any list of micro-operations is a txn; of a queue drains are dequeues. Raises
-    HistoryError."""
+    """CALLS. Of multi-register and long-fork any list of micro-operations is a txn; of a queue drains are dequeues.
+    Raises HistoryError."""
     rows = Rows()
     drains = _Drains()
     kinds: list[str | None] = []
@@ -171,7 +173,7 @@ def calls(operations: Operations, pairs: Iterable[Pair], run: str, workload: str
     for pair in pairs:
         key, argument, result = _split(operations.foreign.path, pair, keyed)
         f = pair.invoke.f
-        if workload == "multi-register" and isinstance(argument, (tuple, list)):
+        if workload in _OF_REGISTERS and isinstance(argument or result, (tuple, list)):
             f = "txn"
         if f is None:
             raise HistoryError(f"{operations.foreign.path} line {pair.invoke.line}: the operation has no :f")
@@ -197,7 +199,7 @@ def calls(operations: Operations, pairs: Iterable[Pair], run: str, workload: str
 def _texts(path: Path, pair: Pair, workload: str, f: str, argument: Any, result: Any) -> tuple[str, str | None]:
     """Argument, and result if the operation is ok, as JSON. Raises HistoryError."""
     ok = pair.complete is not None and pair.complete.type == "ok"
-    if workload == "multi-register" and ok and result is None and pair.complete is not None and _reads(f, argument):
+    if workload in _OF_REGISTERS and ok and result is None and pair.complete is not None and _reads(f, argument):
         raise says_nothing(path, pair.complete)
     if workload == "kv":
         event, held = (pair.complete, result) if f == "get" else (pair.invoke, argument)
@@ -205,14 +207,16 @@ def _texts(path: Path, pair: Pair, workload: str, f: str, argument: Any, result:
             raise HistoryError(f"{path} line {event.line}: what a kv holds must be text, which {shown(held)} is not")
         asked, found = (value if isinstance(value, str) else spell(value) for value in (argument, result))
         return _json(asked), _json(found) if ok else None
-    of_registers = workload == "multi-register"
+    of_registers = workload in _OF_REGISTERS
     try:
         asked = _of_registers(argument) if of_registers else spell(argument)
         found = untag(result)
         if of_registers:
             found = _of_registers(found)
         elif f in _COLLECTING and isinstance(found, frozenset):
-            found = sorted(map(spell, found), key=_json)
+            elements = list(map(spell, found))
+            # Any order will do that is always the same: that of integers takes the least time.
+            found = sorted(elements, key=None if all(type(each) is int for each in elements) else _json)
         else:
             found = spell(found)
     except ValueError as error:
@@ -247,8 +251,6 @@ class _Drains:
 
     def __init__(self) -> None:
         self._taken: list[tuple[Pair, str | None, str]] = []  # by ok drains: the drain, the queue, the value
-        self._last: dict[str | None, Pair] = {}  # the ok drain of each queue that completed last
-        self._end: dict[str | None, Pair] = {}  # and the last ok operation that takes something
         self._crashed: list[tuple[Pair, str | None]] = []
         self._left: Counter[str | None] = Counter()  # how many values nobody is known to have dequeued
 
@@ -266,23 +268,15 @@ class _Drains:
                     f"{path} line {pair.complete.line}: an ok drain lists what it took, which {shown(result)} is not"
                 )
             self._left[key] -= sum(value is not None for value in values)
-            self._end[key] = pair
             if f == "drain":
-                self._last[key] = pair
                 self._taken += [(pair, key, _json(spell(value))) for value in values]
 
     def dequeues(self) -> Iterator[tuple[Pair, str | None, str | None]]:
         """Operation, queue and what was found.
 
-        What an ok drain lists was dequeued by it. What nobody has dequeued by the end is lost, as jepsen.checker's
-        total-queue has it: from the last drain to the last dequeue the queue was empty once, that is, one more dequeue
-        found nothing. (Not at the end of each drain: a client may see nothing while others hold what they were sent.)
-        A drain that crashed may have taken everything there was; total-queue refuses histories with such drains.
+        What an ok drain lists was dequeued by it, and a drain that crashed may have taken everything there was. That
+        nothing be left is no concern of a queue: total-queue, whose drains stay what they are, judges that.
         """
         yield from self._taken
-        for key, drain in self._last.items():
-            if all(key != of for _, of in self._crashed):
-                end = self._end[key]
-                yield Pair(drain.invoke, drain.at, end.complete, end.until), key, "null"
         for pair, key in self._crashed:
             yield from ((pair, key, None) for _ in range(self._left[key]))

@@ -1,6 +1,8 @@
-"""Foreign histories of transactions: TRANSACTIONS and MICRO_OPERATIONS from Elle's list-append and Jepsen's kafka.
+"""Foreign histories of transactions: TRANSACTIONS and MICRO_OPERATIONS from Elle's list-append and rw-register, and
+Jepsen's kafka.
 
 list-append: `[[:append k v] [:r k [v …]] …]`. A read that found nothing is nil or [].
+rw-register: `[[:w k v] [:r k v] …]`. What nobody has written is nil.
 kafka: `[[:send k v] …]`, completed as `[:send k [offset v]]`, and `[:poll]`, completed as `[:poll {k [[offset v] …]}]`,
 beside which `:rebalance-log [{:keys [k …]} …]` says which partitions the consumer lost or was given meanwhile.
 `:assign [k …]` and `:subscribe [k …]` give the consumer other partitions, `:unsubscribe`, `:crash` and `:close` take
@@ -35,8 +37,8 @@ from spark_history.jepsen.events.plain import untag
 from spark_history.jepsen.operations import NULL, Numbers, Operations, Pair, Rows, category, ints, table
 from spark_history.schema import ASSIGNMENTS, MICRO_OPERATIONS, TRANSACTIONS
 
-KINDS: Final = ("append", "read", "send", "poll")
-_APPEND, _READ, _SEND, _POLL = range(4)
+KINDS: Final = ("append", "read", "send", "poll", "write")
+_APPEND, _READ, _SEND, _POLL, _WRITE = range(5)
 #: With a completion: when the consumer was given other partitions during the transaction, and which.
 REBALANCE_LOG: Final = "rebalance-log"
 #: What clients of Jepsen's kafka workload do that is no transaction, but changes what a consumer polls next.
@@ -179,13 +181,13 @@ def transactions(
     operations: Operations, pairs: Iterable[Pair], run: str, workload: str
 ) -> tuple[dict[str, pa.Table], Numbers, Numbers, dict[str, list[int]]]:
     """`transactions` and `micro_operations`, and `assignments` if there are any, with what the numbers of values and of
-    keys stand for, and which partitions were re-assigned during a transaction (by its number). workload: list-append or
-    kafka. Raises HistoryError."""
+    keys stand for, and which partitions were re-assigned during a transaction (by its number). workload: list-append,
+    rw-register or kafka. Raises HistoryError."""
     rows, micro = Rows(), _Micro()
     assigned = _Assignments(micro.keys)
     rebalanced: dict[int, list[int]] = {}
     kafka = workload == "kafka"
-    read = _read_logs if kafka else _read_lists
+    read = _READERS[workload]
     for pair in pairs:
         if pair.invoke.f == _LOOKS:
             continue
@@ -267,15 +269,7 @@ def _same(asked: Any, done: Any) -> bool:
 
 def _read_lists(path: Path, micro: _Micro, row: int, outcome: str, pair: Pair) -> None:
     """Raises ValueError and its like if the value has another form, HistoryError if an ok read says nothing."""
-    value = pair.invoke.value
-    done = pair.complete if outcome == "ok" else None
-    if done is not None and done.value is not None:
-        value = done.value
-    elif value is None and pair.complete is not None and _micro_operations(pair.complete.value):
-        value = pair.complete.value  # only this says what may have been appended
-    elif done is not None and any(head(each) in ("r", "read") for each in value):
-        raise says_nothing(path, done)
-    for position, each in enumerate(value):
+    for position, each in enumerate(_done(path, outcome, pair)):
         what, key, argument = each
         name = what if isinstance(what, str) else what.name
         if name in ("append", ":append"):
@@ -286,6 +280,33 @@ def _read_lists(path: Path, micro: _Micro, row: int, outcome: str, pair: Pair) -
             if not (argument is None or isinstance(argument, (tuple, list))):  # the order of a set says nothing
                 raise ValueError(argument)
             micro.add_list(row, position, key, argument)
+
+
+def _read_registers(path: Path, micro: _Micro, row: int, outcome: str, pair: Pair) -> None:
+    """Raises ValueError and its like if the value has another form, HistoryError if an ok read says nothing."""
+    for position, each in enumerate(_done(path, outcome, pair)):
+        _, key, argument = each
+        value = NULL if argument is None else micro.values.of(argument)
+        what = head(each)
+        if what in ("w", "write"):
+            micro.add(row, position, _WRITE, key, None, value)
+        elif what not in ("r", "read"):
+            raise ValueError(what)
+        elif outcome == "ok":
+            micro.add(row, position, _READ, key, None, value)
+
+
+def _done(path: Path, outcome: str, pair: Pair) -> Any:
+    """What a transaction did, or may have done, as far as it says. Raises HistoryError if an ok read says nothing."""
+    value = pair.invoke.value
+    done = pair.complete if outcome == "ok" else None
+    if done is not None and done.value is not None:
+        value = done.value
+    elif value is None and pair.complete is not None and _micro_operations(pair.complete.value):
+        value = pair.complete.value  # only this says what may have been appended
+    elif done is not None and any(head(each) in ("r", "read") for each in value):
+        raise says_nothing(path, done)
+    return value
 
 
 def _read_logs(path: Path, micro: _Micro, row: int, outcome: str, pair: Pair) -> None:
@@ -331,7 +352,8 @@ def _micro_operations(value: Any) -> bool:
     return isinstance(value, (tuple, list)) and all(head(each) in _HEADS for each in value)
 
 
-_HEADS: Final = frozenset({"append", "r", "read", "send", "poll"})
+_HEADS: Final = frozenset({"append", "r", "read", "w", "write", "send", "poll"})
+_READERS: Final = {"list-append": _read_lists, "rw-register": _read_registers, "kafka": _read_logs}
 #: As JSON has them as keys of a map.
 _INTEGER: Final = re.compile(r"0|-?[1-9][0-9]{0,17}")
 

@@ -15,6 +15,7 @@
 |  | simulation; Apache Kafka grows; rebalance cut short at ten moments |
 | deletion | retention and DeleteRecords under power outages and kills: five seeds in containers |
 | search | bench: 1,000 adversarial histories of each model within twice 1 s and 200 MB |
+| models | 10,000 random histories of each model against brute force |
 | histories | the tests against brute force, 100,000 histories each; the metadata quorum under 2,000 seeds of faults |
 | zookeeper | the model answers as Apache ZooKeeper does: 10,000 random sequences of operations |
 | bench | all figures |
@@ -159,6 +160,15 @@ def histories(seeds: Sequence[int], results: Path) -> Iterator[Line]:
     yield code == 0, f"100,000 histories of each property: exit code {code}"
 
 
+def models(seeds: Sequence[int], results: Path) -> Iterator[Line]:
+    folders = [f"tests/checkers/{name}" for name in ("models", "registers", "transactions")]
+    code = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "--timeout", "7200", "-k", "brute or promises", *folders],
+        env={**os.environ, "CHAOS_HISTORIES": "10000"}, check=False,
+    ).returncode  # fmt: skip
+    yield code == 0, f"10,000 histories of each model against brute force: exit code {code}"
+
+
 def zookeeper(seeds: Sequence[int], results: Path) -> Iterator[Line]:
     code = subprocess.run(
         [sys.executable, "-m", "pytest", "-q", "--timeout", "7200", "tests/cluster_image/v2/zookeeper/test_machine.py"],
@@ -198,8 +208,8 @@ def kafka(seeds: Sequence[int], results: Path) -> Iterator[Line]:
 PARTS: Final[Mapping[str, Callable[[Sequence[int], Path], Iterator[Line]]]] = {
     "named-nemeses": named_nemeses, "acks": acks, "hostile": hostile, "traffic": traffic, "kafka": kafka,
     "rules": rules, "isr": isr, "explore": explore,
-    "resizing": resizing, "deletion": deletion, "search": search, "histories": histories, "bench": bench,
-    "zookeeper": zookeeper,
+    "resizing": resizing, "deletion": deletion, "search": search, "models": models, "histories": histories,
+    "bench": bench, "zookeeper": zookeeper,
 }  # fmt: skip
 
 

@@ -30,7 +30,7 @@ def check(
     ],
     workload: Annotated[
         str | None,
-        typer.Option(metavar="NAME", help="Of a history: register, append, list-append, kafka, mutex, …; or guessed."),
+        typer.Option(metavar="NAME", help="Of a history: register, list-append, bank, mutex, …; or guessed."),
     ] = None,
     initial: Annotated[
         str | None, typer.Option(metavar="VALUE", help="Of registers: nil (the default) or an integer.")
@@ -50,6 +50,27 @@ def check(
         str | None,
         typer.Option(metavar="MODEL", help="Of transactions: strict-serializable (the default), serializable, …"),
     ] = None,
+    wfr_keys: Annotated[
+        bool, typer.Option("--wfr-keys", help="Of rw-register: a transaction writes a key after it reads it.")
+    ] = False,
+    sequential_keys: Annotated[
+        bool, typer.Option("--sequential-keys", help="Of rw-register: keys are sequential; orders their versions.")
+    ] = False,
+    linearizable_keys: Annotated[
+        bool, typer.Option("--linearizable-keys", help="Of rw-register: keys are linearizable; likewise.")
+    ] = False,
+    total_amount: Annotated[
+        int | None, typer.Option(metavar="N", help="Of a bank; by default what its first read adds up to.")
+    ] = None,
+    negative_balances: Annotated[
+        bool, typer.Option("--allow-negative-balances", help="Of a bank: a balance may be below zero.")
+    ] = False,
+    group_size: Annotated[
+        int | None, typer.Option(metavar="N", min=1, help="Of long-fork: keys of a read; by default of the first.")
+    ] = None,
+    linearizable: Annotated[
+        bool, typer.Option("--linearizable", help="Of set-full: a stale read is wrong, and not only reported.")
+    ] = False,
     memory_limit: Annotated[
         int | None, typer.Option(metavar="MB", min=1, help="Of a search; beyond it the answer is unknown.")
     ] = None,
@@ -76,6 +97,13 @@ def check(
     check_workload(workload)
     check_port(spark_ui_port)
     plan = _plan(initial, nil_reads, failed_cas, consistency, memory_limit, time_limit)
+    flags = {
+        "wfr_keys": wfr_keys, "sequential_keys": sequential_keys, "linearizable_keys": linearizable_keys,
+        "negative_balances": negative_balances, "linearizable": linearizable,
+    }  # fmt: skip
+    numbers = {"total_amount": total_amount, "group_size": group_size}
+    plan |= {name: True for name, given in flags.items() if given}
+    plan |= {name: given for name, given in numbers.items() if given is not None}
     if workload not in (None, "append"):  # which is what Jepsen calls list-append
         check_choices(workload, plan)
     left_out: list[str] = []
@@ -126,8 +154,10 @@ def _plan(
     if failed_cas is not None:
         plan["failed_cas"] = failed_cas
     if consistency is not None:
-        _check_model(consistency)
-        plan["consistency"] = consistency
+        models = [each.strip() for each in consistency.split(",")]
+        for each in models:
+            _check_model(each)
+        plan["consistency"] = models if len(models) > 1 else models[0]
     if time_limit is not None and not 0 < time_limit < float("inf"):
         raise BadArguments(f"--time-limit is {time_limit}; it must be a number of seconds above 0")
     bounds = {"memory_mb": memory_limit, "seconds": time_limit}

@@ -34,6 +34,10 @@ WORKLOADS: Final[Mapping[str, _Family]] = {
     "cas-register": _Family("harness.generate.registers", {"cas": 0.3}, partitions="keys"),
     "list-append": _Family("harness.generate.transactions", {"workload": "list-append"}),
     "kafka": _Family("harness.generate.transactions", {"workload": "kafka"}),
+    **{
+        name: _Family("harness.generate.objects", {"workload": name})
+        for name in ("rw-register", "bank", "long-fork", "comments", "sequential", "set-full", "queue", "total-queue")
+    },
 }
 MAX_OPERATIONS: Final = 1_000_000_000
 MAX_RUNS: Final = 1_000_000

@@ -46,6 +46,9 @@ def print_one(console: Terminal, outcome: Outcome) -> None:
     reported = ", ".join(f"{name} {count:,}" for name, count in counts.items() if count)
     console.print(Text(f"  history     {outcome.path} ({verdict.get('workload')})"))
     console.print(Text(f"  operations  {reported}"))
+    for name, of in verdict.get("measured", {}).items():
+        quantiles = ", ".join(f"{quantile}: {value:,.3f}" for quantile, value in of.items())
+        console.print(Text(f"  measured    {name} {quantiles}"))
     if outcome.word == "fail":  # else it is the reason
         for text in verdict.get("undecided_reasons", ()):
             console.print(Text(f"  undecided   {text}"))

@@ -28,8 +28,8 @@ from spark_history.schema import MICRO_OPERATIONS
 
 #: Transactions whose micro-operations are held at once.
 NUMBERS: Final = OPERATIONS_AT_ONCE
-_APPEND, _READ, _SEND, _POLL = range(4)
-_WORDS: Final = ("append", "r", "send", "poll")
+_APPEND, _READ, _SEND, _POLL, _WRITE = range(5)
+_WORDS: Final = ("append", "r", "send", "poll", "w")
 #: Micro-operations as texts, by transaction and position. A poll of several partitions is as many rows, `done` of each
 #: what it polled of one.
 _TEXTS: Final = pa.schema(
@@ -39,10 +39,11 @@ _TEXTS: Final = pa.schema(
 
 def render_transactions(directory: Path, plan: Mapping[str, Any], notation: Notation, end: int) -> Iterator[pa.Table]:
     """OPERATION rows, of a history that ended at `end`. Raises HistoryError."""
+    registers = plan.get("workload") == "rw-register"
     kafka, rebalanced = plan.get("workload") == "kafka", plan.get("rebalanced") or {}
     key = named(plan.get("key_names"), notation, NULL)
     with tempfile.TemporaryDirectory(prefix="chaos-export-") as scratch:
-        micro = _Micro(Path(scratch), notation)
+        micro = _Micro(Path(scratch), notation, registers=registers)
         for part in files(directory, "micro_operations"):
             rows = read_part(part, MICRO_OPERATIONS)
             micro.add(rows, key, named(plan.get("names"), notation, NULL))
@@ -96,8 +97,9 @@ def _render_assignments(directory: Path, key: Any, notation: Notation, end: int)
 class _Micro:
     """Micro-operations as texts, by the numbers of their transactions."""
 
-    def __init__(self, scratch: Path, notation: Notation) -> None:
-        self._scratch, self._notation = scratch, notation
+    def __init__(self, scratch: Path, notation: Notation, *, registers: bool) -> None:
+        """registers: a read returned one value, and no list."""
+        self._scratch, self._notation, self._registers = scratch, notation, registers
         self._writers: dict[int, pq.ParquetWriter] = {}
         self._words = [notation.value(Keyword(word)) for word in _WORDS]
         self._load = lru_cache(maxsize=2)(self._read)
@@ -130,7 +132,7 @@ class _Micro:
         """Rows of _TEXTS, one for each micro-operation and key."""
         names = ("key", "op", "position", "offset", "value")
         columns = {name: integers(rows, name, NULL) for name in names}
-        kind = np.select([equals(rows, "kind", name) for name in KINDS[:-1]], range(len(KINDS) - 1), _POLL)
+        kind = np.select([equals(rows, "kind", name) for name in KINDS], range(len(KINDS)), _POLL)
         if not _in_order([columns[name] for name in ("key", "op", "position")]):
             order = np.lexsort((columns["position"], columns["op"], columns["key"]))  # stable: records keep their order
             columns, kind = {name: column[order] for name, column in columns.items()}, kind[order]
@@ -147,7 +149,8 @@ class _Micro:
         opened = join("[", words, gap, of_key, gap)
         asked = join(opened, pick(kinds == _READ, self._notation.nothing, first), "]")
         acknowledged = pick(offset == NULL, self._notation.nothing, numbers(offset))
-        found = pick(kinds == _SEND, join("[", acknowledged, gap, first, "]"), pick(kinds == _READ, records, first))
+        listed = (kinds == _READ) & (not self._registers)
+        found = pick(kinds == _SEND, join("[", acknowledged, gap, first, "]"), pick(listed, records, first))
         polled = kinds == _POLL
         done = join(opened, found, "]")
         if polled.any():

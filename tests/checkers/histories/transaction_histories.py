@@ -14,8 +14,8 @@ from checkers.transactions import check_tables
 from checkers.verdict.judged import Judged, verdict
 from spark_history.schema import MICRO_OPERATIONS, TRANSACTIONS
 
-#: ("append", key, value), ("read", key, [values] or None), ("send", key, offset or None, value),
-#: ("poll", key, [(offset, value), …])
+#: ("append", key, value), ("read", key, [values] or None), ("write", key, value), ("read", key, value of a register),
+#: ("send", key, offset or None, value), ("poll", key, [(offset, value), …])
 Micro = tuple[Any, ...]
 
 
@@ -54,6 +54,8 @@ def _rows(micro: Micro) -> list[dict[str, Any]]:
     kind, key = micro[:2]
     common = {"kind": kind, "key": key}
     if kind == "append":
+        return [common | {"offset": None, "value": micro[2]}]
+    if kind == "write" or (kind == "read" and not isinstance(micro[2], list | tuple | None)):
         return [common | {"offset": None, "value": micro[2]}]
     if kind == "send":
         return [common | {"offset": micro[2], "value": micro[3]}]

@@ -68,11 +68,11 @@ def test_the_initial_value(capfd: pytest.CaptureFixture[str]) -> None:
 
 
 READS = {
-    "bank": ("{0 10, 1 90}", "register, cas-register, multi-register or something"),
-    "set": ("[]", "register, cas-register, set or something"),
+    "bank": ("{0 10, 1 90}", "register, cas-register, multi-register, bank or something"),
+    "set": ("[]", "register, cas-register, set, set-full, comments or something"),
     "counter": ("0", "register, cas-register, counter or something"),
     "keyed counter": ("[:x 0]", "register, cas-register, counter or something"),
-    "transactions": ("[[:r 1 [2]]]", "list-append, multi-register or something"),
+    "transactions": ("[[:r 1 [2]]]", "list-append, multi-register, rw-register, long-fork or something"),
 }
 
 
@@ -314,7 +314,7 @@ def test_what_is_no_file_is_one_sentence(here: Path, capfd: pytest.CaptureFixtur
 
 def test_a_choice_that_a_workload_does_not_have_is_refused(here: Path, capfd: pytest.CaptureFixture[str]) -> None:
     assert chaos("check", "good.edn", "--consistency", "serializable") == 254
-    assert "--consistency is for list-append, and this is of register" in capfd.readouterr().err
+    assert "--consistency is for list-append, rw-register, and this is of register" in capfd.readouterr().err
     assert chaos("check", "good.edn", "--workload", "register", "--consistency", "serializable") == 254
     assert chaos("check", "good.edn", "--consistency", "bogus") == 254
     transactions.generate(here / "results" / "txn", operations=100, processes=3, seed=1)

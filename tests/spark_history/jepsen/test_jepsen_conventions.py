@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from checkers.transactions.consistency import IMPLIED_MODELS
 from checkers.verdict.judged import verdict
 from harness.record.judging import family_of
 from spark_history.errors import HistoryError
-from spark_history.jepsen import read_history
-from spark_history.jepsen.events.plain import unspell
+from spark_history.jepsen import WORKLOADS, read_history
+from spark_history.jepsen.events import edn
+from spark_history.jepsen.events.plain import to_json, unspell
+from tests import ROOT
 
 Step = Sequence[str]  # f, value as invoked, value as completed, and how if not ok
 
@@ -44,17 +48,31 @@ READ_BACK = ("read", "nil", "{:b 2, :a #{3 4}}")
 @pytest.mark.parametrize(
     ("workload", "answer", "steps"),
     [
-        # jepsen.checker's total-queue: an ok drain is as many dequeues, and what never came out is lost
-        ("queue", "pass", [ENQUEUE, ("enqueue", "2", "2"), ("dequeue", "nil", "2"), ("drain", "nil", "[1]")]),
-        ("queue", "pass", [ENQUEUE, ("drain", "nil", "#{1}")]),
-        ("queue", "fail", [ENQUEUE, ("enqueue", "2", "2"), ("dequeue", "nil", "2"), ("drain", "nil", "nil")]),
-        ("queue", "fail", [ENQUEUE, ("drain", "nil", "[1 1]")]),
-        ("queue", "fail", [ENQUEUE, ("drain", "nil", "[1 7]")]),
+        # an ok drain is as many dequeues, and what never came out is lost
+        ("total-queue", "pass", [ENQUEUE, ("enqueue", "2", "2"), ("dequeue", "nil", "2"), ("drain", "nil", "[1]")]),
+        ("total-queue", "pass", [ENQUEUE, ("drain", "nil", "#{1}")]),
+        ("total-queue", "fail", [ENQUEUE, ("enqueue", "2", "2"), ("dequeue", "nil", "2"), ("drain", "nil", "nil")]),
+        ("total-queue", "fail", [ENQUEUE, ("drain", "nil", "[1 7]")]),
+        # duplicates are told, and no reason to fail
+        ("total-queue", "pass", [ENQUEUE, ("drain", "nil", "[1 1]")]),
         # one client's drain may end while others hold what they were sent
-        ("queue", "pass", [ENQUEUE, ("drain", "nil", "[]"), ("drain", "nil", "[1]")]),
-        ("queue", "pass", [ENQUEUE, ("drain", "nil", "[]"), ("dequeue", "nil", "1")]),
-        ("queue", "pass", [ENQUEUE, ("drain", "nil", "nil", "fail"), ("dequeue", "nil", "1")]),
-        ("queue", "pass", [ENQUEUE, ("drain", "nil", "nil", "info"), ("dequeue", "nil", "nil")]),
+        ("total-queue", "pass", [ENQUEUE, ("drain", "nil", "[]"), ("drain", "nil", "[1]")]),
+        ("total-queue", "pass", [ENQUEUE, ("drain", "nil", "[]"), ("dequeue", "nil", "1")]),
+        ("total-queue", "pass", [ENQUEUE, ("drain", "nil", "nil", "fail"), ("dequeue", "nil", "1")]),
+        # a drain that crashed may have taken anything
+        ("total-queue", "unknown", [ENQUEUE, ("drain", "nil", "nil", "info"), ("dequeue", "nil", "nil")]),
+        ("bank", "pass", [("transfer", "{:from 0 :to 1 :amount 5}", "nil"), ("read", "nil", "{0 5 1 -0}")]),
+        ("bank", "fail", [("transfer", "{:from 0 :to 1 :amount 5}", "nil"), ("read", "nil", "{0 -5 1 15}")]),
+        ("bank", "fail", [("transfer", "{:from :a :to :b :amount 5}", "nil"), ("read", "nil", "{:a 5 :b 5}"),
+                          ("read", "nil", "{:a 5 :b 0}")]),
+        ("comments", "pass", [("write", "1", "1"), ("read", "nil", "#{1}"), ("write", "2", "2"),
+                              ("read", "nil", "#{1 2}")]),
+        ("comments", "fail", [("write", "1", "1"), ("write", "2", "2"), ("read", "nil", "#{2}")]),
+        ("comments", "fail", [("write", "[0 1]", "[0 1]"), ("write", "[0 2]", "[0 2]"),
+                              ("read", "[0 nil]", "[0 #{2}]")]),
+        ("sequential", "pass", [("write", "5", "5"), ("read", "5", '[5 [nil "5_1" "5_0"]]')]),
+        ("sequential", "fail", [("write", "5", "5"), ("read", "nil", '[5 ["5_2" nil "5_0"]]')]),
+        ("sequential", "fail", [("add", "5", "5"), ("read", "nil", '[5 ["5_2" "5_1" nil]]')]),
         # jepsen.independent, of whatever object
         ("register", "pass", [("write", "[0 1]", "[0 1]"), ("write", "[1 2]", "[1 2]"), ("read", "[0 nil]", "[0 1]")]),
         ("mutex", "pass", [("acquire", "[0 nil]", "[0 nil]"), ("acquire", "[1 nil]", "[1 nil]")]),
@@ -101,6 +119,101 @@ def test_what_jepsen_would_say(tmp_path: Path, workload: str, answer: str, steps
     assert judged(tmp_path, one_after_the_other(*steps))[:2] == (workload, answer)
 
 
+WX, WY = ("txn", "[[:w :x 1]]", "[[:w :x 1]]"), ("txn", "[[:w :y 1]]", "[[:w :y 1]]")
+STALE = [WX, ("txn", "[[:r :x nil]]", "[[:r :x nil]]")]
+FORK = [WX, WY, ("read", "[[:r :x nil] [:r :y nil]]", "[[:r :x 1] [:r :y nil]]"),
+        ("read", "[[:r :y nil] [:r :x nil]]", "[[:r :y 1] [:r :x nil]]")]  # fmt: skip
+BACK = [WX, ("txn", "[[:w :x 2]]", "nil"), ("txn", "nil", "[[:r :x 1]]")]
+TAKEN = [ENQUEUE, ("enqueue", "2", "2"), ("drain", "nil", "[1]")]
+LATE = [("add", "1", "1"), ("read", "nil", "[]"), ("read", "nil", "[1]")]
+GONE = [("add", "1", "1"), ("read", "nil", "[1]"), ("read", "nil", "[]")]
+
+
+@pytest.mark.parametrize(
+    ("workload", "answer", "counts", "steps", "options"),
+    [
+        ("rw-register", "fail", {"G-single-process": 1}, STALE, {}),
+        ("rw-register", "fail", {"G-single-process": 1}, STALE, {"consistency": "strong-session-serializable"}),
+        ("rw-register", "pass", {"G-single-process": 1}, STALE, {"consistency": "serializable"}),
+        ("rw-register", "fail", {"cyclic-versions": 2}, BACK, {"sequential_keys": True, "consistency": "PL-1"}),
+        ("rw-register", "pass", {}, BACK, {"wfr_keys": True}),
+        ("rw-register", "fail", {"garbage-read": 1}, [WX, ("txn", "[[:r :x nil]]", "[[:r :x :no]]")], {}),
+        ("long-fork", "fail", {"long-fork": 1}, FORK, {}),
+        ("long-fork", "pass", {}, FORK[:3], {"group_size": 2}),
+        ("multi-register", "fail", {"not linearizable": 1}, STALE, {}),
+        ("total-queue", "fail", {"lost": 1}, TAKEN, {}),
+        ("queue", "pass", {}, TAKEN, {}),
+        ("queue", "fail", {"not linearizable": 1}, [("drain", "nil", "[1]"), ENQUEUE], {}),
+        ("total-queue", "pass", {}, [("drain", "nil", "[1]"), ENQUEUE], {}),
+        ("set", "fail", {"not linearizable": 1}, LATE, {}),
+        ("set-full", "pass", {"stale": 1}, LATE, {}),
+        ("set-full", "fail", {"stale": 1}, LATE, {"linearizable": True}),
+        ("set-full", "fail", {"lost": 1}, GONE, {}),
+        ("bank", "fail", {"negative-value": 1}, [("read", "nil", "{0 -5 1 5}")], {}),
+        ("bank", "pass", {}, [("read", "nil", "{0 -5 1 5}")], {"negative_balances": True}),
+        ("bank", "fail", {"wrong-total": 1}, [("read", "nil", "{0 5 1 5}")], {"total_amount": 11}),
+        ("bank", "fail", {"nil-balance": 1}, [("read", "nil", "{0 5 1 nil}")], {"total_amount": 5}),
+        ("bank", "fail", {"unexpected-key": 1}, [("read", "nil", "{0 5 1 0}")], {"accounts": [0]}),
+        ("comments", "fail", {"missing": 1}, [("write", "1", "1"), ("write", "2", "2"), ("read", "nil", "[2]")], {}),
+        ("sequential", "fail", {"trailing-nil": 1}, [("write", ":k", ":k"), ("read", ":k", "[:k [:b nil]]")], {}),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("notation", ["edn", "json"])
+def test_what_the_definition_says_of_a_workload_that_is_named(
+    tmp_path: Path,
+    workload: str,
+    answer: str,
+    counts: dict[str, int],
+    steps: list[Step],
+    options: dict[str, Any],
+    notation: str,
+) -> None:
+    text = one_after_the_other(*steps)
+    if notation == "json":
+        text = "".join(_as_json(line) for line in text.splitlines())
+    assert judged(tmp_path, text, workload=workload, given=options) == (workload, answer, counts)
+
+
+def _as_json(line: str) -> str:
+    event = {str(getattr(key, "name", key)): value for key, value in edn.read(line).items()}
+    return to_json(event) + "\n"
+
+
+def test_the_documentation_has_every_workload_and_level() -> None:
+    text = (ROOT / "docs" / "histories.md").read_text()
+    rows = [line.split(" | ")[0] for line in text.splitlines() if line.startswith("| `")]
+    listed = {name for row in rows for name in re.findall(r"`([\w-]+)`", row)}
+    assert set(WORKLOADS) <= listed
+    plain = [name for name in IMPLIED_MODELS if not name.startswith("strong-")]
+    assert [name for name in plain if f"`{name}`" not in text] == []
+
+
+def test_who_names_no_process_is_one_for_each_f(tmp_path: Path) -> None:
+    """As elle-cli's examples are written."""
+    text = """{:index 1, :type :invoke, :f :read, :value nil}
+    {:index 2, :type :invoke, :f :write, :value 425}
+    {:index 3, :type :ok, :f :write, :value 425}
+    {:index 4, :type :invoke, :f :write, :value 430}
+    {:index 5, :type :ok, :f :write, :value 430}
+    {:index 6, :type :ok, :f :read, :value #{2 430}}
+    """
+    assert judged(tmp_path, text) == ("comments", "fail", {"missing": 1})
+    assert judged(tmp_path, text.replace("#{2 430}", "#{425 430}"))[1] == "pass"
+    with pytest.raises(HistoryError, match=r"line 3: what names no process completes an operation \(ok\), but has"):
+        judged(tmp_path, text.replace(":ok, :f :write,", ":ok,"), workload="comments")
+    alone = "\n".join(text.splitlines()[1:5]).replace(":ok, :f :write,", ":ok,")
+    assert judged(tmp_path, alone, workload="comments")[1] == "pass"
+    with pytest.raises(HistoryError, match="line 3: what names no process invokes write, but its operation of line 2"):
+        judged(tmp_path, text.replace(":ok, :f :write, :value 425", ":invoke, :f :write, :value 426"))
+
+
+@pytest.mark.parametrize("option", ["consistency", "linearizable_keys"])
+def test_what_only_transactions_have_tells_what_a_history_is_of(tmp_path: Path, option: str) -> None:
+    given = {option: "serializable" if option == "consistency" else True}
+    assert judged(tmp_path, one_after_the_other(*STALE), given=given)[0] == "rw-register"
+    assert judged(tmp_path, one_after_the_other(*STALE))[0] == "multi-register"
+
+
 @pytest.mark.parametrize(
     ("message", "steps", "options"),
     [
@@ -132,6 +245,10 @@ def test_what_jepsen_would_say(tmp_path: Path, workload: str, answer: str, steps
         (r"line 1: what a kv holds must be text, which :a is not", [("put", ":a", ":a")], {"workload": "kv"}),
         (r"line 1: two keys of .* look alike", [("write", '{1 2, "1" 3}', "nil")], {"workload": "multi-register"}),
         (r"line 2: .* is no transaction of kafka", [("send", "[[:send 0 1]]", f"[[:send 0 [{-2**63} 1]]]")], {}),
+        (r"line 2: .* is no transaction of rw-register", [("txn", "nil", "[[:append :x 1]]")],
+         {"workload": "rw-register"}),
+        (r"line 2: .* is no transaction of rw-register", [("txn", "nil", "[[:w :x]]", "info")],
+         {"workload": "rw-register"}),
         (r"no workload known here .*read, transfer", [("transfer", "{:from 0}", "{:from 0}"),
                                                       ("read", "nil", "{0 5}")], {}),
     ],
