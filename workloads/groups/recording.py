@@ -72,7 +72,7 @@ class GroupRecorder:
 
     def _commit(self, group: str, process: int, said: Mapping[str, Any]) -> None:
         key = process, said["id"]
-        if said["complete"] is None:
+        if said.get("complete") is None:
             self._commits[key] = said
             return
         begun = self._commits.pop(key)

@@ -17,7 +17,7 @@ from workloads.clients.driven.process import Driver, DriverEnded
 LOOK_EVERY_S: Final = (0.1, 0.4)
 #: That a client may take to tell where logs end, and that it is waited for beyond that, in seconds.
 OFFSETS_S: Final = 3.0
-_GRACE_S: Final = 5.0
+_GRACE_S: Final = 15.0
 #: A client that neither reads on nor says why for so long, though there is more, is started anew, in seconds.
 SILENT_S: Final = 20.0
 _RETRY_S: Final = 0.2
@@ -85,7 +85,12 @@ class DrivenReader:
         self.moved.set()
 
     async def offsets(self, partitions: Sequence[int], which: Literal["latest", "earliest"]) -> dict[int, int] | None:
-        """What the client told, of the ends as operations of the history; None: it did not."""
+        """What the client told, and of ends a read that returned nothing; None: it did not.
+
+        As `list_offsets`, which must be exact, it would be blamed for what the client's own picture of the cluster
+        brings about: a leader that was deposed while it stood still answers from before, as long as neither it nor who
+        asks it knows of a newer leader epoch. (The own client tells the newest that any broker has told it.)
+        """
         session = self._session
         invoke = session.clock()
         error: str | None = None
@@ -105,11 +110,10 @@ class DrivenReader:
             return None
         if which == "latest":
             for partition in partitions:
-                operation = session.recorder.invoke(
-                    self._process, "list_offsets", session.plan.topic, partition, invoke
-                )  # fmt: skip
+                operation = session.recorder.invoke(self._process, "read", session.plan.topic, partition, invoke)
                 outcome: Literal["ok", "fail"] = "ok" if error is None else "fail"
-                session.recorder.complete(operation, complete, outcome, offset=found.get(partition), error=error)
+                end = found.get(partition)
+                session.recorder.complete(operation, complete, outcome, offset=end, high_watermark=end, error=error)
                 session.tally.read(error)
         return found if error is None else None
 
