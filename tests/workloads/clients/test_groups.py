@@ -1,0 +1,133 @@
+"""Consumer groups of real clients on Apache Kafka, in one process of Java: what right members do is not blamed, and
+what wrong ones do is found and named."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, Final
+
+import pytest
+
+from checkers import check
+from harness.errors import BadArguments
+from harness.plan.plan import Plan, make_plan
+from harness.record.history import Recorder
+from spark_history.spark.tasks import Here
+from tests.clusters.apache_kafka import ApacheKafka, apache_kafka
+from tests.clusters.kafka_jvm import needs_kafka
+from workloads.clients.driven.driven import DrivenInPython
+from workloads.consumer_group import ConsumerGroupWorkload
+
+SECONDS: Final = 8
+TARGET: Final = "kafka:4.2.0"
+
+
+@pytest.fixture(scope="module")
+def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApacheKafka]:
+    settings = {
+        "group.initial.rebalance.delay.ms": "200", "group.min.session.timeout.ms": "1000",
+        "offsets.topic.replication.factor": "3", "offsets.topic.num.partitions": "4",
+        "group.consumer.min.session.timeout.ms": "2000", "group.consumer.session.timeout.ms": "3000",
+        "group.consumer.min.heartbeat.interval.ms": "500", "group.consumer.heartbeat.interval.ms": "700",
+    }  # fmt: skip
+    with apache_kafka(tmp_path_factory.mktemp("kafka"), 3, **settings) as started:
+        yield started
+
+
+def carry_out(kafka: ApacheKafka, directory: Path, client: str, **settings: str) -> Mapping[str, Any]:
+    """The verdict. settings: of the workload."""
+    run = directory / f"run-{directory.name}"
+    run.mkdir()
+    wishes = {"members": "2", "churn": "2", "session": "2", "settle": "20", **settings}
+    plan = Plan(
+        run=run.name, target=TARGET, client=client, workload="consumer-group", workload_settings=wishes, nemesis=(),
+        topic=directory.name, partitions=3, concurrency=1, rate=1000, time_limit=SECONDS, seed=4,
+    )  # fmt: skip
+    plan.save(run)
+
+    async def story() -> None:
+        brokers = [SimpleNamespace(address=("127.0.0.1", kafka.ports[node])) for node in (1, 2, 3)]
+        recorder = Recorder(run, run.name)
+        workload = ConsumerGroupWorkload(plan, SimpleNamespace(brokers=brokers), recorder)
+        await workload.set_up()
+        stop = asyncio.Event()
+        working = asyncio.create_task(workload.run(stop))
+        await asyncio.wait([working], timeout=SECONDS)
+        stop.set()
+        await working
+        healed = workload._clock()
+        await workload.final_read()
+        await workload.close()
+        recorder.close()
+        (run / "run.json").write_text(json.dumps({"healed_ns": healed, **workload.facts()}))
+
+    async def bounded() -> None:
+        async with asyncio.timeout(150):
+            await story()
+
+    asyncio.run(bounded())
+    return check(run, Here())
+
+
+def anomalies(verdict: Mapping[str, Any], *, weak: bool = False) -> set[str]:
+    return {
+        name for found in verdict["anomalies"].values() if found["weak"] is weak for name in found["anomalies"]
+    }  # fmt: skip
+
+
+@needs_kafka
+@pytest.mark.parametrize(
+    ("client", "protocol", "commits"),
+    [("librdkafka", "classic", "after-async+before-sync"), ("java", "consumer", "after-sync+after-auto")],
+)
+def test_right_members_are_not_blamed(
+    kafka: ApacheKafka, tmp_path: Path, client: str, protocol: str, commits: str
+) -> None:  # fmt: skip
+    verdict = carry_out(kafka, tmp_path, client, protocol=protocol, commits=commits)
+    assert anomalies(verdict) == set()
+    assert not verdict["groups"]["undecided"]
+    assert verdict["operations"]["acknowledged"] > 1000
+    for events in verdict["groups"]["events"].values():
+        assert events["poll"] > 3 and events["assign"] > 3, "partitions have moved"
+
+
+FOUND: Final = {
+    "commits-early": "committed before processing", "skips": "skipped after rebalance",
+    "commits-back": "committed offset went back",
+}  # fmt: skip
+
+
+@needs_kafka
+@pytest.mark.parametrize("fault", FOUND)
+def test_what_a_member_does_wrong_is_found(
+    kafka: ApacheKafka, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fault: str
+) -> None:  # fmt: skip
+    def command(self: Any, python: str) -> list[str]:
+        return [python, "-m", "tests.workloads.clients.faulty_members", fault]
+
+    monkeypatch.setattr(DrivenInPython, "command", command)
+    verdict = carry_out(kafka, tmp_path, "librdkafka", commits="after-sync")
+    assert verdict["verdict"] == "fail"
+    assert FOUND[fault] in anomalies(verdict)
+
+
+@pytest.mark.parametrize(
+    ("fields", "why"),
+    [
+        ({"client": "kio"}, "client kio has no consumer groups"),
+        ({"client": "aiokafka"}, "client aiokafka has no consumer groups"),
+        ({"target": "kraft"}, "it has no group coordinator"),
+        ({"workload_settings": {"commits": "later"}}, "valid: one of after-sync"),
+        ({"workload_settings": {"members": "none"}}, "valid: a number from 1 to 20"),
+        ({"workload_settings": {"nonsense": "1"}}, "workload consumer-group has no such setting"),
+        ({"workload_settings": {"assignor": "uniform"}}, "no assignor uniform of protocol classic"),
+    ],
+)
+def test_what_is_not_possible_is_one_sentence(fields: dict[str, Any], why: str) -> None:
+    given = {"run": "r", "target": TARGET, "client": "librdkafka", "workload": "consumer-group"}
+    with pytest.raises(BadArguments, match=why):
+        make_plan(**{**given, **fields})
