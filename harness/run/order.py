@@ -63,16 +63,16 @@ class Order:
         target = registry.make_target(fields["target"])
         for name, value in fields.get("settings", {}).items():
             target.check_setting(name, value)
-        client = registry.make_client(fields.get("client", Plan.model_fields["client"].default))
-        for name, value in fields.get("client_settings", {}).items():
-            client.check_setting(name, value)
-        client.prepare(lambda line: None if self.quiet else say(line, file=sys.stderr))
         file = None if fields.get("schedule") is None else Path(fields["schedule"])
         if file is not None:
             fields["nemesis"] = registry.parse_names(",".join(schedule_file.names_in(file)) or "none")
         wanted = fields.setdefault("nemesis", Plan.model_fields["nemesis"].default)
         nemeses = registry.make_nemeses(wanted, fields.get("acks", "all"))
         registry.load(registry.WORKLOADS, fields.get("workload", Plan.model_fields["workload"].default))
+        client = registry.make_client(fields.get("client", Plan.model_fields["client"].default))
+        for name, value in fields.get("client_settings", {}).items():
+            client.check_setting(name, value)
+        client.prepare(lambda line: None if self.quiet else say(line, file=sys.stderr))
         fields["on"], why = self._place(fields, nemeses, target)
         fields.setdefault("strike", registry.preferred_targets(nemeses))
         fields.setdefault("seed", SystemRandom().randrange(1_000_000))

@@ -1,4 +1,4 @@
-"""The driver of librdkafka with members that do one thing wrong: python -m tests.workloads.clients.faulty_members FAULT.
+"""librdkafka with members that do one thing wrong: python -m tests.workloads.clients.faulty_members FAULT.
 
 | fault | its members |
 | --- | --- |

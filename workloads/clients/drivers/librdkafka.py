@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import sys
+import logging
 import time
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
@@ -123,7 +123,7 @@ class LibrdkafkaMember(MemberWorker):
                 return
             patience = 0
             if message.error() is not None:
-                print(message.error(), file=sys.stderr, flush=True)
+                logging.warning("%s", message.error())
                 continue
             self.gathered.setdefault(message.partition(), []).append((message.offset(), int64(message.value())))
 

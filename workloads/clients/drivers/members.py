@@ -3,6 +3,7 @@ step before the next."""
 
 from __future__ import annotations
 
+import logging
 import time
 from abc import abstractmethod
 from collections.abc import Iterable, Mapping
@@ -142,7 +143,7 @@ class MemberWorker(Worker):
                 found = self.committed(self.topic, partitions, COMMIT_S)
                 nothing = [partition for partition in partitions if found[partition] is None]
             except Exception as error:  # then nobody can say whether it begins at the start on purpose
-                print("committed:", *describe(error), flush=True)
+                logging.warning("committed: %s: %s", *describe(error))
         self.tell("assign", invoke, partitions=partitions)
         if nothing:
             self.tell("reset", time.monotonic_ns(), offsets=dict.fromkeys(nothing, 0), error="nothing committed")
