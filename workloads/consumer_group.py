@@ -73,9 +73,10 @@ class ConsumerGroupWorkload(AppendWorkload):
         """Why a plan cannot be carried out with it, as a clause."""
         groups = getattr(plan.client_kind, "groups", None)
         if groups is None:
-            return f"client {plan.client} has no consumer groups; give --client librdkafka, or java"
+            return f"client {plan.client} has no consumer groups; give --client librdkafka, java, kafka-python or aiokafka"
         wishes = settings.read(cls.settings, plan.workload_settings, plan.workload)
-        return groups.impossible(_membership(wishes, "g", "sync", 0))
+        found = [groups.impossible(_membership(wishes, name, mode, 0)) for name, (_, mode) in _named(wishes)]
+        return next((why for why in found if why is not None), None)
 
     @classmethod
     def groups(cls, plan: Plan) -> Mapping[str, Any]:
@@ -197,4 +198,4 @@ def _named(wishes: Mapping[str, Any]) -> Sequence[tuple[str, tuple[str, str]]]:
 
 def _membership(wishes: Mapping[str, Any], group: str, mode: str, member: int) -> GroupMembership:
     instance = f"{group}-{member}" if wishes["static"] == "true" else None
-    return GroupMembership(group, wishes["protocol"], wishes["assignor"], mode == "auto", wishes["session"], instance)
+    return GroupMembership(group, wishes["protocol"], wishes["assignor"], mode, wishes["session"], instance)

@@ -82,7 +82,10 @@ def anomalies(verdict: Mapping[str, Any], *, weak: bool = False) -> set[str]:
 @needs_kafka
 @pytest.mark.parametrize(
     ("client", "protocol", "commits"),
-    [("librdkafka", "classic", "after-async+before-sync"), ("java", "consumer", "after-sync+after-auto")],
+    [
+        ("librdkafka", "classic", "after-async+before-sync"), ("java", "consumer", "after-sync+after-auto"),
+        ("kafka-python", "classic", "after-sync"), ("aiokafka", "classic", "after-sync"),
+    ],
 )
 def test_right_members_are_not_blamed(
     kafka: ApacheKafka, tmp_path: Path, client: str, protocol: str, commits: str
@@ -119,7 +122,8 @@ def test_what_a_member_does_wrong_is_found(
     ("fields", "why"),
     [
         ({"client": "kio"}, "client kio has no consumer groups"),
-        ({"client": "aiokafka"}, "client aiokafka has no consumer groups"),
+        ({"client": "aiokafka", "workload_settings": {"commits": "after-async"}}, "aiokafka does not commit async"),
+        ({"client": "kafka-python", "workload_settings": {"protocol": "consumer"}}, "no group protocol consumer"),
         ({"target": "kraft"}, "it has no group coordinator"),
         ({"workload_settings": {"commits": "later"}}, "valid: one of after-sync"),
         ({"workload_settings": {"members": "none"}}, "valid: a number from 1 to 20"),

@@ -6,8 +6,15 @@ from collections.abc import Mapping
 from typing import ClassVar
 
 from workloads.clients.driven.driven import DrivenInPython
-from workloads.clients.driven.kind import DELIVERY_S
+from workloads.clients.driven.kind import DELIVERY_S, WithPythonsNames
 from workloads.clients.driven.outcomes import Meaning, refused, too_large
+
+
+class AiokafkaGroups(WithPythonsNames):
+    """Each commit is waited for."""
+
+    assignors: ClassVar = {name: name for name in ("range", "roundrobin")}
+    modes: ClassVar = ("sync", "auto")
 
 
 class Aiokafka(DrivenInPython):
@@ -22,6 +29,7 @@ class Aiokafka(DrivenInPython):
     idempotence_setting: ClassVar = "enable_idempotence"
     idempotent_by_default: ClassVar = False
     delivery_setting: ClassVar = "request_timeout_ms"  # of a batch as a whole, all its attempts
+    groups: ClassVar = AiokafkaGroups("aiokafka")
     meanings: ClassVar = (
         refused("UnknownTopicOrPartitionError", "there is no such topic"),
         refused("AssertionError", "there is no such partition"),

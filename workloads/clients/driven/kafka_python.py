@@ -6,8 +6,12 @@ from collections.abc import Mapping
 from typing import ClassVar
 
 from workloads.clients.driven.driven import DrivenInPython
-from workloads.clients.driven.kind import DELIVERY_S
+from workloads.clients.driven.kind import DELIVERY_S, WithPythonsNames
 from workloads.clients.driven.outcomes import gave_up, not_enough_replicas, refused, too_large
+
+
+class KafkaPythonGroups(WithPythonsNames):
+    assignors: ClassVar = {name: name for name in ("range", "roundrobin", "cooperative-sticky")}
 
 
 class KafkaPython(DrivenInPython):
@@ -22,6 +26,7 @@ class KafkaPython(DrivenInPython):
     idempotence_setting: ClassVar = "enable_idempotence"
     idempotent_by_default: ClassVar = True
     delivery_setting: ClassVar = "delivery_timeout_ms"
+    groups: ClassVar = KafkaPythonGroups("kafka-python")
     meanings: ClassVar = (
         refused("KafkaTimeoutError", "within max_block_ms it knew no such topic, or had no room"),
         refused("ValueError", "there is no such partition"),

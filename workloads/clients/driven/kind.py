@@ -28,13 +28,13 @@ _CHECK_S: Final = 30.0
 @dataclass(frozen=True)
 class GroupMembership:
     """Of a member. protocol: "classic" or "consumer" (KIP-848). assignor: "default", "range", "roundrobin",
-    "cooperative-sticky" or "uniform". auto: does it commit by itself? session_s: after which a member that is not heard
-    of, or does not poll, is out, in seconds. instance: group.instance.id."""
+    "cooperative-sticky" or "uniform". mode: of its commits, "sync", "async", or "auto", by itself. session_s: after
+    which a member that is not heard of, or does not poll, is out, in seconds. instance: group.instance.id."""
 
     group: str
     protocol: str
     assignor: str
-    auto: bool
+    mode: str
     session_s: float
     instance: str | None
 
@@ -44,6 +44,7 @@ class Groups(ABC):
 
     assignors: ClassVar[Mapping[str, str]]
     protocols: ClassVar[Sequence[str]] = ("classic",)
+    modes: ClassVar[Sequence[str]] = ("sync", "async", "auto")
 
     def __init__(self, client: str) -> None:
         self._client = client
@@ -52,6 +53,8 @@ class Groups(ABC):
         """A clause."""
         if membership.protocol not in self.protocols:
             return f"client {self._client} has no group protocol {membership.protocol}; it has {self.protocols[0]}"
+        if membership.mode not in self.modes:
+            return f"client {self._client} does not commit {membership.mode}; it does {' and '.join(self.modes)}"
         of_protocol = self.assignors if membership.protocol == "classic" else ("range", "uniform")
         if membership.assignor != "default" and membership.assignor not in of_protocol:
             return (
@@ -68,13 +71,13 @@ class Groups(ABC):
 class WithKafkasNames(Groups):
     """Whose settings have Kafka's names."""
 
-    protocols: ClassVar = ("classic", "consumer")
+    protocols: ClassVar[Sequence[str]] = ("classic", "consumer")
 
     def settings(self, membership: GroupMembership) -> Mapping[str, str]:
         session = str(round(membership.session_s * 1000))
         settings = {
             "group.id": membership.group, "auto.offset.reset": "earliest", "max.poll.interval.ms": session,
-            "enable.auto.commit": str(membership.auto).lower(), "auto.commit.interval.ms": "1000",
+            "enable.auto.commit": str(membership.mode == "auto").lower(), "auto.commit.interval.ms": "1000",
             "group.protocol": membership.protocol,
         }  # fmt: skip
         if membership.instance is not None:
@@ -86,6 +89,17 @@ class WithKafkasNames(Groups):
         elif membership.assignor != "default":
             settings["group.remote.assignor"] = membership.assignor
         return settings
+
+
+class WithPythonsNames(WithKafkasNames):
+    """Whose settings have Kafka's names with _ for each dot. assignors: as the driver has them."""
+
+    protocols: ClassVar = ("classic",)
+
+    def settings(self, membership: GroupMembership) -> Mapping[str, str]:
+        found = {name.replace(".", "_"): value for name, value in super().settings(membership).items()}
+        del found["group_protocol"]
+        return found
 
 
 class Kind(Client):

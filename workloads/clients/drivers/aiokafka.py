@@ -4,21 +4,30 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import logging
 import os
 import sys
+import threading
 import time
 import traceback
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from queue import SimpleQueue
 from typing import Any
 
 import aiokafka
-from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
+from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, ConsumerRebalanceListener, TopicPartition
+from aiokafka.coordinator.assignors.range import RangePartitionAssignor
+from aiokafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
 from aiokafka.errors import KafkaError, OffsetOutOfRangeError
 
 from workloads.clients.drivers.driver import Deliveries, Output, Positions, decode, int64, key_of, typed
+from workloads.clients.drivers.members import COMMIT_S, MemberWorker
+from workloads.clients.drivers.threads import TURN_S, run_worker
 
 _VERSION = f"aiokafka {aiokafka.__version__}"
 _TURN_S = 0.1
+_OF_A_MEMBER = 500  # most records that a member deals with before it polls again
+_ASSIGNORS = {"range": RangePartitionAssignor, "roundrobin": RoundRobinPartitionAssignor}
 _LONGEST_LINE = 64 << 20
 Command = dict[str, Any]
 
@@ -154,6 +163,71 @@ class Consumer:
         self._output.say("offsets", id=command["id"], invoke=invoke, complete=time.monotonic_ns(), **result)
 
 
+class Member(MemberWorker, ConsumerRebalanceListener):  # type: ignore[misc]
+    """In a thread and an event loop of its own, which runs while it polls and commits: so does one whose handlers
+    block."""
+
+    def open(self, settings: Mapping[str, str]) -> str:
+        self._loop = asyncio.new_event_loop()
+        given = typed(settings, _defaults(AIOKafkaConsumer))
+        if isinstance(strategy := given.get("partition_assignment_strategy"), str):
+            given["partition_assignment_strategy"] = [_ASSIGNORS[strategy]]
+        self._loop.run_until_complete(self._start(given))
+        return _VERSION
+
+    async def _start(self, settings: Mapping[str, Any]) -> None:
+        self._consumer = AIOKafkaConsumer(**settings)
+        await self._consumer.start()
+
+    def subscribe(self, topic: str) -> None:
+        self._consumer.subscribe([topic], listener=self)
+
+    def gather(self) -> None:
+        try:
+            polled = self._wait(self._consumer.getmany(timeout_ms=round(TURN_S * 1000), max_records=_OF_A_MEMBER))
+        except KafkaError as error:
+            logging.warning("getmany: %s: %s", *_describe(error))
+            self._wait(asyncio.sleep(TURN_S))
+            return
+        for place, found in polled.items():
+            self.gathered[place.partition] = [(each.offset, int64(each.value)) for each in found]
+
+    def commit_now(self, offsets: Mapping[int, int]) -> None:
+        places = {TopicPartition(self.topic, p): offset for p, offset in offsets.items()}
+        self._wait(asyncio.wait_for(self._consumer.commit(places), COMMIT_S))
+
+    def commit_soon(self, offsets: Mapping[int, int], number: int) -> None:
+        raise NotImplementedError("aiokafka has no commit that is not waited for")
+
+    def committed(self, topic: str, partitions: Iterable[int], seconds: float) -> Mapping[int, int | None]:
+        found: Mapping[int, int | None] = self._wait(self._committed(topic, partitions, seconds))
+        return found
+
+    async def _committed(self, topic: str, partitions: Iterable[int], seconds: float) -> dict[int, int | None]:
+        async with asyncio.timeout(seconds):
+            return {p: await self._consumer.committed(TopicPartition(topic, p)) for p in partitions}
+
+    async def on_partitions_assigned(self, assigned: Iterable[Any]) -> None:
+        invoke = time.monotonic_ns()
+        partitions = [place.partition for place in assigned]
+        found: Mapping[int, int | None] = {}
+        try:
+            found = await self._committed(self.topic, partitions, COMMIT_S)
+        except (TimeoutError, KafkaError) as error:  # then nobody can say whether it begins at the start on purpose
+            logging.warning("committed: %s: %s", *_describe(error))
+        self.tell_given(partitions, invoke, found)
+
+    async def on_partitions_revoked(self, revoked: Iterable[Any]) -> None:
+        """Nothing is under way then: what was handed over is dealt with before the loop runs again."""
+        self.revoked(place.partition for place in revoked)
+
+    def close(self, seconds: float) -> None:
+        self._wait(asyncio.wait_for(self._consumer.stop(), seconds))
+
+    def _wait(self, work: Any) -> Any:
+        return self._loop.run_until_complete(work)
+
+
 def _must_not_fail(task: asyncio.Task[None]) -> None:
     """A client whose task fails is a client that crashed: the process ends with it."""
     if not task.cancelled() and (error := task.exception()) is not None:
@@ -171,6 +245,12 @@ def _check(settings: Mapping[str, str]) -> str | None:
     except ValueError as error:
         return str(error)
     return None
+
+
+def _serve_member(output: Output, opening: Command) -> Member:
+    member = Member(output, opening["client"])
+    threading.Thread(target=run_worker, args=(member, opening["settings"]), daemon=True).start()
+    return member
 
 
 async def _serve_client(output: Output, opening: Command, commands: asyncio.Queue[Command]) -> None:
@@ -195,18 +275,21 @@ async def _main() -> None:
     output = Output()
     reader = asyncio.StreamReader(_LONGEST_LINE)
     await asyncio.get_running_loop().connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)
-    queues: dict[int, asyncio.Queue[Command]] = {}
+    queues: dict[int, Any] = {}  # those of members are of threads
     tasks = []
     async for line in reader:
         command = decode(line)
         if command["do"] == "check":
             output.say("checked", problem=_check(command["settings"]))
+        elif command["do"] == "open" and command["role"] == "member":
+            queues[command["client"]] = _serve_member(output, command).commands
         elif command["do"] == "open":
             queue = queues[command["client"]] = asyncio.Queue()
             tasks.append(asyncio.create_task(_serve_client(output, command, queue)))
             tasks[-1].add_done_callback(_must_not_fail)
         else:
-            queues[command["client"]].put_nowait(command)
+            queue = queues[command["client"]]
+            queue.put(command) if isinstance(queue, SimpleQueue) else queue.put_nowait(command)
     os._exit(0)  # whatever clients still wait for
 
 

@@ -5,16 +5,24 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import kafka
-from kafka import KafkaConsumer, KafkaProducer, TopicPartition
+from kafka import ConsumerRebalanceListener, KafkaConsumer, KafkaProducer, OffsetAndMetadata, TopicPartition
+from kafka.coordinator.assignors.cooperative_sticky import CooperativeStickyAssignor
+from kafka.coordinator.assignors.range import RangePartitionAssignor
+from kafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
 from kafka.errors import KafkaError
 
 from workloads.clients.drivers.driver import int64, key_of, typed
+from workloads.clients.drivers.members import COMMIT_S, MemberWorker
 from workloads.clients.drivers.threads import TURN_S, Command, ConsumerWorker, ProducerWorker, describe, serve
 
+_ASSIGNORS = {
+    "range": RangePartitionAssignor, "roundrobin": RoundRobinPartitionAssignor,
+    "cooperative-sticky": CooperativeStickyAssignor,
+}  # fmt: skip
 _VERSION = f"kafka-python {kafka.__version__}"
 
 
@@ -99,6 +107,63 @@ class KafkaPythonConsumer(ConsumerWorker):
         self._consumer.close()
 
 
+class KafkaPythonMember(MemberWorker, ConsumerRebalanceListener):  # type: ignore[misc]
+    def open(self, settings: Mapping[str, str]) -> str:
+        given = typed(settings, KafkaConsumer.DEFAULT_CONFIG)
+        if isinstance(strategy := given.get("partition_assignment_strategy"), str):
+            given["partition_assignment_strategy"] = [_ASSIGNORS[strategy]]
+        self._consumer = KafkaConsumer(**given)
+        return _VERSION
+
+    def generation(self) -> int | None:
+        if not hasattr(self, "_consumer"):
+            return None
+        generation: int = self._consumer.group_metadata().generation_id
+        return generation
+
+    def subscribe(self, topic: str) -> None:
+        self._consumer.subscribe([topic], listener=self)
+
+    def gather(self) -> None:
+        try:
+            polled = self._consumer.poll(timeout_ms=round(TURN_S * 1000))
+        except KafkaError as error:
+            logging.warning("poll: %s: %s", *describe(error))
+            time.sleep(TURN_S)
+            return
+        for place, found in polled.items():
+            self.gathered[place.partition] = [(each.offset, int64(each.value)) for each in found]
+
+    def commit_now(self, offsets: Mapping[int, int]) -> None:
+        self._consumer.commit(self._places(offsets), timeout_ms=round(COMMIT_S * 1000))
+
+    def commit_soon(self, offsets: Mapping[int, int], number: int) -> None:
+        def ended(_: Any, answer: Any) -> None:
+            failed = isinstance(answer, Exception)
+            self.commit_ended(number, *(describe(answer) if failed else ()))
+
+        self._consumer.commit_async(self._places(offsets), callback=ended)
+
+    def committed(self, topic: str, partitions: Iterable[int], seconds: float) -> Mapping[int, int | None]:
+        patience = round(seconds * 1000)
+        return {p: self._consumer.committed(TopicPartition(topic, p), timeout_ms=patience) for p in partitions}
+
+    def on_partitions_assigned(self, assigned: Iterable[Any]) -> None:
+        self.given(place.partition for place in assigned)
+
+    def on_partitions_revoked(self, revoked: Iterable[Any]) -> None:
+        self.revoked(place.partition for place in revoked)
+
+    def on_partitions_lost(self, lost: Iterable[Any]) -> None:
+        self.lost(place.partition for place in lost)
+
+    def close(self, seconds: float) -> None:
+        self._consumer.close()
+
+    def _places(self, offsets: Mapping[int, int]) -> dict[Any, Any]:
+        return {TopicPartition(self.topic, p): OffsetAndMetadata(offset, "", -1) for p, offset in offsets.items()}
+
+
 def _places(error: Exception) -> list[int | None]:
     """The partitions that an OffsetOutOfRangeError names; another error is of all."""
     named = error.args[0] if error.args else None
@@ -120,4 +185,4 @@ def _check(settings: Mapping[str, str]) -> str | None:
 
 
 if __name__ == "__main__":
-    serve({"producer": KafkaPythonProducer, "consumer": KafkaPythonConsumer}, _check)
+    serve({"producer": KafkaPythonProducer, "consumer": KafkaPythonConsumer, "member": KafkaPythonMember}, _check)

@@ -137,13 +137,17 @@ class MemberWorker(Worker):
         """In the callback of an assignment, before the client asks for itself where to begin."""
         invoke = time.monotonic_ns()
         partitions = list(partitions)
-        nothing: list[int] = []
+        found: Mapping[int, int | None] = {}
         if partitions:
             try:
                 found = self.committed(self.topic, partitions, COMMIT_S)
-                nothing = [partition for partition in partitions if found[partition] is None]
             except Exception as error:  # then nobody can say whether it begins at the start on purpose
                 logging.warning("committed: %s: %s", *describe(error))
+        self.tell_given(partitions, invoke, found)
+
+    def tell_given(self, partitions: list[int], invoke: int, committed: Mapping[int, int | None]) -> None:
+        """committed: of those that could be asked for."""
+        nothing = [partition for partition in partitions if committed.get(partition, 0) is None]
         self.tell("assign", invoke, partitions=partitions)
         if nothing:
             self.tell("reset", time.monotonic_ns(), offsets=dict.fromkeys(nothing, 0), error="nothing committed")

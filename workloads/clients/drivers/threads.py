@@ -150,13 +150,13 @@ def serve(
         elif command["do"] == "open":
             number = command["client"]
             worker = workers[number] = roles[command["role"]](output, number)
-            threading.Thread(target=_run, args=(worker, command["settings"]), daemon=True).start()
+            threading.Thread(target=run_worker, args=(worker, command["settings"]), daemon=True).start()
         else:
             workers[command["client"]].commands.put(command)
     os._exit(0)  # whatever clients still wait for
 
 
-def _run(worker: Worker, settings: Mapping[str, str]) -> None:
+def run_worker(worker: Worker, settings: Mapping[str, str]) -> None:
     """A client whose thread fails is a client that crashed: the process ends with it."""
     try:
         worker.run(settings)
