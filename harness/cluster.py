@@ -11,6 +11,7 @@ import asyncio
 from collections.abc import Collection, Coroutine, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from random import Random
 from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, TypeVar
 
 from harness.errors import HarnessFailure
@@ -52,6 +53,7 @@ NEEDS: Final[Mapping[str, str]] = {
     "netem": "delays and reorders packets",
     "faketime": "a clock for each node",
     "io-limit": "limits what a node reads and writes",
+    "proxy": "stands between clients and brokers, and tells Kafka's requests apart",
 }
 
 
@@ -241,6 +243,11 @@ class Cluster(Protocol):
     def controllers(self) -> Sequence[Node]:
         return [node for node in self.nodes if node.quorum_address]
 
+    @property
+    def bootstrap(self) -> Sequence[tuple[str, int]]:
+        """Where clients reach the brokers, to begin with."""
+        return [node.address for node in self.brokers]
+
     async def block(self, key: str, links: Sequence[Link]) -> None:
         """From now on let nothing pass these links, (from whom, to whom) each, by name. Adds to what other keys block;
         the same key again replaces what it blocked. Stays in force on a node that is killed or loses its power."""
@@ -263,6 +270,20 @@ class Cluster(Protocol):
         had to wait for their turn at the rate, and shaped_bytes, what passed at it; round_trip_ms or unanswered_ms, as
         of shape(), a moment before."""
         ...
+
+    async def hold_requests(
+        self, key: str, api: str, action: Literal["delay", "repeat"], seconds: tuple[float, float], share: float,
+        random: Random,
+    ) -> Evidence:  # fmt: skip
+        """From now on this share of the clients' requests of that API (Kafka's name of it) is held back for so long, or
+        arrives once more after so long. Adds to what other keys do. Needs "proxy"."""
+        raise NotOffered("hold_requests")
+
+    async def release_requests(self, key: str) -> Evidence:
+        """Requests pass again; what is held back arrives in its time. Safe to repeat. Evidence: api; requests, of it
+        that there were meanwhile; delayed_requests or repeated_requests; held_ms, all of them together;
+        delivered_after_hang_up, those whose client had hung up by then."""
+        raise NotOffered("release_requests")
 
     async def heal(self) -> None:
         """Whatever may still be blocked passes again, and every link is as it was."""

@@ -66,7 +66,8 @@ class AppendWorkload:
         self._random = Random(f"{plan.seed}/workload")
         self._owns_network = network is None
         self._network = network or TcpNetwork()
-        brokers = [Address(*node.address) for node in cluster.brokers]
+        bootstrap = getattr(cluster, "bootstrap", None) or [node.address for node in cluster.brokers]
+        brokers = [Address(*address) for address in bootstrap]
         self._client = Client(self._network, brokers, plan.topic, request_timeout=request_timeout)
         self._tally = Tally()
         session = Session(

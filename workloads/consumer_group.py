@@ -73,7 +73,8 @@ class ConsumerGroupWorkload(AppendWorkload):
         """Why a plan cannot be carried out with it, as a clause."""
         groups = getattr(plan.client_kind, "groups", None)
         if groups is None:
-            return f"client {plan.client} has no consumer groups; give --client librdkafka, java, kafka-python or aiokafka"
+            others = "librdkafka, java, kafka-python or aiokafka"
+            return f"client {plan.client} has no consumer groups; give --client {others}"
         wishes = settings.read(cls.settings, plan.workload_settings, plan.workload)
         found = [groups.impossible(_membership(wishes, name, mode, 0)) for name, (_, mode) in _named(wishes)]
         return next((why for why in found if why is not None), None)

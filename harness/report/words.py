@@ -214,6 +214,12 @@ _EVIDENCE: dict[str, Callable[[Any], str] | None] = {
     "packets_delayed": lambda count: f"delayed {plural(count, 'packet')}",
     "packets_duplicated": lambda count: f"doubled {plural(count, 'packet')}",
     "packets_reordered": lambda count: f"{plural(count, 'packet')} let ahead of others",
+    "delayed_requests": lambda count: f"held back {plural(count, 'request')}",
+    "repeated_requests": lambda count: f"repeated {plural(count, 'request')}",
+    "api": lambda name: f"of {name}",
+    "requests": lambda count: f"of {count:,} there were",
+    "held_ms": lambda ms: f"{duration(ms / 1000)} in all" if ms else "",
+    "delivered_after_hang_up": lambda count: f"{count:,} arrived when their client had hung up",
     "throttled": lambda count: f"packets waited for their turn {count:,} times",
     "shaped_bytes": lambda count: f"{size(count)} passed at the rate",
     "software": lambda release: {"next": "got the release of --upgrade-to", "first": "got its old release again"}.get(

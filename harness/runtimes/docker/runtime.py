@@ -17,7 +17,8 @@ from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
 from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
-from typing import Any, TypeVar
+from random import Random
+from typing import Any, Literal, TypeVar
 
 import docker
 import uvloop
@@ -30,6 +31,7 @@ from harness.errors import describe
 from harness.plan.plan import Plan
 from harness.record.collected import CUT_DISKS
 from harness.run.threads import in_thread
+from harness.runtimes.proxy.proxy import Proxy, Rule
 from harness.targets.admin import Admin
 from harness.targets.target import CONFIGURATION, DATA, TRACE, NodeSpec, Package, Target
 
@@ -127,6 +129,7 @@ class DockerCluster(Cluster):
         self._target = target
         self._folder = VOLUMES / plan.run
         self._agent = AgentClient(self._folder / "agent.sock", tell)
+        self._proxy: Proxy | None = None
         self._gateway = ""  # where clients, and the harness, seem to be
 
     @cached_property
@@ -168,8 +171,28 @@ class DockerCluster(Cluster):
                     group.create_task(create_and_boot(node))
         except BaseExceptionGroup as errors:
             raise errors.exceptions[0] from None
-        if needs:
-            self.lacks = await self._agent.ask(self.machines[0].name, "lacks", needs=sorted(needs))
+        if "proxy" in needs:
+            self._proxy = Proxy({node.id: node.address for node in self.machines if node.role == "broker"})
+            await self._proxy.start()
+        if of_the_machine := sorted(set(needs) - {"proxy"}):
+            self.lacks = await self._agent.ask(self.machines[0].name, "lacks", needs=of_the_machine)
+
+    @property
+    def bootstrap(self) -> Sequence[tuple[str, int]]:
+        if self._proxy is None:
+            return super().bootstrap
+        return [self._proxy.addresses[node.id] for node in self.brokers]
+
+    async def hold_requests(
+        self, key: str, api: str, action: Literal["delay", "repeat"], seconds: tuple[float, float], share: float,
+        random: Random,
+    ) -> Evidence:  # fmt: skip
+        assert self._proxy is not None, "its nemesis says that it needs one"
+        self._proxy.strike(key, Rule(api, action, seconds, share, random))
+        return {}
+
+    async def release_requests(self, key: str) -> Evidence:
+        return {} if self._proxy is None else dict(self._proxy.end(key))
 
     def add_nodes(self, subnet: Subnet) -> Sequence[DockerNode]:
         """Name them and give them addresses; nothing exists of them yet."""
@@ -248,6 +271,8 @@ class DockerCluster(Cluster):
             _add(problems, name, f"the disk of {name} was not copied whole, for there was on it: {strange}")
 
     async def stop(self) -> None:
+        if self._proxy is not None:
+            await self._proxy.close()
         self._agent.close()
         with suppress(TimeoutError):  # what does not end by then is ended by what follows
             async with asyncio.timeout(_SETTLE_TIMEOUT):

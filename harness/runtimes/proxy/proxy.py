@@ -1,0 +1,217 @@
+"""The proxy: a listener for each broker, and rules that say what becomes of requests.
+
+A request that is held back holds up all that follow on its connection, as a slow network does. Its client may give up
+meanwhile, hang up, and send it again on another connection: what is held back is delivered all the same, later than
+what came after it. That is how a transaction's end came to end the next one (KAFKA-17754). A request that is repeated
+is delivered once more, some time after, as a network does not but a client's retry may; its second answer goes to
+nobody.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from functools import partial
+from random import Random
+from typing import Any, Final, Literal
+
+from cluster_image.wire import WireError, decode_request_header
+from harness.runtimes.proxy.translation import Address, translated
+
+#: By name, Kafka's API keys of what clients ask.
+APIS: Final[Mapping[str, int]] = {
+    "Produce": 0, "Fetch": 1, "ListOffsets": 2, "Metadata": 3, "OffsetCommit": 8, "OffsetFetch": 9,
+    "FindCoordinator": 10, "JoinGroup": 11, "Heartbeat": 12, "LeaveGroup": 13, "SyncGroup": 14, "InitProducerId": 22,
+    "AddPartitionsToTxn": 24, "AddOffsetsToTxn": 25, "EndTxn": 26, "TxnOffsetCommit": 28, "ConsumerGroupHeartbeat": 68,
+}  # fmt: skip
+_HOST: Final = "127.0.0.1"
+_LARGEST_FRAME: Final = 128 << 20
+#: Correlation ids of what is repeated: clients count from 0.
+_REPEATED: Final = 0x4000_0000
+#: That a broker is waited for, once a client has hung up, to answer what it had been sent.
+_LAST_ANSWERS_S: Final = 5.0
+
+
+@dataclass
+class Rule:
+    """api: a name of APIS. seconds: of a request that it applies to, how long it is held back, or after how long it is
+    repeated: drawn from this range. share: of such requests, those that it applies to."""
+
+    api: str
+    action: Literal["delay", "repeat"]
+    seconds: tuple[float, float]
+    share: float
+    random: Random
+    met: int = 0  # requests of the API, meanwhile
+    struck: int = 0
+    held_s: float = 0.0
+    after_hang_up: int = 0  # delivered when their client had hung up
+
+    def draws(self) -> float | None:
+        """For how long, of the next request of its API; None: it passes."""
+        self.met += 1
+        if self.random.random() >= self.share:
+            return None
+        self.struck += 1
+        seconds = self.random.uniform(*self.seconds)
+        self.held_s += seconds
+        return seconds
+
+
+@dataclass
+class _Connection:
+    """From a client to a broker. asked: by correlation id, API key and version of what has no answer yet."""
+
+    to_client: asyncio.StreamWriter
+    to_broker: asyncio.StreamWriter
+    asked: dict[int, tuple[int, int]] = field(default_factory=dict)
+    repeated: int = 0
+    client_is_gone: bool = False
+
+
+class Proxy:
+    """brokers: their addresses, as they tell them to clients."""
+
+    def __init__(self, brokers: Mapping[int, Address]) -> None:
+        self._brokers = brokers
+        self._rules: dict[str, Rule] = {}
+        self._servers: list[asyncio.Server] = []
+        self._tasks: set[asyncio.Task[Any]] = set()
+        #: By broker, where clients reach it.
+        self.addresses: dict[int, Address] = {}
+
+    async def start(self) -> None:
+        for broker, address in self._brokers.items():
+            server = await asyncio.start_server(partial(self._serve, address), _HOST, 0)
+            self._servers.append(server)
+            self.addresses[broker] = (_HOST, server.sockets[0].getsockname()[1])
+
+    async def close(self) -> None:
+        for server in self._servers:
+            server.close()
+        for task in list(self._tasks):
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    def strike(self, key: str, rule: Rule) -> None:
+        """From now on, beside what other keys do."""
+        self._rules[key] = rule
+
+    def end(self, key: str) -> Mapping[str, Any]:
+        """What was held back before is still delivered in its time. Safe to repeat. Evidence: requests of the API that
+        were met meanwhile, those held back or repeated, for how long, and how many were delivered when their client had
+        hung up."""
+        rule = self._rules.pop(key, None)
+        if rule is None:
+            return {}
+        struck = {"delay": "delayed_requests", "repeat": "repeated_requests"}[rule.action]
+        return {
+            "api": rule.api, "requests": rule.met, struck: rule.struck, "held_ms": round(rule.held_s * 1000),
+            "delivered_after_hang_up": rule.after_hang_up,
+        }  # fmt: skip
+
+    @property
+    def _others(self) -> Mapping[Address, Address]:
+        return {self._brokers[broker]: address for broker, address in self.addresses.items()}
+
+    async def _serve(self, address: Address, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        self._tasks.add(task)
+        try:
+            try:
+                from_broker, to_broker = await asyncio.open_connection(*address)
+            except OSError:  # it is down: so is the connection
+                return
+            connection = _Connection(writer, to_broker)
+            answering = asyncio.create_task(self._answers(from_broker, connection))
+            try:
+                with suppress(ConnectionError, asyncio.IncompleteReadError, WireError):
+                    await self._requests(reader, connection)
+                connection.client_is_gone = True
+                await asyncio.wait([answering], timeout=_LAST_ANSWERS_S if connection.asked else 0)
+            finally:
+                answering.cancel()
+                to_broker.close()
+        finally:
+            writer.close()
+            self._tasks.discard(task)
+
+    async def _requests(self, reader: asyncio.StreamReader, connection: _Connection) -> None:
+        """Read ahead, so that it is known when the client hangs up, and delivered in order."""
+        frames: asyncio.Queue[bytes | None] = asyncio.Queue()
+
+        async def read() -> None:
+            try:
+                while True:
+                    frames.put_nowait(await _frame(reader))
+            except (ConnectionError, asyncio.IncompleteReadError):
+                connection.client_is_gone = True
+            finally:
+                frames.put_nowait(None)
+
+        reading = asyncio.create_task(read())
+        try:
+            while (frame := await frames.get()) is not None:
+                await self._deliver(frame, connection)
+        finally:
+            reading.cancel()
+            await asyncio.gather(reading, return_exceptions=True)
+
+    async def _deliver(self, frame: bytes, connection: _Connection) -> None:
+        header, _ = decode_request_header(frame)
+        for rule in [each for each in self._rules.values() if APIS[each.api] == header.api_key]:
+            if (seconds := rule.draws()) is None:
+                continue
+            if rule.action == "repeat":
+                connection.repeated += 1
+                self._later(seconds, _renumbered(frame, _REPEATED + connection.repeated), connection)
+                continue
+            await asyncio.sleep(seconds)
+            rule.after_hang_up += connection.client_is_gone
+        connection.asked[header.correlation_id] = header.api_key, header.api_version
+        connection.to_broker.write(len(frame).to_bytes(4) + frame)
+        await connection.to_broker.drain()
+
+    def _later(self, seconds: float, frame: bytes, connection: _Connection) -> None:
+        async def repeat() -> None:
+            await asyncio.sleep(seconds)
+            with suppress(ConnectionError):
+                connection.to_broker.write(len(frame).to_bytes(4) + frame)
+                await connection.to_broker.drain()
+
+        task = asyncio.create_task(repeat())
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _answers(self, reader: asyncio.StreamReader, connection: _Connection) -> None:
+        try:
+            while True:
+                frame = await _frame(reader)
+                number = int.from_bytes(frame[:4])
+                asked = connection.asked.pop(number, None)
+                if asked is None and number > _REPEATED:
+                    continue  # the second answer
+                others = self._others
+                connection.to_client.write(
+                    len(frame).to_bytes(4) + frame if asked is None else translated(frame, *asked, others)
+                )
+                await connection.to_client.drain()
+        except (ConnectionError, asyncio.IncompleteReadError, WireError):
+            pass
+        finally:
+            connection.to_client.close()
+
+
+async def _frame(reader: asyncio.StreamReader) -> bytes:
+    """Without its length."""
+    length = int.from_bytes(await reader.readexactly(4))
+    if length > _LARGEST_FRAME:
+        raise WireError(f"a frame of {length} bytes")
+    return await reader.readexactly(length)
+
+
+def _renumbered(frame: bytes, correlation_id: int) -> bytes:
+    return frame[:4] + correlation_id.to_bytes(4) + frame[8:]
