@@ -146,6 +146,8 @@ class IdempotentWorkload(AppendWorkload):
     """As append, by idempotent producers, which send a batch again until it is acknowledged: it is in the log once."""
 
     sender: ClassVar[type[Sender]] = IdempotentSender
+    #: Of a plan (Plan.idempotence).
+    idempotent: ClassVar[bool] = True
 
     @classmethod
     def impossible(cls, plan: Plan) -> str | None:

@@ -213,9 +213,14 @@ class Plan(BaseModel):
 
     @computed_field
     def idempotence(self) -> bool:
-        """Does the client promise that a record is in the log once, however often it sends it? See
+        """Is a record in the log once, whatever the client, and the network, send twice? See
         checkers.log.scope.Options."""
-        return bool(self.client_kind.is_idempotent(self.acks, self.client_settings))
+        if getattr(registry.load(registry.WORKLOADS, self.workload), "idempotent", False):
+            return True
+        kind = self.client_kind
+        if any(name.startswith("requests:repeat") for name in self.nemesis):
+            return bool(kind.promises_idempotence(self.acks, self.client_settings))
+        return bool(kind.is_idempotent(self.acks, self.client_settings))
 
     @property
     def client_kind(self) -> Any:

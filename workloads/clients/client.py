@@ -90,7 +90,11 @@ class Client(Protocol):
         return ()
 
     def is_idempotent(self, acks: str, settings: Mapping[str, str]) -> bool:
-        """Does it promise that a record is in the log once, however often it sends it?"""
+        """Is a record in the log once? Because it sends nothing twice, or because it promises idempotence."""
+        ...
+
+    def promises_idempotence(self, acks: str, settings: Mapping[str, str]) -> bool:
+        """Is a record in the log once, however often it arrives?"""
         ...
 
     def access(self, session: Session) -> Access: ...

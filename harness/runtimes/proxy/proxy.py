@@ -68,6 +68,7 @@ class _Connection:
     to_broker: asyncio.StreamWriter
     asked: dict[int, tuple[int, int]] = field(default_factory=dict)
     repeated: int = 0
+    later: set[asyncio.Task[None]] = field(default_factory=set)  # what is still to be repeated
     client_is_gone: bool = False
 
 
@@ -131,6 +132,7 @@ class Proxy:
                 with suppress(ConnectionError, asyncio.IncompleteReadError, WireError):
                     await self._requests(reader, connection)
                 connection.client_is_gone = True
+                await asyncio.gather(*connection.later, return_exceptions=True)
                 await asyncio.wait([answering], timeout=_LAST_ANSWERS_S if connection.asked else 0)
             finally:
                 answering.cancel()
@@ -183,8 +185,9 @@ class Proxy:
                 await connection.to_broker.drain()
 
         task = asyncio.create_task(repeat())
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        for tasks in (self._tasks, connection.later):
+            tasks.add(task)
+            task.add_done_callback(tasks.discard)
 
     async def _answers(self, reader: asyncio.StreamReader, connection: _Connection) -> None:
         try:

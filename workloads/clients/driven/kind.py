@@ -146,10 +146,11 @@ class Kind(Client):
         return DELIVERY_S if given is None else float(given) / 1000
 
     def is_idempotent(self, acks: str, settings: Mapping[str, str]) -> bool:
+        return self.promises_idempotence(acks, settings) or self.sends_once(acks, settings)
+
+    def promises_idempotence(self, acks: str, settings: Mapping[str, str]) -> bool:
         default = "true" if self.idempotent_by_default and acks == "all" and not self.sends_once(acks, settings) else ""
-        if settings.get(self.idempotence_setting, default).lower() == "true":
-            return True
-        return self.sends_once(acks, settings)
+        return settings.get(self.idempotence_setting, default).lower() == "true"
 
     def check_setting(self, name: str, value: str) -> None:
         if name == self.bootstrap_setting:

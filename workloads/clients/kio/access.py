@@ -29,6 +29,9 @@ class Kio(Client):
     def is_idempotent(self, acks: str, settings: Mapping[str, str]) -> bool:
         return True  # it sends nothing twice
 
+    def promises_idempotence(self, acks: str, settings: Mapping[str, str]) -> bool:
+        return False
+
     def access(self, session: Session) -> Access:
         return KioAccess(session)
 
