@@ -433,6 +433,9 @@ def test_every_nemesis_is_installed_and_says_where_it_works() -> None:
     assert {type(nemesis) for nemesis in installed.values()} >= set(ALL)
     assert all(name == nemesis.name for name, nemesis in installed.items())
     registry.check_runtime(installed, "docker")
+    with pytest.raises(BadArguments, match=r"^nemesis requests works only in docker; add --on docker$"):
+        registry.check_runtime(installed, "simulation")
+    del installed["requests"]  # of clients of others, and in simulation there are none
     registry.check_runtime(installed, "simulation")
     only_simulated: Any = type("OnlySimulated", (Kill,), {"name": "torn", "runtimes": SIMULATION})
     with pytest.raises(BadArguments, match=r"^nemesis torn works only in simulation; add --on simulation$"):
