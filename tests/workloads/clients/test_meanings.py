@@ -24,7 +24,7 @@ ONCE: Final[Mapping[str, Mapping[str, str]]] = {
 }
 #: ... to give up after a second, and in what it calls that.
 SOON: Final[Mapping[str, Mapping[str, str]]] = {
-    "librdkafka": {"message_timeout_ms": "1000"},
+    "librdkafka": {"delivery_timeout_ms": "1000"},
     "java": {"delivery_timeout_ms": "1000", "request_timeout_ms": "900"},
     "kafka-python": {"delivery_timeout_ms": "1000", "request_timeout_ms": "900"},
     "aiokafka": {"request_timeout_ms": "1000"},
@@ -166,6 +166,15 @@ def test_settings_are_the_clients_own() -> None:
             kind.check_setting(name, "long")
         with pytest.raises(Exception, match="the harness knows where the brokers are"):
             kind.check_setting(kind.bootstrap_setting, "x:1")
+    with pytest.raises(Exception, match=r"give it as delivery.timeout.ms, which is the same"):
+        registry.make_client("librdkafka").check_setting("message.timeout.ms", "5")
+
+
+def test_who_waits_for_no_acknowledgement_knows_nothing() -> None:
+    for client in CLIENTS:
+        kind = registry.make_client(client)
+        assert kind.outcomes("0", {}).acknowledged == "info"
+        assert kind.outcomes("1", {}).acknowledged == kind.outcomes("all", {}).acknowledged == "ok"
 
 
 def test_who_repeats_and_promises_no_idempotence_may_write_twice() -> None:

@@ -113,6 +113,8 @@ class Kind(Client):
     idempotence_setting: ClassVar[str] = "enable.idempotence"
     idempotent_by_default: ClassVar[bool]
     delivery_setting: ClassVar[str] = "delivery.timeout.ms"
+    #: Other names that it has for settings, and those that are to be given.
+    aliases: ClassVar[Mapping[str, str]] = {}
     #: What its errors mean, those that are known.
     meanings: ClassVar[Sequence[Meaning]]
     #: Its consumer groups; None: it has none here.
@@ -136,7 +138,7 @@ class Kind(Client):
         return {"PYTHONPATH": os.pathsep.join(filter(None, (str(_ROOT), os.environ.get("PYTHONPATH"))))}
 
     def outcomes(self, acks: str, settings: Mapping[str, str]) -> Outcomes:
-        return Outcomes(self.meanings, self.sends_once(acks, settings))
+        return Outcomes(self.meanings, self.sends_once(acks, settings), acks)
 
     def sends_once(self, acks: str, settings: Mapping[str, str]) -> bool:
         return settings.get(self.retries_setting) == "0"
@@ -155,6 +157,8 @@ class Kind(Client):
     def check_setting(self, name: str, value: str) -> None:
         if name == self.bootstrap_setting:
             raise BadArguments(f"--client-set {name} is not possible: the harness knows where the brokers are")
+        if name in self.aliases:
+            raise BadArguments(f"--client-set {name}: give it as {self.aliases[name]}, which is the same")
         if (problem := self._asked({name: value})) is not None:
             raise BadArguments(f"--client-set {problem}")
 

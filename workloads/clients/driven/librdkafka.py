@@ -24,6 +24,10 @@ class Librdkafka(DrivenInPython):
     driver: ClassVar = "librdkafka"
     idempotent_by_default: ClassVar = False
     groups: ClassVar = LibrdkafkaGroups("librdkafka")
+    aliases: ClassVar = {
+        "message.timeout.ms": "delivery.timeout.ms", "message.send.max.retries": "retries",
+        "request.required.acks": "acks", "metadata.broker.list": "bootstrap.servers",
+    }  # fmt: skip
     meanings: ClassVar = (
         refused("_QUEUE_FULL", "its queue has no room"),
         too_large("MSG_SIZE_TOO_LARGE"),

@@ -64,6 +64,12 @@ class Outcomes:
 
     meanings: Sequence[Meaning]
     sends_once: bool
+    acks: str = "all"
+
+    @property
+    def acknowledged(self) -> Outcome:
+        """What it means that a client tells no error: with acks=0, only that it has sent the record."""
+        return "info" if self.acks == "0" else "ok"
 
     def of(self, error: str, stage: str) -> Outcome:
         """stage: "send", where the client refused the record at once; or "delivery"."""

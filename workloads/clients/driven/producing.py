@@ -18,6 +18,8 @@ from workloads.pacing import Pacer
 MOST_BATCHES: Final = 8
 #: A client that has not told of a record so long after it should have given it up hangs, in seconds.
 HANGS_AFTER_S: Final = 10.0
+#: Once the time of a run is over, however long its client may take, in seconds.
+LONGEST_END_S: Final = 150.0
 _LOOK_S: Final = 0.5
 
 
@@ -57,7 +59,7 @@ class DrivenProducers(Producer):
                     self._driver.say("flush", client=client, seconds=self._delivery_s)
                 except DriverEnded:
                     break
-            async with asyncio.timeout(self._delivery_s + HANGS_AFTER_S):
+            async with asyncio.timeout(min(self._delivery_s + HANGS_AFTER_S, LONGEST_END_S)):
                 while self._in_flight:
                     self._changed.clear()
                     await self._changed.wait()
@@ -124,7 +126,7 @@ class DrivenProducers(Producer):
             start = first - appends.first_value
             part = min(count, len(appends) - start)
             offset = said.get("offset", -1)
-            outcome = "ok" if error is None else self._outcomes.of(error, said["stage"])
+            outcome = self._outcomes.acknowledged if error is None else self._outcomes.of(error, said["stage"])
             shown = offset + (first - said["first"]) if error is None and offset >= 0 else None
             self._complete(appends, start, part, said["complete"], outcome, shown, error)
             first, count = first + part, count - part
