@@ -18,6 +18,10 @@
 | models | 10,000 random histories of each model against brute force |
 | histories | the tests against brute force, 100,000 histories each; the metadata quorum under 2,000 seeds of faults |
 | zookeeper | the model answers as Apache ZooKeeper does: 10,000 random sequences of operations |
+| clients | each client under power outages and kills, on `kraft` and on Apache Kafka: passes, with 20,000 acknowledged; |
+|  | every lie of every client is found |
+| groups | consumer groups on Apache Kafka under kill, pause and partition, by both protocols: of five seeds each at least |
+|  | four are decided; what fails is to be explained by hand |
 | bench | all figures |
 """
 
@@ -182,6 +186,38 @@ def zookeeper(seeds: Sequence[int], results: Path) -> Iterator[Line]:
     yield code == 0, f"the watches of 1,000 topics of three partitions: exit code {code}"
 
 
+def clients(seeds: Sequence[int], results: Path) -> Iterator[Line]:
+    for client in ("kio", "librdkafka", "java", "kafka-python", "aiokafka"):
+        for target in ("kraft", "kafka:4.2.0"):
+            asked = ("--client", client, "--target", target, "--nemesis", "power-outage,kill")
+            code, verdict = _run(results, "docker", seeds[0], 45, *asked)
+            operations = verdict.get("operations")
+            acknowledged = operations["acknowledged"] if isinstance(operations, Mapping) else 0
+            yield (
+                code == 0 and acknowledged >= 20_000,
+                f"{client} on {target}: {verdict.get('verdict')}, {verdict.get('reason')}",
+            )
+    code = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "tests/workloads/clients/test_lies.py"],
+        env={**os.environ, "CHAOS_LIES": "all"}, check=False,
+    ).returncode  # fmt: skip
+    yield code == 0, f"all lies of all clients: exit code {code}"
+
+
+def groups(seeds: Sequence[int], results: Path) -> Iterator[Line]:
+    for client, protocol in (("java", "classic"), ("java", "consumer"), ("librdkafka", "classic")):
+        decided = 0
+        asked = (
+            *("--target", "kafka:4.2.0", "--client", client, "--workload", "consumer-group"),
+            *("--workload-set", f"protocol={protocol}", "--nemesis", "kill,pause,partition"),
+        )
+        for seed in seeds[:5]:
+            code, verdict = _run(results, "docker", seed, 120, *asked)
+            decided += code in (0, 1)
+            yield code != 1, f"{client}, {protocol}, seed {seed}: {verdict.get('verdict')}, {verdict.get('reason')}"
+        yield decided >= 4, f"{client}, {protocol}: {decided} of 5 seeds decided"
+
+
 def _bench(*parts: str) -> Line:
     code = subprocess.run([sys.executable, "-m", "harness.bench", *parts], check=False).returncode
     return code == 0, f"bench {' '.join(parts)}: exit code {code}; the table says which aims are met"
@@ -209,7 +245,7 @@ PARTS: Final[Mapping[str, Callable[[Sequence[int], Path], Iterator[Line]]]] = {
     "named-nemeses": named_nemeses, "acks": acks, "hostile": hostile, "traffic": traffic, "kafka": kafka,
     "rules": rules, "isr": isr, "explore": explore,
     "resizing": resizing, "deletion": deletion, "search": search, "models": models, "histories": histories,
-    "bench": bench, "zookeeper": zookeeper,
+    "bench": bench, "zookeeper": zookeeper, "clients": clients, "groups": groups,
 }  # fmt: skip
 
 

@@ -64,7 +64,7 @@ class Outcomes:
 
     meanings: Sequence[Meaning]
     sends_once: bool
-    acks: str = "all"
+    acks: str = "all"  # of the producers
 
     @property
     def acknowledged(self) -> Outcome:
