@@ -18,10 +18,10 @@
 | models | 10,000 random histories of each model against brute force |
 | histories | the tests against brute force, 100,000 histories each; the metadata quorum under 2,000 seeds of faults |
 | zookeeper | the model answers as Apache ZooKeeper does: 10,000 random sequences of operations |
-| clients | each client under power outages and kills, on `kraft` and on Apache Kafka: passes, with 20,000 acknowledged; |
+| clients | each client under power outages and kills, on `kraft` and on Apache Kafka: passes, 20,000 acknowledged; |
 |  | every lie of every client is found |
-| groups | consumer groups on Apache Kafka under kill, pause and partition, by both protocols: of five seeds each at least |
-|  | four are decided; what fails is to be explained by hand |
+| groups | consumer groups on Apache Kafka under kill, pause and partition, by both protocols: of five seeds each at |
+|  | least four are decided; what fails is to be explained by hand |
 | bench | all figures |
 """
 
