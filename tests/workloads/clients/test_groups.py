@@ -83,8 +83,10 @@ def anomalies(verdict: Mapping[str, Any], *, weak: bool = False) -> set[str]:
 @pytest.mark.parametrize(
     ("client", "protocol", "commits"),
     [
-        ("librdkafka", "classic", "after-async+before-sync"), ("java", "consumer", "after-sync+after-auto"),
-        ("kafka-python", "classic", "after-sync"), ("aiokafka", "classic", "after-sync"),
+        ("librdkafka", "classic", "after-async+before-sync"),
+        ("java", "consumer", "after-sync+after-auto"),
+        ("kafka-python", "classic", "after-sync"),
+        ("aiokafka", "classic", "after-sync"),
     ],
 )
 def test_right_members_are_not_blamed(

@@ -12,6 +12,7 @@ from typing import Any, Final
 import pytest
 
 from checkers import check
+from cluster_image.network import Connection
 from harness.plan.plan import Plan
 from harness.record.history import Recorder, load_journal
 from spark_history.spark.tasks import Here
@@ -19,6 +20,7 @@ from tests.clusters.local_cluster import local_cluster
 from workloads.append import AppendWorkload
 from workloads.clients.driven import producing
 from workloads.clients.driven.kind import Kind
+from workloads.clients.kio.producing import Answered, Sender
 
 CLIENTS: Final = ("librdkafka", "java", "kafka-python", "aiokafka")
 ENOUGH: Final = 3000  # acknowledged records
@@ -115,6 +117,41 @@ PAIRS: Final = (
 def test_a_lie_is_found_and_named(client: str, which: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     lie(monkeypatch, which)
     told = carry_out(tmp_path, client, client_settings=IDEMPOTENT.get(client, {}))
+    assert told.verdict["verdict"] == "fail"
+    assert FOUND[which] in told.anomalies
+
+
+class LyingSender(Sender):
+    """Of the own client, in this process: every tenth batch."""
+
+    which = ""
+    batches = 0
+
+    async def _produce(self, connection: Connection, batch: bytes) -> Answered:
+        LyingSender.batches += 1
+        if LyingSender.batches % 10:
+            return await super()._produce(connection, batch)
+        if self.which == "early":
+            self._later = asyncio.create_task(self._produce_later(connection, batch))
+            return Answered("ok")
+        if self.which == "drop":
+            return Answered("ok")
+        answered = await super()._produce(connection, batch)
+        if self.which == "double":
+            await super()._produce(connection, batch)
+            return answered
+        return answered._replace(offset=None if answered.offset is None else answered.offset + 1)
+
+    async def _produce_later(self, connection: Connection, batch: bytes) -> None:
+        await asyncio.sleep(0.3)
+        await super()._produce(connection, batch)
+
+
+@pytest.mark.parametrize("which", ["early", "drop", "double", "reorder"])
+def test_a_lie_of_the_own_client_is_found_too(which: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(LyingSender, "which", which)
+    monkeypatch.setattr(AppendWorkload, "sender", LyingSender)
+    told = carry_out(tmp_path, "kio")
     assert told.verdict["verdict"] == "fail"
     assert FOUND[which] in told.anomalies
 
