@@ -38,9 +38,10 @@ class _Requests(Common):
     def draw(self, random: Random) -> Draw:
         gap, duration = random.uniform(2.0, 5.0), random.uniform(4.0, 8.0)
         api, seed = random.choice(_DRAWN), random.randrange(2**31)
+        least, most = self.seconds()
         choice = {
-            "api": api if self.api == "drawn" else self.api, "share": self.share, "seed": seed,
-            "seconds": list(self.seconds()),
+            "api": api if self.api == "drawn" else self.api, "share": self.share, "seed": seed, "least_s": least,
+            "most_s": most,
         }  # fmt: skip
         return Draw(gap, duration, choice)
 
@@ -48,16 +49,16 @@ class _Requests(Common):
         raise NotImplementedError
 
     def check(self, choice: Mapping[str, Any], targets: Sequence[str]) -> None:
-        if choice["api"] not in APIS:
-            raise ValueError(f"its api is {choice['api']!r}; there are {', '.join(APIS)}")
+        if choice["least_s"] > choice["most_s"]:
+            raise ValueError(f"its least_s is {choice['least_s']:g}, above its most_s, {choice['most_s']:g}")
 
     def choose(self, choice: Mapping[str, Any], situation: Situation) -> Sequence[Node]:
         return situation.cluster.brokers
 
     async def inject(self, cluster: Cluster, nodes: Sequence[Node], choice: Mapping[str, Any]) -> Evidence:
-        low, high = choice["seconds"]
+        seconds = choice["least_s"], choice["most_s"]
         return await cluster.hold_requests(
-            self.name, choice["api"], self.action, (low, high), choice["share"], Random(choice["seed"])
+            self.name, choice["api"], self.action, seconds, choice["share"], Random(choice["seed"])
         )
 
     async def heal(self, cluster: Cluster, nodes: Sequence[Node]) -> Evidence:
