@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any
 
 from harness.errors import BadArguments, did_you_mean
 
@@ -55,6 +55,3 @@ def read(settings: Mapping[str, Setting], given: Mapping[str, str], workload: st
         except ValueError as error:
             raise BadArguments(f"--workload-set {name}={given[name]}: {error}") from None
     return values
-
-
-NONE: Final[Mapping[str, Setting]] = {}

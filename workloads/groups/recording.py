@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 
 from harness.record.history import HistoryRecorder
+from workloads.clients.driven.runs import spread
 
 _COLUMNS = (
     ("process", pa.int32()), ("op", pa.int64()), ("group", pa.string()), ("kind", pa.string()), ("topic", pa.string()),
@@ -18,9 +18,6 @@ _COLUMNS = (
 _SCHEMA = pa.schema(_COLUMNS)
 #: Kinds that are of the member as a whole.
 _OF_THE_MEMBER = frozenset({"join", "pause", "resume", "leave", "crash"})
-#: Errors of commits that say that nothing was committed: whoever asked is no member any more, by the client's own word.
-#: Whatever else is told, it may have been.
-NOT_COMMITTED: frozenset[str] = frozenset()
 
 
 class GroupRecorder:
@@ -77,7 +74,7 @@ class GroupRecorder:
             return
         begun = self._commits.pop(key)
         error = said.get("error")
-        outcome = "ok" if error is None else "fail" if error in NOT_COMMITTED else "info"
+        outcome = "ok" if error is None else "info"  # whatever is told, it may have been committed
         self._rows_of_commit(group, process, begun, said["complete"], outcome, error)
 
     def _rows_of_commit(
@@ -104,16 +101,8 @@ class GroupRecorder:
     def _read(self, process: int, said: Mapping[str, Any]) -> None:
         """What a member was handed over is also a read of the log, as of every other consumer."""
         for partition, runs in said.get("runs", {}).items():
-            table = np.array(runs, np.int64).reshape(-1, 3)
-            offsets, values = spread(table)
+            offsets, values = spread(runs)
             operation = self._recorder.invoke(process, "read", self._topic, int(partition), said["invoke"])
             self._recorder.complete(
                 operation, said["complete"], "ok", offset=int(offsets[0]), records=(offsets, values)
             )
-
-
-def spread(runs: np.ndarray[Any, np.dtype[np.int64]]) -> Sequence[np.ndarray[Any, np.dtype[np.int64]]]:
-    """Offsets and values. runs: rows of offset, value and how many count up from these."""
-    counts = runs[:, 2]
-    steps = np.arange(int(counts.sum())) - np.repeat(np.cumsum(counts) - counts, counts)
-    return [np.repeat(runs[:, column], counts) + steps for column in (0, 1)]

@@ -50,11 +50,10 @@ class Java(Driven):
             raise BadArguments(f"--client {self.name}: {version!r} is no release of Kafka, such as {DEFAULT}")
 
     def prepare(self, tell: Callable[[str], object]) -> None:
-        self._libs(tell)
-        compiler.compiled(_SOURCE, self._libs(tell), self._version, tell)
+        compiler.compiled(_SOURCE, _libs(self._version, tell), self._version, tell)
 
     def command(self, python: str) -> Sequence[str]:
-        libs = self._libs(lambda _: None)
+        libs = _libs(self._version)
         classes = compiler.compiled(_SOURCE, libs, self._version, lambda _: None)
         return [
             str(compiler.java()), f"-Xmx{_HEAP}", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-cp",
@@ -70,7 +69,15 @@ class Java(Driven):
             return {**common, "acks": acks, **times}
         return {**common, "enable.auto.commit": "false", "auto.offset.reset": "none"}
 
-    def _libs(self, tell: Callable[[str], object]) -> Path:
-        found = kafka.cached(self._version) or kafka.fetch(self._version, tell)
+
+#: By release, the folder of its jars. That they are whole is looked up once in a process, and not for each client.
+_FOUND: Final[dict[str, Path]] = {}
+
+
+def _libs(version: str, tell: Callable[[str], object] = lambda _: None) -> Path:
+    """Raises RuntimeUnavailable."""
+    if version not in _FOUND:
+        found = kafka.cached(version) or kafka.fetch(version, tell)
         assert found.libs is not None
-        return found.libs
+        _FOUND[version] = found.libs
+    return _FOUND[version]

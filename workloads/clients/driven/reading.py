@@ -8,10 +8,9 @@ from contextlib import suppress
 from random import Random
 from typing import Any, Final, Literal
 
-import numpy as np
-
 from workloads.clients.client import Session
 from workloads.clients.driven.process import Driver, DriverEnded
+from workloads.clients.driven.runs import spread
 
 #: Seconds between two looks of a reader at the end of some log.
 LOOK_EVERY_S: Final = (0.1, 0.4)
@@ -69,9 +68,7 @@ class DrivenReader:
     def _read(self, said: Mapping[str, Any]) -> None:
         session, partition = self._session, said["partition"]
         position = self.positions[partition]
-        runs = np.array(said["runs"], np.int64).reshape(-1, 3)
-        steps = np.arange(int(runs[:, 2].sum())) - np.repeat(np.cumsum(runs[:, 2]) - runs[:, 2], runs[:, 2])
-        offsets, values = (np.repeat(runs[:, column], runs[:, 2]) + steps for column in (0, 1))
+        offsets, values = spread(said["runs"])
         operation = session.recorder.invoke(
             self._process, self._kind, session.plan.topic, partition, said["invoke"]
         )  # fmt: skip
