@@ -220,12 +220,17 @@ class Link:
         self._cut = asyncio.Event()
         self._listening: asyncio.Server | None = None
         self._tasks: set[asyncio.Task[None]] = set()
+        self._accepting: set[asyncio.Task[Any]] = set()
 
     async def listen(self) -> Address:
         self._listening = await asyncio.start_server(self._accept, "127.0.0.1", 0)
         return Address(*self._listening.sockets[0].getsockname())
 
     async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        accepting = asyncio.current_task()
+        assert accepting is not None
+        self._accepting.add(accepting)
+        accepting.add_done_callback(self._accepting.discard)
         try:
             if self._cut.is_set():
                 return
@@ -264,9 +269,12 @@ class Link:
         self._cut.clear()
 
     async def close(self) -> None:
-        await self.cut()
+        """Whatever was accepted has ended by then: a loop that ends earlier leaves tasks that nobody awaited."""
         if self._listening is not None:
             self._listening.close()
+        await self.cut()
+        if self._accepting:
+            await asyncio.wait(self._accepting, timeout=5)
 
 
 Scenario = Callable[[World], Awaitable[None]]
