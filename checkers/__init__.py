@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from checkers.inside.violation import Violation
     from checkers.log import deletion
     from checkers.log.scope import Options
+    from checkers.transactions.runs import OfTransactions
     from checkers.verdict.verdict import Evidence
     from spark_history.damage import Damage
     from spark_history.ingest import History
@@ -113,8 +114,10 @@ def _look_at_what_is_sound(run: _Run, engine: Engine) -> tuple[Evidence, list[pa
 
 def _look(run: _Run, engine: Engine) -> tuple[Evidence, list[pa.Table], list[Path]]:
     """All that the verdict rests on, the tables of witnesses, and the files of lost appends."""
+    import pyarrow as pa
+
     from checkers import balance
-    from checkers.anomalies import examples
+    from checkers.anomalies import ANOMALIES, examples
     from checkers.inside import collected, nodes
     from checkers.log import availability, deletion
     from checkers.log.scope import Options
@@ -153,6 +156,10 @@ def _look(run: _Run, engine: Engine) -> tuple[Evidence, list[pa.Table], list[Pat
         of_run += of_groups.anomalies
     witnesses += [anomalies.table for anomalies in of_run]
     tally += [entry for anomalies in of_run for entry in anomalies.tally]
+    of_transactions = _look_at_transactions(run, name, missing)
+    if of_transactions is not None:
+        witnesses.append(pa.Table.from_pylist(of_transactions.rows, schema=ANOMALIES))
+        tally += of_transactions.tally
     if violation is not None:
         witnesses.insert(0, violation.anomalies(name, history.origin).table)
     unfinished = [log.name for log in history.logs if not options.complete(log.final_reads)]
@@ -180,11 +187,13 @@ def _look(run: _Run, engine: Engine) -> tuple[Evidence, list[pa.Table], list[Pat
         not_judged=[
             *salvage.not_judged(missing, [log.name for log in history.logs if log.partial]),
             *(of_groups.undecided if of_groups is not None else ()),
+            *(of_transactions.undecided if of_transactions is not None else ()),
         ],
         faults_known="faults" not in missing,
         availability=availability.of_history(history, faults, operations, engine),
         deletion=deleted,
         groups=of_groups,
+        transactions=of_transactions,
     )
     return evidence, witnesses, logs.lost
 
@@ -206,6 +215,22 @@ def _look_at_groups(run: _Run, name: str, faults: Sequence[Mapping[str, Any]]) -
     )  # fmt: skip
     facts = groups.Facts(name, plan, faults, history.origin, history.until, groups.healed_of(run.record))
     return groups.check(facts, events, groups.acknowledged(logs))
+
+
+def _look_at_transactions(run: _Run, name: str, missing: Set[str]) -> OfTransactions | None:
+    """Of a run whose plan has transactions."""
+    from checkers import groups
+    from checkers.transactions import runs
+    from spark_history.files import read_parquet
+    from spark_history.schema import TABLES
+
+    if run.plan is None or not runs.applies(run.plan) or missing & set(runs.NEEDED):
+        return None
+    tables = {}
+    for table in runs.NEEDED:
+        path = run.history.table(table)
+        tables[table] = TABLES[table].empty_table() if path is None else read_parquet(path, TABLES[table])
+    return runs.check(name, run.plan, tables, groups.healed_of(run.record))
 
 
 @dataclass(frozen=True)
@@ -252,7 +277,7 @@ def _look_at_logs(
             continue
         part, lacks = replace(history, logs=logs), missing | (salvage.OF_LOGS if partial else set())
         linearizability = log_linearizability.check([(part, options)], engine)
-        matching = log_matching.check(part, engine, in_sync, compacted=options.compacted)
+        matching = log_matching.check(part, engine, in_sync, sparse=options.sparse)
         for found in (linearizability.found, matching.found):
             kept = salvage.keep(
                 found.anomalies.to_pylist(), lambda row: (row["property"], row["anomaly"]), lacks

@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import pyarrow as pa
@@ -43,6 +43,9 @@ from spark_history.log import NOWHERE, Log
 from spark_history.regular import require_regular
 from spark_history.schema import TABLES
 from spark_history.spark.tasks import Engine, Unit, run_tasks, shared
+
+if TYPE_CHECKING:
+    from checkers.transactions.runs import OfTransactions
 
 _NAMES: Final = pa.schema([RUNS.field("run")])
 
@@ -166,11 +169,11 @@ class _Logs:
 
     def match(
         self, run: str, log: Log, replica_logs: pa.Table, final: tuple[Ints, Ints], in_sync: InSync | None,
-        *, compacted: bool = False,
+        *, sparse: bool = False,
     ) -> Anomalies:  # fmt: skip
         matched = Anomalies(run, log.topic, log.partition)
         segments = [log_matching.compare(replica_logs, final)]
-        log_matching.judge(segments, matched, in_sync, compacted=compacted)
+        log_matching.judge(segments, matched, in_sync, sparse=sparse)
         self.replica_records.update(log_matching.records_of(f"{log.topic}-{log.partition}", segments))
         return matched
 
@@ -220,7 +223,7 @@ def _judge_logs(
         settled.append(of_candidates)
         counts.update(own)
         final = log_matching.final_log(laid_out.reads)
-        matched.append(logs.match(run, log, replica_logs, final, in_sync, compacted=options.compacted))
+        matched.append(logs.match(run, log, replica_logs, final, in_sync, sparse=options.sparse))
         logs.operations[scope.log] = laid_out.operations
         logs.deletable.append(deletion.Log(log.topic, log.partition, [laid_out.operations], scope.final_reads))
         logs.orphans += laid_out.orphans
@@ -269,15 +272,22 @@ def check_tables(
         facts = groups.Facts(run, plan, faults, origin, until, healed)
         of_groups = groups.check(facts, tables["group_events"], groups.acknowledged(_by_log(operations)))
         found += of_groups.anomalies
+    of_transactions = _judge_transactions(run, plan, tables, healed)
     witnessed = [row for anomalies in found for row in anomalies.rows]
     unfinished = [*logs.missing, *verdict.absent(plan, logs.operations)]
+    if of_transactions is not None:
+        witnessed += of_transactions.rows
     if rows is not None:
         rows += [*witnessed, *of_nodes.rows]
     return verdict.judge(
         verdict.Evidence(
             run=run,
             plan=plan,
-            tally=[*(entry for anomalies in found for entry in anomalies.tally), *of_nodes.tally],
+            tally=[
+                *(entry for anomalies in found for entry in anomalies.tally),
+                *of_nodes.tally,
+                *(of_transactions.tally if of_transactions is not None else ()),
+            ],
             counts=logs.counts,
             faults=faults,
             complete=bool(logs.operations) and not unfinished,
@@ -295,9 +305,23 @@ def check_tables(
             availability=availability.of_tables(logs.operations.items(), faults, origin),
             deletion=deleted,
             groups=of_groups,
-            not_judged=of_groups.undecided if of_groups is not None else (),
+            transactions=of_transactions,
+            not_judged=[
+                why for judged in (of_groups, of_transactions) if judged is not None for why in judged.undecided
+            ],
         )
     )
+
+
+def _judge_transactions(
+    run: str, plan: Mapping[str, Any], tables: Mapping[str, pa.Table], healed: int | None
+) -> OfTransactions | None:
+    """Of a run whose plan has some."""
+    if not plan.get("transactions"):
+        return None
+    from checkers.transactions import runs  # which takes long to import
+
+    return runs.check(run, plan, tables, healed) if runs.applies(plan) else None
 
 
 def _by_log(operations: pa.Table) -> Iterator[tuple[str, int, list[pa.Table]]]:

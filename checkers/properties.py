@@ -31,6 +31,9 @@ GROUP_PROPERTIES: Final = (
     GROUPS_ALLOWED,
 )
 TRANSACTIONS: Final = "transactions"
+#: Of the transactions of a run (checkers/transactions/runs.py).
+EXACTLY_ONCE_PROCESSING: Final = "exactly-once processing"
+TRANSACTIONS_SETTLE: Final = "transactions settle"
 ALLOWED_TRANSACTIONS: Final = "transactions, allowed"  # by the consistency model that was asked for
 #: Only of producers that retry without idempotence: these may write a record more than once.
 EXACTLY_ONCE: Final = "exactly-once append"

@@ -41,12 +41,16 @@ SEGMENT_OFFSETS: Final = 1 << 22  # a task holds some 100 bytes an offset
 ROWS_AT_ONCE: Final = 12_000_000  # operations that a lane in this process holds, some 110 bytes each with their reads
 _FORMAT: Final = 3  # of history/; another one is laid out again
 _PART: Final = re.compile(
-    r"(operations|reads|faults|replica_logs|trace|metadata_log|disk_state|collected|group_events|pending)-(\d+)\.parquet"
+    r"(operations|reads|faults|replica_logs|trace|metadata_log|disk_state|collected|group_events|transactions"
+    r"|micro_operations|stable_offsets|pending)-(\d+)\.parquet"
 )
 _TOPIC: Final = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 _LAID_OUT: Final = ("operations", "reads", "replica_logs")
 #: Of the run as a whole, in one file each.
-_OF_RUN: Final = ("trace", "metadata_log", "disk_state", "collected", "group_events")
+_OF_RUN: Final = (
+    "trace", "metadata_log", "disk_state", "collected", "group_events", "transactions", "micro_operations",
+    "stable_offsets",
+)  # fmt: skip
 
 
 @dataclass(frozen=True)

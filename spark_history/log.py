@@ -64,9 +64,10 @@ class FinalReads:
         """The last offset at which a final read returned a record."""
         return self.covered[-1][1] - 1 if self.covered else NOWHERE
 
-    def known(self, compacted: bool) -> bool:
-        """As `complete`; of a compacted log records may be missing between, but never the last one."""
-        return self.complete or (compacted and self.end != NOWHERE and self.last == self.end - 1)
+    def known(self, sparse: bool) -> bool:
+        """As `complete`; of a log with gaps (compacted, or with markers of transactions) records may be missing
+        between, but never the last one."""
+        return self.complete or (sparse and self.end != NOWHERE and self.last == self.end - 1)
 
     def after_last_gap(self) -> FinalReads:
         """Of a log whose begin was deleted while it was read, so that reading went on further up: what was read from

@@ -180,7 +180,8 @@ CALLS: Final = pa.schema(
     ]
 )
 
-#: A transaction; what it did is in MICRO_OPERATIONS.
+#: A transaction; what it did is in MICRO_OPERATIONS. In a journal one is on record as it begins, as `info`, with what
+#: it is to send, and once more, with all that it did, as it ends (checkers/transactions/runs.py).
 TRANSACTIONS: Final = pa.schema(
     [
         ("run", pa.string()),
@@ -294,6 +295,19 @@ GROUP_EVENTS: Final = pa.schema(
 )
 NOTHING_COMMITTED: Final = "nothing committed"
 
+#: How far what read_committed returns goes, as leaders told it: a row a partition a look.
+STABLE_OFFSETS: Final = pa.schema(
+    [
+        ("run", pa.string()),
+        ("topic", pa.string()),
+        ("partition", pa.int32()),
+        ("last_stable", pa.int64()),  # the last stable offset
+        ("end", pa.int64()),  # the high watermark, told after that
+        ("invoke", pa.int64()),
+        ("complete", pa.int64()),
+    ]
+)
+
 TABLES: Final[dict[str, pa.Schema]] = {
     "operations": OPERATIONS,
     "reads": READS,
@@ -304,4 +318,7 @@ TABLES: Final[dict[str, pa.Schema]] = {
     "disk_state": DISK_STATE,
     "collected": COLLECTED,
     "group_events": GROUP_EVENTS,
+    "transactions": TRANSACTIONS,
+    "micro_operations": MICRO_OPERATIONS,
+    "stable_offsets": STABLE_OFFSETS,
 }

@@ -70,9 +70,9 @@ class AppendWorkload:
         brokers = [Address(*address) for address in bootstrap]
         self._client = Client(self._network, brokers, plan.topic, request_timeout=request_timeout)
         self._tally = Tally()
-        session = Session(
-            plan, brokers, recorder, self._tally, READERS, int(self.log.get("keys", 0)), clock, wall_clock,
-            own=self._client, sender=self.sender, encode=self.encode,
+        self._session = session = Session(
+            plan, brokers, recorder, self._tally, READERS, plan.concurrency, int(self.log.get("keys", 0)), clock,
+            wall_clock, own=self._client, sender=self.sender, encode=self.encode,
         )  # fmt: skip
         self._access = plan.client_kind.access(session)
 

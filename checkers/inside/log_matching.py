@@ -4,7 +4,7 @@ section 3 of the KIP-966 description, leader epochs).
 For two replicas let m be the highest offset at which both hold a record of the same leader epoch. Then at every
 offset up to m epoch and value must be equal. Above m they may differ: a replica that has not been the leader's
 follower since may still hold records that were never committed. Besides, one replica's log must have no holes, unless
-it is compacted, and its epochs must not decrease.
+it is compacted or has markers of transactions, and its epochs must not decrease.
 
 Replicas against the final log: once all faults are healed and every replica is back in its ISR, each member of the ISR
 holds exactly what the final reads returned, for these end at the high watermark, and everything below that is in the
@@ -69,9 +69,9 @@ class ReplicaMatching:
 
 
 def check(
-    history: History, engine: Engine, in_sync: InSync | None = None, *, compacted: bool = False
+    history: History, engine: Engine, in_sync: InSync | None = None, *, sparse: bool = False
 ) -> ReplicaMatching:
-    """in_sync: None: replicas are not held against the final log. compacted: a log may have holes. Raises
+    """in_sync: None: replicas are not held against the final log. sparse: a log may have holes. Raises
     HistoryError."""
     results = iter(run_tasks(engine, compare_replicas, [unit for log in history.logs for unit in _units(history, log)]))
     rows: list[dict[str, Any]] = []
@@ -80,7 +80,7 @@ def check(
     for log in history.logs:
         segments = [json.loads(next(results)["facts"][0].as_py()) for _ in _units(history, log)]
         anomalies = Anomalies(history.run, log.topic, log.partition)
-        judge(segments, anomalies, in_sync, compacted=compacted)
+        judge(segments, anomalies, in_sync, sparse=sparse)
         rows += anomalies.rows
         tally += [(history.run, *entry) for entry in anomalies.tally]
         records.update(records_of(log.name, segments))
@@ -227,15 +227,15 @@ def _facts_of_pair(first: _Replica, second: _Replica) -> dict[str, Any]:
 
 def judge(
     segments: Sequence[Mapping[str, Any]], anomalies: Anomalies, in_sync: InSync | None = None,
-    *, compacted: bool = False,
+    *, sparse: bool = False,
 ) -> None:  # fmt: skip
-    """What compare() found in the segments of one log, in their order. in_sync, compacted: see check()."""
+    """What compare() found in the segments of one log, in their order. in_sync, sparse: see check()."""
     log = f"{anomalies.topic}-{anomalies.partition}"
     if in_sync is not None:
         _judge_against_final(log, segments, anomalies, in_sync)
     for node in sorted({node for segment in segments for node in segment["replicas"]}):
         parts_of = [segment["replicas"][node] for segment in segments if node in segment["replicas"]]
-        _judge_replica(log, node, parts_of, anomalies, compacted)
+        _judge_replica(log, node, parts_of, anomalies, sparse)
     pairs: dict[tuple[str, str], list[Mapping[str, Any]]] = {}
     for segment in segments:
         for pair in segment["pairs"]:
@@ -319,7 +319,7 @@ def _range(low: int, high: int) -> str:
 
 
 def _judge_replica(
-    log: str, node: str, parts: Sequence[Mapping[str, Any]], anomalies: Anomalies, compacted: bool
+    log: str, node: str, parts: Sequence[Mapping[str, Any]], anomalies: Anomalies, sparse: bool
 ) -> None:
     holes = [hole for part in parts for hole in part["holes"]]
     decreases = [decrease for part in parts for decrease in part["decreases"]]
@@ -330,7 +330,7 @@ def _judge_replica(
         if after["epochs"][0] < before["epochs"][1]:
             decreases.append([first, before["epochs"][1], after["epochs"][0]])
     for last, first in holes:
-        if compacted and first > last:
+        if sparse and first > last:
             continue
         what = f"holds offset {first} twice" if first == last else f"goes from offset {last} to {first}"
         anomalies.add(

@@ -70,6 +70,9 @@ What else a plan may say (see Options)
   known if a final read returned the record before it. Where keys are known (`keys` of the plan's `log`: a value's key
   is its remainder by that), of each key the last value that was acknowledged or read is lost unless the final log
   holds it, or a later one of the key.
+* Logs with transactions (`markers` of the plan's `log`): markers of commits and aborts take offsets that no read
+  returns. So reads may leave out offsets at which no append is known to stand, and no append need explain these; what
+  was acknowledged is lost wherever the final log lacks it.
 * Batches are as many appends of one invocation, each with an offset of its own.
 * Idempotent producers: a retry is the same operation. If it is answered DUPLICATE_SEQUENCE_NUMBER, it is ok without an
   offset: it stands where a read returned it, and is lost if the final log is known from its start and does not hold it;
@@ -275,6 +278,8 @@ def _gaps(segment: Segment, timeline: Timeline) -> tuple[Ints, Ints]:
     """(first offset, how many) of each range of offsets at which nothing is known to stand, and within which no reading
     of the end stands: what must have been invoked by when is one for all of it."""
     scope = segment.scope
+    if scope.options.markers:  # one may stand there
+        return np.empty(0, np.int64), np.empty(0, np.int64)
     low = max(scope.low, scope.asked_from)
     end = min(scope.end, NEVER if scope.high is None else scope.high)
     position, read = segment.column("position")[segment.appends], segment.read_column("offset")

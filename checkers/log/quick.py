@@ -53,7 +53,7 @@ class _Runs:
         self, operations: pa.Table, reads: pa.Table, lengths: tuple[Ints, Ints], options: Sequence[Options]
     ) -> None:
         self._options = options
-        self._clean = np.array([each.acks_all and not each.compacted and not each.log_start for each in options], bool)
+        self._clean = np.array([each.acks_all and not each.sparse and not each.log_start for each in options], bool)
         operations = operations.unify_dictionaries().combine_chunks()
         reads = reads.unify_dictionaries().combine_chunks()
         self._run = np.repeat(np.arange(len(options)), lengths[0])

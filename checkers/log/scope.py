@@ -21,7 +21,13 @@ class Options:
     compacted: bool = False
     keys: int = 0  # of a compacted log: a value has the key of its remainder by this; 0: its keys are not known
     retries: bool = False  # without idempotence: a value may stand at several offsets
+    markers: bool = False  # offsets may hold markers of transactions, which no read returns
     log_start: int = 0  # below it records may be gone; ANYWHERE: below the lowest fetch offset of a final read
+
+    @property
+    def sparse(self) -> bool:
+        """May there be offsets at which a log that works shows nothing?"""
+        return self.compacted or self.markers
 
     @staticmethod
     def of(plan: Mapping[str, Any], struck: int | None) -> Options:
@@ -46,6 +52,7 @@ class Options:
             compacted="compact" in str(policy),
             keys=keys,
             retries=plan.get("idempotence", True) in (False, "false"),
+            markers=log.get("markers") is True,
             log_start=ANYWHERE if start == "moves" else start,
         )
 
@@ -57,7 +64,7 @@ class Options:
         """Is the final log of a partition known from where it starts?"""
         final_reads = self.final(final_reads)
         from_start = self.log_start == ANYWHERE or final_reads.start <= self.log_start
-        return from_start and final_reads.known(self.compacted)
+        return from_start and final_reads.known(self.sparse)
 
 
 @dataclass(frozen=True)
@@ -86,7 +93,7 @@ class Scope:
     @property
     def final_known(self) -> bool:
         """Is the final log known, from the lowest fetch offset of a final read?"""
-        return self.final_reads.known(self.options.compacted)
+        return self.final_reads.known(self.options.sparse)
 
     @property
     def asked_from(self) -> int:

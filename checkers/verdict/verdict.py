@@ -24,7 +24,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from checkers import balance
 from checkers.groups import Groups
@@ -37,17 +37,23 @@ from checkers.log.deletion import Deletion
 from checkers.properties import (
     BALANCE,
     DELETION,
+    EXACTLY_ONCE_PROCESSING,
     GROUP_PROPERTIES,
     HISTORY_PROPERTIES,
     INVARIANTS,
     LIVENESS,
     LOG_MATCHING,
     LOST_APPEND,
+    TRANSACTIONS,
+    TRANSACTIONS_SETTLE,
     VIOLATION,
     WEAK,
 )
 from checkers.verdict import thresholds
 from checkers.verdict.tally import EXIT_CODES, Tally, by_property, name
+
+if TYPE_CHECKING:
+    from checkers.transactions.runs import OfTransactions
 
 _LOSSES: Final = ("unsynced_bytes", "unsynced_files", "unsynced_records")
 
@@ -82,6 +88,7 @@ class Evidence:
     availability: Mapping[str, Any] | None = None  # see availability.py
     deletion: Deletion | None = None  # where records may be deleted, and it could be judged
     groups: Groups | None = None  # of consumers, where the plan has some; its anomalies are in `tally` too
+    transactions: OfTransactions | None = None  # where the plan has some; its anomalies are in `tally` too
 
 
 def nothing(
@@ -126,6 +133,7 @@ def judge(evidence: Evidence, attribution: Sequence[Mapping[str, Any]] = ()) -> 
         **({"attribution": list(attribution)} if attribution else {}),
         **({"deletion": evidence.deletion.as_dict()} if evidence.deletion is not None else {}),
         **({"groups": evidence.groups.as_dict()} if evidence.groups is not None else {}),
+        **({"transactions": evidence.transactions.as_dict()} if evidence.transactions is not None else {}),
         "availability": None if evidence.availability is None else dict(evidence.availability),
         "complete": evidence.complete and not evidence.gaps,
         "evidence_missing": list(evidence.gaps[:_MOST_GAPS]),
@@ -214,8 +222,8 @@ def _decide(
     weight = ""
     if any(anomaly == LOST_APPEND for _, anomaly, *_ in violations):
         weight = weigh_losses(of_contract, evidence.lost_in) + weigh_planned(attribution)
-    elif any(property_ in GROUP_PROPERTIES for property_, *_ in violations):
-        weight = weigh_losses(of_contract, ())  # what is known of a group is lost as records are
+    elif any(property_ in _AS_RECORDS for property_, *_ in violations):
+        weight = weigh_losses(of_contract, ())
     named = name(violations, evidence.counts.get("lost unacknowledged", 0))
     if evidence.violation is not None:
         besides = f"; besides, {named}{weight}" if violations else ""
@@ -270,6 +278,8 @@ def _decide(
     return "pass", in_order + _rarely_served(evidence.availability)
 
 
+#: What is known of groups, and of transactions, is lost as records are.
+_AS_RECORDS: Final = frozenset({*GROUP_PROPERTIES, TRANSACTIONS, EXACTLY_ONCE_PROCESSING, TRANSACTIONS_SETTLE})
 #: Of the time, for each partition: one that acknowledged for less had little to prove.
 _LEAST_SHARE: Final = 0.5
 
@@ -395,6 +405,8 @@ def _by_property(evidence: Evidence) -> dict[str, Any]:
         of_history += (DELETION,)
     if evidence.groups is not None:
         of_history += tuple(evidence.groups.checked)
+    if evidence.transactions is not None:
+        of_history += tuple(evidence.transactions.checked)
     with_invariants = evidence.plan.get("on") == "simulation" and inside_of(evidence.plan) == "kraft"
     checked = (*of_history, *(INVARIANTS if with_invariants else ()))
     if evidence.nodes is not None:

@@ -212,6 +212,12 @@ class Plan(BaseModel):
         return {} if groups is None else dict(groups(self))
 
     @computed_field
+    def transactions(self) -> dict[str, Any]:
+        """The workload's transactions: see checkers.transactions.runs."""
+        transactions = getattr(registry.load(registry.WORKLOADS, self.workload), "transactions", None)
+        return {} if transactions is None else dict(transactions(self))
+
+    @computed_field
     def idempotence(self) -> bool:
         """Is a record in the log once, whatever the client, and the network, send twice? See
         checkers.log.scope.Options."""
@@ -292,7 +298,7 @@ class Plan(BaseModel):
         return shlex.join(words)
 
 
-_FOLLOWING = ("promise", "inside", "log", "log_start", "groups", "idempotence", "members")
+_FOLLOWING = ("promise", "inside", "log", "log_start", "groups", "transactions", "idempotence", "members")
 #: Settings of nodes that delete records within the time of a run. By default they are kept for a week.
 _RETENTION = ("log.retention.ms", "log.retention.minutes", "log.retention.hours", "log.retention.bytes")
 _AMOUNTS = (

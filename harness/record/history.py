@@ -173,7 +173,7 @@ class HistoryRecorder:
 
     def add_rows(self, table: str, rows: pa.Table) -> None:
         """What nodes told of themselves, had in the metadata log, or what was collected of them; or what members of
-        groups did. table: one of _AS_ROWS; rows: its columns but for `run`."""
+        groups, and transactions, did. table: one of _AS_ROWS; rows: its columns but for `run`."""
         schema = TABLES[table]
         rows = rows.add_column(0, schema.field("run"), repeat(self._run, rows.num_rows, schema)).cast(schema)
         with self._lock:
@@ -323,7 +323,10 @@ def write_part(table: pa.Table, file: Any) -> None:
 
 
 #: Tables that are recorded as they are.
-_AS_ROWS: Final = ("trace", "metadata_log", "disk_state", "collected", "group_events")
+_AS_ROWS: Final = (
+    "trace", "metadata_log", "disk_state", "collected", "group_events", "transactions", "micro_operations",
+    "stable_offsets",
+)  # fmt: skip
 
 
 def _whole(new: _Recorded, table: str) -> pa.Table:

@@ -19,8 +19,8 @@ from workloads.tally import Tally
 class Session:
     """What a workload gives its client.
 
-    brokers: addresses to begin with. readers: how many follow the logs, as processes of the history from
-    plan.concurrency on; the process after them does the final reads. keys: of values, their remainder by this; 0:
+    brokers: addresses to begin with. readers: how many follow the logs, as processes of the history from `first_reader`
+    on; the process after them does the final reads. keys: of values, their remainder by this; 0:
     records have none. clock: monotonic ns. wall_clock: seconds since 1970. own: what the workload makes the topic by
     (workloads.clients.kio.client.Client); sender, encode: how that appends."""
 
@@ -29,6 +29,7 @@ class Session:
     recorder: HistoryRecorder
     tally: Tally
     readers: int
+    first_reader: int
     keys: int
     clock: Callable[[], int]
     wall_clock: Callable[[], float]

@@ -55,6 +55,7 @@ class Kraft(Target):
         "membership:controller": "the voters of its quorum are those of controller.quorum.voters",
         "workload compacted": "its log has no cleaner",
         "workload consumer-group": "it has no group coordinator",
+        "workload transactions": "it has no transaction coordinator",
     }
     options: ClassVar = frozenset({"timeouts"})
     inside: ClassVar = "kraft"

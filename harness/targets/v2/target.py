@@ -58,6 +58,7 @@ class V2(Target):
         "membership:controller": "the servers of ZooKeeper are those of zookeeper.connect",
         "workload compacted": "its log has no cleaner",
         "workload consumer-group": "it has no group coordinator",
+        "workload transactions": "it has no transaction coordinator",
         "workload idempotent": "it knows no producer ids",
         "--delete-records": "it deletes whole topics, and nothing of one",
         "--min-insync-replicas": "a record is acknowledged once the whole ISR has it, however small that is",

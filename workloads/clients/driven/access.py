@@ -39,7 +39,7 @@ class DrivenAccess(Access):
 
     def readers(self, random: Random) -> Sequence[Coroutine[Any, Any, None]]:
         readers = [
-            DrivenReader(self._session, lambda: driver, self._session.plan.concurrency + number, 2 * number, "read")
+            DrivenReader(self._session, lambda: driver, self._session.first_reader + number, 2 * number, "read")
             for number in range(self._session.readers)
         ]
         driver = self._driver_of("readers", readers)
@@ -47,7 +47,7 @@ class DrivenAccess(Access):
         return [beside(driver, [*loops, *(reader.go_on() for reader in readers)])]
 
     async def read_all(self) -> None:
-        process = self._session.plan.concurrency + self._session.readers
+        process = self._session.first_reader + self._session.readers
         reader = DrivenReader(self._session, lambda: driver, process, 0, "final_read")
         driver = self._driver_of("final-read", [reader])
         async with asyncio.TaskGroup() as group:

@@ -34,6 +34,7 @@ class Java(Driven):
     example: ClassVar = ""
     summary: ClassVar = f"Kafka's own, in Java: of release {DEFAULT}, or of another by java:VERSION, from 3.7 on"
     idempotent_by_default: ClassVar = True
+    transactions: ClassVar = True
     groups: ClassVar = JavaGroups("java")
     meanings: ClassVar = (
         refused("TimeoutException", "within max.block.ms it knew no such partition, or had no room"),

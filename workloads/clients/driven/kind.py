@@ -119,6 +119,8 @@ class Kind(Client):
     meanings: ClassVar[Sequence[Meaning]]
     #: Its consumer groups; None: it has none here.
     groups: ClassVar[Groups | None] = None
+    #: Does its driver carry out transactions?
+    transactions: ClassVar[bool] = False
 
     @abstractmethod
     def command(self, python: str) -> Sequence[str]:
@@ -128,6 +130,15 @@ class Kind(Client):
     def defaults(self, role: str, bootstrap: str, acks: str) -> Mapping[str, str]:
         """Its settings where the user says nothing, and those that only the harness knows. role: "producer" or
         "consumer"."""
+
+    def transactional(self, identity: str, timeout_s: float) -> Mapping[str, str]:
+        """Settings of a producer with that transactional.id. timeout_s: transaction.timeout.ms, in seconds, within
+        which a record is to be delivered too."""
+        return {
+            self.own_name("transactional_id"): identity,
+            self.own_name("transaction_timeout_ms"): str(round(timeout_s * 1000)),
+            self.delivery_setting: str(round(min(timeout_s, DELIVERY_S) * 1000)),
+        }
 
     def own_name(self, name: str) -> str:
         """Of a setting, from Kafka's name of it, with _ for each dot."""

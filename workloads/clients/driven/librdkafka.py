@@ -23,6 +23,7 @@ class Librdkafka(DrivenInPython):
     module: ClassVar = "confluent_kafka"
     driver: ClassVar = "librdkafka"
     idempotent_by_default: ClassVar = False
+    transactions: ClassVar = True
     groups: ClassVar = LibrdkafkaGroups("librdkafka")
     aliases: ClassVar = {
         "message.timeout.ms": "delivery.timeout.ms", "message.send.max.retries": "retries",

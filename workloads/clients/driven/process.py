@@ -60,6 +60,19 @@ class Driver:
     def is_up(self) -> bool:
         return self._process is not None
 
+    def freeze(self) -> bool:
+        """It stands still until thaw(), with all its threads. False: there is none."""
+        return self._signal(signal.SIGSTOP)
+
+    def thaw(self) -> bool:
+        return self._signal(signal.SIGCONT)
+
+    def _signal(self, what: signal.Signals) -> bool:
+        if self._process is None or self._process.returncode is not None:
+            return False
+        self._process.send_signal(what)
+        return True
+
     async def run(self) -> None:
         """Until cancelled, which ends the process."""
         try:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import confluent_kafka
@@ -14,6 +14,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, Topi
 from workloads.clients.drivers.driver import int64, key_of
 from workloads.clients.drivers.members import MemberWorker
 from workloads.clients.drivers.threads import TURN_S, Command, ConsumerWorker, Failure, ProducerWorker, serve
+from workloads.clients.drivers.transactors import END_S, Polled, TransactorWorker, split
 
 _VERSION = f"librdkafka {confluent_kafka.libversion()[0]}, confluent-kafka {confluent_kafka.__version__}"
 #: Most records that one poll hands over.
@@ -168,6 +169,73 @@ class LibrdkafkaMember(MemberWorker):
         return [TopicPartition(self.topic, partition, offset) for partition, offset in offsets.items()]
 
 
+class LibrdkafkaTransactor(TransactorWorker):
+    def open(self, settings: Mapping[str, str]) -> str:
+        of_producer, of_consumer = split(settings)
+        self._producer = Producer(of_producer)
+        self._consumer = Consumer(of_consumer)
+        self._failed: list[Any] = []
+        return _VERSION
+
+    def init(self) -> None:
+        self._producer.init_transactions(END_S)
+
+    def begin(self) -> None:
+        self._failed.clear()
+        self._producer.begin_transaction()
+
+    def send(self, partition: int, value: int, sent: dict[int, int]) -> None:
+        def delivered(error: Any, message: Any) -> None:
+            if error is None:
+                sent[value] = message.offset()
+            else:
+                self._failed.append(error)
+
+        self._producer.produce(self.topic, value.to_bytes(8, signed=True), None, partition, delivered)
+
+    def flush(self) -> None:
+        left = self._producer.flush(END_S)
+        if self._failed or left:
+            raise KafkaException(self._failed[0] if self._failed else KafkaError(KafkaError._TIMED_OUT))
+
+    def send_offsets(self, offsets: Mapping[int, int]) -> None:
+        places = [TopicPartition(self.topic, p, offset) for p, offset in offsets.items()]
+        self._producer.send_offsets_to_transaction(places, self._consumer.consumer_group_metadata(), END_S)
+
+    def commit(self) -> None:
+        self._producer.commit_transaction(END_S)
+
+    def abort(self) -> None:
+        self._producer.abort_transaction(END_S)
+
+    def assign(self, positions: Mapping[int, int]) -> None:
+        self._consumer.assign([TopicPartition(self.topic, p, offset) for p, offset in positions.items()])
+
+    def poll(self, seconds: float) -> Polled:
+        records = []
+        message: Any
+        for message in self._consumer.consume(_OF_A_MEMBER, seconds):
+            error = message.error()
+            if error is None:
+                records.append((message.partition(), message.offset(), int64(message.value())))
+            elif error.code() == KafkaError._AUTO_OFFSET_RESET:
+                raise KafkaException(error)
+            else:
+                logging.warning("%s", error)
+        return records
+
+    def committed(self, partitions: Sequence[int], seconds: float) -> Mapping[int, int]:
+        places = self._consumer.committed([TopicPartition(self.topic, p) for p in partitions], seconds)
+        for place in places:
+            if place.error is not None:
+                raise KafkaException(place.error)
+        return {place.partition: max(place.offset, 0) for place in places}  # negative: nothing is
+
+    def close(self, seconds: float) -> None:
+        self._producer.flush(seconds)
+        self._consumer.close()
+
+
 def _check(settings: Mapping[str, str]) -> str | None:
     for name, value in settings.items():
         for kind, others in ((Producer, {}), (Consumer, {"group.id": "check"})):
@@ -181,4 +249,10 @@ def _check(settings: Mapping[str, str]) -> str | None:
 
 
 if __name__ == "__main__":
-    serve({"producer": LibrdkafkaProducer, "consumer": LibrdkafkaConsumer, "member": LibrdkafkaMember}, _check)
+    serve(
+        {
+            "producer": LibrdkafkaProducer, "consumer": LibrdkafkaConsumer, "member": LibrdkafkaMember,
+            "transactor": LibrdkafkaTransactor,
+        },
+        _check,
+    )  # fmt: skip

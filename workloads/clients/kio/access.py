@@ -73,6 +73,6 @@ class KioAccess(Access):
     def _reader(self, number: int) -> Reader:
         session, plan = self._session, self._plan
         return Reader(
-            session.own, session.recorder, session.tally, plan.concurrency + number, clock=session.clock,
+            session.own, session.recorder, session.tally, session.first_reader + number, clock=session.clock,
             compacted=plan.log.get("cleanup.policy") == "compact", start_moves=plan.log_start != 0,
         )  # fmt: skip

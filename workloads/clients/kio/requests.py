@@ -185,11 +185,14 @@ def fetch_answers(response: Entity) -> dict[int, FetchAnswer]:
     }
 
 
-def list_offsets_request(topic: str, leader_epochs: Mapping[int, int], timestamp: int) -> Entity:
-    """leader_epochs: the client's idea of them by partition. timestamp: LATEST or EARLIEST."""
+def list_offsets_request(
+    topic: str, leader_epochs: Mapping[int, int], timestamp: int, *, committed: bool = False
+) -> Entity:
+    """leader_epochs: the client's idea of them by partition. timestamp: LATEST or EARLIEST. committed: LATEST is the
+    last stable offset, and not the high watermark."""
     return _LIST_OFFSETS.ListOffsetsRequest(
         replica_id=_CONSUMER,
-        isolation_level=0,
+        isolation_level=int(committed),
         topics=(
             _LIST_OFFSETS.ListOffsetsTopic(
                 name=topic,

@@ -86,6 +86,8 @@ public final class ChaosDriver {
                 return new Consumer(number, settings);
             case "member":
                 return new Member(number, settings);
+            case "transactor":
+                return new Transactor(number, settings);
             default:
                 throw new IllegalArgumentException(role);
         }
@@ -691,6 +693,218 @@ public final class ChaosDriver {
 
         @Override
         void close(Duration patience) {
+            consumer.close(patience);
+        }
+    }
+
+    /** As workloads/clients/drivers/transactors.py has it. Settings of its consumer begin with "consumer.". */
+    private final class Transactor extends Client {
+        private KafkaProducer<byte[], byte[]> producer;
+        private KafkaConsumer<byte[], byte[]> consumer;
+        private String topic = "";
+        private final Map<Integer, Long> positions = new HashMap<>();
+
+        Transactor(int number, Properties settings) {
+            super(number, settings);
+        }
+
+        @Override
+        void open() {
+            Properties ofConsumer = new Properties();
+            Properties ofProducer = new Properties();
+            for (String name : settings.stringPropertyNames()) {
+                if (name.startsWith("consumer.")) {
+                    ofConsumer.setProperty(name.substring("consumer.".length()), settings.getProperty(name));
+                } else {
+                    ofProducer.setProperty(name, settings.getProperty(name));
+                }
+            }
+            producer = new KafkaProducer<>(
+                    of(ofProducer, ProducerConfig.configNames()), new ByteArraySerializer(), new ByteArraySerializer());
+            consumer = new KafkaConsumer<>(of(ofConsumer, ConsumerConfig.configNames()),
+                    new ByteArrayDeserializer(), new ByteArrayDeserializer());
+        }
+
+        @Override
+        void turn() throws InterruptedException {
+            if (commands.isEmpty()) {
+                Thread.sleep(TURN.toMillis() / 10);
+            }
+        }
+
+        @Override
+        void carryOut(String what, JsonNode command) {
+            switch (what) {
+                case "start":
+                    start(command);
+                    break;
+                case "poll":
+                    poll(command);
+                    break;
+                case "txn":
+                    txn(command);
+                    break;
+                default:
+                    throw new IllegalArgumentException(what);
+            }
+        }
+
+        private void start(JsonNode command) {
+            topic = command.get("topic").asText();
+            ObjectNode told = begun("started", command);
+            try {
+                producer.initTransactions();
+                if (command.get("positions").isNull()) {
+                    Set<TopicPartition> asked = new HashSet<>();
+                    command.get("partitions").forEach(each -> asked.add(new TopicPartition(topic, each.asInt())));
+                    Map<TopicPartition, OffsetAndMetadata> found = consumer.committed(asked, COMMIT);
+                    asked.forEach(place -> positions.put(
+                            place.partition(), found.get(place) == null ? 0 : found.get(place).offset()));
+                } else {
+                    positions.putAll(places(command.get("positions")));
+                }
+                goBack();
+                ObjectNode at = told.putObject("positions");
+                positions.forEach((partition, offset) -> at.put(String.valueOf(partition), offset));
+            } catch (KafkaException error) {
+                told.put("error", name(error)).put("says", text(error));
+            }
+            end(told);
+        }
+
+        /** To where the last committed transaction left off. */
+        private void goBack() {
+            if (positions.isEmpty()) {
+                return;
+            }
+            Map<TopicPartition, Long> places = new HashMap<>();
+            positions.forEach((partition, offset) -> places.put(new TopicPartition(topic, partition), offset));
+            consumer.assign(places.keySet());
+            places.forEach(consumer::seek);
+        }
+
+        private void poll(JsonNode command) {
+            ObjectNode told = begun("polled", command);
+            try {
+                records(command, told.putArray("records"), new HashMap<>());
+            } catch (KafkaException error) {
+                told.put("error", name(error)).put("says", text(error));
+            }
+            end(told);
+        }
+
+        private void txn(JsonNode command) {
+            ObjectNode told = begun("txn", command);
+            ObjectNode sent = JSON.createObjectNode();
+            ArrayNode polled = told.putArray("polled");
+            Map<Integer, Long> ends = new HashMap<>();
+            List<Exception> failures = java.util.Collections.synchronizedList(new ArrayList<>());
+            String outcome = "fail";
+            String stage = "begin";
+            try {
+                producer.beginTransaction();
+                int position = 0;
+                for (JsonNode operation : command.get("operations")) {
+                    stage = operation.get(0).asText();
+                    if (stage.equals("send")) {
+                        send(operation.get(1).asInt(), operation.get(2).asLong(), sent, failures);
+                    } else {
+                        records(command, polled.addArray().add(position).addArray(), ends);
+                    }
+                    position++;
+                }
+                stage = "flush";
+                producer.flush();
+                if (!failures.isEmpty()) {
+                    throw new KafkaException(failures.get(0));
+                }
+                if (!command.get("offsets").isNull()) {
+                    ends.putAll(places(command.get("offsets")));
+                }
+                if (command.get("end").asText().equals("commit")) {
+                    stage = "offsets";
+                    if (!ends.isEmpty()) {
+                        Map<TopicPartition, OffsetAndMetadata> places = new HashMap<>();
+                        ends.forEach((partition, end) ->
+                                places.put(new TopicPartition(topic, partition), new OffsetAndMetadata(end)));
+                        producer.sendOffsetsToTransaction(places, consumer.groupMetadata());
+                    }
+                    stage = "commit";
+                    producer.commitTransaction();
+                    outcome = "ok";
+                } else {
+                    stage = "abort";
+                    producer.abortTransaction();
+                }
+            } catch (KafkaException | IllegalStateException failure) {
+                Throwable why = failures.isEmpty() || failure.getCause() == null ? failure : failure.getCause();
+                told.put("error", name(why)).put("says", text(why));
+                outcome = stage.equals("commit") ? "info" : "fail"; // before that it may not be committed, ever
+                if (!stage.equals("commit") && !stage.equals("abort")) {
+                    told.put("aborted", hasAborted());
+                }
+            }
+            if (outcome.equals("ok")) {
+                positions.putAll(ends);
+            } else if (outcome.equals("fail")) {
+                goBack();
+            }
+            synchronized (sent) {
+                told.set("sent", sent.deepCopy());
+            }
+            end(told.put("outcome", outcome).put("stage", stage));
+        }
+
+        private void send(int partition, long value, ObjectNode sent, List<Exception> failures) {
+            producer.send(new ProducerRecord<>(topic, partition, null, bytes(value)), (metadata, failure) -> {
+                if (failure != null) {
+                    failures.add(failure);
+                    return;
+                }
+                synchronized (sent) {
+                    sent.put(String.valueOf(value), metadata.offset());
+                }
+            });
+        }
+
+        private void records(JsonNode command, ArrayNode found, Map<Integer, Long> ends) {
+            Duration patience = Duration.ofMillis((long) (1000 * command.get("seconds").asDouble()));
+            for (ConsumerRecord<byte[], byte[]> record : consumer.poll(patience)) {
+                found.addArray().add(record.partition()).add(record.offset())
+                        .add(ByteBuffer.wrap(record.value()).getLong());
+                ends.put(record.partition(), record.offset() + 1);
+            }
+        }
+
+        private boolean hasAborted() {
+            try {
+                producer.abortTransaction();
+                return true;
+            } catch (KafkaException | IllegalStateException error) {
+                error.printStackTrace();
+                return false;
+            }
+        }
+
+        private Map<Integer, Long> places(JsonNode given) {
+            Map<Integer, Long> found = new HashMap<>();
+            given.fields().forEachRemaining(each ->
+                    found.put(Integer.parseInt(each.getKey()), each.getValue().asLong()));
+            return found;
+        }
+
+        private ObjectNode begun(String what, JsonNode command) {
+            return event(what).put("client", number).put("id", command.get("id").asInt())
+                    .put("invoke", System.nanoTime());
+        }
+
+        private void end(ObjectNode told) {
+            say(told.put("complete", System.nanoTime()));
+        }
+
+        @Override
+        void close(Duration patience) {
+            producer.close(patience);
             consumer.close(patience);
         }
     }

@@ -1,0 +1,175 @@
+"""A transactional.id, and the processes that have it, or believe so."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any, Final
+
+from workloads.clients.driven.process import Driver, DriverEnded
+from workloads.transactions.recording import Micro, Record, TransactionRecorder
+
+#: What one transaction may take beside its client's own time-outs, before its process is taken to hang, in seconds.
+PATIENCE_S: Final = 90.0
+#: Of one poll.
+POLL_S: Final = 0.1
+RETRY_S: Final = 0.3
+
+
+class Incarnation:
+    """One process that has the id, or believes so: a process of the history. is_over: it is asked for nothing more, as
+    it was fenced, has crashed, or does not know how its last transaction ended.
+
+    positions: where its consumer begins; None: at what its group has committed of these partitions."""
+
+    def __init__(
+        self,
+        process: int,
+        driver: Driver,
+        recorder: TransactionRecorder,
+        topic: str,
+        *,
+        positions: Mapping[int, int] | None,
+        partitions: Sequence[int],
+        clock: Callable[[], int],
+    ) -> None:
+        self.process = process
+        self.driver = driver
+        self.is_over = False
+        self._recorder = recorder
+        self._start = {"topic": topic, "positions": positions, "partitions": list(partitions)}
+        self._clock = clock
+        self._running: asyncio.Task[None] | None = None
+
+    async def start(self) -> bool:
+        """Fence whoever had the id before. False: it could not."""
+        self.driver.lost = self._lost
+        self._running = asyncio.get_running_loop().create_task(self.driver.run())
+        while not self.is_over:
+            said = await self._ask("start", **self._start)
+            if said is None:
+                return False
+            if "error" not in said:
+                return True
+            await asyncio.sleep(RETRY_S)
+        return False
+
+    async def transaction(self, operations: Sequence[Micro], end: str) -> Mapping[str, Any] | None:
+        """Of sends and polls; end: "commit" or "abort". None: nobody knows what became of it."""
+        op = self._recorder.begin(self.process, operations, self._clock())
+        asked = [operation[:3] if operation[0] == "send" else ["poll"] for operation in operations]
+        return await self._carry_out(op, asked, end, None)
+
+    async def copy(self, copied: Callable[[Record], Micro]) -> Mapping[str, Any] | None:
+        """Poll, and commit what that returned as `copied`, and where it ends, in one transaction. None: it polled
+        nothing, or nobody knows what became of it."""
+        invoke = self._clock()
+        said = await self._ask("poll", seconds=POLL_S)
+        if said is None:
+            return None
+        if "error" in said:
+            await asyncio.sleep(RETRY_S)
+        records = said.get("records") or ()
+        if not records:
+            return None
+        ends = {partition: offset + 1 for partition, offset, _ in records}
+        sends = [copied(record) for record in records]
+        op = self._recorder.begin(self.process, [("poll",), *sends], invoke, {0: records})
+        return await self._carry_out(op, sends, "commit", ends)
+
+    async def stop(self) -> None:
+        self.is_over = True
+        if self._running is not None:
+            self.driver.thaw()
+            self._running.cancel()
+            await asyncio.gather(self._running, return_exceptions=True)
+
+    async def _carry_out(
+        self, op: int, operations: Sequence[Micro], end: str, offsets: Mapping[int, int] | None
+    ) -> Mapping[str, Any] | None:
+        said: Mapping[str, Any] | None = None
+        try:
+            said = await self._ask(
+                "txn", operations=[list(each) for each in operations], end=end, offsets=offsets, seconds=POLL_S
+            )  # fmt: skip
+        finally:
+            if said is None:  # cancelled, too
+                self._recorder.crashed(op, self._clock())
+        if said is None:
+            return None
+        self._recorder.end(
+            op, said["complete"], said["outcome"], said.get("error"),
+            sent={int(value): offset for value, offset in said["sent"].items()},
+            polled=dict(said["polled"]),
+        )  # fmt: skip
+        self.is_over |= said["outcome"] == "info" or ("error" in said and not said.get("aborted", False))
+        return said
+
+    async def _ask(self, do: str, **fields: Any) -> Mapping[str, Any] | None:
+        """None: it is over."""
+        while not self.driver.is_up and not self.is_over:
+            await asyncio.sleep(0.01)
+        try:
+            return await self.driver.ask(do, patience=PATIENCE_S, client=0, **fields)
+        except DriverEnded:
+            self.is_over = True
+        except TimeoutError:
+            self.is_over = True
+            self.driver.kill(f"hung: it did not answer {do} for {PATIENCE_S:g} s")
+        return None
+
+    def _lost(self, how: str) -> None:
+        """Its process has ended: the next one is another incarnation."""
+        self.is_over = True
+
+
+class Identity:
+    """make: the next incarnation. work: the next thing that one does."""
+
+    def __init__(self, make: Callable[[], Incarnation], work: Callable[[Incarnation], Awaitable[None]]) -> None:
+        self._make = make
+        self._work = work
+        self._replace = asyncio.Event()
+        self._ending = asyncio.Event()
+        self.now: Incarnation | None = None
+
+    async def run(self) -> None:
+        """Until end(), or cancelled."""
+        lives: set[asyncio.Task[None]] = set()
+        try:
+            while not self._ending.is_set():
+                self._replace.clear()
+                self.now = self._make()
+                life = asyncio.create_task(self._live(self.now))
+                lives.add(life)
+                life.add_done_callback(lives.discard)
+                replaced = asyncio.create_task(self._replace.wait())
+                await asyncio.wait((life, replaced), return_when=asyncio.FIRST_COMPLETED)
+                replaced.cancel()
+                if life.done():
+                    life.result()
+            await asyncio.gather(*lives)
+        finally:
+            left = list(lives)
+            for life in left:
+                life.cancel()
+            await asyncio.gather(*left, return_exceptions=True)
+
+    def take_over(self) -> Incarnation | None:
+        """Another process takes the id; returns the one that had it, which goes on as a zombie. None: there is none."""
+        zombie, self.now = self.now, None
+        if zombie is not None:
+            self._replace.set()
+        return zombie
+
+    def end(self) -> None:
+        """Whatever is under way is the last."""
+        self._ending.set()
+
+    async def _live(self, incarnation: Incarnation) -> None:
+        try:
+            if await incarnation.start():
+                while not incarnation.is_over and not self._ending.is_set():
+                    await self._work(incarnation)
+        finally:
+            await incarnation.stop()
