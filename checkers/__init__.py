@@ -219,7 +219,6 @@ def _look_at_groups(run: _Run, name: str, faults: Sequence[Mapping[str, Any]]) -
 
 def _look_at_transactions(run: _Run, name: str, missing: Set[str]) -> OfTransactions | None:
     """Of a run whose plan has transactions."""
-    from checkers import groups
     from checkers.transactions import runs
     from spark_history.files import read_parquet
     from spark_history.schema import TABLES
@@ -230,7 +229,7 @@ def _look_at_transactions(run: _Run, name: str, missing: Set[str]) -> OfTransact
     for table in runs.NEEDED:
         path = run.history.table(table)
         tables[table] = TABLES[table].empty_table() if path is None else read_parquet(path, TABLES[table])
-    return runs.check(name, run.plan, tables, groups.healed_of(run.record))
+    return runs.check(name, run.plan, tables, run.record)
 
 
 @dataclass(frozen=True)

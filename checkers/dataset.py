@@ -321,7 +321,8 @@ def _judge_transactions(
         return None
     from checkers.transactions import runs  # which takes long to import
 
-    return runs.check(run, plan, tables, healed) if runs.applies(plan) else None
+    record = {} if healed is None else {"healed_ns": healed}
+    return runs.check(run, plan, tables, record) if runs.applies(plan) else None
 
 
 def _by_log(operations: pa.Table) -> Iterator[tuple[str, int, list[pa.Table]]]:

@@ -44,8 +44,10 @@ STANDS_STILL_S: Final = 3.0  # beyond the transaction time-out
 KILLED: Final = 0.4  # of what strikes an id; the others become zombies
 _SHARE_OF_POLLS: Final = 0.4
 _POLL_S: Final = 0.5
-#: Ten of these without an acknowledgement are an outage of the cluster's: ids change hands for seconds.
+#: Ten of these without an acknowledgement are an outage of the cluster's, and so much silence of one partition is none
+#: of its own: ids change hands for seconds.
 _TURN_S: Final = 0.5
+_OWN_SILENCE_S: Final = 3.0
 _QUIET_S: Final = 20.0
 
 
@@ -56,8 +58,8 @@ class TransactionsWorkload(AppendWorkload):
     idempotent: ClassVar[bool] = True
     log: ClassVar[Mapping[str, Any]] = {"markers": True}
     settings: ClassVar[Mapping[str, Setting]] = {
-        "length": number(4, 1, 100, "operations of a transaction, at most"),
-        "aborts": number(0.15, 0, 1, "share of transactions that are aborted on purpose"),
+        "length": number(6, 1, 100, "operations of a transaction, at most"),
+        "aborts": number(0.3, 0, 1, "share of transactions that are aborted on purpose"),
         "loops": number(2, 0, 20, "loops that read, process and write; each has an output, of the last partitions"),
         "timeout": number(10, 6, 900, "seconds: transaction.timeout.ms"),
         "zombies": number(8, 0, 3600, "seconds from one process that is killed or stands still to the next; 0: none"),
@@ -76,6 +78,8 @@ class TransactionsWorkload(AppendWorkload):
         self._outputs = list(range(plan.partitions - loops, plan.partitions))
         self._transactors = [self._transactor(number) for number in range(plan.concurrency)]
         self._loops = [self._loop(number) for number in range(loops)]
+        self._identities: dict[int, str] = {}  # transactional.id by process
+        self._started: set[int] = set()  # processes of transactors
         self._copied: set[int] = set()  # values of inputs, as the loops have told
         self._looping: asyncio.Task[None] | None = None
         #: What reads the logs as they are: of read_committed readers nobody knows where they stand at their ends.
@@ -125,25 +129,37 @@ class TransactionsWorkload(AppendWorkload):
             self._client, self._transactions, READERS_FROM + READERS + 2, values=lambda: next(self._values),
             clock=self._clock, wall_clock=self._wall_clock,
         )  # fmt: skip
+        # Nothing may come after what closes a log, and the marker of a transaction that nobody ended comes late.
+        await self._settle(closing, self._inputs)
         closed = await closing.append(self._inputs)
         with suppress(TimeoutError):  # what loops owe is the checker's to say
             async with asyncio.timeout(self._wishes["settle"] if self._loops else 0):
                 while not self._copied.issuperset(closed.values()):
                     await asyncio.sleep(_POLL_S)
         await self._end_loops()
+        await self._settle(closing, self._outputs)
         closed |= await closing.append(self._outputs)
-        with suppress(TimeoutError):
-            async with asyncio.timeout(self._wishes["settle"]):
-                while not await closing.look(sorted(closed)):
-                    await asyncio.sleep(_POLL_S)
+        await closing.look(sorted(closed))
         await self._read_committed(closed)
         self._transactions.flush()
         await self._own.read_all()
 
+    def facts(self) -> Mapping[str, Any]:
+        identities = {str(process): identity for process, identity in self._identities.items()}
+        return {**super().facts(), "transactional_ids": identities}
+
     def served(self) -> Mapping[str, tuple[float, float]]:
-        """Of inputs: an output waits for its one loop."""
+        """Of inputs, for an output waits for its one loop; from when the transactors had started."""
         served = super().served()
-        return {f"{self._plan.topic}-{key}": served[f"{self._plan.topic}-{key}"] for key in self._inputs}
+        names = [f"{self._plan.topic}-{key}" for key in self._inputs]
+        return {name: (max(served[name][0] - _OWN_SILENCE_S, 0.0), served[name][1]) for name in names}
+
+    async def _settle(self, closing: Closing, partitions: Sequence[int]) -> None:
+        """Until no transaction is open there, or its time is over."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(self._wishes["settle"]):
+                while not await closing.look(partitions):
+                    await asyncio.sleep(_POLL_S)
 
     async def close(self) -> None:
         await self._end_loops()
@@ -173,6 +189,7 @@ class TransactionsWorkload(AppendWorkload):
         return Identity(make, partial(self._copy, self._outputs[number]))
 
     async def _transact(self, incarnation: Incarnation, random: Random) -> None:
+        self._count_from_now(incarnation)
         operations: list[Micro] = []
         for _ in range(random.randint(1, round(self._wishes["length"]))):
             if random.random() < _SHARE_OF_POLLS:
@@ -186,6 +203,12 @@ class TransactionsWorkload(AppendWorkload):
         self._note(sends, said)
         due = began / 1e9 + len(sends) * self._plan.concurrency / self._plan.rate
         await asyncio.sleep(max(0.0, due - self._clock() / 1e9))
+
+    def _count_from_now(self, incarnation: Incarnation) -> None:
+        """What is served is counted from when the last of the first transactors is there: a JVM takes seconds."""
+        if len(self._started) < len(self._transactors):
+            self._started.add(incarnation.process)
+            self._tally.begin(self._plan.partitions, self._clock(), _TURN_S)
 
     async def _copy(self, output: int, incarnation: Incarnation) -> None:
         sends: list[Micro] = []
@@ -210,13 +233,14 @@ class TransactionsWorkload(AppendWorkload):
 
     def _incarnation(self, name: str, partitions: Sequence[int], positions: Mapping[int, int] | None) -> Incarnation:
         process = next(self._processes)
+        identity = self._identities[process] = f"{self._plan.topic}-{name}"
         access = self._driven
         kind, wishes = self._plan.client_kind, self._wishes
         of_producer = {
-            **access.settings("producer"), **kind.transactional(f"{self._plan.topic}-{name}", wishes["timeout"]),
+            **access.settings("producer"), **kind.transactional(identity, wishes["timeout"]),
             **self._plan.client_settings,
         }  # fmt: skip
-        group = {"group.id": f"{self._plan.topic}-{name}"}
+        group = {"group.id": identity}
         of_consumer = {f"consumer.{name}": value for name, value in (self._reading() | group).items()}
         together = {**of_producer, **of_consumer}
         opening = [{"do": "open", "client": 0, "role": "transactor", "settings": together}]

@@ -25,12 +25,13 @@ The plan's `transactions`: {"outputs": partitions, "value_of_loops": int, "settl
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import pyarrow as pa
 
+from checkers.groups import healed_of
 from checkers.naming import Naming
 from checkers.properties import EXACTLY_ONCE_PROCESSING, LOG_LINEARIZABILITY, TRANSACTIONS, TRANSACTIONS_SETTLE
 from checkers.transactions import check_tables
@@ -68,10 +69,12 @@ def applies(plan: Mapping[str, Any]) -> bool:
 
 
 def check(
-    run: str, plan: Mapping[str, Any], tables: Mapping[str, pa.Table], healed: int | None
+    run: str, plan: Mapping[str, Any], tables: Mapping[str, pa.Table], record: Mapping[str, Any]
 ) -> OfTransactions:  # fmt: skip
-    """tables: those of NEEDED, as they were recorded. healed: when all faults were, monotonic ns; None: not known. Of a
-    run that this applies to. Raises HistoryError."""
+    """tables: those of NEEDED, as they were recorded. record: of run.json healed_ns (when all faults were healed,
+    monotonic ns), transactional_ids (by process) and late_requests (harness.runtimes.proxy.proxy.Late), as far as they
+    are known. Of a run that this applies to. Raises HistoryError."""
+    healed = healed_of(record)
     settings = _Settings.of(plan["transactions"])
     found = OfTransactions([TRANSACTIONS, TRANSACTIONS_SETTLE])
     txns, micro = ended(tables["transactions"], tables["micro_operations"])
@@ -88,7 +91,7 @@ def check(
     index = transactions_of(run, whole["transactions"])
     report = Report(index, frozenset(), Naming.of(plan))
     of_op = {int(op): number for number, op in enumerate(index.op.tolist())}
-    of_run = _Run(settings, txns, micro, report, of_op)
+    of_run = _Run(settings, txns, micro, report, of_op, _late_requests(record))
     of_run.check_torn()
     if settings.outputs:
         found.checked.append(EXACTLY_ONCE_PROCESSING)
@@ -114,9 +117,9 @@ def ended(transactions: pa.Table, micro: pa.Table) -> tuple[pd.DataFrame, pd.Dat
 
 
 def _with_polls_apart(txns: pd.DataFrame, micro: pd.DataFrame) -> dict[str, pa.Table]:
-    """As tables; what transactions polled that are not ok once more, each as a transaction of nobody's that is: whatever
-    becomes of the transaction around it, a consumer has returned it. (Who has the id next begins where the group's
-    offsets are, and these may be committed though the answer was lost: it polls on from there.)"""
+    """As tables; what transactions polled that are not ok once more, each as a transaction of nobody's that is: a
+    consumer has returned it, whatever becomes of the transaction around it. (Who has the id next begins where the
+    group's offsets are, and these may be committed though the answer was lost: it polls on from there.)"""
     of_others = micro[(micro["kind"] == "poll") & ~micro["op"].isin(txns.loc[txns["outcome"] == "ok", "op"])].copy()
     first = int(txns["op"].max()) + 1
     apart = txns[txns["op"].isin(of_others["op"]) & txns["complete"].notna()].copy()
@@ -170,15 +173,39 @@ def _assignments(run: str, txns: pd.DataFrame, micro: pd.DataFrame) -> pa.Table:
     return pa.Table.from_pylist(rows, schema=ASSIGNMENTS)
 
 
+class _Late(NamedTuple):
+    at: int  # monotonic ns
+    held_ms: int
+    what: str
+
+
+def _late_requests(record: Mapping[str, Any]) -> Mapping[int, Sequence[_Late]]:
+    """By process of the history."""
+    late: dict[int, list[_Late]] = {}
+    identities, requests = record.get("transactional_ids"), record.get("late_requests")
+    if not isinstance(identities, Mapping) or not isinstance(requests, list):
+        return late
+    for process, identity in identities.items():
+        for each in requests:
+            if each.get("transactional_id") == identity:
+                asks = {True: "(commit)", False: "(abort)"}.get(each.get("committed"), "")
+                what = " ".join(filter(None, ("an" if each["api"][0] in "AE" else "a", each["api"], asks)))
+                late.setdefault(int(process), []).append(_Late(int(each["at"]), int(each["held_ms"]), what))
+    return late
+
+
 class _Run:
     """polled: (key, value) of all that a read_committed consumer returned in a transaction that is ok."""
 
     def __init__(
-        self, settings: _Settings, txns: pd.DataFrame, micro: pd.DataFrame, report: Report, of_op: Mapping[int, int]
-    ) -> None:
+        self, settings: _Settings, txns: pd.DataFrame, micro: pd.DataFrame, report: Report, of_op: Mapping[int, int],
+        late: Mapping[int, Sequence[_Late]],
+    ) -> None:  # fmt: skip
         self._settings = settings
         self._report = report
         self._of_op = of_op
+        self._late = late
+        self._times = txns.set_index("op")[["process", "invoke", "complete"]]
         self._last = int(txns["complete"].fillna(0).max())
         rows = micro.merge(txns[["op", "outcome", "invoke"]], on="op")
         self._polls = rows[rows["kind"] == "poll"]
@@ -206,10 +233,23 @@ class _Run:
             outcome = {"ok": "was committed", "fail": "was aborted"}.get(of_txn["outcome"].iloc[0], "had no known end")
             self._report.add(
                 TORN,
-                f"transaction {op} {outcome}; of its sends read_committed consumers returned {seen}, but not {unseen}",
+                f"transaction {op} {outcome}; of its sends read_committed consumers returned {seen}, but not {unseen}"
+                f"{self._why_torn(int(op))}",
                 [(self._of_op[int(op)], f"sent {seen}"), (self._of_op[int(op)], f"sent {unseen}")],
                 count=len(of_txn), property_=TRANSACTIONS,
             )  # fmt: skip
+
+    def _why_torn(self, op: int) -> str:
+        """What was delivered late while it was under way, as the end of a sentence: KAFKA-17754 is of this kind."""
+        process, invoke, complete = self._times.loc[op, ["process", "invoke", "complete"]].tolist()
+        met = [late for late in self._late.get(int(process), ()) if invoke <= late.at <= complete]
+        if not met:
+            return ""
+        what = ", ".join(
+            f"{late.what} of the same transactional.id, {late.held_ms / 1000:.1f} s late, "
+            f"{(late.at - invoke) / 1e6:.0f} ms after it had begun" for late in met[:_FEW]
+        )  # fmt: skip
+        return f"; while it was under way a broker got {what}, which was meant for an earlier transaction"
 
     def check_loops(self) -> dict[str, int]:
         self._sends["input"] = self._sends["value"] % self._settings.value_of_loops

@@ -14,12 +14,24 @@ from typing import Any, Final
 import pyarrow as pa
 
 from harness.record.history import HistoryRecorder, Operation, Outcome
-from spark_history.schema import MICRO_OPERATIONS, STABLE_OFFSETS, TRANSACTIONS
 
 Micro = Sequence[Any]  # "send", partition, value; or "poll", and what it returned, if that is known
 Record = Sequence[int]  # partition, offset, value
 CRASHED: Final = "CLIENT_CRASHED"
-_TABLES: Final = {"transactions": TRANSACTIONS, "micro_operations": MICRO_OPERATIONS, "stable_offsets": STABLE_OFFSETS}
+_INT: Final = pa.int64()
+_TABLES: Final = {
+    "transactions": pa.schema([
+        ("process", pa.int32()), ("op", _INT), ("invoke", _INT), ("complete", _INT), ("outcome", pa.string()),
+        ("error", pa.string()),
+    ]),
+    "micro_operations": pa.schema([
+        ("op", _INT), ("position", pa.int32()), ("kind", pa.string()), ("key", _INT), ("offset", _INT), ("value", _INT),
+    ]),
+    "stable_offsets": pa.schema([
+        ("topic", pa.string()), ("partition", pa.int32()), ("last_stable", _INT), ("end", _INT), ("invoke", _INT),
+        ("complete", _INT),
+    ]),
+}  # fmt: skip
 
 
 @dataclass
@@ -59,8 +71,8 @@ class TransactionRecorder:
         self, op: int, complete: int, outcome: Outcome, error: str | None = None, *,
         sent: Mapping[int, int] = {}, polled: Mapping[int, Sequence[Record]] = {},
     ) -> None:  # fmt: skip
-        """sent: offsets by value, as far as they were acknowledged. polled: records that begin() was not told of, by the
-        number of the operation."""
+        """sent: offsets by value, as far as they were acknowledged. polled: records that begin() was not told of, by
+        the number of the operation."""
         asked = self._pending.pop(op)
         for value, append in asked.appends.items():
             offset = sent.get(value)
@@ -85,8 +97,7 @@ class TransactionRecorder:
         for name, schema in _TABLES.items():
             rows, self._rows[name] = self._rows[name], []
             if rows:
-                columns = schema.remove(schema.get_field_index("run"))
-                self._recorder.add_rows(name, pa.Table.from_pylist(rows, schema=columns))
+                self._recorder.add_rows(name, pa.Table.from_pylist(rows, schema=schema))
 
     def _add(
         self, op: int, asked: _Asked, complete: int | None, outcome: str, error: str | None, sent: Mapping[int, int],

@@ -183,6 +183,11 @@ class DockerCluster(Cluster):
             return super().bootstrap
         return [self._proxy.addresses[node.id] for node in self.brokers]
 
+    @property
+    def late_requests(self) -> list[dict[str, Any]]:
+        """What brokers got late by hold_requests(), for run.json: see harness.runtimes.proxy.proxy.Late."""
+        return [] if self._proxy is None else [late._asdict() for late in self._proxy.late]
+
     async def hold_requests(
         self, key: str, api: str, action: Literal["delay", "repeat"], seconds: tuple[float, float], share: float,
         random: Random,

@@ -10,14 +10,15 @@ nobody.
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from random import Random
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, NamedTuple
 
-from cluster_image.wire import WireError, decode_request_header
+from cluster_image.wire import WireError, decode_request_header, decode_request_message
 from harness.runtimes.proxy.translation import Address, translated
 
 #: By name, Kafka's API keys of what clients ask.
@@ -32,6 +33,8 @@ _LARGEST_FRAME: Final = 128 << 20
 _REPEATED: Final = 0x4000_0000
 #: That a broker is waited for, once a client has hung up, to answer what it had been sent.
 _LAST_ANSWERS_S: Final = 5.0
+_OF_TRANSACTIONS: Final = frozenset({"AddPartitionsToTxn", "AddOffsetsToTxn", "TxnOffsetCommit", "EndTxn", "Produce"})
+_MOST_LATE: Final = 1000
 
 
 @dataclass
@@ -72,8 +75,19 @@ class _Connection:
     client_is_gone: bool = False
 
 
+class Late(NamedTuple):
+    """A request of a transaction that a broker got late, or once more: at, monotonic ns; held_ms, since its client had
+    sent it; committed, of an EndTxn: what it asks for."""
+
+    api: str
+    at: int
+    held_ms: int
+    transactional_id: str
+    committed: bool | None
+
+
 class Proxy:
-    """brokers: their addresses, as they tell them to clients."""
+    """brokers: their addresses, as they tell them to clients. late: what was delivered so, as far as it is kept."""
 
     def __init__(self, brokers: Mapping[int, Address]) -> None:
         self._brokers = brokers
@@ -82,6 +96,7 @@ class Proxy:
         self._tasks: set[asyncio.Task[Any]] = set()
         #: By broker, where clients reach it.
         self.addresses: dict[int, Address] = {}
+        self.late: list[Late] = []
 
     async def start(self) -> None:
         for broker, address in self._brokers.items():
@@ -169,17 +184,21 @@ class Proxy:
                 continue
             if rule.action == "repeat":
                 connection.repeated += 1
-                self._later(seconds, _renumbered(frame, _REPEATED + connection.repeated), connection)
+                again = _renumbered(frame, _REPEATED + connection.repeated)
+                self._later(rule.api, seconds, again, connection)
                 continue
             await asyncio.sleep(seconds)
             rule.after_hang_up += connection.client_is_gone
+            if connection.client_is_gone:
+                self._note_late(rule.api, frame, seconds)
         connection.asked[header.correlation_id] = header.api_key, header.api_version
         connection.to_broker.write(len(frame).to_bytes(4) + frame)
         await connection.to_broker.drain()
 
-    def _later(self, seconds: float, frame: bytes, connection: _Connection) -> None:
+    def _later(self, api: str, seconds: float, frame: bytes, connection: _Connection) -> None:
         async def repeat() -> None:
             await asyncio.sleep(seconds)
+            self._note_late(api, frame, seconds)
             with suppress(ConnectionError):
                 connection.to_broker.write(len(frame).to_bytes(4) + frame)
                 await connection.to_broker.drain()
@@ -188,6 +207,19 @@ class Proxy:
         for tasks in (self._tasks, connection.later):
             tasks.add(task)
             task.add_done_callback(tasks.discard)
+
+    def _note_late(self, api: str, frame: bytes, seconds: float) -> None:
+        """Of requests of transactions, for they tell whose."""
+        if len(self.late) >= _MOST_LATE or api not in _OF_TRANSACTIONS:
+            return
+        header, position = decode_request_header(frame)
+        try:
+            request: Any = decode_request_message(header, frame, position, {header.api_key: (0, header.api_version)})
+        except WireError:
+            return
+        if (identity := getattr(request, "transactional_id", None)) is not None:
+            committed = getattr(request, "committed", None)
+            self.late.append(Late(api, time.monotonic_ns(), round(seconds * 1000), str(identity), committed))
 
     async def _answers(self, reader: asyncio.StreamReader, connection: _Connection) -> None:
         try:

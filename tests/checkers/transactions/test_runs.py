@@ -16,7 +16,7 @@ SEEDS = range(40)
 
 
 def found(tables: Mapping[str, pa.Table], healed: int | None = None) -> tuple[set[str], runs.OfTransactions]:
-    judged = runs.check("r", PLAN, tables, healed)
+    judged = runs.check("r", PLAN, tables, {} if healed is None else {"healed_ns": healed})
     return {anomaly for property_, anomaly, *_ in judged.tally if property_ != ALLOWED_TRANSACTIONS}, judged
 
 
@@ -97,3 +97,21 @@ def test_a_loop_that_never_comes_to_the_end_is_named() -> None:
     late = pa.Table.from_pandas(txns, schema=tables["transactions"].schema, preserve_index=False)
     assert "loop not settled" in found({**without, "transactions": late}, HEALED)[0]
     assert "loop not settled" not in found(without, HEALED)[0]  # it had no time
+
+
+def test_a_torn_transaction_names_the_request_that_was_late() -> None:
+    world = World(0, "torn", 1.0)
+    tables = world.run(12)
+    torn = next(row for row in found(tables)[1].rows if row["anomaly"] == "torn transaction")
+    (op,) = torn["ops"]
+    txn = next(row for row in tables["transactions"].to_pylist() if row["op"] == op and row["complete"] is not None)
+    late = {"api": "EndTxn", "at": txn["complete"], "held_ms": 4200, "transactional_id": "x", "committed": False}
+    ids = {"transactional_ids": {str(txn["process"]): "x"}}
+    for request, says in (
+        (late, "a broker got an EndTxn (abort) of the same transactional.id, 4.2 s late"),
+        ({**late, "transactional_id": "y"}, None),
+        ({**late, "at": txn["complete"] + 1}, None),
+    ):
+        judged = runs.check("r", PLAN, tables, {**ids, "late_requests": [request]})
+        message = next(row["message"] for row in judged.rows if row["ops"] == [op] and "torn" in row["anomaly"])
+        assert (says in message) if says else ("late" not in message), message

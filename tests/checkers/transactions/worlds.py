@@ -98,7 +98,7 @@ class World:
         if max(done.values(), default=0) > 1:
             found.add("processed twice")
         for key in INPUTS:
-            for offset, record in enumerate(self.logs[key][: self.reached[key]]):
+            for record in self.logs[key][: self.reached[key]]:
                 if record is not None and record.visible and not done[record.value]:
                     found.add("unprocessed input")
         return found

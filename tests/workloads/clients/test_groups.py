@@ -3,27 +3,20 @@ what wrong ones do is found and named."""
 
 from __future__ import annotations
 
-import asyncio
-import json
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any, Final
 
 import pytest
 
-from checkers import check
 from harness.errors import BadArguments
-from harness.plan.plan import Plan, make_plan
-from harness.record.history import Recorder
-from spark_history.spark.tasks import Here
+from harness.plan.plan import make_plan
 from tests.clusters.apache_kafka import ApacheKafka, apache_kafka
 from tests.clusters.kafka_jvm import needs_kafka
+from tests.workloads.clients import on_kafka
+from tests.workloads.clients.on_kafka import TARGET, anomalies
 from workloads.clients.driven.driven import DrivenInPython
 from workloads.consumer_group import ConsumerGroupWorkload
-
-SECONDS: Final = 8
-TARGET: Final = "kafka:4.2.0"
 
 
 @pytest.fixture(scope="module")
@@ -40,43 +33,10 @@ def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApacheKafka]:
 
 def carry_out(kafka: ApacheKafka, directory: Path, client: str, **settings: str) -> Mapping[str, Any]:
     """The verdict. settings: of the workload."""
-    run = directory / f"run-{directory.name}"
-    run.mkdir()
     wishes = {"members": "2", "churn": "2", "session": "2", "settle": "20", **settings}
-    plan = Plan(
-        run=run.name, target=TARGET, client=client, workload="consumer-group", workload_settings=wishes, nemesis=(),
-        topic=directory.name, partitions=3, concurrency=1, rate=1000, time_limit=SECONDS, seed=4,
+    return on_kafka.carry_out(
+        kafka, directory, ConsumerGroupWorkload, client, wishes, workload="consumer-group", partitions=3, concurrency=1
     )  # fmt: skip
-    plan.save(run)
-
-    async def story() -> None:
-        brokers = [SimpleNamespace(address=("127.0.0.1", kafka.ports[node])) for node in (1, 2, 3)]
-        recorder = Recorder(run, run.name)
-        workload = ConsumerGroupWorkload(plan, SimpleNamespace(brokers=brokers), recorder)
-        await workload.set_up()
-        stop = asyncio.Event()
-        working = asyncio.create_task(workload.run(stop))
-        await asyncio.wait([working], timeout=SECONDS)
-        stop.set()
-        await working
-        healed = workload._clock()
-        await workload.final_read()
-        await workload.close()
-        recorder.close()
-        (run / "run.json").write_text(json.dumps({"healed_ns": healed, **workload.facts()}))
-
-    async def bounded() -> None:
-        async with asyncio.timeout(150):
-            await story()
-
-    asyncio.run(bounded())
-    return check(run, Here())
-
-
-def anomalies(verdict: Mapping[str, Any], *, weak: bool = False) -> set[str]:
-    return {
-        name for found in verdict["anomalies"].values() if found["weak"] is weak for name in found["anomalies"]
-    }  # fmt: skip
 
 
 @needs_kafka

@@ -23,6 +23,8 @@ DELIVERY_S: Final = 15.0
 #: Where this project's packages are.
 _ROOT: Final = Path(__file__).resolve().parents[3]
 _CHECK_S: Final = 30.0
+#: That one after the other have time within a transaction.
+_REQUESTS: Final = 5
 
 
 @dataclass(frozen=True)
@@ -113,6 +115,8 @@ class Kind(Client):
     idempotence_setting: ClassVar[str] = "enable.idempotence"
     idempotent_by_default: ClassVar[bool]
     delivery_setting: ClassVar[str] = "delivery.timeout.ms"
+    #: What a broker may take to answer one request.
+    request_setting: ClassVar[str] = "request.timeout.ms"
     #: Other names that it has for settings, and those that are to be given.
     aliases: ClassVar[Mapping[str, str]] = {}
     #: What its errors mean, those that are known.
@@ -133,11 +137,12 @@ class Kind(Client):
 
     def transactional(self, identity: str, timeout_s: float) -> Mapping[str, str]:
         """Settings of a producer with that transactional.id. timeout_s: transaction.timeout.ms, in seconds, within
-        which a record is to be delivered too."""
+        which a record is to be delivered too, and a request be repeated more than once."""
         return {
             self.own_name("transactional_id"): identity,
             self.own_name("transaction_timeout_ms"): str(round(timeout_s * 1000)),
             self.delivery_setting: str(round(min(timeout_s, DELIVERY_S) * 1000)),
+            self.request_setting: str(round(timeout_s * 1000 / _REQUESTS)),
         }
 
     def own_name(self, name: str) -> str:

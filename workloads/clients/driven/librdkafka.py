@@ -22,6 +22,7 @@ class Librdkafka(DrivenInPython):
     package: ClassVar = "confluent-kafka"
     module: ClassVar = "confluent_kafka"
     driver: ClassVar = "librdkafka"
+    request_setting: ClassVar = "socket.timeout.ms"
     idempotent_by_default: ClassVar = False
     transactions: ClassVar = True
     groups: ClassVar = LibrdkafkaGroups("librdkafka")
