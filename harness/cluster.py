@@ -293,6 +293,10 @@ class Cluster(Protocol):
         in what was noted: a clause each, "broker-1 has rules that drop packets". Raises if it cannot be looked up."""
         return ()
 
+    def facts(self) -> Mapping[str, Any]:
+        """What there is to say of the run beside evidence of faults, for run.json."""
+        return {}
+
     def unsettled(self) -> str | None:
         """What those who know the nodes from within still see amiss after all faults were healed, as a clause."""
         return None

@@ -91,7 +91,8 @@ def check(
     index = transactions_of(run, whole["transactions"])
     report = Report(index, frozenset(), Naming.of(plan))
     of_op = {int(op): number for number, op in enumerate(index.op.tolist())}
-    of_run = _Run(settings, txns, micro, report, of_op, _late_requests(record))
+    late = _Lateness(txns, _late_requests(record))
+    of_run = _Run(settings, txns, micro, report, of_op)
     of_run.check_torn()
     if settings.outputs:
         found.checked.append(EXACTLY_ONCE_PROCESSING)
@@ -101,6 +102,7 @@ def check(
         of_run.check_settled(healed)
     found.rows += report.anomalies.rows
     found.tally += report.anomalies.tally
+    late.explain(found.rows)
     return found
 
 
@@ -194,18 +196,41 @@ def _late_requests(record: Mapping[str, Any]) -> Mapping[int, Sequence[_Late]]:
     return late
 
 
+class _Lateness:
+    """What was delivered late while a transaction was under way: KAFKA-17754 is of this kind."""
+
+    def __init__(self, txns: pd.DataFrame, late: Mapping[int, Sequence[_Late]]) -> None:
+        self._late = late
+        of_late = txns[txns["process"].isin(list(late)) & txns["complete"].notna()]
+        columns = (of_late[name].astype(int).tolist() for name in ("op", "process", "invoke", "complete"))
+        self._times = {op: times for op, *times in zip(*columns, strict=True)}
+
+    def explain(self, rows: Sequence[dict[str, Any]]) -> None:
+        """rows: ANOMALIES. Of each that names such a transaction, the first of these is told of."""
+        for row in rows:
+            met = [(op, late) for op in row["ops"] for late in self._met_by(op)]
+            if met:
+                op, late = met[0]
+                after_ms = (late.at - self._times[op][1]) / 1e6
+                row["message"] += (
+                    f"; {after_ms:.0f} ms after transaction {op} had begun a broker got {late.what} of the same "
+                    f"transactional.id, {late.held_ms / 1000:.1f} s late and meant for an earlier transaction"
+                )
+
+    def _met_by(self, op: int) -> Sequence[_Late]:
+        process, invoke, complete = self._times.get(op, (-1, 0, 0))
+        return [late for late in self._late.get(process, ()) if invoke <= late.at <= complete]
+
+
 class _Run:
     """polled: (key, value) of all that a read_committed consumer returned in a transaction that is ok."""
 
     def __init__(
-        self, settings: _Settings, txns: pd.DataFrame, micro: pd.DataFrame, report: Report, of_op: Mapping[int, int],
-        late: Mapping[int, Sequence[_Late]],
-    ) -> None:  # fmt: skip
+        self, settings: _Settings, txns: pd.DataFrame, micro: pd.DataFrame, report: Report, of_op: Mapping[int, int]
+    ) -> None:
         self._settings = settings
         self._report = report
         self._of_op = of_op
-        self._late = late
-        self._times = txns.set_index("op")[["process", "invoke", "complete"]]
         self._last = int(txns["complete"].fillna(0).max())
         rows = micro.merge(txns[["op", "outcome", "invoke"]], on="op")
         self._polls = rows[rows["kind"] == "poll"]
@@ -233,23 +258,10 @@ class _Run:
             outcome = {"ok": "was committed", "fail": "was aborted"}.get(of_txn["outcome"].iloc[0], "had no known end")
             self._report.add(
                 TORN,
-                f"transaction {op} {outcome}; of its sends read_committed consumers returned {seen}, but not {unseen}"
-                f"{self._why_torn(int(op))}",
+                f"transaction {op} {outcome}; of its sends read_committed consumers returned {seen}, but not {unseen}",
                 [(self._of_op[int(op)], f"sent {seen}"), (self._of_op[int(op)], f"sent {unseen}")],
                 count=len(of_txn), property_=TRANSACTIONS,
             )  # fmt: skip
-
-    def _why_torn(self, op: int) -> str:
-        """What was delivered late while it was under way, as the end of a sentence: KAFKA-17754 is of this kind."""
-        process, invoke, complete = self._times.loc[op, ["process", "invoke", "complete"]].tolist()
-        met = [late for late in self._late.get(int(process), ()) if invoke <= late.at <= complete]
-        if not met:
-            return ""
-        what = ", ".join(
-            f"{late.what} of the same transactional.id, {late.held_ms / 1000:.1f} s late, "
-            f"{(late.at - invoke) / 1e6:.0f} ms after it had begun" for late in met[:_FEW]
-        )  # fmt: skip
-        return f"; while it was under way a broker got {what}, which was meant for an earlier transaction"
 
     def check_loops(self) -> dict[str, int]:
         self._sends["input"] = self._sends["value"] % self._settings.value_of_loops

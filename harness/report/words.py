@@ -27,6 +27,14 @@ PROPERTIES = {
     "group settles": "Within settle_s of all faults being healed, and of the last change of its members, each "
     "partition is owned by one live member, and has been handed out to its end.",
     "consumer groups, allowed": "Weak: what a right Kafka may do too, counted.",
+    "transactions": "What is committed is read by read_committed consumers, all of it, in order and once; nothing of an "
+    "aborted transaction is.",
+    "exactly-once processing": "Of each committed record that a loop has committed to be past, one record of its "
+    "output is committed, and one alone.",
+    "transactions settle": "Within settle_s of all faults being healed no transaction is open any more, and the loops "
+    "have processed the last records of their inputs.",
+    "transactions, allowed": "Weak: what Kafka does not promise, counted: transactions that write are not isolated "
+    "from each other.",
     "ValidControllerIsrAndElr": "Members of an ISR or ELR are replicas, nobody is in both, and beside an ISR of "
     "min.insync.replicas members nobody else is eligible.",
     "ValidControllerState": "A leader is in its ISR, nobody in an ISR is fenced or shutting down, and no metadata "

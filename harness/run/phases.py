@@ -99,7 +99,7 @@ class Phases:
             await self._close_history()  # before the clients are told to stop, which is no part of it
             return self._violated.result()
         finally:
-            self._record.facts |= self._components.facts()
+            self._record.facts |= {**self._components.facts(), **self._cluster.facts()}
             self._record.facts |= getattr(self._workload, "facts", dict)()  # a user's own may not tell
             for problem in self._components.problems():
                 self._record.problem(problem)

@@ -22,6 +22,8 @@
 |  | every lie of every client is found |
 | groups | consumer groups on Apache Kafka under kill, pause and partition, by both protocols: of five seeds each at |
 |  | least four are decided; what fails is to be explained by hand |
+| transactions | transactions on Apache Kafka under kill, pause and partition: none fails; a delayed EndTxn tears some |
+|  | where transaction.version is below 2 (KAFKA-17754), and none where it is not |
 | bench | all figures |
 """
 
@@ -218,6 +220,22 @@ def groups(seeds: Sequence[int], results: Path) -> Iterator[Line]:
         yield decided >= 4, f"{client}, {protocol}: {decided} of 5 seeds decided"
 
 
+def transactions(seeds: Sequence[int], results: Path) -> Iterator[Line]:
+    for client in ("java", "librdkafka"):
+        asked = ("--target", "kafka:4.2.0", "--client", client, "--workload", "transactions")
+        for seed in seeds[:3]:
+            code, verdict = _run(results, "docker", seed, 120, *asked, "--nemesis", "kill,pause,partition")
+            yield code != 1, f"{client}, seed {seed}: {verdict.get('verdict')}, {verdict.get('reason')}"
+    for version in ("3.9.1", "4.2.0"):
+        torn = 0
+        for seed in seeds[:2]:
+            asked = ("--target", f"kafka:{version}", "--client", f"java:{version}", "--workload", "transactions")
+            code, verdict = _run(results, "docker", seed, 240, *asked, "--nemesis", "requests:delay:api=EndTxn")
+            torn += "torn transaction" in str(verdict.get("reason"))
+            yield code in ((0, 1) if version == "3.9.1" else (0,)), f"{version}, seed {seed}: {verdict.get('reason')}"
+        yield (torn > 0) == (version == "3.9.1"), f"{version}: {torn} of 2 runs with torn transactions"
+
+
 def _bench(*parts: str) -> Line:
     code = subprocess.run([sys.executable, "-m", "harness.bench", *parts], check=False).returncode
     return code == 0, f"bench {' '.join(parts)}: exit code {code}; the table says which aims are met"
@@ -246,6 +264,7 @@ PARTS: Final[Mapping[str, Callable[[Sequence[int], Path], Iterator[Line]]]] = {
     "rules": rules, "isr": isr, "explore": explore,
     "resizing": resizing, "deletion": deletion, "search": search, "models": models, "histories": histories,
     "bench": bench, "zookeeper": zookeeper, "clients": clients, "groups": groups,
+    "transactions": transactions,
 }  # fmt: skip
 
 

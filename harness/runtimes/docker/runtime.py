@@ -183,10 +183,10 @@ class DockerCluster(Cluster):
             return super().bootstrap
         return [self._proxy.addresses[node.id] for node in self.brokers]
 
-    @property
-    def late_requests(self) -> list[dict[str, Any]]:
-        """What brokers got late by hold_requests(), for run.json: see harness.runtimes.proxy.proxy.Late."""
-        return [] if self._proxy is None else [late._asdict() for late in self._proxy.late]
+    def facts(self) -> Mapping[str, Any]:
+        """late_requests: what brokers got late by hold_requests(): see harness.runtimes.proxy.proxy.Late."""
+        late = [] if self._proxy is None else self._proxy.late
+        return {"late_requests": [each._asdict() for each in late]} if late else {}
 
     async def hold_requests(
         self, key: str, api: str, action: Literal["delay", "repeat"], seconds: tuple[float, float], share: float,

@@ -108,7 +108,7 @@ def test_a_torn_transaction_names_the_request_that_was_late() -> None:
     late = {"api": "EndTxn", "at": txn["complete"], "held_ms": 4200, "transactional_id": "x", "committed": False}
     ids = {"transactional_ids": {str(txn["process"]): "x"}}
     for request, says in (
-        (late, "a broker got an EndTxn (abort) of the same transactional.id, 4.2 s late"),
+        (late, "a broker got an EndTxn (abort) of the same transactional.id, 4.2 s late and meant for an earlier"),
         ({**late, "transactional_id": "y"}, None),
         ({**late, "at": txn["complete"] + 1}, None),
     ):

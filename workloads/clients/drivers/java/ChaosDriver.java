@@ -184,6 +184,33 @@ public final class ChaosDriver {
         }
     }
 
+    /** Of a JSON object whose names are partitions. */
+    private static Map<Integer, Long> byPartition(JsonNode given) {
+        Map<Integer, Long> found = new HashMap<>();
+        given.fields().forEachRemaining(each -> found.put(Integer.parseInt(each.getKey()), each.getValue().asLong()));
+        return found;
+    }
+
+    /** Those that a command names. */
+    private static Set<TopicPartition> asked(JsonNode command, String topic) {
+        Set<TopicPartition> found = new HashSet<>();
+        command.get("partitions").forEach(each -> found.add(new TopicPartition(topic, each.asInt())));
+        return found;
+    }
+
+    private static Map<TopicPartition, OffsetAndMetadata> places(String topic, Map<Integer, Long> ends) {
+        Map<TopicPartition, OffsetAndMetadata> places = new HashMap<>();
+        ends.forEach((partition, end) -> places.put(new TopicPartition(topic, partition), new OffsetAndMetadata(end)));
+        return places;
+    }
+
+    private static void assign(KafkaConsumer<byte[], byte[]> consumer, String topic, Map<Integer, Long> positions) {
+        Map<TopicPartition, Long> places = new HashMap<>();
+        positions.forEach((partition, offset) -> places.put(new TopicPartition(topic, partition), offset));
+        consumer.assign(places.keySet());
+        places.forEach(consumer::seek);
+    }
+
     private abstract class Client implements Runnable {
         final LinkedBlockingQueue<JsonNode> commands = new LinkedBlockingQueue<>();
         final int number;
@@ -383,24 +410,15 @@ public final class ChaosDriver {
         private void assign(JsonNode command) {
             topic = command.get("topic").asText();
             next.clear();
-            Map<TopicPartition, Long> positions = new HashMap<>();
-            command.get("positions").fields().forEachRemaining(each -> {
-                int partition = Integer.parseInt(each.getKey());
-                next.put(partition, each.getValue().asLong());
-                positions.put(new TopicPartition(topic, partition), each.getValue().asLong());
-            });
-            consumer.assign(positions.keySet());
-            positions.forEach(consumer::seek);
+            next.putAll(byPartition(command.get("positions")));
+            ChaosDriver.assign(consumer, topic, next);
             assigned = true;
         }
 
         private void offsets(JsonNode command) {
             long invoke = System.nanoTime();
             Duration patience = Duration.ofMillis((long) (1000 * command.get("seconds").asDouble()));
-            List<TopicPartition> places = new ArrayList<>();
-            for (JsonNode partition : command.get("partitions")) {
-                places.add(new TopicPartition(command.get("topic").asText(), partition.asInt()));
-            }
+            Set<TopicPartition> places = asked(command, command.get("topic").asText());
             ObjectNode told = event("offsets").put("id", command.get("id").asInt()).put("invoke", invoke);
             try {
                 Map<TopicPartition, Long> found = command.get("which").asText().equals("earliest")
@@ -550,7 +568,7 @@ public final class ChaosDriver {
                 commitSync(ends);
             } else if (mode.equals("async")) {
                 int number = begin(ends);
-                consumer.commitAsync(places(ends), (offsets, failure) -> ended(number, failure));
+                consumer.commitAsync(places(topic, ends), (offsets, failure) -> ended(number, failure));
             }
         }
 
@@ -574,7 +592,7 @@ public final class ChaosDriver {
         private boolean commitSync(Map<Integer, Long> ends) {
             int number = begin(ends);
             try {
-                consumer.commitSync(places(ends), COMMIT);
+                consumer.commitSync(places(topic, ends), COMMIT);
             } catch (KafkaException failure) {
                 ended(number, failure);
                 return false;
@@ -599,13 +617,6 @@ public final class ChaosDriver {
                 told.put("error", name(failure)).put("says", text(failure));
             }
             tell(told);
-        }
-
-        private Map<TopicPartition, OffsetAndMetadata> places(Map<Integer, Long> ends) {
-            Map<TopicPartition, OffsetAndMetadata> places = new HashMap<>();
-            ends.forEach((partition, end) ->
-                    places.put(new TopicPartition(topic, partition), new OffsetAndMetadata(end)));
-            return places;
         }
 
         @Override
@@ -664,10 +675,7 @@ public final class ChaosDriver {
 
         private void answerCommitted(JsonNode command) {
             long invoke = System.nanoTime();
-            Set<TopicPartition> places = new HashSet<>();
-            for (JsonNode partition : command.get("partitions")) {
-                places.add(new TopicPartition(command.get("topic").asText(), partition.asInt()));
-            }
+            Set<TopicPartition> places = asked(command, command.get("topic").asText());
             ObjectNode told = event("offsets").put("id", command.get("id").asInt()).put("invoke", invoke);
             try {
                 Map<TopicPartition, OffsetAndMetadata> found = consumer.committed(places, COMMIT);
@@ -755,13 +763,12 @@ public final class ChaosDriver {
             try {
                 producer.initTransactions();
                 if (command.get("positions").isNull()) {
-                    Set<TopicPartition> asked = new HashSet<>();
-                    command.get("partitions").forEach(each -> asked.add(new TopicPartition(topic, each.asInt())));
+                    Set<TopicPartition> asked = asked(command, topic);
                     Map<TopicPartition, OffsetAndMetadata> found = consumer.committed(asked, COMMIT);
                     asked.forEach(place -> positions.put(
                             place.partition(), found.get(place) == null ? 0 : found.get(place).offset()));
                 } else {
-                    positions.putAll(places(command.get("positions")));
+                    positions.putAll(byPartition(command.get("positions")));
                 }
                 goBack();
                 ObjectNode at = told.putObject("positions");
@@ -774,13 +781,9 @@ public final class ChaosDriver {
 
         /** To where the last committed transaction left off. */
         private void goBack() {
-            if (positions.isEmpty()) {
-                return;
+            if (!positions.isEmpty()) {
+                ChaosDriver.assign(consumer, topic, positions);
             }
-            Map<TopicPartition, Long> places = new HashMap<>();
-            positions.forEach((partition, offset) -> places.put(new TopicPartition(topic, partition), offset));
-            consumer.assign(places.keySet());
-            places.forEach(consumer::seek);
         }
 
         private void poll(JsonNode command) {
@@ -819,15 +822,12 @@ public final class ChaosDriver {
                     throw new KafkaException(failures.get(0));
                 }
                 if (!command.get("offsets").isNull()) {
-                    ends.putAll(places(command.get("offsets")));
+                    ends.putAll(byPartition(command.get("offsets")));
                 }
                 if (command.get("end").asText().equals("commit")) {
                     stage = "offsets";
                     if (!ends.isEmpty()) {
-                        Map<TopicPartition, OffsetAndMetadata> places = new HashMap<>();
-                        ends.forEach((partition, end) ->
-                                places.put(new TopicPartition(topic, partition), new OffsetAndMetadata(end)));
-                        producer.sendOffsetsToTransaction(places, consumer.groupMetadata());
+                        producer.sendOffsetsToTransaction(places(topic, ends), consumer.groupMetadata());
                     }
                     stage = "commit";
                     producer.commitTransaction();
@@ -884,13 +884,6 @@ public final class ChaosDriver {
                 error.printStackTrace();
                 return false;
             }
-        }
-
-        private Map<Integer, Long> places(JsonNode given) {
-            Map<Integer, Long> found = new HashMap<>();
-            given.fields().forEachRemaining(each ->
-                    found.put(Integer.parseInt(each.getKey()), each.getValue().asLong()));
-            return found;
         }
 
         private ObjectNode begun(String what, JsonNode command) {
