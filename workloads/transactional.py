@@ -89,7 +89,7 @@ class TransactionsWorkload(AppendWorkload):
     def impossible(cls, plan: Plan) -> str | None:
         """Why a plan cannot be carried out with it, as a clause."""
         if not getattr(plan.client_kind, "transactions", False):
-            return f"client {plan.client} has no transactions here; give --client librdkafka or java"
+            return f"client {plan.client} has no transactions here; give --client librdkafka, java, kafka-python or aiokafka"
         if plan.acks != "all":
             return f"transactions need --acks all, and not {plan.acks}"
         loops = round(settings.read(cls.settings, plan.workload_settings, plan.workload)["loops"])
@@ -240,8 +240,8 @@ class TransactionsWorkload(AppendWorkload):
             **access.settings("producer"), **kind.transactional(identity, wishes["timeout"]),
             **self._plan.client_settings,
         }  # fmt: skip
-        group = {"group.id": identity}
-        of_consumer = {f"consumer.{name}": value for name, value in (self._reading() | group).items()}
+        reading = self._reading() | {kind.own_name("group_id"): identity}
+        of_consumer = {f"consumer.{name}": value for name, value in reading.items()}
         together = {**of_producer, **of_consumer}
         opening = [{"do": "open", "client": 0, "role": "transactor", "settings": together}]
         driver = access.driver(f"{name}-{process}", lambda: opening)
@@ -265,7 +265,8 @@ class TransactionsWorkload(AppendWorkload):
         return self._access
 
     def _reading(self) -> dict[str, str]:
-        return {**self._driven.settings("consumer"), "isolation.level": "read_committed"}
+        isolation = self._plan.client_kind.own_name("isolation_level")
+        return {**self._driven.settings("consumer"), isolation: "read_committed"}
 
     async def _disturb(self, random: Random) -> None:
         """Until cancelled."""

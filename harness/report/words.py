@@ -27,8 +27,8 @@ PROPERTIES = {
     "group settles": "Within settle_s of all faults being healed, and of the last change of its members, each "
     "partition is owned by one live member, and has been handed out to its end.",
     "consumer groups, allowed": "Weak: what a right Kafka may do too, counted.",
-    "transactions": "What is committed is read by read_committed consumers, all of it, in order and once; nothing of an "
-    "aborted transaction is.",
+    "transactions": "What is committed is read by read_committed consumers, all of it, in order and once; nothing of "
+    "an aborted transaction is.",
     "exactly-once processing": "Of each committed record that a loop has committed to be past, one record of its "
     "output is committed, and one alone.",
     "transactions settle": "Within settle_s of all faults being healed no transaction is open any more, and the loops "

@@ -29,6 +29,8 @@ class Aiokafka(DrivenInPython):
     idempotence_setting: ClassVar = "enable_idempotence"
     idempotent_by_default: ClassVar = False
     delivery_setting: ClassVar = "request_timeout_ms"  # of a batch as a whole, all its attempts
+    request_setting: ClassVar = delivery_setting
+    transactions: ClassVar = True
     groups: ClassVar = AiokafkaGroups("aiokafka")
     meanings: ClassVar = (
         refused("UnknownTopicOrPartitionError", "there is no such topic"),

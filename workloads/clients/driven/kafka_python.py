@@ -26,6 +26,8 @@ class KafkaPython(DrivenInPython):
     idempotence_setting: ClassVar = "enable_idempotence"
     idempotent_by_default: ClassVar = True
     delivery_setting: ClassVar = "delivery_timeout_ms"
+    request_setting: ClassVar = "request_timeout_ms"
+    transactions: ClassVar = True
     groups: ClassVar = KafkaPythonGroups("kafka-python")
     meanings: ClassVar = (
         refused("KafkaTimeoutError", "within max_block_ms it knew no such topic, or had no room"),

@@ -141,8 +141,8 @@ class Kind(Client):
         return {
             self.own_name("transactional_id"): identity,
             self.own_name("transaction_timeout_ms"): str(round(timeout_s * 1000)),
-            self.delivery_setting: str(round(min(timeout_s, DELIVERY_S) * 1000)),
             self.request_setting: str(round(timeout_s * 1000 / _REQUESTS)),
+            self.delivery_setting: str(round(min(timeout_s, DELIVERY_S) * 1000)),  # which may be the same
         }
 
     def own_name(self, name: str) -> str:

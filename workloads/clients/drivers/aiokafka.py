@@ -10,7 +10,7 @@ import sys
 import threading
 import time
 import traceback
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from queue import SimpleQueue
 from typing import Any
 
@@ -22,7 +22,8 @@ from aiokafka.errors import KafkaError, OffsetOutOfRangeError
 
 from workloads.clients.drivers.driver import Deliveries, Output, Positions, decode, int64, key_of, typed
 from workloads.clients.drivers.members import COMMIT_S, MemberWorker
-from workloads.clients.drivers.threads import TURN_S, run_worker
+from workloads.clients.drivers.threads import TURN_S, Worker, run_worker
+from workloads.clients.drivers.transactors import END_S, Polled, TransactorWorker, split
 
 _VERSION = f"aiokafka {aiokafka.__version__}"
 _TURN_S = 0.1
@@ -228,6 +229,93 @@ class Member(MemberWorker, ConsumerRebalanceListener):  # type: ignore[misc]
         return self._loop.run_until_complete(work)
 
 
+class Transactor(TransactorWorker):
+    """As Member is."""
+
+    def open(self, settings: Mapping[str, str]) -> str:
+        self._loop = asyncio.new_event_loop()
+        of_producer, of_consumer = split(settings)
+        self._wait(self._start(of_producer, of_consumer))
+        self._sent: list[tuple[int, asyncio.Future[Any]]] = []
+        return _VERSION
+
+    async def _start(self, of_producer: Mapping[str, str], of_consumer: Mapping[str, str]) -> None:
+        self._producer = AIOKafkaProducer(**typed(of_producer, _defaults(AIOKafkaProducer)))
+        self._consumer = AIOKafkaConsumer(**typed(of_consumer, _defaults(AIOKafkaConsumer)))
+        await self._consumer.start()
+
+    def init(self) -> None:
+        self._wait(self._producer.start())  # which asks for the producer id
+
+    def begin(self) -> None:
+        self._sent.clear()
+        self._wait(self._producer.begin_transaction())
+
+    def send(self, partition: int, value: int, sent: dict[int, int]) -> None:
+        def delivered(future: asyncio.Future[Any]) -> None:
+            if future.exception() is None:
+                sent[value] = future.result().offset
+
+        future = self._wait(self._producer.send(self.topic, value.to_bytes(8, signed=True), partition=partition))
+        future.add_done_callback(delivered)
+        self._sent.append((value, future))
+
+    def flush(self) -> None:
+        async def all_sent() -> None:
+            async with asyncio.timeout(END_S):
+                await asyncio.gather(*(future for _, future in self._sent))
+
+        self._wait(all_sent())
+
+    def send_offsets(self, offsets: Mapping[int, int]) -> None:
+        places = {TopicPartition(self.topic, p): offset for p, offset in offsets.items()}
+        group = self._consumer._group_id
+        self._wait(self._producer.send_offsets_to_transaction(places, group))
+
+    def commit(self) -> None:
+        self._wait(self._producer.commit_transaction())
+
+    def abort(self) -> None:
+        self._wait(self._producer.abort_transaction())
+
+    def assign(self, positions: Mapping[int, int]) -> None:
+        async def seek() -> None:
+            self._consumer.assign([TopicPartition(self.topic, p) for p in positions])
+            for p, offset in positions.items():
+                self._consumer.seek(TopicPartition(self.topic, p), offset)
+
+        self._wait(seek())
+
+    def poll(self, seconds: float) -> Polled:
+        polled = self._wait(self._consumer.getmany(timeout_ms=round(seconds * 1000), max_records=_OF_A_MEMBER))
+        return [
+            (place.partition, each.offset, int64(each.value)) for place, found in polled.items() for each in found
+        ]  # fmt: skip
+
+    def committed(self, partitions: Sequence[int], seconds: float) -> Mapping[int, int]:
+        async def ask() -> dict[int, int]:
+            self._consumer.assign([TopicPartition(self.topic, p) for p in partitions])
+            async with asyncio.timeout(seconds):
+                return {p: await self._consumer.committed(TopicPartition(self.topic, p)) or 0 for p in partitions}
+
+        found: Mapping[int, int] = self._wait(ask())
+        return found
+
+    def turn(self) -> None:
+        self._wait(asyncio.sleep(TURN_S / 4))
+
+    def close(self, seconds: float) -> None:
+        self._wait(asyncio.wait_for(self._producer.stop(), seconds))
+        self._wait(asyncio.wait_for(self._consumer.stop(), seconds))
+
+    def _wait(self, work: Any) -> Any:
+        return self._loop.run_until_complete(work)
+
+
+#: Those that have a thread, and an event loop, of their own.
+_IN_THREADS = {"member": Member, "transactor": Transactor}
+
+
 def _must_not_fail(task: asyncio.Task[None]) -> None:
     """A client whose task fails is a client that crashed: the process ends with it."""
     if not task.cancelled() and (error := task.exception()) is not None:
@@ -247,10 +335,10 @@ def _check(settings: Mapping[str, str]) -> str | None:
     return None
 
 
-def _serve_member(output: Output, opening: Command) -> Member:
-    member = Member(output, opening["client"])
-    threading.Thread(target=run_worker, args=(member, opening["settings"]), daemon=True).start()
-    return member
+def _serve_worker(output: Output, opening: Command) -> Worker:
+    worker: Worker = _IN_THREADS[opening["role"]](output, opening["client"])
+    threading.Thread(target=run_worker, args=(worker, opening["settings"]), daemon=True).start()
+    return worker
 
 
 async def _serve_client(output: Output, opening: Command, commands: asyncio.Queue[Command]) -> None:
@@ -275,14 +363,14 @@ async def _main() -> None:
     output = Output()
     reader = asyncio.StreamReader(_LONGEST_LINE)
     await asyncio.get_running_loop().connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)
-    queues: dict[int, Any] = {}  # those of members are of threads
+    queues: dict[int, Any] = {}  # some are of threads
     tasks = []
     async for line in reader:
         command = decode(line)
         if command["do"] == "check":
             output.say("checked", problem=_check(command["settings"]))
-        elif command["do"] == "open" and command["role"] == "member":
-            queues[command["client"]] = _serve_member(output, command).commands
+        elif command["do"] == "open" and command["role"] in _IN_THREADS:
+            queues[command["client"]] = _serve_worker(output, command).commands
         elif command["do"] == "open":
             queue = queues[command["client"]] = asyncio.Queue()
             tasks.append(asyncio.create_task(_serve_client(output, command, queue)))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import kafka
@@ -18,6 +18,7 @@ from kafka.errors import KafkaError
 from workloads.clients.drivers.driver import int64, key_of, typed
 from workloads.clients.drivers.members import COMMIT_S, MemberWorker
 from workloads.clients.drivers.threads import TURN_S, Command, ConsumerWorker, ProducerWorker, describe, serve
+from workloads.clients.drivers.transactors import END_S, Polled, TransactorWorker, split
 
 _ASSIGNORS = {
     "range": RangePartitionAssignor, "roundrobin": RoundRobinPartitionAssignor,
@@ -164,6 +165,63 @@ class KafkaPythonMember(MemberWorker, ConsumerRebalanceListener):  # type: ignor
         return {TopicPartition(self.topic, p): OffsetAndMetadata(offset, "", -1) for p, offset in offsets.items()}
 
 
+class KafkaPythonTransactor(TransactorWorker):
+    def open(self, settings: Mapping[str, str]) -> str:
+        of_producer, of_consumer = split(settings)
+        self._producer = KafkaProducer(**typed(of_producer, KafkaProducer.DEFAULT_CONFIG))
+        self._consumer = KafkaConsumer(**typed(of_consumer, KafkaConsumer.DEFAULT_CONFIG))
+        self._failed: list[Exception] = []
+        return _VERSION
+
+    def init(self) -> None:
+        self._producer.init_transactions()
+
+    def begin(self) -> None:
+        self._failed.clear()
+        self._producer.begin_transaction()
+
+    def send(self, partition: int, value: int, sent: dict[int, int]) -> None:
+        future = self._producer.send(self.topic, value.to_bytes(8, signed=True), partition=partition)
+        future.add_callback(lambda metadata: sent.__setitem__(value, metadata.offset))
+        future.add_errback(self._failed.append)
+
+    def flush(self) -> None:
+        self._producer.flush(END_S)
+        if self._failed:
+            raise self._failed[0]
+
+    def send_offsets(self, offsets: Mapping[int, int]) -> None:
+        places = {TopicPartition(self.topic, p): OffsetAndMetadata(offset, "", -1) for p, offset in offsets.items()}
+        self._producer.send_offsets_to_transaction(places, self._consumer.group_metadata())
+
+    def commit(self) -> None:
+        self._producer.commit_transaction()
+
+    def abort(self) -> None:
+        self._producer.abort_transaction()
+
+    def assign(self, positions: Mapping[int, int]) -> None:
+        self._consumer.assign([TopicPartition(self.topic, p) for p in positions])
+        for p, offset in positions.items():
+            self._consumer.seek(TopicPartition(self.topic, p), offset)
+
+    def poll(self, seconds: float) -> Polled:
+        polled = self._consumer.poll(timeout_ms=round(seconds * 1000))
+        return [
+            (place.partition, each.offset, int64(each.value)) for place, found in polled.items() for each in found
+        ]  # fmt: skip
+
+    def committed(self, partitions: Sequence[int], seconds: float) -> Mapping[int, int]:
+        patience = round(seconds * 1000)
+        return {
+            p: self._consumer.committed(TopicPartition(self.topic, p), timeout_ms=patience) or 0 for p in partitions
+        }  # fmt: skip
+
+    def close(self, seconds: float) -> None:
+        self._producer.close(seconds)
+        self._consumer.close()
+
+
 def _places(error: Exception) -> list[int | None]:
     """The partitions that an OffsetOutOfRangeError names; another error is of all."""
     named = error.args[0] if error.args else None
@@ -185,4 +243,10 @@ def _check(settings: Mapping[str, str]) -> str | None:
 
 
 if __name__ == "__main__":
-    serve({"producer": KafkaPythonProducer, "consumer": KafkaPythonConsumer, "member": KafkaPythonMember}, _check)
+    serve(
+        {
+            "producer": KafkaPythonProducer, "consumer": KafkaPythonConsumer, "member": KafkaPythonMember,
+            "transactor": KafkaPythonTransactor,
+        },
+        _check,
+    )  # fmt: skip
