@@ -89,7 +89,8 @@ class TransactionsWorkload(AppendWorkload):
     def impossible(cls, plan: Plan) -> str | None:
         """Why a plan cannot be carried out with it, as a clause."""
         if not getattr(plan.client_kind, "transactions", False):
-            return f"client {plan.client} has no transactions here; give --client librdkafka, java, kafka-python or aiokafka"
+            others = "librdkafka, java, kafka-python or aiokafka"
+            return f"client {plan.client} has no transactions here; give --client {others}"
         if plan.acks != "all":
             return f"transactions need --acks all, and not {plan.acks}"
         loops = round(settings.read(cls.settings, plan.workload_settings, plan.workload)["loops"])
