@@ -227,7 +227,9 @@ class _Torn:
             first, last = int(self._start[number]), int(self._last[number])
             low, high = np.searchsorted(standing, [first, last + 1])
             holes = low + np.flatnonzero(~np.isin(standing[low:high], mine))
-            anomaly = "torn prefix" if len(holes) and not scope.options.sparse else "skipped offset"
+            if scope.options.markers and not len(holes) and not self._repeats[number]:
+                continue  # what it left out may be markers
+            anomaly = "torn prefix" if len(holes) and not scope.options.compacted else "skipped offset"
             kind = "final read" if self._final[number] else "read"
             due, records = last - first + 1, int(self._records[number])
             message = (
@@ -238,7 +240,7 @@ class _Torn:
                 message += f"; {self._repeats[number]} of them did not stand above the one before"
             distinct = np.unique(mine)
             missing = np.flatnonzero(distinct != first + np.arange(len(distinct)))
-            ops, at = [op], first + (int(missing[0]) if len(missing) and not scope.options.sparse else 0)
+            ops, at = [op], first + (int(missing[0]) if len(missing) and not scope.options.compacted else 0)
             if anomaly == "torn prefix":
                 at, other = int(standing[holes[0]]), int(writer[holes[0]])
                 ops = [other, op]

@@ -322,7 +322,7 @@ def _torn(segment: Segment) -> pa.Table:
     # What lay below the log's start may have been deleted before the fetch.
     start = first if options.log_start == ANYWHERE else np.maximum(start, np.minimum(first, options.log_start))
     due = last - start + 1
-    torn = (records > 0) & ((repeats > 0) | (not options.sparse) & (records != due))
+    torn = (records > 0) & ((repeats > 0) | (not options.compacted) & (records != due))
     if not torn.any():
         return CANDIDATES["torn"].empty_table()
     final = segment.kind[rows[torn]] == FINAL_READ

@@ -48,6 +48,11 @@ class Member:
         self._closed = asyncio.Event()
         self._is_leaving = False
 
+    @property
+    def is_there(self) -> bool:
+        """Neither away nor about to be: leaving takes its time on a cluster in trouble."""
+        return self.driver is not None and not self._is_leaving
+
     def join(self) -> None:
         group, settings = self._group, self._group.settings
         self._closed.clear()
@@ -163,7 +168,7 @@ class Group:
                 what = random.choices(list(CHURN), list(CHURN.values()))[0]
                 member = random.choice(self.members)
                 away_s = random.uniform(*AWAY_S)
-                if member.driver is None:  # it is away
+                if not member.is_there:
                     continue
                 if what == "crash":
                     member.crash()

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from random import Random
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
@@ -66,6 +66,11 @@ class Rules:
     compacted: bool = False
     log_start: int = 0
     keys: int = 0
+    markers: bool = False
+
+
+#: In a log: what no read returns.
+MARKER: Final = -1
 
 
 def search(history: Sequence[Op], rules: Rules = Rules()) -> bool:
@@ -73,6 +78,7 @@ def search(history: Sequence[Op], rules: Rules = Rules()) -> bool:
     ops = [op for op in history if op.outcome == "ok" or (op.outcome == "info" and op.kind == "append")]
     must = frozenset(number for number, op in enumerate(ops) if op.outcome == "ok")
     final = [op.records[0][0] if op.records else op.offset for op in ops if op.kind == "final_read"]
+    longest = max((op.bound if op.kind.endswith("read") else (op.offset or 0) + 1 for op in ops), default=0)
     asked_from = rules.log_start if rules.log_start != ANYWHERE else (final[0] or 0) if final else 0
 
     @cache
@@ -85,6 +91,8 @@ def search(history: Sequence[Op], rules: Rules = Rules()) -> bool:
                 after = _apply(op, log, rules)
                 if after is not None and extend(done | {number}, after):
                     return True
+        if rules.markers and len(log) < longest and extend(done, (*log, MARKER)):
+            return True
         # Of what lies below the start of the log anything may have been written by anybody.
         return len(log) < asked_from and extend(done, (*log, None))
 
@@ -110,7 +118,8 @@ def _apply(op: Op, log: tuple[int | None, ...], rules: Rules) -> tuple[int | Non
         return None
     first = offsets[0]
     start = first if rules.log_start == ANYWHERE else max(min(op.offset, first), min(first, rules.log_start))
-    return log if rules.compacted or offsets == list(range(start, offsets[-1] + 1)) else None
+    left_out = set(range(start, offsets[-1] + 1)) - set(offsets)
+    return log if rules.compacted or all(log[offset] == MARKER for offset in left_out) else None
 
 
 def _keeps_each_key(op: Op, log: tuple[int | None, ...], rules: Rules) -> bool:
@@ -123,7 +132,8 @@ def _keeps_each_key(op: Op, log: tuple[int | None, ...], rules: Rules) -> bool:
 
 def random_rules(random: Random) -> Rules:
     compacted = random.random() < 0.3
-    return Rules(compacted, random.choice([0, 0, 0, 0, 1, 2, ANYWHERE]), random.choice([0, 2, 3]) if compacted else 0)
+    start, keys = random.choice([0, 0, 0, 0, 1, 2, ANYWHERE]), random.choice([0, 2, 3]) if compacted else 0
+    return Rules(compacted, start, keys, not compacted and random.random() < 0.3)
 
 
 def random_history(random: Random, operations: int = 7, rules: Rules = Rules()) -> list[Op]:
@@ -148,6 +158,8 @@ def random_history(random: Random, operations: int = 7, rules: Rules = Rules()) 
                 number += 1
                 if done:
                     log.append(value)
+            if rules.markers and random.random() < 0.4:
+                log.append(MARKER)
             continue
         if choice < 0.75:
             history.append(Op("list_offsets", invoke, complete, offset=len(log)))
@@ -175,6 +187,7 @@ def _read(kind: str, invoke: int, complete: int, log: Sequence[int], random: Ran
         records = tuple(record for record in records if record[0] in kept or random.random() < 0.7)
     elif rules.log_start > 0 and first == 0:  # what was below the start may be gone
         records = tuple(record for record in records if record[0] >= random.choice([0, rules.log_start]))
+    records = tuple(record for record in records if record[1] != MARKER)
     last = records[-1][0] + 1 if records else first
     watermark = len(log) if final else random.randint(last, len(log))
     return Op(kind, invoke, complete, offset=first, records=records, high_watermark=watermark)
@@ -249,7 +262,10 @@ def check_log(
         laid_out.append(lay_out(operations, index, part))
     final = FinalReads.merge([part.final_reads for part in laid_out])
     end = max(part.end for part in laid_out)
-    options = Options(acks_all, compacted=rules.compacted, keys=rules.keys, log_start=rules.log_start, retries=retries)
+    options = Options(
+        acks_all, compacted=rules.compacted, keys=rules.keys, log_start=rules.log_start, retries=retries,
+        markers=rules.markers,
+    )  # fmt: skip
     segments = [
         Segment(
             Scope("r", TOPIC, 0, part.low, part.high, final, end, 0, options),
