@@ -123,7 +123,7 @@ def _look(run: _Run, engine: Engine) -> tuple[Evidence, list[pa.Table], list[Pat
     from checkers.log.scope import Options
     from checkers.log.segment import KINDS, OUTCOMES
     from checkers.properties import LOST_APPEND
-    from checkers.verdict import salvage, verdict
+    from checkers.verdict import own, salvage, verdict
     from spark_history.damage import tables
 
     history, plan, violation, damaged = run.history, run.plan, run.violation, run.damaged
@@ -154,6 +154,12 @@ def _look(run: _Run, engine: Engine) -> tuple[Evidence, list[pa.Table], list[Pat
     of_groups = _look_at_groups(run, name, faults) if "group_events" not in missing else None
     if of_groups is not None:
         of_run += of_groups.anomalies
+    of_own = own.look(
+        plan or {}, missing, faults, (history.origin, history.until), lambda table: _whole_table(history, table),
+        run=name, recovered=recovered,
+    )  # fmt: skip
+    if of_own is not None:
+        of_run += of_own.anomalies
     witnesses += [anomalies.table for anomalies in of_run]
     tally += [entry for anomalies in of_run for entry in anomalies.tally]
     of_transactions = _look_at_transactions(run, name, missing)
@@ -188,14 +194,31 @@ def _look(run: _Run, engine: Engine) -> tuple[Evidence, list[pa.Table], list[Pat
             *salvage.not_judged(missing, [log.name for log in history.logs if log.partial]),
             *(of_groups.undecided if of_groups is not None else ()),
             *(of_transactions.undecided if of_transactions is not None else ()),
+            *(of_own.undecided if of_own is not None else ()),
         ],
         faults_known="faults" not in missing,
         availability=availability.of_history(history, faults, operations, engine),
         deletion=deleted,
         groups=of_groups,
         transactions=of_transactions,
+        own=of_own,
     )
     return evidence, witnesses, logs.lost
+
+
+def _whole_table(history: History, name: str) -> pa.Table:
+    """For a checker of the user's own: see checkers.verdict.own.TABLES. Raises HistoryError."""
+    import pyarrow as pa
+
+    from spark_history.files import read_parquet
+    from spark_history.schema import TABLES
+
+    schema = TABLES[name]
+    if name == "operations":
+        parts = [read_parquet(history.path / part.paths[name], schema) for log in history.logs for part in log.segments]
+        return pa.concat_tables([schema.empty_table(), *(part.cast(schema) for part in parts)]).sort_by("op")
+    path = history.table(name)
+    return schema.empty_table() if path is None else read_parquet(path, schema).cast(schema)
 
 
 def _look_at_groups(run: _Run, name: str, faults: Sequence[Mapping[str, Any]]) -> Groups | None:

@@ -12,6 +12,7 @@ import json
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -31,7 +32,7 @@ from checkers.log import quick as log_quick
 from checkers.log.scope import Options, Scope
 from checkers.log.segment import Segment
 from checkers.properties import LOST_APPEND
-from checkers.verdict import verdict
+from checkers.verdict import own, verdict
 from checkers.witness import explain, named_operations, steps_of
 from spark_history.damage import Damage, unreadable
 from spark_history.dataset import RUNS, Part, list_parts, read_run, read_whole
@@ -273,6 +274,12 @@ def check_tables(
         of_groups = groups.check(facts, tables["group_events"], groups.acknowledged(_by_log(operations)))
         found += of_groups.anomalies
     of_transactions = _judge_transactions(run, plan, tables, healed)
+    of_own = own.look(
+        plan, frozenset(), faults, (origin, until), partial(_whole_table, tables), run=run,
+        recovered=not doubts and violation is None,
+    )  # fmt: skip
+    if of_own is not None:
+        found += of_own.anomalies
     witnessed = [row for anomalies in found for row in anomalies.rows]
     unfinished = [*logs.missing, *verdict.absent(plan, logs.operations)]
     if of_transactions is not None:
@@ -306,8 +313,9 @@ def check_tables(
             deletion=deleted,
             groups=of_groups,
             transactions=of_transactions,
+            own=of_own,
             not_judged=[
-                why for judged in (of_groups, of_transactions) if judged is not None for why in judged.undecided
+                why for judged in (of_groups, of_transactions, of_own) if judged is not None for why in judged.undecided
             ],
         )
     )
@@ -323,6 +331,12 @@ def _judge_transactions(
 
     record = {} if healed is None else {"healed_ns": healed}
     return runs.check(run, plan, tables, record) if runs.applies(plan) else None
+
+
+def _whole_table(tables: Mapping[str, pa.Table], name: str) -> pa.Table:
+    """For a checker of the user's own: see checkers.verdict.own.TABLES."""
+    table = tables[name].cast(TABLES[name])
+    return table.sort_by("op") if name in ("operations", "calls") else table
 
 
 def _by_log(operations: pa.Table) -> Iterator[tuple[str, int, list[pa.Table]]]:

@@ -39,7 +39,7 @@ _TABLES: Final = {**TABLES, "runs": RUNS}  # the one that commits comes last
 #: What datasets written by earlier versions lack.
 _LATER: Final = (
     "trace", "metadata_log", "disk_state", "collected", "group_events", "transactions", "micro_operations",
-    "stable_offsets",
+    "stable_offsets", "calls",
 )  # fmt: skip
 
 

@@ -120,6 +120,13 @@ def integers(table: pa.Table, column: str, null: int) -> Ints:
     return values
 
 
+def last_rows(table: pa.Table, column: str) -> pa.Table:
+    """Of rows that have the same integer, not null, in a column, the last one; in the order of these integers."""
+    values = integers(table, column, -1)
+    _, from_end = np.unique(values[::-1], return_index=True)
+    return table.take(len(values) - 1 - from_end)
+
+
 def nullable(values: Ints, null: int) -> pa.Array:
     """The inverse of integers()."""
     return pa.array(values, pa.int64(), mask=values == null)

@@ -30,7 +30,7 @@ import pyarrow.parquet as pq
 
 from spark_history import damage
 from spark_history.errors import HistoryError, first_line
-from spark_history.files import compact, integers, read_parquet, write_parquet
+from spark_history.files import compact, integers, last_rows, read_parquet, write_parquet
 from spark_history.lane import lay_out_lane
 from spark_history.log import NOWHERE, FinalReads, Log
 from spark_history.regular import read_object, require_regular
@@ -40,17 +40,11 @@ from spark_history.spark.tasks import Engine, Here, parallelism, run_tasks
 SEGMENT_OFFSETS: Final = 1 << 22  # a task holds some 100 bytes an offset
 ROWS_AT_ONCE: Final = 12_000_000  # operations that a lane in this process holds, some 110 bytes each with their reads
 _FORMAT: Final = 3  # of history/; another one is laid out again
-_PART: Final = re.compile(
-    r"(operations|reads|faults|replica_logs|trace|metadata_log|disk_state|collected|group_events|transactions"
-    r"|micro_operations|stable_offsets|pending)-(\d+)\.parquet"
-)
+_PART: Final = re.compile(rf"({'|'.join(TABLES)}|pending)-(\d+)\.parquet")
 _TOPIC: Final = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 _LAID_OUT: Final = ("operations", "reads", "replica_logs")
 #: Of the run as a whole, in one file each.
-_OF_RUN: Final = (
-    "trace", "metadata_log", "disk_state", "collected", "group_events", "transactions", "micro_operations",
-    "stable_offsets",
-)  # fmt: skip
+_OF_RUN: Final = tuple(table for table in TABLES if table not in (*_LAID_OUT, "faults"))
 
 
 @dataclass(frozen=True)
@@ -298,6 +292,7 @@ def _lay_out(directory: Path, journal: Journal, layout: Mapping[str, Any], engin
     for table in _OF_RUN:
         rows = [read_parquet(path, TABLES[table]) for path in journal.files[table]]
         whole = pa.concat_tables([compact(TABLES[table]).empty_table(), *rows])
+        whole = last_rows(whole, "op") if table == "calls" else whole
         write_parquet(fresh / table / f"{table}.parquet", whole)
     manifest = {**layout, **surveyed["run"], "segments": sorted(facts, key=_log_and_offset)}
     manifest |= {"damaged": damaged, "files": damage.checksums(fresh, fresh.rglob("*.parquet"))}

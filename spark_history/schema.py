@@ -163,7 +163,9 @@ REGISTERS: Final = pa.schema(
     ]
 )
 
-#: Operations on any other object (mutex, queue, set, …), with their values as JSON.
+#: Operations on any other object (mutex, queue, set, …), with their values as JSON; and what a workload of the user's
+#: own did beside appending and reading (a journal has a row when such an operation is invoked and another once it
+#: completes: the last one counts).
 CALLS: Final = pa.schema(
     [
         ("run", pa.string()),
@@ -321,4 +323,5 @@ TABLES: Final[dict[str, pa.Schema]] = {
     "transactions": TRANSACTIONS,
     "micro_operations": MICRO_OPERATIONS,
     "stable_offsets": STABLE_OFFSETS,
+    "calls": CALLS,
 }

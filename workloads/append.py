@@ -23,6 +23,7 @@ from harness.report.console import Counts
 from workloads.clients.client import Session, until
 from workloads.clients.kio.client import REQUEST_TIMEOUT_S, Client
 from workloads.clients.kio.deleting import Deleter
+from workloads.clients.kio.one_by_one import LogClient
 from workloads.clients.kio.producing import Sender
 from workloads.pacing import Pacer
 from workloads.tally import Tally
@@ -108,6 +109,19 @@ class AppendWorkload:
             await until(stop, loops)
         finally:
             await asyncio.gather(*(producer.settle() for producer in producers))
+
+    def log_clients(self) -> list[LogClient]:
+        """plan.concurrency of them, processes 0 and up of the history, for a workload that decides by itself when it
+        appends and reads what. To be closed."""
+        plan = self._plan
+        self._tally.begin(plan.partitions, self._clock())
+        return [
+            LogClient(
+                self._client, self._recorder, self._tally, process, plan.acks, clock=self._clock,
+                wall_clock=self._wall_clock,
+            )
+            for process in range(plan.concurrency)
+        ]  # fmt: skip
 
     async def final_read(self) -> None:
         """Read every partition from its start to its end. Retries until cancelled."""

@@ -135,7 +135,7 @@ def judge(plan: Mapping[str, Any], rows: Sequence[Mapping[str, Any]], origin: in
         objects.setdefault(row["key"], []).append(row)
 
     def judge_one(key: str | None, within: Bounds) -> str | None:
-        return _Object(name, model, key, objects[key], anomalies, origin).judge(within)
+        return OneObject(name, model, key, objects[key], anomalies, origin).judge(within)
 
     undecided = judge_each(list(objects), bounds, judge_one, lambda: bool(anomalies.tally))
     counts = Counter(f"{row['kind']} {row['outcome']}" for row in rows)
@@ -151,8 +151,8 @@ def judge(plan: Mapping[str, Any], rows: Sequence[Mapping[str, Any]], origin: in
 
 
 @dataclass(frozen=True)
-class _Object:
-    """One object's history."""
+class OneObject:
+    """One object's history. (Of a model of the user's own: own.py.)"""
 
     name: str  # of the workload
     model: Model
@@ -165,7 +165,7 @@ class _Object:
         """Anomalies are added; returns why the object is undecided, if it is."""
         budget = Budget(bounds)
         try:
-            calls, model = calls_of(self.name, self.model, self.rows, budget)
+            calls, model = self._calls(budget)
             wrong = self._directly(calls, model, budget)
             if wrong is None:
                 object_ = self._prepare(model, calls, budget)
@@ -187,6 +187,9 @@ class _Object:
                 self._tell(core, answer.done)
                 return None  # the others would not change the verdict
         return doubt
+
+    def _calls(self, budget: Budget) -> tuple[list[Call], Model]:
+        return calls_of(self.name, self.model, self.rows, budget)
 
     def _directly(self, calls: Sequence[Call], model: Model, budget: Budget) -> Sequence[Call] | None:
         if self.name == "kv":

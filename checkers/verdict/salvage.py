@@ -12,8 +12,9 @@ witnesses are on record, and nothing that is not on record could explain it:
 | replica logs                   | replica divergence, decreasing epoch      | replica hole                         |
 | trace, metadata log            | what the other one shows                  | all that this one shows: a gap in    |
 |                                |                                           | the midst may make the rest seem wrong |
-| events of consumer groups, or  | everything else                           | all that these show                  |
-| of transactions                |                                           |                                      |
+| events of consumer groups, of  | everything else                           | all that these show                  |
+| transactions, operations of a  |                                           |                                      |
+| user's own workload            |                                           |                                      |
 | collected                      | everything, but that a replica lacks some | what else there should have been     |
 | faults                         | everything                                | the contract; was there any fault?   |
 | plan.json                      | as with operations missing, and as if     | as there; the contract; properties   |
@@ -61,6 +62,7 @@ _SENTENCES: Final = {
     "transactions": "what transactions did was not judged: not all of them are on record",
     "micro_operations": "what transactions did was not judged: not all of what they sent and polled is on record",
     "stable_offsets": "whether the last stable offset got stuck was not judged: not all looks at it are on record",
+    "calls": "what the workload's own operations show was not judged: not all of them are on record",
     "metadata_log": "what the metadata logs show was not judged: not all of them is on record",
     "collected": "whether all the evidence on the nodes was collected is not known",
     PLAN: "without the plan only such violations were looked for as no settings allow",

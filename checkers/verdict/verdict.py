@@ -9,7 +9,8 @@
 |         | or nothing was acknowledged; or the cluster did not recover, or the workload crashed; or one of  |
 |         | the nemeses asked for did not take effect, or nothing was acknowledged once the first fault had  |
 |         | struck (`vacuous`); or the history ends before the final reads; or some of the evidence on the   |
-|         | nodes was not collected (see collected.py); or something of its consumer groups was not decided  |
+|         | nodes was not collected (see collected.py); or something of its consumer groups, or by a checker |
+|         | of the user's own, was not decided                                                               |
 | pass    | otherwise                                                                                        |
 
 A nemesis took effect if one of its faults left evidence of it; a composite if all the parts of one of its times did.
@@ -50,6 +51,7 @@ from checkers.properties import (
     WEAK,
 )
 from checkers.verdict import thresholds
+from checkers.verdict.own import Own
 from checkers.verdict.tally import EXIT_CODES, Tally, by_property, name
 
 if TYPE_CHECKING:
@@ -89,6 +91,7 @@ class Evidence:
     deletion: Deletion | None = None  # where records may be deleted, and it could be judged
     groups: Groups | None = None  # of consumers, where the plan has some; its anomalies are in `tally` too
     transactions: OfTransactions | None = None  # where the plan has some; its anomalies are in `tally` too
+    own: Own | None = None  # what checkers of the user's own found; its anomalies are in `tally` too
 
 
 def nothing(
@@ -134,6 +137,7 @@ def judge(evidence: Evidence, attribution: Sequence[Mapping[str, Any]] = ()) -> 
         **({"deletion": evidence.deletion.as_dict()} if evidence.deletion is not None else {}),
         **({"groups": evidence.groups.as_dict()} if evidence.groups is not None else {}),
         **({"transactions": evidence.transactions.as_dict()} if evidence.transactions is not None else {}),
+        **({"own_checkers": evidence.own.told} if evidence.own is not None else {}),
         "availability": None if evidence.availability is None else dict(evidence.availability),
         "complete": evidence.complete and not evidence.gaps,
         "evidence_missing": list(evidence.gaps[:_MOST_GAPS]),
@@ -407,6 +411,8 @@ def _by_property(evidence: Evidence) -> dict[str, Any]:
         of_history += tuple(evidence.groups.checked)
     if evidence.transactions is not None:
         of_history += tuple(evidence.transactions.checked)
+    if evidence.own is not None:
+        of_history += tuple(evidence.own.checked)
     with_invariants = evidence.plan.get("on") == "simulation" and inside_of(evidence.plan) == "kraft"
     checked = (*of_history, *(INVARIANTS if with_invariants else ()))
     if evidence.nodes is not None:

@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 
 def list_(
     what: Annotated[
-        Literal["runs", "targets", "nemeses", "workloads", "clients", "bugs", "defects", "settings"], typer.Argument()
+        Literal["runs", "targets", "nemeses", "workloads", "checkers", "clients", "bugs", "defects", "settings"],
+        typer.Argument(),
     ] = "runs",
     name: Annotated[
         str | None, typer.Argument(metavar="NAME", help="Only this one, with all that there is to say of it.")
@@ -43,6 +44,8 @@ def list_(
     elif what == "workloads":
         workloads = [(each, registry.summary(registry.WORKLOADS, each)) for each in registry.names(registry.WORKLOADS)]
         _print(("workload", "what it does"), workloads, name)
+    elif what == "checkers":
+        _print_checkers(name)
     elif what == "clients":
         rows = [(each.name, ", ".join(sorted(each.runtimes)), each.summary) for each in registry.clients()]
         _print(("client", "works in", "what it is"), rows, name)
@@ -76,6 +79,20 @@ def _print(
         say("\n" * bool(number) + row[0])
         for column, text in zip(columns[1:], row[1:], strict=True):
             say(f"  {column:<{width}}  {text or '-'}")
+
+
+def _print_checkers(name: str | None) -> None:
+    from harness.plan import registry
+
+    rows = [
+        (each, property_, str(meaning))
+        for each in registry.names(registry.CHECKERS)
+        for property_, meaning in registry.load(registry.CHECKERS, each).properties.items()
+    ]
+    if rows or name is not None:
+        _print(("checker", "property", "what it means"), rows, name)
+    else:
+        say("no checker but those of chaos itself, which docs/properties.md tells of")
 
 
 def _nemeses() -> Iterator[tuple[str, str, str, str]]:

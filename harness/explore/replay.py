@@ -1,4 +1,5 @@
-"""Repeats a simulated run, step by step: from its plan and its faults, to the same trace hash."""
+"""Repeats a simulated run, step by step: from its plan and its faults, to the same trace hash. (Of runs in containers:
+again.py.)"""
 
 from __future__ import annotations
 
@@ -56,8 +57,13 @@ def load(directory: Path) -> tuple[Plan, Schedule]:
             f"{directory.name} ran on {plan.on}, and only simulated runs repeat exactly; `{plan.command()}` strikes "
             "with the same faults again"
         )
+    return plan, saved_schedule(directory)
+
+
+def saved_schedule(directory: Path) -> Schedule:
+    """The faults of a run. Raises BadArguments if they were not saved whole."""
     try:
-        return plan, schedule_file.load(directory)
+        return schedule_file.load(directory)
     except OSError as error:
         raise BadArguments(
             f"{directory} has no {schedule_file.SCHEDULE_FILE} to take its faults from: {error.strerror}"

@@ -11,6 +11,7 @@ from typing import Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, ValidationError, computed_field, model_validator
 
+from checkers.verdict import own
 from checkers.verdict.thresholds import parse
 from harness.errors import BadArguments
 from harness.plan import registry
@@ -218,6 +219,11 @@ class Plan(BaseModel):
         return {} if transactions is None else dict(transactions(self))
 
     @computed_field
+    def checkers(self) -> list[str]:
+        """Those of the user's own that apply: see checkers.verdict.own."""
+        return own.applicable(self.model_dump(mode="json", exclude={"checkers"})) if own.installed() else []
+
+    @computed_field
     def idempotence(self) -> bool:
         """Is a record in the log once, whatever the client, and the network, send twice? See
         checkers.log.scope.Options."""
@@ -298,7 +304,9 @@ class Plan(BaseModel):
         return shlex.join(words)
 
 
-_FOLLOWING = ("promise", "inside", "log", "log_start", "groups", "transactions", "idempotence", "members")
+_FOLLOWING = (
+    "promise", "inside", "log", "log_start", "groups", "transactions", "idempotence", "members", "checkers",
+)  # fmt: skip
 #: Settings of nodes that delete records within the time of a run. By default they are kept for a week.
 _RETENTION = ("log.retention.ms", "log.retention.minutes", "log.retention.hours", "log.retention.bytes")
 _AMOUNTS = (

@@ -1,9 +1,9 @@
-"""Finds nemeses, workloads, clients and targets by name, through entry points, so that a package of the user's own can
-add some.
+"""Finds nemeses, workloads, clients, targets and checkers by name, through entry points, so that a package of the
+user's own can add some.
 
 A package adds a nemesis by an entry point in the group `chaos.nemeses` that names a class implementing
 nemesis.Nemesis, made without arguments but for its knobs; a workload likewise in `chaos.workloads`, a client in
-`chaos.clients`, a target in `chaos.targets`.
+`chaos.clients`, a target in `chaos.targets`, a checker in `chaos.checkers` (checkers/verdict/own.py).
 
 A nemesis is asked for as `family`, `family:variant`, and with knobs as `family:variant:knob=value:knob=value`.
 """
@@ -19,6 +19,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+from checkers.verdict import own
 from harness.cluster import RuntimeUnavailable
 from harness.errors import BadArguments, HarnessFailure, did_you_mean
 from harness.targets.target import Target
@@ -29,6 +30,7 @@ NEMESES = "chaos.nemeses"
 WORKLOADS = "chaos.workloads"
 TARGETS = "chaos.targets"
 CLIENTS = "chaos.clients"
+CHECKERS = own.GROUP
 #: The target that a file describes.
 _DESCRIBED = "described"
 

@@ -9,7 +9,9 @@ outcome `info` and no completion. That file commits the flush:
 * so a harness killed at any moment leaves a history that is whole up to its last flush, and no value can have
   been read whose append is missing.
 
-Faults are few and change while they last: `faults-000000.parquet` is replaced whole by each flush that needs it.
+Faults are few and change while they last: `faults-000000.parquet` is replaced whole by each flush that needs it. A
+workload's own operations (`calls`) are written when they are invoked, as `info`, and again once they complete: of each
+the last row counts.
 
 `MemoryRecorder` keeps everything and hands it out as the same tables: thousands of short simulated runs need no
 journal each. `spark_history.schema` says what the columns mean.
@@ -36,9 +38,9 @@ from harness.record.columns import Operations, Reads, ReplicaLog, repeat, replic
 from harness.record.columns import Outcome as Outcome
 from harness.record.results import PENDING
 from spark_history.damage import CHECKS, MARK, checksum, notes_beside
-from spark_history.files import compact
+from spark_history.files import compact, last_rows
 from spark_history.regular import require_regular
-from spark_history.schema import FAULTS, OPERATIONS, READS, REPLICA_LOGS, TABLES
+from spark_history.schema import CALLS, FAULTS, OPERATIONS, READS, REPLICA_LOGS, TABLES
 
 _REPLACED: Final = (PENDING, "faults")  # by each flush, or by some
 FLUSH_INTERVAL_S: Final = 1.0
@@ -53,7 +55,20 @@ class _Recorded:
     reads: Reads = field(default_factory=Reads)
     replica_logs: list[ReplicaLog] = field(default_factory=list)
     tables: dict[str, list[pa.Table]] = field(default_factory=dict)  # what came as rows of _AS_ROWS
+    calls: dict[int, dict[str, Any]] = field(default_factory=dict)  # CALLS, by op: as they stand now
     faults_changed: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """An operation of a workload's own. key, argument: JSON."""
+
+    op: int
+    process: int
+    kind: str
+    key: str | None
+    argument: str | None
+    invoke: int
 
 
 class HistoryRecorder:
@@ -180,6 +195,36 @@ class HistoryRecorder:
             self._check()
             self._new.tables.setdefault(table, []).append(rows)
 
+    def invoke_call(self, process: int, kind: str, invoke: int, *, key: Any = None, argument: Any = None) -> Call:
+        """An operation of the workload's own, which a checker of its own judges (checkers/verdict/own.py). key: of the
+        object that it is on; argument: what it asks for: whatever JSON can hold. To be called just before anything is
+        sent for it, and completed by complete_call(); until then, and if it never is, it is `info`."""
+        with self._lock:
+            self._check()
+            key, argument = (None if value is None else json.dumps(value) for value in (key, argument))
+            call = Call(self._next_op, process, kind, key, argument, invoke)
+            self._next_op += 1
+            self._new.calls[call.op] = self._row(call, None, "info", None, None)
+        return call
+
+    def complete_call(
+        self, call: Call, complete: int | None, outcome: Outcome, *, result: Any = None, error: str | None = None
+    ) -> None:
+        """How it ended. complete: as of complete(). result: what an operation that is ok returned, whatever JSON can
+        hold."""
+        with self._lock:
+            self._check()
+            if self._closed:
+                return
+            told = None if result is None else json.dumps(result)
+            self._new.calls[call.op] = self._row(call, complete, outcome, told, error)
+
+    def _row(
+        self, call: Call, complete: int | None, outcome: Outcome, result: str | None, error: str | None
+    ) -> dict[str, Any]:
+        of_call = {name: getattr(call, name) for name in ("process", "op", "kind", "key", "argument", "invoke")}
+        return {"run": self._run, **of_call, "result": result, "complete": complete, "outcome": outcome, "error": error}
+
     def close(self) -> None:
         """Appends still pending stay in the history as `info`, whatever becomes of them. Safe to call twice."""
         self._closed = True
@@ -210,8 +255,8 @@ class MemoryRecorder(HistoryRecorder):
                 "faults": pa.Table.from_pylist(faults, schema=compact(FAULTS)),
                 "replica_logs": replica_logs(self._run, new.replica_logs, compact(REPLICA_LOGS)),
                 **{table: _whole(new, table).cast(compact(TABLES[table])) for table in _AS_ROWS},
+                "calls": pa.Table.from_pylist(list(new.calls.values()), schema=compact(CALLS)),
             }
-
 
     def _all_operations(self) -> Operations:
         operations = Operations()
@@ -263,6 +308,7 @@ class Recorder(HistoryRecorder):
             "reads": new.reads.table(self._run),
             "replica_logs": replica_logs(self._run, new.replica_logs),
             **{table: _whole(new, table) for table in _AS_ROWS},
+            "calls": pa.Table.from_pylist(list(new.calls.values()), schema=CALLS),
         }
         number = self._next_flush
         self._next_flush += 1
@@ -347,6 +393,7 @@ def load_journal(directory: Path) -> dict[str, pa.Table]:
         if table == "operations" and pending is not None:
             parts.append(pending)
         tables[table] = pa.concat_tables([schema.empty_table(), *(_read(path) for path in parts)])
+    tables["calls"] = last_rows(tables["calls"], "op")
     return tables
 
 

@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from checkers.verdict import own
 from harness.report.metadata_words import metadata
 
 DASH = "—"
@@ -74,6 +75,21 @@ PROPERTIES = {
     "QuorumState": "quorum-state can be read, is no older than the metadata log, and no epoch has two leaders.",
     "MetaProperties": "Nodes are of one cluster, each under its own id, no two with the same directory.",
 }
+
+
+def own_properties(verdict: Mapping[str, Any]) -> dict[str, str]:
+    """Those of checkers of the user's own, with what they mean, by verdict.json."""
+    own = verdict.get("own_checkers")
+    found = (
+        [told.get("properties") for told in own.values() if isinstance(told, Mapping)] if isinstance(own, dict) else []
+    )
+    return {str(name): str(meaning) for of in found if isinstance(of, Mapping) for name, meaning in of.items()}
+
+
+def meanings() -> dict[str, str]:
+    """What each property means, those of the user's own included whose checkers are installed here."""
+    return {**own.definitions(), **PROPERTIES}
+
 
 VERDICTS = {
     "pass": "Every property held, and at least one fault is proven to have taken effect (or none was asked for).",

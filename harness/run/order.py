@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from random import SystemRandom
 from typing import Any, Final, NamedTuple
@@ -42,7 +42,7 @@ class Done(NamedTuple):
 class Order:
     """fields: of Plan, as far as they are asked for; `on` may be "auto". results: where runs are kept. name: of the
     run's directory; None: it gets one of its own. judges: else the run is recorded, to be judged later. quiet: nothing
-    is said meanwhile."""
+    is said meanwhile. facts: what run.json says besides."""
 
     fields: Mapping[str, Any]
     results: Path
@@ -51,6 +51,7 @@ class Order:
     name: str | None = None
     judges: bool = True
     quiet: bool = False
+    facts: Mapping[str, Any] = field(default_factory=dict)
 
     def prepared(self) -> Prepared:
         """Everything that can be known to be wrong before anything starts. Raises BadArguments, HarnessFailure,
@@ -156,7 +157,7 @@ class Prepared:
                 progress.say(short)
             running = run_plan(
                 plan, self.nemeses, directory, components, progress, schedule=self.faults, keep=self.order.keep,
-                judges=self.order.judges, spark_ui_port=self.order.spark_ui_port,
+                judges=self.order.judges, spark_ui_port=self.order.spark_ui_port, said_of_it=self.order.facts,
             )  # fmt: skip
             try:
                 return Done(directory, plan, components.runtime.run(running))

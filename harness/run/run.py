@@ -56,19 +56,20 @@ async def run(
     keep: bool = False,
     judges: bool = True,
     spark_ui_port: int | None = None,
+    said_of_it: Mapping[str, Any] | None = None,
 ) -> Mapping[str, Any]:
     """Carry out `plan` and return the verdict, which is also in directory/verdict.json.
 
     schedule: None: as the plan's seed draws it. keep: leave the cluster up. judges: else what is returned is RECORDED,
-    and check() judges the history, wherever and whenever. Raises HarnessFailure or RuntimeUnavailable
-    when there can be no verdict.
+    and check() judges the history, wherever and whenever. said_of_it: further facts for run.json. Raises HarnessFailure
+    or RuntimeUnavailable when there can be no verdict.
     """
     interrupt = Interrupt(progress.say)
     interrupt.watch()
     harness = {"process": owner(), "machine": machine()}
     facts = {
         "command": plan.command(), "started_at": utc_now(), "clock": clock.now(), "harness": harness,
-        "chaos": machine_of.chaos(), "host": machine_of.host(),
+        "chaos": machine_of.chaos(), "host": machine_of.host(), **(said_of_it or {}),
     }  # fmt: skip
     record = RunRecord(directory, facts=facts)
     record.save()

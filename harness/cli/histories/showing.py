@@ -12,7 +12,7 @@ from harness.errors import BadArguments, ExitCode, HarnessFailure
 from harness.record import results
 from harness.record.judging import Outcome, examples
 from harness.record.results import NOT_JUDGED
-from harness.report import witnesses
+from harness.report import witnesses, words
 from harness.report.console import COLOURS, print_summary
 from harness.report.terminal import Terminal
 
@@ -26,7 +26,14 @@ def conclude(directory: Path, verdict: Mapping[str, Any]) -> int:
     if verdict["exit_code"] == ExitCode.FAIL:
         # What lies there is of another verdict if this one could not be put there.
         _print_witnesses(console, examples(verdict) if "unsaved" in verdict else witnesses.of_run(directory))
+        _print_witnesses(console, [f"{name}: {meaning}" for name, meaning in _broken_of_others(verdict)])
     return int(verdict["exit_code"])
+
+
+def _broken_of_others(verdict: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Properties of checkers of the user's own that do not hold, with what they mean: no document of ours says that."""
+    broken = {name for name, of in verdict["anomalies"].items() if of["count"] and not of["weak"]}
+    return [(name, meaning) for name, meaning in words.own_properties(verdict).items() if name in broken]
 
 
 def print_one(console: Terminal, outcome: Outcome) -> None:

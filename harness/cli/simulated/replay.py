@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections import Counter
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
@@ -15,7 +15,9 @@ from harness.record import results
 from harness.report.terminal import print_table, say, say_json
 
 if TYPE_CHECKING:
+    from harness.explore.again import Again, Attempt
     from harness.explore.replay import Replayed
+    from harness.plan.plan import Plan
 
 MAX_BUDGET = 1_000_000
 
@@ -27,24 +29,79 @@ ResultsOption = Annotated[Path, typer.Option("--results", metavar="DIR", help="W
 
 def replay(
     name: RunArgument,
+    times: Annotated[
+        int | None,
+        typer.Option("--times", metavar="N", help="Of a run in containers: how often it is run; by default 10."),
+    ] = None,
     trace: Annotated[bool, typer.Option("--trace", help="Print every change that the nodes tell of.")] = False,
     story: Annotated[bool, typer.Option("--story", help="Tell what led to the violation.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document instead of text.")] = False,
     results_directory: ResultsOption = Path("results"),
 ) -> int:
-    """Repeat a simulated run step by step, and say whether it is the same: 255 if not, else its verdict's code."""
+    """Repeat a simulated run step by step, and say whether it is the same: 255 if not, else its verdict's code. Run the
+    plan of a run in containers again, and say how often its violation came back: the worst of the runs' codes."""
+    from harness.plan.plan import Plan
+
     directory = results.find(name, results_directory)
+    plan = Plan.load(directory)
+    if plan.on != "simulation":
+        if trace or story:
+            asked = "--trace" if trace else "--story"
+            raise BadArguments(
+                f"{asked} is for simulated runs, which repeat exactly; {directory.name} ran on {plan.on}: `chaos logs` "
+                "tells what its nodes did"
+            )
+        return _repeat(directory, plan, _DEFAULT_TIMES if times is None else times, results_directory, as_json)
+    if times is not None:
+        raise BadArguments(f"--times is for runs in containers; {directory.name} was simulated, and repeats exactly")
 
     from harness.explore.replay import replay as replay_run
 
     replayed = replay_run(directory)
+    verdict = replayed.verdict
+    code = int(verdict["exit_code"]) if replayed.is_same else ExitCode.HARNESS_FAILURE
+    if as_json:
+        say_json(
+            {
+                "run": directory.name, "on": "simulation", "is_same": replayed.is_same, "recorded": replayed.recorded,
+                "trace_hash": replayed.simulated.trace_hash, "verdict": verdict["verdict"], "reason": verdict["reason"],
+                **({"trace": list(map(str, replayed.trace))} if trace else {}),
+                **({"story": _story(replayed)} if story else {}), "exit_code": int(code),
+            },
+            indent=2,
+        )  # fmt: skip
+        return code
     if trace:
         for event in replayed.trace:
             say(str(event))
     if story:
         _tell(replayed)
     say(replayed.comparison())
-    code = _conclude(replayed.verdict)
-    return code if replayed.is_same else ExitCode.HARNESS_FAILURE
+    _conclude(verdict)
+    return code
+
+
+_DEFAULT_TIMES: Final = 10
+
+
+def _repeat(directory: Path, plan: Plan, times: int, results_directory: Path, as_json: bool) -> int:
+    """Of a run in containers."""
+    from harness.explore import again
+
+    if not 1 <= times <= again.MOST_TIMES:
+        raise BadArguments(f"--times is {times}; valid is 1 to {again.MOST_TIMES:,}")
+    prepared = again.prepare(directory, plan, results_directory, quiet=as_json)
+
+    def tell(so_far: Again, attempt: Attempt) -> None:
+        if not as_json:
+            say(so_far.line(attempt))
+
+    found = again.repeat(directory, times, prepared.carry_out, tell)
+    if as_json:
+        say_json(found.as_dict(), indent=2)
+    else:
+        say(found.summary())
+    return found.exit_code
 
 
 def shrink(

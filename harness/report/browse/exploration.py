@@ -13,8 +13,8 @@ from urllib.parse import quote
 
 from harness.record.catalog.facts import REPORT, mapping, number, text, whole
 from harness.record.catalog.groups import PAGES, of_group, read_group
+from harness.report import words
 from harness.report.browse.rendering import TEMPLATES, digest, environment, glance
-from harness.report.words import PROPERTIES
 from spark_history.regular import replacing
 
 #: Seeds of a group that are listed beside the smallest.
@@ -88,7 +88,7 @@ class Shown:
 
 def shown(found: Mapping[str, Any]) -> Shown:
     """found: explore.json; {}: the exploration has not come to its end, or the file is damaged."""
-    totals = mapping(found.get("totals"))
+    totals, meanings = mapping(found.get("totals")), words.meanings()
     names = {"asked": "asked for", "runs": "simulated", "passed": "passed", "failed": "failed", "unknown": "unknown",
              "crashed": "the harness failed", "hang": "did not end"}  # fmt: skip
     return Shown(
@@ -100,7 +100,7 @@ def shown(found: Mapping[str, Any]) -> Shown:
                  if (seeds := _integers(each.get("seeds"))) or each.get("reason")],
         coverage=[_coverage(text(fault), mapping(counts)) for fault, counts in mapping(found.get("coverage")).items()],
         without_effect=[(text(name), text(why)) for name, why in mapping(found.get("without_effect")).items()],
-        checked=[(name, PROPERTIES.get(name, "")) for name in map(text, _values(found.get("checked")))],
+        checked=[(name, meanings.get(name, "")) for name in map(text, _values(found.get("checked")))],
         problems=[text(each) for each in _values(found.get("problems"))],
     )  # fmt: skip
 
@@ -157,9 +157,9 @@ def _groups(failing: Any) -> list[Group]:
                 replay=text(each.get("replay")),
             )
         )
-    ordered = sorted(by.items(), key=lambda item: (item[0][0], -len(item[1])))
+    ordered, meanings = sorted(by.items(), key=lambda item: (item[0][0], -len(item[1]))), words.meanings()
     return [
-        Group(property_, anomaly, PROPERTIES.get(property_, ""), sorted(seeds, key=lambda each: each.size))
+        Group(property_, anomaly, meanings.get(property_, ""), sorted(seeds, key=lambda each: each.size))
         for (_, property_, anomaly), seeds in ordered
     ]
 

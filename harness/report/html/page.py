@@ -155,14 +155,37 @@ def _context(data: RunData, summary: Summary, inside: InsideOfRun) -> dict[str, 
         "completeness": list(_completeness(data, summary)),
         "problems": [*_strings(data.run.get("problems")), *_damage(data), *data.problems],
         "files": [(name, text) for name, text in FILES.items() if (data.directory / name).exists()],
+        "own": _own(data),
         "inside": [
             (name, meaning, str(looked_at.get(name) or ""))
-            for name, meaning in words.PROPERTIES.items()
+            for name, meaning in {**words.PROPERTIES, **words.own_properties(data.verdict)}.items()
             if name in properties
         ],
         "outcome_glyphs": OUTCOME_GLYPHS,
         "relative": words.relative,
     }
+
+
+def _own(data: RunData) -> list[dict[str, Any]]:
+    """What checkers of the user's own told, each for a section of its own: see checkers.verdict.own.Section."""
+    sections = []
+    for name, told in _mapping(data.verdict.get("own_checkers")).items():
+        section = _mapping(_mapping(told).get("section"))
+        rows, columns = section.get("rows"), _strings(section.get("columns"))
+        if not section:
+            continue
+        sections.append({
+            "name": str(name),
+            "package": str(_mapping(told).get("package") or ""),
+            "text": [words.sentence(each) for each in _strings(section.get("text"))],
+            "columns": columns,
+            "rows": [
+                [words.number(each) if type(each) is int else str(each) for each in row]
+                for row in (rows if isinstance(rows, list) else ()) if isinstance(row, list)
+            ],
+            "unlisted": section.get("unlisted") or 0,
+        })  # fmt: skip
+    return sections
 
 
 def _deleted(data: RunData) -> dict[str, dict[str, int]]:

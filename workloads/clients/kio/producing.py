@@ -32,6 +32,25 @@ class Answered(NamedTuple):
     offset: int | None = None
 
 
+async def produce(client: Client, connection: Connection, partition: int, batch: bytes, acks: int) -> Answered:
+    """Once. acks: as the wire has it, of ACKS."""
+    timeout = client.request_timeout
+    request = produce_request(client.topic, {partition: batch}, acks, timeout * _LEADER_TIMEOUT)
+    try:
+        response = await connection.request(request, timeout=timeout)
+    except TimeoutError:
+        return Answered("info", outcomes.CLIENT_TIMEOUT)
+    except ConnectionError:
+        return Answered("info", outcomes.CONNECTION_LOST)
+    if response is None:  # acks=0 gets none
+        return Answered("info")
+    answer = produce_answers(response).get(partition)
+    if answer is None:
+        return Answered("info", outcomes.MALFORMED_RESPONSE)
+    outcome = outcomes.of_append(answer.error, answer.base_offset)
+    return Answered(outcome, outcomes.name(answer.error), answer.base_offset if outcome == "ok" else None)
+
+
 class Sender:
     """Appends what falls due for one partition, on behalf of one producer.
 
@@ -123,22 +142,7 @@ class Sender:
         self._complete(appends, leader, count, await self._produce(connection, batch))
 
     async def _produce(self, connection: Connection, batch: bytes) -> Answered:
-        """Once."""
-        timeout = self._client.request_timeout
-        request = produce_request(self._client.topic, {self._partition: batch}, self._acks, timeout * _LEADER_TIMEOUT)
-        try:
-            response = await connection.request(request, timeout=timeout)
-        except TimeoutError:
-            return Answered("info", outcomes.CLIENT_TIMEOUT)
-        except ConnectionError:
-            return Answered("info", outcomes.CONNECTION_LOST)
-        if response is None:  # acks=0 gets none
-            return Answered("info")
-        answer = produce_answers(response).get(self._partition)
-        if answer is None:
-            return Answered("info", outcomes.MALFORMED_RESPONSE)
-        outcome = outcomes.of_append(answer.error, answer.base_offset)
-        return Answered(outcome, outcomes.name(answer.error), answer.base_offset if outcome == "ok" else None)
+        return await produce(self._client, connection, self._partition, batch, self._acks)
 
     def _complete(self, appends: Operation, leader: Partition, count: int, answered: Answered) -> None:
         outcome, error, offset = answered
