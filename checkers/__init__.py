@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from checkers.transactions.runs import OfTransactions
     from checkers.verdict.verdict import Evidence
     from spark_history.damage import Damage
-    from spark_history.ingest import History
+    from spark_history.ingest import History, LogHistory, Segment
     from spark_history.spark.tasks import Engine
 
 
@@ -215,8 +215,9 @@ def _whole_table(history: History, name: str) -> pa.Table:
 
     schema = TABLES[name]
     if name == "operations":
-        parts = [read_parquet(history.path / part.paths[name], schema) for log in history.logs for part in log.segments]
-        return pa.concat_tables([schema.empty_table(), *(part.cast(schema) for part in parts)]).sort_by("op")
+        return pa.concat_tables(
+            [schema.empty_table(), *(_with_log(history, log, part) for log in history.logs for part in log.segments)]
+        ).sort_by("op")
     path = history.table(name)
     return schema.empty_table() if path is None else read_parquet(path, schema).cast(schema)
 
@@ -253,6 +254,21 @@ def _look_at_transactions(run: _Run, name: str, missing: Set[str]) -> OfTransact
         path = run.history.table(table)
         tables[table] = TABLES[table].empty_table() if path is None else read_parquet(path, TABLES[table])
     return runs.check(name, run.plan, tables, run.record)
+
+
+def _with_log(history: History, log: LogHistory, part: Segment) -> pa.Table:
+    """Operations of a segment, as they were recorded: its directory says of which log they are."""
+    import pyarrow as pa
+
+    from spark_history.files import read_parquet
+    from spark_history.schema import OPERATIONS
+
+    of_all = {"run": history.run, "topic": log.topic, "partition": log.partition}
+    columns = pa.schema([each for each in OPERATIONS if each.name not in of_all])
+    rows = read_parquet(history.path / part.paths["operations"], columns)
+    for name, value in of_all.items():
+        rows = rows.append_column(name, pa.repeat(pa.scalar(value, OPERATIONS.field(name).type), rows.num_rows))
+    return rows.select(OPERATIONS.names).cast(OPERATIONS)
 
 
 @dataclass(frozen=True)

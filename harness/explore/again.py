@@ -20,7 +20,7 @@ from harness.plan.schedule import Schedule
 from harness.plan.schedule_file import SCHEDULE_FILE
 from harness.record import results
 from harness.record.results import NOT_JUDGED
-from harness.run.order import Done, Order, Prepared
+from harness.run.order import SIMULATED, Done, Order, Prepared
 
 MOST_TIMES: Final = 1000
 #: In place of a property, where a threshold of --expect was broken.
@@ -191,8 +191,7 @@ def prepare(directory: Path, plan: Plan, results_directory: Path, *, quiet: bool
     if plan.on != "docker":
         raise BadArguments(f"{directory.name} ran on {plan.on}, where it repeats exactly")
     schedule, file = saved_schedule(directory), str((directory / SCHEDULE_FILE).absolute())
-    given = plan.model_dump(exclude_defaults=True)
-    fields = {name: given[name] for name in Plan.model_fields if name in given and name != "run"} | {"on": plan.on}
+    fields = {name: getattr(plan, name) for name in Plan.model_fields if name not in ("run", *SIMULATED)}
     if plan.schedule is not None:  # the file that it names may have changed since
         fields["schedule"] = file
         fields.pop("nemesis", None)

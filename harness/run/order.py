@@ -21,7 +21,7 @@ from harness.runtimes import choose_runtime
 from nemesis import SIMULATION, Nemesis
 
 #: Fields of a plan that are of one runtime only.
-_SIMULATED: Final = ("latency_ms", "encode_messages")
+SIMULATED: Final = ("latency_ms", "encode_messages")
 _UNNAMED: Final = "not-yet-named"
 
 
@@ -85,7 +85,7 @@ class Order:
 
     def _place(self, fields: Mapping[str, Any], nemeses: Mapping[str, Nemesis], target: Any) -> tuple[str, str]:
         """Where it runs, and why there, if that was not asked for. Raises BadArguments."""
-        simulated = [flag(name) for name in _SIMULATED if name in fields]
+        simulated = [flag(name) for name in SIMULATED if name in fields]
         only = [name for name, each in nemeses.items() if getattr(each, "runtimes", None) == SIMULATION]
         asked = fields.get("on", "auto")
         place, why = choose_runtime([*only, *simulated], target) if asked == "auto" else (asked, "")

@@ -160,6 +160,9 @@ def test_in_memory_are_the_tables_of_the_journal(tmp_path: Path) -> None:
         recorder.complete(failed, 230, "fail", error="NOT_ENOUGH_REPLICAS")
         recorder.add_replica_log("broker-1", "chaos", 3, [7, 8], [0, 1], [70, 80])
         recorder.record_fault(0, "pause", ["broker-2"], 4, 6, effective=True, evidence="{}")
+        call = recorder.invoke_call(1, "put", 240, key=["a", 1], argument={"to": None})
+        recorder.invoke_call(2, "get", 245)
+        recorder.complete_call(call, 250, "ok", result=False)
         recorder.close()
     tables, journal = memory.tables(), load_journal(tmp_path / "journal")
     for name, schema in TABLES.items():
@@ -167,6 +170,30 @@ def test_in_memory_are_the_tables_of_the_journal(tmp_path: Path) -> None:
             journal[name] = journal[name].sort_by("fault")
         assert tables[name].schema == compact(schema)
         assert tables[name].cast(schema).equals(journal[name]), name
+
+
+def test_an_operation_of_ones_own_is_indeterminate_until_it_completes(tmp_path: Path) -> None:
+    """Whenever the harness is killed: what others saw of it cannot have come from nowhere."""
+    recorder = make(tmp_path)
+    first, second, third = (recorder.invoke_call(n, "add", 10 + n, key="s", argument=n) for n in range(3))
+    recorder.flush()
+
+    def told() -> list[tuple[Any, ...]]:
+        names = ("op", "kind", "key", "argument", "result", "complete", "outcome", "error")
+        return [tuple(row[name] for name in names) for row in rows(load_journal(tmp_path / "journal"), "calls")]
+
+    assert told() == [(n, "add", '"s"', str(n), None, None, "info", None) for n in range(3)]
+    recorder.complete_call(second, 30, "ok", result={"seen": [1]})
+    recorder.complete_call(third, 31, "fail", error="NO_LEADER")
+    assert [row[6] for row in told()] == ["info"] * 3
+    recorder.close()
+    recorder.complete_call(first, 40, "ok")
+    recorder.close()
+    assert told() == [
+        (0, "add", '"s"', "0", None, None, "info", None),
+        (1, "add", '"s"', "1", '{"seen": [1]}', 30, "ok", None),
+        (2, "add", '"s"', "2", None, 31, "fail", "NO_LEADER"),
+    ]
 
 
 def test_tables_in_memory_leave_what_is_pending_to_complete() -> None:
