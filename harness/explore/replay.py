@@ -54,8 +54,8 @@ def load(directory: Path) -> tuple[Plan, Schedule]:
     plan = Plan.load(directory)
     if plan.on != "simulation":
         raise BadArguments(
-            f"{directory.name} ran on {plan.on}, and only simulated runs repeat exactly; `{plan.command()}` strikes "
-            "with the same faults again"
+            f"{directory.name} ran on {plan.on}, and only simulated runs repeat exactly; `chaos replay "
+            f"{directory.name}` says how often its violation comes back"
         )
     return plan, saved_schedule(directory)
 

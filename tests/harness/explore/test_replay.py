@@ -7,6 +7,7 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+import jsonschema
 import pytest
 
 from harness.cli import app as cli
@@ -16,6 +17,7 @@ from harness.explore.simulate import simulate
 from harness.explore.workers import Outcome
 from harness.plan.plan import Plan
 from harness.plan.schedule import Fault
+from tests import ROOT
 from tests.clusters.determinism import trace_hashes
 
 KILL = Fault(fault=0, nemesis="kill", at=1.5, duration=1.0, choice={"role": "broker", "node": 0.5})
@@ -82,13 +84,21 @@ def test_the_trace_and_the_story_tell_of_the_same_fault(results: Path, capsys: p
     assert len(story) <= 40
 
 
-def test_only_a_simulated_run_can_be_replayed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_only_a_simulated_run_can_be_shrunk(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "real").mkdir()
     plan("real", on="docker").save(tmp_path / "real")
-    for command in ("replay", "shrink"):
-        assert chaos(tmp_path, command, "real") == ExitCode.BAD_ARGUMENTS
-        message = capsys.readouterr().err
-        assert "real ran on docker, and only simulated runs repeat exactly; `chaos run --on docker" in message
+    assert chaos(tmp_path, "shrink", "real") == ExitCode.BAD_ARGUMENTS
+    message = capsys.readouterr().err
+    assert "real ran on docker, and only simulated runs repeat exactly; `chaos replay real` says how often" in message
+
+
+def test_a_replay_as_json(results: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert chaos(results, "replay", "held", "--json", "--story") == ExitCode.PASS
+    told = json.loads(capsys.readouterr().out)
+    jsonschema.validate(told, json.loads((ROOT / "docs" / "schemas" / "replay.json").read_text()))
+    assert told["is_same"] and told["trace_hash"] == told["recorded"] and told["story"] and "trace" not in told
+    assert chaos(results, "replay", "held", "--times", "3") == ExitCode.BAD_ARGUMENTS
+    assert "--times is for runs in containers; held was simulated, and repeats exactly" in capsys.readouterr().err
 
 
 def test_a_run_that_was_cut_short_is_not_repeated(

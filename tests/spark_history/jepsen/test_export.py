@@ -20,11 +20,11 @@ from checkers.dataset import check_tables
 from harness.cli import app as cli
 from harness.explore.simulate import simulate
 from harness.plan.plan import Plan
-from harness.record.history import load_journal
+from harness.record.history import Recorder, load_journal
 from spark_history.jepsen import read_history
 from spark_history.jepsen.events.plain import unspell
 from spark_history.jepsen.export import export
-from spark_history.schema import REGISTERS, TABLES
+from spark_history.schema import CALLS, REGISTERS, TABLES
 from tests.checkers.histories.histories import SECOND, LongHistory, mutate, random_history
 from tests.checkers.verdict.test_check import acknowledge_out_of_order
 from tests.checkers.verdict.test_damaged_runs import recorded
@@ -112,6 +112,21 @@ def test_tables_of_a_real_run_get_the_same_verdict(real: Path, tmp_path: Path) -
     tables = {table: pq.read_table(tmp_path / "tables" / f"{table}.parquet") for table in TABLES}
     plan = json.loads((tmp_path / "tables" / "plan.json").read_text())
     assert check_tables(plan, tables) == check_tables(plan, load_journal(real / "journal"))
+
+
+def test_operations_of_ones_own_are_exported_once(tmp_path: Path) -> None:
+    """The journal has them when they begin and when they end."""
+    recorder = Recorder(tmp_path / "run", "run", flush_interval=None)
+    recorder.complete(recorder.invoke_append(0, "chaos", 0, 1, 5), 6, "ok", offset=0)
+    calls = [recorder.invoke_call(1, "put", 10 + number, argument=number) for number in range(3)]
+    recorder.flush()
+    recorder.complete_call(calls[1], 20, "ok", result="done")
+    recorder.close()
+    (tmp_path / "run" / "plan.json").write_text(json.dumps({"run": "run"}))
+    assert chaos("export", tmp_path / "run", "--format", "parquet", "--output", tmp_path / "tables") == 0
+    exported = pq.read_table(tmp_path / "tables" / "calls.parquet")
+    assert exported.num_rows == 3
+    assert exported.cast(CALLS).equals(load_journal(tmp_path / "run" / "journal")["calls"])
 
 
 def test_small_logs_broken_at_random_get_the_same_verdict_back(tmp_path: Path) -> None:
