@@ -68,7 +68,9 @@ class ReplicaMatching:
     records: Mapping[tuple[str, str], int]  # on replicas, by (node, partition); none: no replica log was collected
 
 
-def check(history: History, engine: Engine, in_sync: InSync | None = None, *, sparse: bool = False) -> ReplicaMatching:
+def check(
+    history: History, engine: Engine, in_sync: InSync | None = None, *, sparse: bool = False
+) -> ReplicaMatching:
     """in_sync: None: replicas are not held against the final log. sparse: a log may have holes. Raises
     HistoryError."""
     results = iter(run_tasks(engine, compare_replicas, [unit for log in history.logs for unit in _units(history, log)]))
@@ -316,7 +318,9 @@ def _range(low: int, high: int) -> str:
     return f"offset {low}" if low == high else f"offsets {low} to {high}"
 
 
-def _judge_replica(log: str, node: str, parts: Sequence[Mapping[str, Any]], anomalies: Anomalies, sparse: bool) -> None:
+def _judge_replica(
+    log: str, node: str, parts: Sequence[Mapping[str, Any]], anomalies: Anomalies, sparse: bool
+) -> None:
     holes = [hole for part in parts for hole in part["holes"]]
     decreases = [decrease for part in parts for decrease in part["decreases"]]
     for before, after in pairwise(parts):

@@ -96,7 +96,9 @@ EVERYWHERE = [
     ),
     # It promises nothing for a leader that loses its power: broker 3 leads neither partition.
     pytest.param(Place("v2", "simulation", V2, components_of, "broker-3"), id="v2 in simulation"),
-    pytest.param(Place("v2", "docker", V2, components_of, "broker-3"), id="v2 in containers", marks=pytest.mark.docker),
+    pytest.param(
+        Place("v2", "docker", V2, components_of, "broker-3"), id="v2 in containers", marks=pytest.mark.docker
+    ),
     pytest.param(REGISTER, id="register in containers", marks=pytest.mark.docker),
     pytest.param(
         Place(f"kafka:{Kafka.example}", "docker", {"partitions": 2, "time_limit": 35.0}, components_of),

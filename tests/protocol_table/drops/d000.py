@@ -146,7 +146,9 @@ DROPS: Final[Mapping[str, Drop]] = {
         offset = max(offset, self._start_offset)
         limit""",
     ),
-    "000-2.2.2-4": Text("replication/fetch.py", "last_stable_offset=i64(watermark)", "last_stable_offset=i64(start)"),
+    "000-2.2.2-4": Text(
+        "replication/fetch.py", "last_stable_offset=i64(watermark)", "last_stable_offset=i64(start)"
+    ),
     # As its last record has it.
     "000-2.2.2-5": Text(
         "kraft/broker/partition.py",
@@ -158,7 +160,9 @@ DROPS: Final[Mapping[str, Drop]] = {
         "return Position(log.end_offset, log.start_offset, ",
         "return Position(self.high_watermark, log.start_offset, ",
     ),
-    "000-2.2.2-7": Text("replication/fetcher.py", "replica_epoch=i64(self._broker_epoch())", "replica_epoch=i64(-1)"),
+    "000-2.2.2-7": Text(
+        "replication/fetcher.py", "replica_epoch=i64(self._broker_epoch())", "replica_epoch=i64(-1)"
+    ),
     "000-2.2.2-8": Text("replication/follower_state.py", "        self.broker_epoch = broker_epoch\n", ""),
     "000-2.2.2-9": Text(
         "replication/fetch_session_handler.py",
