@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 GROUP: Final = "chaos.checkers"
 #: Tables that a checker may ask for: those of which a history in memory and one that is laid out hold the same.
 TABLES: Final = (
-    "calls", "operations", "group_events", "transactions", "micro_operations", "stable_offsets", "trace", "metadata_log",
-    "disk_state", "collected",
+    "calls", "operations", "group_events", "transactions", "micro_operations", "stable_offsets", "trace",
+    "metadata_log", "disk_state", "collected",
 )  # fmt: skip
 
 
