@@ -102,13 +102,14 @@ class Again:
         """The worst of the runs': 1 if any failed, else 255 if one could not be judged, 2 if one proved nothing."""
         return max((each.exit_code for each in self.attempts), key=_WORSE.index, default=ExitCode.HARNESS_FAILURE)
 
-    def line(self, attempt: Attempt) -> str:
-        """What became of one of them."""
+    def line(self) -> str:
+        """What became of the last of them."""
+        attempt = self.attempts[-1]
         said = attempt.verdict
         if attempt.verdict == "fail" and self.broken:
             said += ", it came back" if self.came_back(attempt) else ", but of something else"
         where = "" if attempt.directory is None else f" ({attempt.directory})"
-        return f"{self.attempts.index(attempt) + 1} of {self.times}: {said}: {attempt.reason}{where}"
+        return f"{len(self.attempts)} of {self.times}: {said}: {attempt.reason}{where}"
 
     def summary(self) -> str:
         """In a sentence."""
@@ -156,9 +157,7 @@ class Again:
 _OTHERS: Final = (("pass", "passed"), ("unknown", "unknown"), (NOT_JUDGED, "not judged"))
 
 
-def repeat(
-    directory: Path, times: int, carry_out: Callable[[], Done], tell: Callable[[Again, Attempt], object]
-) -> Again:
+def repeat(directory: Path, times: int, carry_out: Callable[[], Done], tell: Callable[[Again], object]) -> Again:
     """Carries out the run in `directory` again, so many times. tell: called after each. Ends early once the user asks
     to: what was seen until then is returned. Raises RuntimeUnavailable or HarnessFailure if not one run was made."""
     verdict = results.read_json(directory / "verdict.json")
@@ -180,7 +179,7 @@ def repeat(
             attempt = Attempt(done.directory, str(told["verdict"]), str(told["reason"]), broken_by(told))
             again.stopped = done.was_stopped
         again.attempts.append(attempt)
-        tell(again, attempt)
+        tell(again)
     again.stopped = again.stopped and len(again.attempts) < times
     return again
 

@@ -15,7 +15,7 @@ from harness.record import results
 from harness.report.terminal import print_table, say, say_json
 
 if TYPE_CHECKING:
-    from harness.explore.again import Again, Attempt
+    from harness.explore.again import Again
     from harness.explore.replay import Replayed
     from harness.plan.plan import Plan
 
@@ -92,9 +92,9 @@ def _repeat(directory: Path, plan: Plan, times: int, results_directory: Path, as
         raise BadArguments(f"--times is {times}; valid is 1 to {again.MOST_TIMES:,}")
     prepared = again.prepare(directory, plan, results_directory, quiet=as_json)
 
-    def tell(so_far: Again, attempt: Attempt) -> None:
+    def tell(so_far: Again) -> None:
         if not as_json:
-            say(so_far.line(attempt))
+            say(so_far.line())
 
     found = again.repeat(directory, times, prepared.carry_out, tell)
     if as_json:

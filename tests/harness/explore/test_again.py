@@ -234,5 +234,7 @@ def test_what_makes_no_sense_is_refused(
 
 def test_a_line_of_a_run_that_itself_was_judged_otherwise() -> None:
     so_far = Again("r", "pass", frozenset(), 2, [Attempt(None, "fail", "why", frozenset({Broken("p", "a")}))])
-    assert so_far.line(so_far.attempts[0]) == "1 of 2: fail: why"
+    assert so_far.line() == "1 of 2: fail: why"
+    so_far.attempts.append(so_far.attempts[0])
+    assert so_far.line() == "2 of 2: fail: why"
     assert again.MOST_TIMES == 1000
