@@ -25,6 +25,8 @@ The plan's `transactions`: {"outputs": partitions, "value_of_loops": int, "settl
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
@@ -81,13 +83,15 @@ def check(
     if not len(txns):
         found.undecided.append("no transaction is on record")
         return found
-    whole = _with_polls_apart(txns, micro) | {"assignments": _assignments(run, txns, micro)}
+    whole, apart = _with_polls_apart(txns, micro)
+    whole["assignments"] = _assignments(run, txns, micro)
     judged = check_tables({**plan, "run": run, "workload": "kafka"}, whole)
     found.undecided += judged.undecided
     # Of the logs that is judged from their operations, with more than transactions did.
-    found.rows += [row for row in judged.rows if row["property"] != LOG_LINEARIZABILITY]
+    found.rows += [_as_recorded(row, apart) for row in judged.rows if row["property"] != LOG_LINEARIZABILITY]
     found.tally += [entry for entry in judged.tally if entry[0] != LOG_LINEARIZABILITY]
-    found.counts |= {name.replace("operations", "transactions"): number for name, number in judged.counts.items()}
+    found.counts |= {"transactions": len(txns)}
+    found.counts |= {f"transaction {how}": int((txns["outcome"] == how).sum()) for how in ("ok", "fail", "info")}
     index = transactions_of(run, whole["transactions"])
     report = Report(index, frozenset(), Naming.of(plan))
     of_op = {int(op): number for number, op in enumerate(index.op.tolist())}
@@ -118,22 +122,43 @@ def ended(transactions: pa.Table, micro: pa.Table) -> tuple[pd.DataFrame, pd.Dat
     return txns, rows
 
 
-def _with_polls_apart(txns: pd.DataFrame, micro: pd.DataFrame) -> dict[str, pa.Table]:
-    """As tables; what transactions polled that are not ok once more, each as a transaction of nobody's that is: a
-    consumer has returned it, whatever becomes of the transaction around it. (Who has the id next begins where the
-    group's offsets are, and these may be committed though the answer was lost: it polls on from there.)"""
+def _with_polls_apart(txns: pd.DataFrame, micro: pd.DataFrame) -> tuple[dict[str, pa.Table], dict[int, int]]:
+    """As tables, and by number of a transaction that was added which one it is of: what transactions polled that are
+    not ok is added as a transaction of nobody's that is. A consumer has returned it, whatever becomes of the
+    transaction around it; and who has the id next begins where the group's offsets are, which may be committed though
+    the answer was lost, and polls on from there."""
     of_others = micro[(micro["kind"] == "poll") & ~micro["op"].isin(txns.loc[txns["outcome"] == "ok", "op"])].copy()
     first = int(txns["op"].max()) + 1
     apart = txns[txns["op"].isin(of_others["op"]) & txns["complete"].notna()].copy()
     of_others = of_others[of_others["op"].isin(apart["op"])]
-    numbers = {op: first + number for number, op in enumerate(apart["op"])}
+    numbers = {int(op): first + number for number, op in enumerate(apart["op"])}
     for rows in (apart, of_others):
         rows["op"] = rows["op"].map(numbers).astype("Int64")
     apart["outcome"], apart["process"] = "ok", None
-    return {
+    tables = {
         "transactions": _table(TRANSACTIONS_TABLE, txns, apart),
         "micro_operations": _table(MICRO_OPERATIONS, micro, of_others),
     }
+    return tables, {number: op for op, number in numbers.items()}
+
+
+def _as_recorded(row: dict[str, Any], apart: Mapping[int, int]) -> dict[str, Any]:
+    """Of ANOMALIES, with the transactions that are on record in the place of those that were added."""
+    if not apart.keys() & set(row["ops"]):
+        return row
+
+    def name(found: re.Match[str]) -> str:
+        return f"transaction {apart.get(int(found[1]), found[1])}"
+
+    witness = json.loads(row["witness"])
+    for step in witness["operations"]:
+        step["op"] = apart.get(step["op"], step["op"])
+    for edge in witness["edges"]:
+        edge |= {end: apart.get(edge[end], edge[end]) for end in ("from", "to")}
+    return row | {
+        "ops": [apart.get(op, op) for op in row["ops"]], "message": re.sub(r"transaction (\d+)", name, row["message"]),
+        "witness": json.dumps(witness),
+    }  # fmt: skip
 
 
 def _table(schema: pa.Schema, *parts: pd.DataFrame) -> pa.Table:

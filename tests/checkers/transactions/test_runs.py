@@ -27,6 +27,7 @@ def test_a_world_that_does_all_right_passes() -> None:
         assert not anomalies and not judged.undecided, (seed, judged.rows, judged.undecided)
         assert world.expected() == set(), seed
         assert judged.counts["of these committed"] > 0
+        assert judged.counts["transactions"] == len(world.outcomes) + 1, "and the last read"
 
 
 @pytest.mark.parametrize("fault", FAULTS)
@@ -39,6 +40,8 @@ def test_what_a_world_does_wrong_is_found_and_nothing_else(fault: str) -> None:
         assert anomalies & {*FAULTS.values()} == expected, (seed, anomalies, judged.rows)
         if not expected:
             assert not anomalies, (seed, anomalies)
+        named = {op for row in judged.rows for op in row["ops"]}
+        assert named <= {*world.outcomes, max(world.outcomes) + 1}, "of those that are on record"
         struck += FAULTS[fault] in expected
     assert struck > len(SEEDS) / 3
 
