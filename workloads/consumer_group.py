@@ -29,6 +29,8 @@ FIRST_MEMBER: Final = 1000
 #: How groups commit: relative to processing, and how.
 ORDERS: Final = ("after-sync", "after-async", "after-auto", "before-sync")
 _POLL_S: Final = 0.5
+#: A group that was whole for so long is taken for settled.
+_WHOLE_S: Final = 3.0
 
 
 def _orders(text: str) -> Sequence[tuple[str, str]]:
@@ -133,9 +135,12 @@ class ConsumerGroupWorkload(AppendWorkload):
         loop = asyncio.get_running_loop()
         end = loop.time() + self._wishes["settle"]
         ends = await self._ends()
+        whole_since = loop.time()
         while loop.time() < end:
             await asyncio.sleep(_POLL_S)
             if not group.is_whole(self._plan.partitions):
+                whole_since = loop.time()
+            if loop.time() - whole_since < _WHOLE_S:
                 continue
             found = await group.ask_committed(self._plan.partitions)
             if found is not None and all((found[p] or 0) >= ends[p] for p in ends):

@@ -63,3 +63,27 @@ def test_a_member_that_is_about_to_leave_is_not_struck_again() -> None:
         assert set(up.values()) == {0}
 
     asyncio.run(story())
+
+
+def test_a_group_with_a_member_that_owns_nothing_yet_is_not_whole() -> None:
+    group = Group(
+        GroupSettings("g", "after", "sync", members=2, churn_s=0, pause_s=0), "t",
+        GroupRecorder(MemoryRecorder("r"), "t"), clock=lambda: 0,
+        make_driver=lambda name, opening: SlowToClose(name, opening, {}),  # type: ignore[arg-type, return-value]
+        client_settings=lambda member: {}, next_process=lambda: 0, unusable=lambda error, says: AssertionError(says),
+    )  # fmt: skip
+    first, second = group.members
+    first.driver = SlowToClose("first", lambda: None, {})  # type: ignore[assignment]
+    first.owned = {0, 1, 2}
+    assert group.is_whole(3), "the other is away"
+    second.driver = SlowToClose("second", lambda: None, {})  # type: ignore[assignment]
+    assert not group.is_whole(3), "it has just joined"
+    first.owned = {0, 1}
+    assert not group.is_whole(3), "nobody owns 2"
+    second.owned = {2}
+    assert group.is_whole(3)
+    first.is_paused = True
+    assert not group.is_whole(3)
+    first.is_paused = False
+    first.owned, second.owned = {0}, set()
+    assert group.is_whole(1), "there are fewer partitions than members"

@@ -195,9 +195,12 @@ class Group:
             self.recorder.flush()
 
     def is_whole(self, partitions: int) -> bool:
-        """Every partition has one owner, and nobody is paused, as members have told."""
-        owned = sorted(partition for member in self.members for partition in member.owned)
-        return owned == list(range(partitions)) and not any(member.is_paused for member in self.members)
+        """Every partition has one owner, every member owns some, if there are enough, and nobody is paused, as members
+        have told. (Who has just joined owns nothing yet, and others are to give it some.)"""
+        there = [member for member in self.members if member.driver is not None]
+        owned = sorted(partition for member in there for partition in member.owned)
+        idle = partitions >= len(there) and any(not member.owned for member in there)
+        return owned == list(range(partitions)) and not idle and not any(member.is_paused for member in there)
 
     async def ask_committed(self, partitions: int) -> Mapping[int, int | None] | None:
         """Of each partition, as a member tells it; None: none does now."""
