@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, TypeVar
 
 from harness.errors import HarnessFailure
 from harness.errors import RuntimeUnavailable as RuntimeUnavailable
+from harness.targets.security import PLAINTEXT, Security
 
 if TYPE_CHECKING:
     from checkers.inside.violation import Violation
@@ -224,6 +225,8 @@ class Cluster(Protocol):
     violated: asyncio.Future[Violation] | None = None
     #: Of NEEDS what there is not, each with the reason, as a clause: "this kernel has no netem".
     lacks: Mapping[str, str] = {}
+    #: How clients reach its brokers, with the secrets that it takes.
+    security: Security = PLAINTEXT
 
     @property
     def admin(self) -> Admin:

@@ -14,12 +14,13 @@ from random import Random
 from typing import Any, ClassVar, Final
 
 from cluster_image.network import Address, Network
-from cluster_image.network.tcp import TcpNetwork
 from cluster_image.storage.records import encode_int64s
 from harness.cluster import Cluster
 from harness.plan.plan import Plan
 from harness.record.history import HistoryRecorder
 from harness.report.console import Counts
+from harness.targets.security import PLAINTEXT
+from harness.targets.security.network import network_to
 from workloads.clients.client import Session, until
 from workloads.clients.kio.client import REQUEST_TIMEOUT_S, Client
 from workloads.clients.kio.deleting import Deleter
@@ -66,7 +67,7 @@ class AppendWorkload:
         self._wall_clock = wall_clock
         self._random = Random(f"{plan.seed}/workload")
         self._owns_network = network is None
-        self._network = network or TcpNetwork()
+        self._network = network or network_to(cluster)
         bootstrap = getattr(cluster, "bootstrap", None) or [node.address for node in cluster.brokers]
         brokers = [Address(*address) for address in bootstrap]
         self._client = Client(self._network, brokers, plan.topic, request_timeout=request_timeout)
@@ -74,6 +75,7 @@ class AppendWorkload:
         self._session = session = Session(
             plan, brokers, recorder, self._tally, READERS, plan.concurrency, int(self.log.get("keys", 0)), clock,
             wall_clock, own=self._client, sender=self.sender, encode=self.encode,
+            security=getattr(cluster, "security", PLAINTEXT),  # a stand-in may not say
         )  # fmt: skip
         self._access = plan.client_kind.access(session)
 

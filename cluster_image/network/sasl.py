@@ -2,12 +2,13 @@
 between Apache Kafka's brokers and controllers. The requests are Kafka's SaslHandshake and SaslAuthenticate.
 
 The password is made when a cluster is configured, and is in its nodes' property files alone. Clients of a node have
-none, and may do what clients may (authorization.py).
+none, and may do what clients may (authorization.py). A client of other clusters may have a Login.
 """
 
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from kio.schema.errors import ErrorCode
@@ -49,23 +50,53 @@ class Credentials:
         return self._mechanism.make_server(lambda username: self._stored if username == self.username else None)
 
 
+@dataclass(frozen=True)
+class Login:
+    """What a client proves by who it is. mechanism: PLAIN (RFC 4616), SCRAM-SHA-256 or SCRAM-SHA-512, as Kafka calls
+    them."""
+
+    mechanism: str
+    username: str
+    password: str = field(repr=False)
+
+    async def prove(self, connection: Connection, timeout: float) -> None:
+        """As who has opened the connection. Raises ConnectionError, TimeoutError."""
+        await _begin(connection, self.mechanism, timeout)
+        if self.mechanism == "PLAIN":
+            await _say(connection, f"\0{self.username}\0{self.password}", timeout)
+            return
+        client = ScramClient([self.mechanism], self.username, self.password)
+        try:
+            await _converse(connection, client, timeout)
+        except (ScramException, UnicodeDecodeError) as error:
+            raise ConnectionError(f"the other side does not prove to know {self.username}: {error}") from error
+
+
 async def prove(connection: Connection, credentials: Credentials, timeout: float) -> None:
     """As who has opened the connection. Raises ConnectionError, TimeoutError."""
-    answer = await connection.request(SaslHandshakeRequest(mechanism=MECHANISM), timeout=timeout)
-    if answer.error_code is not ErrorCode.none:
-        raise ConnectionError(f"no {MECHANISM} there: {answer.error_code.name}, but {', '.join(answer.mechanisms)}")
-    client = credentials.client()
+    await _begin(connection, MECHANISM, timeout)
     try:
-        client.set_server_first(await _say(connection, client.get_client_first(), timeout))
-        client.set_server_final(await _say(connection, client.get_client_final(), timeout))
+        await _converse(connection, credentials.client(), timeout)
     except (ScramException, UnicodeDecodeError) as error:
         raise ConnectionError(f"the other side does not prove to be a node of this cluster: {error}") from error
+
+
+async def _begin(connection: Connection, mechanism: str, timeout: float) -> None:
+    answer = await connection.request(SaslHandshakeRequest(mechanism=mechanism), timeout=timeout)
+    if answer.error_code is not ErrorCode.none:
+        raise ConnectionError(f"no {mechanism} there: {answer.error_code.name}, but {', '.join(answer.mechanisms)}")
+
+
+async def _converse(connection: Connection, client: ScramClient, timeout: float) -> None:
+    """Raises ScramException, UnicodeDecodeError too."""
+    client.set_server_first(await _say(connection, client.get_client_first(), timeout))
+    client.set_server_final(await _say(connection, client.get_client_final(), timeout))
 
 
 async def _say(connection: Connection, message: str, timeout: float) -> str:
     answer = await connection.request(SaslAuthenticateRequest(auth_bytes=message.encode()), timeout=timeout)
     if answer.error_code is not ErrorCode.none:
-        raise ConnectionError(f"this node's proof was refused: {answer.error_message or answer.error_code.name}")
+        raise ConnectionError(f"the proof was refused: {answer.error_message or answer.error_code.name}")
     return bytes(answer.auth_bytes).decode()
 
 

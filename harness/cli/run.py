@@ -84,6 +84,10 @@ def run(
         list[str] | None,
         typer.Option("--client-set", metavar="NAME=VALUE", help="A setting of the client, its own names; repeatable."),
     ] = None,
+    clients: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME=VALUE", help="TLS and SASL of every client (docs/clients.md); repeatable."),
+    ] = None,
     timeouts: Annotated[
         Literal["short", "kafka"],
         typer.Option(help="Time-outs so short that a minute shows something, or Kafka's defaults."),
@@ -150,6 +154,7 @@ def run(
     from harness.plan.plan import parse_client_settings, parse_features, parse_settings, parse_workload_settings
     from harness.plan.seeds import parse_seeds
     from harness.run.order import Order
+    from harness.targets.security import given as given_security
 
     check_port(spark_ui_port)
     fields = {} if plan is None else plan_file.read(plan)
@@ -172,6 +177,8 @@ def run(
         driven = registry.make_client(str(fields.get("client", client)))
         read = parse_client_settings(client_settings, driven)
         fields["client_settings"] = {**fields.get("client_settings", {}), **read}
+    if clients:
+        fields["clients"] = {**fields.get("clients", {}), **given_security.parse(clients)}
     if features:
         fields["features"] = {**fields.get("features", {}), **parse_features(features)}
     if expect:

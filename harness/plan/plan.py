@@ -16,6 +16,7 @@ from checkers.verdict.thresholds import parse
 from harness.errors import BadArguments
 from harness.plan import registry
 from harness.plan.schedule import Pace
+from harness.targets.security import given
 from harness.targets.target import Target
 from harness.targets.timing import Timing
 from nemesis import Targets
@@ -36,7 +37,7 @@ _PLAN_FILE = "plan.json"
 
 
 class Plan(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
 
     run: str  # run id, e.g. 20260131T120102-power-outage-s1; also names containers and results/<run>
     nemesis: tuple[str, ...] = ("power-outage",)  # () is none
@@ -52,6 +53,7 @@ class Plan(BaseModel):
     workload_settings: dict[str, str] = {}  # --workload-set NAME=VALUE
     client: str = "kio"  # what the workload appends and reads by
     client_settings: dict[str, str] = {}  # --client-set NAME=VALUE, the client's own names
+    clients: dict[str, str] = {}  # --clients NAME=VALUE, TLS and SASL of every client: see harness.targets.security
     on: Literal["docker", "simulation"] = "docker"
     seed: int = 0
     time_limit: float = 60.0  # seconds of workload
@@ -130,6 +132,7 @@ class Plan(BaseModel):
             )
         if not _TOPIC_NAME.fullmatch(self.topic):
             yield f"topic {self.topic!r} is not a name Kafka allows: letters, digits, '.', '_' and '-', at most 249"
+        yield from given.problems(self.clients)
         for text in self.expect:
             try:
                 parse(text)
@@ -171,6 +174,13 @@ class Plan(BaseModel):
         if self.on not in client.runtimes:
             where = " and ".join(sorted(client.runtimes))
             yield f"--client {self.client} works only in {where}, and not in {self.on}"
+        if self.is_secured:
+            if (why := target.unsupported.get("--clients")) is not None:
+                yield f"--clients is not possible with target {self.target}: {why}"
+            if self.on == "simulation":
+                yield "--clients is not possible in simulation, whose network has neither TLS nor SASL"
+            if not getattr(client, "secures", False):  # a user's own may be older
+                yield f"--clients is not possible with client {self.client}, which has neither TLS nor SASL"
         yield from client.problems(self)
         yield from target.problems(self)
         yield from self.pace.problems()
@@ -235,6 +245,10 @@ class Plan(BaseModel):
         return bool(kind.is_idempotent(self.acks, self.client_settings))
 
     @property
+    def is_secured(self) -> bool:
+        return given.is_secured(self.clients)
+
+    @property
     def client_kind(self) -> Any:
         """A workloads.clients.client.Client."""
         return registry.make_client(self.client)
@@ -297,6 +311,8 @@ class Plan(BaseModel):
             words += ["--workload-set", f"{name}={value}"]
         for name, value in sorted(self.client_settings.items()):
             words += ["--client-set", f"{name}={value}"]
+        for name, value in sorted(self.clients.items()):
+            words += ["--clients", f"{name}={value}"]
         for name, value in sorted(self.features.items()):
             words += ["--feature", f"{name}={value}"]
         for text in self.expect:

@@ -11,6 +11,9 @@ expect = ["p99 < 500ms"]       # thresholds
 members = 3
 [client_settings]              # --client-set
 "linger.ms" = 5
+[clients]                      # --clients: TLS and SASL of every client; secrets are env:NAME or file:PATH
+"security.protocol" = "SASL_SSL"
+"sasl.mechanism" = "SCRAM-SHA-512"
 [features]                     # --feature
 "eligible.leader.replicas.version" = 0
 """
@@ -35,7 +38,7 @@ _ALWAYS: Final = ("target", "on", "nemesis", "strike", "time_limit", "seed")
 #: What follows from the rest, or is another run's own.
 _LEFT_OUT: Final = ("run",)
 _TIMES: Final = ("time_limit", "interval", "recovery", "delete_records")
-_TABLES: Final = ("settings", "workload_settings", "client_settings", "features")
+_TABLES: Final = ("settings", "workload_settings", "client_settings", "clients", "features")
 
 
 def save(plan: Plan, directory: Path) -> None:
@@ -91,6 +94,8 @@ def _field(name: str, value: Any) -> Any:
     if name in _TABLES:
         if not isinstance(value, Mapping):
             raise ValueError("it must be a table of names and values")
+        if name == "clients" and not all(isinstance(each, str) for each in value.values()):
+            raise ValueError("each of its values must be a text")  # and none is repeated: it may be a secret
         return {str(key): _text(key, each) for key, each in value.items()}
     if name == "expect" and isinstance(value, str):
         return (value,)

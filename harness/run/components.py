@@ -165,9 +165,9 @@ class Components(Verification):
 
     def network(self, cluster: Cluster) -> Any:
         """How the harness reaches the nodes (cluster_image.network.Network)."""
-        from cluster_image.network.tcp import TcpNetwork
+        from harness.targets.security.network import network_to
 
-        return TcpNetwork()
+        return network_to(cluster)
 
     def make_observer(self, cluster: Cluster, plan: Plan) -> Observer:
         return self.target.observer(cluster, self.network(cluster), plan)

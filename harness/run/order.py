@@ -18,6 +18,7 @@ from harness.plan.schedule import Schedule
 from harness.record import results, room
 from harness.report.terminal import say
 from harness.runtimes import choose_runtime
+from harness.targets.security import given
 from nemesis import SIMULATION, Nemesis
 
 #: Fields of a plan that are of one runtime only.
@@ -59,6 +60,8 @@ class Order:
         if self.name is not None:
             results.check_name(self.name)
         fields = {name: _absolute(name, value) for name, value in self.fields.items()}
+        if "clients" in fields:
+            fields["clients"] = given.absolute(fields["clients"])
         named = registry.make_target(fields.setdefault("target", Plan.model_fields["target"].default))
         fields["target"] = named.named(fields.get("kafka_home"))
         target = registry.make_target(fields["target"])
@@ -74,6 +77,8 @@ class Order:
         for name, value in fields.get("client_settings", {}).items():
             client.check_setting(name, value)
         client.prepare(lambda line: None if self.quiet else say(line, file=sys.stderr))
+        if "clients" in fields:
+            given.resolve(fields["clients"])  # here only to see that it can be
         fields["on"], why = self._place(fields, nemeses, target)
         fields.setdefault("strike", registry.preferred_targets(nemeses))
         fields.setdefault("seed", SystemRandom().randrange(1_000_000))

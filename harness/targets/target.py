@@ -10,12 +10,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple, Protocol
 
 from harness.cluster import Cluster, Node, Role
 from harness.targets.admin import Admin
+from harness.targets.security import Security, given
 from harness.targets.timing import Timing
 from harness.targets.view import Observer
 
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
 #: process sees them in a container.
 DATA: Final = "/data"
 CONFIGURATION: Final = "/config/node.properties"
+#: Where a node's secrets are, of a run that has some: Issued.folders.
+SECRETS: Final = "/secrets"
 TRACE: Final = "/trace.jsonl"
 #: Of a node's trace in a run's directory, trace/<node>.jsonl.
 TRACE_SUFFIX: Final = ".jsonl"
@@ -57,6 +60,9 @@ class ClusterPlan(Protocol):
 
     @property
     def acks(self) -> str: ...
+
+    @property
+    def clients(self) -> Mapping[str, str]: ...
 
     @property
     def topic(self) -> str: ...
@@ -127,6 +133,17 @@ class Package:
     traces: bool = True
     tested: str = ""
     resident: int = 0
+
+
+@dataclass(frozen=True)
+class Issued:
+    """By what nodes and clients of one run know each other. clients: as these use it. folders: by node, what is mounted
+    at SECRETS in its container. blank: called with the folder of each copy of a node's disk that is kept, takes out of
+    it what would be a secret; blocks."""
+
+    clients: Security
+    folders: Mapping[str, Path] = field(default_factory=dict)
+    blank: Callable[[Path], object] = lambda _: None
 
 
 @dataclass(frozen=True)
@@ -344,6 +361,11 @@ class Target(Protocol):
         """The text of each node's configuration file, by name. trusted: nobody else is on their network, and
         no trace goes to a file, as in simulation."""
         ...
+
+    def issue(self, plan: ClusterPlan, nodes: Sequence[Node], folder: Path) -> Issued:
+        """Of a plan that asks for TLS or SASL. folder: of this run alone, outside of what is kept of it, and nobody
+        else's to enter. Blocks. Raises BadArguments."""
+        return Issued(given.resolve(plan.clients))
 
     def renumbered(self, configuration: str, node_id: int, folder: str) -> str:
         """The configuration of another node in this one's place, whose data is in that folder of the volume."""

@@ -11,6 +11,7 @@ from typing import Any, ClassVar, Protocol
 from cluster_image.network import Address
 from harness.plan.plan import Plan
 from harness.record.history import HistoryRecorder
+from harness.targets.security import PLAINTEXT, Security
 from workloads.pacing import Pacer
 from workloads.tally import Tally
 
@@ -22,7 +23,7 @@ class Session:
     brokers: addresses to begin with. readers: how many follow the logs, as processes of the history from `first_reader`
     on; the process after them does the final reads. keys: of values, their remainder by this; 0:
     records have none. clock: monotonic ns. wall_clock: seconds since 1970. own: what the workload makes the topic by
-    (workloads.clients.kio.client.Client); sender, encode: how that appends."""
+    (workloads.clients.kio.client.Client); sender, encode: how that appends. security: how its brokers are reached."""
 
     plan: Plan
     brokers: Sequence[Address]
@@ -36,6 +37,7 @@ class Session:
     own: Any
     sender: Any
     encode: Callable[..., bytes]
+    security: Security = PLAINTEXT
 
 
 class Producer(Protocol):
@@ -78,6 +80,8 @@ class Client(Protocol):
     summary: ClassVar[str]
     #: Where it works: "docker", "simulation".
     runtimes: ClassVar[frozenset[str]]
+    #: Does it go by Session.security, whatever that says?
+    secures: ClassVar[bool] = False
 
     def prepare(self, tell: Callable[[str], object]) -> None:
         """Gets what it needs from elsewhere. tell: what is waited for, a line each. Blocks. Raises

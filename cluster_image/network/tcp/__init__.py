@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import ssl
 from functools import partial
 from typing import Final
 
 from cluster_image.network import Address, Connection, Handler, Listening, Versions
-from cluster_image.network.sasl import Credentials, prove
+from cluster_image.network.sasl import Credentials, Login, prove
 
 from .client import ClientConnection
 from .limits import Limits
@@ -37,9 +38,10 @@ class TcpNetwork:
 
     served: the API versions that listeners answer which are not told otherwise; ApiVersions requests are answered here
     and handlers never see them. credentials: what this process' connections prove to be of the cluster with, and its
-    listeners ask for (sasl.py). The limits are of each listener: max_request_bytes is socket.request.max.bytes;
-    request_memory_bytes queued.max.request.bytes, of which one request may take half; max_client_elements what a
-    request may name of whoever has not proved to be a node; max_connections and max_connections_per_ip as in Kafka.
+    listeners ask for (sasl.py). tls, login: how a client of other clusters connects, and proves who it is. The limits
+    are of each listener: max_request_bytes is socket.request.max.bytes; request_memory_bytes queued.max.request.bytes,
+    of which one request may take half; max_client_elements what a request may name of whoever has not proved to be a
+    node; max_connections and max_connections_per_ip as in Kafka.
     """
 
     def __init__(
@@ -53,8 +55,12 @@ class TcpNetwork:
         max_connections: int = MAX_CONNECTIONS,
         max_connections_per_ip: int = MAX_CONNECTIONS_PER_IP,
         credentials: Credentials | None = None,
+        tls: ssl.SSLContext | None = None,
+        login: Login | None = None,
     ) -> None:
         self._credentials = credentials
+        self._tls = tls
+        self._login = login
         self._served = served or {}
         self._max_request_bytes = min(max_request_bytes, request_memory_bytes // 2)
         self._new_limits = partial(
@@ -75,21 +81,23 @@ class TcpNetwork:
         try:
             async with asyncio.timeout(timeout):
                 _, connection = await loop.create_connection(
-                    lambda: ClientConnection(client_id, on_lost=self._forget_opened), address.host, address.port
-                )
+                    lambda: ClientConnection(client_id, on_lost=self._forget_opened), address.host, address.port,
+                    ssl=self._tls,
+                )  # fmt: skip
                 self._opened[connection] = None
-                if self._credentials is not None:
-                    await self._prove(connection, self._credentials, timeout)
+                await self._prove(connection, timeout)
         except (TimeoutError, ConnectionError):
             raise
         except OSError as error:  # no route, unknown host, out of descriptors
             raise ConnectionError(f"{address}: {error}") from error
         return connection
 
-    @staticmethod
-    async def _prove(connection: ClientConnection, credentials: Credentials, timeout: float) -> None:
+    async def _prove(self, connection: ClientConnection, timeout: float) -> None:
         try:
-            await prove(connection, credentials, timeout)
+            if self._credentials is not None:
+                await prove(connection, self._credentials, timeout)
+            if self._login is not None:
+                await self._login.prove(connection, timeout)
         except BaseException:
             connection.close()
             raise

@@ -16,6 +16,7 @@ from tenacity import Retrying, retry_if_exception, stop_after_delay, wait_fixed
 
 from harness.runtimes.owner import is_alive
 
+from . import private
 from .agent_container import run_agent
 from .engine import KIND_LABEL, OWNER_LABEL, RUN_LABEL, USER_LABEL, VOLUMES
 from .images.images import ensure_agent
@@ -25,8 +26,8 @@ _AT_A_TIME = 12
 
 
 def remove_run(api: docker.APIClient, run: str) -> list[str]:
-    """Names of the containers and networks removed, and the volumes' folder. Raises APIError or OSError if something
-    stays."""
+    """Names of the containers and networks removed, and the folders of volumes and of secrets. Raises APIError or
+    OSError if something stays."""
     containers = api.containers(all=True, filters=_of(run))
     agents = [container for container in containers if container["Labels"].get(KIND_LABEL) == "agent"]
     folder = VOLUMES / run
@@ -52,7 +53,7 @@ def remove_run(api: docker.APIClient, run: str) -> list[str]:
                 with attempt:
                     api.remove_network(network["Id"])
             removed.append(network["Name"])
-    return removed
+    return [*removed, *private.remove(run)]
 
 
 def _disconnect(api: docker.APIClient, run: str) -> None:
@@ -84,6 +85,7 @@ class Left:
     containers: int = 0
     networks: int = 0
     volumes: bool = False
+    secrets: bool = False
     alive: bool = False
     user: int | None = None
 
@@ -97,7 +99,8 @@ class Left:
 
     @property
     def in_words(self) -> str:
-        counted = ((self.containers, "container"), (self.networks, "network"), (int(self.volumes), "folder of volumes"))
+        counted = ((self.containers, "container"), (self.networks, "network"), (int(self.volumes), "folder of volumes"),
+                   (int(self.secrets), "folder of secrets"))  # fmt: skip
         return ", ".join(f"{count} {noun}{'s' * (count != 1)}" for count, noun in counted if count) or "nothing"
 
 
@@ -106,6 +109,8 @@ def runs(api: docker.APIClient) -> dict[str, Left]:
     found: dict[str, Left] = {}
     for folder in VOLUMES.glob("*"):
         found.setdefault(folder.name, Left()).volumes = True
+    for run in private.runs():
+        found.setdefault(run, Left()).secrets = True
     labelled = {"label": RUN_LABEL}
     containers, networks = api.containers(all=True, filters=labelled), api.networks(filters=labelled)
     for thing in [*containers, *networks]:

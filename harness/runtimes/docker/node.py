@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from collections.abc import Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
@@ -43,6 +43,8 @@ class DockerNode(Node):
     clock: NodeClock | None = None
     #: Where copies of its disk right after power cuts go; None: nobody reads them.
     cut_disks: Path | None = None
+    #: See harness.targets.target.Issued.
+    blank: Callable[[Path], object] = staticmethod(lambda _: None)
 
     def __init__(
         self, api: docker.APIClient, calls: Calls, agent: AgentClient, target: Target,
@@ -261,6 +263,7 @@ class DockerNode(Node):
             await self._agent.ask(
                 self.name, "copy_disk", directory=str(directory), owner=os.getuid(), group=os.getgid()
             )
+            await asyncio.to_thread(self.blank, directory)
         except (AgentError, OSError) as error:
             return {"disk_not_kept": describe(error)}
         return {"disk_at_cut": self._cuts}

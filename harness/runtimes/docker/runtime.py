@@ -25,7 +25,6 @@ import uvloop
 from docker.errors import APIError
 from docker.types import LogConfig, Ulimit
 
-from cluster_image.network.tcp import TcpNetwork
 from harness.cluster import CLIENTS, Cluster, Evidence, Link, RuntimeUnavailable, Shape
 from harness.errors import describe
 from harness.plan.plan import Plan
@@ -33,9 +32,11 @@ from harness.record.collected import CUT_DISKS
 from harness.run.threads import in_thread
 from harness.runtimes.proxy.proxy import Proxy, Rule
 from harness.targets.admin import Admin
-from harness.targets.target import CONFIGURATION, DATA, TRACE, NodeSpec, Package, Target
+from harness.targets.security import PLAINTEXT
+from harness.targets.security.network import network_to
+from harness.targets.target import CONFIGURATION, DATA, SECRETS, TRACE, Issued, NodeSpec, Package, Target
 
-from . import cleanup, engine
+from . import cleanup, engine, private
 from .agent.clock import ENVIRONMENT, FOLDER
 from .agent_client import AgentClient, AgentError
 from .agent_container import create_agent, run_agent
@@ -131,17 +132,18 @@ class DockerCluster(Cluster):
         self._agent = AgentClient(self._folder / "agent.sock", tell)
         self._proxy: Proxy | None = None
         self._gateway = ""  # where clients, and the harness, seem to be
+        self._issued = Issued(PLAINTEXT)
 
     @cached_property
     def admin(self) -> Admin:  # type: ignore[override]
-        return self._target.admin(self, TcpNetwork(), self._plan)
+        return self._target.admin(self, network_to(self), self._plan)
 
     async def start(self, images: Images, package: Package, run_directory: Path, needs: Collection[str] = ()) -> None:
         network = f"chaos-{self._plan.run}"
         subnet = await self._call(create_network, self._api, network, self._labels("network"))
-        configurations = write_configurations(
-            self._target, self._plan, self.add_nodes(subnet), run_directory / "config"
-        )
+        nodes = self.add_nodes(subnet)
+        await self._call(self._issue_secrets)
+        configurations = write_configurations(self._target, self._plan, nodes, run_directory / "config")
         tracing = [node.name for node in self.machines] if package.traces else []
         traces = make_traces(tracing, run_directory / "trace", _NODE_USER)
         if self._target.looks_at_cut_disks:
@@ -156,6 +158,8 @@ class DockerCluster(Cluster):
             mounts = [f"{configurations[node.name]}:{CONFIGURATION}:ro"]
             if node.name in traces:
                 mounts.append(f"{traces[node.name]}:{TRACE}")
+            if (secrets := self._issued.folders.get(node.name)) is not None:
+                mounts.append(f"{secrets}:{SECRETS}:ro")
             await self._call(self._create_containers, node, images, package, network, mounts)
             await node.switch_on()
             await agent_ready
@@ -204,6 +208,14 @@ class DockerCluster(Cluster):
         self.machines = [self._node(subnet, spec) for spec in self._target.nodes(self._plan)]
         self._gateway = str(subnet[1])
         return self.machines
+
+    def _issue_secrets(self) -> None:
+        if not self._plan.is_secured:
+            return
+        self._issued = self._target.issue(self._plan, self.machines, private.make(self._plan.run))
+        self.security = self._issued.clients
+        for node in self.machines:
+            node.blank = self._issued.blank
 
     async def block(self, key: str, links: Sequence[Link]) -> None:
         """At the receiver; what goes to clients is dropped where it sets out, for their host is not ours to change."""
@@ -272,6 +284,7 @@ class DockerCluster(Cluster):
         except AgentError as error:
             _add(problems, name, f"the disk of {name} could not be copied: {describe(error)}")
             return
+        await asyncio.to_thread(self._issued.blank, disk)
         if strange := copied["left_out"]:
             _add(problems, name, f"the disk of {name} was not copied whole, for there was on it: {strange}")
 

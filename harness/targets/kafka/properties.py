@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from harness.cluster import Node
 from harness.errors import BadArguments
-from harness.targets.kafka import versions
+from harness.targets.kafka import secrets, versions
 from harness.targets.kafka_api import timeouts
 from harness.targets.kafka_api.properties import (
     CONTROLLER_LISTENER,
@@ -21,6 +21,7 @@ from harness.targets.kafka_api.properties import (
     quorum_voters,
     roles,
 )
+from harness.targets.security import given
 from harness.targets.target import DATA, ClusterPlan
 
 #: Of the volume: Kafka refuses the lost+found of a file system's root.
@@ -104,12 +105,13 @@ _SHORT_GROUPS: Final[Mapping[str, str]] = {
 
 def _properties(plan: ClusterPlan, node: Node, quorum: _Quorum, cluster_id: str, release: str) -> Mapping[str, str]:
     in_sync = min(3, plan.replication_factor)
+    is_secured = given.is_secured(plan.clients)
     properties: dict[str, Any] = {
         "node.id": node.id,
         "process.roles": roles(node),
         **quorum.properties,
         "controller.listener.names": CONTROLLER_LISTENER,
-        "listeners": _listeners(node),
+        "listeners": _listeners(node, is_secured),
         "broker.rack": node.rack,
         "log.dirs": log_directory(""),
         "default.replication.factor": plan.replication_factor,
@@ -120,6 +122,7 @@ def _properties(plan: ClusterPlan, node: Node, quorum: _Quorum, cluster_id: str,
         "transaction.state.log.min.isr": min(2, in_sync),
         **timeouts.given(plan),
         **(_SHORT_GROUPS if plan.timeouts == "short" else {}),
+        **(secrets.listeners(plan) if is_secured and node.role == "broker" else {}),
         **{name: default for name, (default, _, _) in OWN.items()},
         _RELEASE: "first",
         "chaos.cluster.id": cluster_id,
@@ -129,10 +132,16 @@ def _properties(plan: ClusterPlan, node: Node, quorum: _Quorum, cluster_id: str,
     return {name: str(value) for name, value in properties.items()}
 
 
-def _listeners(node: Node) -> str:
-    if node.controller_address is not None:
-        return f"PLAINTEXT://{in_words(node.address)},{CONTROLLER_LISTENER}://{in_words(node.controller_address)}"
-    return f"{'PLAINTEXT' if node.role == 'broker' else CONTROLLER_LISTENER}://{in_words(node.address)}"
+def _listeners(node: Node, is_secured: bool) -> str:
+    found = []
+    if node.role == "broker" and is_secured:
+        found = [f"{secrets.CLIENTS}://{in_words(node.address)}"]
+        found += [f"{secrets.BROKERS}://{in_words((node.address[0], secrets.BROKERS_PORT))}"]
+    elif node.role == "broker":
+        found = [f"PLAINTEXT://{in_words(node.address)}"]
+    if (quorum := node.quorum_address) is not None:
+        found += [f"{CONTROLLER_LISTENER}://{in_words(quorum)}"]
+    return ",".join(found)
 
 
 def log_directory(folder: str) -> str:

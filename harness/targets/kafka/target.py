@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 from harness.cluster import Cluster, Node, NotOffered
 from harness.errors import BadArguments
 from harness.targets.admin import Admin
-from harness.targets.kafka import log_lines, properties, versions
+from harness.targets.kafka import log_lines, properties, secrets, versions
 from harness.targets.kafka_api import timeouts
 from harness.targets.kafka_api.properties import node_specs
 from harness.targets.target import (
     ClusterPlan,
     ImageStore,
+    Issued,
     NodeSpec,
     Package,
     Promise,
@@ -112,6 +113,7 @@ class Kafka(Target):
             yield "--target kafka needs a version, such as kafka:4.2.0, or --kafka-home with a distribution"
         if self._version is not None:
             yield from self._features_that_it_lacks(plan.features, self._version)
+        yield from secrets.problems(plan)
         dynamic = properties.has_dynamic_quorum(plan)
         if dynamic and self._version is not None and not self._version.has_dynamic_quorum:
             yield f"--set chaos.quorum=dynamic: Kafka {self._release} has no dynamic quorum; 3.9 and later have"
@@ -193,6 +195,9 @@ class Kafka(Target):
         self, plan: ClusterPlan, nodes: Sequence[Node], cluster_id: str, *, trusted: bool = False
     ) -> Mapping[str, str]:
         return properties.configurations(plan, nodes, cluster_id, self._release)
+
+    def issue(self, plan: ClusterPlan, nodes: Sequence[Node], folder: Path) -> Issued:
+        return secrets.issue(plan, nodes, folder)
 
     def renumbered(self, configuration: str, node_id: int, folder: str) -> str:
         return properties.renumbered(configuration, node_id, folder)

@@ -56,6 +56,7 @@ class Kraft(Target):
         "workload compacted": "its log has no cleaner",
         "workload consumer-group": "it has no group coordinator",
         "workload transactions": "it has no transaction coordinator",
+        "--clients": "its brokers have neither TLS nor SASL for clients",
     }
     options: ClassVar = frozenset({"timeouts"})
     inside: ClassVar = "kraft"

@@ -60,6 +60,7 @@ class V2(Target):
         "workload consumer-group": "it has no group coordinator",
         "workload transactions": "it has no transaction coordinator",
         "workload idempotent": "it knows no producer ids",
+        "--clients": "its brokers have neither TLS nor SASL for clients",
         "--delete-records": "it deletes whole topics, and nothing of one",
         "--min-insync-replicas": "a record is acknowledged once the whole ISR has it, however small that is",
         "controllers that are brokers as well": "ZooKeeper's servers are processes of their own",

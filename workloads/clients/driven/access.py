@@ -10,6 +10,7 @@ from pathlib import Path
 from random import Random
 from typing import Any, Final
 
+from harness.targets.security import PLAINTEXT
 from workloads.clients.client import Access, Producer, Session
 from workloads.clients.driven.kind import Kind
 from workloads.clients.driven.process import Driver, beside
@@ -69,10 +70,13 @@ class DrivenAccess(Access):
         return {"client": "; ".join(versions), "client_processes": processes}
 
     def settings(self, role: str) -> Mapping[str, str]:
-        """Of a client of the role "producer", "consumer" or "member"."""
+        """Of a client of the role "producer", "consumer" or "member". There may be secrets among them: its process is
+        told them, and nobody else."""
         plan = self._session.plan
         bootstrap = ",".join(map(str, self._session.brokers))
-        return {**self._kind.defaults(role, bootstrap, plan.acks), **plan.client_settings}
+        security = self._session.security
+        secured = {} if security == PLAINTEXT else self._kind.secured(security)
+        return {**self._kind.defaults(role, bootstrap, plan.acks), **secured, **plan.client_settings}
 
     def _driver_of(self, name: str, readers: Sequence[DrivenReader]) -> Driver:
         settings = self.settings("consumer")

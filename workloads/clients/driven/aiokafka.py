@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import ClassVar
 
+from harness.targets.security import Security
 from workloads.clients.driven.driven import DrivenInPython
-from workloads.clients.driven.kind import DELIVERY_S, WithPythonsNames
+from workloads.clients.driven.kind import DELIVERY_S, WithPythonsNames, with_pythons_names
 from workloads.clients.driven.outcomes import Meaning, refused, too_large
 
 
@@ -32,6 +33,7 @@ class Aiokafka(DrivenInPython):
     request_setting: ClassVar = delivery_setting
     transactions: ClassVar = True
     groups: ClassVar = AiokafkaGroups("aiokafka")
+    secures: ClassVar = True
     meanings: ClassVar = (
         refused("UnknownTopicOrPartitionError", "there is no such topic"),
         refused("AssertionError", "there is no such partition"),
@@ -45,3 +47,7 @@ class Aiokafka(DrivenInPython):
         if role == "producer":
             return {**common, "acks": acks, self.delivery_setting: str(round(DELIVERY_S * 1000))}
         return {**common, "enable_auto_commit": "false", "auto_offset_reset": "none"}
+
+    def secured(self, security: Security) -> Mapping[str, str]:
+        """Those of TLS are its driver's, which makes the SSLContext that it wants of them."""
+        return with_pythons_names(security)

@@ -8,6 +8,7 @@ from typing import ClassVar, Final
 
 from harness.errors import BadArguments
 from harness.targets.jars import compiler, kafka
+from harness.targets.security import Security, jaas, login_module
 from workloads.clients.driven.driven import Driven
 from workloads.clients.driven.kind import DELIVERY_S, WithKafkasNames
 from workloads.clients.driven.outcomes import gave_up, not_enough_replicas, refused, too_large
@@ -36,6 +37,7 @@ class Java(Driven):
     idempotent_by_default: ClassVar = True
     transactions: ClassVar = True
     groups: ClassVar = JavaGroups("java")
+    secures: ClassVar = True
     meanings: ClassVar = (
         refused("TimeoutException", "within max.block.ms it knew no such partition, or had no room"),
         refused("BufferExhaustedException", "within max.block.ms it had no room"),
@@ -69,6 +71,28 @@ class Java(Driven):
             times = {self.delivery_setting: delivery, "request.timeout.ms": "5000", "max.block.ms": delivery}
             return {**common, "acks": acks, **times}
         return {**common, "enable.auto.commit": "false", "auto.offset.reset": "none"}
+
+    def secured(self, security: Security) -> Mapping[str, str]:
+        found = {"security.protocol": security.protocol}
+        if security.has_sasl:
+            module = login_module(security.mechanism)
+            found |= {
+                "sasl.mechanism": security.mechanism,
+                "sasl.jaas.config": jaas(module, username=security.username, password=security.password),
+            }
+        if security.has_tls:
+            found["ssl.endpoint.identification.algorithm"] = "https" if security.checks_host else ""
+        if security.ca is not None:
+            found |= {"ssl.truststore.type": "PEM", "ssl.truststore.location": str(security.ca)}
+        if security.certificate is not None and security.key is not None:
+            from harness.targets.security.certificates import readable_key
+
+            # It takes no other form of key than PKCS #8, and not every cipher of one that has a password.
+            found |= {
+                "ssl.keystore.type": "PEM", "ssl.keystore.certificate.chain": security.certificate.read_text(),
+                "ssl.keystore.key": readable_key(security.key.read_bytes(), security.key_password),
+            }  # fmt: skip
+        return found
 
 
 #: By release, the folder of its jars. That they are whole is looked up once in a process, and not for each client.

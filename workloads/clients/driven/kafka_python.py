@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import ClassVar
 
+from harness.targets.security import Security
 from workloads.clients.driven.driven import DrivenInPython
-from workloads.clients.driven.kind import DELIVERY_S, WithPythonsNames
+from workloads.clients.driven.kind import DELIVERY_S, WithPythonsNames, with_pythons_names
 from workloads.clients.driven.outcomes import gave_up, not_enough_replicas, refused, too_large
 
 
@@ -29,6 +30,7 @@ class KafkaPython(DrivenInPython):
     request_setting: ClassVar = "request_timeout_ms"
     transactions: ClassVar = True
     groups: ClassVar = KafkaPythonGroups("kafka-python")
+    secures: ClassVar = True
     meanings: ClassVar = (
         refused("KafkaTimeoutError", "within max_block_ms it knew no such topic, or had no room"),
         refused("ValueError", "there is no such partition"),
@@ -46,3 +48,6 @@ class KafkaPython(DrivenInPython):
             times = {self.delivery_setting: delivery, "request_timeout_ms": "5000", "max_block_ms": delivery}
             return {**common, "acks": acks, **times, **idempotence}
         return {**common, "enable_auto_commit": "false", "auto_offset_reset": "none"}
+
+    def secured(self, security: Security) -> Mapping[str, str]:
+        return with_pythons_names(security)

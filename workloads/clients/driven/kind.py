@@ -14,6 +14,7 @@ from typing import ClassVar, Final
 
 from harness.errors import BadArguments, HarnessFailure
 from harness.plan.plan import Plan
+from harness.targets.security import Security
 from workloads.clients.client import Client
 from workloads.clients.driven.outcomes import Meaning, Outcomes
 
@@ -145,6 +146,10 @@ class Kind(Client):
             self.delivery_setting: str(round(min(timeout_s, DELIVERY_S) * 1000)),  # which may be the same
         }
 
+    def secured(self, security: Security) -> Mapping[str, str]:
+        """The same in its own settings: the one place where it is translated. Of a kind that says `secures`."""
+        raise NotImplementedError(f"client {self.name} has neither TLS nor SASL")
+
     def own_name(self, name: str) -> str:
         """Of a setting, from Kafka's name of it, with _ for each dot."""
         return name if "_" in self.bootstrap_setting else name.replace("_", ".")
@@ -173,6 +178,10 @@ class Kind(Client):
     def check_setting(self, name: str, value: str) -> None:
         if name == self.bootstrap_setting:
             raise BadArguments(f"--client-set {name} is not possible: the harness knows where the brokers are")
+        if name.replace("_", ".").startswith(("security.", "sasl.", "ssl.", "enable.ssl.", "https.")):
+            raise BadArguments(
+                f"--client-set {name} is not possible: plans are kept, and secrets are not to be in them; use --clients"
+            )
         if name in self.aliases:
             raise BadArguments(f"--client-set {name}: give it as {self.aliases[name]}, which is the same")
         if (problem := self._asked({name: value})) is not None:
@@ -200,3 +209,22 @@ class Kind(Client):
             raise HarnessFailure(f"client {self.name} cannot be asked about its settings: {error}") from None
         problem: str | None = json.loads(ran.stdout.splitlines()[-1])["problem"]
         return problem
+
+
+def with_pythons_names(security: Security) -> Mapping[str, str]:
+    """Kind.secured() of clients in Python."""
+    found = {"security_protocol": security.protocol}
+    if security.has_sasl:
+        found |= {
+            "sasl_mechanism": security.mechanism, "sasl_plain_username": security.username,
+            "sasl_plain_password": security.password,
+        }  # fmt: skip
+    if security.has_tls:
+        found["ssl_check_hostname"] = str(security.checks_host).lower()
+    if security.ca is not None:
+        found["ssl_cafile"] = str(security.ca)
+    if security.certificate is not None:
+        found |= {"ssl_certfile": str(security.certificate), "ssl_keyfile": str(security.key)}
+    if security.key_password:
+        found["ssl_password"] = security.key_password
+    return found

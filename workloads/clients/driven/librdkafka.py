@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import ClassVar
 
+from harness.targets.security import Security
 from workloads.clients.driven.driven import DrivenInPython
 from workloads.clients.driven.kind import DELIVERY_S, WithKafkasNames
 from workloads.clients.driven.outcomes import gave_up, not_enough_replicas, refused, too_large
@@ -26,6 +27,7 @@ class Librdkafka(DrivenInPython):
     idempotent_by_default: ClassVar = False
     transactions: ClassVar = True
     groups: ClassVar = LibrdkafkaGroups("librdkafka")
+    secures: ClassVar = True
     aliases: ClassVar = {
         "message.timeout.ms": "delivery.timeout.ms", "message.send.max.retries": "retries",
         "request.required.acks": "acks", "metadata.broker.list": "bootstrap.servers",
@@ -43,3 +45,20 @@ class Librdkafka(DrivenInPython):
             return {**common, "acks": acks, self.delivery_setting: str(round(DELIVERY_S * 1000))}
         # Without a group it has no consumer; nothing is committed, and where a log ends is no reason to skip.
         return {**common, "group.id": "chaos", "enable.auto.commit": "false", "auto.offset.reset": "error"}
+
+    def secured(self, security: Security) -> Mapping[str, str]:
+        found = {"security.protocol": security.protocol}
+        if security.has_sasl:
+            found |= {
+                "sasl.mechanisms": security.mechanism, "sasl.username": security.username,
+                "sasl.password": security.password,
+            }  # fmt: skip
+        if security.has_tls:
+            # None given: it looks where systems keep them.
+            found["ssl.ca.location"] = "probe" if security.ca is None else str(security.ca)
+            found["ssl.endpoint.identification.algorithm"] = "https" if security.checks_host else "none"
+        if security.certificate is not None:
+            found |= {"ssl.certificate.location": str(security.certificate), "ssl.key.location": str(security.key)}
+        if security.key_password:
+            found["ssl.key.password"] = security.key_password
+        return found

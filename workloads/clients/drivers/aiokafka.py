@@ -6,6 +6,7 @@ import asyncio
 import inspect
 import logging
 import os
+import ssl
 import sys
 import threading
 import time
@@ -38,6 +39,19 @@ def _defaults(kind: Any) -> Mapping[str, Any]:
     return {each.name: each.default for each in parameters if each.kind is inspect.Parameter.KEYWORD_ONLY}
 
 
+def _typed(settings: Mapping[str, str], kind: Any) -> dict[str, Any]:
+    """As it takes them; of TLS it takes an SSLContext, which is made of settings such as kafka-python has."""
+    found = typed(settings, _defaults(kind))
+    if settings.get("security_protocol", "").endswith("SSL"):
+        context = ssl.create_default_context(cafile=settings.get("ssl_cafile"))
+        context.check_hostname = settings["ssl_check_hostname"] == "true"
+        if "ssl_certfile" in settings:
+            password = settings.get("ssl_password", "")
+            context.load_cert_chain(settings["ssl_certfile"], settings["ssl_keyfile"], password=lambda: password)
+        found["ssl_context"] = context
+    return found
+
+
 def _describe(error: BaseException) -> tuple[str, str]:
     return type(error).__name__, str(error)[:500]
 
@@ -53,7 +67,7 @@ class Producer:
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def open(self, settings: Mapping[str, str]) -> None:
-        self._producer = AIOKafkaProducer(**typed(settings, _defaults(AIOKafkaProducer)))
+        self._producer = AIOKafkaProducer(**_typed(settings, AIOKafkaProducer))
         await self._producer.start()
         self._spawn(self._tell())
 
@@ -114,7 +128,7 @@ class Consumer:
         self._reading: asyncio.Task[None] | None = None
 
     async def open(self, settings: Mapping[str, str]) -> None:
-        self._consumer = AIOKafkaConsumer(**typed(settings, _defaults(AIOKafkaConsumer)))
+        self._consumer = AIOKafkaConsumer(**_typed(settings, AIOKafkaConsumer))
         await self._consumer.start()
 
     async def do_assign(self, command: Command) -> None:
@@ -170,7 +184,7 @@ class Member(MemberWorker, ConsumerRebalanceListener):  # type: ignore[misc]
 
     def open(self, settings: Mapping[str, str]) -> str:
         self._loop = asyncio.new_event_loop()
-        given = typed(settings, _defaults(AIOKafkaConsumer))
+        given = _typed(settings, AIOKafkaConsumer)
         if isinstance(strategy := given.get("partition_assignment_strategy"), str):
             given["partition_assignment_strategy"] = [_ASSIGNORS[strategy]]
         self._loop.run_until_complete(self._start(given))

@@ -120,6 +120,12 @@ def int64(data: bytes) -> int:
     return int.from_bytes(data, signed=True)
 
 
+#: Of settings, those whose values are texts though they may look like numbers.
+_AS_THEY_ARE = frozenset({
+    "sasl_plain_username", "sasl_plain_password", "ssl_password", "ssl_cafile", "ssl_certfile", "ssl_keyfile",
+})  # fmt: skip
+
+
 def typed(given: Mapping[str, str], defaults: Mapping[str, Any]) -> dict[str, Any]:
     """Settings as texts, those that are among the defaults alone, in the types of these. Raises ValueError, a
     sentence."""
@@ -127,6 +133,8 @@ def typed(given: Mapping[str, str], defaults: Mapping[str, Any]) -> dict[str, An
 
 
 def _typed(name: str, text: str, default: Any) -> Any:
+    if name in _AS_THEY_ARE:
+        return text
     if default is None and text.lower() in ("none", "null"):
         return None
     if isinstance(default, bool) or (default is None and text.lower() in ("true", "false")):

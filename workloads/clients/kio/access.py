@@ -22,6 +22,7 @@ class Kio(Client):
     name = "kio"
     summary: ClassVar = "this project's own, which repeats nothing: what it says of an append is all that is known"
     runtimes: ClassVar = frozenset({"docker", "simulation"})
+    secures: ClassVar = True  # the workload's network does
 
     def check_setting(self, name: str, value: str) -> None:
         raise BadArguments(f"--client-set {name}: client kio has no settings; --acks and --concurrency are the plan's")

@@ -3,7 +3,8 @@
 #
 # /config/node.properties is Kafka's own configuration, and lines `chaos.<name>=<value>` beside it: cluster.id; format
 # (synced or unsynced: is what `format` wrote synced before Kafka starts?); format.options (arguments for it); heap;
-# release (first, or next: the one that it is upgraded to).
+# release (first, or next: the one that it is upgraded to). /secrets/format.arguments, if it is there, are further
+# arguments for `format`: in a file from start to end, for command lines of processes are for everybody to see.
 set -eu
 config=/config/node.properties
 kafka=/tmp/kafka.properties  # not on the volume, whose disk may be broken
@@ -27,8 +28,13 @@ done
 if [ "${unformatted:-}" ]; then
     # Ignored: what a node that lost its power in the middle of it had formatted before.
     # shellcheck disable=SC2046
-    (run_java 128m "$libs" "$(archived StorageTool)" kafka.tools.StorageTool format --ignore-formatted \
-        --cluster-id "$(setting cluster.id)" --config "$kafka" $(setting format.options))
+    {
+        echo kafka.tools.StorageTool format --ignore-formatted --cluster-id "$(setting cluster.id)" \
+            --config "$kafka" $(setting format.options)
+        if [ -e /secrets/format.arguments ]; then cat /secrets/format.arguments; fi
+    } > /tmp/format.arguments
+    (run_java 128m "$libs" "$(archived StorageTool)" @/tmp/format.arguments)
+    rm /tmp/format.arguments
     [ "$(setting format)" = unsynced ] || sync
 fi
 run_java "$(setting heap)" "$libs" "$(archived Kafka)" kafka.Kafka "$kafka"
