@@ -90,6 +90,9 @@ class Layout(Protocol):
     @property
     def upgrade_to(self) -> str | None: ...
 
+    @property
+    def clients(self) -> Mapping[str, str]: ...
+
 
 class Nemesis(Protocol):
     """One kind of fault."""

@@ -13,7 +13,7 @@ from random import Random
 from typing import Any, ClassVar, Final, Literal
 
 from harness.cluster import Cluster, Evidence, Node
-from nemesis import DOCKER, Common, Draw, Nemesis, Situation, knob
+from nemesis import DOCKER, Common, Draw, Layout, Nemesis, Situation, knob
 
 APIS: Final = (
     "Produce", "Fetch", "ListOffsets", "Metadata", "FindCoordinator", "OffsetCommit", "OffsetFetch", "JoinGroup",
@@ -47,6 +47,11 @@ class _Requests(Common):
 
     def seconds(self) -> tuple[float, float]:
         raise NotImplementedError
+
+    def impossible(self, layout: Layout) -> str | None:
+        if layout.clients.get("security.protocol", "").endswith("SSL"):
+            return "its proxy cannot read what TLS has encrypted"
+        return None
 
     def check(self, choice: Mapping[str, Any], targets: Sequence[str]) -> None:
         if choice["least_s"] > choice["most_s"]:

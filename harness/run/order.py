@@ -62,6 +62,7 @@ class Order:
         fields = {name: _absolute(name, value) for name, value in self.fields.items()}
         if "clients" in fields:
             fields["clients"] = given.absolute(fields["clients"])
+            given.resolve(fields["clients"])  # here only to see that it can be
         named = registry.make_target(fields.setdefault("target", Plan.model_fields["target"].default))
         fields["target"] = named.named(fields.get("kafka_home"))
         target = registry.make_target(fields["target"])
@@ -77,8 +78,6 @@ class Order:
         for name, value in fields.get("client_settings", {}).items():
             client.check_setting(name, value)
         client.prepare(lambda line: None if self.quiet else say(line, file=sys.stderr))
-        if "clients" in fields:
-            given.resolve(fields["clients"])  # here only to see that it can be
         fields["on"], why = self._place(fields, nemeses, target)
         fields.setdefault("strike", registry.preferred_targets(nemeses))
         fields.setdefault("seed", SystemRandom().randrange(1_000_000))

@@ -22,9 +22,11 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationErr
 
 from harness.cluster import Cluster, Node
 from harness.errors import BadArguments, RuntimeUnavailable
+from harness.targets.kafka import secrets
 from harness.targets.kafka.target import Kafka
-from harness.targets.kafka_api.properties import in_words, node_specs, quorum_voters, roles
-from harness.targets.target import DATA, ClusterPlan, ImageStore, NodeSpec, Package, Promise
+from harness.targets.kafka_api.properties import as_file, node_specs, quorum_voters, roles
+from harness.targets.security import given, has_sasl
+from harness.targets.target import DATA, ClusterPlan, ImageStore, Issued, NodeSpec, Package, Promise
 from harness.targets.timing import Timing
 from spark_history.regular import require_regular
 
@@ -35,7 +37,7 @@ _NODE: Final = "#chaos.node="
 #: Variables of templates: see _of() and Described.configurations().
 _VARIABLES: Final = (
     "cluster_id", "voters", "replication_factor", "min_insync_replicas", "data", "settings",
-    "id", "name", "role", "roles", "rack", "host", "port", "listeners",
+    "id", "name", "role", "roles", "rack", "host", "port", "listeners", "security",
 )  # fmt: skip
 
 
@@ -129,7 +131,25 @@ class Described(Kafka):
 
     def problems(self, plan: ClusterPlan) -> Iterable[str]:
         """The file itself was read."""
-        return ()
+        if not given.is_secured(plan.clients):
+            return
+        if _is_issued(plan):
+            yield from secrets.problems(plan)
+            if not self._takes_security:
+                yield (
+                    f"--clients: the properties of {self.name} have no {{{{ security }}}}, by which its nodes would be "
+                    "told; or give ssl.ca, the authority of certificates that its image has"
+                )
+        elif has_sasl(given.protocol_of(plan.clients)) and "sasl.username" not in plan.clients:
+            yield "--clients ssl.ca is of an image with users of its own; give sasl.username and sasl.password too"
+
+    @property
+    def _takes_security(self) -> bool:
+        found = jinja2.meta.find_undeclared_variables(self._environment.parse(self._description.properties))
+        return "security" in found
+
+    def issue(self, plan: ClusterPlan, nodes: Sequence[Node], folder: Path) -> Issued:
+        return super().issue(plan, nodes, folder) if _is_issued(plan) else Issued(given.resolve(plan.clients))
 
     def check_setting(self, name: str, value: str) -> None:
         """Its nodes know."""
@@ -183,7 +203,7 @@ class Described(Kafka):
             "min_insync_replicas": plan.min_insync_replicas, "data": str(Path(self._description.data)),
             "settings": {**self._description.settings, **plan.settings},
         }  # fmt: skip
-        return {node.name: self._configuration({**common, **_of(node)}) for node in nodes}
+        return {node.name: self._configuration({**common, **_of(node, plan)}) for node in nodes}
 
     def renumbered(self, configuration: str, node_id: int, folder: str) -> str:
         line = next(line for line in configuration.splitlines() if line.startswith(_NODE))
@@ -213,12 +233,18 @@ class Described(Kafka):
             ) from None
 
 
-def _of(node: Node) -> dict[str, Any]:
-    listeners = [f"PLAINTEXT://{in_words(node.address)}"] if node.role == "broker" else []
-    listeners += [f"CONTROLLER://{in_words(node.quorum_address)}"] if node.quorum_address else []
+def _is_issued(plan: ClusterPlan) -> bool:
+    """Are certificates and users made for the run? Not if the image has certificates of its own."""
+    return given.is_secured(plan.clients) and "ssl.ca" not in plan.clients
+
+
+def _of(node: Node, plan: ClusterPlan) -> dict[str, Any]:
+    is_secured = _is_issued(plan)
+    security = secrets.listeners(plan) if is_secured and node.role == "broker" else {}
     return {
         "id": node.id, "name": node.name, "role": node.role, "roles": roles(node), "rack": node.rack,
-        "host": node.address[0], "port": node.address[1], "listeners": ",".join(listeners),
+        "host": node.address[0], "port": node.address[1], "listeners": secrets.addresses(node, is_secured),
+        "security": as_file(security).rstrip("\n"),
     }  # fmt: skip
 
 

@@ -111,7 +111,7 @@ def _properties(plan: ClusterPlan, node: Node, quorum: _Quorum, cluster_id: str,
         "process.roles": roles(node),
         **quorum.properties,
         "controller.listener.names": CONTROLLER_LISTENER,
-        "listeners": _listeners(node, is_secured),
+        "listeners": secrets.addresses(node, is_secured),
         "broker.rack": node.rack,
         "log.dirs": log_directory(""),
         "default.replication.factor": plan.replication_factor,
@@ -130,18 +130,6 @@ def _properties(plan: ClusterPlan, node: Node, quorum: _Quorum, cluster_id: str,
         **plan.settings,
     }
     return {name: str(value) for name, value in properties.items()}
-
-
-def _listeners(node: Node, is_secured: bool) -> str:
-    found = []
-    if node.role == "broker" and is_secured:
-        found = [f"{secrets.CLIENTS}://{in_words(node.address)}"]
-        found += [f"{secrets.BROKERS}://{in_words((node.address[0], secrets.BROKERS_PORT))}"]
-    elif node.role == "broker":
-        found = [f"PLAINTEXT://{in_words(node.address)}"]
-    if (quorum := node.quorum_address) is not None:
-        found += [f"{CONTROLLER_LISTENER}://{in_words(quorum)}"]
-    return ",".join(found)
 
 
 def log_directory(folder: str) -> str:

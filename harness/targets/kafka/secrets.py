@@ -25,6 +25,7 @@ from typing import Final
 from harness.cluster import Node
 from harness.errors import BadArguments
 from harness.targets.kafka_api.blanking import blank
+from harness.targets.kafka_api.properties import CONTROLLER_LISTENER, in_words
 from harness.targets.security import Security, given, jaas, login_module
 from harness.targets.target import SECRETS, ClusterPlan, Issued
 
@@ -148,13 +149,25 @@ def _hash(mechanism: str) -> str:
     return mechanism.removeprefix("SCRAM-").replace("-", "").lower()
 
 
+def addresses(node: Node, is_secured: bool) -> str:
+    """As `listeners` has them."""
+    found = []
+    if node.role == "broker" and is_secured:
+        found = [f"{CLIENTS}://{in_words(node.address)}", f"{BROKERS}://{in_words((node.address[0], BROKERS_PORT))}"]
+    elif node.role == "broker":
+        found = [f"PLAINTEXT://{in_words(node.address)}"]
+    if (quorum := node.quorum_address) is not None:
+        found.append(f"{CONTROLLER_LISTENER}://{in_words(quorum)}")
+    return ",".join(found)
+
+
 def listeners(plan: ClusterPlan) -> Mapping[str, str]:
     """Of a broker's properties, those by which clients reach it so, but for `listeners`."""
     clients = plan.clients
     protocol = given.protocol_of(clients)
     ours = f"listener.name.{CLIENTS.lower()}"
     found = {
-        "listener.security.protocol.map": f"{CLIENTS}:{protocol},{BROKERS}:PLAINTEXT,CONTROLLER:PLAINTEXT",
+        "listener.security.protocol.map": f"{CLIENTS}:{protocol},{BROKERS}:PLAINTEXT,{CONTROLLER_LISTENER}:PLAINTEXT",
         "inter.broker.listener.name": BROKERS,
     }
     if protocol.endswith("SSL"):

@@ -13,6 +13,8 @@ from typing import Final
 
 from google_crc32c import value as crc32c
 
+#: The folder of the metadata log; what it began with, and snapshots, are checkpoints.
+_METADATA: Final = "__cluster_metadata-"
 #: Of a batch (Kafka's documentation, section Message Format): baseOffset and batchLength; up to where its checksum is,
 #: and from where that counts.
 _HEAD: Final = 12
@@ -22,11 +24,12 @@ _LEAST: Final = 61
 
 
 def blank(disk: Path, secrets: Sequence[bytes]) -> None:
-    """In every file below the folder these bytes become zeros. Raises OSError."""
+    """In every file below the folder that may hold metadata these bytes become zeros. Raises OSError."""
     if not secrets:
         return
     for path in disk.rglob("*"):
-        if path.is_file() and not path.is_symlink():
+        may = path.parent.name.startswith(_METADATA) or ".checkpoint" in path.name
+        if may and path.is_file() and not path.is_symlink():
             content = path.read_bytes()
             if any(each in content for each in secrets):
                 path.write_bytes(blanked(content, secrets))
