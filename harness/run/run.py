@@ -28,6 +28,7 @@ from harness.run.interrupt import Interrupt
 from harness.run.phases import Phases
 from harness.run.threads import in_thread
 from harness.runtimes.owner import machine, owner
+from harness.targets.security import PLAINTEXT
 from nemesis import Nemesis
 
 TEAR_DOWN_TIMEOUT_S = 60.0
@@ -195,7 +196,9 @@ async def _tear_down(cluster: Cluster | None, record: RunRecord, progress: Progr
         return True
     if keep:
         addresses = ",".join("{}:{}".format(*node.address) for node in cluster.brokers)
-        progress.say(f"the cluster is left up, its brokers at {addresses}; `chaos clean` removes it")
+        ca = getattr(cluster, "security", PLAINTEXT).ca
+        vouched = f", and who vouches for them is {ca}" if ca is not None else ""
+        progress.say(f"the cluster is left up, its brokers at {addresses}{vouched}; `chaos clean` removes it")
         return False
     progress.update("removing the cluster")
     with record.survived("tear down"):

@@ -30,8 +30,8 @@ MAY_IMPORT: Final[Mapping[str, frozenset[str]]] = {
 }
 #: Of harness, what nemeses and workloads are made for, and small types.
 SMALL_TYPES: Final = (
-    "cluster", "errors", "targets.jars", "targets.timing", "targets.admin", "plan.plan", "record.history",
-    "report.console",
+    "cluster", "errors", "targets.jars", "targets.security", "targets.timing", "targets.admin", "plan.plan",
+    "record.history", "report.console",
 )  # fmt: skip
 #: What is of generations of the protocol, and who may know it: everything else of cluster_image is a seam, or Kafka's
 #: formats.

@@ -14,9 +14,9 @@ import docker
 from docker.errors import APIError, NotFound
 from tenacity import Retrying, retry_if_exception, stop_after_delay, wait_fixed
 
+from harness.runtimes import private
 from harness.runtimes.owner import is_alive
 
-from . import private
 from .agent_container import run_agent
 from .engine import KIND_LABEL, OWNER_LABEL, RUN_LABEL, USER_LABEL, VOLUMES
 from .images.images import ensure_agent

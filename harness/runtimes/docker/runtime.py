@@ -30,13 +30,14 @@ from harness.errors import describe
 from harness.plan.plan import Plan
 from harness.record.collected import CUT_DISKS
 from harness.run.threads import in_thread
+from harness.runtimes import private
 from harness.runtimes.proxy.proxy import Proxy, Rule
 from harness.targets.admin import Admin
 from harness.targets.security import PLAINTEXT
 from harness.targets.security.network import network_to
 from harness.targets.target import CONFIGURATION, DATA, SECRETS, TRACE, Issued, NodeSpec, Package, Target
 
-from . import cleanup, engine, private
+from . import cleanup, engine
 from .agent.clock import ENVIRONMENT, FOLDER
 from .agent_client import AgentClient, AgentError
 from .agent_container import create_agent, run_agent

@@ -18,7 +18,7 @@ from harness.errors import BadArguments
 from harness.plan import registry
 from harness.plan.plan import Plan, make_plan
 from harness.record.results import read_json
-from harness.runtimes.docker import private
+from harness.runtimes import private
 from harness.targets.kafka import secrets
 from harness.targets.kafka.secrets import ScramUser
 from harness.targets.kafka_api.blanking import blank, blanked
