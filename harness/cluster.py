@@ -227,6 +227,8 @@ class Cluster(Protocol):
     lacks: Mapping[str, str] = {}
     #: How clients reach its brokers, with the secrets that it takes.
     security: Security = PLAINTEXT
+    #: Why a connection of ours was refused last, by who we said to be or by who answered; "": none was.
+    refused: str = ""
 
     @property
     def admin(self) -> Admin:

@@ -25,6 +25,10 @@ class Foreign:
     size: int  # in bytes, on the wire
 
 
+class Refused(ConnectionError):
+    """One side does not take the other for who it should be. A sentence."""
+
+
 class Address(NamedTuple):
     host: str
     port: int

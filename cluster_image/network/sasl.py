@@ -17,7 +17,7 @@ from kio.schema.sasl_handshake.v1.request import SaslHandshakeRequest
 from scramp import ScramClient, ScramException, ScramMechanism
 
 from ..wire.messages import make, milliseconds, response_module
-from . import Connection, Entity
+from . import Connection, Entity, Refused
 
 MECHANISM: Final = "SCRAM-SHA-256"
 HANDSHAKE: Final = 17
@@ -69,7 +69,7 @@ class Login:
         try:
             await _converse(connection, client, timeout)
         except (ScramException, UnicodeDecodeError) as error:
-            raise ConnectionError(f"the other side does not prove to know {self.username}: {error}") from error
+            raise Refused(f"the other side does not prove to know {self.username}: {error}") from error
 
 
 async def prove(connection: Connection, credentials: Credentials, timeout: float) -> None:
@@ -78,13 +78,13 @@ async def prove(connection: Connection, credentials: Credentials, timeout: float
     try:
         await _converse(connection, credentials.client(), timeout)
     except (ScramException, UnicodeDecodeError) as error:
-        raise ConnectionError(f"the other side does not prove to be a node of this cluster: {error}") from error
+        raise Refused(f"the other side does not prove to be a node of this cluster: {error}") from error
 
 
 async def _begin(connection: Connection, mechanism: str, timeout: float) -> None:
     answer = await connection.request(SaslHandshakeRequest(mechanism=mechanism), timeout=timeout)
     if answer.error_code is not ErrorCode.none:
-        raise ConnectionError(f"no {mechanism} there: {answer.error_code.name}, but {', '.join(answer.mechanisms)}")
+        raise Refused(f"no {mechanism} there: {answer.error_code.name}, but {', '.join(answer.mechanisms)}")
 
 
 async def _converse(connection: Connection, client: ScramClient, timeout: float) -> None:
@@ -96,7 +96,7 @@ async def _converse(connection: Connection, client: ScramClient, timeout: float)
 async def _say(connection: Connection, message: str, timeout: float) -> str:
     answer = await connection.request(SaslAuthenticateRequest(auth_bytes=message.encode()), timeout=timeout)
     if answer.error_code is not ErrorCode.none:
-        raise ConnectionError(f"the proof was refused: {answer.error_message or answer.error_code.name}")
+        raise Refused(f"the proof was refused: {answer.error_message or answer.error_code.name}")
     return bytes(answer.auth_bytes).decode()
 
 

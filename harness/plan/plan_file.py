@@ -31,6 +31,7 @@ from harness.plan import registry
 from harness.plan.durations import seconds
 from harness.plan.plan import Plan
 from harness.plan.toml_file import read_toml
+from harness.targets.security import given
 
 PLAN_FILE: Final = "plan.toml"
 #: Of every plan that is saved, whatever they are.
@@ -96,6 +97,8 @@ def _field(name: str, value: Any) -> Any:
             raise ValueError("it must be a table of names and values")
         if name == "clients" and not all(isinstance(each, str) for each in value.values()):
             raise ValueError("each of its values must be a text")  # and none is repeated: it may be a secret
+        if name == "clients" and (problem := given.written_out(value)) is not None:
+            raise ValueError(problem)
         return {str(key): _text(key, each) for key, each in value.items()}
     if name == "expect" and isinstance(value, str):
         return (value,)

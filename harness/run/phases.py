@@ -129,6 +129,8 @@ class Phases:
             if self._violated.done():
                 return
             logs = await self._collect_logs()
+            if self._cluster.refused:
+                reason = f"{reason}; a client was refused: {self._cluster.refused}"
             raise HarnessFailure(f"the cluster was not ready after {patience:g} s: {reason}{logs}") from None
 
     async def _set_up(self) -> None:

@@ -15,7 +15,7 @@ from harness.plan.seeds import parse_seeds
 
 Expected = Literal["pass", "fail"]
 _VERDICTS: Final[Sequence[Expected]] = ("pass", "fail")
-TABLES: Final = ("settings", "features")
+TABLES: Final = ("settings", "features", "clients")
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,7 +35,7 @@ class Planned:
 
 
 def together(*parts: Mapping[str, Any]) -> dict[str, Any]:
-    """Fields of a plan: of each what the last part says; settings and features of all of them."""
+    """Fields of a plan: of each what the last part says; settings, features and clients of all of them."""
     fields: dict[str, Any] = {}
     for part in parts:
         for name, value in part.items():

@@ -85,7 +85,7 @@ def _combinations(plan: Mapping[str, Any], where: str) -> Iterator[tuple[str, Ma
             table, dot, entry = name.partition(".")
             if dot:
                 if table not in TABLES or not isinstance(given.get(table, {}), Mapping):
-                    raise BadArguments(f"{where}: matrix has {name!r}; only {' and '.join(TABLES)} have entries")
+                    raise BadArguments(f"{where}: matrix has {name!r}; only {', '.join(TABLES)} have entries")
                 given[table] = {**given.get(table, {}), entry: value}
             else:
                 given[name] = value

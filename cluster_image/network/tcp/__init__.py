@@ -13,7 +13,7 @@ import ssl
 from functools import partial
 from typing import Final
 
-from cluster_image.network import Address, Connection, Handler, Listening, Versions
+from cluster_image.network import Address, Connection, Handler, Listening, Refused, Versions
 from cluster_image.network.sasl import Credentials, Login, prove
 
 from .client import ClientConnection
@@ -88,6 +88,8 @@ class TcpNetwork:
                 await self._prove(connection, timeout)
         except (TimeoutError, ConnectionError):
             raise
+        except ssl.SSLCertVerificationError as error:
+            raise Refused(f"{address}: {error.verify_message}") from error
         except OSError as error:  # no route, unknown host, out of descriptors
             raise ConnectionError(f"{address}: {error}") from error
         return connection

@@ -18,7 +18,10 @@ _FEW: Final = 3
 #: A cause as checkers/inside/attribution.py has it.
 DROPPED: Final = re.compile(r"took it from (\S+), which was elected leader without it; (.+) dropped it to follow")
 #: Of a plan, that say which run it is and not how it differs from others.
-_OF_A_RUN: Final = frozenset({"run", "nemesis", "seed", "settings", "schedule", "features", "target", "on", "workload"})
+_OF_A_RUN: Final = frozenset({
+    "run", "nemesis", "seed", "settings", "schedule", "features", "clients", "target", "on",
+    "workload",
+})  # fmt: skip
 
 
 def sentences(data: RunData, summary: Summary) -> list[tuple[str, str]]:
@@ -274,7 +277,7 @@ def _differences(plan: Mapping[str, Any]) -> Iterable[str]:
             value = tuple(map(str, value))
         if value != default:
             yield f"{name.replace('_', ' ')} {', '.join(value) if isinstance(value, tuple) else value}"
-    for kind in ("settings", "features"):
+    for kind in ("settings", "features", "clients"):
         for name, value in _mapping(plan.get(kind)).items():
             yield f"{name}={value}"
 

@@ -59,6 +59,17 @@ def parse(assignments: Iterable[str]) -> dict[str, str]:
     return found
 
 
+def written_out(given: Mapping[str, str]) -> str | None:
+    """That a secret is given itself, as a clause."""
+    for name in SECRETS:
+        if name in given and not (given[name].startswith(("env:", "file:")) and given[name].partition(":")[2]):
+            return (
+                f"{name} must be env:NAME or file:PATH, which say where the secret is: plans and reports are kept, and "
+                "it is not to be in them"
+            )
+    return None
+
+
 def problems(given: Mapping[str, str]) -> Iterator[str]:
     """Why a plan cannot say so, a sentence each. What secrets refer to is looked up in resolve()."""
     for name, value in given.items():
@@ -67,13 +78,12 @@ def problems(given: Mapping[str, str]) -> Iterator[str]:
             yield f"--clients has {name!r}, which is no setting of it{did_you_mean(name, NAMES)}; there are {there_are}"
         elif name in _CHOICES and value not in NAMES[name].split(", "):
             yield f"--clients {name}={value} is not possible; valid: {NAMES[name]}"
-        elif name in SECRETS and not (value.startswith(("env:", "file:")) and value.partition(":")[2]):
-            yield (
-                f"--clients {name} must be env:NAME or file:PATH, which say where the secret is: plans and reports "
-                "are kept, and it is not to be in them"
-            )
+        elif name in SECRETS:
+            continue
         elif not value:
             yield f"--clients {name} is empty; give {NAMES[name]}"
+    if (problem := written_out(given)) is not None:
+        yield f"--clients {problem}"
     protocol = protocol_of(given)
     for name in given:
         if name.startswith("sasl.") and not has_sasl(protocol):

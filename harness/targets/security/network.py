@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from cluster_image.network import Address, Connection, Handler, Listening, Network, Versions
+from cluster_image.network import Address, Connection, Handler, Listening, Network, Refused, Versions
 from cluster_image.network.sasl import Login
 from cluster_image.network.tcp import TcpNetwork
 from harness.cluster import Cluster
@@ -29,7 +29,11 @@ class SecuredNetwork(Network):
     async def connect(self, address: Address, *, client_id: str, timeout: float) -> Connection:
         quorum = {node.quorum_address for node in self._cluster.machines}
         network = self._to_the_quorum if tuple(address) in quorum else self._to_brokers
-        return await network.connect(address, client_id=client_id, timeout=timeout)
+        try:
+            return await network.connect(address, client_id=client_id, timeout=timeout)
+        except Refused as error:
+            self._cluster.refused = str(error)
+            raise
 
     async def listen(self, address: Address, handler: Handler, served: Versions | None = None) -> Listening:
         raise NotImplementedError("who reaches a cluster serves nothing")

@@ -82,7 +82,7 @@ def test_without_a_name_it_is_called_as_its_file(tmp_path: Path) -> None:
         ("[plans.a]\nexpect = ['pass', 'fail']", "expect names two verdicts, pass and fail"),
         ("[plans.a]\nexpect = 'fial'", r"expect names 'fial' \(did you mean fail\?\); it is pass, fail, or"),
         ("[plans.a]\nexpect = 3", "expect: "),
-        ("[plans.a.matrix]\n'nemesis.x' = [1]", "matrix has 'nemesis.x'; only settings and features have entries"),
+        ("[plans.a.matrix]\n'nemesis.x' = [1]", "matrix has 'nemesis.x'; only settings, features, clients have"),
         ("[plans.a]\nsettings = 3\n[plans.a.matrix]\n'settings.x' = [1]", "matrix has 'settings.x'; only"),
         ("[plans.a]\nmatrix = 3", "matrix must be a table of lists"),
         ("[plans.a.matrix]\nnemesis = 'kill'", "matrix must be a table of lists"),

@@ -110,7 +110,7 @@ def test_a_broker_that_nobody_vouches_for_is_not_spoken_to(tmp_path: Path) -> No
     async def scenario() -> None:
         async with serving(made.server()) as (_, address):
             assert await answered(Security("SSL", ca=made.ca), address)
-            with pytest.raises(ConnectionError, match="CERTIFICATE_VERIFY_FAILED"):
+            with pytest.raises(ConnectionError, match=r"self-signed certificate|local issuer certificate"):
                 await answered(Security("SSL", ca=other.ca), address)
 
     asyncio.run(scenario())
