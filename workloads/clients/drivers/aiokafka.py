@@ -254,8 +254,8 @@ class Transactor(TransactorWorker):
         return _VERSION
 
     async def _start(self, of_producer: Mapping[str, str], of_consumer: Mapping[str, str]) -> None:
-        self._producer = AIOKafkaProducer(**typed(of_producer, _defaults(AIOKafkaProducer)))
-        self._consumer = AIOKafkaConsumer(**typed(of_consumer, _defaults(AIOKafkaConsumer)))
+        self._producer = AIOKafkaProducer(**_typed(of_producer, AIOKafkaProducer))
+        self._consumer = AIOKafkaConsumer(**_typed(of_consumer, AIOKafkaConsumer))
         await self._consumer.start()
 
     def init(self) -> None:
