@@ -227,7 +227,7 @@ class Cluster(Protocol):
     lacks: Mapping[str, str] = {}
     #: How clients reach its brokers, with the secrets that it takes.
     security: Security = PLAINTEXT
-    #: Why a connection of ours was refused last, by who we said to be or by who answered; "": none was.
+    #: Why the last connection of ours to a broker was refused, by who we said to be or by who answered; "": it was not.
     refused: str = ""
 
     @property

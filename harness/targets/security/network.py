@@ -30,10 +30,13 @@ class SecuredNetwork(Network):
         quorum = {node.quorum_address for node in self._cluster.machines}
         network = self._to_the_quorum if tuple(address) in quorum else self._to_brokers
         try:
-            return await network.connect(address, client_id=client_id, timeout=timeout)
+            connection = await network.connect(address, client_id=client_id, timeout=timeout)
         except Refused as error:
             self._cluster.refused = str(error)
             raise
+        if network is self._to_brokers:
+            self._cluster.refused = ""
+        return connection
 
     async def listen(self, address: Address, handler: Handler, served: Versions | None = None) -> Listening:
         raise NotImplementedError("who reaches a cluster serves nothing")

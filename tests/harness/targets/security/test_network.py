@@ -116,6 +116,22 @@ def test_a_broker_that_nobody_vouches_for_is_not_spoken_to(tmp_path: Path) -> No
     asyncio.run(scenario())
 
 
+def test_a_cluster_says_why_nobody_is_let_in(tmp_path: Path) -> None:
+    made = Made(tmp_path)
+
+    async def scenario() -> None:
+        async with serving(made.server(), Credentials("alice", "secret")) as (_, address):
+            entered = cluster(Security("SASL_SSL", "SCRAM-SHA-256", "alice", "wrong", ca=made.ca))
+            with pytest.raises(ConnectionError):
+                await network_to(entered).connect(address, client_id="me", timeout=5)
+            assert entered.refused == "the proof was refused: authentication failed"
+            right = Security("SASL_SSL", "SCRAM-SHA-256", "alice", "secret", ca=made.ca)
+            await SecuredNetwork(right, entered).connect(address, client_id="me", timeout=5)
+            assert entered.refused == ""
+
+    asyncio.run(scenario())
+
+
 def test_the_certificate_is_of_the_address_unless_nobody_asks(tmp_path: Path) -> None:
     made = Made(tmp_path, broker="10.0.0.1")
 
