@@ -31,7 +31,8 @@ def remove_run(api: docker.APIClient, run: str) -> list[str]:
     containers = api.containers(all=True, filters=_of(run))
     agents = [container for container in containers if container["Labels"].get(KIND_LABEL) == "agent"]
     folder = VOLUMES / run
-    removed = [name.lstrip("/") for container in containers for name in container["Names"]]
+    removed = private.remove(run)  # first of all: whatever becomes of the rest
+    removed += [name.lstrip("/") for container in containers for name in container["Names"]]
     if folder.exists():
         removed.append(str(folder))
     for container in containers:
@@ -53,7 +54,7 @@ def remove_run(api: docker.APIClient, run: str) -> list[str]:
                 with attempt:
                     api.remove_network(network["Id"])
             removed.append(network["Name"])
-    return [*removed, *private.remove(run)]
+    return removed
 
 
 def _disconnect(api: docker.APIClient, run: str) -> None:
