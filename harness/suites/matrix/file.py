@@ -13,7 +13,8 @@ nemesis = "none"
 nemesis = "last-replica-standing"
 
 Where parts say the same field, that of the column counts before that of the row, and the row's before [all]; tables
-([settings], [features]) are put together. A part may say what is expected of its cells, as plans of suites do.
+([settings], [features], [clients]) are put together. A part may say what is expected of its cells, as plans of suites
+do.
 """
 
 from __future__ import annotations
