@@ -21,7 +21,7 @@ from workloads.clients.driven.access import DrivenAccess
 from workloads.clients.driven.kind import GroupMembership
 from workloads.clients.kio.client import CannotSend, Link
 from workloads.clients.kio.reading import Reader
-from workloads.groups.group import Group, GroupSettings
+from workloads.groups.group import LEAVE_S, Group, GroupSettings
 from workloads.groups.recording import GroupRecorder
 from workloads.settings import Setting, number, one_of
 
@@ -80,6 +80,11 @@ class ConsumerGroupWorkload(AppendWorkload):
         wishes = settings.read(cls.settings, plan.workload_settings, plan.workload)
         found = [groups.impossible(_membership(wishes, name, mode, 0)) for name, (_, mode) in _named(wishes)]
         return next((why for why in found if why is not None), None)
+
+    @property
+    def final_read_s(self) -> float:
+        """What final_read() may take beside reading: groups settle, and their members leave."""
+        return float(self._wishes["settle"]) + LEAVE_S
 
     @classmethod
     def groups(cls, plan: Plan) -> Mapping[str, Any]:

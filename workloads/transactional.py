@@ -31,6 +31,7 @@ from workloads.clients.client import until
 from workloads.clients.driven.access import DrivenAccess
 from workloads.clients.driven.process import Driver
 from workloads.clients.driven.runs import spread
+from workloads.clients.drivers.transactors import END_S
 from workloads.clients.kio.access import KioAccess
 from workloads.settings import Setting, number
 from workloads.transactions.closing import Closing
@@ -41,12 +42,15 @@ READERS_FROM: Final = 100_000
 #: Of a run there are fewer values than this, and fewer copies of records than int64 has room for.
 VALUE_OF_LOOPS: Final = 1 << 32
 STANDS_STILL_S: Final = 3.0  # beyond the transaction time-out
+#: After its time a transaction is aborted at the next look of its coordinator, which comes every ten seconds.
+_ENDED_WITHIN_S: Final = 20.0
 KILLED: Final = 0.4  # of what strikes an id; the others become zombies
 _SHARE_OF_POLLS: Final = 0.4
 _POLL_S: Final = 0.5
-#: Ten of these without an acknowledgement are an outage of the cluster's, and so much silence of one partition is none
-#: of its own: ids change hands for seconds.
+#: Ids change hands for seconds, in which nobody writes for them. So a partition counts as not served only after ten of
+#: these without an acknowledgement,
 _TURN_S: Final = 0.5
+#: and as silent only beyond this.
 _OWN_SILENCE_S: Final = 3.0
 _QUIET_S: Final = 20.0
 
@@ -82,7 +86,7 @@ class TransactionsWorkload(AppendWorkload):
         self._started: set[int] = set()  # processes of transactors
         self._copied: set[int] = set()  # values of inputs, as the loops have told
         self._looping: asyncio.Task[None] | None = None
-        #: What reads the logs as they are: of read_committed readers nobody knows where they stand at their ends.
+        # Reads the logs as they are, markers of transactions included, which others' clients do not tell of.
         self._own = KioAccess(replace(self._session, first_reader=READERS_FROM))
 
     @classmethod
@@ -93,10 +97,26 @@ class TransactionsWorkload(AppendWorkload):
             return f"client {plan.client} has no transactions here; give --client {others}"
         if plan.acks != "all":
             return f"transactions need --acks all, and not {plan.acks}"
-        loops = round(settings.read(cls.settings, plan.workload_settings, plan.workload)["loops"])
-        if loops >= plan.partitions:
-            return f"{loops} loops have an output each, and --partitions {plan.partitions} leaves no input"
+        wishes = settings.read(cls.settings, plan.workload_settings, plan.workload)
+        loops = round(wishes["loops"])
+        if plan.partitions < max(2 * loops, 1):
+            return f"{loops} loops have an input and an output each at least, and --partitions is {plan.partitions}"
+        if wishes["settle"] < wishes["timeout"] + _ENDED_WITHIN_S:
+            return (
+                f"its setting settle is {wishes['settle']:g} s, and a transaction may rightly be open for its timeout, "
+                f"{wishes['timeout']:g} s, and {_ENDED_WITHIN_S:g} s until a coordinator looks"
+            )
         return None
+
+    @property
+    def final_read_s(self) -> float:
+        """What final_read() may take beside reading."""
+        return 3 * self._wishes["settle"] + self._patience_s + _QUIET_S
+
+    @property
+    def _patience_s(self) -> float:
+        """Of what is asked of a process: it may stand still, and each step of its client has its own time-out."""
+        return float(self._wishes["timeout"]) + STANDS_STILL_S + 4 * END_S
 
     @classmethod
     def transactions(cls, plan: Plan) -> Mapping[str, Any]:
@@ -163,9 +183,11 @@ class TransactionsWorkload(AppendWorkload):
                     await asyncio.sleep(_POLL_S)
 
     async def close(self) -> None:
-        await self._end_loops()
-        await self._own.close()
-        await super().close()
+        try:
+            await self._end_loops()
+        finally:
+            await self._own.close()
+            await super().close()
 
     async def _end_loops(self) -> None:
         looping, self._looping = self._looping, None
@@ -174,7 +196,10 @@ class TransactionsWorkload(AppendWorkload):
         for identity in self._loops:
             identity.end()
         try:
-            await looping
+            async with asyncio.timeout(self._patience_s):
+                await looping
+        except TimeoutError:  # it was cancelled, and so each of its transactions is on record as indeterminate
+            pass
         finally:
             self._transactions.flush()
 
@@ -249,15 +274,13 @@ class TransactionsWorkload(AppendWorkload):
 
         def heard(said: Mapping[str, Any]) -> None:
             if said["is"] == "failed":
-                why = kind.unusable(said["error"], said["says"])
-                if process < len(self._transactors) + len(self._loops):
-                    raise why
-                driver.kill(f"could not start: {why}")
+                is_first = process < len(self._transactors) + len(self._loops)
+                driver.cannot_start(kind.unusable(said["error"], said["says"]), is_first=is_first)
 
         driver.heard = heard
         return Incarnation(
             process, driver, self._transactions, self._plan.topic, positions=positions, partitions=partitions,
-            clock=self._clock,
+            patience_s=self._patience_s, clock=self._clock,
         )  # fmt: skip
 
     @property
@@ -273,10 +296,16 @@ class TransactionsWorkload(AppendWorkload):
         """Until cancelled."""
         every = self._wishes["zombies"]
         identities = [*self._transactors, *self._loops]
-        thawing: set[asyncio.Task[None]] = set()
+        frozen: list[tuple[float, Driver]] = []  # until when
+        loop = asyncio.get_running_loop()
         try:
             while every:
-                await asyncio.sleep(every * random.uniform(0.5, 1.5))
+                until_next = loop.time() + every * random.uniform(0.5, 1.5)
+                while loop.time() < until_next:
+                    await asyncio.sleep(min(max(until_next - loop.time(), 0), _POLL_S))
+                    for _, driver in [each for each in frozen if each[0] <= loop.time()]:
+                        driver.thaw()
+                    frozen = [each for each in frozen if each[0] > loop.time()]
                 identity, kills = random.choice(identities), random.random() < KILLED
                 if kills:
                     if identity.now is not None:
@@ -287,21 +316,11 @@ class TransactionsWorkload(AppendWorkload):
                 # It stands still in the midst of its work; another has its id by the time that it goes on.
                 zombie = identity.take_over()
                 assert zombie is not None
-                task = asyncio.create_task(self._thaw(zombie.driver))
-                thawing.add(task)
-                task.add_done_callback(thawing.discard)
+                frozen.append((loop.time() + self._wishes["timeout"] + STANDS_STILL_S, zombie.driver))
             await asyncio.Event().wait()
         finally:
-            left = list(thawing)
-            for task in left:
-                task.cancel()
-            await asyncio.gather(*left, return_exceptions=True)
-
-    async def _thaw(self, driver: Driver) -> None:
-        try:
-            await asyncio.sleep(self._wishes["timeout"] + STANDS_STILL_S)
-        finally:
-            driver.thaw()
+            for _, driver in frozen:
+                driver.thaw()
 
     async def _flush(self) -> None:
         """Until cancelled."""

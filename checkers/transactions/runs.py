@@ -244,7 +244,10 @@ class _Lateness:
 
     def _met_by(self, op: int) -> Sequence[_Late]:
         process, invoke, complete = self._times.get(op, (-1, 0, 0))
-        return [late for late in self._late.get(process, ()) if invoke <= late.at <= complete]
+        return [
+            late for late in self._late.get(process, ())
+            if late.at - late.held_ms * 1_000_000 < invoke <= late.at <= complete
+        ]  # fmt: skip
 
 
 class _Run:

@@ -171,8 +171,10 @@ def repeat(directory: Path, times: int, carry_out: Callable[[], Done], tell: Cal
             again.stopped = True
             break
         except (HarnessFailure, RuntimeUnavailable) as error:
-            if isinstance(error, RuntimeUnavailable) and not again.attempts:
-                raise  # nor will it be there for the next
+            if not again.attempts:
+                raise
+            if isinstance(error, RuntimeUnavailable):  # nor will it be there for the next
+                break
             attempt = Attempt(None, NOT_JUDGED, describe(error))
         else:
             told = done.verdict

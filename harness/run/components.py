@@ -37,7 +37,8 @@ class Workload(Protocol):
         """Work until `stop` is set, then let what is in flight come to an end (bounded)."""
 
     async def final_read(self) -> None:
-        """After healing: read every partition from its start to its end."""
+        """After healing: read every partition from its start to its end. A workload that does more before that has
+        `final_read_s`, what this may take, in seconds."""
 
     async def close(self) -> None: ...
 

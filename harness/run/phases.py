@@ -232,6 +232,7 @@ class Phases:
         with self._record.survived("final reads"):
             self._progress.update("reading every partition from its start to its end")
             patience = FINAL_READ_TIMEOUT_S + self._workload.counts().acknowledged / READ_A_SECOND
+            patience += getattr(self._workload, "final_read_s", 0.0)  # a user's own may not tell
             async with asyncio.timeout(patience):
                 await self._workload.final_read()
         if self._plan.log_start == "moves":

@@ -16,6 +16,7 @@ AWAY_S: Final = (1.0, 5.0)
 CLOSE_S: Final = 10.0
 OFFSETS_S: Final = 5.0
 _GRACE_S: Final = 15.0
+LEAVE_S: Final = CLOSE_S + _GRACE_S  # at most
 #: Of what strikes a member, how often each.
 CHURN: Final[Mapping[str, int]] = {"crash": 3, "leave": 3, "pause": 2}
 
@@ -78,7 +79,7 @@ class Member:
         self._is_leaving = True
         try:
             self.driver.say("close", client=0, seconds=CLOSE_S)
-            async with asyncio.timeout(CLOSE_S + _GRACE_S):
+            async with asyncio.timeout(LEAVE_S):
                 await self._closed.wait()
             kind = "leave"
         except (DriverEnded, TimeoutError):

@@ -11,16 +11,9 @@ from kio.schema.errors import ErrorCode
 
 from cluster_image.network import Connection
 from cluster_image.storage.records import encode_int64s
-from workloads.clients.kio import outcomes
 from workloads.clients.kio.client import CannotSend, Client, Link
-from workloads.clients.kio.requests import (
-    ACKS,
-    LATEST,
-    list_offsets_answers,
-    list_offsets_request,
-    produce_answers,
-    produce_request,
-)
+from workloads.clients.kio.producing import produce
+from workloads.clients.kio.requests import ACKS, LATEST, list_offsets_answers, list_offsets_request
 from workloads.transactions.recording import TransactionRecorder
 
 _RETRY_S: Final = 0.2
@@ -71,23 +64,12 @@ class Closing:
             link.close()
 
     async def _appended(self, connection: Connection, partition: int, value: int) -> bool:
-        patience = self._client.request_timeout
         batch = encode_int64s([value], timestamp_ms=int(self._wall_clock() * 1000))
-        request = produce_request(self._client.topic, {partition: batch}, ACKS["all"], patience)
         op = self._recorder.begin(self._process, [("send", partition, value)], self._clock())
-        try:
-            response = await connection.request(request, timeout=patience)
-        except (TimeoutError, ConnectionError):
-            response = None
-        answer = None if response is None else produce_answers(response).get(partition)
-        if answer is None:
-            self._recorder.end(op, self._clock(), "info", outcomes.CONNECTION_LOST)
-            return False
-        outcome = outcomes.of_append(answer.error, answer.base_offset)
-        is_ok = outcome == "ok"
-        sent = {value: answer.base_offset} if is_ok else {}
-        self._recorder.end(op, self._clock(), "ok" if is_ok else "info", outcomes.name(answer.error), sent=sent)
-        return is_ok
+        outcome, error, offset = await produce(self._client, connection, partition, batch, ACKS["all"])
+        sent = {} if offset is None else {value: offset}
+        self._recorder.end(op, self._clock(), outcome, error, sent=sent)
+        return outcome == "ok"
 
     async def _look(self, link: Link, partition: int) -> bool:
         known = self._client.metadata.partitions.get(partition)

@@ -9,8 +9,6 @@ from typing import Any, Final
 from workloads.clients.driven.process import Driver, DriverEnded
 from workloads.transactions.recording import Micro, Record, TransactionRecorder
 
-#: What one transaction may take beside its client's own time-outs, before its process is taken to hang, in seconds.
-PATIENCE_S: Final = 90.0
 #: Of one poll.
 POLL_S: Final = 0.1
 RETRY_S: Final = 0.3
@@ -20,7 +18,8 @@ class Incarnation:
     """One process that has the id, or believes so: a process of the history. is_over: it is asked for nothing more, as
     it was fenced, has crashed, or does not know how its last transaction ended.
 
-    positions: where its consumer begins; None: at what its group has committed of these partitions."""
+    positions: where its consumer begins; None: at what its group has committed of these partitions. patience_s: what
+    one answer may take, before its process is taken to hang."""
 
     def __init__(
         self,
@@ -31,6 +30,7 @@ class Incarnation:
         *,
         positions: Mapping[int, int] | None,
         partitions: Sequence[int],
+        patience_s: float,
         clock: Callable[[], int],
     ) -> None:
         self.process = process
@@ -39,6 +39,7 @@ class Incarnation:
         self._recorder = recorder
         self._start = {"topic": topic, "positions": positions, "partitions": list(partitions)}
         self._clock = clock
+        self._patience_s = patience_s
         self._running: asyncio.Task[None] | None = None
 
     async def start(self) -> bool:
@@ -57,8 +58,7 @@ class Incarnation:
     async def transaction(self, operations: Sequence[Micro], end: str) -> Mapping[str, Any] | None:
         """Of sends and polls; end: "commit" or "abort". None: nobody knows what became of it."""
         op = self._recorder.begin(self.process, operations, self._clock())
-        asked = [operation[:3] if operation[0] == "send" else ["poll"] for operation in operations]
-        return await self._carry_out(op, asked, end, None)
+        return await self._carry_out(op, operations, end, None)
 
     async def copy(self, copied: Callable[[Record], Micro]) -> Mapping[str, Any] | None:
         """Poll, and commit what that returned as `copied`, and where it ends, in one transaction. None: it polled
@@ -106,16 +106,31 @@ class Incarnation:
         return said
 
     async def _ask(self, do: str, **fields: Any) -> Mapping[str, Any] | None:
-        """None: it is over."""
+        """None: it is over. Raises what the process could not be made by."""
+        assert self._running is not None
+        asking = asyncio.create_task(self._answer(do, fields))
+        try:
+            await asyncio.wait((asking, self._running), return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            if not asking.done():
+                self.is_over = True
+                asking.cancel()
+                await asyncio.gather(asking, return_exceptions=True)
+        if asking.cancelled():
+            self._running.result()
+            return None
+        return asking.result()
+
+    async def _answer(self, do: str, fields: Mapping[str, Any]) -> Mapping[str, Any] | None:
         while not self.driver.is_up and not self.is_over:
             await asyncio.sleep(0.01)
         try:
-            return await self.driver.ask(do, patience=PATIENCE_S, client=0, **fields)
+            return await self.driver.ask(do, patience=self._patience_s, client=0, **fields)
         except DriverEnded:
             self.is_over = True
         except TimeoutError:
             self.is_over = True
-            self.driver.kill(f"hung: it did not answer {do} for {PATIENCE_S:g} s")
+            self.driver.kill(f"hung: it did not answer {do} for {self._patience_s:g} s")
         return None
 
     def _lost(self, how: str) -> None:
@@ -134,26 +149,19 @@ class Identity:
         self.now: Incarnation | None = None
 
     async def run(self) -> None:
-        """Until end(), or cancelled."""
-        lives: set[asyncio.Task[None]] = set()
-        try:
+        """Until end(), or cancelled. Raises what a process could not be made by."""
+        async with asyncio.TaskGroup() as lives:
             while not self._ending.is_set():
                 self._replace.clear()
                 self.now = self._make()
-                life = asyncio.create_task(self._live(self.now))
-                lives.add(life)
-                life.add_done_callback(lives.discard)
+                life = lives.create_task(self._live(self.now))
                 replaced = asyncio.create_task(self._replace.wait())
-                await asyncio.wait((life, replaced), return_when=asyncio.FIRST_COMPLETED)
-                replaced.cancel()
+                try:
+                    await asyncio.wait((life, replaced), return_when=asyncio.FIRST_COMPLETED)
+                finally:
+                    replaced.cancel()
                 if life.done():
-                    life.result()
-            await asyncio.gather(*lives)
-        finally:
-            left = list(lives)
-            for life in left:
-                life.cancel()
-            await asyncio.gather(*left, return_exceptions=True)
+                    await asyncio.sleep(RETRY_S)  # also of a client that ends at once
 
     def take_over(self) -> Incarnation | None:
         """Another process takes the id; returns the one that had it, which goes on as a zombie. None: there is none."""
@@ -168,8 +176,19 @@ class Identity:
 
     async def _live(self, incarnation: Incarnation) -> None:
         try:
-            if await incarnation.start():
+            if await self._started(incarnation):
                 while not incarnation.is_over and not self._ending.is_set():
                     await self._work(incarnation)
         finally:
             await incarnation.stop()
+
+    async def _started(self, incarnation: Incarnation) -> bool:
+        """Not waited for any more once all is to end."""
+        starting, ending = asyncio.create_task(incarnation.start()), asyncio.create_task(self._ending.wait())
+        try:
+            await asyncio.wait((starting, ending), return_when=asyncio.FIRST_COMPLETED)
+            return starting.done() and starting.result()
+        finally:
+            for task in (starting, ending):
+                task.cancel()
+            await asyncio.gather(starting, ending, return_exceptions=True)

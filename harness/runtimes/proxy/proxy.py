@@ -33,7 +33,9 @@ _LARGEST_FRAME: Final = 128 << 20
 _REPEATED: Final = 0x4000_0000
 #: That a broker is waited for, once a client has hung up, to answer what it had been sent.
 _LAST_ANSWERS_S: Final = 5.0
-_OF_TRANSACTIONS: Final = frozenset({"AddPartitionsToTxn", "AddOffsetsToTxn", "TxnOffsetCommit", "EndTxn", "Produce"})
+_OF_TRANSACTIONS: Final[Mapping[int, str]] = {
+    APIS[name]: name for name in ("AddPartitionsToTxn", "AddOffsetsToTxn", "TxnOffsetCommit", "EndTxn", "Produce")
+}
 _MOST_LATE: Final = 1000
 
 
@@ -76,8 +78,8 @@ class _Connection:
 
 
 class Late(NamedTuple):
-    """A request of a transaction that a broker got late, or once more: at, monotonic ns; held_ms, since its client had
-    sent it; committed, of an EndTxn: what it asks for."""
+    """A request of a transaction that a broker got when its client had hung up, or once more: at, monotonic ns;
+    held_ms, since the client had sent it; committed, of an EndTxn: what it asks for."""
 
     api: str
     at: int
@@ -158,12 +160,13 @@ class Proxy:
 
     async def _requests(self, reader: asyncio.StreamReader, connection: _Connection) -> None:
         """Read ahead, so that it is known when the client hangs up, and delivered in order."""
-        frames: asyncio.Queue[bytes | None] = asyncio.Queue()
+        frames: asyncio.Queue[tuple[bytes, int] | None] = asyncio.Queue()
 
         async def read() -> None:
             try:
                 while True:
-                    frames.put_nowait(await _frame(reader))
+                    frame = await _frame(reader)
+                    frames.put_nowait((frame, time.monotonic_ns()))
             except (ConnectionError, asyncio.IncompleteReadError):
                 connection.client_is_gone = True
             finally:
@@ -171,13 +174,13 @@ class Proxy:
 
         reading = asyncio.create_task(read())
         try:
-            while (frame := await frames.get()) is not None:
-                await self._deliver(frame, connection)
+            while (known := await frames.get()) is not None:
+                await self._deliver(*known, connection)
         finally:
             reading.cancel()
             await asyncio.gather(reading, return_exceptions=True)
 
-    async def _deliver(self, frame: bytes, connection: _Connection) -> None:
+    async def _deliver(self, frame: bytes, read_at: int, connection: _Connection) -> None:
         header, _ = decode_request_header(frame)
         for rule in [each for each in self._rules.values() if APIS[each.api] == header.api_key]:
             if (seconds := rule.draws()) is None:
@@ -185,41 +188,43 @@ class Proxy:
             if rule.action == "repeat":
                 connection.repeated += 1
                 again = _renumbered(frame, _REPEATED + connection.repeated)
-                self._later(rule.api, seconds, again, connection)
+                self._later(seconds, again, read_at, connection)
                 continue
             await asyncio.sleep(seconds)
             rule.after_hang_up += connection.client_is_gone
-            if connection.client_is_gone:
-                self._note_late(rule.api, frame, seconds)
         connection.asked[header.correlation_id] = header.api_key, header.api_version
         connection.to_broker.write(len(frame).to_bytes(4) + frame)
         await connection.to_broker.drain()
+        if connection.client_is_gone:  # also of what had to wait for the one before
+            self._note_late(frame, read_at)
 
-    def _later(self, api: str, seconds: float, frame: bytes, connection: _Connection) -> None:
+    def _later(self, seconds: float, frame: bytes, read_at: int, connection: _Connection) -> None:
         async def repeat() -> None:
             await asyncio.sleep(seconds)
-            self._note_late(api, frame, seconds)
             with suppress(ConnectionError):
                 connection.to_broker.write(len(frame).to_bytes(4) + frame)
                 await connection.to_broker.drain()
+                self._note_late(frame, read_at)
 
         task = asyncio.create_task(repeat())
         for tasks in (self._tasks, connection.later):
             tasks.add(task)
             task.add_done_callback(tasks.discard)
 
-    def _note_late(self, api: str, frame: bytes, seconds: float) -> None:
-        """Of requests of transactions, for they tell whose."""
-        if len(self.late) >= _MOST_LATE or api not in _OF_TRANSACTIONS:
-            return
+    def _note_late(self, frame: bytes, read_at: int) -> None:
+        """Of requests of transactions, for they tell whose. read_at: monotonic ns."""
         header, position = decode_request_header(frame)
+        if len(self.late) >= _MOST_LATE or header.api_key not in _OF_TRANSACTIONS:
+            return
+        now = time.monotonic_ns()
         try:
             request: Any = decode_request_message(header, frame, position, {header.api_key: (0, header.api_version)})
         except WireError:
             return
         if (identity := getattr(request, "transactional_id", None)) is not None:
             committed = getattr(request, "committed", None)
-            self.late.append(Late(api, time.monotonic_ns(), round(seconds * 1000), str(identity), committed))
+            api = _OF_TRANSACTIONS[header.api_key]
+            self.late.append(Late(api, now, round((now - read_at) / 1e6), str(identity), committed))
 
     async def _answers(self, reader: asyncio.StreamReader, connection: _Connection) -> None:
         try:

@@ -113,6 +113,7 @@ def test_a_torn_transaction_names_the_request_that_was_late() -> None:
     for request, says in (
         (late, "a broker got an EndTxn (abort) of the same transactional.id, 4.2 s late and meant for an earlier"),
         ({**late, "transactional_id": "y"}, None),
+        ({**late, "at": txn["invoke"] + 1, "held_ms": 0}, None),  # it was its own
         ({**late, "at": txn["complete"] + 1}, None),
     ):
         judged = runs.check("r", PLAN, tables, {**ids, "late_requests": [request]})

@@ -32,7 +32,7 @@ def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApacheKafka]:
 
 def carry_out(kafka: ApacheKafka, directory: Path, client: str, **settings: str) -> Mapping[str, Any]:
     """The verdict. settings: of the workload."""
-    wishes = {"timeout": "6", "zombies": "2", "settle": "20", "loops": "1", **settings}
+    wishes = {"timeout": "6", "zombies": "2", "settle": "26", "loops": "1", **settings}
     return on_kafka.carry_out(
         kafka, directory, TransactionsWorkload, client, wishes, 12, workload="transactions", partitions=4, concurrency=2
     )  # fmt: skip
@@ -74,7 +74,8 @@ def test_what_a_transactor_does_wrong_is_found(
         ({"client": "kio"}, "client kio has no transactions here"),
         ({"target": "kraft"}, "it has no transaction coordinator"),
         ({"acks": "1"}, "transactions need --acks all, and not 1"),
-        ({"partitions": 2}, "2 loops have an output each, and --partitions 2 leaves no input"),
+        ({"partitions": 3}, "2 loops have an input and an output each at least, and --partitions is 3"),
+        ({"workload_settings": {"timeout": "30"}}, "its setting settle is 40 s, and a transaction may rightly be open"),
         ({"workload_settings": {"aborts": "2"}}, "valid: a number from 0 to 1"),
     ],
 )

@@ -6,6 +6,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import shutil
 import signal
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from pathlib import Path
@@ -17,6 +18,10 @@ from harness.errors import HarnessFailure
 RESTART_S: Final = 0.5
 _END_S: Final = 5.0  # that it may take to end by itself
 _LONGEST_LINE: Final = 64 << 20
+
+
+#: A process that stands still would not see that we are gone (util-linux).
+_ENDS_WITH_US: Final = ("setpriv", "--pdeathsig", "KILL", "--") if shutil.which("setpriv") else ()
 
 
 class DriverEnded(Exception):
@@ -47,7 +52,7 @@ class Driver:
         self.heard: Callable[[Mapping[str, Any]], None] = lambda said: None
         #: Called when a process has ended that was not asked to, with how, as a clause.
         self.lost: Callable[[str], None] = lambda how: None
-        self._command = command
+        self._command = [*_ENDS_WITH_US, *command]
         self._log = log
         self._environment = environment
         self._opening = opening
@@ -108,10 +113,10 @@ class Driver:
             self._why = why
             self._process.kill()
 
-    def cannot_start(self, why: HarnessFailure) -> None:
+    def cannot_start(self, why: HarnessFailure, *, is_first: bool | None = None) -> None:
         """A client could not be made. Of the first process that is an error of the run; later ones may meet a cluster
-        that does not answer, and are started again. Raises why."""
-        if self.starts == 1:
+        that does not answer, and are started again. is_first: is it? None: of this driver. Raises why."""
+        if self.starts == 1 if is_first is None else is_first:
             raise why
         self.kill(f"could not start: {why}")
 

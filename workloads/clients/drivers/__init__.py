@@ -29,9 +29,9 @@ bytes. Answers, `is`; times are monotonic nanoseconds:
 | stuck | client, partition (or null), error, says: it does not go on by itself, or only may |
 | offsets | id, invoke, complete, offsets {partition: offset}, or error and says |
 | member | client, kind, invoke, complete, generation (null: not told) and, by kind, as of GROUP_EVENTS of spark_history/schema.py: partitions (of assign, revoke, lose: those), ranges {partition: [start, end)} (of poll, process), runs {partition: [offset, value, count] each} (of poll), offsets {partition: end} (of commit, reset), id (of commit, which is told as it begins, without complete, and as it ends), error |
-| started | id, invoke, complete, positions {partition: offset}, or error and says |
+| started | id, invoke, complete; error and says, if it failed |
 | polled | id, invoke, complete, records: [partition, offset, value] each, or error and says |
-| txn | id, invoke, complete, outcome (of the transaction: "ok": committed; "fail": it will never be; "info"), stage at which it ended, sent {value: offset} as acknowledged, polled: [position in operations, records] each; error, says, and aborted: whether it was, then |
+| txn | id, invoke, complete, outcome (of the transaction: "ok": committed; "fail": it will never be; "info"), sent {value: offset} as acknowledged, polled: [position in operations, records] each; error, says, and aborted: whether it was, then |
 | failed | client, error, says: it cannot be used |
 
 A program ends by itself with its standard input.

@@ -250,7 +250,7 @@ class Transactor(TransactorWorker):
         self._loop = asyncio.new_event_loop()
         of_producer, of_consumer = split(settings)
         self._wait(self._start(of_producer, of_consumer))
-        self._sent: list[tuple[int, asyncio.Future[Any]]] = []
+        self._sent: list[asyncio.Future[Any]] = []
         return _VERSION
 
     async def _start(self, of_producer: Mapping[str, str], of_consumer: Mapping[str, str]) -> None:
@@ -272,12 +272,12 @@ class Transactor(TransactorWorker):
 
         future = self._wait(self._producer.send(self.topic, value.to_bytes(8, signed=True), partition=partition))
         future.add_done_callback(delivered)
-        self._sent.append((value, future))
+        self._sent.append(future)
 
     def flush(self) -> None:
         async def all_sent() -> None:
             async with asyncio.timeout(END_S):
-                await asyncio.gather(*(future for _, future in self._sent))
+                await asyncio.gather(*self._sent)
 
         self._wait(all_sent())
 

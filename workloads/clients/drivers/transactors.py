@@ -26,6 +26,7 @@ class TransactorWorker(Worker):
     def __init__(self, output: Any, number: int) -> None:
         super().__init__(output, number)
         self._positions: dict[int, int] = {}  # of the last committed transaction
+        self._is_initialised = False
         self.topic = ""
 
     @abstractmethod
@@ -67,18 +68,20 @@ class TransactorWorker(Worker):
         time.sleep(TURN_S / 4)
 
     def do_start(self, command: Command) -> None:
-        """Of a transactor, before its first transaction. positions: null: those that its group has committed."""
+        """Of a transactor, before its first transaction; again, if that failed. positions: null: those that its group
+        has committed."""
         self.topic = command["topic"]
         result: dict[str, Any] = {}
         invoke = time.monotonic_ns()
         try:
-            self.init()
+            if not self._is_initialised:
+                self.init()
+                self._is_initialised = True
             positions = command["positions"]
             if positions is None:
                 positions = self.committed(command["partitions"], OFFSETS_S)
             self._positions = {int(partition): offset for partition, offset in positions.items()}
             self._go_back()
-            result = {"positions": self._positions}
         except Exception as error:
             result = _failed(error)
         self._say("started", command, invoke, **result)
@@ -132,7 +135,7 @@ class TransactorWorker(Worker):
             self._positions |= offsets
         elif outcome == "fail":
             self._go_back()
-        self._say("txn", command, invoke, outcome=outcome, stage=stage, sent=sent, polled=polled, **result)
+        self._say("txn", command, invoke, outcome=outcome, sent=sent, polled=polled, **result)
 
     def _has_aborted(self) -> bool:
         try:

@@ -711,6 +711,7 @@ public final class ChaosDriver {
         private KafkaConsumer<byte[], byte[]> consumer;
         private String topic = "";
         private final Map<Integer, Long> positions = new HashMap<>();
+        private boolean initialised;
 
         Transactor(int number, Properties settings) {
             super(number, settings);
@@ -761,7 +762,10 @@ public final class ChaosDriver {
             topic = command.get("topic").asText();
             ObjectNode told = begun("started", command);
             try {
-                producer.initTransactions();
+                if (!initialised) {
+                    producer.initTransactions();
+                    initialised = true;
+                }
                 if (command.get("positions").isNull()) {
                     Set<TopicPartition> asked = asked(command, topic);
                     Map<TopicPartition, OffsetAndMetadata> found = consumer.committed(asked, COMMIT);
@@ -771,9 +775,7 @@ public final class ChaosDriver {
                     positions.putAll(byPartition(command.get("positions")));
                 }
                 goBack();
-                ObjectNode at = told.putObject("positions");
-                positions.forEach((partition, offset) -> at.put(String.valueOf(partition), offset));
-            } catch (KafkaException error) {
+            } catch (KafkaException | IllegalStateException error) {
                 told.put("error", name(error)).put("says", text(error));
             }
             end(told);
@@ -852,7 +854,7 @@ public final class ChaosDriver {
             synchronized (sent) {
                 told.set("sent", sent.deepCopy());
             }
-            end(told.put("outcome", outcome).put("stage", stage));
+            end(told.put("outcome", outcome));
         }
 
         private void send(int partition, long value, ObjectNode sent, List<Exception> failures) {
