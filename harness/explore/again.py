@@ -159,7 +159,8 @@ _OTHERS: Final = (("pass", "passed"), ("unknown", "unknown"), (NOT_JUDGED, "not 
 
 def repeat(directory: Path, times: int, carry_out: Callable[[], Done], tell: Callable[[Again], object]) -> Again:
     """Carries out the run in `directory` again, so many times. tell: called after each. Ends early once the user asks
-    to: what was seen until then is returned. Raises RuntimeUnavailable or HarnessFailure if not one run was made."""
+    to, or there is nothing any more to run it on: what was seen until then is returned. Raises RuntimeUnavailable if
+    not one run was made."""
     verdict = results.read_json(directory / "verdict.json")
     again = Again(directory.name, str(verdict.get("verdict") or NOT_JUDGED), broken_by(verdict), times)
     while len(again.attempts) < times and not again.stopped:
@@ -171,9 +172,9 @@ def repeat(directory: Path, times: int, carry_out: Callable[[], Done], tell: Cal
             again.stopped = True
             break
         except (HarnessFailure, RuntimeUnavailable) as error:
-            if not again.attempts:
-                raise
             if isinstance(error, RuntimeUnavailable):  # nor will it be there for the next
+                if not again.attempts:
+                    raise
                 break
             attempt = Attempt(None, NOT_JUDGED, describe(error))
         else:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import time
 from collections.abc import Mapping
 from pathlib import Path
 from types import SimpleNamespace
@@ -17,13 +18,15 @@ from tests.clusters.apache_kafka import ApacheKafka
 
 TARGET: Final = "kafka:4.2.0"
 SECONDS: Final = 8
+MOST_S: Final = 60
 
 
 def carry_out(
     kafka: ApacheKafka, directory: Path, workload_class: Any, client: str, wishes: Mapping[str, str],
-    seconds: float = SECONDS, **fields: Any,
+    seconds: float = SECONDS, enough: int = 0, **fields: Any,
 ) -> Mapping[str, Any]:  # fmt: skip
-    """The verdict on a run. wishes: settings of the workload; fields: of the plan."""
+    """The verdict on a run. wishes: settings of the workload; fields: of the plan. enough: records that are to be
+    acknowledged, for which a busy machine has MOST_S."""
     run = directory / f"run-{directory.name}"
     run.mkdir()
     plan = Plan(
@@ -39,7 +42,12 @@ def carry_out(
         await workload.set_up()
         stop = asyncio.Event()
         working = asyncio.create_task(workload.run(stop))
+        began = time.monotonic()
         await asyncio.wait([working], timeout=seconds)
+        acknowledged = 0
+        while acknowledged < enough and time.monotonic() < began + MOST_S:
+            await asyncio.sleep(0.5)
+            acknowledged = workload.counts().acknowledged
         stop.set()
         await working
         healed = workload._clock()

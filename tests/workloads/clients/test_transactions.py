@@ -32,9 +32,10 @@ def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApacheKafka]:
 
 def carry_out(kafka: ApacheKafka, directory: Path, client: str, **settings: str) -> Mapping[str, Any]:
     """The verdict. settings: of the workload."""
-    wishes = {"timeout": "6", "zombies": "2", "settle": "26", "loops": "1", **settings}
+    wishes = {"timeout": "6", "zombies": "4", "settle": "26", "loops": "1", **settings}
     return on_kafka.carry_out(
-        kafka, directory, TransactionsWorkload, client, wishes, 12, workload="transactions", partitions=4, concurrency=2
+        kafka, directory, TransactionsWorkload, client, wishes, 12, 100, workload="transactions", partitions=4,
+        concurrency=2,
     )  # fmt: skip
 
 
