@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import math
+from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import Final, NamedTuple, Protocol
 
@@ -19,6 +20,8 @@ from nemesis import Nemesis
 LEAST_SHARE: Final = 0.6
 #: Acknowledged nothing for so long: not served.
 SILENT_S: Final = 2.0
+#: Who was told to wait asks again sooner than that, or has given up.
+ASKS_AGAIN_S: Final = 5.0
 
 
 class Served(NamedTuple):
@@ -44,16 +47,29 @@ class Calm:
         self._served = served if timing.start else None
         self._apart_s = timing.session
         self._last = -math.inf  # loop time: a fault was told that it may strike
+        self._struck: Counter[str] = Counter()  # by nemesis, how often it was told so
+        self._waiting: dict[str, float] = {}  # by nemesis, loop time at which it was last told to wait
 
     def obstacle(self, nemesis: Nemesis) -> str:
         """Why a fault of this nemesis should not strike now, as a clause; "": it may, and the next one only when it
         shows what this one does."""
         if self._served is None or getattr(nemesis, "into_outages", False):  # a user's own may be older
             return ""
-        why = self._why_not(self._served)
-        if not why:
-            self._last = asyncio.get_running_loop().time()
-        return why
+        now, name = asyncio.get_running_loop().time(), nemesis.name
+        why = self._why_not(self._served) or self._turn_of_another(name, now)
+        if why:
+            self._waiting[name] = now
+            return why
+        self._waiting.pop(name, None)
+        self._struck[name] += 1
+        self._last = now
+        return ""
+
+    def _turn_of_another(self, name: str, now: float) -> str:
+        """Calm moments are few, and whoever asks most would have them all."""
+        waiting = [each for each, asked in self._waiting.items() if each != name and now - asked < ASKS_AGAIN_S]
+        rarest = min(waiting, key=lambda each: self._struck[each], default=name)
+        return f"it is the turn of {rarest}" if self._struck[rarest] < self._struck[name] else ""
 
     def _why_not(self, told: Callable[[], Mapping[str, tuple[float, float]]]) -> str:
         if asyncio.get_running_loop().time() - self._last < self._apart_s:

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import asyncio
 
+import pytest
+
 from harness.run.calm import Calm
 from harness.targets.timing import QUICK, Timing
 from nemesis.kill import Kill
+from nemesis.pause import Pause
 from nemesis.power import LastInIsr
 from workloads.tally import Tally
 
@@ -40,6 +43,33 @@ def test_faults_that_waited_do_not_all_strike_at_once() -> None:
         return [*found, calm.obstacle(Kill())]
 
     assert asyncio.run(ask()) == ["", "another fault has struck just now", ""]
+
+
+def test_who_has_struck_least_often_is_next() -> None:
+    async def ask() -> list[str]:
+        calm = Calm(Timing(session=0.1, start=6.0), lambda: {"t-0": (0.0, 1.0)})
+        kill, pause = Kill(), Pause()
+        found = [calm.obstacle(kill), calm.obstacle(pause)]  # pause waits
+        await asyncio.sleep(0.15)
+        found += [calm.obstacle(kill), calm.obstacle(pause)]
+        await asyncio.sleep(0.15)
+        return [*found, calm.obstacle(kill)]  # pause does not wait any more
+
+    struck = "another fault has struck just now"
+    assert asyncio.run(ask()) == ["", struck, "it is the turn of pause", "", ""]
+
+
+def test_who_has_given_up_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("harness.run.calm.ASKS_AGAIN_S", 0.1)
+
+    async def ask() -> str:
+        calm = Calm(Timing(session=0.1, start=6.0), lambda: {"t-0": (0.0, 1.0)})
+        calm.obstacle(Kill())
+        assert calm.obstacle(Pause())
+        await asyncio.sleep(0.15)
+        return calm.obstacle(Kill())
+
+    assert asyncio.run(ask()) == ""
 
 
 def test_what_a_workload_tells_of_each_partition() -> None:
