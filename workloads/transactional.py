@@ -44,6 +44,11 @@ VALUE_OF_LOOPS: Final = 1 << 32
 STANDS_STILL_S: Final = 3.0  # beyond the transaction time-out
 #: After its time a transaction is aborted at the next look of its coordinator, which comes every ten seconds.
 _ENDED_WITHIN_S: Final = 20.0
+#: Settings of its clients that make it what it is.
+_OWN: Final = (
+    "transactional_id", "transaction_timeout_ms", "enable_idempotence", "group_id", "isolation_level",
+    "enable_auto_commit", "auto_offset_reset",
+)  # fmt: skip
 KILLED: Final = 0.4  # of what strikes an id; the others become zombies
 _SHARE_OF_POLLS: Final = 0.4
 _POLL_S: Final = 0.5
@@ -97,6 +102,9 @@ class TransactionsWorkload(AppendWorkload):
             return f"client {plan.client} has no transactions here; give --client {others}"
         if plan.acks != "all":
             return f"transactions need --acks all, and not {plan.acks}"
+        own = [plan.client_kind.own_name(name) for name in _OWN]
+        if (given := next((name for name in own if name in plan.client_settings), None)) is not None:
+            return f"it has the setting {given} of its clients itself; --client-set leaves it alone"
         wishes = settings.read(cls.settings, plan.workload_settings, plan.workload)
         loops = round(wishes["loops"])
         if plan.partitions < max(2 * loops, 1):

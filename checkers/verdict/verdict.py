@@ -279,6 +279,8 @@ def _decide(
         if deleted.not_judged:
             logs = ", ".join(deleted.not_judged[:_NAMED]) + ", …" * (len(deleted.not_judged) > _NAMED)
             in_order += f"; whether too much was deleted of {logs} is not known"
+    if evidence.transactions is not None:
+        in_order += f"; {evidence.transactions.said}"
     return "pass", in_order + _rarely_served(evidence.availability)
 
 

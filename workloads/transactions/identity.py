@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Final
 
 from workloads.clients.driven.process import Driver, DriverEnded
-from workloads.transactions.recording import Micro, Record, TransactionRecorder
+from workloads.transactions.recording import CRASHED, HUNG, Micro, Record, TransactionRecorder
 
 #: Of one poll.
 POLL_S: Final = 0.1
@@ -40,6 +40,7 @@ class Incarnation:
         self._start = {"topic": topic, "positions": positions, "partitions": list(partitions)}
         self._clock = clock
         self._patience_s = patience_s
+        self._lost_by = CRASHED
         self._running: asyncio.Task[None] | None = None
 
     async def start(self) -> bool:
@@ -94,7 +95,7 @@ class Incarnation:
             )  # fmt: skip
         finally:
             if said is None:  # cancelled, too
-                self._recorder.crashed(op, self._clock())
+                self._recorder.lost(op, self._clock(), self._lost_by)
         if said is None:
             return None
         self._recorder.end(
@@ -129,8 +130,9 @@ class Incarnation:
         except DriverEnded:
             self.is_over = True
         except TimeoutError:
-            self.is_over = True
-            self.driver.kill(f"hung: it did not answer {do} for {self._patience_s:g} s")
+            self.is_over, self._lost_by = True, HUNG
+            self.driver.ends.append(f"hung: it did not answer {do} for {self._patience_s:g} s")
+            self.driver.kill(self.driver.ends[-1])
         return None
 
     def _lost(self, how: str) -> None:

@@ -18,6 +18,7 @@ from harness.record.history import HistoryRecorder, Operation, Outcome
 Micro = Sequence[Any]  # "send", partition, value; or "poll", and what it returned, if that is known
 Record = Sequence[int]  # partition, offset, value
 CRASHED: Final = "CLIENT_CRASHED"
+HUNG: Final = "CLIENT_HUNG"
 _INT: Final = pa.int64()
 _TABLES: Final = {
     "transactions": pa.schema([
@@ -80,9 +81,9 @@ class TransactionRecorder:
             self._recorder.complete(append, complete, told, offset=offset, error=error if offset is None else None)
         self._add(op, asked, complete, outcome, error, sent, polled)
 
-    def crashed(self, op: int, now: int) -> None:
-        """Nobody will tell what became of it."""
-        self.end(op, now, "info", CRASHED)
+    def lost(self, op: int, now: int, why: str) -> None:
+        """Nobody will tell what became of it. why: CRASHED or HUNG."""
+        self.end(op, now, "info", why)
 
     def stable(self, partition: int, last_stable: int, end: int, invoke: int, complete: int) -> None:
         self._rows["stable_offsets"].append(

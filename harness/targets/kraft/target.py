@@ -54,9 +54,9 @@ class Kraft(Target):
         "membership:upgrade": "there is one release of it",
         "membership:controller": "the voters of its quorum are those of controller.quorum.voters",
         "workload compacted": "its log has no cleaner",
-        "workload consumer-group": "it has no group coordinator",
-        "workload transactions": "it has no transaction coordinator",
-        "--clients": "its brokers have neither TLS nor SASL for clients",
+        "workload consumer-group": "it has no group coordinator; kafka:VERSION has one",
+        "workload transactions": "it has no transaction coordinator; kafka:VERSION has one",
+        "--clients": "its brokers have neither TLS nor SASL for clients; those of kafka:VERSION have",
     }
     options: ClassVar = frozenset({"timeouts"})
     inside: ClassVar = "kraft"

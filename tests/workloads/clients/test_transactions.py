@@ -77,6 +77,7 @@ def test_what_a_transactor_does_wrong_is_found(
         ({"acks": "1"}, "transactions need --acks all, and not 1"),
         ({"partitions": 3}, "2 loops have an input and an output each at least, and --partitions is 3"),
         ({"workload_settings": {"timeout": "30"}}, "its setting settle is 40 s, and a transaction may rightly be open"),
+        ({"client_settings": {"transactional.id": "x"}}, "it has the setting transactional.id of its clients itself"),
         ({"workload_settings": {"aborts": "2"}}, "valid: a number from 0 to 1"),
     ],
 )

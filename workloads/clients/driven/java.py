@@ -16,6 +16,7 @@ from workloads.clients.driven.outcomes import gave_up, not_enough_replicas, refu
 _SOURCE: Final = Path(__file__).parents[1] / "drivers" / "java" / "ChaosDriver.java"
 #: Whose client that is, where nobody says.
 DEFAULT: Final = "4.2.0"
+_FIRST: Final = (3, 7)
 _HEAP: Final = "256m"
 
 
@@ -51,6 +52,8 @@ class Java(Driven):
         self._version = version or DEFAULT
         if not all(part.isdigit() for part in self._version.replace("-", ".").split(".")[:3]):
             raise BadArguments(f"--client {self.name}: {version!r} is no release of Kafka, such as {DEFAULT}")
+        if tuple(map(int, self._version.replace("-", ".").split(".")[:2])) < _FIRST:
+            raise BadArguments(f"--client {self.name}: the driver of Java's client works from release 3.7 on")
 
     def prepare(self, tell: Callable[[str], object]) -> None:
         compiler.compiled(_SOURCE, _libs(self._version, tell), self._version, tell)
