@@ -50,6 +50,9 @@ _OWN: Final = (
     "enable_auto_commit", "auto_offset_reset",
 )  # fmt: skip
 KILLED: Final = 0.4  # of what strikes an id; the others become zombies
+#: What is under way as all is to end is given up after so long: some clients hang (librdkafka, if its transaction
+#: coordinator is killed).
+_END_WITHIN_S: Final = 20.0
 _SHARE_OF_POLLS: Final = 0.4
 _POLL_S: Final = 0.5
 #: Ids change hands for seconds, in which nobody writes for them. So a partition counts as not served only after ten of
@@ -119,7 +122,7 @@ class TransactionsWorkload(AppendWorkload):
     @property
     def final_read_s(self) -> float:
         """What final_read() may take beside reading."""
-        return 3 * self._wishes["settle"] + self._patience_s + _QUIET_S
+        return 3 * self._wishes["settle"] + _END_WITHIN_S + _QUIET_S
 
     @property
     def _patience_s(self) -> float:
@@ -147,7 +150,7 @@ class TransactionsWorkload(AppendWorkload):
             await until(stop, beside)
             for identity in self._transactors:
                 identity.end()
-            await working
+            await _within(_END_WITHIN_S, working)
         finally:
             working.cancel()
             await asyncio.gather(working, return_exceptions=True)
@@ -204,10 +207,7 @@ class TransactionsWorkload(AppendWorkload):
         for identity in self._loops:
             identity.end()
         try:
-            async with asyncio.timeout(self._patience_s):
-                await looping
-        except TimeoutError:  # it was cancelled, and so each of its transactions is on record as indeterminate
-            pass
+            await _within(_END_WITHIN_S, looping)
         finally:
             self._transactions.flush()
 
@@ -382,6 +382,13 @@ async def _all(identities: Sequence[Identity]) -> None:
     async with asyncio.TaskGroup() as group:
         for identity in identities:
             group.create_task(identity.run())
+
+
+async def _within(seconds: float, task: asyncio.Task[None]) -> None:
+    """Or cancelled: each of its transactions is on record as indeterminate then. Raises what the task does."""
+    with suppress(TimeoutError):
+        async with asyncio.timeout(seconds):
+            await task
 
 
 async def _unless_it_fails(task: asyncio.Future[Any]) -> None:

@@ -40,7 +40,7 @@ class Incarnation:
         self._start = {"topic": topic, "positions": positions, "partitions": list(partitions)}
         self._clock = clock
         self._patience_s = patience_s
-        self._lost_by = CRASHED
+        self._lost_by = HUNG
         self._running: asyncio.Task[None] | None = None
 
     async def start(self) -> bool:
@@ -89,6 +89,7 @@ class Incarnation:
         self, op: int, operations: Sequence[Micro], end: str, offsets: Mapping[int, int] | None
     ) -> Mapping[str, Any] | None:
         said: Mapping[str, Any] | None = None
+        self._lost_by = HUNG  # where nobody waits for it any more
         try:
             said = await self._ask(
                 "txn", operations=[list(each) for each in operations], end=end, offsets=offsets, seconds=POLL_S
@@ -128,9 +129,9 @@ class Incarnation:
         try:
             return await self.driver.ask(do, patience=self._patience_s, client=0, **fields)
         except DriverEnded:
-            self.is_over = True
+            self.is_over, self._lost_by = True, CRASHED
         except TimeoutError:
-            self.is_over, self._lost_by = True, HUNG
+            self.is_over = True
             self.driver.ends.append(f"hung: it did not answer {do} for {self._patience_s:g} s")
             self.driver.kill(self.driver.ends[-1])
         return None

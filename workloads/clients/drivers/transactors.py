@@ -17,7 +17,7 @@ from typing import Any, Final
 from workloads.clients.drivers.threads import TURN_S, Command, Worker, describe
 
 #: What the end of a transaction, and asking for offsets, may take, in seconds.
-END_S: Final = 15.0
+END_S: Final = 10.0
 OFFSETS_S: Final = 5.0
 Polled = Sequence[tuple[int, int, int]]  # partition, offset, value
 
