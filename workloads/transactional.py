@@ -122,12 +122,7 @@ class TransactionsWorkload(AppendWorkload):
     @property
     def final_read_s(self) -> float:
         """What final_read() may take beside reading."""
-        return 3 * self._wishes["settle"] + _END_WITHIN_S + _QUIET_S
-
-    @property
-    def _patience_s(self) -> float:
-        """Of what is asked of a process: it may stand still, and each step of its client has its own time-out."""
-        return float(self._wishes["timeout"]) + STANDS_STILL_S + 4 * END_S
+        return 3 * self._wishes["settle"] + _patience_s(self._wishes) + _END_WITHIN_S + _QUIET_S
 
     @classmethod
     def transactions(cls, plan: Plan) -> Mapping[str, Any]:
@@ -135,7 +130,11 @@ class TransactionsWorkload(AppendWorkload):
         wishes = settings.read(cls.settings, plan.workload_settings, plan.workload)
         loops = round(wishes["loops"])
         outputs = list(range(plan.partitions - loops, plan.partitions))
-        return {"outputs": outputs, "value_of_loops": VALUE_OF_LOOPS, "settle_s": wishes["settle"]}
+        settle_s = wishes["settle"]
+        return {
+            "outputs": outputs, "value_of_loops": VALUE_OF_LOOPS, "settle_s": settle_s,
+            "loops_s": settle_s + _patience_s(wishes),
+        }  # fmt: skip
 
     async def run(self, stop: asyncio.Event) -> None:
         """Loops go on afterwards, until final_read()."""
@@ -165,7 +164,8 @@ class TransactionsWorkload(AppendWorkload):
         await self._settle(closing, self._inputs)
         closed = await closing.append(self._inputs)
         with suppress(TimeoutError):  # what loops owe is the checker's to say
-            async with asyncio.timeout(self._wishes["settle"] if self._loops else 0):
+            patience = self._wishes["settle"] + _patience_s(self._wishes)
+            async with asyncio.timeout(patience if self._loops else 0):
                 while not self._copied.issuperset(closed.values()):
                     await asyncio.sleep(_POLL_S)
         await self._end_loops()
@@ -288,7 +288,7 @@ class TransactionsWorkload(AppendWorkload):
         driver.heard = heard
         return Incarnation(
             process, driver, self._transactions, self._plan.topic, positions=positions, partitions=partitions,
-            patience_s=self._patience_s, clock=self._clock,
+            patience_s=_patience_s(wishes), clock=self._clock,
         )  # fmt: skip
 
     @property
@@ -376,6 +376,12 @@ class TransactionsWorkload(AppendWorkload):
             running.cancel()
             await asyncio.gather(running, return_exceptions=True)
             self._transactions.end(op, self._clock(), "ok", polled={0: polled})
+
+
+def _patience_s(wishes: Mapping[str, Any]) -> float:
+    """What one answer of a process may take: it may stand still, and what its client cannot do within the transaction's
+    time-out, or two of its own, is of no use any more."""
+    return float(wishes["timeout"]) + STANDS_STILL_S + 2 * END_S
 
 
 async def _all(identities: Sequence[Identity]) -> None:
