@@ -32,8 +32,10 @@ def conclude(directory: Path, verdict: Mapping[str, Any]) -> int:
 
 def _broken_of_others(verdict: Mapping[str, Any]) -> list[tuple[str, str]]:
     """Properties of checkers of the user's own that do not hold, with what they mean: no document of ours says that."""
-    broken = {name for name, of in verdict["anomalies"].items() if of["count"] and not of["weak"]}
-    return [(name, meaning) for name, meaning in words.own_properties(verdict).items() if name in broken]
+    own = words.own_properties(verdict)
+    anomalies = verdict["anomalies"] if own else {}
+    broken = {name for name, of in anomalies.items() if of["count"] and not of["weak"]}
+    return [(name, meaning) for name, meaning in own.items() if name in broken]
 
 
 def print_one(console: Terminal, outcome: Outcome) -> None:
