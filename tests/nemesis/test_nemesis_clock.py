@@ -21,7 +21,7 @@ from harness.explore.simulate import simulate
 from harness.plan import registry
 from harness.plan.plan import Plan
 from harness.report.words import evidence_by_node
-from harness.runtimes.docker.agent import clock as agent_clock
+from harness.runtimes.agent import clock as agent_clock
 from harness.runtimes.docker.clock import ASK_IT, NodeClock, wall_minus_monotonic, wrong_clock
 from harness.runtimes.docker.images.clock_library import without_waits
 from harness.runtimes.docker.node import DockerNode

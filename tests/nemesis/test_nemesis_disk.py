@@ -28,10 +28,10 @@ from cluster_image.storage.records import CorruptRecord, RecordError, build_batc
 from harness.cluster import ClusterLost
 from harness.explore.simulate import simulate
 from harness.plan.plan import Plan
-from harness.runtimes.docker.agent.machine import Machine
-from harness.runtimes.docker.agent.process import Process
-from harness.runtimes.docker.agent.volume import damage, pages, slow
-from harness.runtimes.docker.agent.volume import disk as agent_disk
+from harness.runtimes.agent.machine import Machine
+from harness.runtimes.agent.process import Process
+from harness.runtimes.agent.volume import damage, pages, slow
+from harness.runtimes.agent.volume import disk as agent_disk
 from harness.runtimes.docker.engine import Calls
 from harness.runtimes.docker.node import DockerNode
 from harness.runtimes.simulation.disk.damage import FileDamage, chosen

@@ -22,11 +22,11 @@ from harness.cluster import CLIENTS, Shape
 from harness.explore.simulate import simulate
 from harness.plan import registry
 from harness.plan.plan import Plan
-from harness.runtimes.docker.agent import lacks, probe, tools
-from harness.runtimes.docker.agent.machine import Machine
-from harness.runtimes.docker.agent.network import queues
-from harness.runtimes.docker.agent.network.card import Network as NetworkCard
-from harness.runtimes.docker.agent.network.shaping import Shaping, Wanted
+from harness.runtimes.agent import lacks, probe, tools
+from harness.runtimes.agent.machine import Machine
+from harness.runtimes.agent.network import queues
+from harness.runtimes.agent.network.card import Network as NetworkCard
+from harness.runtimes.agent.network.shaping import Shaping, Wanted
 from harness.runtimes.docker.agent_client import AgentClient, AgentError, AgentGone
 from harness.runtimes.docker.shaping import Links
 from harness.runtimes.simulation.network import shaping

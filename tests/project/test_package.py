@@ -64,5 +64,5 @@ def test_what_it_installs_runs_without_the_checkout(wheel: Path, tmp_path: Path)
     assert done.returncode == 0, done.stderr
     verdict = json.loads(done.stdout)
     assert verdict["verdict"] == "pass" and (tmp_path / verdict["path"] / "report.html").is_file()
-    for needed in ("runtimes/docker/images/base.Dockerfile", "runtimes/docker/agent", "targets/kafka/image/java.sh"):
+    for needed in ("runtimes/docker/images/base.Dockerfile", "runtimes/agent", "targets/kafka/image/java.sh"):
         assert (installed / "harness" / needed).exists(), needed

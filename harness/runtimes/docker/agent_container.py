@@ -1,4 +1,4 @@
-"""The container of the privileged agent (see agent/)."""
+"""The container of the privileged agent (see harness/runtimes/agent)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A node's wall clock, as every process in its container sees it. See agent/clock.py for what that rests on."""
+"""A node's wall clock, as every process in its container sees it. See ../agent/clock.py for what that rests on."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import inspect
 import time
 from pathlib import Path
 
-from .agent.clock import make, read, write
+from harness.runtimes.agent.clock import make, read, write
 
 LEAST_S = 0.01  # of an offset that is taken for one
 

@@ -15,9 +15,9 @@ from docker.errors import APIError
 
 from harness.cluster import TERMINATE_PATIENCE_S, Evidence, Node, NotAvailable, NotOffered, Pausing, Role
 from harness.errors import describe
+from harness.runtimes.agent.volume.damage import nothing_to_damage
 from harness.targets.target import Target
 
-from .agent.volume.damage import nothing_to_damage
 from .agent_client import AgentClient, AgentError
 from .clock import ASK_IT, NodeClock, wall_minus_monotonic, wrong_clock
 from .engine import Calls

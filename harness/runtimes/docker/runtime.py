@@ -2,7 +2,7 @@
 
 A node is two containers. One, which only sleeps, holds the network namespace: it is the machine's network card, so
 that addresses and packet filters outlive a killed process. The other is the node's process, without privileges. A
-power cut ends both. What needs privileges the agent does (harness/runtimes/docker/agent).
+power cut ends both. What needs privileges the agent does (harness/runtimes/agent).
 """
 
 from __future__ import annotations
@@ -31,6 +31,7 @@ from harness.plan.plan import Plan
 from harness.record.collected import CUT_DISKS
 from harness.run.threads import in_thread
 from harness.runtimes import private
+from harness.runtimes.agent.clock import ENVIRONMENT, FOLDER
 from harness.runtimes.proxy.proxy import Proxy, Rule
 from harness.targets.admin import Admin
 from harness.targets.security import PLAINTEXT
@@ -38,7 +39,6 @@ from harness.targets.security.network import network_to
 from harness.targets.target import CONFIGURATION, DATA, SECRETS, TRACE, Issued, NodeSpec, Package, Target
 
 from . import cleanup, engine
-from .agent.clock import ENVIRONMENT, FOLDER
 from .agent_client import AgentClient, AgentError
 from .agent_container import create_agent, run_agent
 from .clock import NodeClock

@@ -10,7 +10,7 @@ from typing import Any, Final, Protocol
 
 from cluster_image.storage.disk import ProcessDied
 from harness.cluster import TERMINATE_PATIENCE_S, Evidence, Node, Pausing, Role
-from harness.runtimes.docker.agent.volume.damage import nothing_to_damage
+from harness.runtimes.agent.volume.damage import nothing_to_damage
 from harness.runtimes.simulation.clock import WallClock
 from harness.runtimes.simulation.disk.damage import FileDamage, chosen
 from harness.runtimes.simulation.disk.disk import SimulatedDisk

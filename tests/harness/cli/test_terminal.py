@@ -121,7 +121,7 @@ def test_the_tools_that_look_at_nodes_show_it_too(tmp_path: Path) -> None:
 ALLOWED = {
     "harness/report/terminal.py", "harness/__main__.py", "cluster_image/telemetry/printable.py",
     "cluster_image/tools/output.py",
-    "harness/runtimes/docker/agent/__main__.py", "harness/runtimes/docker/agent/clock.py",
+    "harness/runtimes/agent/__main__.py", "harness/runtimes/agent/clock.py",
 }  # fmt: skip
 
 

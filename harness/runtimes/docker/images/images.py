@@ -69,7 +69,7 @@ def _node(package: Package) -> _Layer:
     return _Layer(package.name, package.parts, package.dockerfile, package.base)
 
 
-_AGENT = _Layer("agent", {"": _HERE.parent / "agent"}, _HERE / "agent.Dockerfile")
+_AGENT = _Layer("agent", {"": _HERE.parents[1] / "agent"}, _HERE / "agent.Dockerfile")
 
 
 def ensure_images(api: docker.APIClient, progress: Progress, package: Package) -> Images:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from harness.runtimes.docker.agent.volume import damage as agent
+from harness.runtimes.agent.volume import damage as agent
 from harness.runtimes.simulation.disk.disk import SimulatedDisk
 from harness.runtimes.simulation.disk.page_cache import Inode
 

@@ -9,7 +9,7 @@ from functools import cached_property
 from typing import Any, NamedTuple, cast
 
 from cluster_image.storage.records import CorruptRecord, iter_batches
-from harness.runtimes.docker.agent.volume import loss as agent
+from harness.runtimes.agent.volume import loss as agent
 
 Content = bytes | bytearray
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.runtimes.docker.agent.volume import loss
+from harness.runtimes.agent.volume import loss
 
 HEADER = struct.Struct(">qiibIhiqqqhii")
 

@@ -15,9 +15,9 @@ from typing import Any, get_type_hints
 import pytest
 
 from cluster_image.storage.records import build_batch
-from harness.runtimes.docker.agent import verbs
-from harness.runtimes.docker.agent.machine import Machine
-from harness.runtimes.docker.agent.volume import copying, damage, disk, loss, other, pages, tree
+from harness.runtimes.agent import verbs
+from harness.runtimes.agent.machine import Machine
+from harness.runtimes.agent.volume import copying, damage, disk, loss, other, pages, tree
 
 SECRET = b"a file of the host"
 OWNER = copying.Owner(os.getuid(), os.getgid())

@@ -15,9 +15,9 @@ import pytest
 
 from cluster_image.storage.disk import File, LocalDisk, ProcessDied
 from cluster_image.storage.records import encode_int64s
-from harness.runtimes.docker.agent import kernel
-from harness.runtimes.docker.agent.machine import Volume
-from harness.runtimes.docker.agent.volume import loss
+from harness.runtimes.agent import kernel
+from harness.runtimes.agent.machine import Volume
+from harness.runtimes.agent.volume import loss
 from harness.runtimes.simulation.disk.disk import Mount, SimulatedDisk
 from tests.cluster_image.storage.disk_contract import CASES, Case, noise
 from tests.cluster_image.storage.simulated_disk import PowerLoss
