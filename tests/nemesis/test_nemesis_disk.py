@@ -32,8 +32,8 @@ from harness.runtimes.agent.machine import Machine
 from harness.runtimes.agent.process import Process
 from harness.runtimes.agent.volume import damage, pages, slow
 from harness.runtimes.agent.volume import disk as agent_disk
-from harness.runtimes.docker.engine import Calls
 from harness.runtimes.docker.node import DockerNode
+from harness.runtimes.nodes.calls import Calls
 from harness.runtimes.simulation.disk.damage import FileDamage, chosen
 from harness.runtimes.simulation.disk.disk import LONGEST_DELAY, SimulatedDisk
 from harness.targets.kraft.target import Kraft

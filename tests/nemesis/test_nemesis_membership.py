@@ -19,9 +19,9 @@ from harness.plan.schedule import Fault
 from harness.report import words
 from harness.run.components import Workload
 from harness.run.simulated import SimulationComponents
-from harness.runtimes.docker.agent_client import AgentError
-from harness.runtimes.docker.engine import Calls
 from harness.runtimes.docker.node import DockerNode
+from harness.runtimes.nodes.asking import AgentError
+from harness.runtimes.nodes.calls import Calls
 from harness.runtimes.simulation.cluster import SimulatedCluster
 from harness.runtimes.simulation.node import SimulatedNode
 from harness.targets.admin import Admin, Ids, Metadata, Place, Unanswered

@@ -27,8 +27,9 @@ from harness.runtimes.agent.machine import Machine
 from harness.runtimes.agent.network import queues
 from harness.runtimes.agent.network.card import Network as NetworkCard
 from harness.runtimes.agent.network.shaping import Shaping, Wanted
-from harness.runtimes.docker.agent_client import AgentClient, AgentError, AgentGone
-from harness.runtimes.docker.shaping import Links
+from harness.runtimes.docker.agent_client import AgentClient, AgentGone
+from harness.runtimes.nodes.asking import AgentError
+from harness.runtimes.nodes.links import Links
 from harness.runtimes.simulation.network import shaping
 from nemesis import merge
 from nemesis.network import LINKS, Network

@@ -9,10 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.cluster import ClusterLost
-
-
-class AgentError(Exception):
-    """The agent could not do what it was asked."""
+from harness.runtimes.nodes.asking import AgentError
 
 
 class AgentGone(AgentError, ClusterLost):

@@ -6,12 +6,9 @@ dies with, so that `chaos clean` can tell a dead run from one that another harne
 
 from __future__ import annotations
 
-import asyncio
 import os
 import socket
-from collections.abc import Callable, Coroutine
 from pathlib import Path
-from typing import Any, ParamSpec, TypeVar
 from urllib.parse import urlsplit
 
 import docker
@@ -29,9 +26,6 @@ CHECKOUT_LABEL = "chaos.checkout"  # where the sources lie of which an image was
 BUILD_LABEL = "chaos.build"  # the harness process that builds, or built, an image
 
 VOLUMES = Path("/var/lib/chaos")  # on the engine's machine; a folder a run, the agent's own
-
-P = ParamSpec("P")
-T = TypeVar("T")
 
 _TIMEOUT = 60  # seconds for one request to the engine
 _CONNECTIONS = 32  # kept open; more are made and dropped
@@ -68,30 +62,6 @@ def reason_of(error: BaseException) -> str:
     if isinstance(said, bytes):
         said = said.decode(errors="replace")
     return " ".join(str(said or error).split()).rstrip(".")
-
-
-class Calls:
-    """Work that comes to its end even if whoever awaits it is cancelled: half a power cut cannot be undone, and a
-    container that a thread is still making would be missed by a clean-up. settle() waits for all of it."""
-
-    def __init__(self) -> None:
-        self._under_way: set[asyncio.Task[Any]] = set()
-
-    async def __call__(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """A blocking call to the engine, in a thread."""
-        return await self.finish(asyncio.to_thread(function, *args, **kwargs))
-
-    async def finish(self, work: Coroutine[Any, Any, T]) -> T:
-        task = asyncio.ensure_future(work)
-        self._under_way.add(task)
-        task.add_done_callback(self._under_way.discard)
-        # Whoever awaited it may have been cancelled: then nobody asks what became of it, and nobody need be told.
-        task.add_done_callback(lambda done: done.cancelled() or done.exception())
-        return await asyncio.shield(task)
-
-    async def settle(self) -> None:
-        while self._under_way:
-            await asyncio.gather(*self._under_way, return_exceptions=True)
 
 
 def labels(run: str, kind: str) -> dict[str, str]:

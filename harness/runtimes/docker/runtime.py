@@ -8,44 +8,35 @@ power cut ends both. What needs privileges the agent does (harness/runtimes/agen
 from __future__ import annotations
 
 import asyncio
-import base64
 import json
 import os
-import uuid
-from collections import defaultdict
 from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
 from contextlib import suppress
-from functools import cached_property
 from pathlib import Path
-from random import Random
-from typing import Any, Literal, TypeVar
+from typing import Any, TypeVar
 
 import docker
 import uvloop
 from docker.errors import APIError
 from docker.types import LogConfig, Ulimit
 
-from harness.cluster import CLIENTS, Cluster, Evidence, Link, RuntimeUnavailable, Shape
-from harness.errors import describe
+from harness.cluster import RuntimeUnavailable
 from harness.plan.plan import Plan
 from harness.record.collected import CUT_DISKS
 from harness.run.threads import in_thread
-from harness.runtimes import private
 from harness.runtimes.agent.clock import ENVIRONMENT, FOLDER
-from harness.runtimes.proxy.proxy import Proxy, Rule
-from harness.targets.admin import Admin
-from harness.targets.security import PLAINTEXT
-from harness.targets.security.network import network_to
-from harness.targets.target import CONFIGURATION, DATA, SECRETS, TRACE, Issued, NodeSpec, Package, Target
+from harness.runtimes.nodes.asking import AgentError
+from harness.runtimes.nodes.clock import NodeClock
+from harness.runtimes.nodes.cluster import AgentCluster, write_configurations
+from harness.runtimes.nodes.node import AgentNode
+from harness.targets.target import CONFIGURATION, DATA, SECRETS, TRACE, NodeSpec, Package, Target
 
 from . import cleanup, engine
-from .agent_client import AgentClient, AgentError
+from .agent_client import AgentClient
 from .agent_container import create_agent, run_agent
-from .clock import NodeClock
 from .engine import VOLUMES
 from .images.images import EngineImages, Images, ensure_agent, ensure_images
 from .node import DockerNode
-from .shaping import Links, rules_of
 from .subnet import Subnet, create_network
 from .trace_files import make_traces
 
@@ -115,29 +106,18 @@ class DockerRuntime:
         return {need: why for need in needs if (why := found.get(need)) is not None}
 
 
-class DockerCluster(Cluster):
-    """Implements harness.cluster.Cluster."""
-
+class DockerCluster(AgentCluster):
     machines: Sequence[DockerNode]
 
     def __init__(
         self, api: docker.APIClient, plan: Plan, target: Target, tell: Callable[[str], object] = lambda _: None
     ) -> None:
         """tell: what is waited for, in a line, when it takes long."""
+        super().__init__(plan, target)
         self.machines = ()
         self._api = api
-        self._call = engine.Calls()
-        self._plan = plan
-        self._target = target
         self._folder = VOLUMES / plan.run
         self._agent = AgentClient(self._folder / "agent.sock", tell)
-        self._proxy: Proxy | None = None
-        self._gateway = ""  # where clients, and the harness, seem to be
-        self._issued = Issued(PLAINTEXT)
-
-    @cached_property
-    def admin(self) -> Admin:  # type: ignore[override]
-        return self._target.admin(self, network_to(self), self._plan)
 
     async def start(self, images: Images, package: Package, run_directory: Path, needs: Collection[str] = ()) -> None:
         network = f"chaos-{self._plan.run}"
@@ -177,121 +157,18 @@ class DockerCluster(Cluster):
         except BaseExceptionGroup as errors:
             raise errors.exceptions[0] from None
         if "proxy" in needs:
-            self._proxy = Proxy({node.id: node.address for node in self.machines if node.role == "broker"})
-            await self._proxy.start()
+            await self._start_proxy()
         if of_the_machine := sorted(set(needs) - {"proxy"}):
             self.lacks = await self._agent.ask(self.machines[0].name, "lacks", needs=of_the_machine)
-
-    @property
-    def bootstrap(self) -> Sequence[tuple[str, int]]:
-        if self._proxy is None:
-            return super().bootstrap
-        return [self._proxy.addresses[node.id] for node in self.brokers]
-
-    def facts(self) -> Mapping[str, Any]:
-        """late_requests: what brokers got late by hold_requests(): see harness.runtimes.proxy.proxy.Late."""
-        late = [] if self._proxy is None else self._proxy.late
-        return {"late_requests": [each._asdict() for each in late]} if late else {}
-
-    async def hold_requests(
-        self, key: str, api: str, action: Literal["delay", "repeat"], seconds: tuple[float, float], share: float,
-        random: Random,
-    ) -> Evidence:  # fmt: skip
-        assert self._proxy is not None, "its nemesis says that it needs one"
-        self._proxy.strike(key, Rule(api, action, seconds, share, random))
-        return {}
-
-    async def release_requests(self, key: str) -> Evidence:
-        return {} if self._proxy is None else dict(self._proxy.end(key))
 
     def add_nodes(self, subnet: Subnet) -> Sequence[DockerNode]:
         """Name them and give them addresses; nothing exists of them yet."""
         self.machines = [self._node(subnet, spec) for spec in self._target.nodes(self._plan)]
-        self._gateway = str(subnet[1])
+        self._outside = str(subnet[1])  # the gateway: where clients, and the harness, seem to be
         return self.machines
 
-    def _issue_secrets(self) -> None:
-        if not self._plan.is_secured:
-            return
-        self._issued = self._target.issue(self._plan, self.machines, private.make(self._plan.run))
-        self.security = self._issued.clients
-        for node in self.machines:
-            node.blank = self._issued.blank
-
-    async def block(self, key: str, links: Sequence[Link]) -> None:
-        """At the receiver; what goes to clients is dropped where it sets out, for their host is not ours to change."""
-        addresses = {node.name: node.address[0] for node in self.machines} | {CLIENTS: self._gateway}
-        incoming: dict[str, list[str]] = defaultdict(list)
-        outgoing: dict[str, list[str]] = defaultdict(list)
-        for source, target in links:
-            if target == CLIENTS:
-                outgoing[source].append(addresses[target])
-            else:
-                incoming[target].append(addresses[source])
-        rules = rules_of("block", key)
-        await asyncio.gather(*(node.block(rules, incoming[node.name], outgoing[node.name]) for node in self.machines))
-
-    async def unblock(self, key: str) -> Evidence:
-        names = {node.address[0]: node.name for node in self.machines} | {self._gateway: CLIENTS}
-        dropped = await asyncio.gather(*(node.unblock(rules_of("block", key)) for node in self.machines))
-        by_link = {}
-        for node, packets in zip(self.machines, dropped, strict=True):
-            for end, count in packets.items():
-                field, other = end.split()
-                link = (names[other], node.name) if field == "saddr" else (node.name, names[other])
-                by_link[" > ".join(link)] = count
-        return {"packets_dropped": sum(by_link.values()), "packets_dropped_by_link": by_link}
-
-    @cached_property
-    def _links(self) -> Links:
-        return Links(self.machines, self._gateway)
-
-    async def shape(self, key: str, links: Sequence[Link], shape: Shape) -> Evidence:
-        return await self._links.shape(key, links, shape)
-
-    async def unshape(self, key: str) -> Evidence:
-        return await self._links.unshape(key)
-
-    async def heal(self) -> None:
-        self._links.forget()
-        await asyncio.gather(*(node.mend_network() for node in self.machines))
-
-    async def leftovers(self) -> Sequence[str]:
-        found = await asyncio.gather(*(node.leftovers() for node in self.machines))
-        return [f"{node.name} {what}" for node, left in zip(self.machines, found, strict=True) for what in left]
-
-    async def collect(self, directory: Path) -> Mapping[str, str]:
-        logs = directory / "logs"
-        disks = {node.name: (directory / "disks" / node.name).absolute() for node in self.machines}
-        for folder in (logs, directory / "disks", *disks.values()):
-            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        problems: dict[str, str] = {}
-        await asyncio.gather(
-            *(self._save_log_of(node, logs / f"{node.name}.log", problems) for node in self.machines),
-            *(self._copy_disk_of(name, disk, problems) for name, disk in disks.items()),
-        )
-        return problems
-
-    async def _save_log_of(self, node: DockerNode, path: Path, problems: dict[str, str]) -> None:
-        try:
-            await self._call(self._save_log, node, path)
-        except (APIError, OSError) as error:
-            _add(problems, node.name, f"the output of {node.name} could not be saved: {describe(error)}")
-
-    async def _copy_disk_of(self, name: str, disk: Path, problems: dict[str, str]) -> None:
-        """One that cannot be copied is no reason to be without the others."""
-        try:
-            copied = await self._agent.ask(name, "copy_disk", directory=str(disk), owner=os.getuid(), group=os.getgid())
-        except AgentError as error:
-            _add(problems, name, f"the disk of {name} could not be copied: {describe(error)}")
-            return
-        await asyncio.to_thread(self._issued.blank, disk)
-        if strange := copied["left_out"]:
-            _add(problems, name, f"the disk of {name} was not copied whole, for there was on it: {strange}")
-
     async def stop(self) -> None:
-        if self._proxy is not None:
-            await self._proxy.close()
+        await self._stop_proxy()
         self._agent.close()
         with suppress(TimeoutError):  # what does not end by then is ended by what follows
             async with asyncio.timeout(_SETTLE_TIMEOUT):
@@ -368,7 +245,14 @@ class DockerCluster(Cluster):
             ),
         )["Id"]  # fmt: skip
 
-    def _save_log(self, node: DockerNode, path: Path) -> None:
+    async def _save_log_of(self, node: AgentNode, path: Path) -> None:
+        assert isinstance(node, DockerNode)
+        try:
+            await self._call(self._write_log, node, path)
+        except APIError as error:
+            raise OSError(engine.reason_of(error)) from error
+
+    def _write_log(self, node: DockerNode, path: Path) -> None:
         with open(path, "wb") as file:
             for chunk in self._api.logs(node.process, stream=True, follow=False):
                 file.write(chunk)
@@ -388,28 +272,3 @@ def memory_available() -> int:
     """Bytes that processes may take before the machine swaps (proc(5), /proc/meminfo)."""
     lines = (line.split() for line in Path("/proc/meminfo").read_text().splitlines())
     return next(int(words[1]) << 10 for words in lines if words[0] == "MemAvailable:")
-
-
-def _add(problems: dict[str, str], node: str, sentence: str) -> None:
-    problems[node] = f"{problems[node]}; {sentence}" if node in problems else sentence
-
-
-def new_cluster_id() -> str:
-    """As Kafka makes them (Uuid.randomUuid): none begins with a dash, which its own tools would take for an option."""
-    while True:
-        given = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
-        if not given.startswith("-"):
-            return given
-
-
-def write_configurations(target: Target, plan: Plan, nodes: Sequence[DockerNode], directory: Path) -> dict[str, Path]:
-    """A configuration file a node. Returns them by node name."""
-    directory.mkdir(parents=True, exist_ok=True)
-    directory.chmod(0o700)  # the files say what nodes prove to each other by
-    written = {}
-    for name, text in target.configurations(plan, nodes, new_cluster_id()).items():
-        path = (directory / f"{name}.properties").absolute()
-        path.write_text(text)
-        path.chmod(0o644)  # the node's user reads it, whatever the umask here
-        written[name] = path
-    return written

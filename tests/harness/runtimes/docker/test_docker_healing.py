@@ -110,7 +110,7 @@ def test_a_harness_killed_in_the_midst_of_every_fault_leaves_nothing_that_clean_
 def test_every_fault_is_seen_while_it_lasts_and_leaves_no_trace_once_it_is_healed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("harness.runtimes.docker.node._FAILURE_PATIENCE_S", 0.1)  # stand-ins need no disk
+    monkeypatch.setattr("harness.runtimes.nodes.node._FAILURE_PATIENCE_S", 0.1)  # stand-ins need no disk
     nemeses = striking(every_fault())
     wanted = plan("healed", brokers=len(nemeses))
     needs = frozenset[str]().union(*map(registry.needs, nemeses))

@@ -21,10 +21,10 @@ import pytest
 
 from harness.record.collected import Collected, with_problems
 from harness.runtimes.docker import cleanup, engine, seccomp
-from harness.runtimes.docker.agent_client import AgentError
 from harness.runtimes.docker.agent_container import CAPABILITIES
 from harness.runtimes.docker.node import DockerNode
 from harness.runtimes.docker.runtime import DockerCluster, DockerRuntime
+from harness.runtimes.nodes.asking import AgentError
 from tests.clusters.stand_in import STAND_IN
 from tests.harness.runtimes.docker.test_docker_runtime import ask, plan, quiet, removed_soon
 

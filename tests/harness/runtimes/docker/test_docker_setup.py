@@ -19,13 +19,8 @@ from harness.cluster import RuntimeUnavailable
 from harness.plan.plan import Plan
 from harness.runtimes.docker import engine, subnet
 from harness.runtimes.docker.images import images
-from harness.runtimes.docker.runtime import (
-    DockerCluster,
-    _check_memory,
-    memory_available,
-    new_cluster_id,
-    write_configurations,
-)
+from harness.runtimes.docker.runtime import DockerCluster, _check_memory, memory_available
+from harness.runtimes.nodes.cluster import new_cluster_id, write_configurations
 from harness.runtimes.owner import is_alive, owner
 from harness.targets.kraft.target import Kraft
 from harness.targets.target import Package

@@ -9,10 +9,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any, Literal, NamedTuple
 
-from harness.cluster import CLIENTS, Evidence, Link, NotAvailable, Shape
+from harness.cluster import CLIENTS, ClusterLost, Evidence, Link, NotAvailable, Shape
 
-from .agent_client import AgentError, AgentGone
-from .node import DockerNode
+from .asking import AgentError
+from .node import AgentNode
 
 _PATIENCE_S = 0.3  # for the answer to an echo, beside what the fault itself costs
 _QUEUE_S = 1.0  # more, behind what waits for its turn at a rate
@@ -33,7 +33,7 @@ class _Shaped(NamedTuple):
 class Links:
     """Of one run. gateway: the address where all who are no nodes seem to be."""
 
-    def __init__(self, nodes: Sequence[DockerNode], gateway: str) -> None:
+    def __init__(self, nodes: Sequence[AgentNode], gateway: str) -> None:
         self._nodes = nodes
         self._addresses = {node.name: node.address[0] for node in nodes} | {CLIENTS: gateway}
         self._names = {address: name for name, address in self._addresses.items()}
@@ -110,10 +110,10 @@ class Links:
                 asked[near][far] = None
         patience = min(_patience_s(shape), _MOST_PATIENCE_S)
 
-        async def answers_to(node: DockerNode) -> Mapping[str, Mapping[str, Any]]:
+        async def answers_to(node: AgentNode) -> Mapping[str, Mapping[str, Any]]:
             try:
                 return await node.round_trips([self._addresses[far] for far in asked[node.name]], patience)
-            except AgentGone:
+            except ClusterLost:
                 raise
             except AgentError:  # its power has just been cut
                 return {}

@@ -1,0 +1,1 @@
+"""What the runtimes that break nodes by an agent (../agent) have in common: docker/, ssh/."""
