@@ -21,9 +21,9 @@ from harness.targets.timing import Timing
 Targets = Literal["random", "leaders"]
 T = TypeVar("T")
 
-EVERYWHERE = frozenset({"docker", "simulation"})
+EVERYWHERE = frozenset({"docker", "simulation", "ssh"})
 SIMULATION = frozenset({"simulation"})
-DOCKER = frozenset({"docker"})
+MACHINES = frozenset({"docker", "ssh"})  # containers and hosts: processes of their own on a Linux kernel
 
 
 @dataclass(frozen=True)
@@ -103,7 +103,7 @@ class Nemesis(Protocol):
     #: May lose data: strikes only once the brokers of the last such fault are back in every ISR, so that MinISR - 1
     #: lossy shutdowns at a time are not exceeded.
     waits_for_isr: bool
-    runtimes: frozenset[str]  # where it works: EVERYWHERE, SIMULATION or DOCKER
+    runtimes: frozenset[str]  # where it works: EVERYWHERE, SIMULATION or MACHINES
     #: What not every machine has, or a runtime must prepare (harness.cluster.NEEDS).
     needs: frozenset[str]
     #: Do its faults hold the nodes that they strike, so that no other fault strikes them meanwhile?

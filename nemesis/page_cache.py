@@ -12,7 +12,7 @@ from random import Random
 from typing import Any, ClassVar
 
 from harness.cluster import Cluster, Evidence, Node
-from nemesis import DOCKER, Common, Draw, Nemesis, Situation, by_node, choose_broker
+from nemesis import MACHINES, Common, Draw, Nemesis, Situation, by_node, choose_broker
 from nemesis.power import LOST
 
 
@@ -36,7 +36,7 @@ class Clean(_Broker):
 
     name = "page-cache:clean"
     summary = "drops what the page cache of one broker holds and its disk has too: nothing is lost, reads get slower"
-    runtimes = DOCKER
+    runtimes = MACHINES
 
     async def inject(self, cluster: Cluster, nodes: Sequence[Node], choice: Mapping[str, Any]) -> Evidence:
         return by_node(nodes, await asyncio.gather(*(node.drop_clean_pages() for node in nodes)))

@@ -83,7 +83,7 @@ def gaps(
 ) -> list[str]:
     """What is missing of the evidence, a sentence each. collected: rows of COLLECTED. logs: the
     partitions that the history has, e.g. chaos-0. A history that has no nodes (foreign, or generated) lacks none."""
-    if plan.get("on") not in ("docker", "simulation") or not plan.get("replica_logs", True):
+    if plan.get("on") not in ("docker", "simulation", "ssh") or not plan.get("replica_logs", True):
         return []
     logs = list(logs)
     found = [piece["problem"] for piece in collected if piece["problem"] is not None]

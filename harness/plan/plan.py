@@ -54,7 +54,8 @@ class Plan(BaseModel):
     client: str = "kio"  # what the workload appends and reads by
     client_settings: dict[str, str] = {}  # --client-set NAME=VALUE, the client's own names
     clients: dict[str, str] = {}  # --clients NAME=VALUE, TLS and SASL of every client: see harness.targets.security
-    on: Literal["docker", "simulation"] = "docker"
+    on: Literal["docker", "simulation", "ssh"] = "docker"
+    hosts: str | None = None  # the file that names the hosts, on ssh
     seed: int = 0
     time_limit: float = 60.0  # seconds of workload
     rate: float = 2000.0  # records a second, all producers together

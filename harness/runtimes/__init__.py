@@ -1,4 +1,4 @@
-"""Where a cluster under test can run: docker/, simulation/. Each implements harness.cluster."""
+"""Where a cluster under test can run: docker/, simulation/, ssh/. Each implements harness.cluster."""
 
 from __future__ import annotations
 

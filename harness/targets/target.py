@@ -115,14 +115,16 @@ class NodeSpec:
 
 @dataclass(frozen=True)
 class Package:
-    """What the image of a node is built from, and what its containers need.
+    """What the image of a node is built from, and what its containers need; on a host, what is put there.
 
     parts: folders and files, by where each lies in the context; a folder at "" is the context itself. dockerfile: gets
     the base image as the argument BASE. name: of the image, after `chaos-`. base: the tag of the base image; "": the
     project's own, which has Python, and what faults of clocks need. memory, tmp: of a container and of its /tmp, as
     Docker writes sizes. traces: do its nodes write one?
     tested: which build that is, in words, if the target's name does not say it. resident: bytes that a node takes,
-    about, if that is so much that it may be too much."""
+    about, if that is so much that it may be too much. places: where the image has each of the parts, by the names of
+    these. command: what becomes the node's process; "python3" is the host's own. needs_python: of what Python packages
+    of the project's base image a node makes use. Without places it can only be run in containers."""
 
     dockerfile: Path
     parts: Mapping[str, Path]
@@ -133,6 +135,9 @@ class Package:
     traces: bool = True
     tested: str = ""
     resident: int = 0
+    places: Mapping[str, str] = field(default_factory=dict)
+    command: Sequence[str] = ()
+    needs_python: bool = False
 
 
 @dataclass(frozen=True)
@@ -292,7 +297,7 @@ class Target(Protocol):
     takes: ClassVar[str] = ""
     example: ClassVar[str] = ""
     summary: str  # one line, for `chaos list targets`
-    #: Where it can run: "docker", "simulation".
+    #: Where it can run: "docker", "simulation", "ssh".
     runtimes: ClassVar[frozenset[str]]
     #: Of the fields of a plan that not every target has a use for, those that this one has: "timeouts", "features",
     #: "kafka_home", "upgrade_to".

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from harness.cluster import Cluster, Evidence, Node, NotAvailable
 from harness.targets.admin import Admin, Quorum
-from nemesis import DOCKER, Common, Draw, Layout, Situation, knob, pick, pinned
+from nemesis import MACHINES, Common, Draw, Layout, Situation, knob, pick, pinned
 from nemesis.membership.restoration import POLL_S, NotRestored
 
 #: Until the quorum shows a change that it has agreed to: an active controller that is removed first goes on to lead
@@ -29,7 +29,7 @@ class ControllerChange(Common):
 
     name = "membership:controller"
     summary = "removes a controller from the voters of the metadata quorum, and adds it again (KIP-853)"
-    runtimes = DOCKER
+    runtimes = MACHINES
     exclusive = False
     heals_last = True
     who: str = knob("drawn", "drawn", "active", "other", help="the active controller, or another")

@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from harness.cluster import Cluster, Evidence, Node
 from harness.targets.admin import Admin
-from nemesis import DOCKER, Common, Draw, Layout, Situation, by_node, each, knob, pinned, start_the_dead
+from nemesis import MACHINES, Common, Draw, Layout, Situation, by_node, each, knob, pinned, start_the_dead
 
 #: In the order in which they are raised, each as far as every broker goes.
 FEATURES: Final = ("metadata.version", "eligible.leader.replicas.version")
@@ -33,7 +33,7 @@ class Upgrade(Common):
         "then switches on ELR"
     )
     waits_for_isr = True
-    runtimes = DOCKER
+    runtimes = MACHINES
     back: str = knob("no", "no", "yes", help="then gives all nodes the old release again, and raises nothing")
 
     def draw(self, random: Random) -> Draw:

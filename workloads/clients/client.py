@@ -78,7 +78,7 @@ class Client(Protocol):
     takes: ClassVar[str] = ""
     example: ClassVar[str] = ""
     summary: ClassVar[str]
-    #: Where it works: "docker", "simulation".
+    #: Where it works: "docker", "simulation", "ssh".
     runtimes: ClassVar[frozenset[str]]
     #: Does it go by Session.security, whatever that says?
     secures: ClassVar[bool] = False

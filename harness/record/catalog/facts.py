@@ -34,7 +34,7 @@ class Facts:
     """One entry of a results directory.
 
     path: below the results directory, with slashes. parent: the path of the exploration, suite or matrix that it
-    belongs to; "": none. verdict: one of VERDICTS. runs_on: "docker", "simulation". settings: what was given by --set
+    belongs to; "": none. verdict: one of VERDICTS. runs_on: Plan.on. settings: what was given by --set
     and --feature. started_at: seconds since 1970, of the directory where nothing else is known. throughput:
     acknowledged records a second of the time that clients worked. recovery_ms: from the heal of a fault until all
     partitions were served as before, the longest. unavailable_ms: the longest time for which a partition, or all,

@@ -129,7 +129,7 @@ def glance(entry: Facts) -> Sequence[tuple[str, str]]:
         ("Nemeses", ", ".join(entry.nemeses) or ("none" if entry.kind == "run" else None)),
         ("Workload", entry.workload),
         ("Target", entry.target),
-        ("Runs in", {"docker": "containers"}.get(entry.runs_on, entry.runs_on)),
+        ("Runs in", {"docker": "containers", "ssh": "hosts over SSH"}.get(entry.runs_on, entry.runs_on)),
         ("Seed", None if entry.seed is None else str(entry.seed)),
         ("Settings", ", ".join(f"{name}={value}" for name, value in entry.settings.items())),
         ("Operations", None if entry.operations is None else count(entry.operations)),

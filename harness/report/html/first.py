@@ -15,6 +15,7 @@ from harness.report.html.aggregate import Fault, Summary
 from harness.report.html.data import RunData
 
 _FEW: Final = 3
+_PLACES: Final = {"docker": "containers", "simulation": "simulated", "ssh": "hosts over SSH"}
 #: A cause as checkers/inside/attribution.py has it.
 DROPPED: Final = re.compile(r"took it from (\S+), which was elected leader without it; (.+) dropped it to follow")
 #: Of a plan, that say which run it is and not how it differs from others.
@@ -257,7 +258,7 @@ def facts(data: RunData) -> Iterator[tuple[str, str]]:
         yield "Host", f"{host.get('system')}, {host.get('cpus')} processors{memory}, Python {host.get('python')}"
     yield (
         "Where",
-        {"docker": "containers", "simulation": "simulated"}.get(str(plan.get("on")), str(plan.get("on") or "")),
+        _PLACES.get(str(plan.get("on")), str(plan.get("on") or "")),
     )
     rate = words.number(_number(plan.get("rate")))
     yield "Workload", f"{plan.get('workload', 'append')}, {rate} records a second, acks={plan.get('acks')}"

@@ -96,13 +96,14 @@ class Volume:
 
 
 class Machine:
-    def __init__(self, name: str, volume: Volume) -> None:
+    def __init__(self, name: str, volume: Volume, make_queues: Callable[[int], Queues] = Queues) -> None:
         self.name = name
         self.volume = volume
+        self._make_queues = make_queues
         self._network: Network | None = None
         self._blocked: dict[str, tuple[list[str], list[str]]] = {}  # by key: addresses from and to which nothing goes
         self._dropped: dict[str, Counter[str]] = {}  # by key: packets, by rules that went with their network
-        self._shaping = Shaping()
+        self._shaping = Shaping(make_queues)
         self._network_holder = Process()
         self._node = Process()
         self._before_failure: loss.Survey | None = None  # of the disk
@@ -114,10 +115,13 @@ class Machine:
         self._network_holder.watch(pid)
         if self._network:
             self._network.close()
-        self._network = Network(pid)
+        self._network = self._card(pid)
         for key, (incoming, outgoing) in self._blocked.items():
             self._network.block(key, incoming, outgoing)
         self._shaping.plug_in(self._network)
+
+    def _card(self, pid: int) -> Network:
+        return Network(pid)
 
     def started(self, pid: int) -> None:
         """`pid` is the node's process."""
@@ -170,7 +174,7 @@ class Machine:
         found = []
         if self._network and self._network.has_rules():
             found.append("has rules that drop packets")
-        if self._network and Queues(self._network.namespace).there_are():
+        if self._network and self._make_queues(self._network.namespace).there_are():
             found.append("has queues that shape its network")
         if self._node.stopped:
             found.append("is stopped")
@@ -224,11 +228,7 @@ class Machine:
         self.volume.unmount()
         self.volume.mount()
         remounted = time.monotonic_ns()
-        # With the namespace go the sockets: none may send, when the power is back, what it had queued.
-        self._network_holder.kill()
-        if self._network:
-            self._network.close()
-            self._network = None
+        self._switch_off()
         evidence = loss.compared(before, loss.final(self.volume.directory))
         evidence["pid"] = self._node.pid
         evidence["cut_ns"] = remounted - start
@@ -238,6 +238,13 @@ class Machine:
         evidence["shut_down_at"] = shut_down
         evidence["remounted_at"] = remounted
         return evidence
+
+    def _switch_off(self) -> None:
+        """With the namespace go the sockets: none may send, when the power is back, what it had queued."""
+        self._network_holder.kill()
+        if self._network:
+            self._network.close()
+            self._network = None
 
     def lose_page_cache(self) -> dict[str, Any]:
         """The process is killed, and with it goes what its file system had not written. The machine itself lives on."""

@@ -39,7 +39,7 @@ def _is_pid(value: Any) -> bool:
     return _is_count(value) and value <= _MOST_PIDS
 
 
-def _is_seconds(value: Any) -> bool:
+def is_seconds(value: Any) -> bool:
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
     return is_number and math.isfinite(value) and 0 <= value <= _MOST_PATIENCE_S
 
@@ -109,11 +109,11 @@ VERBS: Final[Mapping[str, Verb]] = {
     "shape": Verb(Machine.shape, {"key": _is_key, "wanted": _is_wanted}),
     "unshape": Verb(Machine.unshape, {"key": _is_key}),
     "mend_network": Verb(Machine.mend_network, {}),
-    "round_trips": Verb(Machine.round_trips, {"addresses": _is_addresses, "patience": _is_seconds}),
+    "round_trips": Verb(Machine.round_trips, {"addresses": _is_addresses, "patience": is_seconds}),
     "lacks": Verb(Machine.lacks, {"needs": _is_names}),
     "leftovers": Verb(Machine.leftovers, {}),
     "kill": Verb(Machine.kill, {}),
-    "terminate": Verb(Machine.terminate, {"patience": _is_seconds}),
+    "terminate": Verb(Machine.terminate, {"patience": is_seconds}),
     "frozen": Verb(Machine.frozen, {"how": _is_way_to_freeze}),
     "resumed": Verb(Machine.resumed, {"how": _is_way_to_freeze}),
     "cut_power": Verb(Machine.cut_power, {}),
@@ -121,12 +121,12 @@ VERBS: Final[Mapping[str, Verb]] = {
     "fill_disk": Verb(Machine.fill_disk, {}),
     "free_disk": Verb(Machine.free_disk, {}),
     "fail_disk": Verb(Machine.fail_disk, {}),
-    "repair_disk": Verb(Machine.repair_disk, {"patience": _is_seconds}),
+    "repair_disk": Verb(Machine.repair_disk, {"patience": is_seconds}),
     "drop_clean_pages": Verb(Machine.drop_clean_pages, {}),
     "slow_disk": Verb(Machine.slow_disk, {"bytes_per_s": _is_count, "operations_per_s": _is_count}),
     "hasten_disk": Verb(Machine.hasten_disk, {}),
     "make_disk_read_only": Verb(Machine.make_disk_read_only, {}),
-    "make_disk_writable": Verb(Machine.make_disk_writable, {"patience": _is_seconds}),
+    "make_disk_writable": Verb(Machine.make_disk_writable, {"patience": is_seconds}),
     "damage_file": Verb(Machine.damage_file, {"choice": _is_choice}),
     "restore_file": Verb(Machine.restore_file, {}),
     "put_disk_aside": Verb(Machine.put_disk_aside, {}),
@@ -135,7 +135,7 @@ VERBS: Final[Mapping[str, Verb]] = {
 }
 
 
-def answer(machines: Mapping[str, Machine], request: Any) -> Any:
+def answer(machines: Mapping[str, Machine], request: Any, verbs: Mapping[str, Verb] = VERBS) -> Any:
     """request: {"node": …, "do": …, argument: value, …}. What the verb returns. Raises BadRequest,
     or what it raises."""
     if not isinstance(request, dict):
@@ -144,7 +144,7 @@ def answer(machines: Mapping[str, Machine], request: Any) -> Any:
     given = {name: value for name, value in request.items() if name not in ("node", "do")}
     if not isinstance(node, str) or node not in machines:
         raise BadRequest(f"there is no node {node!r}")
-    verb = VERBS.get(do) if isinstance(do, str) else None
+    verb = verbs.get(do) if isinstance(do, str) else None
     if verb is None:
         raise BadRequest(f"nobody can be asked to {do!r}")
     if given.keys() != verb.arguments.keys():

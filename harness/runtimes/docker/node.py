@@ -13,13 +13,15 @@ from docker.errors import APIError
 from harness.cluster import Role
 from harness.runtimes.nodes.asking import Agent
 from harness.runtimes.nodes.calls import Calls
-from harness.runtimes.nodes.clock import ASK_IT
+from harness.runtimes.nodes.clock import ASK_IT, NodeClock, wall_minus_monotonic
 from harness.runtimes.nodes.node import LAST_LINES, AgentNode
 from harness.targets.target import Target
 
 
 class DockerNode(AgentNode):
     """`network` and `process` are its containers' ids, `configuration` a file that its container sees."""
+
+    clock: NodeClock | None = None
 
     def __init__(
         self, api: docker.APIClient, calls: Calls, agent: Agent, target: Target,
@@ -64,10 +66,12 @@ class DockerNode(AgentNode):
     async def _is_frozen(self) -> bool:
         return bool((await self._state(self.process))["Paused"])
 
-    async def _wall_minus_monotonic(self) -> float | None:
+    async def _clock_offset_s(self) -> float | None:
+        """As a process in the node's container sees it; None if its container does not run."""
         try:
             asked = await self._call(self._api.exec_create, self.process, ["python3", "-c", ASK_IT])
-            return float(await self._call(self._api.exec_start, asked["Id"]))
+            answer = await self._call(self._api.exec_start, asked["Id"])
+            return float(answer) - wall_minus_monotonic()
         except (APIError, ValueError):  # stopped, frozen, or stopped just now
             return None
 

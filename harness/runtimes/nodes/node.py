@@ -21,7 +21,7 @@ from harness.targets.target import Target
 
 from .asking import Agent, AgentError
 from .calls import Calls
-from .clock import NodeClock, wall_minus_monotonic, wrong_clock
+from .clock import Clock, wrong_clock
 
 T = TypeVar("T")
 
@@ -40,7 +40,7 @@ class _Frozen(NamedTuple):
 class AgentNode(Node):
     """clock: None unless the run needs to set it. target: says how its configuration changes."""
 
-    clock: NodeClock | None = None
+    clock: Clock | None = None
     #: Where copies of its disk right after power cuts go; None: nobody reads them.
     cut_disks: Path | None = None
     #: See harness.targets.target.Issued.
@@ -95,9 +95,16 @@ class AgentNode(Node):
     async def _is_frozen(self) -> bool:
         """Whoever froze it."""
 
+    async def _way_to_pause(self, asked: Pausing) -> Pausing:
+        """The one that was asked for, if there is that."""
+        return asked
+
     @abstractmethod
-    async def _wall_minus_monotonic(self) -> float | None:
-        """In seconds, as a process beside the node's sees it (see clock.py); None if that cannot be asked now."""
+    async def _clock_offset_s(self) -> float | None:
+        """Ahead of the true time, as a process beside the node's sees it; None if that cannot be asked now."""
+
+    async def _tell_clock(self) -> None:
+        """`clock` was set anew."""
 
     @abstractmethod
     async def _copy_disk(self, directory: Path) -> str:
@@ -264,6 +271,7 @@ class AgentNode(Node):
         return evidence | {"exit_status": None if evidence["stopped"] is None else status}
 
     async def _pause(self, how: Pausing) -> Evidence:
+        how = await self._way_to_pause(how)
         if how == "freezer":
             await self._freeze()
         seen = await self._agent.ask(self.name, "frozen", how=how)
@@ -337,14 +345,10 @@ class AgentNode(Node):
             evidence["clock_drifted_ms"] = round((seen_s - clock.was_set_to_s) * 1000)
             evidence["clock_drifting_ms"] = round((time.monotonic() - clock.was_set_at) * 1000)
         clock.set(offset_s, drift)
+        await self._tell_clock()
         if (seen_s := await self._clock_offset_s()) is not None:
             evidence["clock_offset_ms"] = round(seen_s * 1000)
         return evidence
-
-    async def _clock_offset_s(self) -> float | None:
-        """As a process beside the node's sees it; None if that cannot be asked."""
-        seen = await self._wall_minus_monotonic()
-        return None if seen is None else seen - wall_minus_monotonic()
 
     async def _slow_disk(self, bytes_per_s: int, operations_per_s: int) -> Evidence:
         limits = {"bytes_per_s": bytes_per_s, "operations_per_s": operations_per_s}

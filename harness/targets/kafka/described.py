@@ -111,6 +111,7 @@ class Described(Kafka):
     """path: of the file."""
 
     takes: ClassVar = "FILE"
+    runtimes: ClassVar = frozenset({"docker"})  # its package is an image
     options: ClassVar = frozenset()
     unsupported: ClassVar = {**Kafka.unsupported, "membership:upgrade": "the file describes one release"}
 

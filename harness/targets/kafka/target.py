@@ -34,6 +34,8 @@ if TYPE_CHECKING:
     from harness.record.collected import Collected
 
 _IMAGE: Final = Path(__file__).with_name("image")
+#: Of all that is ours, in a node's file system.
+_PLACE: Final = "/opt/chaos-kafka"
 #: Of a node's memory, what its virtual machine needs beside its heap; the page cache of its files counts as well.
 _BESIDE_THE_HEAP: Final = 512 << 20
 #: Of a virtual machine on a small computer: five seconds until it serves, and some more until it has caught up.
@@ -61,7 +63,7 @@ class Kafka(Target):
     summary = "Apache Kafka itself, in KRaft mode: 3.7 to 4.3, or a build of one's own (--kafka-home)"
     takes: ClassVar = "VERSION"
     example: ClassVar = "4.2.0"
-    runtimes: ClassVar = frozenset({"docker"})
+    runtimes: ClassVar = frozenset({"docker", "ssh"})
     options: ClassVar = frozenset({"timeouts", "features", "kafka_home", "upgrade_to"})
     unsupported: ClassVar = _UNSUPPORTED
     inside: ClassVar[str] = "kafka"
@@ -174,7 +176,9 @@ class Kafka(Target):
             return package
         following = source.find_to_upgrade_to(plan.upgrade_to, tell)
         parts = {**package.parts, **({"libs-next": following.libs} if following.libs else {})}
-        return replace(package, parts=parts, tested=f"{package.tested}; upgraded to {following.in_words()}")
+        places = {part: str(Path(_PLACE, part)) for part in parts}
+        tested = f"{package.tested}; upgraded to {following.in_words()}"
+        return replace(package, parts=parts, places=places, tested=tested)
 
     def fetch(self, tell: Callable[[str], object]) -> str:
         from harness.targets.kafka.sources import source
@@ -291,6 +295,7 @@ def _package(libs: Path | None, base: str, heap: str = "512m") -> Package:
     return Package(
         _IMAGE / "Dockerfile", parts, "kafka", base, memory=str(heap_bytes + _BESIDE_THE_HEAP), tmp="256m",
         traces=False, resident=heap_bytes // 2 + _AT_LEAST,
+        places={part: str(Path(_PLACE, part)) for part in parts}, command=("/bin/sh", f"{_PLACE}/entry.sh"),
     )  # fmt: skip
 
 

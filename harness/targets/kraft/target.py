@@ -17,6 +17,7 @@ from harness.targets.kafka_api.properties import BROKER_PORT, CONTROLLER_PORT, a
 from harness.targets.kraft.draws import DRAWS
 from harness.targets.kraft.properties import node_properties
 from harness.targets.target import (
+    CONFIGURATION,
     DATA,
     ClusterPlan,
     Draws,
@@ -49,7 +50,7 @@ class Kraft(Target):
 
     name = "kraft"
     summary = "this project's own cluster: Kafka's replication protocol in Python, with KRaft controllers"
-    runtimes: ClassVar = frozenset({"docker", "simulation"})
+    runtimes: ClassVar = frozenset({"docker", "simulation", "ssh"})
     unsupported: ClassVar[Mapping[str, str]] = {
         "membership:upgrade": "there is one release of it",
         "membership:controller": "the voters of its quorum are those of controller.quorum.voters",
@@ -107,7 +108,12 @@ class Kraft(Target):
         import cluster_image
 
         folder = Path(cluster_image.__path__[0])
-        return [Package(folder / "container" / "Dockerfile", {"": folder})]
+        return [
+            Package(
+                folder / "container" / "Dockerfile", {"": folder}, places={"": "/opt/chaos/cluster_image"},
+                command=("python3", "-m", "cluster_image", CONFIGURATION), needs_python=True,
+            )
+        ]  # fmt: skip
 
     def configurations(
         self, plan: ClusterPlan, nodes: Sequence[Node], cluster_id: str, *, trusted: bool = False

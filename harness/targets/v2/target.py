@@ -51,7 +51,7 @@ class V2(Target):
 
     name = "v2"
     summary = "the generation before KRaft: brokers that agree by way of ZooKeeper, as designed in 2011"
-    runtimes: ClassVar = frozenset({"docker", "simulation"})
+    runtimes: ClassVar = frozenset({"docker", "simulation", "ssh"})
     unsupported: ClassVar[Mapping[str, str]] = {
         "membership:upgrade": "there is one release of it",
         "membership:controlled-shutdown": "it knows none: a broker that stops is gone, and others are elected then",
@@ -136,7 +136,13 @@ class V2(Target):
             **{f"zookeeper/{name}": _IMAGE / name for name in ("entry.sh", "log4j2.properties")},
             **{f"zookeeper/jars/{path.name}": path for path in distribution.jars()},
         }
-        return [Package(_IMAGE / "Dockerfile", parts, "node-v2")]
+        places = {part: f"/opt/chaos/{part}".replace("/opt/chaos/zookeeper", "/opt/chaos-zookeeper") for part in parts}
+        return [
+            Package(
+                _IMAGE / "Dockerfile", parts, "node-v2", places=places,
+                command=("/bin/sh", "/opt/chaos-zookeeper/entry.sh"), needs_python=True,
+            )
+        ]  # fmt: skip
 
     def configurations(
         self, plan: ClusterPlan, nodes: Sequence[Node], cluster_id: str, *, trusted: bool = False

@@ -108,7 +108,7 @@ class WithPythonsNames(WithKafkasNames):
 class Kind(Client):
     """A client of others, but for its access. Of its settings the names are its own."""
 
-    runtimes: ClassVar = frozenset({"docker"})
+    runtimes: ClassVar = frozenset({"docker", "ssh"})
     #: The setting's names in this client.
     acks_setting: ClassVar[str] = "acks"
     bootstrap_setting: ClassVar[str] = "bootstrap.servers"

@@ -21,7 +21,7 @@ class Kio(Client):
 
     name = "kio"
     summary: ClassVar = "this project's own, which repeats nothing: what it says of an append is all that is known"
-    runtimes: ClassVar = frozenset({"docker", "simulation"})
+    runtimes: ClassVar = frozenset({"docker", "simulation", "ssh"})
     secures: ClassVar = True  # the workload's network does
 
     def check_setting(self, name: str, value: str) -> None:

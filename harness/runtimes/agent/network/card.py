@@ -31,7 +31,7 @@ delete chain inet chaos {key}-in
 delete chain inet chaos {key}-out
 """
 _RULES = """
-table inet chaos {{
+table {family} chaos {{
   chain {key}-in {{ type filter hook input priority 0; policy accept; {incoming} }}
   chain {key}-out {{ type filter hook output priority 0; policy accept; {outgoing} }}
 }}
@@ -55,11 +55,24 @@ def _library() -> ctypes.CDLL:
     return nft
 
 
-class Network:
-    """The network namespace of a process; `namespace` is a descriptor of it."""
+class Ends:
+    """How the other end of a link is told in a rule. field: saddr or daddr."""
 
-    def __init__(self, pid: int) -> None:
-        self.namespace = os.open(f"/proc/{pid}/ns/net", os.O_RDONLY)
+    def escape(self, field: str) -> str:
+        """Rules that come first in each chain of packets from there (saddr) or going there (daddr)."""
+        return ""
+
+    def rule(self, field: str, address: str, verdict: str, *, before: str = "", chance: str = "") -> str:
+        """One with a counter."""
+        return f"{before}ip {field} {ipaddress.IPv4Address(address)} {chance} counter {verdict}; "
+
+
+class Network:
+    """The network namespace of a process, 0 being our own; `namespace` is a descriptor of it."""
+
+    def __init__(self, pid: int, ends: Ends | None = None) -> None:
+        self.namespace = os.open(f"/proc/{pid or 'self'}/ns/net", os.O_RDONLY)
+        self.ends = ends or Ends()
         self._entering = threading.Lock()
 
     def close(self) -> None:
@@ -77,8 +90,15 @@ class Network:
         counters start at 0. No addresses: nothing is left of the key. key: letters, digits and hyphens."""
         commands = _BLOCK.format(key=key)
         if incoming or outgoing:
-            commands += _RULES.format(key=key, incoming=_drop("saddr", incoming), outgoing=_drop("daddr", outgoing))
+            commands += self.chains("inet", key, self._drop("saddr", incoming), self._drop("daddr", outgoing))
         self.run(commands)
+
+    def chains(self, family: str, key: str, incoming: str, outgoing: str) -> str:
+        """Commands that add the two chains of a key with these rules."""
+        return _RULES.format(
+            family=family, key=key,
+            incoming=self.ends.escape("saddr") + incoming, outgoing=self.ends.escape("daddr") + outgoing,
+        )  # fmt: skip
 
     def clear(self) -> None:
         """Nothing is left of any key, nor of shaping.py's rules."""
@@ -94,14 +114,17 @@ class Network:
         return self.packets("inet", (f"{key}-in", f"{key}-out"))
 
     def packets(self, family: str, chains: Collection[str]) -> dict[str, int]:
-        """By the counters of our rules in these chains, each of which names one address: `saddr 10.0.0.1`, packets."""
+        """By the counters of our rules in these chains, each of which names one address, or tells its end in a
+        comment: `saddr 10.0.0.1`, packets."""
         found = {}
         for rule in self._rules():
-            if rule["family"] == family and rule["chain"] in chains:
-                ends = [each["match"] for each in rule["expr"] if "payload" in each.get("match", {}).get("left", {})]
-                counters = [each["counter"] for each in rule["expr"] if "counter" in each]
-                found[f"{ends[0]['left']['payload']['field']} {ends[0]['right']}"] = int(counters[0]["packets"])
+            counters = [each["counter"] for each in rule["expr"] if "counter" in each]
+            if counters and rule["family"] == family and rule["chain"] in chains:
+                found[rule.get("comment") or _end_of(rule)] = int(counters[0]["packets"])
         return found
+
+    def _drop(self, field: str, addresses: Collection[str]) -> str:
+        return "".join(self.ends.rule(field, address, "drop") for address in sorted(addresses))
 
     def has_rules(self) -> bool:
         """Of any key."""
@@ -129,5 +152,6 @@ class Network:
                 nft.nft_ctx_free(context)
 
 
-def _drop(field: str, addresses: Collection[str]) -> str:
-    return "".join(f"ip {field} {ipaddress.IPv4Address(address)} counter drop; " for address in sorted(addresses))
+def _end_of(rule: dict[str, Any]) -> str:
+    end = next(each["match"] for each in rule["expr"] if "payload" in each.get("match", {}).get("left", {}))
+    return f"{end['left']['payload']['field']} {end['right']}"

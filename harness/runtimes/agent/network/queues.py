@@ -16,7 +16,8 @@ from .. import kernel, tools
 
 #: Of all our kinds of queues; what the engine gives a container has none of them.
 _KINDS = ("htb", "netem", "tbf", "ingress")
-_INCOMING = "chaos-in"  # the interface of what comes from outside
+INCOMING = "chaos-in"  # the interface of what comes from outside
+ROOT = "c405:"  # of our tree on each interface: by this handle it is known for ours
 _NETEM_PACKETS = 100_000  # that may be delayed at a time
 _DIRECT_PACKETS = 1_000  # the engine's interfaces have no queue to tell it from
 _QUEUE_S = 0.5  # at its rate, what waits in a token bucket's queue at most
@@ -65,14 +66,14 @@ class Queues:
             return
         device = self._device()
         commands = []
-        for interface, field in ((device, "daddr"), (_INCOMING, "saddr")):
+        for interface, field in ((device, "daddr"), (INCOMING, "saddr")):
             ends = {end.split()[1]: queue for end, queue in sorted(tree.items()) if end.startswith(field)}
-            if ends and interface == _INCOMING:
-                self._run("ip", [f"link add {_INCOMING} type ifb", f"link set {_INCOMING} up"])
+            if ends and interface == INCOMING:
+                self._run("ip", [f"link add {INCOMING} type ifb", f"link set {INCOMING} up"])
                 commands.append(f"qdisc add dev {device} ingress")
                 commands += (
-                    f"filter add dev {device} parent ffff: protocol ip u32 match ip src {address} "
-                    f"action mirred egress redirect dev {_INCOMING}"
+                    f"filter add dev {device} parent ffff: {self._matching(interface, address)} "
+                    f"action mirred egress redirect dev {INCOMING}"
                     for address in ends
                 )
             if ends:
@@ -85,7 +86,7 @@ class Queues:
         self._read.clear()
         self._run("tc", [f"qdisc del dev {device} {place}" for device, place in self._roots()])
         if self._incoming():
-            self._run("ip", [f"link del {_INCOMING}"])
+            self._run("ip", [f"link del {INCOMING}"])
 
     def passed(self) -> dict[str, Counter[str]]:
         """By end, since it was last asked: packets `delayed` and `ahead` of those, `throttled` (how often some had to
@@ -113,17 +114,26 @@ class Queues:
 
     def _branches(self, interface: str, field: str, ends: Mapping[str, Queue]) -> Iterator[str]:
         """A class for each address: a link has a rate, and counters, of its own."""
-        yield f"qdisc add dev {interface} root handle 1: htb default 0 direct_qlen {_DIRECT_PACKETS}"
+        yield f"qdisc add dev {interface} root handle {ROOT} htb default 0 direct_qlen {_DIRECT_PACKETS}"
+        yield from self._unshaped(interface)
         for number, (address, queue) in enumerate(ends.items(), start=2):
-            yield f"class add dev {interface} parent 1: classid 1:{number:x} htb rate 10gbit quantum 60000"
-            parent = f"1:{number:x}"
+            yield f"class add dev {interface} parent {ROOT} classid {ROOT}{number:x} htb rate 10gbit quantum 60000"
+            parent = f"{ROOT}{number:x}"
             for level, (kind, options) in enumerate(_leaves(queue)):
                 handle = f"{number:x}{level}:"
                 yield f"qdisc add dev {interface} parent {parent} handle {handle} {kind} {options}"
                 parent = f"{handle}1"
                 self._leaves[f"{interface} {handle}"] = f"{field} {address}", kind
-            match = {"daddr": "dst", "saddr": "src"}[field]
-            yield f"filter add dev {interface} parent 1: protocol ip u32 match ip {match} {address} flowid 1:{number:x}"
+            matching = self._matching(interface, address)
+            yield f"filter add dev {interface} parent {ROOT} {matching} flowid {ROOT}{number:x}"
+
+    def _matching(self, interface: str, address: str) -> str:
+        """The filter for what goes to an address, or, on the interface of what comes from outside, comes from it."""
+        return f"protocol ip u32 match ip {'src' if interface == INCOMING else 'dst'} {address}"
+
+    def _unshaped(self, interface: str) -> Iterator[str]:
+        """Commands that come before the filters of all ends."""
+        yield from ()
 
     def _counters(self) -> dict[str, Counter[str]]:
         return {
@@ -134,16 +144,19 @@ class Queues:
 
     def _roots(self) -> list[tuple[str, str]]:
         """Interface, and `root` or `ingress`: with these go all the others."""
-        ours = [qdisc for qdisc in self._qdiscs() if qdisc["kind"] in _KINDS and qdisc["dev"] != _INCOMING]
+        ours = [qdisc for qdisc in self._qdiscs() if self._is_ours(qdisc)]
         return [
             (str(qdisc["dev"]), "ingress" if qdisc["kind"] == "ingress" else "root")
             for qdisc in ours
             if qdisc["kind"] == "ingress" or qdisc.get("root")
         ]
 
+    def _is_ours(self, qdisc: Mapping[str, object]) -> bool:
+        return qdisc["kind"] in _KINDS and qdisc["dev"] != INCOMING
+
     def _incoming(self) -> bool:
         """Is there its interface?"""
-        return _INCOMING in self._interfaces()
+        return INCOMING in self._interfaces()
 
     def _qdiscs(self) -> list[dict[str, object]]:
         answer: list[dict[str, object]] = json.loads(tools.run(["tc", "-s", "-j", "qdisc", "show"],
@@ -151,7 +164,7 @@ class Queues:
         return answer
 
     def _device(self) -> str:
-        return next((name for name in self._interfaces() if name not in ("lo", _INCOMING)), "lo")
+        return next((name for name in self._interfaces() if name not in ("lo", INCOMING)), "lo")
 
     def _interfaces(self) -> list[str]:
         kernel.enter_network_namespace(self._namespace)

@@ -6,12 +6,11 @@ of them once more. At the far end of a link to the outside there is no agent: bo
 
 from __future__ import annotations
 
-import ipaddress
 from collections import Counter
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 
-from .card import Network
+from .card import Ends, Network
 from .queues import Queue, Queues
 
 _CHANCE = 1_000_000  # rules can tell shares as small as one in so many
@@ -26,12 +25,6 @@ flush chain {family} chaos {key}-in
 flush chain {family} chaos {key}-out
 delete chain {family} chaos {key}-in
 delete chain {family} chaos {key}-out
-"""
-_RULES = """
-table {family} chaos {{
-  chain {key}-in {{ type filter hook input priority 0; policy accept; {incoming} }}
-  chain {key}-out {{ type filter hook output priority 0; policy accept; {outgoing} }}
-}}
 """
 #: What queues count, as evidence.
 _QUEUED = {
@@ -61,27 +54,30 @@ class Wanted:
         incoming = [address for address in self.incoming if address == self.outside]
         return [*(f"daddr {address}" for address in self.outgoing), *(f"saddr {address}" for address in incoming)]
 
-    def losses(self) -> tuple[str, str]:
+    def losses(self, ends: Ends) -> tuple[str, str]:
         """Rules for what comes in and for what goes out."""
         share = self.shape["loss"]
         outgoing = [address for address in self.outgoing if address == self.outside]
-        return _by_chance("saddr", self.incoming, share, "drop"), _by_chance("daddr", outgoing, share, "drop")
+        incoming = _by_chance(ends, "saddr", self.incoming, share, "drop")
+        return incoming, _by_chance(ends, "daddr", outgoing, share, "drop")
 
-    def doubles(self) -> tuple[str, str]:
+    def doubles(self, ends: Ends) -> tuple[str, str]:
         share = self.shape["duplicate"]
         incoming = [address for address in self.incoming if address == self.outside]
         # The copy passes the rules as well: it is told by the mark that it has of the first.
         double = f"meta mark set {_MARK} dup to ip daddr"
         return (
-            _by_chance("saddr", incoming, share, double, f"meta mark != {_MARK} "),
-            _by_chance("daddr", self.outgoing, share, double, f"meta mark != {_MARK} "),
+            _by_chance(ends, "saddr", incoming, share, double, f"meta mark != {_MARK} "),
+            _by_chance(ends, "daddr", self.outgoing, share, double, f"meta mark != {_MARK} "),
         )
 
 
 class Shaping:
     """Of one machine, by key: it outlives the machine's network namespaces. Counters count on."""
 
-    def __init__(self) -> None:
+    def __init__(self, make_queues: Callable[[int], Queues] = Queues) -> None:
+        """make_queues: of a network namespace, by a descriptor of it."""
+        self._make_queues = make_queues
         self._network: Network | None = None
         self._queues: Queues | None = None
         self._wanted: dict[str, Wanted] = {}
@@ -91,7 +87,7 @@ class Shaping:
 
     def plug_in(self, network: Network) -> None:
         """The machine is on, in a new namespace."""
-        self._network, self._queues, self._tree = network, Queues(network.namespace), {}
+        self._network, self._queues, self._tree = network, self._make_queues(network.namespace), {}
         for key in self._wanted:
             self._rule(key)
         self._queue()
@@ -100,6 +96,12 @@ class Shaping:
         """What has been counted is to be read now or never."""
         self._read()
         self._network = self._queues = None
+
+    def clear_network(self, network: Network) -> None:
+        """Of a machine whose network stays when it is switched off: until plug_in() it has no rules and queues."""
+        for key in self._wanted:
+            network.run("".join(_NOTHING.format(family=family, key=key) for family in ("inet", "ip")))
+        self._make_queues(network.namespace).clear()
 
     def shape(self, key: str, wanted: Wanted) -> None:
         """In place of what this key did before. key: letters, digits and hyphens."""
@@ -135,9 +137,10 @@ class Shaping:
             return
         commands = "".join(_NOTHING.format(family=family, key=key) for family in ("inet", "ip"))
         if wanted := self._wanted.get(key):
-            for family, (incoming, outgoing) in (("inet", wanted.losses()), ("ip", wanted.doubles())):
+            ends = self._network.ends
+            for family, (incoming, outgoing) in (("inet", wanted.losses(ends)), ("ip", wanted.doubles(ends))):
                 if incoming or outgoing:
-                    commands += _RULES.format(family=family, key=key, incoming=incoming, outgoing=outgoing)
+                    commands += self._network.chains(family, key, incoming, outgoing)
         self._network.run(commands)
 
     def _queue(self) -> None:
@@ -167,9 +170,11 @@ class Shaping:
                     self._ruled[key][family, end] = packets
 
 
-def _by_chance(field: str, addresses: Collection[str], share: float, verdict: str, match: str = "") -> str:
+def _by_chance(
+    ends: Ends, field: str, addresses: Collection[str], share: float, verdict: str, match: str = ""
+) -> str:  # fmt: skip
     if not share:
         return ""
     chance = f"numgen random mod {_CHANCE} < {round(share * _CHANCE)}" if share < 1 else ""
-    known = (ipaddress.IPv4Address(address) for address in sorted(addresses))
-    return "".join(f"{match}ip {field} {address} {chance} counter {verdict}; " for address in known)
+    rules = (ends.rule(field, address, verdict, before=match, chance=chance) for address in sorted(addresses))
+    return "".join(rules)

@@ -37,7 +37,7 @@ _PYTHON = "3.11"  # of both bases
 _OFFICIAL = f"python:{_PYTHON}-slim-bookworm"
 _BOOTSTRAP = _HERE / "bootstrap_base.sh"
 _BASE_DOCKERFILE = _HERE / "base.Dockerfile"
-_CLOCK_LIBRARY = _HERE / "clock_library.py"
+_CLOCK_LIBRARY = _HERE.parents[1] / "agent" / "clock_library.py"
 _BOOTSTRAPPED = "chaos-bootstrap"
 
 

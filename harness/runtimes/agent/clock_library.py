@@ -1,5 +1,5 @@
 """clock_library.py COPY: writes a copy of libfaketime that fakes the time of day and leaves sleeping and waiting
-alone. Runs while the base image is built.
+alone. Runs while the base image is built, and on hosts.
 
 Debian's libfaketime (0.9.10) not only answers who asks for the time: it takes the place of everything that waits, and
 gets the waits until a monotonic time wrong if that clock is to be left alone (time.sleep of Python 3.11 fails with
@@ -9,6 +9,7 @@ timeout. So the copy lets go of what waits: these names lead to libc again.
 
 from __future__ import annotations
 
+import errno
 import struct
 import sys
 from pathlib import Path
@@ -50,8 +51,14 @@ def without_waits(library: bytes) -> bytes:
     return bytes(changed)
 
 
-if __name__ == "__main__":
-    (original,) = Path("/").glob(_ORIGINALS.lstrip("/"))
-    copy = Path(sys.argv[1])
+def make(copy: Path) -> None:
+    """Raises OSError, also if there is no such library here, or ValueError."""
+    original = next(Path("/").glob(_ORIGINALS.lstrip("/")), None)
+    if original is None:
+        raise FileNotFoundError(errno.ENOENT, "no libfaketime", _ORIGINALS)
     copy.parent.mkdir(parents=True, exist_ok=True)
     copy.write_bytes(without_waits(original.read_bytes()))
+
+
+if __name__ == "__main__":
+    make(Path(sys.argv[1]))

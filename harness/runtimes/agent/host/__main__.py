@@ -1,0 +1,116 @@
+"""python3 -m agent.host COMMAND ARGUMENT, as root on a host.
+
+serve                 hold this host and become its agent (guard.py), as a JSON object on standard input says. Returns
+                      once it can be asked, or cannot.
+connect               pass lines between this process' streams and the agent's socket
+send FOLDER           the folder as a compressed tar archive on standard output
+status FOLDER         who holds this host, and what there is of runs in this data directory: a JSON object
+remove FOLDER [RUN]   end the agent if there is one, and undo all that there is of runs: what was removed, a JSON list.
+                      RUN: only if it is that one which holds this host, or nobody does
+
+What goes wrong is one line on standard error, and exit status 1; exit status 3: another run holds this host.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import sys
+import tarfile
+import threading
+import time
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Final
+
+from . import guard, holding, undo
+from .machine import prepare
+from .process import started
+
+_HELD: Final = 3
+_END_S: Final = 30.0
+_CHUNK: Final = 1 << 16
+_COMPRESSION: Final = 1  # disks are full of zeros: more of it costs more than it saves
+
+
+def connect() -> None:
+    with socket.socket(socket.AF_UNIX) as agent:
+        agent.connect(str(holding.SOCKET))
+
+        def to_agent() -> None:
+            while data := os.read(0, _CHUNK):
+                agent.sendall(data)
+            with suppress(OSError):
+                agent.shutdown(socket.SHUT_WR)
+
+        threading.Thread(target=to_agent, daemon=True).start()
+        while data := agent.recv(_CHUNK):
+            view = memoryview(data)
+            while view:
+                view = view[os.write(1, view) :]
+
+
+def send(folder: Path) -> None:
+    with tarfile.open(fileobj=sys.stdout.buffer, mode="w|gz", compresslevel=_COMPRESSION) as archive:
+        archive.add(folder, arcname=".")
+
+
+def status(data_directory: Path) -> dict[str, Any]:
+    held = holding.is_held()
+    silent = None
+    with suppress(OSError):
+        silent = round(time.time() - holding.HEARD.stat().st_mtime, 1)
+    return {"held": held, "holder": holding.holder_of(), "silent_s": silent, "found": undo.found(data_directory)}
+
+
+def remove(data_directory: Path, run: str | None = None) -> list[str]:
+    """The agent's guard undoes all by itself; what it does not, or nobody is there to, is undone here."""
+    holder = holding.holder_of() or {}
+    if run is not None and holding.is_held() and holder.get("run") != run:
+        return []
+    there = undo.found(data_directory)
+    done = [f"{kind}: {', '.join(map(str, each))}" for kind, each in there.items() if each]
+    if holding.is_held():
+        for name in ("worker", "guard"):  # the guard itself only if it does not end when its worker has
+            pid = int(holder.get(name, 0))
+            if pid and started(pid):
+                os.kill(pid, signal.SIGKILL)
+                until = time.monotonic() + _END_S
+                while holding.is_held() and name == "worker" and time.monotonic() < until:
+                    time.sleep(0.02)
+            if not holding.is_held():
+                break
+    undo.undo(data_directory)
+    return done
+
+
+def main() -> int:
+    command, *arguments = sys.argv[1:]
+    try:
+        prepare()
+        if command == "serve":
+            print(json.dumps(guard.serve(json.loads(sys.stdin.buffer.read()))))
+        elif command == "connect":
+            connect()
+        elif command == "send":
+            send(Path(arguments[0]))
+        elif command == "status":
+            print(json.dumps(status(Path(arguments[0]))))
+        elif command == "remove":
+            print(json.dumps(remove(Path(arguments[0]), *arguments[1:])))
+        else:
+            raise ValueError(f"unknown command {command}")
+    except holding.Held as error:
+        print(json.dumps(error.holder), file=sys.stderr)
+        return _HELD
+    except (OSError, RuntimeError) as error:
+        where = f": {error.filename}" if isinstance(error, OSError) and error.filename else ""
+        print(f"{getattr(error, 'strerror', None) or error}{where}", file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,148 @@
+"""Becomes the agent of a host: two processes that no session holds, of which one undoes what the other has done."""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import signal
+import sys
+import time
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Final, NoReturn
+
+from .. import clock_library
+from ..machine import Volume
+from . import holding, undo
+from .cgroups import Cgroup
+from .launch import Launch
+from .machine import HostMachine, Parts, make_clock, prepare
+from .network import HostEnds
+from .process import NodeProcess
+from .server import Server
+
+_CONTAINER_CLOCK: Final = "/dev/shm"
+
+
+def serve(configuration: Mapping[str, Any]) -> dict[str, Any]:
+    """configuration: see _machine(). Returns, with what the harness wants to know of the agent, once it can be asked.
+    Raises Held, OSError, RuntimeError; nothing of the run is left then."""
+    data_directory = Path(configuration["data_directory"])
+    lock = holding.hold(configuration["holder"])
+    left = undo.undo(data_directory)  # by an agent that was killed together with its guard
+    reading, writing = os.pipe()
+    if os.fork():
+        os.close(writing)
+        os.close(lock)
+        with os.fdopen(reading) as words:
+            told = words.read()
+        answer: dict[str, Any] = json.loads(told or '{"error": "it ended without a word"}')
+        if "error" in answer:
+            raise RuntimeError(answer["error"])
+        return answer | {"left": left}
+    os.close(reading)
+    _guard(configuration, data_directory, lock, writing)
+
+
+def _guard(configuration: Mapping[str, Any], data_directory: Path, lock: int, writing: int) -> NoReturn:
+    status = 1
+    try:
+        os.setsid()
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)
+        data_directory.mkdir(parents=True, exist_ok=True)
+        folder = data_directory / f"run-{configuration['run']}"
+        folder.mkdir(mode=0o711)
+        _close_streams(folder / "agent.log")
+        worker = os.fork()
+        if not worker:
+            _work(configuration, folder, lock, writing)
+        holding.note(lock, {**configuration["holder"], "guard": os.getpid(), "worker": worker})
+        os.close(writing)
+        os.waitpid(worker, 0)
+        undo.undo(data_directory)
+        status = 0
+    except BaseException as error:
+        with suppress(OSError):
+            os.write(writing, json.dumps({"error": str(error)}).encode())
+        with suppress(OSError):
+            undo.undo(data_directory)
+    finally:
+        os._exit(status)
+
+
+def _work(configuration: Mapping[str, Any], folder: Path, lock: int, writing: int) -> NoReturn:
+    try:
+        signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+        prepare()
+        with Server(holding.SOCKET, _machine(configuration, folder)) as server:
+            os.write(writing, json.dumps({"pid": os.getpid(), "boot": _boot()}).encode())
+            os.close(writing)
+            server.serve_until(configuration["rescue_after_s"])
+    except Exception as error:  # the harness tells whoever started it
+        with suppress(OSError):
+            os.write(writing, json.dumps({"error": f"{error}"}).encode())
+    except SystemExit:
+        pass
+    finally:
+        os._exit(0)
+
+
+def _machine(configuration: Mapping[str, Any], folder: Path) -> HostMachine:
+    """configuration: node (its name), run, data_directory, file_system, size (bytes), device (""; or the block device
+    that the volume is), node_user (uid); ends (HostEnds), own (address); launch (of a Launch, without root and mounts),
+    mounts (by what the process sees, of the host, or of the run's folder if relative), files (by name in the run's
+    folder, their content in base64), configuration (the node's), clock (is one needed?)."""
+    user = configuration["node_user"]
+    volume = Volume(folder / "volume.img", folder / "volume", configuration["file_system"])
+    made = volume.make(configuration["size"])
+    made()
+    volume.attach(user)
+    root = folder / "root"
+    root.mkdir()
+    for name, content in configuration["files"].items():
+        _write(folder / name, base64.b64decode(content), user)
+    node_configuration = folder / "node.properties"
+    _write(node_configuration, configuration["configuration"].encode(), user)
+    launch = dict(configuration["launch"])
+    mounts = {target: _place(folder, source) for target, source in configuration["mounts"].items()}
+    clock, clock_start = None, int(time.time())
+    if configuration["clock"]:
+        clock = folder / "clock"
+        environment = make_clock(clock, clock_start)
+        library = folder / "libfaketime.so"
+        clock_library.make(library)
+        library.chmod(0o755)
+        launch["environment"] = {**launch["environment"], **environment}
+        mounts |= {_CONTAINER_CLOCK: str(clock), environment["LD_PRELOAD"]: str(library)}
+    cgroup = Cgroup(configuration["run"])
+    process = NodeProcess(folder, Launch(root=str(root), mounts=mounts, user=user, **launch), cgroup)
+    parts = Parts(
+        volume, process, cgroup, node_configuration, HostEnds(**configuration["ends"]), configuration["own"], clock,
+        clock_start,
+    )  # fmt: skip
+    return HostMachine(configuration["node"], parts)
+
+
+def _place(folder: Path, source: str) -> str:
+    return source if source.startswith("/") else str(folder / source)
+
+
+def _write(path: Path, content: bytes, user: int) -> None:
+    path.parent.mkdir(mode=0o711, parents=True, exist_ok=True)
+    path.touch(0o600)
+    path.write_bytes(content)
+    os.chown(path, user, user)
+
+
+def _close_streams(log: Path) -> None:
+    """A session ends when nobody has its streams any more."""
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    output = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    for number, descriptor in ((0, nothing), (1, output), (2, output)):
+        os.dup2(descriptor, number)
+
+
+def _boot() -> str:
+    return Path("/proc/sys/kernel/random/boot_id").read_text().strip()

@@ -1,0 +1,196 @@
+"""One host: its volume, its node's process, its network. What ../machine.py does to a container's machine, here."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from .. import clock, kernel, tools
+from ..machine import Machine, Volume
+from ..network.card import Network
+from .cgroups import Cgroup
+from .network import OUTSIDE, HostEnds, HostNetwork, HostQueues
+from .process import NodeProcess, note_process
+
+#: Prints the difference of two clocks at one moment, as near as several tries come to it.
+_WALL_MINUS_MONOTONIC = """
+import time
+found = []
+for _ in range(5):
+    before, wall, after = time.monotonic(), time.time(), time.monotonic()
+    found.append((after - before, wall - (before + after) / 2))
+print(min(found)[1])
+"""
+
+
+@dataclass(frozen=True)
+class Parts:
+    """What a machine is made of. own: its address among the nodes. clock: the folder of its clock; None: it needs
+    none. clock_start: since when that counts, in seconds since 1970."""
+
+    volume: Volume
+    process: NodeProcess
+    cgroup: Cgroup
+    configuration: Path
+    ends: HostEnds
+    own: str
+    clock: Path | None
+    clock_start: int
+
+
+class HostMachine(Machine):
+    def __init__(self, name: str, parts: Parts) -> None:
+        def make_queues(namespace: int) -> HostQueues:
+            return HostQueues(namespace, parts.ends, parts.own)
+
+        super().__init__(name, parts.volume, make_queues)
+        self._parts = parts
+        self._card_of_host = HostNetwork(parts.ends)
+
+    # What containers' engines do for theirs.
+
+    def configure(self, text: str) -> None:
+        """For the process' next start. In place: it has the file itself mounted."""
+        self._parts.configuration.write_text(text)
+
+    def configuration(self) -> str:
+        return self._parts.configuration.read_text()
+
+    def boot(self) -> int:
+        """Starts the process. Its pid."""
+        pid = self._parts.process.start()
+        self.started(pid)
+        return pid
+
+    def running(self) -> bool:
+        return self._parts.process.running()
+
+    def ended(self, patience: float) -> int | None:
+        return self._parts.process.ended(patience)
+
+    def last_words(self) -> str:
+        return self._parts.process.last_words()
+
+    def freezes(self) -> bool:
+        """Is there a freezer? Else a process can only be stopped by a signal."""
+        return self._parts.cgroup.freezes
+
+    def freeze(self) -> None:
+        self._parts.cgroup.freeze()
+
+    def thaw(self) -> None:
+        self._parts.cgroup.thaw()
+
+    def is_frozen(self) -> bool:
+        return self._parts.cgroup.is_frozen
+
+    def set_clock(self, offset_s: float, drift: float) -> None:
+        """What the node sees is ahead of this host's time by so much now, and gains `drift` seconds a second."""
+        if self._parts.clock is None:
+            raise OSError("the run was not started for faults of clocks")
+        clock.write(self._parts.clock, offset_s - drift * (time.time() - self._parts.clock_start), drift)
+
+    def clock_offset_s(self) -> float:
+        """Of what the node's process sees, from what the host's own do. Raises OSError."""
+        seen = float(self._parts.process.ask(_WALL_MINUS_MONOTONIC))
+        before, wall, after = time.monotonic(), time.time(), time.monotonic()
+        return seen - (wall - (before + after) / 2)
+
+    def monotonic_ns(self) -> int:
+        return time.monotonic_ns()
+
+    # What is otherwise on a host.
+
+    def frozen(self, how: str) -> dict[str, Any]:
+        seen = super().frozen("sigstop") if how == "sigstop" else {"frozen_state": self._state_of_freezer()}
+        return seen | {"cpu_ns": kernel.cpu_ns(self._node.pid)}
+
+    def _state_of_freezer(self) -> str:
+        return "FROZEN" if self._parts.cgroup.is_frozen else "THAWED"
+
+    def _kill(self) -> int:
+        if self._parts.cgroup.is_frozen:
+            self._parts.cgroup.thaw()  # cgroup v1 lets nothing die that is frozen
+        return super()._kill()
+
+    def started(self, pid: int) -> None:
+        super().started(pid)
+        note_process(self._parts.configuration.parent, pid)
+
+    def plug_in(self, pid: int) -> None:
+        self._card_of_host.plug_in()
+        super().plug_in(pid)
+
+    def round_trips(self, addresses: list[str], patience: float) -> dict[str, dict[str, Any]]:
+        """Clients are not asked: what is done to their links is done to the node's ports alone."""
+        return super().round_trips([address for address in addresses if address != OUTSIDE], patience)
+
+    def lacks(self, needs: list[str]) -> dict[str, str]:
+        lacking = super().lacks(needs)
+        if "io-limit" in needs and "io-limit" not in lacking and not self._parts.cgroup.limits:
+            lacking["io-limit"] = "this host has no cgroup in which what a node reads and writes could be limited"
+        return lacking
+
+    def leftovers(self) -> list[str]:
+        unplugged = ["is cut off from the network"] if self._card_of_host.is_unplugged() else []
+        return [*unplugged, *super().leftovers()]
+
+    def _card(self, pid: int) -> Network:
+        return HostNetwork(self._parts.ends)
+
+    def _switch_off(self) -> None:
+        """The host is still there, and so are its rules: nothing passes until plug_in(). What other keys do is put in
+        force anew then."""
+        if self._network:
+            for key in self._blocked:
+                self._network.block(key, (), ())
+            self._shaping.clear_network(self._network)
+            self._network.close()
+            self._network = None
+
+
+def make_clock(folder: Path, start: int) -> Mapping[str, str]:
+    """A clock that is right: the environment of whoever is to see it."""
+    clock.make(folder, start)
+    return clock.ENVIRONMENT
+
+
+def loop_devices_of(folder: Path) -> list[str]:
+    """Names of devices over files of this folder."""
+    found = []
+    for block in Path("/sys/block").glob("loop*"):
+        with suppress(OSError):
+            if Path((block / "loop/backing_file").read_text().strip()).is_relative_to(folder):
+                found.append(block.name)
+    return found
+
+
+def prepare() -> None:
+    """What a process needs once, before it asks for anything."""
+    tools.keep_own_namespaces()
+    os.umask(0o077)
+    with suppress(OSError):  # told when it is needed
+        from ..network import card
+
+        card.load_library()
+
+
+def unmount_all(folder: Path) -> list[str]:
+    """Everything under this folder, without writing out what nobody reads. What was unmounted."""
+    mounts = [Path(_unescaped(line.split()[4])) for line in Path("/proc/self/mountinfo").read_text().splitlines()]
+    done = []
+    for mount in sorted((mount for mount in mounts if mount.is_relative_to(folder)), reverse=True):
+        with suppress(OSError):
+            kernel.shut_down_file_system(mount)
+        kernel.unmount(mount, lazily=True)
+        done.append(str(mount))
+    return done
+
+
+def _unescaped(path: str) -> str:
+    return path.replace("\\040", " ").replace("\\011", "\t").replace("\\134", "\\")

@@ -1,0 +1,104 @@
+"""Undoes all that there is of runs on this host, and says what there is: looked up where it would show, so that it
+works as well for what a killed agent left."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import time
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Final
+
+from .. import kernel
+from . import cgroups, holding
+from .machine import loop_devices_of, unmount_all
+from .network import HostEnds, HostNetwork, HostQueues
+from .process import processes_of, state
+
+_NOBODY: Final = HostEnds((), (), 0)
+_GONE_S: Final = 5.0
+#: Of the kernel's own: a loop device frees itself, a moment after the last who had it.
+_LOOPS_S: Final = 3.0
+
+
+def found(data_directory: Path) -> dict[str, Any]:
+    """By kind, what there is of ours on this host: a list each, empty if there is nothing."""
+    folders = sorted(path for path in data_directory.glob("run-*") if path.is_dir())
+    return {
+        "rules": _rules(),
+        "queues": _queues(),
+        "mounts": [str(mount) for mount in _mounts_under(data_directory)],
+        "loop devices": loop_devices_of(data_directory),
+        "processes": [f"pid {pid}" for folder in folders for pid in processes_of(folder)],
+        "cgroups": cgroups.all_of_ours(),
+        "folders": [str(folder) for folder in folders],
+    }
+
+
+def undo(data_directory: Path) -> list[str]:
+    """Of every run: this host is held by one at a time, and by none once its agent has ended. What was removed, a line
+    each. Raises OSError if something stays."""
+    there = found(data_directory)
+    done = [f"{kind}: {', '.join(map(str, each))}" for kind, each in there.items() if each]
+    # In this order: nothing is unmounted under a process, and no process is cut off for longer than it must be.
+    for folder in map(Path, there["folders"]):
+        for pid in processes_of(folder):
+            kill(pid)
+    for run in there["cgroups"]:
+        cgroups.Cgroup(run).remove()
+    network = HostNetwork(_NOBODY)
+    try:
+        if there["queues"]:
+            HostQueues(network.namespace, _NOBODY, "").clear()
+        if there["rules"]:
+            network.clear()
+    finally:
+        network.close()
+    for folder in map(Path, there["folders"]):
+        unmount_all(folder)
+        shutil.rmtree(folder)
+    with suppress(OSError):
+        data_directory.rmdir()  # if it is empty, and so was ours
+    until = time.monotonic() + _LOOPS_S
+    while loop_devices_of(data_directory) and time.monotonic() < until:
+        time.sleep(0.02)
+    for file in (holding.SOCKET, holding.HEARD):
+        file.unlink(missing_ok=True)
+    return done
+
+
+def kill(pid: int) -> None:
+    with suppress(ProcessLookupError):
+        os.kill(pid, signal.SIGKILL)
+        with suppress(OSError):
+            kernel.thaw(pid)
+        until = time.monotonic() + _GONE_S
+        while time.monotonic() < until and state(pid) not in ("", "Z"):
+            time.sleep(0.005)
+
+
+def _rules() -> list[str]:
+    with suppress(OSError):
+        network = HostNetwork(_NOBODY)
+        try:
+            return [f"table chaos, chain {chain}" for chain in network.chains_there_are()]
+        finally:
+            network.close()
+    return []
+
+
+def _queues() -> list[str]:
+    with suppress(OSError):
+        network = HostNetwork(_NOBODY)
+        try:
+            return ["that shape the network"] * HostQueues(network.namespace, _NOBODY, "").there_are()
+        finally:
+            network.close()
+    return []
+
+
+def _mounts_under(folder: Path) -> list[Path]:
+    lines = Path("/proc/self/mountinfo").read_text().splitlines()
+    return [mount for line in lines if (mount := Path(line.split()[4])).is_relative_to(folder) and mount != folder]

@@ -1,0 +1,140 @@
+"""The harness' end of the agents on hosts.
+
+Each request has an id, and an agent answers one id once: a request whose connection was lost is sent again, whatever
+became of it. A host that does not answer for RETRY_S costs the request, and not the run: it is evidence of whatever
+was to be done there. While a run goes on every agent hears of the harness at least every few seconds (beat): one that
+does not undoes everything by itself.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import threading
+import time
+import uuid
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from typing import Any, Final
+
+from tenacity import Retrying, retry_if_exception_type, stop_after_delay, wait_exponential
+
+from harness.runtimes.nodes.asking import AgentError
+
+from .clocks import HostClock
+from .sessions import Channel, HostError, HostUnreachable, Session
+
+#: What an agent does takes a few seconds at most, but for waiting for a process' end.
+ANSWER_S: Final = 60.0
+RETRY_S: Final = 20.0
+#: Once a host was given up, until it answers again.
+_IMPATIENT_S: Final = 2.0
+_BEATS: Final = 6  # in the time after which an agent undoes everything
+_SLOWEST_BEAT_S: Final = 5.0
+
+
+class _Lost(Exception):
+    """The connection, in the midst of a request."""
+
+
+class _Line:
+    """Requests in order, on one channel."""
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.channel: Channel | None = None
+
+    def close(self) -> None:
+        if self.channel is not None:
+            self.channel.close()
+        self.channel = None
+
+
+class HostAgents:
+    """Implements ..nodes.asking.Agent. sessions: by node. command: what reaches the agent on its host, by node.
+    rescue_after_s: see holding.py. tell: what is waited for, in a line."""
+
+    def __init__(
+        self, sessions: Mapping[str, Session], command: Mapping[str, list[str]], rescue_after_s: float,
+        tell: Callable[[str], object] = lambda _: None,
+    ) -> None:  # fmt: skip
+        self._sessions = sessions
+        self._command = command
+        self._beat_s = min(_SLOWEST_BEAT_S, rescue_after_s / _BEATS)
+        self._tell = tell
+        self._lines: dict[str, _Line] = {}
+        self._threads = ThreadPoolExecutor(3 * len(sessions) + 1, "chaos-ssh")
+        self._unreachable: set[str] = set()
+        self._over = threading.Event()
+        self.clocks = {node: HostClock() for node in sessions}
+
+    async def ask(self, node: str, do: str, **arguments: Any) -> Any:
+        return await self._ask(node, node, do, arguments)
+
+    async def measure(self, node: str, do: str, **arguments: Any) -> Any:
+        return await self._ask(f"{node}, measured", node, do, arguments)
+
+    async def _ask(self, line: str, node: str, do: str, arguments: Mapping[str, Any]) -> Any:
+        loop = asyncio.get_running_loop()
+        answered = await loop.run_in_executor(self._threads, self.ask_now, line, node, do, arguments)
+        return self.clocks[node].in_answer(answered)
+
+    def ask_now(self, line: str, node: str, do: str, arguments: Mapping[str, Any]) -> Any:
+        """Blocks. Times are the host's own. Raises AgentError."""
+        request = json.dumps({"id": uuid.uuid4().hex, "node": node, "do": do, **arguments}).encode() + b"\n"
+        mine = self._lines.setdefault(line, _Line())
+        patience = _IMPATIENT_S if node in self._unreachable else RETRY_S
+        with mine.lock:
+            try:
+                for attempt in Retrying(
+                    retry=retry_if_exception_type((HostUnreachable, _Lost)), stop=stop_after_delay(patience),
+                    wait=wait_exponential(0.05, max=1.0), reraise=True,
+                ):  # fmt: skip
+                    with attempt:
+                        answered = self._exchange(mine, node, request)
+            except (HostError, _Lost) as error:
+                self._unreachable.add(node)
+                raise AgentError(f"{do} on {node}: {error}") from error
+        self._unreachable.discard(node)
+        answer = json.loads(answered)
+        if "error" in answer:
+            raise AgentError(f"{do} on {node}: {answer['error']}")
+        return answer["result"]
+
+    def _exchange(self, line: _Line, node: str, request: bytes) -> bytes:
+        try:
+            if line.channel is None:
+                line.channel = self._sessions[node].open(self._command[node], sudo=True)
+            line.channel.send(request)
+            if answered := line.channel.readline(ANSWER_S):
+                return answered
+            raise _Lost(f"its agent is gone ({line.channel.complaints or 'without a word'})")
+        except TimeoutError as error:
+            line.close()
+            raise _Lost(f"its agent has not answered for {ANSWER_S:g} s") from error
+        except BaseException:
+            line.close()
+            raise
+
+    def start_beating(self) -> None:
+        """Every agent hears of us from now on, whatever this process is busy with; and its clock is measured."""
+        for node in self._sessions:
+            self._measure_clock(node)
+            threading.Thread(target=self._beat, args=(node,), daemon=True, name=f"beat {node}").start()
+
+    def _beat(self, node: str) -> None:
+        while not self._over.wait(self._beat_s):
+            self._measure_clock(node)
+
+    def _measure_clock(self, node: str) -> None:
+        with suppress(AgentError):
+            began = time.monotonic_ns()
+            theirs = self.ask_now(f"{node}, heard", node, "monotonic_ns", {})
+            self.clocks[node].add(began, int(theirs), time.monotonic_ns())
+
+    def close(self) -> None:
+        self._over.set()
+        self._threads.shutdown(wait=False, cancel_futures=True)
+        for line in self._lines.values():
+            line.close()

@@ -1,0 +1,246 @@
+"""The nodes of a run on hosts: starts an agent on each, and the nodes; removes all of it again."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import getpass
+import json
+import os
+import socket
+from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import suppress
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from harness.cluster import RuntimeUnavailable
+from harness.plan.plan import Plan
+from harness.run.threads import in_thread
+from harness.runtimes.agent.host.network import OUTSIDE
+from harness.runtimes.nodes.asking import AgentError
+from harness.runtimes.nodes.clock import Clock
+from harness.runtimes.nodes.cluster import AgentCluster, new_cluster_id
+from harness.runtimes.nodes.node import AgentNode
+from harness.targets.target import CONFIGURATION, DATA, SECRETS, TRACE, TRACE_SUFFIX, NodeSpec, Package, Target
+
+from . import install
+from .agents import HostAgents
+from .clocks import HostClock
+from .hosts_file import Host, Hosts
+from .install import Found
+from .node import HostNode
+from .sessions import HostError, HostRefused, Session, together
+from .traces import on_our_clock
+
+if TYPE_CHECKING:
+    from .runtime import Wanted
+
+_NODE_USER: Final = 10001  # as in containers; a number that no user of a host should have
+_VOLUME_SIZE: Final = 8 << 30
+_LARGEST_FILE: Final = (2 << 30) + (64 << 20)
+_START_S: Final = 60.0
+_REMOVE_S: Final = 60.0
+_HELD: Final = 3  # exit status of `agent.host serve`
+_SIZES: Final = {"k": 10, "m": 20, "g": 30}
+
+
+class SshCluster(AgentCluster):
+    machines: Sequence[HostNode]
+
+    def __init__(
+        self, plan: Plan, target: Target, hosts: Hosts, chosen: Mapping[str, Host], sessions: Mapping[str, Session],
+        found: Mapping[str, Found], wanted: Wanted, tell: Callable[[str], object] = lambda _: None,
+    ) -> None:  # fmt: skip
+        """chosen: hosts by node. sessions, found: by host."""
+        super().__init__(plan, target)
+        self._hosts = hosts
+        self._chosen = chosen
+        self._sessions = sessions
+        self._found = found
+        self._wanted = wanted
+        self._tell = tell
+        commands = {
+            node: [*install.agent_command(host, wanted.agent), "connect"] for node, host in chosen.items()
+        }  # fmt: skip
+        self._agents = HostAgents(
+            {node: sessions[host.name] for node, host in chosen.items()}, commands, hosts.rescue_after_s, tell
+        )
+        self._outside = OUTSIDE
+        self._begun = False
+        self.machines = [self._node(spec) for spec in target.nodes(plan)]
+
+    async def start(self, package: Package, run_directory: Path, needs: Collection[str]) -> None:
+        await self._call(self._issue_secrets)
+        texts = self._target.configurations(self._plan, self.machines, new_cluster_id())
+        if self._target.looks_at_cut_disks:
+            from harness.record.collected import CUT_DISKS
+
+            for node in self.machines:
+                node.cut_disks = (run_directory / CUT_DISKS).absolute()
+        for node in self.machines:
+            if "faketime" in needs:
+                node.clock = Clock()
+        self._begun = True
+        self._tell("starting the agents")
+        asked = {node.name: self._serve(node, package, texts[node.name]) for node in self.machines}
+        await self._on_all(lambda node: self._start_agent(node, asked[node.name]))
+        self._agents.start_beating()
+        try:
+            await asyncio.gather(*(node.boot() if node.member else node.plug_in() for node in self.machines))
+        except AgentError as error:
+            raise RuntimeUnavailable(f"The cluster could not be started: {error}") from error
+        if "proxy" in needs:
+            await self._start_proxy()
+        if of_the_hosts := sorted(set(needs) - {"proxy"}):
+            self.lacks = await self._agents.ask(self.machines[0].name, "lacks", needs=of_the_hosts)
+
+    def facts(self) -> Mapping[str, Any]:
+        """host_clocks: by node, how its clock was brought onto ours: see Measured."""
+        clocks = {node: told for node, clock in self._agents.clocks.items() if (told := _told_of(clock)) is not None}
+        return {**super().facts(), "host_clocks": clocks}
+
+    async def gather(self, directory: Path) -> None:
+        """The nodes' traces, on our clock."""
+        await asyncio.gather(*(self._gather(node, directory / f"{node.name}{TRACE_SUFFIX}") for node in self.machines))
+
+    async def _gather(self, node: HostNode, path: Path) -> None:
+        with suppress(AgentError, OSError):  # whoever misses it says so
+            if self._traces:
+                await node.fetch_file("trace.jsonl", path)
+                await in_thread(on_our_clock, path, self._agents.clocks[node.name])
+
+    async def _save_log_of(self, node: AgentNode, path: Path) -> None:
+        assert isinstance(node, HostNode)
+        await node.fetch_file("output.log", path)
+
+    async def stop(self) -> None:
+        """Nothing of the run is left on any host that answers. Raises RuntimeUnavailable that names the others."""
+        await self._stop_proxy()
+        self._agents.close()
+        try:
+            if self._begun:
+                self._begun = False
+                await self._on_all(self._remove)
+        finally:
+            for session in self._sessions.values():
+                session.close()
+            from harness.runtimes import private
+
+            private.remove(self._plan.run)
+
+    async def _on_all(self, work: Callable[[HostNode], object]) -> None:
+        done = await in_thread(lambda: together(self.machines, work))
+        if problems := [str(each) for each in done.values() if isinstance(each, HostError)]:
+            raise RuntimeUnavailable("; ".join(problems))
+
+    def _node(self, spec: NodeSpec) -> HostNode:
+        host = self._chosen[spec.name]
+        try:
+            address = socket.getaddrinfo(host.node_address, None, socket.AF_INET)[0][4][0]
+        except OSError as error:
+            raise RuntimeUnavailable(
+                f"host {host.name}: {host.node_address} is no IPv4 address, and no name of one ({error.strerror})"
+            ) from error
+        node = HostNode(
+            self._call, self._agents, self._target, name=spec.name, node_id=spec.id, role=spec.role,
+            rack=host.rack or spec.rack, address=(str(address), spec.port),
+        )  # fmt: skip
+        node.member = not spec.spare
+        if spec.controller_port is not None:
+            node.controller_address = (str(address), spec.controller_port)
+        node.host, node.session = host, self._sessions[host.name]
+        node.folder = f"{host.data_directory}/run-{self._plan.run}"
+        node.agent_command = install.agent_command(host, self._wanted.agent)
+        return node
+
+    def _serve(self, node: HostNode, package: Package, text: str) -> dict[str, Any]:
+        """What its agent is told: see agent.host.guard."""
+        found, host = self._found[node.host.name], node.host
+        self._traces = package.traces
+        files = self._secrets_of(node)
+        mounts = {DATA: "volume", CONFIGURATION: "node.properties"}
+        if package.traces:
+            files["trace.jsonl"] = ""
+            mounts[TRACE] = "trace.jsonl"
+        if node.name in self._issued.folders:
+            mounts[SECRETS] = "secrets"
+        mounts |= install.mounts(host, self._wanted.package, package.places)
+        if (python := self._wanted.python_of(found)) is not None:
+            mounts["/opt/site-packages"] = f"{host.install_directory}/{python.name}"
+        command = [found.executable if word == "python3" else word for word in package.command]
+        return {
+            "run": self._plan.run, "node": node.name, "holder": _holder(self._plan.run),
+            "data_directory": host.data_directory, "file_system": self._plan.file_system, "size": _VOLUME_SIZE,
+            "device": host.device, "node_user": _NODE_USER, "rescue_after_s": self._hosts.rescue_after_s,
+            "own": node.address[0], "files": files, "configuration": text, "mounts": mounts,
+            "clock": node.clock is not None,
+            "ends": {
+                "nodes": [each.address[0] for each in self.machines],
+                "ports": [address[1] for address in (node.address, node.controller_address) if address is not None],
+                "ssh_port": found.ssh_port,
+            },
+            "launch": {
+                "command": command, "tmp_bytes": _bytes(package.tmp), "largest_file": _LARGEST_FILE,
+                "environment": {
+                    "PATH": f"{os.path.dirname(found.executable)}:/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin",
+                    "PYTHONPATH": "/opt/site-packages:/opt/chaos", "PYTHONUNBUFFERED": "1", "HOME": "/tmp",
+                    "LANG": "C.UTF-8",
+                },
+            },
+        }  # fmt: skip
+
+    def _secrets_of(self, node: HostNode) -> dict[str, str]:
+        """By name in the run's folder there, their content in base64."""
+        folder = self._issued.folders.get(node.name)
+        if folder is None:
+            return {}
+        return {
+            f"secrets/{path.relative_to(folder)}": base64.b64encode(path.read_bytes()).decode()
+            for path in sorted(folder.rglob("*")) if path.is_file()
+        }  # fmt: skip
+
+    def _start_agent(self, node: HostNode, configuration: Mapping[str, Any]) -> None:
+        """Blocks. Raises HostError."""
+        command = [*node.agent_command, "serve"]
+        done = node.session.run(command, input=json.dumps(configuration).encode(), sudo=True, timeout_s=_START_S)
+        if done.status == _HELD:
+            raise HostRefused(f"host {node.host.name} is held by {_in_words(json.loads(done.err or '{}'))}")
+        if done.status != 0:
+            why = (done.err.strip().splitlines() or [f"exit status {done.status}"])[-1]
+            raise HostRefused(f"host {node.host.name}: the agent could not be started: {why}")
+
+    def _remove(self, node: HostNode) -> None:
+        """Blocks. Raises HostError."""
+        command = [*node.agent_command, "remove", node.host.data_directory, self._plan.run]
+        done = node.session.run(command, sudo=True, timeout_s=_REMOVE_S)
+        if done.status != 0:
+            why = (done.err.strip().splitlines() or [f"exit status {done.status}"])[-1]
+            raise HostRefused(f"host {node.host.name}: not everything could be removed: {why}")
+
+
+def _holder(run: str) -> dict[str, str]:
+    who = f"{getpass.getuser()} at {socket.gethostname()}, process {os.getpid()}"
+    return {"run": run, "who": who, "since": datetime.now(UTC).strftime("%Y-%m-%d %H:%M:%S UTC")}
+
+
+def _in_words(holder: Mapping[str, Any]) -> str:
+    if not holder:
+        return "a run that is just beginning or ending"
+    return f"run {holder.get('run')} of {holder.get('who')} since {holder.get('since')}"
+
+
+def _told_of(clock: HostClock) -> dict[str, Any] | None:
+    """offset_ns: how far its clock is ahead of ours, by the last that was measured. uncertainty_ns: of times brought
+    onto ours, either way."""
+    samples = clock.samples
+    if not samples:
+        return None
+    best = [clock.sample_for(each.at) or each for each in samples]
+    return {"offset_ns": best[-1].offset, "uncertainty_ns": max(each.uncertainty for each in best)}
+
+
+def _bytes(size: str) -> int:
+    """As Docker writes sizes."""
+    number, unit = size.rstrip("kmg"), size[-1]
+    return int(number) << _SIZES.get(unit, 0)

@@ -1,0 +1,113 @@
+"""Puts on hosts what nodes need of this project: the agent, Python packages, and the target itself.
+
+Below the install directory of a host each piece (pieces.py) has a folder that is named by a hash of what is in it: what
+is there is there, and is never changed. Nothing else of a host is touched.
+"""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+from .hosts_file import Host
+from .pieces import Piece
+from .sessions import HostRefused, Session
+
+_RECEIVE: Final = Path(__file__).with_name("receive.py")
+_OLDEST_PYTHON: Final = (3, 11)
+_SEND_S: Final = 600.0
+_LOOK: Final = """
+import json, os, platform, sys
+there = sys.argv[1]
+connection = os.environ.get("SSH_CONNECTION", "").split()
+print(json.dumps({
+    "python": list(sys.version_info[:2]), "executable": os.path.realpath(sys.executable),
+    "machine": platform.machine(), "ssh": connection,
+    "there": os.listdir(there) if os.path.isdir(there) else [],
+}))
+"""
+
+
+@dataclass(frozen=True)
+class Found:
+    """Of a host: python (its version, "3.11") and executable (where that is), machine ("x86_64"), ssh_port (that sshd
+    serves there), client (whence we come, as it sees it), there (pieces that are installed)."""
+
+    python: str
+    executable: str
+    machine: str
+    ssh_port: int
+    client: str
+    there: frozenset[str] = field(default_factory=frozenset)
+
+
+def look(session: Session, host: Host) -> Found:
+    """Blocks. Raises HostError."""
+    done = session.run([host.python, "-c", _LOOK, host.install_directory])
+    if done.status != 0:
+        why = (done.err.strip().splitlines() or [f"exit status {done.status}"])[-1]
+        raise HostRefused(
+            f"{host.name}: there is no Python that runs as {host.python} ({why}): install python3, or name one by "
+            "`python` in the hosts file"
+        )
+    seen: dict[str, Any] = json.loads(done.out)
+    if tuple(seen["python"]) < _OLDEST_PYTHON:
+        raise HostRefused(
+            f"{host.name}: its {host.python} is Python {_version(seen['python'])}, and {_version(_OLDEST_PYTHON)} or "
+            "newer is needed: name another by `python` in the hosts file"
+        )
+    client, _, _, port = seen["ssh"] or ("", 0, "", host.port or 22)
+    return Found(
+        _version(seen["python"]), seen["executable"], seen["machine"], int(port), client, frozenset(seen["there"])
+    )
+
+
+def send(
+    session: Session, host: Host, pieces: Sequence[Piece], there: frozenset[str],
+    tell: Callable[[str], object] = lambda _: None,
+) -> list[str]:  # fmt: skip
+    """Those that are not there. Names of what was sent. Blocks. Raises HostError."""
+    sent = []
+    for piece in pieces:
+        if piece.name in there:
+            continue
+        tell(f"sending {piece.name} to {host.name}")
+        target = f"{host.install_directory}/{piece.name}"
+        command = [host.python, "-c", _RECEIVE.read_text(), target, piece.sha256, "compile" if piece.compiles else ""]
+        with piece.archive.open("rb") as archive:
+            done = session.run(command, input=archive, sudo=True, timeout_s=_SEND_S)
+        if done.status != 0:
+            why = (done.err.strip().splitlines() or [f"exit status {done.status}"])[-1]
+            raise HostRefused(f"{host.name}: {piece.name} could not be put into {host.install_directory}: {why}")
+        sent.append(piece.name)
+    return sent
+
+
+def remove(session: Session, host: Host) -> bool:
+    """All that was ever put there. Was there anything? Blocks. Raises HostError."""
+    folder = shlex.quote(host.install_directory)
+    script = f"test -e {folder} && rm -rf {folder} && echo removed"
+    done = session.run(["sh", "-c", script], sudo=True, timeout_s=_SEND_S)
+    if done.err.strip():
+        raise HostRefused(f"{host.name}: {host.install_directory} could not be removed: {done.err.strip()}")
+    return bool(done.out.strip())
+
+
+def agent_command(host: Host, agent: Piece) -> list[str]:
+    """What is run as root; the agent's commands follow."""
+    path = f"PYTHONPATH={host.install_directory}/{agent.name}"
+    return ["env", path, "PYTHONDONTWRITEBYTECODE=1", host.python, "-m", "agent.host"]
+
+
+def mounts(host: Host, package: Piece, places: Mapping[str, str]) -> dict[str, str]:
+    """Of a package: by what a node's process sees, where it is on the host."""
+    folder = f"{host.install_directory}/{package.name}"
+    return {place: f"{folder}/{part}".rstrip("/") for part, place in places.items()}
+
+
+def _version(parts: Sequence[int]) -> str:
+    return ".".join(map(str, parts))

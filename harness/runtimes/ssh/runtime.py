@@ -1,0 +1,149 @@
+"""Runs a cluster on hosts that are reached over SSH."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final, TypeVar
+
+import uvloop
+
+from harness.cluster import RuntimeUnavailable
+from harness.plan.plan import Plan
+from harness.run.threads import in_thread
+from harness.targets.target import NodeSpec, Package, Target
+
+from . import hosts_file, install, pieces
+from .cluster import SshCluster
+from .hosts_file import Host, Hosts
+from .install import Found
+from .pieces import Piece
+from .sessions import HostError, Session, together
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+#: A host that does not answer at once may be busy: so long it is tried again.
+PATIENCE_S: Final = 10.0
+
+
+class SshRuntime:
+    """Implements harness.cluster.Runtime."""
+
+    def __init__(self, target: Target) -> None:
+        self._target = target
+        self.tested = ""
+
+    def run(self, main: Coroutine[Any, Any, T]) -> T:
+        return uvloop.run(main)
+
+    async def lacks(self, needs: Collection[str]) -> Mapping[str, str]:
+        """Is asked of the hosts once their agents are there: Cluster.lacks."""
+        return {}
+
+    async def start(
+        self, plan: Plan, run_directory: Path, progress: Callable[[str], None], *, needs: Collection[str] = ()
+    ) -> SshCluster:
+        """Returns when every node's process runs. Raises RuntimeUnavailable, with nothing left behind but what is
+        installed."""
+        assert plan.hosts is not None
+        hosts = hosts_file.read(Path(plan.hosts))
+        package = await in_thread(self._target.package, plan, _NoImages(), progress)
+        if not package.places:
+            raise RuntimeUnavailable(f"target {self._target.name} is an image of a container, and no host can run it")
+        self.tested = package.tested
+        chosen = assign(self._target.nodes(plan), hosts)
+        progress("connecting to the hosts")
+        sessions = {host.name: Session(host, patience_s=PATIENCE_S) for host in chosen.values()}
+        try:
+            found = await _everywhere(chosen.values(), lambda host: install.look(sessions[host.name], host))
+            progress("looking what the hosts have")
+            wanted = await in_thread(wanted_pieces, package, list(found.values()))
+            await _everywhere(
+                chosen.values(),
+                lambda host: install.send(
+                    sessions[host.name], host, wanted.of(found[host.name]), found[host.name].there, progress
+                ),
+            )
+            cluster = SshCluster(plan, self._target, hosts, chosen, sessions, found, wanted, progress)
+        except BaseException:
+            for session in sessions.values():
+                session.close()
+            raise
+        try:
+            await cluster.start(package, run_directory, needs)
+        except BaseException:
+            await asyncio.shield(cluster.stop())
+            raise
+        return cluster
+
+
+class Wanted:
+    """Pieces that hosts need: python, by the version of a host's Python and its machine, where nodes need any."""
+
+    def __init__(self, agent: Piece, package: Piece, python: Mapping[tuple[str, str], Piece]) -> None:
+        self.agent = agent
+        self.package = package
+        self._python = python
+
+    def python_of(self, found: Found) -> Piece | None:
+        return self._python.get((found.python, found.machine))
+
+    def of(self, found: Found) -> list[Piece]:
+        python = self.python_of(found)
+        return [self.agent, self.package, *([python] if python else [])]
+
+
+def wanted_pieces(package: Package, found: Sequence[Found]) -> Wanted:
+    """Blocks. Raises RuntimeUnavailable."""
+    kinds = {(each.python, each.machine) for each in found} if package.needs_python else set()
+    python = {kind: pieces.python_packages(*kind) for kind in sorted(kinds)}
+    return Wanted(pieces.agent(), pieces.package(package), python)
+
+
+def assign(specs: Sequence[NodeSpec], hosts: Hosts) -> dict[str, Host]:
+    """A host for each node, by its name, in the order of the file: those that may be only what is asked for come first.
+    Raises RuntimeUnavailable."""
+    free = list(hosts.hosts)
+    chosen: dict[str, Host] = {}
+    for spec in specs:
+        asked = {spec.role, *(["controller"] if spec.controller_port is not None else [])}
+        able = sorted((host for host in free if asked <= host.roles), key=lambda host: len(host.roles))
+        if not able:
+            raise RuntimeUnavailable(
+                f"{hosts.path} has {_count(len(hosts.hosts), 'host')}, and the cluster's {_count(len(specs), 'node')} "
+                f"need one each: there is none left for {spec.name}. Add hosts, or give fewer --brokers or "
+                "--controllers, or --combined"
+            )
+        chosen[spec.name] = able[0]
+        free.remove(able[0])
+    return chosen
+
+
+async def _everywhere(hosts: Collection[Host], work: Callable[[Host], R]) -> dict[str, R]:
+    """On all of them at a time. By the host's name. Raises RuntimeUnavailable with a sentence for each that failed."""
+    done = await in_thread(lambda: together(hosts, work))
+    if problems := [str(each) for each in done.values() if isinstance(each, HostError)]:
+        raise RuntimeUnavailable("; ".join(problems))
+    return {name: each for name, each in done.items() if not isinstance(each, HostError)}
+
+
+class _NoImages:
+    """Implements harness.targets.target.ImageStore: a host has none."""
+
+    def has(self, tag: str) -> bool:
+        return False
+
+    def pull(self, repository: str, version: str) -> bool:
+        return False
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}{'s' * (number != 1)}"
+
+
+def told(words: bytes) -> Any:
+    """What an agent's command has printed."""
+    return json.loads(words or b"null")
