@@ -12,6 +12,7 @@ import typer
 
 from harness.cli.nemesis import IntervalOption, NemesisOption, RecoveryOption, pace
 from harness.cli.options import (
+    AbortIfOption,
     DeleteRecordsOption,
     ExpectOption,
     FormerTargetsOption,
@@ -124,6 +125,7 @@ def run(
         bool, typer.Option("--encode-messages", help="In simulation: encode and decode every message.")
     ] = False,
     expect: ExpectOption = None,
+    abort_if: AbortIfOption = None,
     results_directory: ResultsOption = results.DEFAULT,
     spark: SparkOption = LOCAL,
     spark_ui_port: SparkUiOption = None,
@@ -183,6 +185,8 @@ def run(
         fields["features"] = {**fields.get("features", {}), **parse_features(features)}
     if expect:
         fields["expect"] = tuple(expect)
+    if abort_if:
+        fields["abort_if"] = tuple(abort_if)
     if kafka_home is not None:
         fields["kafka_home"] = str(kafka_home)
     if upgrade_to is not None:

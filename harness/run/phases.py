@@ -22,6 +22,7 @@ from harness.record import room
 from harness.record.results import RunRecord
 from harness.report.console import Progress, live_line
 from harness.report.live import Moment
+from harness.run.aborting import Aborting
 from harness.run.calm import Calm
 from harness.run.components import Components
 from harness.run.injector import Injector
@@ -170,14 +171,15 @@ class Phases:
             now_ns=self._components.clock_ns,
             calm=Calm(self._plan.timing, getattr(self._workload, "served", None)),  # a user's own may not tell
         )  # fmt: skip
+        aborting = Aborting(self._plan.abort_if, self._plan.topic, self._components.served(self._workload))
         self._record.facts["workload_start_ns"] = self._components.clock_ns()
         with self._record.timed("workload"):
             try:
                 async with asyncio.timeout(None) as patience, asyncio.TaskGroup() as group:
                     group.create_task(self._unless_it_crashes("the workload", self._workload.run(over), over))
                     group.create_task(self._unless_it_crashes("the fault schedule", injector.run(), over))
-                    async with self._leaders_watched():
-                        await self._until_over(injector, over, interrupt)
+                    async with self._watched(aborting):
+                        await self._until_over(injector, over, interrupt, aborting)
                     over.set()
                     patience.reschedule(asyncio.get_running_loop().time() + DRAIN_TIMEOUT_S)
                     self.workload_ended = time.monotonic()
@@ -280,7 +282,9 @@ class Phases:
             del self._record.phases["close journal"]  # whose being there says that the history is complete
             self._record.end_early(f"the history was not written to its end: {describe(error)}")
 
-    async def _until_over(self, injector: Injector, over: asyncio.Event, interrupt: Interrupt) -> None:
+    async def _until_over(
+        self, injector: Injector, over: asyncio.Event, interrupt: Interrupt, aborting: Aborting
+    ) -> None:
         loop = asyncio.get_running_loop()
         limit = self._plan.time_limit
         end = loop.time() + limit
@@ -298,6 +302,13 @@ class Phases:
                 self._progress.say(f"ending early: {full}")
                 self._end_early(f"ended, for {full},", limit - left)
                 return
+            if (reason := aborting.reason(counts)) is not None:
+                self._progress.say(f"aborted: {reason.told}; healing, then judging what there is")
+                # Not at a moment that no seed tells: a simulated run is aborted again when it is repeated.
+                self._record.facts["aborted"] = reason.as_facts(limit - left)
+                after = f"after {limit - left:.1f} s of {limit:g} s"
+                self._record.end_early(f"the run was aborted {after}: {reason.told}")
+                return
             errors.update(counts.errors)
             faults = [fault for fault in injector.injected if fault.in_force or (fault.end or 0) > shown_until]
             struck = [fault for fault in faults if not fault.skipped]
@@ -307,17 +318,21 @@ class Phases:
             await asyncio.sleep(min(POLL_S, left))
 
     @asynccontextmanager
-    async def _leaders_watched(self) -> AsyncIterator[None]:
-        """For whoever looks on. A simulated run, whose steps must not depend on that, is not asked."""
-        if not (self._progress.redraws and self._components.watches_start):
-            yield
-            return
-        looking = asyncio.create_task(self._watch_leaders())
+    async def _watched(self, aborting: Aborting) -> AsyncIterator[None]:
+        """Leaders, for whoever looks on (a simulated run, whose steps must not depend on that, is not asked), and what
+        a condition to abort on needs to know."""
+        looking: list[asyncio.Task[None]] = []
+        if self._progress.redraws and self._components.watches_start:
+            looking.append(asyncio.create_task(self._watch_leaders()))
+        if aborting.wants_views:
+            looking.append(asyncio.create_task(aborting.look(self._observer)))
         try:
             yield
         finally:
-            looking.cancel()
-            await asyncio.gather(looking, return_exceptions=True)
+            for task in looking:
+                task.cancel()
+            if looking:
+                await asyncio.gather(*looking, return_exceptions=True)
 
     async def _watch_leaders(self) -> None:
         names = {node.id: node.name for node in self._cluster.machines}
