@@ -127,6 +127,9 @@ class Components(Verification):
     #: Is it looked whether nodes end by themselves before the cluster is ready? (Where they do so otherwise unseen.)
     watches_start = True
 
+    #: Is it looked, before the first fault, whether the cluster is whole, topics of others included?
+    looks_first = True
+
     def __init__(self, target: Target) -> None:
         self.target = target
 

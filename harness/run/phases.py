@@ -35,6 +35,8 @@ from nemesis import Nemesis
 #: one machine each takes longer.
 READY_TIMEOUT_S = 60.0
 READY_PER_START = 15.0
+#: Of a cluster that is ready: until nothing is wrong any more with topics that are not the run's own, either.
+HEALTHY_PATIENCE_S = 5.0
 #: Once the time is over: for what is in flight, and for faults to be healed and recovered from.
 DRAIN_TIMEOUT_S = 180.0
 HEAL_TIMEOUT_S = 90.0
@@ -118,7 +120,10 @@ class Phases:
         await self._complete()
 
     async def _begin(self) -> None:
-        """Topic made, every partition led and every replica in its ISR. Raises HarnessFailure."""
+        """Topic made, every partition led and every replica in its ISR, and nothing else wrong. Raises
+        HarnessFailure."""
+        if getattr(self._cluster, "was_there", False):  # a stand-in may not say
+            await self._see_that_it_is_healthy()
         self._progress.update("waiting until the cluster is ready")
         patience = READY_TIMEOUT_S + READY_PER_START * self._plan.timing.start
         try:
@@ -133,6 +138,22 @@ class Phases:
             if self._cluster.refused:
                 reason = f"{reason}; a client was refused: {self._cluster.refused}"
             raise HarnessFailure(f"the cluster was not ready after {patience:g} s: {reason}{logs}") from None
+        await self._see_that_it_is_healthy()
+
+    async def _see_that_it_is_healthy(self) -> None:
+        """A cluster with something wrong is not struck: what faults do to it would not be told from what was wrong
+        before, and they might be what it does not survive. Raises HarnessFailure."""
+        look = getattr(self._observer, "unhealthy", None)  # a user's own may have none
+        if look is None or not self._components.looks_first:
+            return
+        loop = asyncio.get_running_loop()
+        until = loop.time() + HEALTHY_PATIENCE_S
+        while (wrong := await look()) is not None:
+            if loop.time() >= until:
+                logs = await self._collect_logs()
+                raise HarnessFailure(f"the cluster is not healthy, and was not struck: {wrong}{logs}")
+            self._progress.update(f"waiting until the cluster is healthy: {wrong}")
+            await asyncio.sleep(POLL_S)
 
     async def _set_up(self) -> None:
         await self._workload.set_up()

@@ -23,6 +23,8 @@ class SimulationComponents(Components):
 
     traced = True
     watches_start = False
+    #: There is nothing in it but what the run has made and waited for, and whoever asks adds messages to the trace.
+    looks_first = False
 
     @cached_property
     def runtime(self) -> SimulationRuntime:  # type: ignore[override]
