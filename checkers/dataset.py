@@ -242,13 +242,15 @@ def check_tables(
     rows: list[dict[str, Any]] | None = None,
     counts: Mapping[str, int] | None = None,
     healed: int | None = None,
+    ended: str = "",
 ) -> dict[str, Any]:
     """The verdict on one run whose history is in memory: that which checkers.check() gives on its directory.
 
     plan: the content of plan.json; tables: by the names of spark_history.schema.TABLES, the pending appends in
     `operations` (MemoryRecorder.tables() or load_journal()); doubts: see verdict.Evidence; violation: the content of
     violation.json; rows: gets the anomalies (ANOMALIES); counts: of a run whose logs are known to be clean
-    (log/quick.py); healed: when all faults were, monotonic ns (of consumer groups). Raises HistoryError.
+    (log/quick.py); healed: when all faults were, monotonic ns (of consumer groups); ended: see verdict.Evidence. Raises
+    HistoryError.
     """
     faults = read_faults(tables["faults"])
     options = _options(plan, faults)
@@ -305,6 +307,7 @@ def check_tables(
             gaps=collected.gaps_of(plan, of_nodes, logs.replica_records, logs.operations),
             orphans=logs.orphans,
             doubts=doubts,
+            ended=ended,
             violation=None if violation is None else Violation.of(violation),
             examples=examples([*witnessed, *of_nodes.rows]),
             nodes=of_nodes,

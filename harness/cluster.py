@@ -223,6 +223,8 @@ class Cluster(Protocol):
     #: Done once the cluster is stopped for good because a property of the protocol does not hold. Only simulation does
     #: that, which knows all nodes from within; None elsewhere.
     violated: asyncio.Future[Violation] | None = None
+    #: Was it there before the run, with topics of others? (It is then looked at before anything is asked of it.)
+    was_there: bool = False
     #: Of NEEDS what there is not, each with the reason, as a clause: "this kernel has no netem".
     lacks: Mapping[str, str] = {}
     #: How clients reach its brokers, with the secrets that it takes.

@@ -43,7 +43,7 @@ class Tally:
 
     def served(self, partition: int, now: int) -> tuple[float, float]:
         """(seconds since the last acknowledgement, the share of the time so far without outages)."""
-        silent = now - self._last[partition]
+        silent = now - self._last.get(partition, now)  # asked before the begin
         outage = self._outage_ns[partition] + (silent if silent > self._outage_from_ns else 0)
         return silent / 1e9, 1 - outage / max(now - self._began, 1)
 

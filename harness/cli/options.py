@@ -78,6 +78,14 @@ ExpectOption = Annotated[
         help="Fail also unless this holds, e.g. 'recovery < 10s', 'p99 < 500ms'; repeatable.",
     ),
 ]
+AbortIfOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--abort-if",
+        metavar="CONDITION",
+        help="Heal and end early once this holds, e.g. 'unavailable > 60s', 'errors > 50%'; repeatable.",
+    ),
+]
 #: What --strike was called before.
 FormerTargetsOption = Annotated[str | None, typer.Option("--targets", hidden=True)]
 

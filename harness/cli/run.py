@@ -12,6 +12,7 @@ import typer
 
 from harness.cli.nemesis import IntervalOption, NemesisOption, RecoveryOption, pace
 from harness.cli.options import (
+    AbortIfOption,
     DeleteRecordsOption,
     ExpectOption,
     FormerTargetsOption,
@@ -124,9 +125,13 @@ def run(
         bool, typer.Option("--encode-messages", help="In simulation: encode and decode every message.")
     ] = False,
     expect: ExpectOption = None,
+    abort_if: AbortIfOption = None,
     results_directory: ResultsOption = results.DEFAULT,
     spark: SparkOption = LOCAL,
     spark_ui_port: SparkUiOption = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Start nothing: print who would be struck when, and by which commands.")
+    ] = False,
     as_json: Annotated[
         bool, typer.Option("--json", help="Print verdicts as JSON, a line each, instead of summaries.")
     ] = False,
@@ -183,6 +188,8 @@ def run(
         fields["features"] = {**fields.get("features", {}), **parse_features(features)}
     if expect:
         fields["expect"] = tuple(expect)
+    if abort_if:
+        fields["abort_if"] = tuple(abort_if)
     if kafka_home is not None:
         fields["kafka_home"] = str(kafka_home)
     if upgrade_to is not None:
@@ -191,6 +198,8 @@ def run(
         fields["must_take_effect"] = "none"
     check_reachable()
     order = Order(fields, results_directory, keep, spark_ui_port, run_name, not no_check, quiet)
+    if dry_run:
+        return _dry_run(replace(order, starts=False), [None] if seeds is None else parse_seeds(seeds), as_json=as_json)
     showing = _as_json if as_json else lambda done: conclude(done.directory, done.verdict)
     if seeds is not None:
         return _one_after_the_other(order, parse_seeds(seeds), showing, with_table=not as_json)
@@ -199,6 +208,22 @@ def run(
         say(f"recorded; chaos check {done.directory} judges it")
         return ExitCode.PASS
     return showing(done)
+
+
+def _dry_run(order: Order, seeds: Sequence[int | None], *, as_json: bool) -> int:
+    """seeds: None: the order's own, or one that is drawn."""
+    from harness.run.dry import showing
+    from harness.run.dry.preview import preview
+
+    for number, seed in enumerate(seeds):
+        asked = order if seed is None else replace(order, fields={**order.fields, "seed": seed})
+        found = preview(asked.prepared())
+        if as_json:
+            say_json(showing.as_json(found))
+            continue
+        say("\n" * bool(number), end="")
+        showing.show(found)
+    return ExitCode.PASS
 
 
 def _as_json(done: Done) -> int:

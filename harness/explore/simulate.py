@@ -49,7 +49,8 @@ class Simulated:
         from checkers.dataset import check_tables
 
         violation = None if self.violation is None else self.violation.as_dict()
-        return check_tables(self.plan.model_dump(mode="json"), self.tables, self.doubts, violation)
+        ended = str(self.facts.get("ended_early", ""))
+        return check_tables(self.plan.model_dump(mode="json"), self.tables, self.doubts, violation, ended=ended)
 
 
 class _MemoryComponents(SimulationComponents):

@@ -14,13 +14,14 @@ from pydantic import BaseModel, ConfigDict, ValidationError, computed_field, mod
 from checkers.verdict import own
 from checkers.verdict.thresholds import parse
 from harness.errors import BadArguments
-from harness.plan import registry
+from harness.plan import abort, registry
 from harness.plan.schedule import Pace
 from harness.targets.security import given
 from harness.targets.target import Target
 from harness.targets.timing import Timing
 from nemesis import Targets
 from spark_history.regular import open_regular
+from workloads.pacing import BATCHES_PER_S
 
 MAX_TIME_LIMIT_S = 7 * 24 * 3600  # the whole schedule is drawn before the run
 MIN_DELETE_S = 0.1  # from one deletion of a partition to the next
@@ -80,6 +81,7 @@ class Plan(BaseModel):
     kafka_home: str | None = None  # a distribution of Kafka, or its archive
     upgrade_to: str | None = None  # a release of the target, or a distribution, that membership:upgrade leads to
     expect: tuple[str, ...] = ()  # thresholds, e.g. "p99 < 500ms": see checkers/verdict/thresholds.py
+    abort_if: tuple[str, ...] = ()  # what ends the run early, e.g. "unavailable > 60s": see harness/plan/abort.py
 
     @model_validator(mode="before")
     @classmethod
@@ -139,6 +141,18 @@ class Plan(BaseModel):
                 parse(text)
             except ValueError as error:
                 yield f"--expect {error}"
+        for text in self.abort_if:
+            try:
+                condition = abort.parse(text)
+            except ValueError as error:
+                yield f"--abort-if {error}"
+                continue
+            turn_s = self.partitions / min(self.rate, BATCHES_PER_S)
+            if condition.metric == abort.UNAVAILABLE and condition.bound < 2 * turn_s:
+                yield (
+                    f"--abort-if '{condition.text}': at --rate {self.rate:g} each of {self.partitions:,} partitions is "
+                    f"appended to once in {turn_s:.3g} s; give a time of at least twice that"
+                )
         try:
             target = registry.make_target(self.target)
         except BadArguments as error:
@@ -318,6 +332,8 @@ class Plan(BaseModel):
             words += ["--feature", f"{name}={value}"]
         for text in self.expect:
             words += ["--expect", text]
+        for text in self.abort_if:
+            words += ["--abort-if", text]
         return shlex.join(words)
 
 

@@ -5,6 +5,7 @@ target = "kafka:4.2.0"
 time_limit = "60s"             # seconds, or with a unit
 acks = "all"
 expect = ["p99 < 500ms"]       # thresholds
+abort_if = "unavailable > 60s" # or a list: what ends the run early
 [settings]                     # --set
 "replica.lag.time.max.ms" = 4000
 [workload_settings]            # --workload-set
@@ -100,7 +101,7 @@ def _field(name: str, value: Any) -> Any:
         if name == "clients" and (problem := given.written_out(value)) is not None:
             raise ValueError(problem)
         return {str(key): _text(key, each) for key, each in value.items()}
-    if name == "expect" and isinstance(value, str):
+    if name in ("expect", "abort_if") and isinstance(value, str):
         return (value,)
     annotation: Any = Plan.model_fields[name].annotation
     try:

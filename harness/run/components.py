@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from importlib import import_module
 from pathlib import Path
@@ -127,6 +127,9 @@ class Components(Verification):
     #: Is it looked whether nodes end by themselves before the cluster is ready? (Where they do so otherwise unseen.)
     watches_start = True
 
+    #: Is it looked, before the first fault, whether the cluster is whole, topics of others included?
+    looks_first = True
+
     def __init__(self, target: Target) -> None:
         self.target = target
 
@@ -182,6 +185,10 @@ class Components(Verification):
     def make_workload(self, plan: Plan, cluster: Cluster, recorder: Recorder) -> Workload:
         workload: Workload = registry.load(registry.WORKLOADS, plan.workload)(plan, cluster, recorder)
         return workload
+
+    def served(self, workload: Workload) -> Callable[[], Mapping[str, tuple[float, float]]] | None:
+        """As of harness.run.calm.Serving; None: the workload cannot tell."""
+        return getattr(workload, "served", None)  # a user's own may not
 
     async def collect(self, cluster: Cluster, directory: Path, plan: Plan, recorder: Recorder) -> Sequence[str]:
         """Logs and disks into the run's directory, and what lies on the nodes' disks into the history. Returns what

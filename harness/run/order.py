@@ -43,7 +43,8 @@ class Done(NamedTuple):
 class Order:
     """fields: of Plan, as far as they are asked for; `on` may be "auto". results: where runs are kept. name: of the
     run's directory; None: it gets one of its own. judges: else the run is recorded, to be judged later. quiet: nothing
-    is said meanwhile. facts: what run.json says besides."""
+    is said meanwhile. facts: what run.json says besides. starts: else nothing is ever started, and what a client must
+    have (a compiled driver, say) need not be there."""
 
     fields: Mapping[str, Any]
     results: Path
@@ -53,6 +54,7 @@ class Order:
     judges: bool = True
     quiet: bool = False
     facts: Mapping[str, Any] = field(default_factory=dict)
+    starts: bool = True
 
     def prepared(self) -> Prepared:
         """Everything that can be known to be wrong before anything starts. Raises BadArguments, HarnessFailure,
@@ -77,7 +79,8 @@ class Order:
         client = registry.make_client(fields.get("client", Plan.model_fields["client"].default))
         for name, value in fields.get("client_settings", {}).items():
             client.check_setting(name, value)
-        client.prepare(lambda line: None if self.quiet else say(line, file=sys.stderr))
+        if self.starts:
+            client.prepare(lambda line: None if self.quiet else say(line, file=sys.stderr))
         fields["on"], why = self._place(fields, nemeses, target)
         fields.setdefault("strike", registry.preferred_targets(nemeses))
         fields.setdefault("seed", SystemRandom().randrange(1_000_000))

@@ -22,6 +22,7 @@ from harness.record import room
 from harness.record.results import RunRecord
 from harness.report.console import Progress, live_line
 from harness.report.live import Moment
+from harness.run.aborting import Aborting
 from harness.run.calm import Calm
 from harness.run.components import Components
 from harness.run.injector import Injector
@@ -34,6 +35,8 @@ from nemesis import Nemesis
 #: one machine each takes longer.
 READY_TIMEOUT_S = 60.0
 READY_PER_START = 15.0
+#: Of a cluster that is ready: until nothing is wrong any more with topics that are not the run's own, either.
+HEALTHY_PATIENCE_S = 5.0
 #: Once the time is over: for what is in flight, and for faults to be healed and recovered from.
 DRAIN_TIMEOUT_S = 180.0
 HEAL_TIMEOUT_S = 90.0
@@ -117,7 +120,10 @@ class Phases:
         await self._complete()
 
     async def _begin(self) -> None:
-        """Topic made, every partition led and every replica in its ISR. Raises HarnessFailure."""
+        """Topic made, every partition led and every replica in its ISR, and nothing else wrong. Raises
+        HarnessFailure."""
+        if getattr(self._cluster, "was_there", False):  # a stand-in may not say
+            await self._see_that_it_is_healthy()
         self._progress.update("waiting until the cluster is ready")
         patience = READY_TIMEOUT_S + READY_PER_START * self._plan.timing.start
         try:
@@ -132,6 +138,22 @@ class Phases:
             if self._cluster.refused:
                 reason = f"{reason}; a client was refused: {self._cluster.refused}"
             raise HarnessFailure(f"the cluster was not ready after {patience:g} s: {reason}{logs}") from None
+        await self._see_that_it_is_healthy()
+
+    async def _see_that_it_is_healthy(self) -> None:
+        """A cluster with something wrong is not struck: what faults do to it would not be told from what was wrong
+        before, and they might be what it does not survive. Raises HarnessFailure."""
+        look = getattr(self._observer, "unhealthy", None)  # a user's own may have none
+        if look is None or not self._components.looks_first:
+            return
+        loop = asyncio.get_running_loop()
+        until = loop.time() + HEALTHY_PATIENCE_S
+        while (wrong := await look()) is not None:
+            if loop.time() >= until:
+                logs = await self._collect_logs()
+                raise HarnessFailure(f"the cluster is not healthy, and was not struck: {wrong}{logs}")
+            self._progress.update(f"waiting until the cluster is healthy: {wrong}")
+            await asyncio.sleep(POLL_S)
 
     async def _set_up(self) -> None:
         await self._workload.set_up()
@@ -170,14 +192,15 @@ class Phases:
             now_ns=self._components.clock_ns,
             calm=Calm(self._plan.timing, getattr(self._workload, "served", None)),  # a user's own may not tell
         )  # fmt: skip
+        aborting = Aborting(self._plan.abort_if, self._plan.topic, self._components.served(self._workload))
         self._record.facts["workload_start_ns"] = self._components.clock_ns()
         with self._record.timed("workload"):
             try:
                 async with asyncio.timeout(None) as patience, asyncio.TaskGroup() as group:
                     group.create_task(self._unless_it_crashes("the workload", self._workload.run(over), over))
                     group.create_task(self._unless_it_crashes("the fault schedule", injector.run(), over))
-                    async with self._leaders_watched():
-                        await self._until_over(injector, over, interrupt)
+                    async with self._watched(aborting):
+                        await self._until_over(injector, over, interrupt, aborting)
                     over.set()
                     patience.reschedule(asyncio.get_running_loop().time() + DRAIN_TIMEOUT_S)
                     self.workload_ended = time.monotonic()
@@ -280,7 +303,9 @@ class Phases:
             del self._record.phases["close journal"]  # whose being there says that the history is complete
             self._record.end_early(f"the history was not written to its end: {describe(error)}")
 
-    async def _until_over(self, injector: Injector, over: asyncio.Event, interrupt: Interrupt) -> None:
+    async def _until_over(
+        self, injector: Injector, over: asyncio.Event, interrupt: Interrupt, aborting: Aborting
+    ) -> None:
         loop = asyncio.get_running_loop()
         limit = self._plan.time_limit
         end = loop.time() + limit
@@ -298,6 +323,13 @@ class Phases:
                 self._progress.say(f"ending early: {full}")
                 self._end_early(f"ended, for {full},", limit - left)
                 return
+            if (reason := aborting.reason(counts)) is not None:
+                self._progress.say(f"aborted: {reason.told}; healing, then judging what there is")
+                # Not at a moment that no seed tells: a simulated run is aborted again when it is repeated.
+                self._record.facts["aborted"] = reason.as_facts(limit - left)
+                after = f"after {limit - left:.1f} s of {limit:g} s"
+                self._record.end_early(f"the run was aborted {after}: {reason.told}")
+                return
             errors.update(counts.errors)
             faults = [fault for fault in injector.injected if fault.in_force or (fault.end or 0) > shown_until]
             struck = [fault for fault in faults if not fault.skipped]
@@ -307,17 +339,21 @@ class Phases:
             await asyncio.sleep(min(POLL_S, left))
 
     @asynccontextmanager
-    async def _leaders_watched(self) -> AsyncIterator[None]:
-        """For whoever looks on. A simulated run, whose steps must not depend on that, is not asked."""
-        if not (self._progress.redraws and self._components.watches_start):
-            yield
-            return
-        looking = asyncio.create_task(self._watch_leaders())
+    async def _watched(self, aborting: Aborting) -> AsyncIterator[None]:
+        """Leaders, for whoever looks on (a simulated run, whose steps must not depend on that, is not asked), and what
+        a condition to abort on needs to know."""
+        looking: list[asyncio.Task[None]] = []
+        if self._progress.redraws and self._components.watches_start:
+            looking.append(asyncio.create_task(self._watch_leaders()))
+        if aborting.wants_views:
+            looking.append(asyncio.create_task(aborting.look(self._observer)))
         try:
             yield
         finally:
-            looking.cancel()
-            await asyncio.gather(looking, return_exceptions=True)
+            for task in looking:
+                task.cancel()
+            if looking:
+                await asyncio.gather(*looking, return_exceptions=True)
 
     async def _watch_leaders(self) -> None:
         names = {node.id: node.name for node in self._cluster.machines}

@@ -2,13 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Literal
+from collections.abc import Callable, Mapping, Sequence
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from harness.errors import RuntimeUnavailable
 
 if TYPE_CHECKING:
     from harness.targets.target import Target
+
+
+class How(NamedTuple):
+    """Of a runtime, what is known of it before anything is started: the module `how` of each. methods: of
+    harness.cluster's Cluster and Node, by name, the commands and system calls by which each is done, in their order.
+    addresses: of a plan, where its nodes will be reached, as far as that is known."""
+
+    methods: Mapping[str, tuple[str, ...]]
+    addresses: Callable[[Any], Mapping[str, str]]
+
+
+def how_in(place: str) -> How:
+    """place: as of --on."""
+    module = import_module(f"harness.runtimes.{place}.how")
+    return How(module.HOW, module.addresses)
 
 
 def choose_runtime(

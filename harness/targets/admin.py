@@ -5,7 +5,14 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from typing import Final, NamedTuple, Protocol
+
+#: What changes something, by the request of Kafka's protocol that asks for it, whatever the runtime.
+REQUESTS: Final[Mapping[str, str]] = {
+    "reassign": "AlterPartitionReassignments", "elect_preferred": "ElectLeaders, of preferred leaders",
+    "unregister": "UnregisterBroker", "raise_feature": "UpdateFeatures", "add_voter": "AddRaftVoter",
+    "remove_voter": "RemoveRaftVoter",
+}  # fmt: skip
 
 Place = tuple[str, int]  # topic, partition
 Ids = tuple[int, ...]  # of brokers

@@ -66,3 +66,10 @@ class ClusterView:
 class Observer(Protocol):
     async def view(self) -> ClusterView:
         """Ask every node now. Never raises for nodes that do not answer."""
+        ...
+
+    async def unhealthy(self) -> str | None:
+        """What is wrong with the cluster now, of all its topics and not of the run's alone: members that do not answer
+        or are missing, partitions without a leader, under-replicated ones, no active controller; a clause each. None:
+        nothing, or it is not known. Never raises for nodes that do not answer."""
+        return None

@@ -42,6 +42,8 @@ def test_each_output_is_as_its_schema_says(
 
     (failed,) = said("verdict", "run", *FAILING, "--expect", "p99 < 1ms", "--run-name", "failed", "--quiet", lines=True)
     assert failed["verdict"] == "fail" and failed["thresholds"] and failed["attribution"]
+    (dry,) = said("dryrun", "run", *FAILING, "--dry-run")
+    assert [each["at"] for each in dry["faults"]] and dry["how"]["power-outage-cluster"]["inject"]
     assert said("verdict", "check", "failed", lines=True)[0]["path"] == "results/failed"
     events = said("suite", "suite", "mine.toml", lines=True)
     assert [each["event"] for each in events] == ["started", "finished", "ended"]

@@ -26,7 +26,7 @@ class V2Observer(KafkaObserver):
 
     def __init__(self, cluster: Cluster, network: Network, topic: str, *, idle_checks: bool) -> None:
         super().__init__(cluster, network, topic)
-        self._idle_checks = idle_checks
+        self._idle_checks = self._waits_for_isrs = idle_checks
         self._sizes: Mapping[tuple[int, int], int] = {}  # bytes by broker and partition, when they were asked for last
 
     async def view(self) -> ClusterView:
@@ -68,6 +68,9 @@ class V2Observer(KafkaObserver):
         servers = self._cluster.controllers
         leads = await asyncio.gather(*(self._leads(node) for node in servers))
         return next((node.id for node, does in zip(servers, leads, strict=True) if does), None)
+
+    async def _has_leader(self) -> bool | None:
+        return await self._active_controller() is not None
 
     async def _leads(self, node: Node) -> bool:
         if isinstance(self._network, TcpNetwork):

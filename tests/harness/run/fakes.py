@@ -129,6 +129,8 @@ class FakeCluster(Cluster):
         self.blocked: dict[str, list[Link]] = {}  # by key
         self.shaped: dict[str, tuple[list[Link], Shape]] = {}
         self.fail_cuts = False
+        self.wrong: list[str | None] = []  # what is, at one look at it after the other; then what was last
+        self.looked = 0
         self.stopped = 0
         self.machines = [FakeNode(self, "broker", n) for n in (1, 2, 3)] + [
             FakeNode(self, "controller", n) for n in (1, 2, 3)
@@ -188,6 +190,11 @@ class FakeObserver:
         state = PartitionState(self.top, 1, ids, ids - missing)
         partitions = {node.id: {0: state} for node in self.cluster.brokers}
         return ClusterView(partitions, self.active_controller, why_out_of_sync(self.cluster.brokers, partitions))
+
+    async def unhealthy(self) -> str | None:
+        self.cluster.looked += 1
+        wrong = self.cluster.wrong
+        return (wrong.pop(0) if len(wrong) > 1 else wrong[0]) if wrong else None
 
 
 class FaultLog:

@@ -243,6 +243,39 @@ def test_keep_leaves_the_cluster_up(tmp_path: Path) -> None:
     assert case.parts.cluster.stopped == 0 and "chaos clean" in case.output.getvalue()
 
 
+def test_an_unhealthy_cluster_is_not_struck(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("harness.run.phases.HEALTHY_PATIENCE_S", 0.3)
+    components = FakeComponents()
+    wrong = "3 of 120 partitions have a replica out of the ISR (orders-3, orders-7, orders-9)"
+    components.cluster.wrong = [wrong]
+    case = Case(tmp_path, components, time_limit=30)
+    with pytest.raises(HarnessFailure, match="the cluster is not healthy, and was not struck: 3 of 120 partitions"):
+        case.run()
+    assert not components.recorder.rows and components.workload.calls == ["set_up"] and components.cluster.log == []
+    assert case.record["status"] == "failed" and wrong in case.record["problems"][0]
+    assert components.cluster.stopped == 1 and 2 <= components.cluster.looked <= 4
+
+
+@pytest.mark.usefixtures("quick")
+def test_what_passes_soon_is_waited_for(tmp_path: Path) -> None:
+    components = FakeComponents()
+    components.cluster.wrong = ["there is no active controller", "broker-1 does not answer", None]
+    assert Case(tmp_path, components, time_limit=0.3).run()["verdict"] == "pass"
+    assert components.cluster.looked == 3
+
+
+def test_a_cluster_that_was_there_is_looked_at_before_anything_is_asked_of_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("harness.run.phases.HEALTHY_PATIENCE_S", 0.0)
+    components = FakeComponents()
+    components.cluster.was_there = True
+    components.cluster.wrong = ["broker-2 does not answer"]
+    with pytest.raises(HarnessFailure, match="was not struck: broker-2 does not answer"):
+        Case(tmp_path, components, time_limit=0.3).run()
+    assert components.workload.calls == []
+
+
 def _signal_after(*delays: float) -> Callable[[], Any]:
     async def send() -> None:
         for delay in delays:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import time
+from collections.abc import Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -10,7 +12,7 @@ from typing import Any
 from cluster_image.network.tcp import TcpNetwork
 from harness.plan.plan import Plan
 from harness.record.history import Recorder
-from harness.targets.kafka_api.observer import KafkaObserver, why_out_of_sync
+from harness.targets.kafka_api.observer import KafkaObserver, _wrong, why_out_of_sync
 from harness.targets.view import ClusterView, PartitionState
 from tests.clusters.local_cluster import LocalCluster, local_cluster
 from workloads.append import AppendWorkload
@@ -50,8 +52,20 @@ def test_isrs_leaders_and_the_active_controller(tmp_path: Path) -> None:
             assert sum(view.leaders.values()) == 4 and set(view.leaders) == {1, 2, 3}
             assert view.active_controller in (101, 102, 103)
 
+            began = time.monotonic()
+            assert await observer.unhealthy() is None
+            assert time.monotonic() - began < 0.2, "what it costs a healthy run"
+
             await cluster.stop(3)
             view = await _becomes(observer, "broker-3 does not answer")
+            wrong = await observer.unhealthy()
+            while "have a replica out of the ISR" not in str(wrong):
+                wrong = await observer.unhealthy()
+            # Of a topic that is another's, too.
+            others = await KafkaObserver(harness_cluster, TcpNetwork(), "another").unhealthy()
+            assert wrong == others
+            assert str(wrong).startswith("broker-3 does not answer; 4 of 4 partitions have a replica out of the ISR")
+            assert "(chaos-0, chaos-1, chaos-2 …)" in str(wrong)
             assert set(view.partitions) == {1, 2}
             while 3 in (await observer.view()).leaders:
                 await asyncio.sleep(0.1)
@@ -62,6 +76,38 @@ def test_isrs_leaders_and_the_active_controller(tmp_path: Path) -> None:
             recorder.close()
 
     asyncio.run(scenario())
+
+
+def _metadata(brokers: Sequence[int], **partitions: tuple[int, Sequence[int], Sequence[int]]) -> Any:
+    """partitions: leader, replicas and ISR, by topic_partition."""
+    topics = []
+    for name, (leader, replicas, isr) in partitions.items():
+        topic, index = name.split("_")
+        state = SimpleNamespace(
+            partition_index=int(index), leader_id=leader, leader_epoch=1, replica_nodes=replicas, isr_nodes=isr
+        )
+        topics.append(SimpleNamespace(name=topic, partitions=(state,)))
+    return SimpleNamespace(brokers=[SimpleNamespace(node_id=broker) for broker in brokers], topics=topics)
+
+
+def test_what_is_wrong_with_a_cluster_is_named() -> None:
+    brokers: Any = [SimpleNamespace(id=n, name=f"broker-{n}") for n in (1, 2, 3)]
+    whole = _metadata((1, 2, 3), a_0=(1, (1, 2), (1, 2)), b_0=(2, (2, 3), (2, 3)))
+
+    def wrong(*answers: Any, isrs: bool = True, quorum: bool | None = True) -> list[str]:
+        return list(_wrong(brokers, answers, isrs=isrs, quorum=quorum))
+
+    assert wrong(whole, whole, whole) == [] and wrong(whole, whole, whole, quorum=None) == []
+    assert wrong(whole, whole, whole, quorum=False) == ["there is no active controller"]
+    assert wrong(None, None, None) == ["broker-1, broker-2, broker-3 do not answer"]
+    shrunk = _metadata((1, 2), a_0=(1, (1, 2), (1, 2)), b_0=(-1, (2, 3), (2,)))
+    assert wrong(shrunk, whole, whole) == [
+        "broker-3 is missing from the metadata of the others", "1 of 2 partitions has no leader (b-0)",
+        "1 of 2 partitions has a replica out of the ISR (b-0)",
+    ]  # fmt: skip
+    assert wrong(whole, shrunk, None, isrs=False) == [
+        "broker-3 does not answer", "1 of 2 partitions has no leader (b-0)",
+    ]  # fmt: skip
 
 
 def test_in_sync_means_that_every_broker_says_so() -> None:

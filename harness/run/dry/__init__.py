@@ -1,0 +1,1 @@
+"""`chaos run --dry-run`: who would be struck when, and by what, with nothing started and nothing written."""
