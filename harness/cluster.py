@@ -312,6 +312,10 @@ class Cluster(Protocol):
         """The cluster was given all the time that it may need to recover, and did not."""
         return None
 
+    async def gather(self, directory: Path) -> None:
+        """What nodes have told of themselves so far (trace/<node>.jsonl), into this folder, where it is not there."""
+        return None
+
     async def collect(self, directory: Path) -> Mapping[str, str] | None:
         """After the run: each node's log to directory/logs/<node>.log, each broker's data directory
         (segments and checkpoints) to directory/disks/<node>/. Nodes may be running or dead. Returns, by node, what of

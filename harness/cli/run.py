@@ -52,9 +52,15 @@ def run(
     recovery: RecoveryOption = None,
     target: TargetOption = "kraft",
     on: Annotated[
-        Literal["auto", "docker", "simulation"],
-        typer.Option(help="Containers, or one process with virtual time; auto: containers where Docker answers."),
+        Literal["auto", "docker", "simulation", "ssh"],
+        typer.Option(
+            help="Containers, one process with virtual time, or hosts of your own (--hosts); auto: containers where "
+            "Docker answers."
+        ),
     ] = "auto",
+    hosts: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="The hosts of --on ssh: see docs/hosts.md.")
+    ] = None,
     time_limit: TimeLimitOption = 60.0,
     seed: Annotated[int | None, typer.Option(help="Of the fault schedule; by default a new one each time.")] = None,
     seeds: Annotated[
@@ -194,6 +200,8 @@ def run(
         fields["kafka_home"] = str(kafka_home)
     if upgrade_to is not None:
         fields["upgrade_to"] = upgrade_to
+    if hosts is not None:
+        fields["hosts"] = str(hosts)
     if allow_vacuous:
         fields["must_take_effect"] = "none"
     check_reachable()

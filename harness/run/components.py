@@ -122,7 +122,7 @@ class Verification:
 
 
 class Components(Verification):
-    """Of a run in containers."""
+    """Of a run in containers, or on hosts."""
 
     #: Is it looked whether nodes end by themselves before the cluster is ready? (Where they do so otherwise unseen.)
     watches_start = True
@@ -130,8 +130,9 @@ class Components(Verification):
     #: Is it looked, before the first fault, whether the cluster is whole, topics of others included?
     looks_first = True
 
-    def __init__(self, target: Target) -> None:
+    def __init__(self, target: Target, on: str = "docker") -> None:
         self.target = target
+        self._on = on
 
     def clock_ns(self) -> int:
         """The time line of the history: monotonic nanoseconds."""
@@ -158,6 +159,10 @@ class Components(Verification):
 
     @cached_property
     def runtime(self) -> Runtime:
+        if self._on == "ssh":
+            from harness.runtimes.ssh.runtime import SshRuntime
+
+            return SshRuntime(self.target)
         from harness.runtimes.docker.runtime import DockerRuntime
 
         return DockerRuntime(self.target)
@@ -196,6 +201,7 @@ class Components(Verification):
         from harness.record.collected import collected_files, record_collected, with_problems
 
         target = self.target
+        await cluster.gather(directory / "trace")
         # In this order: whatever a node has told is in what lies on the disks then, if it is committed.
         traces = await in_thread(target.read_traces, directory / "trace")
         not_whole = await cluster.collect(directory) or {}

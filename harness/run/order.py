@@ -95,6 +95,12 @@ class Order:
         simulated = [flag(name) for name in SIMULATED if name in fields]
         only = [name for name, each in nemeses.items() if getattr(each, "runtimes", None) == SIMULATION]
         asked = fields.get("on", "auto")
+        if fields.get("hosts") is not None:
+            if asked not in ("auto", "ssh"):
+                raise BadArguments(f"--hosts is for runs on hosts over SSH; leave it out or give --on ssh, not {asked}")
+            asked = "ssh"
+        elif asked == "ssh":
+            raise BadArguments("--on ssh needs to know the hosts: give --hosts FILE (docs/hosts.md says what is in it)")
         place, why = choose_runtime([*only, *simulated], target) if asked == "auto" else (asked, "")
         registry.check_runtime(nemeses, place)
         if place == "simulation":
@@ -116,6 +122,7 @@ def _absolute(name: str, value: Any) -> Any:
     is_place = (
         (name == "target" and str(value).endswith(".toml"))
         or (name == "kafka_home" and value is not None)
+        or (name == "hosts" and value is not None)
         or (name == "upgrade_to" and value is not None and Path(value).exists())
     )
     return str(Path(value).expanduser().absolute()) if is_place else value

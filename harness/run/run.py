@@ -43,7 +43,7 @@ def components_of(plan: Plan) -> Components:
         from harness.run.simulated import SimulationComponents
 
         return SimulationComponents(target)
-    return Components(target)
+    return Components(target, plan.on)
 
 
 async def run(
