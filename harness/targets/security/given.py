@@ -62,7 +62,7 @@ def parse(assignments: Iterable[str]) -> dict[str, str]:
 def written_out(given: Mapping[str, str]) -> str | None:
     """That a secret is given itself, as a clause."""
     for name in SECRETS:
-        if name in given and not (given[name].startswith(("env:", "file:")) and given[name].partition(":")[2]):
+        if name in given and not is_reference(given[name]):
             return (
                 f"{name} must be env:NAME or file:PATH, which say where the secret is: plans and reports are kept, and "
                 "it is not to be in them"
@@ -126,25 +126,36 @@ def resolve(given: Mapping[str, str]) -> Security:
     return found
 
 
-def _secret(name: str, given: Mapping[str, str]) -> str:
-    kind, _, where = given.get(name, "").partition(":")
+def is_reference(secret: str) -> bool:
+    """Rather than the secret itself."""
+    return secret.startswith(("env:", "file:")) and bool(secret.partition(":")[2])
+
+
+def secret_of(reference: str, what: str) -> str:
+    """What is at env:NAME or file:PATH; "" for anything else. what: the beginning of a sentence about it. Raises
+    BadArguments, which does not repeat it."""
+    kind, _, where = reference.partition(":")
     if kind == "env":
         found = os.environ.get(where, "")
         if not found:
-            raise BadArguments(f"--clients {name}: the environment has no variable {where}, or an empty one")
+            raise BadArguments(f"{what}: the environment has no variable {where}, or an empty one")
     elif kind == "file":
         try:
             require_regular(Path(where))
             found = Path(where).read_text().removesuffix("\n").removesuffix("\r")
         except (OSError, ValueError) as error:
-            raise BadArguments(f"--clients {name}: {where} cannot be read ({_reason(error)})") from None
+            raise BadArguments(f"{what}: {where} cannot be read ({_reason(error)})") from None
         if not found:
-            raise BadArguments(f"--clients {name}: {where} is empty")
+            raise BadArguments(f"{what}: {where} is empty")
     else:
         return ""
     if not found.isprintable():
-        raise BadArguments(f"--clients {name}: what {given[name]} holds is no password: it has control characters")
+        raise BadArguments(f"{what}: what {reference} holds is no password: it has control characters")
     return found
+
+
+def _secret(name: str, given: Mapping[str, str]) -> str:
+    return secret_of(given.get(name, ""), f"--clients {name}")
 
 
 def _reason(error: Exception) -> str:
