@@ -35,6 +35,8 @@ _SIOCSIFFLAGS = 0x8914
 _LOOP_CONFIGURE = 0x4C0A
 _LOOP_CTL_GET_FREE = 0x4C82
 _LO_FLAGS_AUTOCLEAR = 4
+_LOOP_GET_STATUS64 = 0x4C05
+_LOOP_INFO = struct.Struct("=5Q 4I 64s 64s 32s 2Q")  # struct loop_info64, which begins with device and inode
 # struct loop_config: backing fd, block size, struct loop_info64, 8 reserved words.
 _LOOP_CONFIG = struct.Struct("=II 5Q 4I 64s 64s 32s 2Q 8Q")
 
@@ -141,6 +143,17 @@ def attach_loop_device(image: Path, attempts: int = 20) -> tuple[Path, int]:
         finally:
             os.close(writable)
     raise OSError(errno.EBUSY, f"no free loop device after {attempts} attempts")
+
+
+def loop_file(device: Path) -> tuple[int, int]:
+    """Device and inode of the file under a loop device."""
+    descriptor = os.open(device, os.O_RDONLY)
+    try:
+        told = fcntl.ioctl(descriptor, _LOOP_GET_STATUS64, bytes(_LOOP_INFO.size))
+    finally:
+        os.close(descriptor)
+    found = _LOOP_INFO.unpack(told)
+    return found[0], found[1]
 
 
 def wait_until_released(device: Path, timeout: float) -> None:

@@ -36,6 +36,15 @@ class Cgroup:
                 made.append(str(folder / "cgroup.procs"))
         return made
 
+    def wait_for(self, pid: int) -> None:
+        """Until a process that was told to be in it is: what is done to its cgroup must not strike ours."""
+        until = time.monotonic() + _PATIENCE_S
+        for folder in self._folders:
+            while (folder / "cgroup.procs").exists() and Path(f"/proc/{pid}").exists() and time.monotonic() < until:
+                if str(pid) in (folder / "cgroup.procs").read_text().split():
+                    break
+                time.sleep(0.001)
+
     @property
     def _freezer(self) -> tuple[Path, str, str] | None:
         """The file, and what is written to freeze and to thaw."""
@@ -112,6 +121,11 @@ def _remove(folder: Path) -> None:
 
 
 def _hierarchies() -> list[Path]:
+    """Where ours are made. Of v2 it is the root, which alone may have both processes and cgroups with controllers; of v1
+    our own cgroup: what is above that may be another machine's, where hosts are containers."""
     if (_ROOT / "cgroup.controllers").exists():
         return [_ROOT]
-    return [_ROOT / name for name in _V1 if (_ROOT / name / "cgroup.procs").exists()]
+    own = [line.split(":", 2)[1:] for line in Path("/proc/self/cgroup").read_text().splitlines()]
+    found = [_ROOT / name / path.lstrip("/") for name in _V1 for controllers, path in own
+             if name in controllers.split(",")]  # fmt: skip
+    return [folder for folder in found if (folder / "cgroup.procs").exists()]

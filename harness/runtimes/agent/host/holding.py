@@ -36,7 +36,6 @@ def hold(holder: Mapping[str, Any]) -> int:
         raise Held(holder_of() or {}) from None
     os.ftruncate(descriptor, 0)
     os.pwrite(descriptor, json.dumps(holder).encode(), 0)
-    HEARD.touch()
     return descriptor
 
 

@@ -50,6 +50,7 @@ def become(launch: Launch) -> None:
     for file in launch.cgroups:
         Path(file).write_text(str(os.getpid()))
     os.setsid()
+    os.umask(0o022)  # the node, who is another user, comes through all of it
     root = Path(launch.root)
     _call("unshare", _CLONE_NEWNS)
     _mount(None, "/", None, _MS_REC | _MS_PRIVATE)
@@ -67,7 +68,6 @@ def become(launch: Launch) -> None:
     os.setgid(launch.user)
     os.setuid(launch.user)
     _call("prctl", _PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
-    os.umask(0o022)
     os.execvpe(launch.command[0], launch.command, launch.environment)
 
 

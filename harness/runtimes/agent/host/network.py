@@ -77,11 +77,14 @@ class HostNetwork(Network):
         self.run(f"table inet chaos {{ {declared} }}\n{deleted}")
 
     def is_unplugged(self) -> bool:
-        return any(chain.startswith(_UNPLUGGED) for chain in self.chains_there_are())
+        return any(chain.startswith(_UNPLUGGED) for chain in self._chains())
 
-    def chains_there_are(self) -> list[str]:
-        items = json.loads(self.run("list ruleset") or '{"nftables": []}')["nftables"]
-        return [item["chain"]["name"] for item in items if item.get("chain", {}).get("table") == "chaos"]
+    def tables_there_are(self) -> list[str]:
+        tables = [item["table"] for item in self._listed() if item.get("table", {}).get("name") == "chaos"]
+        return [f"table {table['family']} {table['name']}" for table in tables]
+
+    def _chains(self) -> list[str]:
+        return [item["chain"]["name"] for item in self._listed() if item.get("chain", {}).get("table") == "chaos"]
 
 
 class HostQueues(Queues):

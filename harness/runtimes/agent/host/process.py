@@ -48,6 +48,7 @@ class NodeProcess:
                 self._process = subprocess.Popen(
                     self._command(launch, "launch"), stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd="/"
                 )
+            self._cgroup.wait_for(self._process.pid)
             return self._process.pid
 
     def running(self) -> bool:

@@ -34,7 +34,8 @@ def _is_number(value: Any) -> bool:
 
 
 HOST_VERBS: Final[Mapping[str, Verb]] = {
-    **verbs.VERBS,
+    # Those of every machine, as a host does them.
+    **{name: Verb(getattr(HostMachine, verb.call.__name__), verb.arguments) for name, verb in verbs.VERBS.items()},
     "configure": Verb(HostMachine.configure, {"text": _is_text}),
     "configuration": Verb(HostMachine.configuration, {}),
     "boot": Verb(HostMachine.boot, {}),
@@ -113,6 +114,7 @@ class Server(socketserver.ThreadingUnixStreamServer):
         threading.Thread(target=self.serve_forever, daemon=True).start()
         while True:
             silent = time.monotonic() - self.answers.heard
+            holding.HEARD.touch()
             os.utime(holding.HEARD, (time.time() - silent,) * 2)
             if silent > rescue_after_s:
                 return

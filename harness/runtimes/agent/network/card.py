@@ -131,8 +131,11 @@ class Network:
         return bool(self._rules())
 
     def _rules(self) -> list[dict[str, Any]]:
-        ruleset = json.loads(self.run("list ruleset") or '{"nftables": []}')["nftables"]
-        return [item["rule"] for item in ruleset if item.get("rule", {}).get("table") == "chaos"]
+        return [item["rule"] for item in self._listed() if item.get("rule", {}).get("table") == "chaos"]
+
+    def _listed(self) -> list[dict[str, Any]]:
+        """All of the namespace, whoever's."""
+        return list(json.loads(self.run("list ruleset") or '{"nftables": []}')["nftables"])
 
     def run(self, commands: str) -> str:
         """nftables' own language; the answer is JSON."""
