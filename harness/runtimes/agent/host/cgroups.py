@@ -121,8 +121,8 @@ def _remove(folder: Path) -> None:
 
 
 def _hierarchies() -> list[Path]:
-    """Where ours are made. Of v2 it is the root, which alone may have both processes and cgroups with controllers; of v1
-    our own cgroup: what is above that may be another machine's, where hosts are containers."""
+    """Where ours are made. Of v2 it is the root: it alone may have both processes and cgroups with controllers. Of v1
+    it is our own cgroup: what is above may be another machine's, where hosts are containers."""
     if (_ROOT / "cgroup.controllers").exists():
         return [_ROOT]
     own = [line.split(":", 2)[1:] for line in Path("/proc/self/cgroup").read_text().splitlines()]
