@@ -15,7 +15,7 @@ _NOTE: Final = (
     "Times are planned: a fault waits while others hold those whom it would strike, and one that may lose data until "
     "the brokers of the last such fault are back in every ISR; what can no longer be healed in time is skipped."
 )
-_HELD: Final = "* Another fault is planned to be in force then: if it holds them, others are struck, or they later."
+_HELD: Final = "* Another fault may still be in force then: if it holds them, others are struck, or they later."
 
 
 def show(preview: Preview) -> None:
