@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Awaitable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, cast
+from typing import Any, Final, cast
 
 from harness.cluster import Node
 from harness.errors import describe
@@ -23,6 +23,10 @@ from harness.runtimes import How, how_in
 from harness.runtimes.simulation.loop import VirtualLoop
 from harness.targets.admin import REQUESTS
 from nemesis import Nemesis
+
+#: By so much later than planned a fault may end: what healing takes; and where it may have had to wait itself.
+_HEALING_S: Final = 1.0
+_LATE_S: Final = 10.0
 
 
 @dataclass(frozen=True)
@@ -38,7 +42,7 @@ class Done:
 
 @dataclass(frozen=True)
 class Planned:
-    """overlaps: is another fault planned to hold nodes when it strikes?"""
+    """overlaps: may another fault hold nodes when it strikes, by what is planned and how late that may be?"""
 
     fault: Fault
     whom: Whom
@@ -98,22 +102,26 @@ class _Rehearsal:
         for fault in sorted(faults, key=lambda fault: (fault.at, fault.fault)):
             nemesis = self._nemeses[fault.nemesis]
             others = [each for each in planned if self._holds(each, fault)]
+            near = [each for each in planned if self._holds(each, fault, _LATE_S if each.overlaps else _HEALING_S)]
             held = {name for each in others if not each.whom.depends_on for name in each.whom.names}
             free = {node.name for node in self._alive.machines} - held
             found = whom(nemesis, fault.choice, self._alive, self._plan, free, struck[fault.nemesis])
+            if found.why_nobody and held:  # it waits, and strikes once they are free again
+                free = {node.name for node in self._alive.machines}
+                found = whom(nemesis, fault.choice, self._alive, self._plan, free, struck[fault.nemesis])
             if any(each.whom.depends_on for each in planned if each.fault.nemesis == fault.nemesis):
                 as_the_first = whom(nemesis, fault.choice, RecordingCluster(self._plan), self._plan, free, {})
                 if as_the_first.names != found.names:
                     found = found.after_others()
             struck[fault.nemesis].update(found.names)
             done = Done() if found.why_nobody else self._tried(nemesis, fault, found.names)
-            planned.append(Planned(fault, found, bool(others), done))
+            planned.append(Planned(fault, found, bool(near), done))
         return planned
 
-    def _holds(self, earlier: Planned, fault: Fault) -> bool:
-        """Is it still in force when this fault is to strike, and in its way?"""
+    def _holds(self, earlier: Planned, fault: Fault, late_s: float = 0.0) -> bool:
+        """Is it still in force when this fault is to strike, and in its way, if it ends so much later than planned?"""
         both = all(getattr(self._nemeses[each.nemesis], "exclusive", True) for each in (earlier.fault, fault))
-        return both and earlier.fault.at + earlier.fault.duration > fault.at
+        return both and earlier.fault.at + earlier.fault.duration + late_s > fault.at
 
     def _tried(self, nemesis: Nemesis, fault: Fault, names: Sequence[str]) -> Done:
         loop = VirtualLoop()

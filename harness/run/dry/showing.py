@@ -15,7 +15,7 @@ _NOTE: Final = (
     "Times are planned: a fault waits while others hold those whom it would strike, and one that may lose data until "
     "the brokers of the last such fault are back in every ISR; what can no longer be healed in time is skipped."
 )
-_HELD: Final = "* Another fault is planned to be in force then: if it holds them, others are struck, or they later."
+_HELD: Final = "* Another fault may still be in force then: if it holds them, others are struck, or they later."
 
 
 def show(preview: Preview) -> None:
@@ -25,16 +25,22 @@ def show(preview: Preview) -> None:
         say(preview.why)
     say(f"\nNodes, on {plan.on}:")
     print_table(("node", "role", "rack", "address"), [_node(each) for each in preview.nodes])
-    if not preview.faults:
+    if preview.faults:
+        _show_faults(preview)
+    else:
         say("\nNo fault is planned.")
-        return
+    for text in plan.abort_if:
+        say(f"\nAll is healed and the run ends early if {text}.")
+    say("\nNothing was started.")
+
+
+def _show_faults(preview: Preview) -> None:
+    plan = preview.plan
     say(f"\nFaults, in seconds since clients begin, of {plan.time_limit:g}:")
     print_table(("at", "for", "nemesis", "what", "whom"), [_fault(each, plan.on) for each in preview.faults])
     say(f"\n{_NOTE}")
     if any(map(_may_be_held, preview.faults)):
         say(_HELD)
-    for text in plan.abort_if:
-        say(f"All is healed and the run ends early if {text}.")
     say(f"\nHow, on {plan.on}:")
     for name, planned in _by_nemesis(preview):
         say(f"  {name}: {preview.nemeses[name].summary}")
@@ -43,7 +49,6 @@ def show(preview: Preview) -> None:
                 say(f"    {'' if number else step:<16}{line}")
         for why in dict.fromkeys(each.done.not_told for each in planned if each.done.not_told):
             say(f"    {'':<16}and more, which cannot be told without a cluster: {why}")
-    say("\nNothing was started.")
 
 
 def as_json(preview: Preview) -> dict[str, Any]:

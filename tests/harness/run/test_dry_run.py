@@ -144,6 +144,18 @@ def test_its_schedule_is_the_runs(nemesis: str) -> None:
     assert tuple(each.fault for each in found.faults) == run.schedule and run.schedule
 
 
+@pytest.mark.parametrize("nemesis", ["kill,pause", "power-outage,disk", "partition,clock,kill"])
+def test_who_is_named_for_certain_is_struck_among_many_faults(nemesis: str) -> None:
+    """Those that another fault may hold are marked; whom the live cluster decides is told in words."""
+    found = previewed(nemesis=registry.parse_names(nemesis), time_limit=30.0, seed=4, strike="random")
+    run = simulate(found.plan.model_copy(update={"run": "r"}))
+    rows = {row["fault"]: row for row in run.tables["faults"].to_pylist()}
+    certain = [each for each in found.faults if not each.overlaps and not each.whom.depends_on]
+    assert certain and all(tuple(rows[each.fault.fault]["targets"]) == each.whom.names for each in certain)
+    marked = [each for each in found.faults if each.overlaps]
+    assert marked and not any(each.whom.why_nobody for each in marked), "who waits strikes later, and is no nobody"
+
+
 def test_whom_in_words() -> None:
     def of(nemesis: str, **fields: Any) -> set[str]:
         planned = previewed(nemesis=(nemesis,), seed=1, **fields).faults
