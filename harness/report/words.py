@@ -171,6 +171,7 @@ _EVIDENCE: dict[str, Callable[[Any], str] | None] = {
     "cut_at": None,
     "network_off_at": None,
     "killed_at": None,
+    "clock_uncertainty_ns": None,
     "shut_down_at": None,
     "remounted_at": None,
     "exit_status": exit_status,

@@ -105,7 +105,8 @@ class HostNode(AgentNode):
         except HostError as error:
             raise AgentError(str(error)) from error
         if done.status != 0:
-            raise AgentError(f"{command[0]} on {self.host.name}: {done.err.strip() or f'exit status {done.status}'}")
+            why = (done.err.strip().splitlines() or [f"exit status {done.status}"])[-1]
+            raise AgentError(f"{' '.join(command[-2:])} on host {self.host.name}: {why}")
         return done.out
 
     def _fetch(self, there: str, directory: Path) -> None:

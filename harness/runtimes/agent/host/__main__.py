@@ -13,6 +13,7 @@ What goes wrong is one line on standard error, and exit status 1; exit status 3:
 
 from __future__ import annotations
 
+import gzip
 import json
 import os
 import signal
@@ -53,8 +54,9 @@ def connect() -> None:
 
 
 def send(folder: Path) -> None:
-    with tarfile.open(fileobj=sys.stdout.buffer, mode="w|gz", compresslevel=_COMPRESSION) as archive:
-        archive.add(folder, arcname=".")
+    with gzip.GzipFile(fileobj=sys.stdout.buffer, mode="wb", compresslevel=_COMPRESSION) as compressed:
+        with tarfile.open(fileobj=compressed, mode="w|") as archive:
+            archive.add(folder, arcname=".")
 
 
 def status(data_directory: Path) -> dict[str, Any]:
