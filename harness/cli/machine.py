@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
@@ -12,11 +13,29 @@ from harness.errors import BadArguments, ExitCode
 from harness.report.terminal import say
 
 
-def doctor() -> int:
-    """Say what this machine can do and what is missing."""
-    from harness.runtimes.doctor import checks
+class Where(StrEnum):
+    DOCKER = "docker"
+    SSH = "ssh"
 
-    findings = checks()
+
+def doctor(
+    on: Annotated[Where, typer.Option(help="What is to be tried: this machine, or hosts.")] = Where.DOCKER,
+    hosts: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Of --on ssh: the hosts, as in docs/hosts.md.")
+    ] = None,
+) -> int:
+    """Say what this machine can do and what is missing. Or hosts, each of them tried."""
+    if (on is Where.SSH) != (hosts is not None):
+        raise BadArguments("--on ssh needs --hosts FILE, which says where the hosts are; and --hosts is of --on ssh")
+    if hosts is not None:
+        from harness.runtimes.ssh import doctor as of_hosts
+        from harness.runtimes.ssh import hosts_file
+
+        findings = of_hosts.checks(hosts_file.read(hosts))
+    else:
+        from harness.runtimes.doctor import checks
+
+        findings = checks()
     for finding in findings:
         remedy = f"; {finding.remedy}" if finding.remedy else ""
         say(f"{finding.status:18}  {finding.name}: {finding.detail}{remedy}")

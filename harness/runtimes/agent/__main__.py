@@ -1,4 +1,5 @@
-"""python3 -m agent serve CONFIGURATION | remove FOLDER | probe FOLDER, inside the agent's container.
+"""python3 -m agent serve CONFIGURATION | remove FOLDER | probe FOLDER, inside the agent's container;
+python3 -m agent probe-host FOLDER, on a machine that is no container.
 
 `serve` makes and mounts the volumes and then answers requests on FOLDER/agent.sock: one JSON object a line,
 `{"node": "broker-1", "do": "cut_power", ...}`, answered by `{"result": ...}` or `{"error": "..."}`. The requests of
@@ -20,7 +21,7 @@ from typing import Any
 from . import kernel, tools, verbs
 from .machine import Machine, Volume
 from .network import card as network
-from .probe import probe
+from .probe import freezer, probe
 
 _LONGEST_REQUEST = 1 << 20  # bytes
 _LONGEST_ANSWER = 8 << 20  # half of what agent_client.py reads as a line
@@ -115,6 +116,9 @@ def main() -> int:
             remove(Path(argument))
         elif command == "probe":
             print(json.dumps(probe(Path(argument), _join_engine)))
+        elif command == "probe-host":
+            kernel.leave_namespaces()  # whatever is tried is seen by nobody, and ends with this process
+            print(json.dumps({**probe(Path(argument), lambda: None), "freezer": freezer()}))
         else:
             raise ValueError(f"unknown command {command}")
     except OSError as error:

@@ -25,6 +25,8 @@ _MS_REMOUNT = 1 << 5
 _MS_NOSYMFOLLOW = 1 << 8  # Linux 5.10; older kernels ignore it, and nothing here relies on it
 _MS_NOATIME = 1 << 10
 _MS_BIND = 1 << 12
+_MS_REC = 1 << 14
+_MS_PRIVATE = 1 << 18
 _MS_SHARED = 1 << 20
 _MNT_DETACH = 2
 #: Of a volume: whatever a node puts there is data, for the node and for the host.
@@ -49,6 +51,12 @@ def _call(name: str, *arguments: object, about: object = None) -> None:
     if getattr(_libc, name)(*arguments) != 0:
         number = ctypes.get_errno()
         raise OSError(number, os.strerror(number), str(about) if about is not None else name)
+
+
+def leave_namespaces() -> None:
+    """From now on mounts and network are this process' own. Only while it has a single thread."""
+    _call("unshare", _CLONE_NEWNS | _CLONE_NEWNET, about="namespaces")
+    _call("mount", None, b"/", None, ctypes.c_ulong(_MS_PRIVATE | _MS_REC), None, about="/")
 
 
 def enter_mount_namespace_of(pid: int) -> None:

@@ -34,6 +34,24 @@ def probe(folder: Path, join_engine: Callable[[], None]) -> dict[str, str | None
     return found
 
 
+def freezer() -> str | None:
+    """Why no cgroup can be frozen here, as a clause, by freezing an empty one. None: it can."""
+    root = Path("/sys/fs/cgroup")
+    is_v2 = (root / "cgroup.controllers").exists()
+    made = (root if is_v2 else root / "freezer") / f"chaos-probe-{os.getpid()}"
+    name, frozen, thawed = ("cgroup.freeze", "1", "0") if is_v2 else ("freezer.state", "FROZEN", "THAWED")
+    try:
+        made.mkdir()
+        try:
+            (made / name).write_text(frozen)
+            (made / name).write_text(thawed)
+        finally:
+            made.rmdir()
+    except OSError as error:
+        return f"no cgroup can be frozen ({error.strerror or error})"
+    return None
+
+
 def _outcome(action: Callable[..., None], *arguments: object) -> str | None:
     try:
         action(*arguments)

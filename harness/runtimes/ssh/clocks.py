@@ -1,84 +1,59 @@
-"""Brings what a host's monotonic clock says onto the harness' own, with how far that may be wrong.
+"""How far a host's clocks are from this machine's, and how sure that is.
 
-A request is answered between the moment at which it was sent and that at which its answer came: the host's clock at
-some moment in between is known, so that the difference of the two clocks is known but for half of that time (Cristian's
-algorithm). Of the samples around a moment the narrowest counts.
+As NTP does: the host's clock is asked between two looks at ours, and was read at some time between them. Half of the
+round trip is the most that the middle of the two can be wrong by; the shortest of some is taken.
 """
 
 from __future__ import annotations
 
-import threading
-from bisect import bisect_left
-from collections.abc import Mapping
-from typing import Any, Final, NamedTuple
+import time
+from dataclasses import dataclass
 
-#: Two clocks drift apart by no more than so much (NTP's bound, RFC 5905, 500 parts in a million).
-DRIFT: Final = 500e-6
-#: Of an agent's answers, what is a time.
-_TIME: Final = "_at"
-_NEIGHBOURS: Final = 8
-#: A host that was just booted is measured a little later than it begins to tell.
-_BEFORE_NS: Final = 60_000_000_000
+from . import scripts
+from .channel import Channel
+from .connecting import HostRefused
+from .hosts_file import Host
+from .sessions import Session
 
-
-class Sample(NamedTuple):
-    """ns. at: of the host's clock. offset: how far that is ahead of ours. uncertainty: either way."""
-
-    at: int
-    offset: int
-    uncertainty: int
+_TIMES = 8
+_PATIENCE_S = 10.0
 
 
-class HostClock:
-    """Of one host. Safe for several threads. A host that was booted anew begins to count anew: what was measured before
-    is of its earlier life."""
+@dataclass(frozen=True)
+class Offset:
+    """Of a host's clock: what it shows minus what ours shows, in ns, give or take uncertainty_ns."""
 
-    def __init__(self) -> None:
-        self._lives: list[list[Sample]] = [[]]  # from boot to boot, each in the order of time
-        self._lock = threading.Lock()
-
-    def add(self, sent: int, theirs: int, received: int) -> None:
-        """sent, received: by our clock, when it was asked and answered. theirs: what it answered."""
-        sample = Sample(theirs, theirs - (sent + received) // 2, (received - sent) // 2)
-        with self._lock:
-            if self._lives[-1] and theirs < self._lives[-1][-1].at:
-                self._lives.append([])
-            self._lives[-1].append(sample)
-
-    @property
-    def samples(self) -> list[Sample]:
-        with self._lock:
-            return [sample for life in self._lives for sample in life]
-
-    def sample_for(self, at: int) -> Sample | None:
-        """By which a moment of its clock is best brought onto ours. None: it was never measured."""
-        with self._lock:
-            lives = [life for life in self._lives if life]
-            if not lives:
-                return None
-            life = next((life for life in reversed(lives) if life[0].at - _BEFORE_NS <= at), lives[-1])
-            place = bisect_left(life, at, key=_at)
-            near = life[max(0, place - _NEIGHBOURS) : place + _NEIGHBOURS]
-        return min(near, key=lambda each: each.uncertainty + abs(each.at - at) * DRIFT)
-
-    def to_ours(self, at: int) -> tuple[int, int]:
-        """(a moment of its clock on ours, how far that may be wrong either way), ns."""
-        sample = self.sample_for(at)
-        if sample is None:
-            return at, 1 << 62
-        return at - sample.offset, sample.uncertainty + round(abs(at - sample.at) * DRIFT)
-
-    def in_answer(self, answer: Any) -> Any:
-        """An agent's answer, its times on our clock; with clock_uncertainty_ns, if there are any."""
-        if not isinstance(answer, Mapping):
-            return answer
-        times = {name: at for name, at in answer.items() if name.endswith(_TIME) and isinstance(at, int) and at}
-        if not times:
-            return answer
-        ours = {name: self.to_ours(at) for name, at in times.items()}
-        moved = {name: at for name, (at, _) in ours.items()}
-        return {**answer, **moved, "clock_uncertainty_ns": max(wrong for _, wrong in ours.values())}
+    ns: int
+    uncertainty_ns: int
+    at_ns: int  # our CLOCK_MONOTONIC, when it was measured
 
 
-def _at(sample: Sample) -> int:
-    return sample.at
+@dataclass(frozen=True)
+class Offsets:
+    wall: Offset  # of CLOCK_REALTIME
+    monotonic: Offset  # of CLOCK_MONOTONIC
+
+
+def measure(session: Session, times: int = _TIMES) -> Offsets:
+    """Raises HostError; HostRefused also if the host has no Python."""
+    channel = session.open([session.host.python, "-c", scripts.CLOCKS])
+    try:
+        _ask(session.host, channel)  # the interpreter starts
+        return min((_ask(session.host, channel) for _ in range(times)), key=lambda each: each.wall.uncertainty_ns)
+    finally:
+        channel.close()
+
+
+def _ask(host: Host, channel: Channel) -> Offsets:
+    wall, before = time.time_ns(), time.monotonic_ns()
+    channel.send(b"\n")
+    words = channel.readline(_PATIENCE_S).split()
+    after = time.monotonic_ns()
+    if len(words) != 2:
+        raise HostRefused(f"host {host.name}: {host.python} does not run there ({channel.complaints[-200:]})")
+    half = (after - before + 1) // 2
+    theirs_wall, theirs_monotonic = map(int, words)
+    return Offsets(
+        Offset(theirs_wall - (wall + half), half, before + half),
+        Offset(theirs_monotonic - (before + half), half, before + half),
+    )

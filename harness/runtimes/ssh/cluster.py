@@ -26,7 +26,7 @@ from harness.targets.target import CONFIGURATION, DATA, SECRETS, TRACE, TRACE_SU
 
 from . import install
 from .agents import HostAgents
-from .clocks import HostClock
+from .host_clock import HostClock
 from .hosts_file import Host, Hosts
 from .install import Found
 from .node import HostNode

@@ -7,6 +7,7 @@ or the user's and the system's). Nothing is ever added to those.
 from __future__ import annotations
 
 import getpass
+import logging
 import socket
 import subprocess
 from collections.abc import Callable, Sequence
@@ -24,6 +25,9 @@ from harness.targets.security.given import secret_of
 from . import ssh_config
 from .hosts_file import Host
 from .who_we_are import KeyUnusable, Refused, WhoWeAre
+
+# It logs what it raises, with the way that led there, and where nobody listens that is standard error.
+logging.getLogger("paramiko").addHandler(logging.NullHandler())
 
 CONNECT_TIMEOUT_S: Final = 10.0
 #: A connection is given up when the other end has confirmed nothing for so long.
@@ -111,11 +115,13 @@ def connect(host: Host) -> Connection:
 def _connect(way: _Way, depth: int) -> Connection:
     """A host whose fingerprint is given may have several keys, and which of them it shows is for us to choose."""
     offered = _preferred(way)
+    shown: paramiko.PKey | None = None
     while True:
         under_it: list[Callable[[], object]] = []
         try:
             return _log_in(way, _way_there(way, under_it, depth), under_it, offered)
         except _OtherKey as other:
+            shown = shown or other.shown
             rest = [each for each in offered if each not in _ALGORITHMS.get(other.shown.get_name(), ())]
             _close_all(under_it)
             if not rest or len(rest) == len(offered):
@@ -123,10 +129,8 @@ def _connect(way: _Way, depth: int) -> Connection:
             offered = rest
         except IncompatiblePeer as error:
             _close_all(under_it)
-            if way.fingerprint:
-                raise HostRefused(
-                    f"{way.title}: {way.place} has no key with the fingerprint {way.fingerprint} that hosts.toml gives"
-                ) from None
+            if shown is not None:
+                raise _changed(way, shown, way.fingerprint, "hosts.toml") from None
             raise HostRefused(f"{way.title}: {way.place} speaks another SSH than we do ({_said(error)})") from None
         except BaseException:
             _close_all(under_it)

@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 from typing import Final
 
-from .clocks import HostClock
+from .host_clock import HostClock
 
 #: The begin of a line: cluster_image/telemetry/trace.py.
 _TIME: Final = re.compile(rb'^\{"time":(\d{1,18}),', re.MULTILINE)

@@ -54,9 +54,11 @@ def connect() -> None:
 
 
 def send(folder: Path) -> None:
-    with gzip.GzipFile(fileobj=sys.stdout.buffer, mode="wb", compresslevel=_COMPRESSION) as compressed:
-        with tarfile.open(fileobj=compressed, mode="w|") as archive:
-            archive.add(folder, arcname=".")
+    with (
+        gzip.GzipFile(fileobj=sys.stdout.buffer, mode="wb", compresslevel=_COMPRESSION) as compressed,
+        tarfile.open(fileobj=compressed, mode="w|") as archive,
+    ):
+        archive.add(folder, arcname=".")
 
 
 def status(data_directory: Path) -> dict[str, Any]:
@@ -85,6 +87,8 @@ def remove(data_directory: Path, run: str | None = None) -> list[str]:
             if not holding.is_held():
                 break
     undo.undo(data_directory)
+    if not holding.is_held():
+        holding.remove_files()
     return done
 
 

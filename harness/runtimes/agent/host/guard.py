@@ -62,12 +62,14 @@ def _guard(configuration: Mapping[str, Any], data_directory: Path, lock: int, wr
         os.close(writing)
         os.waitpid(worker, 0)
         undo.undo(data_directory)
+        holding.remove_files()
         status = 0
     except BaseException as error:
         with suppress(OSError):
             os.write(writing, json.dumps({"error": str(error)}).encode())
         with suppress(OSError):
             undo.undo(data_directory)
+            holding.remove_files()
     finally:
         os._exit(status)
 

@@ -6,6 +6,7 @@ import fcntl
 import json
 import os
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
@@ -27,16 +28,26 @@ class Held(Exception):
 
 def hold(holder: Mapping[str, Any]) -> int:
     """Take this host. The descriptor that holds it, until all processes that have it are gone. Raises Held."""
-    FOLDER.mkdir(mode=0o700, exist_ok=True)
-    descriptor = os.open(LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        os.close(descriptor)
-        raise Held(holder_of() or {}) from None
-    os.ftruncate(descriptor, 0)
-    os.pwrite(descriptor, json.dumps(holder).encode(), 0)
-    return descriptor
+    while True:
+        FOLDER.mkdir(mode=0o700, exist_ok=True)
+        descriptor = os.open(LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(descriptor)
+            raise Held(holder_of() or {}) from None
+        if _is(descriptor, LOCK):
+            note(descriptor, holder)
+            return descriptor
+        os.close(descriptor)  # whoever held it has removed the file meanwhile
+
+
+def remove_files() -> None:
+    """By whoever holds this host, at the very end; or whoever sees that nobody does."""
+    for file in (SOCKET, HEARD, LOCK):
+        file.unlink(missing_ok=True)
+    with suppress(OSError):
+        FOLDER.rmdir()
 
 
 def note(descriptor: int, holder: Mapping[str, Any]) -> None:
@@ -44,6 +55,13 @@ def note(descriptor: int, holder: Mapping[str, Any]) -> None:
     text = json.dumps(holder).encode()
     os.pwrite(descriptor, text, 0)
     os.ftruncate(descriptor, len(text))
+
+
+def _is(descriptor: int, path: Path) -> bool:
+    try:
+        return os.path.samestat(os.fstat(descriptor), path.stat())
+    except FileNotFoundError:
+        return False
 
 
 def is_held() -> bool:

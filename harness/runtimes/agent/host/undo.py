@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from .. import kernel
-from . import cgroups, holding
+from . import cgroups
 from .machine import loop_devices_of, unmount_all
 from .network import HostEnds, HostNetwork, HostQueues
 from .process import processes_of, state
@@ -64,8 +64,6 @@ def undo(data_directory: Path) -> list[str]:
     until = time.monotonic() + _LOOPS_S
     while loop_devices_of(data_directory) and time.monotonic() < until:
         time.sleep(0.02)
-    for file in (holding.SOCKET, holding.HEARD):
-        file.unlink(missing_ok=True)
     return done
 
 

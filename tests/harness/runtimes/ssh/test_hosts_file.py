@@ -66,8 +66,8 @@ def test_hosts_override_what_is_given_for_all(tmp_path: Path, home: Path) -> Non
     [
         ('unit = "kafka"', Service("/d/k", unit="kafka.service")),
         (
-            'start = "run \'a b\'"\nstop = ["stop", "it"]\npid_file = "/run/k.pid"\nport = 19092\ncontroller_port = 19093',
-            Service("/d/k", "", ("run", "a b"), ("stop", "it"), "/run/k.pid", 19092, 19093),
+            'start = "run \'a b\'"\nstop = ["stop", "it"]\npid_file = "/run/k"\nport = 19092\ncontroller_port = 19093',
+            Service("/d/k", "", ("run", "a b"), ("stop", "it"), "/run/k", 19092, 19093),
         ),
     ],
 )

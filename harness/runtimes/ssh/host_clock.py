@@ -1,0 +1,84 @@
+"""Brings what a host's monotonic clock says onto the harness' own, with how far that may be wrong.
+
+A request is answered between the moment at which it was sent and that at which its answer came: the host's clock at
+some moment in between is known, so that the difference of the two clocks is known but for half of that time (Cristian's
+algorithm). Of the samples around a moment the narrowest counts.
+"""
+
+from __future__ import annotations
+
+import threading
+from bisect import bisect_left
+from collections.abc import Mapping
+from typing import Any, Final, NamedTuple
+
+#: Two clocks drift apart by no more than so much (NTP's bound, RFC 5905, 500 parts in a million).
+DRIFT: Final = 500e-6
+#: Of an agent's answers, what is a time.
+_TIME: Final = "_at"
+_NEIGHBOURS: Final = 8
+#: A host that was just booted is measured a little later than it begins to tell.
+_BEFORE_NS: Final = 60_000_000_000
+
+
+class Sample(NamedTuple):
+    """ns. at: of the host's clock. offset: how far that is ahead of ours. uncertainty: either way."""
+
+    at: int
+    offset: int
+    uncertainty: int
+
+
+class HostClock:
+    """Of one host. Safe for several threads. A host that was booted anew begins to count anew: what was measured before
+    is of its earlier life."""
+
+    def __init__(self) -> None:
+        self._lives: list[list[Sample]] = [[]]  # from boot to boot, each in the order of time
+        self._lock = threading.Lock()
+
+    def add(self, sent: int, theirs: int, received: int) -> None:
+        """sent, received: by our clock, when it was asked and answered. theirs: what it answered."""
+        sample = Sample(theirs, theirs - (sent + received) // 2, (received - sent) // 2)
+        with self._lock:
+            if self._lives[-1] and theirs < self._lives[-1][-1].at:
+                self._lives.append([])
+            self._lives[-1].append(sample)
+
+    @property
+    def samples(self) -> list[Sample]:
+        with self._lock:
+            return [sample for life in self._lives for sample in life]
+
+    def sample_for(self, at: int) -> Sample | None:
+        """By which a moment of its clock is best brought onto ours. None: it was never measured."""
+        with self._lock:
+            lives = [life for life in self._lives if life]
+            if not lives:
+                return None
+            life = next((life for life in reversed(lives) if life[0].at - _BEFORE_NS <= at), lives[-1])
+            place = bisect_left(life, at, key=_at)
+            near = life[max(0, place - _NEIGHBOURS) : place + _NEIGHBOURS]
+        return min(near, key=lambda each: each.uncertainty + abs(each.at - at) * DRIFT)
+
+    def to_ours(self, at: int) -> tuple[int, int]:
+        """(a moment of its clock on ours, how far that may be wrong either way), ns."""
+        sample = self.sample_for(at)
+        if sample is None:
+            return at, 1 << 62
+        return at - sample.offset, sample.uncertainty + round(abs(at - sample.at) * DRIFT)
+
+    def in_answer(self, answer: Any) -> Any:
+        """An agent's answer, its times on our clock; with clock_uncertainty_ns, if there are any."""
+        if not isinstance(answer, Mapping):
+            return answer
+        times = {name: at for name, at in answer.items() if name.endswith(_TIME) and isinstance(at, int) and at}
+        if not times:
+            return answer
+        ours = {name: self.to_ours(at) for name, at in times.items()}
+        moved = {name: at for name, (at, _) in ours.items()}
+        return {**answer, **moved, "clock_uncertainty_ns": max(wrong for _, wrong in ours.values())}
+
+
+def _at(sample: Sample) -> int:
+    return sample.at
