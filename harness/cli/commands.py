@@ -37,6 +37,7 @@ COMMANDS: Final = {
     "list": Lazy("listing", "list_", "Show runs and their verdicts, or what there is to choose from."),
     "target": Lazy("target", "target", "Get what a target needs, beforehand."),
     "image": Lazy("machine", "image", "Keep the images of nodes in a file."),
+    "install": Lazy("machine", "install", "Put on hosts what runs over SSH need there: what is missing."),
     "doctor": Lazy("machine", "doctor", "Say what this machine can do and what is missing."),
     "clean": Lazy("machine", "clean", "Remove whatever dead runs left on this machine."),
 }

@@ -18,15 +18,17 @@ class Where(StrEnum):
     SSH = "ssh"
 
 
+HostsOption = Annotated[
+    Path | None, typer.Option(metavar="FILE", help="Of --on ssh: the hosts, as in docs/hosts.md.")
+]
+
+
 def doctor(
     on: Annotated[Where, typer.Option(help="What is to be tried: this machine, or hosts.")] = Where.DOCKER,
-    hosts: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Of --on ssh: the hosts, as in docs/hosts.md.")
-    ] = None,
+    hosts: HostsOption = None,
 ) -> int:
     """Say what this machine can do and what is missing. Or hosts, each of them tried."""
-    if (on is Where.SSH) != (hosts is not None):
-        raise BadArguments("--on ssh needs --hosts FILE, which says where the hosts are; and --hosts is of --on ssh")
+    _check(on, hosts)
     if hosts is not None:
         from harness.runtimes.ssh import doctor as of_hosts
         from harness.runtimes.ssh import hosts_file
@@ -49,11 +51,23 @@ def clean(
     everything: Annotated[
         bool, typer.Option("--all", help="Also runs of other users, and images of other checkouts.")
     ] = False,
+    on: Annotated[Where, typer.Option(help="What is to be cleaned: this machine, or hosts.")] = Where.DOCKER,
+    hosts: HostsOption = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="With --on ssh: say what would be removed, and remove nothing.")
+    ] = False,
 ) -> int:
     """Remove whatever dead runs left: containers, networks, mounts, loop devices, firewall rules. Says what first."""
+    _check(on, hosts)
+    if hosts is not None:
+        if everything:
+            raise BadArguments("--all is for this machine; on a host there is one run at a time, and --run names it")
+        return _clean_hosts(hosts, run, dry_run)
     from harness.runtimes.clean import NotCleaned, Wish
     from harness.runtimes.clean import clean as clean_machine
 
+    if dry_run:
+        raise BadArguments("--dry-run is for hosts; leave it out, or give --on ssh --hosts FILE")
     if run is not None and everything:
         raise BadArguments("--run names one run, and --all means every one; give either")
     try:
@@ -63,6 +77,44 @@ def clean(
         raise
     say("\n".join(removed) if removed else "nothing was left")
     return ExitCode.PASS
+
+
+def _clean_hosts(hosts: Path, run: str | None, looks_only: bool) -> int:
+    from harness.runtimes.ssh import clean as of_hosts
+    from harness.runtimes.ssh import hosts_file
+
+    try:
+        done = of_hosts.clean(hosts_file.read(hosts), run=run, looks_only=looks_only, tell=say)
+    except of_hosts.NotCleaned as error:
+        say("\n".join(error.done))
+        raise
+    say("\n".join(done) if done else "nothing was left")
+    return ExitCode.PASS
+
+
+def install(
+    hosts: Annotated[Path, typer.Option(metavar="FILE", help="The hosts, as in docs/hosts.md.")],
+    target: TargetOption = "kraft",
+    remove: Annotated[bool, typer.Option("--remove", help="Take away all that was ever installed there.")] = False,
+) -> int:
+    """Put on hosts what runs over SSH need there: what is missing. They need no internet."""
+    from harness.report.console import Progress
+    from harness.runtimes.ssh import hosts_file, installing
+
+    read = hosts_file.read(hosts)
+    if remove:
+        done = installing.remove_from(read)
+    else:
+        with Progress() as progress:
+            package = None if read.service is not None else installing.package_of(target, progress.update)
+            done = installing.install_on(read, package, progress.update)
+    say("\n".join(done))
+    return ExitCode.PASS
+
+
+def _check(on: Where, hosts: Path | None) -> None:
+    if (on is Where.SSH) != (hosts is not None):
+        raise BadArguments("--on ssh needs --hosts FILE, which says where the hosts are; and --hosts is of --on ssh")
 
 
 image = typer.Typer(add_completion=False, rich_markup_mode=None, help="Keep the images of nodes in a file.")

@@ -13,7 +13,7 @@ from harness.runtimes.agent.volume.other import OTHER
 from harness.runtimes.agent.volume.tree import FILLER
 
 _REMOUNT: Final = ("umount and mount of the volume",)
-_LOSE: Final = (
+LOSE: Final = (
     "SIGKILL to the node's process, by pidfd", "ioctl FS_IOC_SHUTDOWN, NOLOGFLUSH, on the volume", *_REMOUNT,
 )  # fmt: skip
 _NO_LIMIT: Final = ("io.max of its cgroup, or blkio.throttle.* of cgroup v1: as before",)
@@ -25,14 +25,14 @@ HOW: Final[Mapping[str, tuple[str, ...]]] = {
     "pause": ("docker pause, the freezer of its cgroup; with how=sigstop: SIGSTOP to its process",),
     "resume": ("docker unpause; with how=sigstop: SIGCONT",),
     "cut_power": (
-        "ioctl SIOCSIFFLAGS: its network interfaces down", *_LOSE,
+        "ioctl SIOCSIFFLAGS: its network interfaces down", *LOSE,
         "SIGKILL to the container that holds its network namespace",
     ),
     "restore_power": (
         "docker start of the container of its network, and what was blocked or shaped put back",
         "docker start of the node's container",
     ),
-    "lose_page_cache": _LOSE,
+    "lose_page_cache": LOSE,
     "replace": (f"mkdir {OTHER} on its volume", "another node.id in its configuration"),
     "put_back": ("its own node.id in its configuration", f"rm -r {OTHER} on its volume"),
     "switch_release": ("the other release in its configuration",),

@@ -165,6 +165,7 @@ class SshCluster(AgentCluster):
             mounts[TRACE] = "trace.jsonl"
         if node.name in self._issued.folders:
             mounts[SECRETS] = "secrets"
+        assert self._wanted.package is not None
         mounts |= install.mounts(host, self._wanted.package, package.places)
         if (python := self._wanted.python_of(found)) is not None:
             mounts["/opt/site-packages"] = f"{host.install_directory}/{python.name}"

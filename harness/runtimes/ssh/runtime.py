@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, TypeVar
@@ -50,7 +49,7 @@ class SshRuntime:
         installed."""
         assert plan.hosts is not None
         hosts = hosts_file.read(Path(plan.hosts))
-        package = await in_thread(self._target.package, plan, _NoImages(), progress)
+        package = await in_thread(self._target.package, plan, NoImages(), progress)
         if not package.places:
             raise RuntimeUnavailable(f"target {self._target.name} is an image of a container, and no host can run it")
         self.tested = package.tested
@@ -83,7 +82,7 @@ class SshRuntime:
 class Wanted:
     """Pieces that hosts need: python, by the version of a host's Python and its machine, where nodes need any."""
 
-    def __init__(self, agent: Piece, package: Piece, python: Mapping[tuple[str, str], Piece]) -> None:
+    def __init__(self, agent: Piece, package: Piece | None, python: Mapping[tuple[str, str], Piece]) -> None:
         self.agent = agent
         self.package = package
         self._python = python
@@ -93,11 +92,13 @@ class Wanted:
 
     def of(self, found: Found) -> list[Piece]:
         python = self.python_of(found)
-        return [self.agent, self.package, *([python] if python else [])]
+        return [self.agent, *([self.package] if self.package else []), *([python] if python else [])]
 
 
-def wanted_pieces(package: Package, found: Sequence[Found]) -> Wanted:
-    """Blocks. Raises RuntimeUnavailable."""
+def wanted_pieces(package: Package | None, found: Sequence[Found]) -> Wanted:
+    """package: None: the agent alone. Blocks. Raises RuntimeUnavailable."""
+    if package is None:
+        return Wanted(pieces.agent(), None, {})
     kinds = {(each.python, each.machine) for each in found} if package.needs_python else set()
     python = {kind: pieces.python_packages(*kind) for kind in sorted(kinds)}
     return Wanted(pieces.agent(), pieces.package(package), python)
@@ -130,7 +131,7 @@ async def _everywhere(hosts: Collection[Host], work: Callable[[Host], R]) -> dic
     return {name: each for name, each in done.items() if not isinstance(each, HostError)}
 
 
-class _NoImages:
+class NoImages:
     """Implements harness.targets.target.ImageStore: a host has none."""
 
     def has(self, tag: str) -> bool:
@@ -143,7 +144,3 @@ class _NoImages:
 def _count(number: int, noun: str) -> str:
     return f"{number} {noun}{'s' * (number != 1)}"
 
-
-def told(words: bytes) -> Any:
-    """What an agent's command has printed."""
-    return json.loads(words or b"null")

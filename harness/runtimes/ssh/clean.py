@@ -1,0 +1,102 @@
+"""`chaos clean --on ssh`: what runs left on hosts, and its removal, without their harness' help."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from harness.cluster import RuntimeUnavailable
+
+from . import install, pieces
+from .hosts_file import Host, Hosts
+from .sessions import HostError, HostRefused, Session, together
+
+#: An agent that heard of its harness so lately has one.
+_ALIVE_S: Final = 10.0
+_LOOK_S: Final = 30.0
+_REMOVE_S: Final = 90.0
+
+
+@dataclass(frozen=True)
+class Status:
+    """Of a host. found: by kind what there is, as agent.host.undo has it."""
+
+    held: bool
+    holder: Mapping[str, Any]
+    silent_s: float | None
+    found: Mapping[str, list[str]]
+
+    @property
+    def is_alive(self) -> bool:
+        """Is its harness?"""
+        return self.held and self.silent_s is not None and self.silent_s < _ALIVE_S
+
+    @property
+    def in_words(self) -> str:
+        kinds = [f"{kind}: {', '.join(each)}" for kind, each in self.found.items() if each]
+        return "; ".join([*(["an agent"] if self.held else []), *kinds])
+
+
+def status(session: Session, host: Host) -> Status:
+    """Puts the agent there if it is missing. Blocks. Raises HostError."""
+    command = [*_agent(session, host), "status", host.data_directory]
+    told = json.loads(_run(session, host, command, _LOOK_S))
+    return Status(told["held"], told["holder"] or {}, told["silent_s"], told["found"])
+
+
+def clean(
+    hosts: Hosts, *, run: str | None = None, looks_only: bool = False, tell: Callable[[str], object] = lambda _: None
+) -> list[str]:
+    """Of every host what dead runs left, or this run, alive or not. A line for each thing; looks_only: nothing is
+    removed. Raises RuntimeUnavailable that names the hosts where something may stay, once all others are clean."""
+    sessions = {host.name: Session(host) for host in hosts.hosts}
+
+    def work(host: Host) -> list[str]:
+        seen = status(sessions[host.name], host)
+        if not seen.in_words:
+            return []
+        whose = f"run {seen.holder.get('run', '(unknown)')} of {seen.holder.get('who', 'nobody known')}"
+        if run is not None and seen.holder.get("run") != run:
+            return [f"{host.name} was left alone: what is there is of {whose}"]
+        if run is None and seen.is_alive:
+            return [f"{host.name} was left alone: the harness of {whose} is still running"]
+        if looks_only:
+            return [f"would be removed from {host.name}, of {whose}: {seen.in_words}"]
+        tell(f"will be removed from {host.name}, of {whose}: {seen.in_words}")
+        command = [*_agent(sessions[host.name], host), "remove", host.data_directory]
+        done: list[str] = json.loads(_run(sessions[host.name], host, command, _REMOVE_S))
+        return [f"removed from {host.name}: {line}" for line in done]
+
+    try:
+        done = together(hosts.hosts, work)
+    finally:
+        for session in sessions.values():
+            session.close()
+    lines = [line for each in done.values() if not isinstance(each, HostError) for line in each]
+    if failed := [str(each) for each in done.values() if isinstance(each, HostError)]:
+        raise NotCleaned(f"Not every host could be looked at: {'; '.join(failed)}", lines)
+    return lines
+
+
+class NotCleaned(RuntimeUnavailable):
+    """done: on the other hosts."""
+
+    def __init__(self, message: str, done: list[str]) -> None:
+        super().__init__(message)
+        self.done = done
+
+
+def _agent(session: Session, host: Host) -> list[str]:
+    agent = pieces.agent()
+    install.send(session, host, [agent], install.look(session, host).there)
+    return install.agent_command(host, agent)
+
+
+def _run(session: Session, host: Host, command: list[str], timeout_s: float) -> bytes:
+    done = session.run(command, sudo=True, timeout_s=timeout_s)
+    if done.status != 0:
+        why = (done.err.strip().splitlines() or [f"exit status {done.status}"])[-1]
+        raise HostRefused(f"host {host.name}: {why}")
+    return done.out

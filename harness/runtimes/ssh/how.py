@@ -1,0 +1,59 @@
+"""How each fault is done to a node on a host, for `chaos run --dry-run`: what differs from containers (../docker/how).
+Who does it is the agent on the host, as root."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from harness.cluster import TERMINATE_PATIENCE_S
+from harness.runtimes.docker.how import HOW as IN_CONTAINERS
+from harness.runtimes.docker.how import LOSE
+
+_ESCAPE: Final = "first rule in every chain: `tcp dport (out: sport) SSH_PORT accept`"
+_CLIENTS: Final = "of clients: `ip saddr != { all nodes } tcp dport { the node's ports }`"
+
+HOW: Final[Mapping[str, tuple[str, ...]]] = {
+    **IN_CONTAINERS,
+    "terminate": (f"SIGTERM to the node's process; SIGKILL if it runs {TERMINATE_PATIENCE_S:g} s later",),
+    "start": ("the node's process is started by the agent, in a mount namespace and a cgroup of its own",),
+    "pause": ("freezer of its cgroup; with how=sigstop, or where the host has no freezer to write: SIGSTOP",),
+    "resume": ("its cgroup is thawed; with SIGSTOP: SIGCONT",),
+    "cut_power": (
+        f"nft table inet chaos, chains unplugged-in and unplugged-out; {_ESCAPE}; nodes and the node's own ports: "
+        "drop, and reject with tcp reset for what still wants to leave",
+        *LOSE,
+    ),
+    "restore_power": (
+        "nft delete chain inet chaos unplugged-in, unplugged-out, and what was blocked or shaped put back",
+        "the node's process is started by the agent",
+    ),
+    "set_clock": ("libfaketime: offset and rate in the clock's file of the node's process; the host's clock stays",),
+    "make_disk_read_only": (
+        "ext4: SIGSTOP, syncfs, mount -o remount,abort, SIGCONT; xfs: SIGKILL, umount, mount -o ro, start",
+    ),
+    "block": (
+        f"nft table inet chaos, chain block-KEY-in where a link ends; {_ESCAPE}; `ip saddr ADDRESS counter drop`; "
+        f"{_CLIENTS} counter drop",
+        "and block-KEY-out where it begins, if it leads to clients",
+    ),
+    "shape": (
+        f"loss: nft table inet chaos, {_ESCAPE}; `ip saddr ADDRESS numgen random mod 1000000 < SHARE counter drop`",
+        "duplicate: nft table ip chaos, `dup to`",
+        "delay, reorder, rate: tc qdisc htb, handle c405:, netem and tbf of the interface that leads to the nodes; the "
+        "first filter lets SSH pass",
+    ),
+}  # fmt: skip
+
+
+def addresses(plan: Any) -> Mapping[str, str]:
+    """As the hosts file has them. Raises BadArguments, RuntimeUnavailable."""
+    from harness.plan.registry import make_target
+
+    from .hosts_file import read
+    from .runtime import assign
+
+    specs = make_target(plan.target).nodes(plan)
+    chosen = assign(specs, read(Path(plan.hosts)))
+    return {spec.name: f"{chosen[spec.name].node_address}:{spec.port}" for spec in specs}

@@ -1,0 +1,80 @@
+"""`chaos install`: puts on hosts what runs need, before the first, or takes it away. A run puts there what is missing
+itself: this is for whoever wants to see it done, or hosts that a run's user may not write to."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import TypeVar
+
+from harness.cluster import RuntimeUnavailable
+from harness.plan import registry
+from harness.plan.plan import make_plan
+from harness.targets.target import Package
+
+from . import install
+from .clean import status
+from .hosts_file import Host, Hosts
+from .runtime import NoImages, wanted_pieces
+from .sessions import HostError, HostRefused, Session, together
+
+T = TypeVar("T")
+
+
+def package_of(target: str, tell: Callable[[str], object]) -> Package:
+    """What a run of it with default options needs. Blocks. Raises BadArguments, RuntimeUnavailable."""
+    tested = registry.make_target(target)
+    package = tested.package(make_plan(run="install", target=target, on="ssh"), NoImages(), tell)
+    if not package.places:
+        raise RuntimeUnavailable(f"target {target} is an image of a container, and no host can run it")
+    return package
+
+
+def install_on(hosts: Hosts, package: Package | None, tell: Callable[[str], object]) -> list[str]:
+    """A line for each host. package: of the target; None: hosts of a service need the agent alone. Raises
+    RuntimeUnavailable that names the hosts where it failed."""
+    sessions = {host.name: Session(host) for host in hosts.hosts}
+    try:
+        found = _all_of(together(hosts.hosts, lambda host: install.look(sessions[host.name], host)))
+        wanted = wanted_pieces(package, list(found.values()))
+
+        def work(host: Host) -> str:
+            seen = found[host.name]
+            sent = install.send(sessions[host.name], host, wanted.of(seen), seen.there, tell)
+            return f"{host.name}: {', '.join(sent) if sent else 'nothing was missing'}"
+
+        return list(_all_of(together(hosts.hosts, work)).values())
+    finally:
+        _close(sessions.values())
+
+
+def remove_from(hosts: Hosts) -> list[str]:
+    """A line for each host. Not where a run holds one. Raises RuntimeUnavailable."""
+    sessions = {host.name: Session(host) for host in hosts.hosts}
+
+    def work(host: Host) -> str:
+        session = sessions[host.name]
+        if install.look(session, host).there:
+            seen = status(session, host)
+            if seen.in_words:
+                raise HostRefused(
+                    f"host {host.name}: run {seen.holder.get('run', '(unknown)')} has left something, or goes on; "
+                    "chaos clean --on ssh comes first"
+                )
+        gone = install.remove(session, host)
+        return f"{host.name}: {host.install_directory} {'was removed' if gone else 'is not there'}"
+
+    try:
+        return list(_all_of(together(hosts.hosts, work)).values())
+    finally:
+        _close(sessions.values())
+
+
+def _all_of(done: dict[str, T | HostError]) -> dict[str, T]:
+    if failed := [str(each) for each in done.values() if isinstance(each, HostError)]:
+        raise RuntimeUnavailable("; ".join(failed))
+    return {name: each for name, each in done.items() if not isinstance(each, HostError)}
+
+
+def _close(sessions: Iterable[Session]) -> None:
+    for session in sessions:
+        session.close()
