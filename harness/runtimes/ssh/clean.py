@@ -11,6 +11,7 @@ from harness.cluster import RuntimeUnavailable
 
 from . import install, pieces
 from .hosts_file import Host, Hosts
+from .pieces import Piece
 from .sessions import HostError, HostRefused, Session, together
 
 #: An agent that heard of its harness so lately has one.
@@ -39,9 +40,9 @@ class Status:
         return "; ".join([*(["an agent"] if self.held else []), *kinds])
 
 
-def status(session: Session, host: Host) -> Status:
+def status(session: Session, host: Host, agent: Piece) -> Status:
     """Puts the agent there if it is missing. Blocks. Raises HostError."""
-    command = [*_agent(session, host), "status", host.data_directory]
+    command = [*_agent(session, host, agent), "status", host.data_directory]
     told = json.loads(_run(session, host, command, _LOOK_S))
     return Status(told["held"], told["holder"] or {}, told["silent_s"], told["found"])
 
@@ -52,9 +53,10 @@ def clean(
     """Of every host what dead runs left, or this run, alive or not. A line for each thing; looks_only: nothing is
     removed. Raises RuntimeUnavailable that names the hosts where something may stay, once all others are clean."""
     sessions = {host.name: Session(host) for host in hosts.hosts}
+    agent = pieces.agent()
 
     def work(host: Host) -> list[str]:
-        seen = status(sessions[host.name], host)
+        seen = status(sessions[host.name], host, agent)
         if not seen.in_words:
             return []
         whose = f"run {seen.holder.get('run', '(unknown)')} of {seen.holder.get('who', 'nobody known')}"
@@ -65,7 +67,7 @@ def clean(
         if looks_only:
             return [f"would be removed from {host.name}, of {whose}: {seen.in_words}"]
         tell(f"will be removed from {host.name}, of {whose}: {seen.in_words}")
-        command = [*_agent(sessions[host.name], host), "remove", host.data_directory]
+        command = [*_agent(sessions[host.name], host, agent), "remove", host.data_directory]
         done: list[str] = json.loads(_run(sessions[host.name], host, command, _REMOVE_S))
         return [f"removed from {host.name}: {line}" for line in done]
 
@@ -88,8 +90,7 @@ class NotCleaned(RuntimeUnavailable):
         self.done = done
 
 
-def _agent(session: Session, host: Host) -> list[str]:
-    agent = pieces.agent()
+def _agent(session: Session, host: Host, agent: Piece) -> list[str]:
     install.send(session, host, [agent], install.look(session, host).there)
     return install.agent_command(host, agent)
 

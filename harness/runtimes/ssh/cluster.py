@@ -30,6 +30,7 @@ from .host_clock import HostClock
 from .hosts_file import Host, Hosts
 from .install import Found
 from .node import HostNode
+from .pieces import PYTHON_PACKAGES
 from .sessions import HostError, HostRefused, Session, together
 from .traces import on_our_clock
 
@@ -168,7 +169,7 @@ class SshCluster(AgentCluster):
         assert self._wanted.package is not None
         mounts |= install.mounts(host, self._wanted.package, package.places)
         if (python := self._wanted.python_of(found)) is not None:
-            mounts["/opt/site-packages"] = f"{host.install_directory}/{python.name}"
+            mounts[PYTHON_PACKAGES] = f"{host.install_directory}/{python.name}"
         command = [found.executable if word == "python3" else word for word in package.command]
         return {
             "run": self._plan.run, "node": node.name, "holder": _holder(self._plan.run),
@@ -185,7 +186,7 @@ class SshCluster(AgentCluster):
                 "command": command, "tmp_bytes": _bytes(package.tmp), "largest_file": _LARGEST_FILE,
                 "environment": {
                     "PATH": f"{os.path.dirname(found.executable)}:/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin",
-                    "PYTHONPATH": "/opt/site-packages:/opt/chaos", "PYTHONUNBUFFERED": "1", "HOME": "/tmp",
+                    "PYTHONPATH": f"{PYTHON_PACKAGES}:/opt/chaos", "PYTHONUNBUFFERED": "1", "HOME": "/tmp",
                     "LANG": "C.UTF-8",
                 },
             },

@@ -11,7 +11,7 @@ from harness.plan import registry
 from harness.plan.plan import make_plan
 from harness.targets.target import Package
 
-from . import install
+from . import install, pieces
 from .clean import status
 from .hosts_file import Host, Hosts
 from .runtime import NoImages, wanted_pieces
@@ -50,11 +50,12 @@ def install_on(hosts: Hosts, package: Package | None, tell: Callable[[str], obje
 def remove_from(hosts: Hosts) -> list[str]:
     """A line for each host. Not where a run holds one. Raises RuntimeUnavailable."""
     sessions = {host.name: Session(host) for host in hosts.hosts}
+    agent = pieces.agent()
 
     def work(host: Host) -> str:
         session = sessions[host.name]
         if install.look(session, host).there:
-            seen = status(session, host)
+            seen = status(session, host, agent)
             if seen.in_words:
                 raise HostRefused(
                     f"host {host.name}: run {seen.holder.get('run', '(unknown)')} has left something, or goes on; "

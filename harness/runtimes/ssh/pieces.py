@@ -3,12 +3,14 @@ is made once and kept in the user's cache."""
 
 from __future__ import annotations
 
+import compileall
 import hashlib
 import os
 import subprocess
 import sys
 import tarfile
 import tempfile
+import threading
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,6 +24,9 @@ from harness.targets.target import Package
 _REQUIREMENTS: Final = Path(cluster_image.__file__).parent / "container" / "requirements.txt"
 _AGENT: Final = Path(__file__).parents[1] / "agent"
 _DIGITS: Final = 16
+_VERSION: Final = f"{sys.version_info.major}.{sys.version_info.minor}"
+#: Where a node's process has them.
+PYTHON_PACKAGES: Final = "/opt/site-packages"
 #: Old archives are of no use: of each kind of piece the last few are kept.
 _KEPT: Final = 4
 
@@ -52,7 +57,7 @@ def python_packages(version: str, machine: str) -> Piece:
     key = hashlib.sha256(_REQUIREMENTS.read_bytes()).hexdigest()[:_DIGITS]
     name = f"site-packages-{version}-{machine}-{key}"
     if (kept := _kept(name)) is not None:
-        return Piece(name, kept, _sha256_of(kept), True)
+        return Piece(name, kept, _sha256_of(kept), version != _VERSION)
     with tempfile.TemporaryDirectory(prefix="chaos-wheels-") as scratch:
         platforms = [f"--platform={tag}_{machine}" for tag in ("manylinux2014", "manylinux_2_17", "manylinux_2_28")]
         command = [
@@ -66,7 +71,10 @@ def python_packages(version: str, machine: str) -> Piece:
             raise RuntimeUnavailable(
                 f"pip could not fetch what nodes need of Python {version} on {machine}: {last}"
             )  # fmt: skip
-        return _made(name, {".": Path(scratch)}, True)
+        compiles = version != _VERSION
+        if not compiles:  # once here, and not on each host
+            compileall.compile_dir(scratch, quiet=2, stripdir=scratch, prependdir=PYTHON_PACKAGES, workers=0)
+        return _made(name, {".": Path(scratch)}, compiles)
 
 
 def _piece(name: str, parts: Mapping[str, Path], compiles: bool) -> Piece:
@@ -84,13 +92,10 @@ def _piece(name: str, parts: Mapping[str, Path], compiles: bool) -> Piece:
 
 def _made(name: str, parts: Mapping[str, Path], compiles: bool) -> Piece:
     folder = _cache()
-    new = folder / f"{name}.{os.getpid()}.new"
-    digest = hashlib.sha256()
-    with new.open("wb") as file:
-        with tarfile.open(fileobj=file, mode="w") as archive:
-            for place, part in sorted(parts.items()):
-                _add(archive, place, part)
-        file.flush()
+    new = folder / f"{name}.{os.getpid()}.{threading.get_ident()}.new"
+    with tarfile.open(new, mode="w") as archive:
+        for place, part in sorted(parts.items()):
+            _add(archive, place, part, compiled=not compiles)
     with new.open("rb") as file:
         digest = hashlib.file_digest(file, "sha256")
     path = folder / f"{name}.tar"
@@ -100,11 +105,11 @@ def _made(name: str, parts: Mapping[str, Path], compiles: bool) -> Piece:
     return Piece(name, path, digest.hexdigest(), compiles)
 
 
-def _add(archive: tarfile.TarFile, place: str, part: Path) -> None:
+def _add(archive: tarfile.TarFile, place: str, part: Path, *, compiled: bool) -> None:
     if part.is_file():
         _add_file(archive, place, part)
         return
-    for path, within in _files(part):
+    for path, within in _files(part, compiled=compiled):
         _add_file(archive, str(Path(place, within)), path)
 
 
@@ -118,13 +123,13 @@ def _add_file(archive: tarfile.TarFile, name: str, path: Path) -> None:
         archive.addfile(entry, file)
 
 
-def _files(part: Path) -> Iterator[tuple[Path, str]]:
+def _files(part: Path, *, compiled: bool = False) -> Iterator[tuple[Path, str]]:
     """(path, its name within the part), in order. Links are followed: what they lead to is sent."""
     if part.is_file():
         yield part, ""
         return
     for path in sorted(part.rglob("*")):
-        if path.is_file() and path.suffix != ".pyc":
+        if path.is_file() and (compiled or path.suffix != ".pyc"):
             yield path, str(path.relative_to(part))
 
 
