@@ -22,8 +22,8 @@ from tenacity import Retrying, retry_if_exception_type, stop_after_delay, wait_e
 
 from harness.runtimes.nodes.asking import AgentError
 
+from .connection.sessions import Channel, HostError, HostUnreachable, Session
 from .host_clock import HostClock
-from .sessions import Channel, HostError, HostUnreachable, Session
 
 #: What an agent does takes a few seconds at most, but for waiting for a process' end.
 ANSWER_S: Final = 60.0

@@ -9,10 +9,10 @@ from typing import Any, Final
 
 from harness.cluster import RuntimeUnavailable
 
-from . import install, pieces
+from .connection.sessions import HostError, HostRefused, Session, together
 from .hosts_file import Host, Hosts
-from .pieces import Piece
-from .sessions import HostError, HostRefused, Session, together
+from .installation import install, pieces
+from .installation.pieces import Piece
 
 #: An agent that heard of its harness so lately has one.
 _ALIVE_S: Final = 10.0

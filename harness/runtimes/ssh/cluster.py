@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from harness.cluster import RuntimeUnavailable
 from harness.plan.plan import Plan
@@ -24,18 +24,16 @@ from harness.runtimes.nodes.cluster import AgentCluster, new_cluster_id
 from harness.runtimes.nodes.node import AgentNode
 from harness.targets.target import CONFIGURATION, DATA, SECRETS, TRACE, TRACE_SUFFIX, NodeSpec, Package, Target
 
-from . import install
 from .agents import HostAgents
+from .connection.sessions import HostError, HostRefused, Session, together
 from .host_clock import HostClock
 from .hosts_file import Host, Hosts
-from .install import Found
+from .installation import install
+from .installation.install import Found
+from .installation.pieces import PYTHON_PACKAGES
+from .installation.wanted import Wanted
 from .node import HostNode
-from .pieces import PYTHON_PACKAGES
-from .sessions import HostError, HostRefused, Session, together
 from .traces import on_our_clock
-
-if TYPE_CHECKING:
-    from .runtime import Wanted
 
 _NODE_USER: Final = 10001  # as in containers; a number that no user of a host should have
 _VOLUME_SIZE: Final = 8 << 30

@@ -14,8 +14,8 @@ from harness.runtimes.nodes.asking import AgentError
 from harness.runtimes.nodes.node import LAST_LINES, AgentNode
 
 from .agents import HostAgents
+from .connection.sessions import HostError, Session
 from .hosts_file import Host
-from .sessions import HostError, Session
 
 _ENDED_S = 30.0
 _COPY_S = 120.0

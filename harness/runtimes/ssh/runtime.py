@@ -12,14 +12,14 @@ import uvloop
 from harness.cluster import RuntimeUnavailable
 from harness.plan.plan import Plan
 from harness.run.threads import in_thread
-from harness.targets.target import NodeSpec, Package, Target
+from harness.targets.target import NodeSpec, Target
 
-from . import hosts_file, install, pieces
+from . import hosts_file
 from .cluster import SshCluster
+from .connection.sessions import HostError, Session, together
 from .hosts_file import Host, Hosts
-from .install import Found
-from .pieces import Piece
-from .sessions import HostError, Session, together
+from .installation import install
+from .installation.wanted import wanted_pieces
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -77,31 +77,6 @@ class SshRuntime:
             await asyncio.shield(cluster.stop())
             raise
         return cluster
-
-
-class Wanted:
-    """Pieces that hosts need: python, by the version of a host's Python and its machine, where nodes need any."""
-
-    def __init__(self, agent: Piece, package: Piece | None, python: Mapping[tuple[str, str], Piece]) -> None:
-        self.agent = agent
-        self.package = package
-        self._python = python
-
-    def python_of(self, found: Found) -> Piece | None:
-        return self._python.get((found.python, found.machine))
-
-    def of(self, found: Found) -> list[Piece]:
-        python = self.python_of(found)
-        return [self.agent, *([self.package] if self.package else []), *([python] if python else [])]
-
-
-def wanted_pieces(package: Package | None, found: Sequence[Found]) -> Wanted:
-    """package: None: the agent alone. Blocks. Raises RuntimeUnavailable."""
-    if package is None:
-        return Wanted(pieces.agent(), None, {})
-    kinds = {(each.python, each.machine) for each in found} if package.needs_python else set()
-    python = {kind: pieces.python_packages(*kind) for kind in sorted(kinds)}
-    return Wanted(pieces.agent(), pieces.package(package), python)
 
 
 def assign(specs: Sequence[NodeSpec], hosts: Hosts) -> dict[str, Host]:

@@ -9,9 +9,10 @@ from dataclasses import replace
 
 import pytest
 
-from harness.runtimes.ssh import clocks, doctor, ports
+from harness.runtimes.ssh.connection.sessions import HostError, HostUnreachable, Session, together
+from harness.runtimes.ssh.doctor import clocks, ports
+from harness.runtimes.ssh.doctor import hosts as doctor
 from harness.runtimes.ssh.hosts_file import Hosts
-from harness.runtimes.ssh.sessions import HostError, HostUnreachable, Session, together
 from tests.clusters.ssh_hosts import Kind, SshHosts
 
 pytestmark = pytest.mark.docker
