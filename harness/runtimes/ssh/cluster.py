@@ -234,10 +234,8 @@ def _told_of(clock: HostClock) -> dict[str, Any] | None:
     """offset_ns: how far its clock is ahead of ours, by the last that was measured. uncertainty_ns: of times brought
     onto ours, either way."""
     samples = clock.samples
-    if not samples:
-        return None
-    best = [clock.sample_for(each.at) or each for each in samples]
-    return {"offset_ns": best[-1].offset, "uncertainty_ns": max(each.uncertainty for each in best)}
+    best = clock.sample_for(samples[-1].at) if samples else None
+    return None if best is None else {"offset_ns": best.offset, "uncertainty_ns": clock.uncertainty}
 
 
 def _bytes(size: str) -> int:

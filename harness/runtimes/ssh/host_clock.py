@@ -7,6 +7,7 @@ algorithm). Of the samples around a moment the narrowest counts.
 
 from __future__ import annotations
 
+import itertools
 import threading
 from bisect import bisect_left
 from collections.abc import Mapping
@@ -17,6 +18,7 @@ DRIFT: Final = 500e-6
 #: Of an agent's answers, what is a time.
 _TIME: Final = "_at"
 _NEIGHBOURS: Final = 8
+_AROUND_NS: Final = 5_000_000_000
 #: A host that was just booted is measured a little later than it begins to tell.
 _BEFORE_NS: Final = 60_000_000_000
 
@@ -49,6 +51,18 @@ class HostClock:
     def samples(self) -> list[Sample]:
         with self._lock:
             return [sample for life in self._lives for sample in life]
+
+    @property
+    def uncertainty(self) -> int:
+        """Of any moment between those at which it was measured, and a little before and after."""
+        with self._lock:
+            lives = [list(life) for life in self._lives if life]
+        wrong = [0]
+        for life in lives:
+            middles = [(one.at + other.at) // 2 for one, other in itertools.pairwise(life)]
+            ends = [life[0].at - _AROUND_NS, life[-1].at + _AROUND_NS]
+            wrong += [self.to_ours(at)[1] for at in (*middles, *ends)]
+        return max(wrong)
 
     def sample_for(self, at: int) -> Sample | None:
         """By which a moment of its clock is best brought onto ours. None: it was never measured."""
