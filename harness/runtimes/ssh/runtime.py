@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
@@ -54,6 +54,7 @@ class SshRuntime:
             raise RuntimeUnavailable(f"target {self._target.name} is an image of a container, and no host can run it")
         self.tested = package.tested
         chosen = assign(self._target.nodes(plan), hosts)
+        check_devices(chosen.values())
         progress("connecting to the hosts")
         sessions = {host.name: Session(host, patience_s=PATIENCE_S) for host in chosen.values()}
         try:
@@ -96,6 +97,16 @@ def assign(specs: Sequence[NodeSpec], hosts: Hosts) -> dict[str, Host]:
         chosen[spec.name] = able[0]
         free.remove(able[0])
     return chosen
+
+
+def check_devices(hosts: Iterable[Host]) -> None:
+    """Raises RuntimeUnavailable."""
+    for host in hosts:
+        if host.device and not host.may_destroy_data:
+            raise RuntimeUnavailable(
+                f"host {host.name}: all that is on its device {host.device} would be lost; if that is meant, say "
+                "may_destroy_data = true in the hosts file"
+            )
 
 
 async def _everywhere(hosts: Collection[Host], work: Callable[[Host], R]) -> dict[str, R]:

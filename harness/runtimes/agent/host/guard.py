@@ -17,6 +17,7 @@ from .. import clock_library
 from ..machine import Volume
 from . import holding, undo
 from .cgroups import Cgroup
+from .device import DeviceVolume
 from .launch import Launch
 from .machine import HostMachine, Parts, make_clock, prepare
 from .network import HostEnds
@@ -97,7 +98,11 @@ def _machine(configuration: Mapping[str, Any], folder: Path) -> HostMachine:
     mounts (by what the process sees, of the host, or of the run's folder if relative), files (by name in the run's
     folder, their content in base64), configuration (the node's), clock (is one needed?)."""
     user = configuration["node_user"]
-    volume = Volume(folder / "volume.img", folder / "volume", configuration["file_system"])
+    place, file_system = folder / "volume", configuration["file_system"]
+    volume = (
+        DeviceVolume(Path(configuration["device"]), place, file_system) if configuration["device"]
+        else Volume(folder / "volume.img", place, file_system)
+    )  # fmt: skip
     made = volume.make(configuration["size"])
     made()
     volume.attach(user)

@@ -36,7 +36,8 @@ class Traces:
 
     def found(self, uncertainty_s: float = 0.0) -> set[tuple[str, str]]:
         table = pa.Table.from_pylist(self.rows, schema=TRACE)
-        found = judge("r", {"trace": table}, Options(1, True, inside="v2", clock_uncertainty_ns=round(uncertainty_s * S)))
+        options = Options(1, True, inside="v2", clock_uncertainty_ns=round(uncertainty_s * S))
+        found = judge("r", {"trace": table}, options)
         assert found.checked == ["OneLeader", "IsrOfLatestLeader"]
         return {(property_, anomaly) for property_, anomaly, _, _ in found.tally}
 
