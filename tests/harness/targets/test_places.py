@@ -21,9 +21,10 @@ def copied(package: Package) -> dict[str, str]:
     return {"" if source == "." else source: target for source, target in lines}
 
 
-@pytest.mark.parametrize(
-    "package", [Kraft().packages()[0], V2().packages()[0], kafka_package(ROOT / "tests", "")], ids=lambda each: each.name
-)
+PACKAGES = [Kraft().packages()[0], V2().packages()[0], kafka_package(ROOT / "tests", "")]
+
+
+@pytest.mark.parametrize("package", PACKAGES, ids=lambda each: each.name)
 def test_each_part_has_the_place_that_it_has_in_the_image(package: Package) -> None:
     images = copied(package)
     assert images and package.places.keys() == package.parts.keys()
@@ -33,7 +34,7 @@ def test_each_part_has_the_place_that_it_has_in_the_image(package: Package) -> N
         assert place == str(PurePosixPath(images[source], within)), part
 
 
-@pytest.mark.parametrize("package", [Kraft().packages()[0], V2().packages()[0], kafka_package(None, "")])
+@pytest.mark.parametrize("package", PACKAGES, ids=lambda each: each.name)
 def test_the_process_is_what_the_image_starts(package: Package) -> None:
     text = package.dockerfile.read_text()
     started = [
