@@ -76,6 +76,7 @@ def _guard(configuration: Mapping[str, Any], data_directory: Path, lock: int, wr
 
 
 def _work(configuration: Mapping[str, Any], folder: Path, lock: int, writing: int) -> NoReturn:
+    guard = os.getppid()
     try:
         signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
         prepare()
@@ -89,6 +90,10 @@ def _work(configuration: Mapping[str, Any], folder: Path, lock: int, writing: in
     except SystemExit:
         pass
     finally:
+        if os.getppid() != guard:  # which was killed: nobody else undoes
+            with suppress(OSError):
+                undo.undo(folder.parent)
+                holding.remove_files()
         os._exit(0)
 
 
