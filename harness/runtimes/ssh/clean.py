@@ -68,6 +68,8 @@ def clean(
             return [f"would be removed from {host.name}, of {whose}: {seen.in_words}"]
         tell(f"will be removed from {host.name}, of {whose}: {seen.in_words}")
         command = [*_agent(sessions[host.name], host, agent), "remove", host.data_directory]
+        if seen.holder.get("run"):  # and no other one that has begun since
+            command.append(str(seen.holder["run"]))
         done: list[str] = json.loads(_run(sessions[host.name], host, command, _REMOVE_S))
         return [f"removed from {host.name}: {line}" for line in done]
 

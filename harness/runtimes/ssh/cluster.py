@@ -84,15 +84,30 @@ class SshCluster(AgentCluster):
         self._tell("starting the agents")
         asked = {node.name: self._serve(node, package, texts[node.name]) for node in self.machines}
         await self._on_all(lambda node: self._start_agent(node, asked[node.name]))
-        self._agents.start_beating()
+        await in_thread(self._agents.start_beating)
+        for session in self._sessions.values():
+            session.patience_s = 0.0  # from now on the agents' end has that
         try:
             await asyncio.gather(*(node.boot() if node.member else node.plug_in() for node in self.machines))
+            if of_the_hosts := sorted(set(needs) - {"proxy"}):
+                self.lacks = await self._what_hosts_lack(of_the_hosts)
         except AgentError as error:
             raise RuntimeUnavailable(f"The cluster could not be started: {error}") from error
         if "proxy" in needs:
             await self._start_proxy()
-        if of_the_hosts := sorted(set(needs) - {"proxy"}):
-            self.lacks = await self._agents.ask(self.machines[0].name, "lacks", needs=of_the_hosts)
+
+    async def _what_hosts_lack(self, needs: Sequence[str]) -> Mapping[str, str]:
+        """A fault may strike any of them: what one lacks is not there, and the reason names it, unless all lack it for
+        the same reason."""
+        told = await asyncio.gather(*(self._agents.ask(node.name, "lacks", needs=needs) for node in self.machines))
+        lacking = {}
+        for need in needs:
+            reasons = {node.host.name: each[need] for node, each in zip(self.machines, told, strict=True) if need in each}
+            if len(set(reasons.values())) == 1 and len(reasons) == len(self.machines):
+                lacking[need] = next(iter(reasons.values()))
+            elif reasons:
+                lacking[need] = "; ".join(f"host {name}: {reason}" for name, reason in reasons.items())
+        return lacking
 
     def facts(self) -> Mapping[str, Any]:
         """host_clocks: by node, how its clock was brought onto ours: see Measured."""
@@ -209,6 +224,7 @@ class SshCluster(AgentCluster):
         if done.status != 0:
             why = (done.err.strip().splitlines() or [f"exit status {done.status}"])[-1]
             raise HostRefused(f"host {node.host.name}: the agent could not be started: {why}")
+        self._agents.booted(node.name, json.loads(done.out)["boot"])
 
     def _remove(self, node: HostNode) -> None:
         """Blocks. Raises HostError."""

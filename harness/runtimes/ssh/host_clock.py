@@ -10,7 +10,7 @@ from __future__ import annotations
 import itertools
 import threading
 from bisect import bisect_left
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 #: Two clocks drift apart by no more than so much (NTP's bound, RFC 5905, 500 parts in a million).
@@ -19,8 +19,8 @@ DRIFT: Final = 500e-6
 _TIME: Final = "_at"
 _NEIGHBOURS: Final = 8
 _AROUND_NS: Final = 5_000_000_000
-#: A host that was just booted is measured a little later than it begins to tell.
-_BEFORE_NS: Final = 60_000_000_000
+#: A clock is measured every few seconds; a host that was just booted, a little later than it begins to tell.
+_NEAR_NS: Final = 60_000_000_000
 
 
 class Sample(NamedTuple):
@@ -70,7 +70,9 @@ class HostClock:
             lives = [life for life in self._lives if life]
             if not lives:
                 return None
-            life = next((life for life in reversed(lives) if life[0].at - _BEFORE_NS <= at), lives[-1])
+            # The last one in which it was measured at about that time; else the one that comes next to it.
+            life = next((life for life in reversed(lives) if _distance(life, at) <= _NEAR_NS), None)
+            life = life or min(lives, key=lambda each: _distance(each, at))
             place = bisect_left(life, at, key=_at)
             near = life[max(0, place - _NEIGHBOURS) : place + _NEIGHBOURS]
         return min(near, key=lambda each: each.uncertainty + abs(each.at - at) * DRIFT)
@@ -92,6 +94,12 @@ class HostClock:
         ours = {name: self.to_ours(at) for name, at in times.items()}
         moved = {name: at for name, (at, _) in ours.items()}
         return {**answer, **moved, "clock_uncertainty_ns": max(wrong for _, wrong in ours.values())}
+
+
+def _distance(life: Sequence[Sample], at: int) -> int:
+    """From the nearest sample."""
+    place = bisect_left(life, at, key=_at)
+    return min(abs(each.at - at) for each in life[max(0, place - 1) : place + 1])
 
 
 def _at(sample: Sample) -> int:

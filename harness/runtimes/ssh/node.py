@@ -100,6 +100,8 @@ class HostNode(AgentNode):
 
     def _root(self, command: list[str]) -> bytes:
         """Blocks. What it prints. Raises AgentError."""
+        if lost := self._agent.why_not(self.name):
+            raise AgentError(lost)
         try:
             done = self.session.run(command, sudo=True, timeout_s=_COPY_S)
         except HostError as error:

@@ -81,7 +81,7 @@ def _work(configuration: Mapping[str, Any], folder: Path, lock: int, writing: in
         signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
         prepare()
         with Server(holding.SOCKET, _machine(configuration, folder)) as server:
-            os.write(writing, json.dumps({"pid": os.getpid(), "boot": _boot()}).encode())
+            os.write(writing, json.dumps({"pid": os.getpid(), "boot": holding.boot()}).encode())
             os.close(writing)
             server.serve_until(configuration["rescue_after_s"])
     except Exception as error:  # the harness tells whoever started it
@@ -119,20 +119,24 @@ def _machine(configuration: Mapping[str, Any], folder: Path) -> HostMachine:
     _write(node_configuration, configuration["configuration"].encode(), user)
     launch = dict(configuration["launch"])
     mounts = {target: _place(folder, source) for target, source in configuration["mounts"].items()}
-    clock, clock_start = None, int(time.time())
+    clock, clock_start, no_clock = None, int(time.time()), ""
     if configuration["clock"]:
-        clock = folder / "clock"
-        environment = make_clock(clock, clock_start)
         library = folder / "libfaketime.so"
-        clock_library.make(library)
-        library.chmod(0o755)
-        launch["environment"] = {**launch["environment"], **environment}
-        mounts |= {_CONTAINER_CLOCK: str(clock), environment["LD_PRELOAD"]: str(library)}
+        try:
+            clock_library.make(library)
+        except (OSError, ValueError) as error:
+            no_clock = f"this host has no libfaketime that can be used ({getattr(error, 'strerror', None) or error})"
+        else:
+            clock = folder / "clock"
+            environment = make_clock(clock, clock_start)
+            library.chmod(0o755)
+            launch["environment"] = {**launch["environment"], **environment}
+            mounts |= {_CONTAINER_CLOCK: str(clock), environment["LD_PRELOAD"]: str(library)}
     cgroup = Cgroup(configuration["run"])
     process = NodeProcess(folder, Launch(root=str(root), mounts=mounts, user=user, **launch), cgroup)
     parts = Parts(
         volume, process, cgroup, node_configuration, HostEnds(**configuration["ends"]), configuration["own"], clock,
-        clock_start,
+        clock_start, no_clock,
     )  # fmt: skip
     return HostMachine(configuration["node"], parts)
 
@@ -154,7 +158,3 @@ def _close_streams(log: Path) -> None:
     output = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     for number, descriptor in ((0, nothing), (1, output), (2, output)):
         os.dup2(descriptor, number)
-
-
-def _boot() -> str:
-    return Path("/proc/sys/kernel/random/boot_id").read_text().strip()

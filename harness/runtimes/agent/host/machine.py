@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import time
 from collections.abc import Mapping
 from contextlib import suppress
@@ -26,6 +27,7 @@ for _ in range(5):
     found.append((after - before, wall - (before + after) / 2))
 print(min(found)[1])
 """
+_TRIED_S = 3600.0
 
 
 @dataclass(frozen=True)
@@ -41,6 +43,7 @@ class Parts:
     own: str
     clock: Path | None
     clock_start: int
+    no_clock: str = ""  # why a run that was to have one has none, as a clause
 
 
 class HostMachine(Machine):
@@ -131,10 +134,29 @@ class HostMachine(Machine):
         return super().round_trips([address for address in addresses if address != OUTSIDE], patience)
 
     def lacks(self, needs: list[str]) -> dict[str, str]:
-        lacking = super().lacks(needs)
+        lacking = super().lacks([need for need in needs if need != "faketime"])  # which a container has at another place
+        if "faketime" in needs and (reason := self._lacking_clock()):
+            lacking["faketime"] = reason
         if "io-limit" in needs and "io-limit" not in lacking and not self._parts.cgroup.limits:
             lacking["io-limit"] = "this host has no cgroup in which what a node reads and writes could be limited"
         return lacking
+
+    def _lacking_clock(self) -> str:
+        """Found out by a clock beside the node's, so that the node sees nothing of it."""
+        if self._parts.clock is None:
+            return self._parts.no_clock or "the run was not started for faults of clocks"
+        tried = self._parts.clock.with_name("tried-clock")
+        start = int(time.time())
+        clock.make(tried, start)
+        try:
+            clock.write(tried, _TRIED_S, 0.0)
+            seen = float(self._parts.process.ask(_WALL_MINUS_MONOTONIC, {clock.FOLDER: str(tried)}))
+        except OSError as error:
+            return f"a process with libfaketime fails ({error})"
+        finally:
+            shutil.rmtree(tried)
+        wrong = abs(seen - _TRIED_S - (time.time() - time.monotonic()))
+        return "libfaketime does not set the clock" if wrong > _TRIED_S / 2 else ""
 
     def leftovers(self) -> list[str]:
         unplugged = ["is cut off from the network"] if self._card_of_host.is_unplugged() else []
