@@ -37,7 +37,9 @@ _MOUNT_OPTIONS = {"ext4": "noinit_itable", "xfs": ""}
 class Volume:
     """A file system of its own in an image file, mounted in the engine's mount namespace."""
 
-    def __init__(self, image: Path, directory: Path, file_system: str) -> None:
+    def __init__(self, image: Path, directory: Path, file_system: str, *, outlives: bool = True) -> None:
+        """outlives: see kernel.attach_loop_device()."""
+        self._outlives = outlives
         self.image = image
         self.directory = directory
         self.file_system = file_system
@@ -82,7 +84,7 @@ class Volume:
 
     def _open_device(self) -> tuple[Path, int]:
         """And a descriptor that keeps it."""
-        return kernel.attach_loop_device(self.image)
+        return kernel.attach_loop_device(self.image, outlives=self._outlives)
 
     @property
     def size(self) -> int:

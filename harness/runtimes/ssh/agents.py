@@ -83,6 +83,21 @@ class HostAgents:
         """Which boot of its host the agent was started in."""
         self._boots[node] = boot
 
+    def boot_of(self, node: str) -> str:
+        return self._boots.get(node, "")
+
+    def back(self, node: str, boot: str) -> None:
+        """Its agent, which was gone, was started again in this boot."""
+        self.booted(node, boot)
+        for line in (node, f"{node}, measured", f"{node}, heard"):
+            if line in self._lines:
+                with self._lines[line].lock:
+                    self._lines[line].close()
+        was_gone = self._gone.pop(node, None) is not None
+        self._unreachable.pop(node, None)
+        if was_gone:  # and its beat has ended
+            self._start_beat(node, threading.Event())
+
     def why_not(self, node: str) -> str:
         """Why its host cannot be asked for anything now, as far as is known; "": it can be."""
         return self._unreachable.get(node, "")
@@ -157,9 +172,12 @@ class HostAgents:
         until each was measured, or cannot be."""
         measured = [threading.Event() for _ in self._sessions]
         for node, event in zip(self._sessions, measured, strict=True):
-            threading.Thread(target=self._beat, args=(node, event), daemon=True, name=f"beat {node}").start()
+            self._start_beat(node, event)
         for event in measured:
             event.wait(RETRY_S)
+
+    def _start_beat(self, node: str, measured: threading.Event) -> None:
+        threading.Thread(target=self._beat, args=(node, measured), daemon=True, name=f"beat {node}").start()
 
     def _beat(self, node: str, measured: threading.Event) -> None:
         for _ in range(_SAMPLES):

@@ -11,6 +11,7 @@ import socket
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -18,12 +19,14 @@ from harness.cluster import RuntimeUnavailable
 from harness.plan.plan import Plan
 from harness.run.threads import in_thread
 from harness.runtimes.agent.host.network import OUTSIDE
+from harness.runtimes.agent.host.reboot import TRIGGER
 from harness.runtimes.nodes.asking import AgentError
 from harness.runtimes.nodes.clock import Clock
 from harness.runtimes.nodes.cluster import AgentCluster, new_cluster_id
 from harness.runtimes.nodes.node import AgentNode
 from harness.targets.target import CONFIGURATION, DATA, SECRETS, TRACE, TRACE_SUFFIX, NodeSpec, Package, Target
 
+from . import reboot
 from .agents import HostAgents
 from .connection.sessions import HostError, HostRefused, Session, together
 from .host_clock import HostClock
@@ -45,7 +48,10 @@ _SIZES: Final = {"k": 10, "m": 20, "g": 30}
 
 
 class SshCluster(AgentCluster):
+    """trigger: by which hosts that may be rebooted are."""
+
     machines: Sequence[HostNode]
+    trigger = TRIGGER
 
     def __init__(
         self, plan: Plan, target: Target, hosts: Hosts, chosen: Mapping[str, Host], sessions: Mapping[str, Session],
@@ -84,6 +90,10 @@ class SshCluster(AgentCluster):
         self._tell("starting the agents")
         asked = {node.name: self._serve(node, package, texts[node.name]) for node in self.machines}
         await self._on_all(lambda node: self._start_agent(node, asked[node.name]))
+        for node in self.machines:
+            if node.host.may_reboot:
+                again = partial(self._start_agent, node, {**asked[node.name], "resumes": True})
+                node.reboots = partial(reboot.cut_power, node, self._agents, again)
         await in_thread(self._agents.start_beating)
         for session in self._sessions.values():
             session.patience_s = 0.0  # from now on the agents' end has that
@@ -189,7 +199,7 @@ class SshCluster(AgentCluster):
             "data_directory": host.data_directory, "file_system": self._plan.file_system, "size": _VOLUME_SIZE,
             "device": host.device, "node_user": _NODE_USER, "rescue_after_s": self._hosts.rescue_after_s,
             "own": node.address[0], "files": files, "configuration": text, "mounts": mounts,
-            "clock": node.clock is not None,
+            "clock": node.clock is not None, "may_reboot": host.may_reboot, "trigger": self.trigger, "resumes": False,
             "ends": {
                 "nodes": [each.address[0] for each in self.machines],
                 "ports": [address[1] for address in (node.address, node.controller_address) if address is not None],
@@ -215,8 +225,8 @@ class SshCluster(AgentCluster):
             for path in sorted(folder.rglob("*")) if path.is_file()
         }  # fmt: skip
 
-    def _start_agent(self, node: HostNode, configuration: Mapping[str, Any]) -> None:
-        """Blocks. Raises HostError."""
+    def _start_agent(self, node: HostNode, configuration: Mapping[str, Any]) -> str:
+        """Which boot of its host it is in. Blocks. Raises HostError."""
         command = [*node.agent_command, "serve"]
         done = node.session.run(command, input=json.dumps(configuration).encode(), sudo=True, timeout_s=_START_S)
         if done.status == _HELD:
@@ -224,7 +234,9 @@ class SshCluster(AgentCluster):
         if done.status != 0:
             why = (done.err.strip().splitlines() or [f"exit status {done.status}"])[-1]
             raise HostRefused(f"host {node.host.name}: the agent could not be started: {why}")
-        self._agents.booted(node.name, json.loads(done.out)["boot"])
+        boot = str(json.loads(done.out)["boot"])
+        self._agents.booted(node.name, boot)
+        return boot
 
     def _remove(self, node: HostNode) -> None:
         """Blocks. Raises HostError."""

@@ -5,6 +5,7 @@ serve                 hold this host and become its agent (guard.py), as a JSON 
 connect               pass lines between this process' streams and the agent's socket
 send FOLDER           the folder as a compressed tar archive on standard output
 status FOLDER         who holds this host, and what there is of runs in this data directory: a JSON object
+boot                  which boot of this host this is
 remove FOLDER [RUN]   end the agent if there is one, and undo all that there is of runs: what was removed, a JSON list.
                       RUN: only if it is that one which holds this host, or nobody does
 
@@ -110,6 +111,8 @@ def main() -> int:
         prepare()
         if command == "serve":
             print(json.dumps(guard.serve(json.loads(sys.stdin.buffer.read()))))
+        elif command == "boot":
+            print(holding.boot())
         elif command == "connect":
             connect()
         elif command == "send":

@@ -32,7 +32,8 @@ def serve(configuration: Mapping[str, Any]) -> dict[str, Any]:
     Raises Held, OSError, RuntimeError; nothing of the run is left then."""
     data_directory = Path(configuration["data_directory"])
     lock = holding.hold(configuration["holder"])
-    left = undo.undo(data_directory)  # by an agent that was killed together with its guard
+    # By an agent that was killed together with its guard; after a reboot of ours, what lies there is what goes on.
+    left = [] if configuration["resumes"] else undo.undo(data_directory)
     reading, writing = os.pipe()
     if os.fork():
         os.close(writing)
@@ -54,7 +55,7 @@ def _guard(configuration: Mapping[str, Any], data_directory: Path, lock: int, wr
         signal.signal(signal.SIGHUP, signal.SIG_IGN)
         data_directory.mkdir(parents=True, exist_ok=True)
         folder = data_directory / f"run-{configuration['run']}"
-        folder.mkdir(mode=0o711)
+        folder.mkdir(mode=0o711, exist_ok=configuration["resumes"])
         _close_streams(folder / "agent.log")
         worker = os.fork()
         if not worker:
@@ -101,22 +102,24 @@ def _machine(configuration: Mapping[str, Any], folder: Path) -> HostMachine:
     """configuration: node (its name), run, data_directory, file_system, size (bytes), device (""; or the block device
     that the volume is), node_user (uid); ends (HostEnds), own (address); launch (of a Launch, without root and mounts),
     mounts (by what the process sees, of the host, or of the run's folder if relative), files (by name in the run's
-    folder, their content in base64), configuration (the node's), clock (is one needed?)."""
-    user = configuration["node_user"]
+    folder, their content in base64), configuration (the node's), clock (is one needed?); may_reboot, trigger (by which
+    that is done: see reboot.py), resumes (after that: what lies there is as the node left it)."""
+    user, resumes = configuration["node_user"], configuration["resumes"]
     place, file_system = folder / "volume", configuration["file_system"]
     volume = (
         DeviceVolume(Path(configuration["device"]), place, file_system) if configuration["device"]
-        else Volume(folder / "volume.img", place, file_system)
+        else Volume(folder / "volume.img", place, file_system, outlives=not configuration["may_reboot"])
     )  # fmt: skip
-    made = volume.make(configuration["size"])
-    made()
-    volume.attach(user)
-    root = folder / "root"
-    root.mkdir()
-    for name, content in configuration["files"].items():
-        _write(folder / name, base64.b64decode(content), user)
     node_configuration = folder / "node.properties"
-    _write(node_configuration, configuration["configuration"].encode(), user)
+    root = folder / "root"
+    if not resumes:
+        made = volume.make(configuration["size"])
+        made()
+        root.mkdir()
+        for name, content in configuration["files"].items():
+            _write(folder / name, base64.b64decode(content), user)
+        _write(node_configuration, configuration["configuration"].encode(), user)
+    volume.attach(user)
     launch = dict(configuration["launch"])
     mounts = {target: _place(folder, source) for target, source in configuration["mounts"].items()}
     clock, clock_start, no_clock = None, int(time.time()), ""
@@ -136,7 +139,7 @@ def _machine(configuration: Mapping[str, Any], folder: Path) -> HostMachine:
     process = NodeProcess(folder, Launch(root=str(root), mounts=mounts, user=user, **launch), cgroup)
     parts = Parts(
         volume, process, cgroup, node_configuration, HostEnds(**configuration["ends"]), configuration["own"], clock,
-        clock_start, no_clock,
+        clock_start, configuration["trigger"], no_clock,
     )  # fmt: skip
     return HostMachine(configuration["node"], parts)
 

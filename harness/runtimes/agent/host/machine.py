@@ -14,6 +14,7 @@ from typing import Any
 from .. import clock, kernel, tools
 from ..machine import Machine, Volume
 from ..network.card import Network
+from . import reboot
 from .cgroups import Cgroup
 from .network import OUTSIDE, HostEnds, HostNetwork, HostQueues
 from .process import NodeProcess, note_process
@@ -43,6 +44,7 @@ class Parts:
     own: str
     clock: Path | None
     clock_start: int
+    trigger: str = reboot.TRIGGER  # by which this host loses its power
     no_clock: str = ""  # why a run that was to have one has none, as a clause
 
 
@@ -106,6 +108,16 @@ class HostMachine(Machine):
 
     def monotonic_ns(self) -> int:
         return time.monotonic_ns()
+
+    def reboot(self) -> None:
+        """A moment after the answer this host has no power. Raises OSError in a container."""
+        reboot.remember(self._parts.configuration.parent, self.volume.directory)
+        reboot.soon(self._parts.trigger)
+
+    def rebooted(self) -> dict[str, Any]:
+        """What the volume has lost by that. The node's process does not run, and nothing of its network passes."""
+        self._card_of_host.unplug()
+        return reboot.lost(self._parts.configuration.parent, self.volume.directory)
 
     # What is otherwise on a host.
 
