@@ -19,6 +19,8 @@ from .cluster import SshCluster
 from .hosts_file import Host, Hosts
 from .install import Found
 from .pieces import Piece
+from .service import cluster as service
+from .service import layout
 from .sessions import HostError, Session, together
 
 T = TypeVar("T")
@@ -49,11 +51,10 @@ class SshRuntime:
         installed."""
         assert plan.hosts is not None
         hosts = hosts_file.read(Path(plan.hosts))
-        package = await in_thread(self._target.package, plan, NoImages(), progress)
-        if not package.places:
-            raise RuntimeUnavailable(f"target {self._target.name} is an image of a container, and no host can run it")
-        self.tested = package.tested
-        chosen = assign(self._target.nodes(plan), hosts)
+        service.check(plan, hosts)
+        package = None if plan.service else await self._package(plan, progress)
+        self.tested = f"a cluster that was there, of {hosts.path}" if package is None else package.tested
+        chosen = (assign if package else layout.assign)(self._target.nodes(plan), hosts)
         progress("connecting to the hosts")
         sessions = {host.name: Session(host, patience_s=PATIENCE_S) for host in chosen.values()}
         try:
@@ -66,7 +67,8 @@ class SshRuntime:
                     sessions[host.name], host, wanted.of(found[host.name]), found[host.name].there, progress
                 ),
             )
-            cluster = SshCluster(plan, self._target, hosts, chosen, sessions, found, wanted, progress)
+            kind = SshCluster if package else service.ServiceCluster
+            cluster = kind(plan, self._target, hosts, chosen, sessions, found, wanted, progress)
         except BaseException:
             for session in sessions.values():
                 session.close()
@@ -77,6 +79,12 @@ class SshRuntime:
             await asyncio.shield(cluster.stop())
             raise
         return cluster
+
+    async def _package(self, plan: Plan, progress: Callable[[str], None]) -> Package:
+        package = await in_thread(self._target.package, plan, NoImages(), progress)
+        if not package.places:
+            raise RuntimeUnavailable(f"target {self._target.name} is an image of a container, and no host can run it")
+        return package
 
 
 class Wanted:

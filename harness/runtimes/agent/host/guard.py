@@ -22,6 +22,7 @@ from .machine import HostMachine, Parts, make_clock, prepare
 from .network import HostEnds
 from .process import NodeProcess
 from .server import Server
+from .service_machine import service_machine
 
 _CONTAINER_CLOCK: Final = "/dev/shm"
 
@@ -31,7 +32,7 @@ def serve(configuration: Mapping[str, Any]) -> dict[str, Any]:
     Raises Held, OSError, RuntimeError; nothing of the run is left then."""
     data_directory = Path(configuration["data_directory"])
     lock = holding.hold(configuration["holder"])
-    left = undo.undo(data_directory)  # by an agent that was killed together with its guard
+    left = undo.undo(data_directory, agent_too=False)  # by an agent that was killed together with its guard
     reading, writing = os.pipe()
     if os.fork():
         os.close(writing)
@@ -95,7 +96,10 @@ def _machine(configuration: Mapping[str, Any], folder: Path) -> HostMachine:
     """configuration: node (its name), run, data_directory, file_system, size (bytes), device (""; or the block device
     that the volume is), node_user (uid); ends (HostEnds), own (address); launch (of a Launch, without root and mounts),
     mounts (by what the process sees, of the host, or of the run's folder if relative), files (by name in the run's
-    folder, their content in base64), configuration (the node's), clock (is one needed?)."""
+    folder, their content in base64), configuration (the node's), clock (is one needed?).
+    With service, of a cluster that was there: see service_machine()."""
+    if "service" in configuration:
+        return service_machine(configuration, folder)
     user = configuration["node_user"]
     volume = Volume(folder / "volume.img", folder / "volume", configuration["file_system"])
     made = volume.make(configuration["size"])
