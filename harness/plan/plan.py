@@ -354,9 +354,9 @@ _COUNTS = {
 }  # fmt: skip
 _FLAGS = (
     "target", "kafka_home", "upgrade_to", "timeouts", "on", "hosts", "nemesis", "interval", "recovery", "strike",
-    "workload", "client", "time_limit", "seed", "rate", "delete_records", "concurrency", "acks", "partitions", "replication_factor",
-    "min_insync_replicas", "file_system", "brokers", "spare_brokers", "controllers", "combined", "bug", "latency_ms",
-    "encode_messages",
+    "workload", "client", "time_limit", "seed", "rate", "delete_records", "concurrency", "acks", "partitions",
+    "replication_factor", "min_insync_replicas", "file_system", "brokers", "spare_brokers", "controllers", "combined",
+    "bug", "latency_ms", "encode_messages",
 )  # fmt: skip
 #: That not every target has (Target.options), by the field.
 _OPTIONS = {

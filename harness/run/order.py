@@ -88,7 +88,7 @@ class Order:
         if fields.get("hosts") is not None:
             fields = there.agreed(fields, target, keep=self.keep)
         elif fields.get("service"):
-            raise BadArguments("the plan is of a cluster that is already there; give --hosts, a file with its [service]")
+            raise BadArguments("the plan is of a cluster that is already there; give --hosts, the file with [service]")
         # Before there is a directory that would have to go again.
         tried = make_plan(run=_UNNAMED, **fields)
         nemeses = registry.make_nemeses(wanted, tried.acks, tried.timing)

@@ -93,11 +93,7 @@ def check_faults(plan: Plan, nemeses: Mapping[str, Nemesis], faults: Schedule) -
             elif call.method in _POSSIBLE:
                 continue
             elif call.method in _DESTROYING:
-                why = _destroying(plan, call.method)
+                why = f"it destroys or damages data that is somebody's ({call.method})"
             else:
                 why = _OTHERWISE.get(call.method, f"{call.method} is for nodes that the harness has started")
             raise BadArguments(f"nemesis {named} is not possible with a cluster that is already there: {why}")
-
-
-def _destroying(plan: Plan, method: str) -> str:
-    return f"it may destroy data ({method})"

@@ -50,7 +50,7 @@ HOW: Final[Mapping[str, tuple[str, ...]]] = {
 OF_SERVICES: Final[Mapping[str, tuple[str, ...]]] = {
     "kill": ("SIGKILL to the service's process, by pidfd",),
     "terminate": (
-        f"systemctl stop UNIT, or the command `stop` of hosts.toml; SIGKILL if it runs {TERMINATE_PATIENCE_S:g} s later",
+        f"systemctl stop UNIT, or the command `stop` of hosts.toml; SIGKILL after {TERMINATE_PATIENCE_S:g} s",
     ),
     "start": ("unless it runs: systemctl start UNIT, or the command `start` of hosts.toml",),
     "pause": ("SIGSTOP to the service's process",),

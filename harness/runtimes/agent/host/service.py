@@ -22,11 +22,12 @@ from typing import Any, Final
 
 from .. import kernel
 from ..process import Process
-from .process import started, state
+from .process import ancestors, started, state
 
 #: From a command to start it until its process is there.
 THERE_S: Final = 30.0
 _ASK_S: Final = 10.0
+_SOON_S: Final = 5.0
 _POLL_S: Final = 0.05
 #: In the folder of a run.
 _FILE: Final = "service.json"
@@ -58,11 +59,13 @@ class Service:
     stop: Sequence[str] = ()
     pid_file: str = ""
 
-    def process(self) -> int:
-        """The pid; 0: there is none. Of several ways to know it the one that was given comes first."""
+    def process(self, like: str = "") -> int:
+        """The pid; 0: there is none. Of several ways to know it the one that was given comes first. like: the command
+        line that its process had before, by which one is known that was started just now."""
         if self.unit:
             return int(self._shown("MainPID") or 0)
-        return self._pid_of_file() or listener(self.port) or holder(Path(self.data_directory, _LOCKED))
+        found = self._pid_of_file() or listener(self.port) or holder(Path(self.data_directory, _LOCKED))
+        return found or (_first(lambda pid: command_line(pid) == like) if like else 0)
 
     def check(self, pid: int) -> None:
         """Raises OSError: it is not what serves, or works on other data."""
@@ -89,7 +92,7 @@ class Service:
         named = f"the process of {self.pid_file} or " if self.pid_file else ""
         return f"{named}who listens at port {self.port}"
 
-    def begin(self) -> None:
+    def begin(self, like: str) -> None:
         """Starts it. Raises OSError unless its process is there soon."""
         if self.unit:
             command = ["systemctl", "start", "--no-block", self.unit]
@@ -99,7 +102,7 @@ class Service:
         else:
             self._run(self.start, THERE_S)
         until = time.monotonic() + THERE_S
-        while not is_alive(self.process()):
+        while not is_alive(self.process(like)):
             if time.monotonic() > until:
                 raise OSError(f"{self._looked_for} is not there {THERE_S:g} s after {' '.join(self._begun_by)}")
             time.sleep(_POLL_S)
@@ -136,19 +139,20 @@ class Service:
 class ServiceProcess(Process):
     """Whatever is the service's process at the moment. folder: of the run."""
 
-    def __init__(self, service: Service, folder: Path, brought: str = "") -> None:
-        """brought: the folder of the agent, if that was not here before."""
+    def __init__(self, service: Service, folder: Path, brought: str = "", like: str = "") -> None:
+        """brought: the folder of the agent, if that was not here before. like: see Service.process()."""
         super().__init__()
         self.service = service
         self._folder = folder
         self._brought = brought
+        self._like = like
         self._status: int | None = None  # of what we have ended
         self._looking = threading.Lock()
 
     def look(self) -> None:
         """It may have been started anew, by whomever."""
         with self._looking:
-            if not self.alive and (pid := self.service.process()):
+            if not self.alive and (pid := self.service.process(self._like)):
                 self.watch(pid)
 
     def start(self) -> int:
@@ -156,7 +160,7 @@ class ServiceProcess(Process):
         self.look()
         if not self.alive:
             self._note("starting")
-            self.service.begin()
+            self.service.begin(self._like)
             self.look()
         self._note("running")
         self._status = None
@@ -183,8 +187,10 @@ class ServiceProcess(Process):
         self.look()
         if not self.alive:
             return 0
+        above = ancestors(self.pid)
         self._note("ended")
         killed = super().kill()
+        _wake(above)
         self._status = _KILLED
         return killed
 
@@ -201,14 +207,22 @@ class ServiceProcess(Process):
     def signal(self, number: int) -> None:
         self.look()
         super().signal(number)
+        if number == signal.SIGCONT:
+            _wake(ancestors(self.pid))
+
+    @property
+    def stopped(self) -> bool:
+        return self.alive and _is_stopped(self.pid)
 
     def note(self) -> None:
         """It runs, and nothing was done to it yet."""
+        self._like = command_line(self.pid)
         self._note("running")
 
     def _note(self, how: str) -> None:
         new = self._folder / f"{_FILE}.new"
-        new.write_text(json.dumps({"service": asdict(self.service), "how": how, "brought": self._brought}))
+        noted = {"service": asdict(self.service), "how": how, "brought": self._brought, "like": self._like}
+        new.write_text(json.dumps(noted))
         new.rename(self._folder / _FILE)
 
 
@@ -217,18 +231,20 @@ def amiss(folder: Path) -> list[str]:
     noted = _noted(folder)
     if noted is None:
         return []
-    pid = _service(noted).process()
+    pid = _service(noted).process(noted["like"])
     if is_alive(pid):
-        return [f"the service (pid {pid}) is stopped"] if kernel.is_stopped(pid) else []
+        return [f"the service (pid {pid}) is stopped"] if _is_stopped(pid) else []
     return [] if noted["how"] == "running" else ["the service does not run"]
 
 
 def go_on(folder: Path) -> None:
     """It is not stopped any more."""
-    if (noted := _noted(folder)) is not None and kernel.is_stopped(pid := _service(noted).process()):
+    noted = _noted(folder)
+    if noted is not None and _is_stopped(pid := _service(noted).process(noted["like"])):
         process = Process()
         process.watch(pid)
         process.signal(signal.SIGCONT)
+        _wake(ancestors(pid))
 
 
 def put_right(folder: Path) -> None:
@@ -238,8 +254,8 @@ def put_right(folder: Path) -> None:
         return
     service = _service(noted)
     if noted["how"] == "starting":  # it may be about to be there
-        _until(lambda: is_alive(service.process()), _ASK_S / 2)
-    ServiceProcess(service, folder, noted["brought"]).start()
+        _until(lambda: is_alive(service.process(noted["like"])), _SOON_S)
+    ServiceProcess(service, folder, noted["brought"], noted["like"]).start()
 
 
 def remove_what_was_brought(folder: Path) -> None:
@@ -252,6 +268,19 @@ def remove_what_was_brought(folder: Path) -> None:
             brought.parent.rmdir()
 
 
+def _is_stopped(pid: int) -> bool:
+    """Or whoever waits for it: su and runuser stop when what they have started does."""
+    return any(map(kernel.is_stopped, [pid, *ancestors(pid)]))
+
+
+def _wake(pids: Sequence[int]) -> None:
+    """Those that are stopped; the outermost first, for it would not see the others go on."""
+    for pid in reversed(pids):
+        if kernel.is_stopped(pid):
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGCONT)
+
+
 def listener(port: int) -> int:
     """The process that listens at this TCP port; 0: none does. Of several, which have it from each other, the first."""
     sockets = {f"socket:[{inode}]" for inode in _listening(port)}
@@ -262,6 +291,14 @@ def holder(file: Path) -> int:
     """The process that has it open; 0: none has."""
     path = os.path.realpath(file)
     return _first(lambda pid: path in _files_of(pid))
+
+
+def command_line(pid: int) -> str:
+    """"": there is no such process."""
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes().decode(errors="surrogateescape")
+    except OSError:
+        return ""
 
 
 def is_alive(pid: int) -> bool:

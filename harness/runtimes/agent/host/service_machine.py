@@ -10,7 +10,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, ClassVar, Final
 
-from .. import kernel
 from ..machine import Volume
 from ..volume import copying, slow
 from .cgroups import Cgroup
@@ -60,7 +59,7 @@ class ServiceMachine(HostMachine):
             found.append("has rules that drop packets")
         if self._network and self._make_queues(self._network.namespace).there_are():
             found.append("has queues that shape its network")
-        if self._service.alive and kernel.is_stopped(self._service.pid):
+        if self._service.stopped:
             found.append("is stopped")
         return found
 
