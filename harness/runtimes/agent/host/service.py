@@ -36,10 +36,11 @@ _LOCKED: Final = ".lock"
 _LISTENS: Final = "0A"  # the state, in /proc/net/tcp
 _KILLED: Final = 128 + signal.SIGKILL
 _LAST_LINES: Final = 2000
-#: What our guard ignores its services are not to: a shell cannot undo that.
+#: What our guard ignores, and Python, its services are not to: a shell cannot undo that.
 _COMMAND: Final = """
 import os, signal, sys
-signal.signal(signal.SIGHUP, signal.SIG_DFL)
+for number in (signal.SIGHUP, signal.SIGPIPE, signal.SIGXFSZ):
+    signal.signal(number, signal.SIG_DFL)
 os.execvp(sys.argv[1], sys.argv[1:])
 """
 _ENVIRONMENT: Final = {
@@ -348,16 +349,17 @@ def _service(noted: Mapping[str, Any]) -> Service:
 
 
 def _done(command: Sequence[str], patience: float) -> int:
-    """Its exit status; one that takes longer is ended, and has timeout's. It has nothing of ours, streams neither: what
-    it starts may keep them for ever."""
+    """Its exit status, as a shell has it; one that takes longer is ended, and has timeout's. It has nothing of ours,
+    streams neither: what it starts may keep them for ever."""
     nothing = subprocess.DEVNULL
     try:
-        return subprocess.run(
+        status = subprocess.run(
             [sys.executable, "-I", "-c", _COMMAND, *command], stdin=nothing, stdout=nothing, stderr=nothing, cwd="/",
             env=_ENVIRONMENT, umask=0o022, start_new_session=True, timeout=patience, check=False,
         ).returncode  # fmt: skip
     except subprocess.TimeoutExpired:
         return 124
+    return 128 - status if status < 0 else status
 
 
 def _said(command: Sequence[str]) -> str:
