@@ -225,6 +225,8 @@ class Cluster(Protocol):
     violated: asyncio.Future[Violation] | None = None
     #: Was it there before the run, with topics of others? (It is then looked at before anything is asked of it.)
     was_there: bool = False
+    #: Beside its own, with which a workload makes its topic: where the cluster's defaults are not the run's.
+    topic_settings: Mapping[str, str] = {}
     #: Of NEEDS what there is not, each with the reason, as a clause: "this kernel has no netem".
     lacks: Mapping[str, str] = {}
     #: How clients reach its brokers, with the secrets that it takes.

@@ -78,6 +78,7 @@ class AppendWorkload:
             security=getattr(cluster, "security", PLAINTEXT),  # a stand-in may not say
         )  # fmt: skip
         self._access = plan.client_kind.access(session)
+        self._of_cluster = getattr(cluster, "topic_settings", {})  # a stand-in may not say
 
     async def set_up(self) -> None:
         """Once all brokers are there, make the topic and wait until every partition is led and in sync. Retries until
@@ -88,7 +89,7 @@ class AppendWorkload:
         await self._client.create_topic(
             plan.partitions,
             plan.replication_factor,
-            {"min.insync.replicas": str(plan.min_insync_replicas), **self.topic_settings},
+            {**self._of_cluster, "min.insync.replicas": str(plan.min_insync_replicas), **self.topic_settings},
         )
         await self._client.wait_ready(plan.partitions, plan.ready_isr)
 

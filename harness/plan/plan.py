@@ -57,6 +57,7 @@ class Plan(BaseModel):
     clients: dict[str, str] = {}  # --clients NAME=VALUE, TLS and SASL of every client: see harness.targets.security
     on: Literal["docker", "simulation", "ssh"] = "docker"
     hosts: str | None = None  # the file that names the hosts, on ssh
+    service: bool = False  # on ssh: what is tested is there already, as [service] of that file says
     seed: int = 0
     time_limit: float = 60.0  # seconds of workload
     rate: float = 2000.0  # records a second, all producers together
@@ -352,10 +353,10 @@ _COUNTS = {
     "min_insync_replicas": MAX_NODES, "controllers": MAX_NODES, "brokers": MAX_NODES,
 }  # fmt: skip
 _FLAGS = (
-    "target", "kafka_home", "upgrade_to", "timeouts", "on", "nemesis", "interval", "recovery", "strike", "workload",
-    "client", "time_limit", "seed", "rate", "delete_records", "concurrency", "acks", "partitions", "replication_factor",
-    "min_insync_replicas", "file_system", "brokers", "spare_brokers", "controllers", "combined", "bug", "latency_ms",
-    "encode_messages",
+    "target", "kafka_home", "upgrade_to", "timeouts", "on", "hosts", "nemesis", "interval", "recovery", "strike",
+    "workload", "client", "time_limit", "seed", "rate", "delete_records", "concurrency", "acks", "partitions",
+    "replication_factor", "min_insync_replicas", "file_system", "brokers", "spare_brokers", "controllers", "combined",
+    "bug", "latency_ms", "encode_messages",
 )  # fmt: skip
 #: That not every target has (Target.options), by the field.
 _OPTIONS = {

@@ -17,6 +17,7 @@ from harness.plan.plan import Plan, flag, make_plan
 from harness.plan.schedule import Schedule
 from harness.record import results, room
 from harness.report.terminal import say
+from harness.run import there
 from harness.runtimes import choose_runtime
 from harness.targets.security import given
 from nemesis import SIMULATION, Nemesis
@@ -84,11 +85,19 @@ class Order:
         fields["on"], why = self._place(fields, nemeses, target)
         fields.setdefault("strike", registry.preferred_targets(nemeses))
         fields.setdefault("seed", SystemRandom().randrange(1_000_000))
+        if fields.get("hosts") is not None:
+            fields = there.agreed(fields, target, keep=self.keep)
+        elif fields.get("service"):
+            raise BadArguments("the plan is of a cluster that is already there; give --hosts, the file with [service]")
         # Before there is a directory that would have to go again.
         tried = make_plan(run=_UNNAMED, **fields)
         nemeses = registry.make_nemeses(wanted, tried.acks, tried.timing)
         check_targets(nemeses, tried)
-        return Prepared(self, tried, nemeses, _faults(nemeses, tried, file), why)
+        faults = _faults(nemeses, tried, file)
+        if tried.service:
+            parts = registry.make_nemeses({each.nemesis for each in faults} - nemeses.keys(), tried.acks, tried.timing)
+            there.check_faults(tried, {**parts, **nemeses}, faults)
+        return Prepared(self, tried, nemeses, faults, why)
 
     def _place(self, fields: Mapping[str, Any], nemeses: Mapping[str, Nemesis], target: Any) -> tuple[str, str]:
         """Where it runs, and why there, if that was not asked for. Raises BadArguments."""
@@ -156,7 +165,9 @@ class Prepared:
         except HarnessFailure:
             directory.rmdir()
             raise
-        plan = tried.model_copy(update={"run": directory.name})
+        # In a cluster that was there the topic is one that nobody else has.
+        topic = f"chaos-{directory.name}" if tried.service else tried.topic
+        plan = tried.model_copy(update={"run": directory.name, "topic": topic})
 
         from harness.report.console import Progress
         from harness.report.terminal import silent

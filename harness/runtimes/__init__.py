@@ -21,10 +21,10 @@ class How(NamedTuple):
     addresses: Callable[[Any], Mapping[str, str]]
 
 
-def how_in(place: str) -> How:
-    """place: as of --on."""
+def how_in(place: str, *, service: bool = False) -> How:
+    """place: as of --on. service: of a cluster that is already there."""
     module = import_module(f"harness.runtimes.{place}.how")
-    return How(module.HOW, module.addresses)
+    return How({**module.HOW, **(module.OF_SERVICES if service else {})}, module.addresses)
 
 
 def choose_runtime(

@@ -88,6 +88,9 @@ class ClusterPlan(Protocol):
     @property
     def upgrade_to(self) -> str | None: ...
 
+    @property
+    def service(self) -> bool: ...
+
 
 class ImageStore(Protocol):
     """Of container images, as whoever builds those of nodes has them. Both block."""
@@ -300,13 +303,15 @@ class Target(Protocol):
     #: Where it can run: "docker", "simulation", "ssh".
     runtimes: ClassVar[frozenset[str]]
     #: Of the fields of a plan that not every target has a use for, those that this one has: "timeouts", "features",
-    #: "kafka_home", "upgrade_to".
+    #: "kafka_home", "upgrade_to"; and "service": can one be tested that was not started by the harness?
     options: ClassVar[frozenset[str]] = frozenset()
     #: By the name of a nemesis, "workload NAME", or of what else a plan may ask for, why this target cannot have it, as
     #: a clause.
     unsupported: ClassVar[Mapping[str, str]]
     #: The folder of checkers/inside/ whose checks of traces and metadata apply to it; "": none do.
     inside: ClassVar[str] = ""
+    #: Of a node's disk, the folder that has the logs; "": its root.
+    logs_folder: str = ""
     #: Does collect() read what lay on disks right after power cuts, from the folder disks-at-cuts beside them?
     looks_at_cut_disks: ClassVar[bool] = False
 

@@ -13,7 +13,7 @@ from contextlib import suppress
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 from harness.cluster import RuntimeUnavailable
 from harness.plan.plan import Plan
@@ -51,7 +51,8 @@ class SshCluster(AgentCluster):
     """trigger: by which hosts that may be rebooted are."""
 
     machines: Sequence[HostNode]
-    trigger = TRIGGER
+    trigger: ClassVar[str] = TRIGGER
+    kind: ClassVar[type[HostNode]] = HostNode
 
     def __init__(
         self, plan: Plan, target: Target, hosts: Hosts, chosen: Mapping[str, Host], sessions: Mapping[str, Session],
@@ -75,7 +76,9 @@ class SshCluster(AgentCluster):
         self._begun = False
         self.machines = [self._node(spec) for spec in target.nodes(plan)]
 
-    async def start(self, package: Package, run_directory: Path, needs: Collection[str]) -> None:
+    async def start(self, package: Package | None, run_directory: Path, needs: Collection[str]) -> None:
+        """package: None: only of a cluster that is already there (service/)."""
+        assert package is not None
         await self._call(self._issue_secrets)
         texts = self._target.configurations(self._plan, self.machines, new_cluster_id())
         if self._target.looks_at_cut_disks:
@@ -166,7 +169,7 @@ class SshCluster(AgentCluster):
             raise RuntimeUnavailable(
                 f"host {host.name}: {host.node_address} is no IPv4 address, and no name of one ({error.strerror})"
             ) from error
-        node = HostNode(
+        node = self.kind(
             self._call, self._agents, self._target, name=spec.name, node_id=spec.id, role=spec.role,
             rack=host.rack or spec.rack, address=(str(address), spec.port),
         )  # fmt: skip
@@ -195,7 +198,7 @@ class SshCluster(AgentCluster):
             mounts[PYTHON_PACKAGES] = f"{host.install_directory}/{python.name}"
         command = [found.executable if word == "python3" else word for word in package.command]
         return {
-            "run": self._plan.run, "node": node.name, "holder": _holder(self._plan.run),
+            "run": self._plan.run, "node": node.name, "holder": holder(self._plan.run),
             "data_directory": host.data_directory, "file_system": self._plan.file_system, "size": _VOLUME_SIZE,
             "device": host.device, "node_user": _NODE_USER, "rescue_after_s": self._hosts.rescue_after_s,
             "own": node.address[0], "files": files, "configuration": text, "mounts": mounts,
@@ -247,7 +250,7 @@ class SshCluster(AgentCluster):
             raise HostRefused(f"host {node.host.name}: not everything could be removed: {why}")
 
 
-def _holder(run: str) -> dict[str, str]:
+def holder(run: str) -> dict[str, str]:
     who = f"{getpass.getuser()} at {socket.gethostname()}, process {os.getpid()}"
     return {"run": run, "who": who, "since": datetime.now(UTC).strftime("%Y-%m-%d %H:%M:%S UTC")}
 

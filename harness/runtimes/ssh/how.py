@@ -46,6 +46,17 @@ HOW: Final[Mapping[str, tuple[str, ...]]] = {
     ),
 }  # fmt: skip
 
+#: What is otherwise of a cluster that is already there.
+OF_SERVICES: Final[Mapping[str, tuple[str, ...]]] = {
+    "kill": ("SIGKILL to the service's process, by pidfd",),
+    "terminate": (
+        f"systemctl stop UNIT, or the command `stop` of hosts.toml; SIGKILL after {TERMINATE_PATIENCE_S:g} s",
+    ),
+    "start": ("unless it runs: systemctl start UNIT, or the command `start` of hosts.toml",),
+    "pause": ("SIGSTOP to the service's process",),
+    "resume": ("SIGCONT",),
+}  # fmt: skip
+
 
 def addresses(plan: Any) -> Mapping[str, str]:
     """As the hosts file has them. Raises BadArguments, RuntimeUnavailable."""
@@ -53,7 +64,11 @@ def addresses(plan: Any) -> Mapping[str, str]:
 
     from .hosts_file import read
     from .runtime import assign
+    from .service import layout
 
-    specs = make_target(plan.target).nodes(plan)
-    chosen = assign(specs, read(Path(plan.hosts)))
+    specs, hosts = make_target(plan.target).nodes(plan), read(Path(plan.hosts))
+    if plan.service:
+        there = layout.assign(specs, hosts)
+        return {spec.name: f"{there[spec.name].node_address}:{layout.port_of(spec, hosts)}" for spec in specs}
+    chosen = assign(specs, hosts)
     return {spec.name: f"{chosen[spec.name].node_address}:{spec.port}" for spec in specs}

@@ -12,7 +12,7 @@ import uvloop
 from harness.cluster import RuntimeUnavailable
 from harness.plan.plan import Plan
 from harness.run.threads import in_thread
-from harness.targets.target import NodeSpec, Target
+from harness.targets.target import NodeSpec, Package, Target
 
 from . import hosts_file
 from .cluster import SshCluster
@@ -20,6 +20,8 @@ from .connection.sessions import HostError, Session, together
 from .hosts_file import Host, Hosts
 from .installation import install
 from .installation.wanted import wanted_pieces
+from .service import cluster as service
+from .service import layout
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -49,12 +51,12 @@ class SshRuntime:
         installed."""
         assert plan.hosts is not None
         hosts = hosts_file.read(Path(plan.hosts))
-        package = await in_thread(self._target.package, plan, NoImages(), progress)
-        if not package.places:
-            raise RuntimeUnavailable(f"target {self._target.name} is an image of a container, and no host can run it")
-        self.tested = package.tested
-        chosen = assign(self._target.nodes(plan), hosts)
-        check_devices(chosen.values())
+        service.check(plan, hosts)
+        package = None if plan.service else await self._package(plan, progress)
+        self.tested = f"a cluster that was there, of {hosts.path}" if package is None else package.tested
+        chosen = (assign if package else layout.assign)(self._target.nodes(plan), hosts)
+        if package is not None:
+            check_devices(chosen.values())
         progress("connecting to the hosts")
         sessions = {host.name: Session(host, patience_s=PATIENCE_S) for host in chosen.values()}
         try:
@@ -67,7 +69,8 @@ class SshRuntime:
                     sessions[host.name], host, wanted.of(found[host.name]), found[host.name].there, progress
                 ),
             )
-            cluster = SshCluster(plan, self._target, hosts, chosen, sessions, found, wanted, progress)
+            kind = SshCluster if package else service.ServiceCluster
+            cluster = kind(plan, self._target, hosts, chosen, sessions, found, wanted, progress)
         except BaseException:
             for session in sessions.values():
                 session.close()
@@ -78,6 +81,12 @@ class SshRuntime:
             await asyncio.shield(cluster.stop())
             raise
         return cluster
+
+    async def _package(self, plan: Plan, progress: Callable[[str], None]) -> Package:
+        package = await in_thread(self._target.package, plan, NoImages(), progress)
+        if not package.places:
+            raise RuntimeUnavailable(f"target {self._target.name} is an image of a container, and no host can run it")
+        return package
 
 
 def assign(specs: Sequence[NodeSpec], hosts: Hosts) -> dict[str, Host]:

@@ -14,6 +14,7 @@ from harness.targets.admin import Admin
 from harness.targets.kafka import log_lines, properties, secrets, versions
 from harness.targets.kafka_api import timeouts
 from harness.targets.kafka_api.properties import node_specs
+from harness.targets.security import given
 from harness.targets.target import (
     ClusterPlan,
     ImageStore,
@@ -64,11 +65,15 @@ class Kafka(Target):
     takes: ClassVar = "VERSION"
     example: ClassVar = "4.2.0"
     runtimes: ClassVar = frozenset({"docker", "ssh"})
-    options: ClassVar = frozenset({"timeouts", "features", "kafka_home", "upgrade_to"})
+    options: ClassVar = frozenset({"timeouts", "features", "kafka_home", "upgrade_to", "service"})
     unsupported: ClassVar = _UNSUPPORTED
     inside: ClassVar[str] = "kafka"
     looks_at_cut_disks: ClassVar[bool] = True
     _logs = properties.LOGS  # of the volume
+
+    @property
+    def logs_folder(self) -> str:  # type: ignore[override]
+        return self._logs
 
     def __init__(self, version: str = "") -> None:
         self.name = f"kafka:{version}" if version else "kafka"
@@ -115,7 +120,7 @@ class Kafka(Target):
             yield "--target kafka needs a version, such as kafka:4.2.0, or --kafka-home with a distribution"
         if self._version is not None:
             yield from self._features_that_it_lacks(plan.features, self._version)
-        yield from secrets.problems(plan)
+        yield from () if plan.service else secrets.problems(plan)
         dynamic = properties.has_dynamic_quorum(plan)
         if dynamic and self._version is not None and not self._version.has_dynamic_quorum:
             yield f"--set chaos.quorum=dynamic: Kafka {self._release} has no dynamic quorum; 3.9 and later have"
@@ -201,7 +206,7 @@ class Kafka(Target):
         return properties.configurations(plan, nodes, cluster_id, self._release)
 
     def issue(self, plan: ClusterPlan, nodes: Sequence[Node], folder: Path) -> Issued:
-        return secrets.issue(plan, nodes, folder)
+        return Issued(given.resolve(plan.clients)) if plan.service else secrets.issue(plan, nodes, folder)
 
     def renumbered(self, configuration: str, node_id: int, folder: str) -> str:
         return properties.renumbered(configuration, node_id, folder)

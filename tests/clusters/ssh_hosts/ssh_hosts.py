@@ -62,14 +62,17 @@ class SshHosts:
     """host-1, host-2, …, once it is entered."""
 
     def __init__(
-        self, folder: Path, count: int = 3, kinds: Mapping[str, Kind] | None = None, *, keep: bool = False
-    ) -> None:
-        """kinds: by name, of those that are not good. keep: after this process, until down()."""
+        self, folder: Path, count: int = 3, kinds: Mapping[str, Kind] | None = None, *, keep: bool = False,
+        mounts: Mapping[str, Path] | None = None,
+    ) -> None:  # fmt: skip
+        """kinds: by name, of those that are not good. keep: after this process, until down(). mounts: by where hosts
+        have it, a folder of this machine, read-only."""
         self.folder = folder.absolute()
         self.file = self.folder / "hosts.toml"
         self.names = [f"host-{number}" for number in range(1, count + 1)]
         self.addresses: dict[str, str] = {}
         self._kinds = kinds or {}
+        self._mounts = mounts or {}
         self._owner = "" if keep else owner()
         self._set = uuid.uuid4().hex[:8]
         self._api = engine.connect()
@@ -170,6 +173,7 @@ class SshHosts:
             cap_drop=["ALL"], cap_add=capabilities, init=True, pids_limit=4096,
             security_opt=["apparmor=unconfined", "label=disable", "seccomp=unconfined"],
             device_cgroup_rules=["b 7:* rmw", "c 10:237 rmw"],
+            binds={str(source): {"bind": target, "mode": "ro"} for target, source in self._mounts.items()},
             tmpfs={"/var/lib/chaos": f"size={kind.disk_bytes}"} if kind.disk_bytes else None,
         )  # fmt: skip
         host_config["CgroupnsMode"] = "private"

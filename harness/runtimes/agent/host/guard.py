@@ -23,6 +23,7 @@ from .machine import HostMachine, Parts, make_clock, prepare
 from .network import HostEnds
 from .process import NodeProcess
 from .server import Server
+from .service_machine import service_machine
 
 _CONTAINER_CLOCK: Final = "/dev/shm"
 
@@ -33,7 +34,7 @@ def serve(configuration: Mapping[str, Any]) -> dict[str, Any]:
     data_directory = Path(configuration["data_directory"])
     lock = holding.hold(configuration["holder"])
     # By an agent that was killed together with its guard; after a reboot of ours, what lies there is what goes on.
-    left = [] if configuration["resumes"] else undo.undo(data_directory)
+    left = [] if configuration["resumes"] else undo.undo(data_directory, agent_too=False)
     reading, writing = os.pipe()
     if os.fork():
         os.close(writing)
@@ -103,7 +104,10 @@ def _machine(configuration: Mapping[str, Any], folder: Path) -> HostMachine:
     that the volume is), node_user (uid); ends (HostEnds), own (address); launch (of a Launch, without root and mounts),
     mounts (by what the process sees, of the host, or of the run's folder if relative), files (by name in the run's
     folder, their content in base64), configuration (the node's), clock (is one needed?); may_reboot, trigger (by which
-    that is done: see reboot.py), resumes (after that: what lies there is as the node left it)."""
+    that is done: see reboot.py), resumes (after that: what lies there is as the node left it).
+    With service, of a cluster that was there: see service_machine()."""
+    if "service" in configuration:
+        return service_machine(configuration, folder)
     user, resumes = configuration["node_user"], configuration["resumes"]
     place, file_system = folder / "volume", configuration["file_system"]
     volume = (

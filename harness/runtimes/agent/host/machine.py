@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar, Protocol
 
 from .. import clock, kernel, tools
 from ..machine import Machine, Volume
@@ -17,7 +17,7 @@ from ..network.card import Network
 from . import reboot
 from .cgroups import Cgroup
 from .network import OUTSIDE, HostEnds, HostNetwork, HostQueues
-from .process import NodeProcess, note_process
+from .process import note_process
 
 #: Prints the difference of two clocks at one moment, as near as several tries come to it.
 _WALL_MINUS_MONOTONIC = """
@@ -31,13 +31,23 @@ print(min(found)[1])
 _TRIED_S = 3600.0
 
 
+class AnyProcess(Protocol):
+    """A node's: one of process.py, or a service's."""
+
+    def start(self) -> int: ...
+    def running(self) -> bool: ...
+    def ended(self, patience: float) -> int | None: ...
+    def last_words(self) -> str: ...
+    def ask(self, program: str, mounts: Mapping[str, str] | None = None) -> str: ...
+
+
 @dataclass(frozen=True)
 class Parts:
     """What a machine is made of. own: its address among the nodes. clock: the folder of its clock; None: it needs
     none. clock_start: since when that counts, in seconds since 1970."""
 
     volume: Volume
-    process: NodeProcess
+    process: AnyProcess
     cgroup: Cgroup
     configuration: Path
     ends: HostEnds
@@ -49,6 +59,9 @@ class Parts:
 
 
 class HostMachine(Machine):
+    #: Of what can be asked of a host, what this one does not do.
+    refuses: ClassVar[frozenset[str]] = frozenset()
+
     def __init__(self, name: str, parts: Parts) -> None:
         def make_queues(namespace: int) -> HostQueues:
             return HostQueues(namespace, parts.ends, parts.own)

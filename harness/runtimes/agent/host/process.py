@@ -121,6 +121,15 @@ def _session(leader: int) -> list[int]:
     return [int(name) for name in os.listdir("/proc") if name.isdigit() and _field(int(name), 3) == str(leader)]
 
 
+def ancestors(pid: int) -> list[int]:
+    """Its parent, whose parent, and so on, but for the first process of all."""
+    found = []
+    while (parent := int(_field(pid, 1) or 0)) > 1:
+        found.append(parent)
+        pid = parent
+    return found
+
+
 def state(pid: int) -> str:
     return _field(pid, 0)
 

@@ -33,7 +33,7 @@ def _is_number(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < 1e12
 
 
-HOST_VERBS: Final[Mapping[str, Verb]] = {
+_VERBS: Final[Mapping[str, Verb]] = {
     # Those of every machine, as a host does them.
     **{name: Verb(getattr(HostMachine, verb.call.__name__), verb.arguments) for name, verb in verbs.VERBS.items()},
     "configure": Verb(HostMachine.configure, {"text": _is_text}),
@@ -52,6 +52,14 @@ HOST_VERBS: Final[Mapping[str, Verb]] = {
     "rebooted": Verb(HostMachine.rebooted, {}),
     "monotonic_ns": Verb(HostMachine.monotonic_ns, {}),
 }
+
+
+def verbs_of(kind: type[HostMachine]) -> dict[str, Verb]:
+    """What can be asked of such a host, as it does that."""
+    return {
+        name: Verb(getattr(kind, verb.call.__name__), verb.arguments)
+        for name, verb in _VERBS.items() if name not in kind.refuses
+    }  # fmt: skip
 
 
 class Answers:
@@ -103,7 +111,8 @@ class Server(socketserver.ThreadingUnixStreamServer):
 
     def __init__(self, path: Path, machine: HostMachine) -> None:
         machines = {machine.name: machine}
-        self.answers = Answers(lambda request: verbs.answer(machines, request, HOST_VERBS))
+        answered = verbs_of(type(machine))
+        self.answers = Answers(lambda request: verbs.answer(machines, request, answered))
         path.unlink(missing_ok=True)
         old = os.umask(0o177)
         try:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from .. import kernel
-from . import cgroups
+from . import cgroups, service
 from .machine import loop_devices_of, unmount_all
 from .network import HostEnds, HostNetwork, HostQueues
 from .process import processes_of, state
@@ -32,20 +32,22 @@ def found(data_directory: Path) -> dict[str, Any]:
         "mounts": [str(mount) for mount in _mounts_under(data_directory)],
         "loop devices": loop_devices_of(data_directory),
         "processes": [f"pid {pid}" for folder in folders for pid in processes_of(folder)],
+        "services": [clause for folder in folders for clause in service.amiss(folder)],
         "cgroups": cgroups.all_of_ours(),
         "folders": [str(folder) for folder in folders],
     }
 
 
-def undo(data_directory: Path) -> list[str]:
+def undo(data_directory: Path, *, agent_too: bool = True) -> list[str]:
     """Of every run: this host is held by one at a time, and by none once its agent has ended. What was removed, a line
-    each. Raises OSError if something stays."""
+    each. agent_too: where a run has brought the agent to a host that had none. Raises OSError if something stays."""
     there = found(data_directory)
     done = [f"{kind}: {', '.join(map(str, each))}" for kind, each in there.items() if each]
     # In this order: nothing is unmounted under a process, and no process is cut off for longer than it must be.
     for folder in map(Path, there["folders"]):
         for pid in processes_of(folder):
             kill(pid)
+        service.go_on(folder)
     for run in there["cgroups"]:
         cgroups.Cgroup(run).remove()
     network = HostNetwork(_NOBODY)
@@ -56,14 +58,24 @@ def undo(data_directory: Path) -> list[str]:
             network.clear()
     finally:
         network.close()
+    failed: list[str] = []
     for folder in map(Path, there["folders"]):
+        try:
+            service.put_right(folder)
+        except OSError as error:  # all else is undone; what is to be done is still noted
+            failed.append(str(error))
+            continue
         unmount_all(folder)
+        if agent_too:
+            service.remove_what_was_brought(folder)
         shutil.rmtree(folder)
     with suppress(OSError):
         data_directory.rmdir()  # if it is empty, and so was ours
     until = time.monotonic() + _LOOPS_S
     while loop_devices_of(data_directory) and time.monotonic() < until:
         time.sleep(0.02)
+    if failed:
+        raise OSError("; ".join(failed))
     return done
 
 

@@ -1,0 +1,378 @@
+"""A service that was on this host before the run: its process, which is nobody's child here, and how it is started and
+stopped.
+
+What was done to it is noted in the run's folder before it is done, so that whoever undoes a run knows of it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from .. import kernel
+from ..process import Process
+from .process import ancestors, started, state
+
+#: From a command to start it until its process is there.
+THERE_S: Final = 30.0
+_ASK_S: Final = 10.0
+_SOON_S: Final = 5.0
+_POLL_S: Final = 0.05
+#: In the folder of a run.
+_FILE: Final = "service.json"
+#: A directory of logs that Kafka's process has open has this file in it, locked.
+_LOCKED: Final = ".lock"
+_LISTENS: Final = "0A"  # the state, in /proc/net/tcp
+_KILLED: Final = 128 + signal.SIGKILL
+_LAST_LINES: Final = 2000
+#: What our guard ignores, and Python, its services are not to: a shell cannot undo that.
+_COMMAND: Final = """
+import os, signal, sys
+for number in (signal.SIGHUP, signal.SIGPIPE, signal.SIGXFSZ):
+    signal.signal(number, signal.SIG_DFL)
+os.execvp(sys.argv[1], sys.argv[1:])
+"""
+_ENVIRONMENT: Final = {
+    "PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "HOME": "/root", "LANG": "C.UTF-8",
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Service:
+    """unit: of systemd; "": the commands start and stop. port: where it serves. topic: of the run."""
+
+    data_directory: str
+    port: int
+    topic: str
+    unit: str = ""
+    start: Sequence[str] = ()
+    stop: Sequence[str] = ()
+    pid_file: str = ""
+
+    def process(self, like: str = "") -> int:
+        """The pid; 0: there is none. Of several ways to know it the one that was given comes first. like: the command
+        line that its process had before, by which one is known that was started just now."""
+        if self.unit:
+            return int(self._shown("MainPID") or 0)
+        found = self._pid_of_file() or listener(self.port) or holder(Path(self.data_directory, _LOCKED))
+        return found or (_first(lambda pid: command_line(pid) == like) if like else 0)
+
+    def check(self, pid: int) -> None:
+        """Raises OSError: it is not what serves, or works on other data."""
+        if not pid:
+            raise OSError(f"the service does not run: {self._looked_for} is not there")
+        serving = listener(self.port)
+        if serving and serving != pid:
+            raise OSError(
+                f"{self._looked_for} is process {pid} ({_name(pid)}), but who listens at port {self.port} is process "
+                f"{serving} ({_name(serving)})"
+            )
+        folder = os.path.realpath(self.data_directory)
+        if not os.path.isdir(folder):
+            raise OSError(f"{self.data_directory} is no directory of this host")
+        if not any(Path(path).is_relative_to(folder) for path in _files_of(pid)):
+            raise OSError(
+                f"process {pid} ({_name(pid)}), which is {self._looked_for}, has no file of {self.data_directory} open"
+            )
+
+    @property
+    def _looked_for(self) -> str:
+        if self.unit:
+            return f"the main process of {self.unit}"
+        named = f"the process of {self.pid_file} or " if self.pid_file else ""
+        return f"{named}who listens at port {self.port}"
+
+    def begin(self, like: str) -> None:
+        """Starts it. Raises OSError unless its process is there soon."""
+        if self.unit:
+            command = ["systemctl", "start", "--no-block", self.unit]
+            if _done(command, THERE_S) != 0:  # it was started, or ended, too often to be started again
+                _done(["systemctl", "reset-failed", self.unit], _ASK_S)
+                self._run(command, THERE_S)
+        else:
+            self._run(self.start, THERE_S)
+        until = time.monotonic() + THERE_S
+        while not is_alive(self.process(like)):
+            if time.monotonic() > until:
+                raise OSError(f"{self._looked_for} is not there {THERE_S:g} s after {' '.join(self._begun_by)}")
+            time.sleep(_POLL_S)
+
+    def end(self, patience: float) -> int:
+        """What ends it, and its exit status; the process may go on for a while."""
+        return _done(["systemctl", "stop", "--no-block", self.unit] if self.unit else self.stop, patience)
+
+    def last_words(self) -> str:
+        """Of its journal; "": it has none."""
+        if not self.unit:
+            return ""
+        return _said(["journalctl", "--unit", self.unit, "--lines", str(_LAST_LINES), "--output", "cat", "--no-pager"])
+
+    @property
+    def _begun_by(self) -> Sequence[str]:
+        return ["systemctl", "start", self.unit] if self.unit else self.start
+
+    def _shown(self, name: str) -> str:
+        """Of its unit."""
+        return _said(["systemctl", "show", "--property", name, "--value", self.unit]).strip()
+
+    def _pid_of_file(self) -> int:
+        with suppress(OSError, ValueError):
+            pid = int(Path(self.pid_file).read_text().split()[0]) if self.pid_file else 0
+            return pid if is_alive(pid) else 0
+        return 0
+
+    def _run(self, command: Sequence[str], patience: float) -> None:
+        if (status := _done(command, patience)) != 0:
+            raise OSError(f"{' '.join(command)} ended with exit status {status}")
+
+
+class ServiceProcess(Process):
+    """Whatever is the service's process at the moment. folder: of the run."""
+
+    def __init__(self, service: Service, folder: Path, brought: str = "", like: str = "") -> None:
+        """brought: the folder of the agent, if that was not here before. like: see Service.process()."""
+        super().__init__()
+        self.service = service
+        self._folder = folder
+        self._brought = brought
+        self._like = like
+        self._status: int | None = None  # of what we have ended
+        self._looking = threading.Lock()
+
+    def look(self) -> None:
+        """It may have been started anew, by whomever."""
+        with self._looking:
+            if not self.alive and (pid := self.service.process(self._like)):
+                self.watch(pid)
+
+    def start(self) -> int:
+        """Its pid. The same again while it runs."""
+        self.look()
+        if not self.alive:
+            self._note("starting")
+            self.service.begin(self._like)
+            self.look()
+        self._note("running")
+        self._status = None
+        return self.pid
+
+    def running(self) -> bool:
+        self.look()
+        return self.alive
+
+    def ended(self, patience: float) -> int | None:
+        """An exit status as a container has it: 137 of one that we have killed; else that of what has stopped it. None:
+        it still runs."""
+        if self._status is not None:
+            return self._status
+        return 0 if self.ended_within(patience) else None
+
+    def last_words(self) -> str:
+        return self.service.last_words()
+
+    def ask(self, program: str, mounts: Mapping[str, str] | None = None) -> str:
+        raise OSError("a service has the clock of its host")
+
+    def kill(self) -> int:
+        self.look()
+        if not self.alive:
+            return 0
+        above = ancestors(self.pid)
+        self._note("ended")
+        killed = super().kill()
+        _wake(above)
+        self._status = _KILLED
+        return killed
+
+    def terminate(self, patience: float) -> bool | None:
+        """By what stops it."""
+        self.look()
+        if not self.alive:
+            return None
+        self._note("ended")
+        until = time.monotonic() + patience
+        self._status = self.service.end(patience)
+        return self.ended_within(max(0.0, until - time.monotonic()))
+
+    def signal(self, number: int) -> None:
+        self.look()
+        super().signal(number)
+        if number == signal.SIGCONT:
+            _wake(ancestors(self.pid))
+
+    @property
+    def stopped(self) -> bool:
+        return self.alive and _is_stopped(self.pid)
+
+    def note(self) -> None:
+        """It runs, and nothing was done to it yet."""
+        self._like = command_line(self.pid)
+        self._note("running")
+
+    def _note(self, how: str) -> None:
+        new = self._folder / f"{_FILE}.new"
+        noted = {"service": asdict(self.service), "how": how, "brought": self._brought, "like": self._like}
+        new.write_text(json.dumps(noted))
+        new.rename(self._folder / _FILE)
+
+
+def amiss(folder: Path) -> list[str]:
+    """What is otherwise with the service of a run than it was before it, and is the run's doing: a clause each."""
+    noted = _noted(folder)
+    if noted is None:
+        return []
+    pid = _service(noted).process(noted["like"])
+    if is_alive(pid):
+        return [f"the service (pid {pid}) is stopped"] if _is_stopped(pid) else []
+    return [] if noted["how"] == "running" else ["the service does not run"]
+
+
+def go_on(folder: Path) -> None:
+    """It is not stopped any more."""
+    noted = _noted(folder)
+    if noted is not None and _is_stopped(pid := _service(noted).process(noted["like"])):
+        process = Process()
+        process.watch(pid)
+        process.signal(signal.SIGCONT)
+        _wake(ancestors(pid))
+
+
+def put_right(folder: Path) -> None:
+    """It runs, if it does not because of the run. Raises OSError."""
+    noted = _noted(folder)
+    if noted is None or noted["how"] == "running":
+        return
+    service = _service(noted)
+    if noted["how"] == "starting":  # it may be about to be there
+        _until(lambda: is_alive(service.process(noted["like"])), _SOON_S)
+    ServiceProcess(service, folder, noted["brought"], noted["like"]).start()
+
+
+def remove_what_was_brought(folder: Path) -> None:
+    """The agent itself, if it was not here before the run."""
+    noted = _noted(folder)
+    if noted is not None and noted["brought"]:
+        brought = Path(noted["brought"])
+        shutil.rmtree(brought, ignore_errors=True)
+        with suppress(OSError):
+            brought.parent.rmdir()
+
+
+def _is_stopped(pid: int) -> bool:
+    """Or whoever waits for it: su and runuser stop when what they have started does."""
+    return any(map(kernel.is_stopped, [pid, *ancestors(pid)]))
+
+
+def _wake(pids: Sequence[int]) -> None:
+    """Those that are stopped; the outermost first, for it would not see the others go on."""
+    for pid in reversed(pids):
+        if kernel.is_stopped(pid):
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGCONT)
+
+
+def listener(port: int) -> int:
+    """The process that listens at this TCP port; 0: none does. Of several, which have it from each other, the first."""
+    sockets = {f"socket:[{inode}]" for inode in _listening(port)}
+    return _first(lambda pid: not sockets.isdisjoint(_files_of(pid))) if sockets else 0
+
+
+def holder(file: Path) -> int:
+    """The process that has it open; 0: none has."""
+    path = os.path.realpath(file)
+    return _first(lambda pid: path in _files_of(pid))
+
+
+def command_line(pid: int) -> str:
+    """"": there is no such process."""
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes().decode(errors="surrogateescape")
+    except OSError:
+        return ""
+
+
+def is_alive(pid: int) -> bool:
+    return pid > 0 and state(pid) not in ("", "Z", "X")
+
+
+def _listening(port: int) -> list[str]:
+    inodes = []
+    for family in ("tcp", "tcp6"):
+        with suppress(OSError):
+            for line in Path(f"/proc/net/{family}").read_text().splitlines()[1:]:
+                fields = line.split()
+                if fields[3] == _LISTENS and int(fields[1].rpartition(":")[2], 16) == port:
+                    inodes.append(fields[9])
+    return inodes
+
+
+def _first(has_it: Callable[[int], bool]) -> int:
+    pids = [int(name) for name in os.listdir("/proc") if name.isdigit() and has_it(int(name))]
+    return min(pids, key=lambda pid: (int(started(pid) or 1 << 62), pid), default=0)
+
+
+def _files_of(pid: int) -> set[str]:
+    found = set()
+    with suppress(OSError):
+        for descriptor in os.scandir(f"/proc/{pid}/fd"):
+            with suppress(OSError):
+                found.add(os.readlink(descriptor.path))
+    return found
+
+
+def _name(pid: int) -> str:
+    with suppress(OSError):
+        return Path(f"/proc/{pid}/comm").read_text().strip()
+    return "gone"
+
+
+def _noted(folder: Path) -> Mapping[str, Any] | None:
+    try:
+        return dict(json.loads((folder / _FILE).read_text()))
+    except (OSError, ValueError):
+        return None
+
+
+def _service(noted: Mapping[str, Any]) -> Service:
+    return Service(**noted["service"])
+
+
+def _done(command: Sequence[str], patience: float) -> int:
+    """Its exit status, as a shell has it; one that takes longer is ended, and has timeout's. It has nothing of ours,
+    streams neither: what it starts may keep them for ever."""
+    nothing = subprocess.DEVNULL
+    try:
+        status = subprocess.run(
+            [sys.executable, "-I", "-c", _COMMAND, *command], stdin=nothing, stdout=nothing, stderr=nothing, cwd="/",
+            env=_ENVIRONMENT, umask=0o022, start_new_session=True, timeout=patience, check=False,
+        ).returncode  # fmt: skip
+    except subprocess.TimeoutExpired:
+        return 124
+    return 128 - status if status < 0 else status
+
+
+def _said(command: Sequence[str]) -> str:
+    """"": it failed."""
+    with suppress(OSError, subprocess.SubprocessError):
+        return subprocess.run(
+            command, stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace", cwd="/",
+            env=_ENVIRONMENT, timeout=_ASK_S, check=True,
+        ).stdout  # fmt: skip
+    return ""
+
+
+def _until(holds: Callable[[], bool], seconds: float) -> None:
+    until = time.monotonic() + seconds
+    while not holds() and time.monotonic() < until:
+        time.sleep(_POLL_S)

@@ -1,0 +1,148 @@
+"""A Kafka that is already there, on hosts in containers: tested, and then exactly as it was."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from unittest.mock import ANY
+
+import pytest
+
+from tests import ROOT
+from tests.clusters import kafka_on_hosts
+from tests.clusters.kafka_on_hosts import DATA, RECORDS, START, STOP, TOPIC, KafkaOnHosts
+from tests.clusters.ssh_hosts import SshHosts
+from tests.harness.targets.test_contract_of_targets import kafka_to_run
+
+pytestmark = [pytest.mark.docker, pytest.mark.skipif(not kafka_to_run(), reason="no Kafka, and no Maven client")]
+
+RESCUE_S = 5
+SERVICE = f"""
+[service]
+start = "{START}"
+stop = "{STOP}"
+data_directory = "{DATA}"
+controller_port = 9093
+"""
+#: At moments of our own, for a virtual machine may take long to start on a busy computer.
+FAULTS = {
+    "pause": ("broker-1", 3.0, 2.0), "partition:one": ("broker-2", 7.0, 4.0), "kill": ("broker-3", 12.0, 2.0),
+    "network:rate": ("broker-1", 15.0, 3.0),
+}  # fmt: skip
+_LOOKS = {
+    "processes": "ps -eo user:20,args --no-headers | grep -v -e 'ps -eo' -e grep -e sshd | sort",
+    "files": "find /opt /run /var/lib /tmp /etc /usr/local /root /home -printf '%p %y %m %u %g %s %l\\n' | sort",
+    "contents": "find /etc /usr/local /home /root -type f -exec sha256sum {} + | sort",
+    "rules": "nft -s list ruleset 2>/dev/null",
+    "queues": "tc qdisc",
+    "links": "ip -o link | sed 's/@.*//'",
+    "mounts": "cut -d' ' -f4- /proc/mounts | sort",
+    "stopped": "ps -eo stat,args --no-headers | grep ^T || true",
+}
+
+
+@pytest.fixture(scope="module")
+def hosts(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SshHosts]:
+    with SshHosts(tmp_path_factory.mktemp("hosts"), 3, mounts=kafka_on_hosts.mounts()) as running:
+        text = running.file.read_text()
+        running.file.write_text(f"rescue_after_s = {RESCUE_S}\n{text}{SERVICE}")
+        yield running
+
+
+@pytest.fixture(scope="module")
+def kafka(hosts: SshHosts) -> KafkaOnHosts:
+    installed = KafkaOnHosts(hosts)
+    installed.start()
+    for name in hosts.names:  # which sudo notes in the user's home, when it is used for the first time
+        hosts.execute(name, "runuser", "-u", "admin", "--", "sudo", "true")
+    return installed
+
+
+def state(hosts: SshHosts, kafka: KafkaOnHosts) -> dict[str, Any]:
+    found: dict[str, Any] = {
+        f"{what} of {name}": hosts.execute(name, "bash", "-c", script)[1].splitlines()
+        for name in hosts.names
+        for what, script in _LOOKS.items()
+    }
+    return {**found, "topics": kafka.topics}
+
+
+def command(hosts: SshHosts, results: Path, *options: str) -> list[str]:
+    return [
+        sys.executable, "-m", "harness", "run", "--on", "ssh", "--hosts", str(hosts.file), "--target",
+        f"kafka:{kafka_on_hosts.VERSION}", "--timeouts", "short", "--partitions", "4", "--rate", "300", "--results",
+        str(results), *options,
+    ]  # fmt: skip
+
+
+def test_a_cluster_that_was_there_is_judged_and_then_as_it_was(
+    hosts: SshHosts, kafka: KafkaOnHosts, tmp_path: Path
+) -> None:
+    before = state(hosts, kafka)
+    assert before["topics"] == {TOPIC: RECORDS}
+    schedule = tmp_path / "faults.toml"
+    schedule.write_text("".join(
+        f'[[fault]]\nnemesis = "{nemesis}"\ntargets = ["{node}"]\nat = {at}\nduration = {lasts}\ninto_outages = true\n'
+        for nemesis, (node, at, lasts) in FAULTS.items()
+    ))  # fmt: skip
+    options = ("--schedule", str(schedule), "--time-limit", "25", "--seed", "1")
+    run = command(hosts, tmp_path / "results", *options)
+    ended = subprocess.run(run, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    (directory,) = (tmp_path / "results").iterdir()
+    record = json.loads((directory / "run.json").read_text())
+    plan = json.loads((directory / "plan.json").read_text())
+    assert plan["topic"] == f"chaos-{directory.name}"
+    assert (plan["brokers"], plan["controllers"], plan["combined"], plan["service"]) == (3, 3, True, True)
+    assert record.get("problems", []) == []
+    # The logs of the run's topic, and nothing else of the data.
+    copied = {path.name for path in (directory / "disks").glob("*/kafka/*")}
+    assert copied == {f"{plan['topic']}-{partition}" for partition in range(4)}
+    compare(before, hosts, kafka)
+
+
+def compare(before: dict[str, Any], hosts: SshHosts, kafka: KafkaOnHosts, patience_s: float = 5.0) -> None:
+    """Topics that are there because nobody could delete them are left out of `before` by whoever expects them."""
+    deadline = time.monotonic() + patience_s
+    while (now := state(hosts, kafka)) != before and time.monotonic() < deadline:
+        time.sleep(0.3)
+    different = {
+        what: {line: ("new" if line in now[what] else "gone") for line in {*before[what]} ^ {*now[what]}}
+        or (before[what], now[what])
+        for what in before if before[what] != now[what]
+    }  # fmt: skip
+    assert different == {}, json.dumps(different, indent=1, default=repr)
+
+
+def test_hosts_are_whole_soon_after_the_harness_is_killed(hosts: SshHosts, kafka: KafkaOnHosts, tmp_path: Path) -> None:
+    """The service runs again, though nobody told anybody to start it."""
+    before = state(hosts, kafka)
+    options = ("--nemesis", "kill,pause", "--interval", "2s", "--time-limit", "60", "--seed", "2", "--no-check")
+    harness = subprocess.Popen(
+        command(hosts, tmp_path, *options), cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    )
+    try:
+        deadline = time.monotonic() + 60
+
+        def struck() -> bool:
+            looks = "ps -u kafka -o stat= | grep -q ^T || ! ps -u kafka -o stat="
+            return any(hosts.execute(name, "bash", "-c", looks)[0] == 0 for name in hosts.names)
+
+        while not struck():
+            assert harness.poll() is None
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+    finally:
+        os.kill(harness.pid, signal.SIGKILL)
+        harness.wait()
+    (left,) = kafka.topics.keys() - before["topics"].keys()  # which only a harness deletes
+    assert left.startswith("chaos-")
+    before["topics"][left] = ANY
+    compare(before, hosts, kafka, RESCUE_S + 20)
