@@ -76,6 +76,8 @@ class HostAgents:
         self._unreachable: dict[str, str] = {}  # by node, why
         self._gone: dict[str, str] = {}
         self._boots: dict[str, str] = {}
+        #: By node, when it could not be asked for anything: from and until (None: it still cannot be), ns, and why.
+        self.lost: dict[str, list[tuple[int, int | None, str]]] = {}
         self._over = threading.Event()
         self.clocks = {node: HostClock() for node in sessions}
 
@@ -115,11 +117,16 @@ class HostAgents:
                         answered = self._exchange(mine, node, request)
             except _Gone as error:
                 self._gone[node] = str(error)
+                self._is_lost(node, str(error))
                 raise AgentError(f"{do} on {node}: {error}") from error
             except (HostError, _Lost) as error:
                 self._unreachable[node] = str(error)
+                self._is_lost(node, str(error))
                 raise AgentError(f"{do} on {node}: {error}") from error
-        self._unreachable.pop(node, None)
+        if self._unreachable.pop(node, None) is not None:
+            since, _, why = self.lost[node].pop()
+            self.lost[node].append((since, time.monotonic_ns(), why))
+            self._tell(f"{node} answers again")
         answer = json.loads(answered)
         if "error" in answer:
             raise AgentError(f"{do} on {node}: {answer['error']}")
@@ -142,6 +149,12 @@ class HostAgents:
         except BaseException:
             line.close()
             raise
+
+    def _is_lost(self, node: str, why: str) -> None:
+        times = self.lost.setdefault(node, [])
+        if not times or times[-1][1] is not None:
+            times.append((time.monotonic_ns(), None, why))
+            self._tell(f"{node} is lost for now: {why}")
 
     def _why_gone(self, node: str, boot: str) -> str:
         host = self._sessions[node].name
