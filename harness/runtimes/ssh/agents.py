@@ -100,8 +100,11 @@ class HostAgents:
         answered = await loop.run_in_executor(self._threads, self.ask_now, line, node, do, arguments)
         return self.clocks[node].in_answer(answered)
 
-    def ask_now(self, line: str, node: str, do: str, arguments: Mapping[str, Any], *, even_if_lost: bool = False) -> Any:
-        """Blocks. Times are the host's own. even_if_lost: a host that was given up is tried, once. Raises AgentError."""
+    def ask_now(
+        self, line: str, node: str, do: str, arguments: Mapping[str, Any], *, even_if_lost: bool = False
+    ) -> Any:
+        """Blocks. Times are the host's own. even_if_lost: a host that was given up is tried, once. Raises
+        AgentError."""
         request = json.dumps({"id": uuid.uuid4().hex, "node": node, "do": do, **arguments}).encode() + b"\n"
         mine = self._lines.setdefault(line, _Line())
         with mine.lock:

@@ -104,7 +104,8 @@ class SshCluster(AgentCluster):
         told = await asyncio.gather(*(self._agents.ask(node.name, "lacks", needs=needs) for node in self.machines))
         lacking = {}
         for need in needs:
-            reasons = {node.host.name: each[need] for node, each in zip(self.machines, told, strict=True) if need in each}
+            answered = zip(self.machines, told, strict=True)
+            reasons = {node.host.name: each[need] for node, each in answered if need in each}
             if len(set(reasons.values())) == 1 and len(reasons) == len(self.machines):
                 lacking[need] = next(iter(reasons.values()))
             elif reasons:

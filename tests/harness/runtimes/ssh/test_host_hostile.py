@@ -342,6 +342,7 @@ def test_a_host_whose_cgroups_may_not_be_written(containers: SshHosts, tmp_path:
 
 def test_hosts_are_connected_to_at_the_same_time(containers: SshHosts) -> None:
     sessions = [Session(host) for host in read(containers.file).hosts if host.name in GOOD]
-    assert together(sessions, lambda session: session.run(["hostname"]).text.strip()) == dict(zip(GOOD, GOOD, strict=True))
+    found = together(sessions, lambda session: session.run(["hostname"]).text.strip())
+    assert found == dict(zip(GOOD, GOOD, strict=True))
     for session in sessions:
         session.close()
