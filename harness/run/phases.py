@@ -8,13 +8,13 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 from checkers.inside.violation import Violation
-from harness.cluster import Cluster, Node
+from harness.cluster import Cluster, ClusterLost, Node
 from harness.errors import HarnessFailure, HistoryLost, describe
 from harness.plan.plan import Plan
 from harness.plan.schedule import Schedule
@@ -219,9 +219,8 @@ class Phases:
             left: list[str] = []
             try:
                 async with asyncio.timeout(HEAL_TIMEOUT_S):
-                    await heal()
-                    await self._cluster.heal()
-                    await self._restart_the_dead()
+                    for step in (heal, self._cluster.heal, self._restart_the_dead):
+                        await self._as_far_as_it_goes(step, left)
                     left += await self._cluster.leftovers()
             except TimeoutError:
                 left.append(f"it did not end within {HEAL_TIMEOUT_S:g} s")
@@ -232,8 +231,17 @@ class Phases:
                 left.append(f"{each.nemesis} on {', '.join(each.targets)}: {each.evidence.get('heal_failed') or why}")
             if not left:
                 return
-        self.unhealed = f"not everything could be healed: {'; '.join(left)}"
+        self.unhealed = f"not everything could be healed: {'; '.join(dict.fromkeys(left))}"
         self._record.doubt(self.unhealed)
+
+    async def _as_far_as_it_goes(self, step: Callable[[], Awaitable[None]], left: list[str]) -> None:
+        """What cannot be healed of one node is no reason to leave the others as they are."""
+        try:
+            await step()
+        except ClusterLost:
+            raise
+        except Exception as error:  # whatever a runtime raises
+            left.append(describe(error))
 
     async def _complete(self) -> None:
         """Final reads and what lies on the replicas' disks; then the journal is closed, whatever failed before."""
@@ -388,12 +396,23 @@ class Phases:
             over.set()
 
     async def _restart_the_dead(self) -> None:
+        failed = []
         for node in self._cluster.nodes:
-            if not await node.is_running():
-                why = await self._why_ended(node)
-                problem = "was not running though no fault held it down"
-                self._record.problem(f"{node.name} {problem}{why and f' ({why})'}; started it again")
-                await node.start()
+            try:
+                await self._restart_if_dead(node)
+            except ClusterLost:
+                raise
+            except Exception as error:  # whatever a runtime raises
+                failed.append(describe(error))
+        if failed:
+            raise HarnessFailure("; ".join(failed))
+
+    async def _restart_if_dead(self, node: Node) -> None:
+        if not await node.is_running():
+            why = await self._why_ended(node)
+            problem = "was not running though no fault held it down"
+            self._record.problem(f"{node.name} {problem}{why and f' ({why})'}; started it again")
+            await node.start()
 
     async def _why_ended(self, node: Node) -> str:
         """What the end of its log says, as a clause; "": nothing."""

@@ -1,5 +1,5 @@
-"""The target of tests of the runtimes: nodes do what the test tells them over TCP (docker_stand_in/), and are configured
-as kraft's are."""
+"""The target of tests of the runtimes: nodes do what the test tells them over TCP (docker_stand_in/), and are
+configured as kraft's are."""
 
 from __future__ import annotations
 

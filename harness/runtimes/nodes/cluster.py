@@ -104,7 +104,9 @@ class AgentCluster(Cluster):
 
     async def heal(self) -> None:
         self._links.forget()
-        await asyncio.gather(*(node.mend_network() for node in self.machines))
+        done = await asyncio.gather(*(node.mend_network() for node in self.machines), return_exceptions=True)
+        if failed := [each for each in done if isinstance(each, BaseException)]:  # once all others are mended
+            raise failed[0] if len(failed) == 1 else AgentError("; ".join(map(str, failed)))
 
     async def leftovers(self) -> Sequence[str]:
         found = await asyncio.gather(*(node.leftovers() for node in self.machines))

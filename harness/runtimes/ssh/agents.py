@@ -76,6 +76,8 @@ class HostAgents:
         self._unreachable: dict[str, str] = {}  # by node, why
         self._gone: dict[str, str] = {}
         self._boots: dict[str, str] = {}
+        #: By node, when it could not be asked for anything: from and until (None: it still cannot be), ns, and why.
+        self.lost: dict[str, list[tuple[int, int | None, str]]] = {}
         self._over = threading.Event()
         self.clocks = {node: HostClock() for node in sessions}
 
@@ -113,8 +115,11 @@ class HostAgents:
         answered = await loop.run_in_executor(self._threads, self.ask_now, line, node, do, arguments)
         return self.clocks[node].in_answer(answered)
 
-    def ask_now(self, line: str, node: str, do: str, arguments: Mapping[str, Any], *, even_if_lost: bool = False) -> Any:
-        """Blocks. Times are the host's own. even_if_lost: a host that was given up is tried, once. Raises AgentError."""
+    def ask_now(
+        self, line: str, node: str, do: str, arguments: Mapping[str, Any], *, even_if_lost: bool = False
+    ) -> Any:
+        """Blocks. Times are the host's own. even_if_lost: a host that was given up is tried, once. Raises
+        AgentError."""
         request = json.dumps({"id": uuid.uuid4().hex, "node": node, "do": do, **arguments}).encode() + b"\n"
         mine = self._lines.setdefault(line, _Line())
         with mine.lock:
@@ -130,11 +135,16 @@ class HostAgents:
                         answered = self._exchange(mine, node, request)
             except _Gone as error:
                 self._gone[node] = str(error)
+                self._is_lost(node, str(error))
                 raise AgentError(f"{do} on {node}: {error}") from error
             except (HostError, _Lost) as error:
                 self._unreachable[node] = str(error)
+                self._is_lost(node, str(error))
                 raise AgentError(f"{do} on {node}: {error}") from error
-        self._unreachable.pop(node, None)
+        if self._unreachable.pop(node, None) is not None:
+            since, _, why = self.lost[node].pop()
+            self.lost[node].append((since, time.monotonic_ns(), why))
+            self._tell(f"{node} answers again")
         answer = json.loads(answered)
         if "error" in answer:
             raise AgentError(f"{do} on {node}: {answer['error']}")
@@ -157,6 +167,12 @@ class HostAgents:
         except BaseException:
             line.close()
             raise
+
+    def _is_lost(self, node: str, why: str) -> None:
+        times = self.lost.setdefault(node, [])
+        if not times or times[-1][1] is not None:
+            times.append((time.monotonic_ns(), None, why))
+            self._tell(f"{node} is lost for now: {why}")
 
     def _why_gone(self, node: str, boot: str) -> str:
         host = self._sessions[node].name

@@ -115,17 +115,31 @@ class SshCluster(AgentCluster):
         told = await asyncio.gather(*(self._agents.ask(node.name, "lacks", needs=needs) for node in self.machines))
         lacking = {}
         for need in needs:
-            reasons = {node.host.name: each[need] for node, each in zip(self.machines, told, strict=True) if need in each}
+            answered = zip(self.machines, told, strict=True)
+            reasons = {node.host.name: each[need] for node, each in answered if need in each}
             if len(set(reasons.values())) == 1 and len(reasons) == len(self.machines):
                 lacking[need] = next(iter(reasons.values()))
             elif reasons:
                 lacking[need] = "; ".join(f"host {name}: {reason}" for name, reason in reasons.items())
         return lacking
 
+    async def leftovers(self) -> Sequence[str]:
+        """What a host that cannot be looked at may still have is told as well."""
+
+        async def of(node: HostNode) -> list[str]:
+            try:
+                return await node.leftovers()
+            except AgentError as error:
+                return [f"cannot be looked at: {error}"]
+
+        found = await asyncio.gather(*map(of, self.machines))
+        return [f"{node.name} {what}" for node, left in zip(self.machines, found, strict=True) for what in left]
+
     def facts(self) -> Mapping[str, Any]:
-        """host_clocks: by node, how its clock was brought onto ours: see Measured."""
+        """host_clocks: by node, how its clock was brought onto ours: see _told_of(). lost_hosts: see HostAgents."""
         clocks = {node: told for node, clock in self._agents.clocks.items() if (told := _told_of(clock)) is not None}
-        return {**super().facts(), "host_clocks": clocks}
+        lost = {node: times for node, times in self._agents.lost.items() if times}
+        return {**super().facts(), "host_clocks": clocks, **({"lost_hosts": lost} if lost else {})}
 
     async def gather(self, directory: Path) -> None:
         """The nodes' traces, on our clock."""

@@ -33,7 +33,8 @@ def hold(holder: Mapping[str, Any]) -> int:
     """Take this host. The descriptor that holds it, until all processes that have it are gone. Raises Held."""
     until = time.monotonic() + _LOOK_S
     while True:
-        FOLDER.mkdir(mode=0o700, exist_ok=True)
+        with suppress(FileExistsError):  # exist_ok would look again, and it may be gone by then
+            FOLDER.mkdir(mode=0o700)
         try:
             descriptor = os.open(LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         except FileNotFoundError:

@@ -159,7 +159,7 @@ class HostMachine(Machine):
         return super().round_trips([address for address in addresses if address != OUTSIDE], patience)
 
     def lacks(self, needs: list[str]) -> dict[str, str]:
-        lacking = super().lacks([need for need in needs if need != "faketime"])  # which a container has at another place
+        lacking = super().lacks([need for need in needs if need != "faketime"])  # a container has that elsewhere
         if "faketime" in needs and (reason := self._lacking_clock()):
             lacking["faketime"] = reason
         if "io-limit" in needs and "io-limit" not in lacking and not self._parts.cgroup.limits:

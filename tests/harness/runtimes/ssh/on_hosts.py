@@ -27,6 +27,7 @@ for each in /sys/block/loop*/loop/backing_file; do
 done
 for each in /proc/[0-9]*; do
     case "$(tr '\\0' ' ' <$each/cmdline)" in
+        *"nft list ruleset"*) ;;  # this look itself
         *agent.host*|*stand_in*|*cluster_image*) echo "$(tr '\\0' ' ' <$each/cmdline) $(cut -d' ' -f3 $each/stat)";;
     esac
 done

@@ -1,0 +1,90 @@
+"""`chaos run --on ssh`: what runs in containers show, runs on hosts do as well."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.clusters.ssh_hosts import SshHosts
+
+from .on_hosts import differences_soon, state
+
+pytestmark = pytest.mark.docker
+
+_UNDER_WAY = re.compile(r"[1-9]\d* s of \d+ s ")
+
+
+@pytest.fixture(scope="module")
+def containers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SshHosts]:
+    with SshHosts(tmp_path_factory.mktemp("hosts"), 6) as running:
+        yield running
+
+
+def run(
+    containers: SshHosts, results: Path, *options: str, in_the_midst: Callable[[], object] = lambda: None
+) -> tuple[int, str, dict[str, Any]]:
+    """Exit code, what it said, and run.json."""
+    command = [
+        sys.executable, "-m", "harness", "run", "--on", "ssh", "--hosts", str(containers.file),
+        "--results", str(results), "--run-name", "it", "--seed", "1", *options,
+    ]  # fmt: skip
+    said, began = [], False
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as harness:
+        assert harness.stdout is not None
+        for line in harness.stdout:
+            said.append(line)
+            if not began and _UNDER_WAY.search(line):
+                began = True
+                threading.Thread(target=in_the_midst).start()
+    return harness.returncode, "".join(said), json.loads((results / "it" / "run.json").read_text())
+
+
+def test_faults_that_replication_survives(containers: SshHosts, tmp_path: Path) -> None:
+    before = state(containers)
+    code, said, record = run(
+        containers, tmp_path, "--nemesis", "power-outage,kill,pause,partition", "--time-limit", "20"
+    )
+    assert code == 0, said
+    assert "\npass: " in said
+    for evidence in (r"lost [\d,]+ unsynced records", r"exit status 137", r"frozen for", r"dropped \d+ packets"):
+        assert re.search(evidence, said), f"{evidence}: {said}"
+    clocks = record["facts"]["host_clocks"] if "facts" in record else record["host_clocks"]
+    assert len(clocks) == 6
+    assert all(each["uncertainty_ns"] < 50e6 for each in clocks.values())
+    assert differences_soon(containers, before) == []
+
+
+def test_an_outage_of_all_brokers_loses_records_which_are_named(containers: SshHosts, tmp_path: Path) -> None:
+    before = state(containers)
+    code, said, _ = run(containers, tmp_path, "--nemesis", "power-outage-cluster", "--time-limit", "12")
+    assert code == 1, said
+    assert "\nfail: " in said
+    assert re.search(r"lost append: .*chaos-\d", said), said
+    assert differences_soon(containers, before) == []
+
+
+def test_a_run_goes_on_without_a_host_and_is_judged(containers: SshHosts, tmp_path: Path) -> None:
+    others = [name for name in containers.names if name != "host-3"]
+    before = state(containers, others)
+    try:
+        code, said, record = run(
+            containers, tmp_path, "--nemesis", "pause", "--time-limit", "12",
+            in_the_midst=lambda: containers.kill("host-3"),
+        )  # fmt: skip
+        assert code == 255, said
+        assert "not everything could be healed: " in said
+        assert "host host-3: " in said
+        assert "the history up to then: " in said
+        assert "lost append" not in said
+        assert differences_soon(containers, before) == []
+        assert record["phases"]["heal"] < 30
+    finally:
+        containers.start("host-3")
