@@ -57,6 +57,7 @@ class SshRuntime:
         chosen = (assign if package else layout.assign)(self._target.nodes(plan), hosts)
         progress("connecting to the hosts")
         sessions = {host.name: Session(host, patience_s=PATIENCE_S) for host in chosen.values()}
+        found: Mapping[str, Found] = {}
         try:
             found = await _everywhere(chosen.values(), lambda host: install.look(sessions[host.name], host))
             progress("looking what the hosts have")
@@ -70,6 +71,12 @@ class SshRuntime:
             kind = SshCluster if package else service.ServiceCluster
             cluster = kind(plan, self._target, hosts, chosen, sessions, found, wanted, progress)
         except BaseException:
+            if package is None:
+
+                def take_back(host: Host) -> None:
+                    service.take_back(sessions[host.name], host, found[host.name])
+
+                await in_thread(together, [host for host in chosen.values() if host.name in found], take_back)
             for session in sessions.values():
                 session.close()
             raise

@@ -17,10 +17,12 @@ from harness.run.threads import in_thread
 from harness.runtimes.agent.host.network import OUTSIDE
 from harness.runtimes.nodes.asking import AgentError
 from harness.runtimes.nodes.node import AgentNode
+from harness.runtimes.ssh import pieces
 from harness.runtimes.ssh.cluster import SshCluster, holder
-from harness.runtimes.ssh.hosts_file import Hosts
+from harness.runtimes.ssh.hosts_file import Host, Hosts
+from harness.runtimes.ssh.install import Found
 from harness.runtimes.ssh.node import HostNode
-from harness.runtimes.ssh.sessions import HostRefused
+from harness.runtimes.ssh.sessions import HostRefused, Session
 from harness.targets.security import given
 from harness.targets.security.network import network_to
 from harness.targets.target import NodeSpec, Package
@@ -152,13 +154,20 @@ class ServiceCluster(SshCluster):
 
     def _remove(self, node: HostNode) -> None:
         super()._remove(node)
-        agent = self._wanted.agent.name
-        if agent not in self._found[node.host.name].there:
-            folder = shlex.quote(node.host.install_directory)
-            script = f"rm -rf {folder}/{agent} && {{ rmdir {folder} 2>/dev/null || true; }}"
-            done = node.session.run(["sh", "-c", script], sudo=True)
-            if done.status != 0:
-                raise HostRefused(f"host {node.host.name}: the agent could not be removed: {done.err.strip()}")
+        take_back(node.session, node.host, self._found[node.host.name])
+
+
+def take_back(session: Session, host: Host, found: Found) -> None:
+    """The agent, unless it was there before. Blocks. Raises HostError."""
+    agent = pieces.agent()
+    if agent.name in found.there:
+        return
+    folder = shlex.quote(host.install_directory)
+    there = f"{folder}/{agent.name}"
+    script = f"rm -rf {there} {there}.*.new; rmdir {folder} 2>/dev/null; test ! -e {there}"
+    done = session.run(["sh", "-c", script], sudo=True)
+    if done.status != 0:
+        raise HostRefused(f"host {host.name}: the agent could not be removed: {done.err.strip()}")
 
 
 def check(plan: Plan, hosts: Hosts) -> None:
