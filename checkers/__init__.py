@@ -133,7 +133,7 @@ def _look(run: _Run, engine: Engine) -> tuple[Evidence, list[pa.Table], list[Pat
         missing |= {salvage.PLAN, "operations", "reads"}  # what a log may lack, and why, is for the plan to say
     faults = history.faults()
     options = Options.of(known, verdict.first_effective(faults))
-    of_nodes = nodes.check(history, nodes.Options.of(known), engine) if plan is not None else None
+    of_nodes = nodes.check(history, nodes.Options.of(known, run.record), engine) if plan is not None else None
     if of_nodes is not None:
         damaged = [*damaged, *collected.changed_files(history.directory, of_nodes.collected)]
     recovered = not (run.doubts or damaged or violation is not None)

@@ -37,22 +37,34 @@ class LogStarts(NamedTuple):
 class Options:
     """What of the plan matters: min.insync.replicas of topics without a value of their own,
     eligible.leader.replicas.version (of a target that does not write it down itself), and whose checks apply: the
-    folder of checkers/inside/; "": nobody's. unclean_elections: does unclean.leader.election.enable allow them?"""
+    folder of checkers/inside/; "": nobody's. unclean_elections: does unclean.leader.election.enable allow them?
+    clock_uncertainty_ns: how far times of nodes may be off, either way: where each has a clock of its own."""
 
     min_insync_replicas: int
     elr_enabled: bool
     inside: str = "kraft"
     unclean_elections: bool = False
     compacted: Sequence[str] = ()  # topics
+    clock_uncertainty_ns: int = 0
 
     @staticmethod
-    def of(plan: Mapping[str, Any]) -> Options:
+    def of(plan: Mapping[str, Any], record: Mapping[str, Any] | None = None) -> Options:
+        """record: run.json."""
         settings = plan.get("settings") or {}
         version = str(settings.get("eligible.leader.replicas.version", "1"))
         unclean = str(settings.get("unclean.leader.election.enable", "false")).lower() == "true"
         is_compacted = "compact" in str((plan.get("log") or {}).get("cleanup.policy", ""))
         compacted = [str(plan.get("topic"))] if is_compacted else []
-        return Options(int(plan.get("min_insync_replicas", 1)), version != "0", inside_of(plan), unclean, compacted)
+        return Options(int(plan.get("min_insync_replicas", 1)), version != "0", inside_of(plan), unclean, compacted,
+                       clock_uncertainty_of(record or {}))  # fmt: skip
+
+
+def clock_uncertainty_of(record: Mapping[str, Any]) -> int:
+    """ns. record: run.json, whose host_clocks the runtime ssh writes."""
+    clocks = record.get("host_clocks")
+    of_each = [each.get("uncertainty_ns") for each in clocks.values() if isinstance(each, Mapping)] if isinstance(
+        clocks, Mapping) else []  # fmt: skip
+    return max((each for each in of_each if type(each) is int and each >= 0), default=0)
 
 
 def inside_of(plan: Mapping[str, Any]) -> str:

@@ -40,7 +40,8 @@ CODE: Final = {event: code for code, event in enumerate(EVENTS)}
 
 @dataclass(frozen=True)
 class TraceRows:
-    """Sorted by node and number. life: of the process that told it, counted over all nodes.
+    """Sorted by node and number. life: of the process that told it, counted over all nodes. apart: times of different
+    nodes tell which was first only if they are further apart, ns.
 
     Lists are looked up with `members`, roles with `role`; both only where they are needed."""
 
@@ -53,6 +54,7 @@ class TraceRows:
     topic: Ints  # index into topics, NO_CODE: of no partition
     partition: Ints
     fields: pa.Table  # _FIELDS
+    apart: int = 0
 
     def __len__(self) -> int:
         return len(self.node)
@@ -68,8 +70,9 @@ class TraceRows:
         return np.isin(self.event, [CODE[event] for event in events])
 
 
-def read_rows(table: pa.Table) -> TraceRows:
-    """table: TRACE rows of one run, categories as dictionaries. Raises HistoryError."""
+def read_rows(table: pa.Table, clock_uncertainty_ns: int = 0) -> TraceRows:
+    """table: TRACE rows of one run, categories as dictionaries. clock_uncertainty_ns: how far each node's times may be
+    off, either way. Raises HistoryError."""
     table = table.filter(pc.is_in(table["event"].cast(pa.string()), pa.array(EVENTS))).combine_chunks()
     table = table.take(pc.sort_indices(table.select(["node", "number"]).set_column(
         0, "node", table["node"].cast(pa.string())
@@ -88,6 +91,7 @@ def read_rows(table: pa.Table) -> TraceRows:
         topic=topic,
         partition=integers(table, "partition", NO_CODE),
         fields=_fields(table["fields"]),
+        apart=2 * clock_uncertainty_ns,
     )
 
 

@@ -30,8 +30,8 @@ def doctor(
     """Say what this machine can do and what is missing. Or hosts, each of them tried."""
     _check(on, hosts)
     if hosts is not None:
-        from harness.runtimes.ssh import doctor as of_hosts
         from harness.runtimes.ssh import hosts_file
+        from harness.runtimes.ssh.doctor import hosts as of_hosts
 
         findings = of_hosts.checks(hosts_file.read(hosts))
     else:
@@ -99,7 +99,8 @@ def install(
 ) -> int:
     """Put on hosts what runs over SSH need there: what is missing. They need no internet."""
     from harness.report.console import Progress
-    from harness.runtimes.ssh import hosts_file, installing
+    from harness.runtimes.ssh import hosts_file
+    from harness.runtimes.ssh.installation import installing
 
     read = hosts_file.read(hosts)
     if remove:

@@ -172,6 +172,7 @@ _EVIDENCE: dict[str, Callable[[Any], str] | None] = {
     "network_off_at": None,
     "killed_at": None,
     "clock_uncertainty_ns": None,
+    "rebooted": lambda host: f"host {host} was rebooted",
     "shut_down_at": None,
     "remounted_at": None,
     "exit_status": exit_status,

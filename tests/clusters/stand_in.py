@@ -1,12 +1,12 @@
-"""The target of tests of the Docker runtime: nodes do what the test tells them over TCP (docker_stand_in/), and are
-configured as kraft's are."""
+"""The target of tests of the runtimes: nodes do what the test tells them over TCP (docker_stand_in/), and are configured
+as kraft's are."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 from harness.targets.kraft.target import Kraft
-from harness.targets.target import Package
+from harness.targets.target import CONFIGURATION, Package
 from tests import ROOT
 
 FOLDER = ROOT / "tests" / "clusters" / "docker_stand_in"
@@ -17,7 +17,12 @@ class StandIn(Kraft):
     summary = "does what tests tell it over TCP"
 
     def packages(self) -> Sequence[Package]:
-        return [Package(FOLDER / "Dockerfile", {"": FOLDER})]
+        return [
+            Package(
+                FOLDER / "Dockerfile", {"": FOLDER}, places={"": "/opt/chaos/stand_in"},
+                command=("python3", "-m", "stand_in", CONFIGURATION),
+            )
+        ]  # fmt: skip
 
 
 STAND_IN = StandIn()

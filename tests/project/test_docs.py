@@ -12,7 +12,9 @@ from pathlib import Path
 
 from tests import ROOT
 
-MACHINE = ("HarnessFailure", "HistoryLost", "RuntimeUnavailable", "SparkUnavailable")
+MACHINE = (
+    "HarnessFailure", "HistoryLost", "RuntimeUnavailable", "SparkUnavailable", "HostRefused", "HostUnreachable",
+)  # fmt: skip
 
 
 def test_the_readme_is_read_in_five_minutes_and_its_links_lead_somewhere() -> None:

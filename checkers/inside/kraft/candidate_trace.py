@@ -20,7 +20,8 @@ ISR of every earlier leader whose commits matter, and stops to follow it with th
 later needs others. A line counts only if its state is later than the broker's registration in this life, for before
 that the controller cannot know what it lost. That a proposal is missing means something only if the leader told of
 something later in the same life, since lines are written in order. A cut or kill makes the next registration an
-unclean one only if the process before had been unfenced, so that it was not registering itself.
+unclean one only if the process before had been unfenced, so that it was not registering itself. Times of different
+nodes, and of faults, are compared only where they are further apart than their clocks may be wrong (TraceRows.apart).
 
 What cannot be decided: between two lines nobody knows where a follower's log ends, so a candidate that lacks something
 only in between goes unseen, and so does a proposal that adds an incomplete follower that catches up later. Nor can the
@@ -121,7 +122,7 @@ class Candidates:
         began = self._began.get(int(self._trace.life[role.rows[0]]))
         offsets = [o for o, broker, _ in self._history.registrations if broker == role.node_id and o < state.offset]
         time = self._times.of(offsets[-1]) if offsets else None
-        return began is not None and time is not None and time > began
+        return began is not None and time is not None and time > began + self._trace.apart
 
     # -- StrongIsr ----------------------------------------------------------------------------------------------
 
@@ -152,10 +153,11 @@ class Candidates:
     def _committed(self, leader: Role, member: int, since: int, until: int) -> int:
         """Up to where a leader told, between these times, that all is committed, with `member` in its ISR."""
         trace, highest, counted = self._trace, 0, False
+        earliest, latest = since + trace.apart, until - trace.apart
         for row in leader.rows.tolist():
             if trace.event[row] in (CODE["role"], CODE["isr"]):
                 counted = member in (trace.members("isr", row) or ())
-            elif trace.event[row] == CODE["high watermark"] and counted and since < trace.time[row] < until:
+            elif trace.event[row] == CODE["high watermark"] and counted and earliest < trace.time[row] < latest:
                 highest = max(highest, int(self._offset[row]))
         return highest
 
@@ -191,7 +193,7 @@ class Candidates:
 
     def _tells_later(self, role: Role, time: int) -> bool:
         trace, first = self._trace, int(role.rows[0])
-        same = (trace.life == trace.life[first]) & (trace.time > time)
+        same = (trace.life == trace.life[first]) & (trace.time > time + trace.apart)
         return bool(same[first:].any())
 
     # -- UncleanExclusion ---------------------------------------------------------------------------------------
@@ -208,14 +210,16 @@ class Candidates:
     def _check_return(self, fault: Fault, name: str, broker: int) -> None:
         history, struck = self._history, int(fault["start"])
         own = [(offset, end, self._times.of(offset)) for offset, who, end in history.registrations if who == broker]
-        before = [offset for offset, _, time in own if time is not None and time <= struck]
-        after = [(offset, end, time) for offset, end, time in own if time is not None and time > struck]
-        if not before or not after:
+        apart = self._trace.apart
+        before = [offset for offset, _, time in own if time is not None and time <= struck - apart]
+        after = [(offset, end, time) for offset, end, time in own if time is not None and time > struck + apart]
+        timed = sum(time is not None for _, _, time in own)
+        if not before or not after or timed > len(before) + len(after):  # of some nobody knows which
             return
         unfenced = [self._times.of(o) for o, who in history.unfenced if who == broker and before[-1] < o < after[0][0]]
         _offset, end, registered = after[0]
-        restarted = any(struck < start < registered for start in self._starts[name])
-        if not restarted or not any(time is not None and time <= struck for time in unfenced):
+        restarted = any(struck + apart < start < registered - apart for start in self._starts[name])
+        if not restarted or not any(time is not None and time <= struck - apart for time in unfenced):
             return
         states: dict[Place, PartitionState] = {}
         for place, at, state, _ in history.steps:

@@ -60,7 +60,7 @@ def judge(run: str, tables: Mapping[str, pa.Table], options: Options, faults: Se
     watermarks: Mapping[Place, Watermark] = {}
     starts: Mapping[Place, LogStarts] = {}
     gaps: list[str] = []
-    rows = read_rows(trace) if trace.num_rows else None
+    rows = read_rows(trace, options.clock_uncertainty_ns) if trace.num_rows else None
     logs = split(metadata_log) if metadata_log.num_rows else {}
     if logs:
         judge_copies(logs, found)

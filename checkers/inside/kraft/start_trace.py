@@ -34,7 +34,7 @@ def log_starts(trace: TraceRows, ids: Mapping[str, int]) -> dict[Place, LogStart
     offset, leader, epoch = (trace.number(name) for name in ("offset", "leader", "leader_epoch"))
     of_life = life_ids(trace)
     last_life = {trace.nodes[node]: int(trace.life[trace.node == node].max()) for node in np.unique(trace.node)}
-    settled = int(trace.time.max(initial=0)) - round(SETTLED_S * 1e9)
+    settled = int(trace.time.max(initial=0)) - round(SETTLED_S * 1e9) - trace.apart
     starts: dict[Place, dict[str, list[tuple[int, int]]]] = {}
     leads: dict[Place, _Lead] = {}
     for row in np.flatnonzero(events).tolist():

@@ -55,11 +55,11 @@ def judge(
     if not trace.num_rows:
         return OfNodes([], [], 0, 0, [], ["the nodes left no trace"], [], collected=pieces)
     trace = trace.cast(compact(TRACE))
-    rows = read_rows(trace)
+    rows = read_rows(trace, options.clock_uncertainty_ns)
     found = Findings(run)
     led, written = leaderships(rows), isrs_written(rows)
     for place, of_place in led.items():
-        _judge_leaders(place, of_place, found)
+        _judge_leaders(place, of_place, rows.apart, found)
     for place, isrs in written.items():
         for by_version in isrs:
             _judge_isrs(place, by_version, found)
@@ -126,10 +126,11 @@ def _name(place: Place) -> str:
     return f"{topic}-{partition}"
 
 
-def _judge_leaders(place: Place, led: Sequence[Led], found: Findings) -> None:
+def _judge_leaders(place: Place, led: Sequence[Led], apart: int, found: Findings) -> None:
+    """apart: as of TraceRows."""
     for number, second in enumerate(led):
         for first in led[:number]:
-            if first.end > second.start and first.node != second.node:
+            if first.end > second.start + apart and first.node != second.node:
                 seconds = (min(first.end, second.end) - second.start) / _S
                 found.add(
                     ONE_LEADER,

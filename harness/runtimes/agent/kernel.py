@@ -126,9 +126,10 @@ def shut_down_file_system(directory: Path) -> None:
         os.close(descriptor)
 
 
-def attach_loop_device(image: Path, attempts: int = 20) -> tuple[Path, int]:
+def attach_loop_device(image: Path, attempts: int = 20, *, outlives: bool = True) -> tuple[Path, int]:
     """A loop device over `image` and a descriptor that keeps it. It frees itself when that is closed and nothing
-    mounts it any more, so that a killed agent leaves no device behind."""
+    mounts it any more, so that a killed agent leaves no device behind. outlives: does the image outlive every power
+    cut? Else a flush of the device flushes the disk that the image is on."""
     for _ in range(attempts):
         with open("/dev/loop-control", "rb") as control:
             number = fcntl.ioctl(control, _LOOP_CTL_GET_FREE)
@@ -141,8 +142,8 @@ def attach_loop_device(image: Path, attempts: int = 20) -> tuple[Path, int]:
                     backing.fileno(), 0, *[0] * 5, 0, 0, 0, _LO_FLAGS_AUTOCLEAR, name, b"", b"", *[0] * 10
                 )
                 fcntl.ioctl(writable, _LOOP_CONFIGURE, config)
-            # The image outlives every power cut: to flush the host's own disk would add latency, and no truth.
-            Path(f"/sys/block/{device.name}/queue/write_cache").write_text("write through")
+            if outlives:  # to flush the host's own disk would add latency, and no truth
+                Path(f"/sys/block/{device.name}/queue/write_cache").write_text("write through")
             # Kernels may forbid holding a device for writing beside its file system.
             return device, os.open(device, os.O_RDONLY)
         except OSError as error:

@@ -37,7 +37,9 @@ _MOUNT_OPTIONS = {"ext4": "noinit_itable", "xfs": ""}
 class Volume:
     """A file system of its own in an image file, mounted in the engine's mount namespace."""
 
-    def __init__(self, image: Path, directory: Path, file_system: str) -> None:
+    def __init__(self, image: Path, directory: Path, file_system: str, *, outlives: bool = True) -> None:
+        """outlives: see kernel.attach_loop_device()."""
+        self._outlives = outlives
         self.image = image
         self.directory = directory
         self.file_system = file_system
@@ -53,7 +55,10 @@ class Volume:
             os.ftruncate(image, size)
         finally:
             os.close(image)
-        command = [*_MAKE_FILE_SYSTEM[self.file_system], str(self.image)]
+        return self._make_file_system(self.image)
+
+    def _make_file_system(self, place: Path) -> Callable[[], None]:
+        command = [*_MAKE_FILE_SYSTEM[self.file_system], str(place)]
         making = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
 
         def made() -> None:
@@ -65,7 +70,7 @@ class Volume:
 
     def attach(self, owner: int) -> None:
         """Mount it for the first time and give it to user `owner`, durably."""
-        self._device, self._descriptor = kernel.attach_loop_device(self.image)
+        self._device, self._descriptor = self._open_device()
         self.mount()
         with suppress(FileNotFoundError):
             (self.directory / "lost+found").rmdir()
@@ -77,6 +82,15 @@ class Volume:
         finally:
             os.close(root)
 
+    def _open_device(self) -> tuple[Path, int]:
+        """And a descriptor that keeps it."""
+        return kernel.attach_loop_device(self.image, outlives=self._outlives)
+
+    @property
+    def size(self) -> int:
+        """Bytes, with what its file system needs for itself."""
+        return self.image.stat().st_size
+
     def mount(self, *, read_only: bool = False) -> None:
         assert self._device is not None
         options = _MOUNT_OPTIONS[self.file_system]
@@ -86,7 +100,8 @@ class Volume:
     def device_number(self) -> str:
         """As the kernel writes it, "7:0"."""
         assert self._device is not None
-        return Path(f"/sys/block/{self._device.name}/dev").read_text().strip()
+        number = self._device.stat().st_rdev
+        return f"{os.major(number)}:{os.minor(number)}"
 
     def unmount(self) -> None:
         """Returns when the kernel has let go of the file system; mounting earlier would bring the old one back."""
@@ -350,8 +365,9 @@ class Machine:
 
     def copy_disk(self, directory: str, owner: int, group: int) -> dict[str, Any]:
         """Every file of the volume to `directory`, given to the harness' user. See copying.copy."""
-        most = self.volume.image.stat().st_size
-        return copying.copy(self.volume.directory, Path(directory), copying.Owner(owner, group), most)
+        return copying.copy(
+            self.volume.directory, Path(directory), copying.Owner(owner, group), self.volume.size
+        )
 
     def _kill(self) -> int:
         """When it was gone, in ns; 0 if it was not running. What waits for a slow disk dies only once it is let go."""

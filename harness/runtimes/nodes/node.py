@@ -288,11 +288,14 @@ class AgentNode(Node):
         self._frozen = None
         return {"frozen_ns": frozen_ns, "cpu_ns_while_frozen": cpu_ns - frozen.cpu_ns}
 
-    async def _cut_power(self) -> Evidence:
+    async def _cut_power_of_machine(self) -> Evidence:
         evidence: Evidence = await self._agent.ask(self.name, "cut_power")
-        self._frozen = None
         await self._switched_off()
-        evidence["exit_status"] = await self._exit_status(evidence)
+        return evidence | {"exit_status": await self._exit_status(evidence)}
+
+    async def _cut_power(self) -> Evidence:
+        evidence = await self._cut_power_of_machine()
+        self._frozen = None
         if self.cut_disks is not None and evidence["exit_status"] is not None and self.id == self.own_id:
             evidence |= await self._keep_disk(self.cut_disks)
         return evidence

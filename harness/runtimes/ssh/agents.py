@@ -2,8 +2,9 @@
 
 Each request has an id, and an agent answers one id once: a request whose connection was lost is sent again, whatever
 became of it. A host that does not answer for RETRY_S costs the request, and not the run: it is evidence of whatever
-was to be done there. While a run goes on every agent hears of the harness at least every few seconds (beat): one that
-does not undoes everything by itself.
+was to be done there. From then on every request to it fails at once, for a run has many, until the beat has reached it
+again. While a run goes on every agent hears of the harness at least every few seconds (beat): one that does not undoes
+everything by itself. An agent that has ended does not come back: its host was rebooted, say.
 """
 
 from __future__ import annotations
@@ -22,20 +23,27 @@ from tenacity import Retrying, retry_if_exception_type, stop_after_delay, wait_e
 
 from harness.runtimes.nodes.asking import AgentError
 
+from .connection.sessions import Channel, HostError, HostUnreachable, Session
 from .host_clock import HostClock
-from .sessions import Channel, HostError, HostUnreachable, Session
 
 #: What an agent does takes a few seconds at most, but for waiting for a process' end.
 ANSWER_S: Final = 60.0
 RETRY_S: Final = 20.0
-#: Once a host was given up, until it answers again.
-_IMPATIENT_S: Final = 2.0
+#: From one look whether a host that was given up is back to the next.
+_LOOK_S: Final = 1.0
+_GONE: Final = 4  # exit status of `agent.host connect`: there is no agent, and its answer says which boot this is
+_STATUS_S: Final = 5.0
+_SAMPLES: Final = 4  # of a clock, at first: the first one starts a session, and is wide
 _BEATS: Final = 6  # in the time after which an agent undoes everything
 _SLOWEST_BEAT_S: Final = 5.0
 
 
 class _Lost(Exception):
     """The connection, in the midst of a request."""
+
+
+class _Gone(Exception):
+    """The agent, for good."""
 
 
 class _Line:
@@ -65,9 +73,34 @@ class HostAgents:
         self._tell = tell
         self._lines: dict[str, _Line] = {}
         self._threads = ThreadPoolExecutor(3 * len(sessions) + 1, "chaos-ssh")
-        self._unreachable: set[str] = set()
+        self._unreachable: dict[str, str] = {}  # by node, why
+        self._gone: dict[str, str] = {}
+        self._boots: dict[str, str] = {}
         self._over = threading.Event()
         self.clocks = {node: HostClock() for node in sessions}
+
+    def booted(self, node: str, boot: str) -> None:
+        """Which boot of its host the agent was started in."""
+        self._boots[node] = boot
+
+    def boot_of(self, node: str) -> str:
+        return self._boots.get(node, "")
+
+    def back(self, node: str, boot: str) -> None:
+        """Its agent, which was gone, was started again in this boot."""
+        self.booted(node, boot)
+        for line in (node, f"{node}, measured", f"{node}, heard"):
+            if line in self._lines:
+                with self._lines[line].lock:
+                    self._lines[line].close()
+        was_gone = self._gone.pop(node, None) is not None
+        self._unreachable.pop(node, None)
+        if was_gone:  # and its beat has ended
+            self._start_beat(node, threading.Event())
+
+    def why_not(self, node: str) -> str:
+        """Why its host cannot be asked for anything now, as far as is known; "": it can be."""
+        return self._unreachable.get(node, "")
 
     async def ask(self, node: str, do: str, **arguments: Any) -> Any:
         return await self._ask(node, node, do, arguments)
@@ -80,23 +113,28 @@ class HostAgents:
         answered = await loop.run_in_executor(self._threads, self.ask_now, line, node, do, arguments)
         return self.clocks[node].in_answer(answered)
 
-    def ask_now(self, line: str, node: str, do: str, arguments: Mapping[str, Any]) -> Any:
-        """Blocks. Times are the host's own. Raises AgentError."""
+    def ask_now(self, line: str, node: str, do: str, arguments: Mapping[str, Any], *, even_if_lost: bool = False) -> Any:
+        """Blocks. Times are the host's own. even_if_lost: a host that was given up is tried, once. Raises AgentError."""
         request = json.dumps({"id": uuid.uuid4().hex, "node": node, "do": do, **arguments}).encode() + b"\n"
         mine = self._lines.setdefault(line, _Line())
-        patience = _IMPATIENT_S if node in self._unreachable else RETRY_S
         with mine.lock:
+            if lost := self._gone.get(node) or ("" if even_if_lost else self._unreachable.get(node)):
+                raise AgentError(f"{do} on {node}: {lost}")
             try:
                 for attempt in Retrying(
-                    retry=retry_if_exception_type((HostUnreachable, _Lost)), stop=stop_after_delay(patience),
+                    retry=retry_if_exception_type((HostUnreachable, _Lost)),
+                    stop=stop_after_delay(0 if even_if_lost and node in self._unreachable else RETRY_S),
                     wait=wait_exponential(0.05, max=1.0), reraise=True,
                 ):  # fmt: skip
                     with attempt:
                         answered = self._exchange(mine, node, request)
-            except (HostError, _Lost) as error:
-                self._unreachable.add(node)
+            except _Gone as error:
+                self._gone[node] = str(error)
                 raise AgentError(f"{do} on {node}: {error}") from error
-        self._unreachable.discard(node)
+            except (HostError, _Lost) as error:
+                self._unreachable[node] = str(error)
+                raise AgentError(f"{do} on {node}: {error}") from error
+        self._unreachable.pop(node, None)
         answer = json.loads(answered)
         if "error" in answer:
             raise AgentError(f"{do} on {node}: {answer['error']}")
@@ -106,9 +144,12 @@ class HostAgents:
         try:
             if line.channel is None:
                 line.channel = self._sessions[node].open(self._command[node], sudo=True)
-            line.channel.send(request)
+            with suppress(HostUnreachable):  # it has ended: what it has said tells why
+                line.channel.send(request)
             if answered := line.channel.readline(ANSWER_S):
                 return answered
+            if line.channel.wait(_STATUS_S) == _GONE:
+                raise _Gone(self._why_gone(node, line.channel.complaints))
             raise _Lost(f"its agent is gone ({line.channel.complaints or 'without a word'})")
         except TimeoutError as error:
             line.close()
@@ -117,20 +158,40 @@ class HostAgents:
             line.close()
             raise
 
-    def start_beating(self) -> None:
-        """Every agent hears of us from now on, whatever this process is busy with; and its clock is measured."""
-        for node in self._sessions:
-            self._measure_clock(node)
-            threading.Thread(target=self._beat, args=(node,), daemon=True, name=f"beat {node}").start()
+    def _why_gone(self, node: str, boot: str) -> str:
+        host = self._sessions[node].name
+        if boot != self._boots.get(node, boot):
+            return f"host {host} was rebooted, and with it went the agent and all that the run had there but files"
+        return (
+            f"the agent on host {host} has ended, and has undone what there was of the run: it had not heard of this "
+            "harness for too long, or somebody removed it"
+        )
 
-    def _beat(self, node: str) -> None:
-        while not self._over.wait(self._beat_s):
+    def start_beating(self) -> None:
+        """Every agent hears of us from now on, whatever this process is busy with; and its clock is measured. Blocks
+        until each was measured, or cannot be."""
+        measured = [threading.Event() for _ in self._sessions]
+        for node, event in zip(self._sessions, measured, strict=True):
+            self._start_beat(node, event)
+        for event in measured:
+            event.wait(RETRY_S)
+
+    def _start_beat(self, node: str, measured: threading.Event) -> None:
+        threading.Thread(target=self._beat, args=(node, measured), daemon=True, name=f"beat {node}").start()
+
+    def _beat(self, node: str, measured: threading.Event) -> None:
+        for _ in range(_SAMPLES):
+            self._measure_clock(node)
+        measured.set()
+        while not self._over.wait(min(_LOOK_S, self._beat_s) if node in self._unreachable else self._beat_s):
+            if node in self._gone:
+                return
             self._measure_clock(node)
 
     def _measure_clock(self, node: str) -> None:
         with suppress(AgentError):
             began = time.monotonic_ns()
-            theirs = self.ask_now(f"{node}, heard", node, "monotonic_ns", {})
+            theirs = self.ask_now(f"{node}, heard", node, "monotonic_ns", {}, even_if_lost=True)
             self.clocks[node].add(began, int(theirs), time.monotonic_ns())
 
     def close(self) -> None:

@@ -9,10 +9,10 @@ from typing import Any, Final
 
 from harness.cluster import RuntimeUnavailable
 
-from . import install, pieces
+from .connection.sessions import HostError, HostRefused, Session, together
 from .hosts_file import Host, Hosts
-from .pieces import Piece
-from .sessions import HostError, HostRefused, Session, together
+from .installation import install, pieces
+from .installation.pieces import Piece
 
 #: An agent that heard of its harness so lately has one.
 _ALIVE_S: Final = 10.0
@@ -68,6 +68,8 @@ def clean(
             return [f"would be removed from {host.name}, of {whose}: {seen.in_words}"]
         tell(f"will be removed from {host.name}, of {whose}: {seen.in_words}")
         command = [*_agent(sessions[host.name], host, agent), "remove", host.data_directory]
+        if seen.holder.get("run"):  # and no other one that has begun since
+            command.append(str(seen.holder["run"]))
         done: list[str] = json.loads(_run(sessions[host.name], host, command, _REMOVE_S))
         return [f"removed from {host.name}: {line}" for line in done]
 

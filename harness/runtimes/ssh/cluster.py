@@ -11,31 +11,32 @@ import socket
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Final
+from typing import Any, ClassVar, Final
 
 from harness.cluster import RuntimeUnavailable
 from harness.plan.plan import Plan
 from harness.run.threads import in_thread
 from harness.runtimes.agent.host.network import OUTSIDE
+from harness.runtimes.agent.host.reboot import TRIGGER
 from harness.runtimes.nodes.asking import AgentError
 from harness.runtimes.nodes.clock import Clock
 from harness.runtimes.nodes.cluster import AgentCluster, new_cluster_id
 from harness.runtimes.nodes.node import AgentNode
 from harness.targets.target import CONFIGURATION, DATA, SECRETS, TRACE, TRACE_SUFFIX, NodeSpec, Package, Target
 
-from . import install
+from . import reboot
 from .agents import HostAgents
+from .connection.sessions import HostError, HostRefused, Session, together
 from .host_clock import HostClock
 from .hosts_file import Host, Hosts
-from .install import Found
+from .installation import install
+from .installation.install import Found
+from .installation.pieces import PYTHON_PACKAGES
+from .installation.wanted import Wanted
 from .node import HostNode
-from .pieces import PYTHON_PACKAGES
-from .sessions import HostError, HostRefused, Session, together
 from .traces import on_our_clock
-
-if TYPE_CHECKING:
-    from .runtime import Wanted
 
 _NODE_USER: Final = 10001  # as in containers; a number that no user of a host should have
 _VOLUME_SIZE: Final = 8 << 30
@@ -47,7 +48,10 @@ _SIZES: Final = {"k": 10, "m": 20, "g": 30}
 
 
 class SshCluster(AgentCluster):
+    """trigger: by which hosts that may be rebooted are."""
+
     machines: Sequence[HostNode]
+    trigger: ClassVar[str] = TRIGGER
     kind: ClassVar[type[HostNode]] = HostNode
 
     def __init__(
@@ -89,15 +93,34 @@ class SshCluster(AgentCluster):
         self._tell("starting the agents")
         asked = {node.name: self._serve(node, package, texts[node.name]) for node in self.machines}
         await self._on_all(lambda node: self._start_agent(node, asked[node.name]))
-        self._agents.start_beating()
+        for node in self.machines:
+            if node.host.may_reboot:
+                again = partial(self._start_agent, node, {**asked[node.name], "resumes": True})
+                node.reboots = partial(reboot.cut_power, node, self._agents, again)
+        await in_thread(self._agents.start_beating)
+        for session in self._sessions.values():
+            session.patience_s = 0.0  # from now on the agents' end has that
         try:
             await asyncio.gather(*(node.boot() if node.member else node.plug_in() for node in self.machines))
+            if of_the_hosts := sorted(set(needs) - {"proxy"}):
+                self.lacks = await self._what_hosts_lack(of_the_hosts)
         except AgentError as error:
             raise RuntimeUnavailable(f"The cluster could not be started: {error}") from error
         if "proxy" in needs:
             await self._start_proxy()
-        if of_the_hosts := sorted(set(needs) - {"proxy"}):
-            self.lacks = await self._agents.ask(self.machines[0].name, "lacks", needs=of_the_hosts)
+
+    async def _what_hosts_lack(self, needs: Sequence[str]) -> Mapping[str, str]:
+        """A fault may strike any of them: what one lacks is not there, and the reason names it, unless all lack it for
+        the same reason."""
+        told = await asyncio.gather(*(self._agents.ask(node.name, "lacks", needs=needs) for node in self.machines))
+        lacking = {}
+        for need in needs:
+            reasons = {node.host.name: each[need] for node, each in zip(self.machines, told, strict=True) if need in each}
+            if len(set(reasons.values())) == 1 and len(reasons) == len(self.machines):
+                lacking[need] = next(iter(reasons.values()))
+            elif reasons:
+                lacking[need] = "; ".join(f"host {name}: {reason}" for name, reason in reasons.items())
+        return lacking
 
     def facts(self) -> Mapping[str, Any]:
         """host_clocks: by node, how its clock was brought onto ours: see Measured."""
@@ -179,7 +202,7 @@ class SshCluster(AgentCluster):
             "data_directory": host.data_directory, "file_system": self._plan.file_system, "size": _VOLUME_SIZE,
             "device": host.device, "node_user": _NODE_USER, "rescue_after_s": self._hosts.rescue_after_s,
             "own": node.address[0], "files": files, "configuration": text, "mounts": mounts,
-            "clock": node.clock is not None,
+            "clock": node.clock is not None, "may_reboot": host.may_reboot, "trigger": self.trigger, "resumes": False,
             "ends": {
                 "nodes": [each.address[0] for each in self.machines],
                 "ports": [address[1] for address in (node.address, node.controller_address) if address is not None],
@@ -205,8 +228,8 @@ class SshCluster(AgentCluster):
             for path in sorted(folder.rglob("*")) if path.is_file()
         }  # fmt: skip
 
-    def _start_agent(self, node: HostNode, configuration: Mapping[str, Any]) -> None:
-        """Blocks. Raises HostError."""
+    def _start_agent(self, node: HostNode, configuration: Mapping[str, Any]) -> str:
+        """Which boot of its host it is in. Blocks. Raises HostError."""
         command = [*node.agent_command, "serve"]
         done = node.session.run(command, input=json.dumps(configuration).encode(), sudo=True, timeout_s=_START_S)
         if done.status == _HELD:
@@ -214,6 +237,9 @@ class SshCluster(AgentCluster):
         if done.status != 0:
             why = (done.err.strip().splitlines() or [f"exit status {done.status}"])[-1]
             raise HostRefused(f"host {node.host.name}: the agent could not be started: {why}")
+        boot = str(json.loads(done.out)["boot"])
+        self._agents.booted(node.name, boot)
+        return boot
 
     def _remove(self, node: HostNode) -> None:
         """Blocks. Raises HostError."""
@@ -239,10 +265,8 @@ def _told_of(clock: HostClock) -> dict[str, Any] | None:
     """offset_ns: how far its clock is ahead of ours, by the last that was measured. uncertainty_ns: of times brought
     onto ours, either way."""
     samples = clock.samples
-    if not samples:
-        return None
-    best = [clock.sample_for(each.at) or each for each in samples]
-    return {"offset_ns": best[-1].offset, "uncertainty_ns": max(each.uncertainty for each in best)}
+    best = clock.sample_for(samples[-1].at) if samples else None
+    return None if best is None else {"offset_ns": best.offset, "uncertainty_ns": clock.uncertainty}
 
 
 def _bytes(size: str) -> int:

@@ -7,9 +7,10 @@ algorithm). Of the samples around a moment the narrowest counts.
 
 from __future__ import annotations
 
+import itertools
 import threading
 from bisect import bisect_left
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 #: Two clocks drift apart by no more than so much (NTP's bound, RFC 5905, 500 parts in a million).
@@ -17,8 +18,9 @@ DRIFT: Final = 500e-6
 #: Of an agent's answers, what is a time.
 _TIME: Final = "_at"
 _NEIGHBOURS: Final = 8
-#: A host that was just booted is measured a little later than it begins to tell.
-_BEFORE_NS: Final = 60_000_000_000
+_AROUND_NS: Final = 5_000_000_000
+#: A clock is measured every few seconds; a host that was just booted, a little later than it begins to tell.
+_NEAR_NS: Final = 60_000_000_000
 
 
 class Sample(NamedTuple):
@@ -50,13 +52,27 @@ class HostClock:
         with self._lock:
             return [sample for life in self._lives for sample in life]
 
+    @property
+    def uncertainty(self) -> int:
+        """Of any moment between those at which it was measured, and a little before and after."""
+        with self._lock:
+            lives = [list(life) for life in self._lives if life]
+        wrong = [0]
+        for life in lives:
+            middles = [(one.at + other.at) // 2 for one, other in itertools.pairwise(life)]
+            ends = [life[0].at - _AROUND_NS, life[-1].at + _AROUND_NS]
+            wrong += [self.to_ours(at)[1] for at in (*middles, *ends)]
+        return max(wrong)
+
     def sample_for(self, at: int) -> Sample | None:
         """By which a moment of its clock is best brought onto ours. None: it was never measured."""
         with self._lock:
             lives = [life for life in self._lives if life]
             if not lives:
                 return None
-            life = next((life for life in reversed(lives) if life[0].at - _BEFORE_NS <= at), lives[-1])
+            # The last one in which it was measured at about that time; else the one that comes next to it.
+            life = next((life for life in reversed(lives) if _distance(life, at) <= _NEAR_NS), None)
+            life = life or min(lives, key=lambda each: _distance(each, at))
             place = bisect_left(life, at, key=_at)
             near = life[max(0, place - _NEIGHBOURS) : place + _NEIGHBOURS]
         return min(near, key=lambda each: each.uncertainty + abs(each.at - at) * DRIFT)
@@ -78,6 +94,12 @@ class HostClock:
         ours = {name: self.to_ours(at) for name, at in times.items()}
         moved = {name: at for name, (at, _) in ours.items()}
         return {**answer, **moved, "clock_uncertainty_ns": max(wrong for _, wrong in ours.values())}
+
+
+def _distance(life: Sequence[Sample], at: int) -> int:
+    """From the nearest sample."""
+    place = bisect_left(life, at, key=_at)
+    return min(abs(each.at - at) for each in life[max(0, place - 1) : place + 1])
 
 
 def _at(sample: Sample) -> int:

@@ -28,7 +28,7 @@ from harness.errors import BadArguments, did_you_mean
 from harness.plan.toml_file import read_toml
 from harness.targets.security.given import is_reference
 
-from . import ssh_config
+from .connection import ssh_config
 
 Role = Literal["broker", "controller"]
 ROLES: Final = ("broker", "controller")

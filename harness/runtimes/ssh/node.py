@@ -5,17 +5,18 @@ from __future__ import annotations
 import shutil
 import tarfile
 import tempfile
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from harness.cluster import Pausing
+from harness.cluster import Evidence, Pausing
 from harness.runtimes.nodes.asking import AgentError
 from harness.runtimes.nodes.node import LAST_LINES, AgentNode
 
 from .agents import HostAgents
+from .connection.sessions import HostError, Session
 from .hosts_file import Host
-from .sessions import HostError, Session
 
 _ENDED_S = 30.0
 _COPY_S = 120.0
@@ -28,6 +29,8 @@ class HostNode(AgentNode):
     session: Session
     folder: str
     agent_command: list[str]
+    #: Where its host may be rebooted: how its power is cut then.
+    reboots: Callable[[], Awaitable[Evidence]] | None = None
     _agent: HostAgents
 
     async def switch_on(self) -> None:
@@ -41,6 +44,9 @@ class HostNode(AgentNode):
             text: str = await self._agent.ask(self.name, "last_words")
             return "\n".join(text.splitlines()[-LAST_LINES:])
         return ""
+
+    async def _cut_power_of_machine(self) -> Evidence:
+        return await super()._cut_power_of_machine() if self.reboots is None else await self.reboots()
 
     async def _switched_off(self) -> None:
         """It is its network that is off, and its file system."""
@@ -100,6 +106,8 @@ class HostNode(AgentNode):
 
     def _root(self, command: list[str]) -> bytes:
         """Blocks. What it prints. Raises AgentError."""
+        if lost := self._agent.why_not(self.name):
+            raise AgentError(lost)
         try:
             done = self.session.run(command, sudo=True, timeout_s=_COPY_S)
         except HostError as error:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
@@ -14,14 +14,15 @@ from harness.plan.plan import Plan
 from harness.run.threads import in_thread
 from harness.targets.target import NodeSpec, Package, Target
 
-from . import hosts_file, install, pieces
+from . import hosts_file
 from .cluster import SshCluster
+from .connection.sessions import HostError, Session, together
 from .hosts_file import Host, Hosts
-from .install import Found
-from .pieces import Piece
+from .installation import install
+from .installation.install import Found
+from .installation.wanted import wanted_pieces
 from .service import cluster as service
 from .service import layout
-from .sessions import HostError, Session, together
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -55,6 +56,8 @@ class SshRuntime:
         package = None if plan.service else await self._package(plan, progress)
         self.tested = f"a cluster that was there, of {hosts.path}" if package is None else package.tested
         chosen = (assign if package else layout.assign)(self._target.nodes(plan), hosts)
+        if package is not None:
+            check_devices(chosen.values())
         progress("connecting to the hosts")
         sessions = {host.name: Session(host, patience_s=PATIENCE_S) for host in chosen.values()}
         found: Mapping[str, Found] = {}
@@ -94,31 +97,6 @@ class SshRuntime:
         return package
 
 
-class Wanted:
-    """Pieces that hosts need: python, by the version of a host's Python and its machine, where nodes need any."""
-
-    def __init__(self, agent: Piece, package: Piece | None, python: Mapping[tuple[str, str], Piece]) -> None:
-        self.agent = agent
-        self.package = package
-        self._python = python
-
-    def python_of(self, found: Found) -> Piece | None:
-        return self._python.get((found.python, found.machine))
-
-    def of(self, found: Found) -> list[Piece]:
-        python = self.python_of(found)
-        return [self.agent, *([self.package] if self.package else []), *([python] if python else [])]
-
-
-def wanted_pieces(package: Package | None, found: Sequence[Found]) -> Wanted:
-    """package: None: the agent alone. Blocks. Raises RuntimeUnavailable."""
-    if package is None:
-        return Wanted(pieces.agent(), None, {})
-    kinds = {(each.python, each.machine) for each in found} if package.needs_python else set()
-    python = {kind: pieces.python_packages(*kind) for kind in sorted(kinds)}
-    return Wanted(pieces.agent(), pieces.package(package), python)
-
-
 def assign(specs: Sequence[NodeSpec], hosts: Hosts) -> dict[str, Host]:
     """A host for each node, by its name, in the order of the file: those that may be only what is asked for come first.
     Raises RuntimeUnavailable."""
@@ -136,6 +114,16 @@ def assign(specs: Sequence[NodeSpec], hosts: Hosts) -> dict[str, Host]:
         chosen[spec.name] = able[0]
         free.remove(able[0])
     return chosen
+
+
+def check_devices(hosts: Iterable[Host]) -> None:
+    """Raises RuntimeUnavailable."""
+    for host in hosts:
+        if host.device and not host.may_destroy_data:
+            raise RuntimeUnavailable(
+                f"host {host.name}: all that is on its device {host.device} would be lost; if that is meant, say "
+                "may_destroy_data = true in the hosts file"
+            )
 
 
 async def _everywhere(hosts: Collection[Host], work: Callable[[Host], R]) -> dict[str, R]:

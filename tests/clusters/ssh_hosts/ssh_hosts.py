@@ -40,6 +40,7 @@ _OWNER_LABEL: Final = f"{LABEL}.owner"  # the process it dies with; "": nobody's
 _OF_A_MACHINE: Final = (
     "SETUID", "SETGID", "FOWNER", "FSETID", "AUDIT_WRITE", "MKNOD", "NET_BIND_SERVICE",
 )  # fmt: skip
+_FREEZERS: Final = Path("/sys/fs/cgroup/freezer")
 _RACKS: Final = 3
 _READY_S: Final = 30.0
 _AT_ONCE: Final = 8
@@ -223,6 +224,9 @@ def remove(api: docker.APIClient, *, of_set: str = "", folder: Path | None = Non
 
 
 def _remove_container(api: docker.APIClient, container: str) -> None:
+    for freezer in _FREEZERS.glob(f"**/{container}/chaos-*/freezer.state"):  # cgroup v1 lets nothing die that is frozen
+        with suppress(OSError):
+            freezer.write_text("THAWED")
     try:
         api.remove_container(container, force=True, v=True)
     except NotFound:

@@ -122,6 +122,7 @@ ALLOWED = {
     "harness/report/terminal.py", "harness/__main__.py", "cluster_image/telemetry/printable.py",
     "cluster_image/tools/output.py",
     "harness/runtimes/agent/__main__.py", "harness/runtimes/agent/clock.py",
+    "harness/runtimes/agent/host/__main__.py", "harness/runtimes/agent/host/launch.py",
 }  # fmt: skip
 
 

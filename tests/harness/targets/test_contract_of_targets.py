@@ -26,7 +26,7 @@ from harness.targets.jars.kafka import cached
 from harness.targets.kafka.target import Kafka
 from harness.targets.target import Target
 from tests.clusters.machine_state import differences, machine_state
-from tests.clusters.register_target import RegisterComponents
+from tests.clusters.register.target import RegisterComponents
 
 ONE = {"brokers": 1, "replication_factor": 1, "min_insync_replicas": 1, "controllers": 1}
 #: Each strikes once; the record says what it did.
@@ -112,7 +112,7 @@ EVERYWHERE = [
 def registers(monkeypatch: pytest.MonkeyPatch) -> None:
     """As a package of the user's own would bring it."""
     ours = registry.entry_points(group=registry.TARGETS)
-    there = [*ours, EntryPoint("register", "tests.clusters.register_target:RegisterTarget", registry.TARGETS)]
+    there = [*ours, EntryPoint("register", "tests.clusters.register.target:RegisterTarget", registry.TARGETS)]
     installed = registry.entry_points
     monkeypatch.setattr(
         registry, "entry_points", lambda group: there if group == registry.TARGETS else installed(group=group)

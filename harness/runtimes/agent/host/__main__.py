@@ -5,10 +5,12 @@ serve                 hold this host and become its agent (guard.py), as a JSON 
 connect               pass lines between this process' streams and the agent's socket
 send FOLDER           the folder as a compressed tar archive on standard output
 status FOLDER         who holds this host, and what there is of runs in this data directory: a JSON object
+boot                  which boot of this host this is
 remove FOLDER [RUN]   end the agent if there is one, and undo all that there is of runs: what was removed, a JSON list.
                       RUN: only if it is that one which holds this host, or nobody does
 
-What goes wrong is one line on standard error, and exit status 1; exit status 3: another run holds this host.
+What goes wrong is one line on standard error, and exit status 1; exit status 3: another run holds this host; exit
+status 4, of connect: there is no agent, and the line on standard error is holding.boot().
 """
 
 from __future__ import annotations
@@ -31,14 +33,22 @@ from .machine import prepare
 from .process import started
 
 _HELD: Final = 3
+_NO_AGENT: Final = 4
 _END_S: Final = 30.0
 _CHUNK: Final = 1 << 16
 _COMPRESSION: Final = 1  # disks are full of zeros: more of it costs more than it saves
 
 
+class NoAgent(Exception):
+    """Nobody listens any more."""
+
+
 def connect() -> None:
     with socket.socket(socket.AF_UNIX) as agent:
-        agent.connect(str(holding.SOCKET))
+        try:
+            agent.connect(str(holding.SOCKET))
+        except (FileNotFoundError, ConnectionRefusedError):
+            raise NoAgent from None
 
         def to_agent() -> None:
             while data := os.read(0, _CHUNK):
@@ -86,9 +96,12 @@ def remove(data_directory: Path, run: str | None = None) -> list[str]:
                     time.sleep(0.02)
             if not holding.is_held():
                 break
-    undo.undo(data_directory)
-    if not holding.is_held():
+    lock = holding.hold({"run": run or "", "who": "a clean-up"})  # a run that has begun meanwhile has undone all itself
+    try:
+        undo.undo(data_directory)
+    finally:
         holding.remove_files()
+        os.close(lock)
     return done
 
 
@@ -98,6 +111,8 @@ def main() -> int:
         prepare()
         if command == "serve":
             print(json.dumps(guard.serve(json.loads(sys.stdin.buffer.read()))))
+        elif command == "boot":
+            print(holding.boot())
         elif command == "connect":
             connect()
         elif command == "send":
@@ -111,6 +126,9 @@ def main() -> int:
     except holding.Held as error:
         print(json.dumps(error.holder), file=sys.stderr)
         return _HELD
+    except NoAgent:
+        print(holding.boot(), file=sys.stderr)
+        return _NO_AGENT
     except (OSError, RuntimeError) as error:
         where = f": {error.filename}" if isinstance(error, OSError) and error.filename else ""
         print(f"{getattr(error, 'strerror', None) or error}{where}", file=sys.stderr)

@@ -17,6 +17,7 @@ from .. import clock_library
 from ..machine import Volume
 from . import holding, undo
 from .cgroups import Cgroup
+from .device import DeviceVolume
 from .launch import Launch
 from .machine import HostMachine, Parts, make_clock, prepare
 from .network import HostEnds
@@ -32,7 +33,8 @@ def serve(configuration: Mapping[str, Any]) -> dict[str, Any]:
     Raises Held, OSError, RuntimeError; nothing of the run is left then."""
     data_directory = Path(configuration["data_directory"])
     lock = holding.hold(configuration["holder"])
-    left = undo.undo(data_directory, agent_too=False)  # by an agent that was killed together with its guard
+    # By an agent that was killed together with its guard; after a reboot of ours, what lies there is what goes on.
+    left = [] if configuration["resumes"] else undo.undo(data_directory, agent_too=False)
     reading, writing = os.pipe()
     if os.fork():
         os.close(writing)
@@ -54,7 +56,7 @@ def _guard(configuration: Mapping[str, Any], data_directory: Path, lock: int, wr
         signal.signal(signal.SIGHUP, signal.SIG_IGN)
         data_directory.mkdir(parents=True, exist_ok=True)
         folder = data_directory / f"run-{configuration['run']}"
-        folder.mkdir(mode=0o711)
+        folder.mkdir(mode=0o711, exist_ok=configuration["resumes"])
         _close_streams(folder / "agent.log")
         worker = os.fork()
         if not worker:
@@ -76,11 +78,12 @@ def _guard(configuration: Mapping[str, Any], data_directory: Path, lock: int, wr
 
 
 def _work(configuration: Mapping[str, Any], folder: Path, lock: int, writing: int) -> NoReturn:
+    guard = os.getppid()
     try:
         signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
         prepare()
         with Server(holding.SOCKET, _machine(configuration, folder)) as server:
-            os.write(writing, json.dumps({"pid": os.getpid(), "boot": _boot()}).encode())
+            os.write(writing, json.dumps({"pid": os.getpid(), "boot": holding.boot()}).encode())
             os.close(writing)
             server.serve_until(configuration["rescue_after_s"])
     except Exception as error:  # the harness tells whoever started it
@@ -89,6 +92,10 @@ def _work(configuration: Mapping[str, Any], folder: Path, lock: int, writing: in
     except SystemExit:
         pass
     finally:
+        if os.getppid() != guard:  # which was killed: nobody else undoes
+            with suppress(OSError):
+                undo.undo(folder.parent)
+                holding.remove_files()
         os._exit(0)
 
 
@@ -96,37 +103,47 @@ def _machine(configuration: Mapping[str, Any], folder: Path) -> HostMachine:
     """configuration: node (its name), run, data_directory, file_system, size (bytes), device (""; or the block device
     that the volume is), node_user (uid); ends (HostEnds), own (address); launch (of a Launch, without root and mounts),
     mounts (by what the process sees, of the host, or of the run's folder if relative), files (by name in the run's
-    folder, their content in base64), configuration (the node's), clock (is one needed?).
+    folder, their content in base64), configuration (the node's), clock (is one needed?); may_reboot, trigger (by which
+    that is done: see reboot.py), resumes (after that: what lies there is as the node left it).
     With service, of a cluster that was there: see service_machine()."""
     if "service" in configuration:
         return service_machine(configuration, folder)
-    user = configuration["node_user"]
-    volume = Volume(folder / "volume.img", folder / "volume", configuration["file_system"])
-    made = volume.make(configuration["size"])
-    made()
-    volume.attach(user)
-    root = folder / "root"
-    root.mkdir()
-    for name, content in configuration["files"].items():
-        _write(folder / name, base64.b64decode(content), user)
+    user, resumes = configuration["node_user"], configuration["resumes"]
+    place, file_system = folder / "volume", configuration["file_system"]
+    volume = (
+        DeviceVolume(Path(configuration["device"]), place, file_system) if configuration["device"]
+        else Volume(folder / "volume.img", place, file_system, outlives=not configuration["may_reboot"])
+    )  # fmt: skip
     node_configuration = folder / "node.properties"
-    _write(node_configuration, configuration["configuration"].encode(), user)
+    root = folder / "root"
+    if not resumes:
+        made = volume.make(configuration["size"])
+        made()
+        root.mkdir()
+        for name, content in configuration["files"].items():
+            _write(folder / name, base64.b64decode(content), user)
+        _write(node_configuration, configuration["configuration"].encode(), user)
+    volume.attach(user)
     launch = dict(configuration["launch"])
     mounts = {target: _place(folder, source) for target, source in configuration["mounts"].items()}
-    clock, clock_start = None, int(time.time())
+    clock, clock_start, no_clock = None, int(time.time()), ""
     if configuration["clock"]:
-        clock = folder / "clock"
-        environment = make_clock(clock, clock_start)
         library = folder / "libfaketime.so"
-        clock_library.make(library)
-        library.chmod(0o755)
-        launch["environment"] = {**launch["environment"], **environment}
-        mounts |= {_CONTAINER_CLOCK: str(clock), environment["LD_PRELOAD"]: str(library)}
+        try:
+            clock_library.make(library)
+        except (OSError, ValueError) as error:
+            no_clock = f"this host has no libfaketime that can be used ({getattr(error, 'strerror', None) or error})"
+        else:
+            clock = folder / "clock"
+            environment = make_clock(clock, clock_start)
+            library.chmod(0o755)
+            launch["environment"] = {**launch["environment"], **environment}
+            mounts |= {_CONTAINER_CLOCK: str(clock), environment["LD_PRELOAD"]: str(library)}
     cgroup = Cgroup(configuration["run"])
     process = NodeProcess(folder, Launch(root=str(root), mounts=mounts, user=user, **launch), cgroup)
     parts = Parts(
         volume, process, cgroup, node_configuration, HostEnds(**configuration["ends"]), configuration["own"], clock,
-        clock_start,
+        clock_start, configuration["trigger"], no_clock,
     )  # fmt: skip
     return HostMachine(configuration["node"], parts)
 
@@ -148,7 +165,3 @@ def _close_streams(log: Path) -> None:
     output = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     for number, descriptor in ((0, nothing), (1, output), (2, output)):
         os.dup2(descriptor, number)
-
-
-def _boot() -> str:
-    return Path("/proc/sys/kernel/random/boot_id").read_text().strip()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import time
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -16,6 +17,8 @@ LOCK: Final = FOLDER / "lock"
 SOCKET: Final = FOLDER / "agent.sock"
 #: When the harness was last heard: the time of this file.
 HEARD: Final = FOLDER / "heard"
+#: For so long at most somebody who only looks has the lock.
+_LOOK_S: Final = 0.3
 
 
 class Held(Exception):
@@ -28,14 +31,21 @@ class Held(Exception):
 
 def hold(holder: Mapping[str, Any]) -> int:
     """Take this host. The descriptor that holds it, until all processes that have it are gone. Raises Held."""
+    until = time.monotonic() + _LOOK_S
     while True:
         FOLDER.mkdir(mode=0o700, exist_ok=True)
-        descriptor = os.open(LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            descriptor = os.open(LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        except FileNotFoundError:
+            continue  # whoever held it has removed the folder meanwhile
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             os.close(descriptor)
-            raise Held(holder_of() or {}) from None
+            if time.monotonic() > until:
+                raise Held(holder_of() or {}) from None
+            time.sleep(0.01)  # it may be one who only looks: is_held()
+            continue
         if _is(descriptor, LOCK):
             note(descriptor, holder)
             return descriptor
@@ -43,7 +53,7 @@ def hold(holder: Mapping[str, Any]) -> int:
 
 
 def remove_files() -> None:
-    """By whoever holds this host, at the very end; or whoever sees that nobody does."""
+    """By whoever holds this host, at the very end: whoever else did it might remove those of another run."""
     for file in (SOCKET, HEARD, LOCK):
         file.unlink(missing_ok=True)
     with suppress(OSError):
@@ -55,6 +65,13 @@ def note(descriptor: int, holder: Mapping[str, Any]) -> None:
     text = json.dumps(holder).encode()
     os.pwrite(descriptor, text, 0)
     os.ftruncate(descriptor, len(text))
+
+
+def boot() -> str:
+    """Another one after this host was booted. (Of a host that is a container, that is when its first process began.)"""
+    kernel = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    first = Path("/proc/1/stat").read_text().rpartition(")")[2].split()[19]
+    return f"{kernel} {first}"
 
 
 def _is(descriptor: int, path: Path) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import time
 from collections.abc import Mapping
 from contextlib import suppress
@@ -13,6 +14,7 @@ from typing import Any, ClassVar, Protocol
 from .. import clock, kernel, tools
 from ..machine import Machine, Volume
 from ..network.card import Network
+from . import reboot
 from .cgroups import Cgroup
 from .network import OUTSIDE, HostEnds, HostNetwork, HostQueues
 from .process import note_process
@@ -26,6 +28,7 @@ for _ in range(5):
     found.append((after - before, wall - (before + after) / 2))
 print(min(found)[1])
 """
+_TRIED_S = 3600.0
 
 
 class AnyProcess(Protocol):
@@ -35,7 +38,7 @@ class AnyProcess(Protocol):
     def running(self) -> bool: ...
     def ended(self, patience: float) -> int | None: ...
     def last_words(self) -> str: ...
-    def ask(self, program: str) -> str: ...
+    def ask(self, program: str, mounts: Mapping[str, str] | None = None) -> str: ...
 
 
 @dataclass(frozen=True)
@@ -51,6 +54,8 @@ class Parts:
     own: str
     clock: Path | None
     clock_start: int
+    trigger: str = reboot.TRIGGER  # by which this host loses its power
+    no_clock: str = ""  # why a run that was to have one has none, as a clause
 
 
 class HostMachine(Machine):
@@ -117,6 +122,16 @@ class HostMachine(Machine):
     def monotonic_ns(self) -> int:
         return time.monotonic_ns()
 
+    def reboot(self) -> None:
+        """A moment after the answer this host has no power. Raises OSError in a container."""
+        reboot.remember(self._parts.configuration.parent, self.volume.directory)
+        reboot.soon(self._parts.trigger)
+
+    def rebooted(self) -> dict[str, Any]:
+        """What the volume has lost by that. The node's process does not run, and nothing of its network passes."""
+        self._card_of_host.unplug()
+        return reboot.lost(self._parts.configuration.parent, self.volume.directory)
+
     # What is otherwise on a host.
 
     def frozen(self, how: str) -> dict[str, Any]:
@@ -144,10 +159,29 @@ class HostMachine(Machine):
         return super().round_trips([address for address in addresses if address != OUTSIDE], patience)
 
     def lacks(self, needs: list[str]) -> dict[str, str]:
-        lacking = super().lacks(needs)
+        lacking = super().lacks([need for need in needs if need != "faketime"])  # which a container has at another place
+        if "faketime" in needs and (reason := self._lacking_clock()):
+            lacking["faketime"] = reason
         if "io-limit" in needs and "io-limit" not in lacking and not self._parts.cgroup.limits:
             lacking["io-limit"] = "this host has no cgroup in which what a node reads and writes could be limited"
         return lacking
+
+    def _lacking_clock(self) -> str:
+        """Found out by a clock beside the node's, so that the node sees nothing of it."""
+        if self._parts.clock is None:
+            return self._parts.no_clock or "the run was not started for faults of clocks"
+        tried = self._parts.clock.with_name("tried-clock")
+        start = int(time.time())
+        clock.make(tried, start)
+        try:
+            clock.write(tried, _TRIED_S, 0.0)
+            seen = float(self._parts.process.ask(_WALL_MINUS_MONOTONIC, {clock.FOLDER: str(tried)}))
+        except OSError as error:
+            return f"a process with libfaketime fails ({error})"
+        finally:
+            shutil.rmtree(tried)
+        wrong = abs(seen - _TRIED_S - (time.time() - time.monotonic()))
+        return "libfaketime does not set the clock" if wrong > _TRIED_S / 2 else ""
 
     def leftovers(self) -> list[str]:
         unplugged = ["is cut off from the network"] if self._card_of_host.is_unplugged() else []

@@ -7,6 +7,8 @@ import os
 import subprocess
 import sys
 import threading
+import uuid
+from collections.abc import Mapping
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Final
@@ -72,15 +74,20 @@ class NodeProcess:
         except FileNotFoundError:
             return ""
 
-    def ask(self, program: str) -> str:
-        """What a Python program prints that sees what the node's process sees. Raises OSError."""
-        python = replace(self._launch, command=["python3", "-c", program], cgroups=[])
+    def ask(self, program: str, mounts: Mapping[str, str] | None = None) -> str:
+        """What a Python program prints that sees what the node's process sees; with other mounts in the place of some
+        of its own. Raises OSError."""
+        seen = {**self._launch.mounts, **(mounts or {})}
+        python = replace(self._launch, command=[sys.executable, "-c", program], cgroups=[], mounts=seen)
+        name = f"asked-{uuid.uuid4().hex}"
         try:
             done = subprocess.run(
-                self._command(python, "asked"), capture_output=True, text=True, timeout=_ASK_S, check=False, cwd="/"
+                self._command(python, name), capture_output=True, text=True, timeout=_ASK_S, check=False, cwd="/"
             )
         except subprocess.TimeoutExpired as error:
             raise OSError("it did not answer") from error
+        finally:
+            (self._folder / f"{name}.json").unlink(missing_ok=True)
         if done.returncode != 0:
             raise OSError(done.stderr.strip() or f"exit status {done.returncode}")
         return done.stdout

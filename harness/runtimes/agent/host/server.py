@@ -48,6 +48,8 @@ _VERBS: Final[Mapping[str, Verb]] = {
     "is_frozen": Verb(HostMachine.is_frozen, {}),
     "set_clock": Verb(HostMachine.set_clock, {"offset_s": _is_number, "drift": _is_number}),
     "clock_offset_s": Verb(HostMachine.clock_offset_s, {}),
+    "reboot": Verb(HostMachine.reboot, {}),
+    "rebooted": Verb(HostMachine.rebooted, {}),
     "monotonic_ns": Verb(HostMachine.monotonic_ns, {}),
 }
 

@@ -181,7 +181,7 @@ class ServiceProcess(Process):
     def last_words(self) -> str:
         return self.service.last_words()
 
-    def ask(self, program: str) -> str:
+    def ask(self, program: str, mounts: Mapping[str, str] | None = None) -> str:
         raise OSError("a service has the clock of its host")
 
     def kill(self) -> int:

@@ -17,12 +17,12 @@ from harness.run.threads import in_thread
 from harness.runtimes.agent.host.network import OUTSIDE
 from harness.runtimes.nodes.asking import AgentError
 from harness.runtimes.nodes.node import AgentNode
-from harness.runtimes.ssh import pieces
 from harness.runtimes.ssh.cluster import SshCluster, holder
+from harness.runtimes.ssh.connection.sessions import HostRefused, Session
 from harness.runtimes.ssh.hosts_file import Host, Hosts
-from harness.runtimes.ssh.install import Found
+from harness.runtimes.ssh.installation import pieces
+from harness.runtimes.ssh.installation.install import Found
 from harness.runtimes.ssh.node import HostNode
-from harness.runtimes.ssh.sessions import HostRefused, Session
 from harness.targets.security import given
 from harness.targets.security.network import network_to
 from harness.targets.target import NodeSpec, Package
@@ -139,7 +139,7 @@ class ServiceCluster(SshCluster):
         return {
             "run": self._plan.run, "node": node.name, "holder": holder(self._plan.run),
             "data_directory": node.host.data_directory, "rescue_after_s": self._hosts.rescue_after_s,
-            "own": node.address[0],
+            "own": node.address[0], "resumes": False,
             "brought": "" if agent in found.there else f"{node.host.install_directory}/{agent}",
             "ends": {
                 "nodes": [each.address[0] for each in self.machines],

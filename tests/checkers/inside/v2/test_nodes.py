@@ -34,9 +34,10 @@ class Traces:
     def isr(self, at: float, broker: int, epoch: int, version: int, *isr: int) -> None:
         self.tell(at, broker, "isr written", isr=isr, leader_epoch=epoch, partition_epoch=version)
 
-    def found(self) -> set[tuple[str, str]]:
+    def found(self, uncertainty_s: float = 0.0) -> set[tuple[str, str]]:
         table = pa.Table.from_pylist(self.rows, schema=TRACE)
-        found = judge("r", {"trace": table}, Options(1, True, inside="v2"))
+        options = Options(1, True, inside="v2", clock_uncertainty_ns=round(uncertainty_s * S))
+        found = judge("r", {"trace": table}, options)
         assert found.checked == ["OneLeader", "IsrOfLatestLeader"]
         return {(property_, anomaly) for property_, anomaly, _, _ in found.tally}
 
@@ -58,6 +59,16 @@ def test_a_leader_that_does_not_know_of_its_successor() -> None:
     told.role(2.0, 2, 2, 1, 1, 2, 3)
     told.role(2.5, 1, 2, 1)
     assert told.found() == {("OneLeader", "two leaders")}
+
+
+def test_clocks_that_may_be_wrong_by_so_much_say_nothing_of_two_leaders() -> None:
+    """Each of the two by as much, in opposite directions."""
+    told = Traces()
+    told.role(1.0, 1, 1, 0, 0, 1, 2, 3)
+    told.role(2.0, 2, 2, 1, 1, 2, 3)
+    told.role(2.5, 1, 2, 1)
+    assert told.found(0.24) == {("OneLeader", "two leaders")}
+    assert told.found(0.25) == set()
 
 
 def test_a_leader_whose_process_is_over_has_led_up_to_its_last_line() -> None:

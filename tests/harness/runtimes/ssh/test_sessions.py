@@ -11,7 +11,7 @@ from pathlib import Path
 import paramiko
 import pytest
 
-from harness.runtimes.ssh.sessions import HostRefused, HostUnreachable, Session, together
+from harness.runtimes.ssh.connection.sessions import HostRefused, HostUnreachable, Session, together
 
 from .ssh_server import SshServer
 

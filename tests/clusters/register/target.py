@@ -1,4 +1,4 @@
-"""A target that is no Kafka at all: one register behind a port (register_server/), and clients that use it."""
+"""A target that is no Kafka at all: one register behind a port (server/), and clients that use it."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from harness.targets.view import ClusterView, Observer, PartitionState
 from spark_history.schema import REGISTERS
 from tests import ROOT
 
-FOLDER = ROOT / "tests" / "clusters" / "register_server"
+FOLDER = ROOT / "tests" / "clusters" / "register" / "server"
 PATIENCE_S = 0.5
 
 
@@ -41,7 +41,7 @@ class RegisterTarget(Target):
     unsupported: ClassVar[Mapping[str, str]] = {"membership": "it has one node"}
 
     def promise(self, plan: ClusterPlan) -> Promise:
-        return Promise("What was written is there", 1, "register_server/server.py, which syncs before it answers")
+        return Promise("What was written is there", 1, "register/server/server.py, which syncs before it answers")
 
     def problems(self, plan: ClusterPlan) -> Iterable[str]:
         if plan.brokers != 1:

@@ -9,11 +9,11 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass
 
+from ..connection.channel import Channel
+from ..connection.connecting import HostRefused
+from ..connection.sessions import Session
+from ..hosts_file import Host
 from . import scripts
-from .channel import Channel
-from .connecting import HostRefused
-from .hosts_file import Host
-from .sessions import Session
 
 _TIMES = 8
 _PATIENCE_S = 10.0

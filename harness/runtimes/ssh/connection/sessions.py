@@ -16,9 +16,9 @@ from typing import IO, Final, Protocol, TypeVar
 import paramiko
 from tenacity import Retrying, retry_if_exception_type, stop_after_delay, wait_random_exponential
 
+from ..hosts_file import Host
 from .channel import Channel, Output, sudo_words
 from .connecting import Connection, HostError, HostRefused, HostUnreachable, connect
-from .hosts_file import Host
 
 __all__ = ["Channel", "HostError", "HostRefused", "HostUnreachable", "Named", "Output", "Session", "together"]
 

@@ -11,11 +11,12 @@ from harness.plan import registry
 from harness.plan.plan import make_plan
 from harness.targets.target import Package
 
+from ..clean import status
+from ..connection.sessions import HostError, HostRefused, Session, together
+from ..hosts_file import Host, Hosts
+from ..runtime import NoImages
 from . import install, pieces
-from .clean import status
-from .hosts_file import Host, Hosts
-from .runtime import NoImages, wanted_pieces
-from .sessions import HostError, HostRefused, Session, together
+from .wanted import wanted_pieces
 
 T = TypeVar("T")
 

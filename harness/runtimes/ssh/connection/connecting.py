@@ -22,8 +22,8 @@ from paramiko.ssh_exception import IncompatiblePeer, SSHException
 from harness.errors import BadArguments, HarnessFailure
 from harness.targets.security.given import secret_of
 
+from ..hosts_file import Host
 from . import ssh_config
-from .hosts_file import Host
 from .who_we_are import KeyUnusable, Refused, WhoWeAre
 
 # It logs what it raises, with the way that led there, and where nobody listens that is standard error.

@@ -19,8 +19,8 @@ import paramiko
 from harness.errors import BadArguments
 from harness.targets.security.given import secret_of
 
+from ..hosts_file import Host
 from .connecting import HostError, HostRefused, HostUnreachable
-from .hosts_file import Host
 
 _PROMPT: Final = "chaos-asks-for-the-password"
 _BEGINS: Final = "chaos-begins"

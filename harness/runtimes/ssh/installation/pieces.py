@@ -22,7 +22,7 @@ from harness.targets.jars.cache import folder as cache_folder
 from harness.targets.target import Package
 
 _REQUIREMENTS: Final = Path(cluster_image.__file__).parent / "container" / "requirements.txt"
-_AGENT: Final = Path(__file__).parents[1] / "agent"
+_AGENT: Final = Path(__file__).parents[2] / "agent"
 _DIGITS: Final = 16
 _VERSION: Final = f"{sys.version_info.major}.{sys.version_info.minor}"
 #: Where a node's process has them.

@@ -16,9 +16,9 @@ from typing import Any, Final, NamedTuple
 from harness.runtimes import agent
 from harness.runtimes.checks import OLDEST_PYTHON, Check, Status, check, of_capabilities
 
+from ..connection.sessions import HostError, HostRefused, Session, together
+from ..hosts_file import Host, Hosts
 from . import clocks, ports, scripts
-from .hosts_file import Host, Hosts
-from .sessions import HostError, HostRefused, Session, together
 
 _LOOK_S: Final = 40.0
 _LEAST_DISK: Final = 2 << 30  # bytes, of one node's volume

@@ -13,9 +13,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from .hosts_file import Host
+from ..connection.sessions import HostRefused, Session
+from ..hosts_file import Host
 from .pieces import Piece
-from .sessions import HostRefused, Session
 
 _RECEIVE: Final = Path(__file__).with_name("receive.py")
 _OLDEST_PYTHON: Final = (3, 11)

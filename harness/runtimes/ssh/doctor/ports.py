@@ -6,10 +6,10 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
+from ..connection.channel import Channel
+from ..connection.connecting import HostRefused, HostUnreachable
+from ..connection.sessions import HostError, Session, together
 from . import scripts
-from .channel import Channel
-from .connecting import HostRefused, HostUnreachable
-from .sessions import HostError, Session, together
 
 _CONNECT_S: Final = 2.0
 _PATIENCE_S: Final = 10.0

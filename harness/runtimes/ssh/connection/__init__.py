@@ -1,0 +1,1 @@
+"""Sessions with hosts: keys, jumps, sudo, and what is run there."""

@@ -1,0 +1,1 @@
+"""What hosts can do, found out by trying."""
