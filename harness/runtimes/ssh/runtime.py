@@ -19,6 +19,7 @@ from .cluster import SshCluster
 from .connection.sessions import HostError, Session, together
 from .hosts_file import Host, Hosts
 from .installation import install
+from .installation.install import Found
 from .installation.wanted import wanted_pieces
 from .service import cluster as service
 from .service import layout
@@ -59,6 +60,7 @@ class SshRuntime:
             check_devices(chosen.values())
         progress("connecting to the hosts")
         sessions = {host.name: Session(host, patience_s=PATIENCE_S) for host in chosen.values()}
+        found: Mapping[str, Found] = {}
         try:
             found = await _everywhere(chosen.values(), lambda host: install.look(sessions[host.name], host))
             progress("looking what the hosts have")
@@ -72,6 +74,12 @@ class SshRuntime:
             kind = SshCluster if package else service.ServiceCluster
             cluster = kind(plan, self._target, hosts, chosen, sessions, found, wanted, progress)
         except BaseException:
+            if package is None:
+
+                def take_back(host: Host) -> None:
+                    service.take_back(sessions[host.name], host, found[host.name])
+
+                await in_thread(together, [host for host in chosen.values() if host.name in found], take_back)
             for session in sessions.values():
                 session.close()
             raise

@@ -26,7 +26,7 @@ class ServiceMachine(HostMachine):
         "cut_power", "lose_page_cache", "fill_disk", "free_disk", "fail_disk", "repair_disk", "drop_clean_pages",
         "slow_disk", "hasten_disk", "make_disk_read_only", "make_disk_writable", "damage_file", "restore_file",
         "put_disk_aside", "take_disk_back", "configure", "configuration", "freeze", "thaw", "set_clock",
-        "clock_offset_s",
+        "clock_offset_s", "reboot", "rebooted",
     })  # fmt: skip
 
     def __init__(self, name: str, process: ServiceProcess, folder: Path, run: str, ends: HostEnds, own: str) -> None:

@@ -18,8 +18,10 @@ from harness.runtimes.agent.host.network import OUTSIDE
 from harness.runtimes.nodes.asking import AgentError
 from harness.runtimes.nodes.node import AgentNode
 from harness.runtimes.ssh.cluster import SshCluster, holder
-from harness.runtimes.ssh.connection.sessions import HostRefused
-from harness.runtimes.ssh.hosts_file import Hosts
+from harness.runtimes.ssh.connection.sessions import HostRefused, Session
+from harness.runtimes.ssh.hosts_file import Host, Hosts
+from harness.runtimes.ssh.installation import pieces
+from harness.runtimes.ssh.installation.install import Found
 from harness.runtimes.ssh.node import HostNode
 from harness.targets.security import given
 from harness.targets.security.network import network_to
@@ -137,7 +139,7 @@ class ServiceCluster(SshCluster):
         return {
             "run": self._plan.run, "node": node.name, "holder": holder(self._plan.run),
             "data_directory": node.host.data_directory, "rescue_after_s": self._hosts.rescue_after_s,
-            "own": node.address[0],
+            "own": node.address[0], "resumes": False,
             "brought": "" if agent in found.there else f"{node.host.install_directory}/{agent}",
             "ends": {
                 "nodes": [each.address[0] for each in self.machines],
@@ -152,13 +154,20 @@ class ServiceCluster(SshCluster):
 
     def _remove(self, node: HostNode) -> None:
         super()._remove(node)
-        agent = self._wanted.agent.name
-        if agent not in self._found[node.host.name].there:
-            folder = shlex.quote(node.host.install_directory)
-            script = f"rm -rf {folder}/{agent} && {{ rmdir {folder} 2>/dev/null || true; }}"
-            done = node.session.run(["sh", "-c", script], sudo=True)
-            if done.status != 0:
-                raise HostRefused(f"host {node.host.name}: the agent could not be removed: {done.err.strip()}")
+        take_back(node.session, node.host, self._found[node.host.name])
+
+
+def take_back(session: Session, host: Host, found: Found) -> None:
+    """The agent, unless it was there before. Blocks. Raises HostError."""
+    agent = pieces.agent()
+    if agent.name in found.there:
+        return
+    folder = shlex.quote(host.install_directory)
+    there = f"{folder}/{agent.name}"
+    script = f"rm -rf {there} {there}.*.new; rmdir {folder} 2>/dev/null; test ! -e {there}"
+    done = session.run(["sh", "-c", script], sudo=True)
+    if done.status != 0:
+        raise HostRefused(f"host {host.name}: the agent could not be removed: {done.err.strip()}")
 
 
 def check(plan: Plan, hosts: Hosts) -> None:

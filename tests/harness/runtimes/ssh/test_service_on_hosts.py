@@ -16,9 +16,9 @@ from unittest.mock import ANY
 import pytest
 
 from tests import ROOT
+from tests.clusters.ssh_hosts import SshHosts
 from tests.harness.runtimes.ssh import kafka_on_hosts
 from tests.harness.runtimes.ssh.kafka_on_hosts import DATA, RECORDS, START, STOP, TOPIC, KafkaOnHosts
-from tests.clusters.ssh_hosts import SshHosts
 from tests.harness.targets.test_contract_of_targets import kafka_to_run
 
 pytestmark = [pytest.mark.docker, pytest.mark.skipif(not kafka_to_run(), reason="no Kafka, and no Maven client")]
@@ -121,27 +121,45 @@ def compare(before: dict[str, Any], hosts: SshHosts, kafka: KafkaOnHosts, patien
     assert different == {}, json.dumps(different, indent=1, default=repr)
 
 
-def test_hosts_are_whole_soon_after_the_harness_is_killed(hosts: SshHosts, kafka: KafkaOnHosts, tmp_path: Path) -> None:
-    """The service runs again, though nobody told anybody to start it."""
+def struck(hosts: SshHosts) -> list[str]:
+    """Where Kafka's process is stopped, or does not run."""
+    looks = "ps -u kafka -o stat= | grep -q ^T || ! ps -u kafka -o stat="
+    return [name for name in hosts.names if hosts.execute(name, "bash", "-c", looks)[0] == 0]
+
+
+@pytest.mark.parametrize(("nemesis", "agents_too"), [("kill", False), ("pause", True)])
+def test_hosts_are_whole_soon_after_the_harness_is_killed(
+    hosts: SshHosts, kafka: KafkaOnHosts, tmp_path: Path, nemesis: str, agents_too: bool
+) -> None:
+    """In the midst of a fault: the service runs again, though nobody told anybody to start it. agents_too: where it is
+    struck, agent and guard are killed as well, and only somebody's `remove` puts it right."""
     before = state(hosts, kafka)
-    options = ("--nemesis", "kill,pause", "--interval", "2s", "--time-limit", "60", "--seed", "2", "--no-check")
+    schedule = tmp_path / "fault.toml"
+    schedule.write_text(f'[[fault]]\nnemesis = "{nemesis}"\ntargets = ["broker-2"]\nat = 0.5\nduration = 50\n')
+    options = ("--schedule", str(schedule), "--time-limit", "60", "--no-check")
     harness = subprocess.Popen(
-        command(hosts, tmp_path, *options), cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        command(hosts, tmp_path / "results", *options), cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
     )
     try:
         deadline = time.monotonic() + 60
-
-        def struck() -> bool:
-            looks = "ps -u kafka -o stat= | grep -q ^T || ! ps -u kafka -o stat="
-            return any(hosts.execute(name, "bash", "-c", looks)[0] == 0 for name in hosts.names)
-
-        while not struck():
+        while not (found := struck(hosts)):
             assert harness.poll() is None
             assert time.monotonic() < deadline
             time.sleep(0.05)
     finally:
         os.kill(harness.pid, signal.SIGKILL)
         harness.wait()
+    if agents_too:
+        for name in found:
+            script = "import json, os\nof = json.load(open('/run/chaos/lock'))\nfor each in ('guard', 'worker'):"
+            assert hosts.execute(name, "python3", "-c", f"{script} os.kill(of[each], 9)")[0] == 0
+        time.sleep(RESCUE_S + 1)
+        assert set(found) <= set(struck(hosts))
+        for name in found:
+            remove = "cd / && PYTHONPATH=$(echo /opt/chaos-hosts/agent-*) python3 -m agent.host remove /var/lib/chaos"
+            status, said = hosts.execute(name, "bash", "-c", remove)
+            assert status == 0, said
+            assert "services: the service" in said
     (left,) = kafka.topics.keys() - before["topics"].keys()  # which only a harness deletes
     assert left.startswith("chaos-")
     before["topics"][left] = ANY
