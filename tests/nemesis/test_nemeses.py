@@ -433,7 +433,7 @@ def test_every_nemesis_is_installed_and_says_where_it_works() -> None:
     assert {type(nemesis) for nemesis in installed.values()} >= set(ALL)
     assert all(name == nemesis.name for name, nemesis in installed.items())
     registry.check_runtime(installed, "docker")
-    with pytest.raises(BadArguments, match=r"^nemesis requests works only in docker; add --on docker$"):
+    with pytest.raises(BadArguments, match=r"^nemesis requests works only in docker and ssh; add --on docker$"):
         registry.check_runtime(installed, "simulation")
     del installed["requests"]  # of clients of others, and in simulation there are none
     registry.check_runtime(installed, "simulation")

@@ -25,6 +25,7 @@ from harness.plan.plan import Plan
 from harness.runtimes.agent import lacks, probe, tools
 from harness.runtimes.agent.machine import Machine
 from harness.runtimes.agent.network import queues
+from harness.runtimes.agent.network.card import Ends
 from harness.runtimes.agent.network.card import Network as NetworkCard
 from harness.runtimes.agent.network.shaping import Shaping, Wanted
 from harness.runtimes.docker.agent_client import AgentClient, AgentGone
@@ -268,6 +269,8 @@ class Kernel:
     """What it has in one network namespace, as tc, ip and nftables change it."""
 
     namespace = 0
+    ends = Ends()
+    chains = NetworkCard.chains
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.roots: dict[tuple[str, str], str] = {("eth0", "root"): "noqueue"}
