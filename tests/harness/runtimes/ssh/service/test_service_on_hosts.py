@@ -17,8 +17,8 @@ import pytest
 
 from tests import ROOT
 from tests.clusters.ssh_hosts import SshHosts
-from tests.harness.runtimes.ssh import kafka_on_hosts
-from tests.harness.runtimes.ssh.kafka_on_hosts import DATA, RECORDS, START, STOP, TOPIC, KafkaOnHosts
+from tests.harness.runtimes.ssh.service import kafka_on_hosts
+from tests.harness.runtimes.ssh.service.kafka_on_hosts import DATA, RECORDS, START, STOP, TOPIC, KafkaOnHosts
 from tests.harness.targets.test_contract_of_targets import kafka_to_run
 
 pytestmark = [pytest.mark.docker, pytest.mark.skipif(not kafka_to_run(), reason="no Kafka, and no Maven client")]
