@@ -22,7 +22,7 @@ from harness.plan import registry
 from harness.plan.plan import Plan
 from harness.report.words import evidence_by_node
 from harness.runtimes.agent import clock as agent_clock
-from harness.runtimes.docker.images.clock_library import without_waits
+from harness.runtimes.agent.clock_library import without_waits
 from harness.runtimes.docker.node import DockerNode
 from harness.runtimes.nodes.clock import ASK_IT, NodeClock, wall_minus_monotonic, wrong_clock
 from harness.runtimes.simulation.clock import WALL_CLOCK_ORIGIN, WallClock
