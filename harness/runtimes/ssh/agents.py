@@ -141,7 +141,7 @@ class HostAgents:
                 self._unreachable[node] = str(error)
                 self._is_lost(node, str(error))
                 raise AgentError(f"{do} on {node}: {error}") from error
-        if self._unreachable.pop(node, None) is not None:
+        if self._unreachable.pop(node, None) is not None and self.lost.get(node):
             since, _, why = self.lost[node].pop()
             self.lost[node].append((since, time.monotonic_ns(), why))
             self._tell(f"{node} answers again")
@@ -170,6 +170,8 @@ class HostAgents:
 
     def _is_lost(self, node: str, why: str) -> None:
         times = self.lost.setdefault(node, [])
+        if self._over.is_set():
+            return  # it is us who hang up
         if not times or times[-1][1] is not None:
             times.append((time.monotonic_ns(), None, why))
             self._tell(f"{node} is lost for now: {why}")

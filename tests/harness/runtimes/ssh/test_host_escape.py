@@ -110,10 +110,10 @@ def harness_killed(name: str, file: Path, folder: Path) -> Iterator[str]:
                 break
         harness.kill()
     assert said and said[-1] == "broken\n", said
-    for clause in (
-        "broker-1 is frozen", "broker-1 has rules", "broker-2 is cut off", "broker-3 is stopped", "a slow disk",
-        "broker-4 is cut off", "broker-5 has a", "controller-1 is replaced", "full on purpose",
-    ):  # fmt: skip
+    print("".join(said))
+    for clause in ("broker-1 is frozen", "broker-1 has rules", "broker-2 is cut off", "broker-3 is stopped",
+                   "a slow disk", "broker-4 is cut off", "broker-5 has a", "controller-1 is replaced",
+                   "full on purpose"):  # fmt: skip
         assert clause in said[-2], f"{clause}: {''.join(said)}"
     yield wanted.run
 
