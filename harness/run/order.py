@@ -119,6 +119,8 @@ class Order:
                 raise BadArguments(
                     "--keep leaves containers up, and a simulation has none; leave it out or add --on docker"
                 )
+        elif place == "ssh" and self.keep:
+            raise BadArguments("--keep: hosts undo all that there is of a run once its harness is gone; leave it out")
         elif simulated:
             raise BadArguments(f"{simulated[-1]} is for simulated networks; leave it out or add --on simulation")
         return place, why
