@@ -1,4 +1,4 @@
-"""python -m tests.clusters.ssh_hosts up N [--folder F] | down [--folder F]: without a folder, `down` takes all."""
+"""python -m tests.clusters.ssh_hosts up N [--folder F] | down --folder F | down --all: also sets of others."""
 
 from __future__ import annotations
 
@@ -19,8 +19,11 @@ def main() -> None:
     up.add_argument("count", type=int, metavar="N")
     for each in (up, commands.add_parser("down")):
         each.add_argument("--folder", type=Path)
+    commands.choices["down"].add_argument("--all", action="store_true", dest="everything")
     given = parser.parse_args()
     if given.command == "down":
+        if given.folder is None and not given.everything:
+            parser.error("whose? give --folder, or --all, which takes also what others use")
         for name in remove(engine.connect(), folder=given.folder):
             print(f"removed {name}")
         return
