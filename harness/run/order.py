@@ -86,7 +86,7 @@ class Order:
         fields.setdefault("strike", registry.preferred_targets(nemeses))
         fields.setdefault("seed", SystemRandom().randrange(1_000_000))
         if fields.get("hosts") is not None:
-            fields = there.agreed(fields, target, keep=self.keep)
+            fields = there.agreed(fields, target)
         elif fields.get("service"):
             raise BadArguments("the plan is of a cluster that is already there; give --hosts, the file with [service]")
         # Before there is a directory that would have to go again.

@@ -42,7 +42,7 @@ _OTHERWISE: Final[Mapping[str, str]] = {
 _TRIED: Final = 20
 
 
-def agreed(fields: Mapping[str, Any], target: Any, *, keep: bool = False) -> dict[str, Any]:
+def agreed(fields: Mapping[str, Any], target: Any) -> dict[str, Any]:
     """Fields of a plan, with those that follow from its hosts file if that has a [service]. Raises BadArguments."""
     from harness.runtimes.ssh import hosts_file
     from harness.runtimes.ssh.service.layout import layout
@@ -58,8 +58,6 @@ def agreed(fields: Mapping[str, Any], target: Any, *, keep: bool = False) -> dic
     for name, why in _SENSELESS.items():
         if name in fields and fields[name] != Plan.model_fields[name].default:
             raise BadArguments(f"{why}, and {there}; leave it out")
-    if keep:
-        raise BadArguments(f"--keep leaves the cluster of a run up, and {there}; leave it out")
     if fields.get("spare_brokers"):
         raise BadArguments(f"--spare-brokers are started by the harness, and {there}; leave it out")
     for name, value in found.fields.items():
