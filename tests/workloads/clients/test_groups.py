@@ -55,7 +55,7 @@ def test_right_members_are_not_blamed(
     verdict = carry_out(kafka, tmp_path, client, protocol=protocol, commits=commits)
     assert anomalies(verdict) == set()
     assert not verdict["groups"]["undecided"]
-    assert verdict["operations"]["acknowledged"] > 200, "of thousands, where the machine has nothing else to do"
+    assert verdict["operations"]["acknowledged"] > 20, "of thousands, where the machine has nothing else to do"
     for events in verdict["groups"]["events"].values():
         assert events["poll"] > 3 and events["assign"] > 3, "partitions have moved"
 

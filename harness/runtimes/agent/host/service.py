@@ -39,7 +39,7 @@ _LAST_LINES: Final = 2000
 #: What our guard ignores, and Python, its services are not to: a shell cannot undo that.
 _COMMAND: Final = """
 import os, signal, sys
-for number in (signal.SIGHUP, signal.SIGPIPE, signal.SIGXFSZ):
+for number in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}:
     signal.signal(number, signal.SIG_DFL)
 os.execvp(sys.argv[1], sys.argv[1:])
 """

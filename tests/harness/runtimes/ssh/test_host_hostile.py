@@ -11,11 +11,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from harness.runtimes.ssh.sessions import Session, together
 
 from harness.cluster import CLIENTS, NotAvailable, RuntimeUnavailable
 from harness.runtimes.nodes.asking import AgentError
 from harness.runtimes.ssh import agents, connecting, runtime
+from harness.runtimes.ssh.connection.sessions import Session, together
 from harness.runtimes.ssh.hosts_file import read
 from tests.clusters.ssh_hosts import Kind, SshHosts
 

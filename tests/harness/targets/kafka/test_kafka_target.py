@@ -116,7 +116,7 @@ def test_without_elr_less_is_promised(version: str, features: dict[str, str], el
         ({"target": "kafka:4.2.0", "upgrade_to": "3.9.1", "nemesis": ("membership:upgrade",)}, "is not after 4.2.0"),
         ({"target": "kafka:4.2.0", "upgrade_to": "4.2.0", "nemesis": ("membership:upgrade",)}, "is not after 4.2.0"),
         ({"target": "kafka:3.7.2", "features": {"kraft.version": "1"}}, "3.9 and later take others"),
-        ({"target": "kafka:4.2.0", "on": "simulation"}, "works only in docker, and not in simulation"),
+        ({"target": "kafka:4.2.0", "on": "simulation"}, "works only in docker and ssh, and not in simulation"),
         ({"target": "kafka:4.2.0", "bug": "M01"}, "has no bugs to switch on"),
     ],
 )
