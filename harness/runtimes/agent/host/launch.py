@@ -42,7 +42,6 @@ class Launch:
     tmp_bytes: int
     largest_file: int
     cgroups: list[str] = field(default_factory=list)
-    hostname: str = ""
 
 
 def become(launch: Launch) -> None:

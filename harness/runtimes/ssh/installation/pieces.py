@@ -4,13 +4,12 @@ is made once and kept in the user's cache."""
 from __future__ import annotations
 
 import compileall
+import fcntl
 import hashlib
-import os
 import subprocess
 import sys
 import tarfile
 import tempfile
-import threading
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -91,18 +90,19 @@ def _piece(name: str, parts: Mapping[str, Path], compiles: bool) -> Piece:
 
 
 def _made(name: str, parts: Mapping[str, Path], compiles: bool) -> Piece:
+    """By whoever is first: two archives of the same differ in their bytes, by the times of their files."""
     folder = _cache()
-    new = folder / f"{name}.{os.getpid()}.{threading.get_ident()}.new"
-    with tarfile.open(new, mode="w") as archive:
-        for place, part in sorted(parts.items()):
-            _add(archive, place, part, compiled=not compiles)
-    with new.open("rb") as file:
-        digest = hashlib.file_digest(file, "sha256")
     path = folder / f"{name}.tar"
-    (folder / f"{name}.sha256").write_text(digest.hexdigest())
-    new.rename(path)
-    _forget_old(folder, name.rpartition("-")[0])
-    return Piece(name, path, digest.hexdigest(), compiles)
+    with (folder / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not path.exists():
+            new = path.with_name(f"{name}.new")
+            with tarfile.open(new, mode="w") as archive:
+                for place, part in sorted(parts.items()):
+                    _add(archive, place, part, compiled=not compiles)
+            new.rename(path)
+            _forget_old(folder, name.rpartition("-")[0])
+    return Piece(name, path, _sha256_of(path), compiles)
 
 
 def _add(archive: tarfile.TarFile, place: str, part: Path, *, compiled: bool) -> None:
@@ -135,11 +135,12 @@ def _files(part: Path, *, compiled: bool = False) -> Iterator[tuple[Path, str]]:
 
 def _kept(name: str) -> Path | None:
     path = _cache() / f"{name}.tar"
-    return path if path.exists() and path.with_suffix(".sha256").exists() else None
+    return path if path.exists() else None
 
 
 def _sha256_of(archive: Path) -> str:
-    return archive.with_suffix(".sha256").read_text()
+    with archive.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _cache() -> Path:
@@ -152,4 +153,3 @@ def _forget_old(folder: Path, kind: str) -> None:
     archives = sorted(folder.glob(f"{kind}-*.tar"), key=lambda path: path.stat().st_mtime, reverse=True)
     for old in archives[_KEPT:]:
         old.unlink(missing_ok=True)
-        old.with_suffix(".sha256").unlink(missing_ok=True)
