@@ -102,7 +102,7 @@ class Proxy:
 
     async def start(self) -> None:
         for broker, address in self._brokers.items():
-            server = await asyncio.start_server(partial(self._serve, address), _HOST, 0)
+            server = await asyncio.start_server(partial(self._accept, address), _HOST, 0)
             self._servers.append(server)
             self.addresses[broker] = (_HOST, server.sockets[0].getsockname()[1])
 
@@ -134,10 +134,13 @@ class Proxy:
     def _others(self) -> Mapping[Address, Address]:
         return {self._brokers[broker]: address for broker, address in self.addresses.items()}
 
-    async def _serve(self, address: Address, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = asyncio.current_task()
-        assert task is not None
+    def _accept(self, address: Address, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """The task is ours: asyncio takes it for an error if one that it made is cancelled, as close() does."""
+        task = asyncio.create_task(self._serve(address, reader, writer))
         self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _serve(self, address: Address, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
             try:
                 from_broker, to_broker = await asyncio.open_connection(*address)
@@ -156,7 +159,6 @@ class Proxy:
                 to_broker.close()
         finally:
             writer.close()
-            self._tasks.discard(task)
 
     async def _requests(self, reader: asyncio.StreamReader, connection: _Connection) -> None:
         """Read ahead, so that it is known when the client hangs up, and delivered in order."""

@@ -177,6 +177,7 @@ def test_the_next_run_undoes_what_an_unguarded_one_left(containers: SshHosts, tm
         assert differences(before, state(containers))
         async with started(plan("second", containers.file, brokers=2), tmp_path) as cluster:
             assert await cluster.leftovers() == []
+            await ask(cluster.brokers[1], "uid")  # it listens
             assert await ask(cluster.brokers[0], "reach", *cluster.brokers[1].address) == "yes"
 
     asyncio.run(scenario())

@@ -17,6 +17,8 @@ from harness.runtimes.agent.host import reboot
 from tests import ROOT
 from tests.clusters.ssh_hosts import SshHosts
 
+pytestmark = pytest.mark.docker
+
 TRIGGER = "/var/lib/chaos/trigger"
 
 

@@ -14,6 +14,8 @@ import pytest
 from tests import ROOT
 from tests.clusters.ssh_hosts import Kind, SshHosts
 
+pytestmark = pytest.mark.docker
+
 SKEW_S = 5_000
 
 
