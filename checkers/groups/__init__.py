@@ -147,7 +147,7 @@ def _judge(
     trust = Trust(struck, NEVER if healed is None else healed + settle_ns)
     unsure = []
     for log, share in sorted(group.shares.items()):
-        positions.check(share, known[log], report)
+        positions.check(share, known[log], auto, report)
         ownership.check(share, settings, report)
         commits = share.of_kind(COMMIT)
         untold = bool(np.any(share.rows.end[commits] == NOWHERE))  # of which offset?

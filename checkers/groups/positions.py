@@ -9,7 +9,8 @@ Position").
 | handed without ownership | weak: a poll by a member that owns the partition no longer, or did not yet |
 
 After a poll or a reset that may or may not have happened, or where the ownership's begin is not known, nothing is
-expected.
+expected. A member that was told that nothing is committed says so (a reset), and then its client asks for itself: where
+a commit of the owner before it came in between, it rightly begins there.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from typing import Final
 
 import numpy as np
 
-from checkers.groups.events import ASSIGN, LOSE, OK, POLL, RESET, REVOKE, Share
+from checkers.groups.events import ASSIGN, COMMIT, LOSE, OK, POLL, RESET, REVOKE, Share
 from checkers.groups.records import Known
 from checkers.groups.report import Report
 from checkers.properties import CONSUMER_POSITIONS, GROUPS_ALLOWED
@@ -46,7 +47,22 @@ def expected(share: Share) -> tuple[Ints, Ints, Ints]:
     return chosen[wanted], before[wanted], due[wanted]
 
 
-def check(share: Share, known: Known, report: Report) -> None:
+def _committed_meanwhile(share: Share, reset: int, poll: int, auto: bool) -> bool:
+    """Was nothing committed at the (row) `reset`, but perhaps by the time of the `poll` up to where that begins? auto:
+    commits are not on record; what another poll has handed over may have been committed."""
+    rows = share.rows
+    if rows.kind[reset] != RESET or not rows.empty[reset]:
+        return False
+    start, complete = rows.start[poll], rows.complete[poll]
+    commits = share.of_kind(COMMIT)
+    if np.any(np.isin(rows.end[commits], (start, NOWHERE)) & (rows.invoke[commits] <= complete)):
+        return True
+    polls = share.of_kind(POLL)
+    return auto and bool(np.any((polls != poll) & (rows.end[polls] >= start) & (rows.invoke[polls] <= complete)))
+
+
+def check(share: Share, known: Known, auto: bool, report: Report) -> None:
+    """auto: of a group that commits by itself."""
     rows = share.rows
     chosen, before, due = expected(share)
     polls = (rows.kind[chosen] == POLL) & (rows.outcome[chosen] == OK)
@@ -61,6 +77,8 @@ def check(share: Share, known: Known, report: Report) -> None:
     first = known.first(due[ahead], start[ahead])
     for each, offset in zip(ahead[first != NEVER].tolist(), first[first != NEVER].tolist(), strict=True):
         row, of, at = int(chosen[each]), int(before[each]), int(due[each])
+        if _committed_meanwhile(share, of, row, auto):
+            continue
         missed = known.count(at, int(start[each]))
         message = (
             f"{report.name(share, row)} begins beyond {at}, where {report.name(share, of)} had left it: {missed:,} "

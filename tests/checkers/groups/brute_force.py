@@ -92,7 +92,7 @@ class _Group:
         auto, before = self.settings.get("mode") == "auto", self.settings.get("commit") == "before"
         for partition in sorted({event["partition"] for event in self.events if event["partition"] is not None}):
             log = _Log(self, partition)
-            yield from ((name, partition) for name in log.positions())
+            yield from ((name, partition) for name in log.positions(auto))
             yield from ((name, partition) for name in log.owners())
             if auto:
                 yield from ((name, partition) for name in log.register_of_auto())
@@ -230,24 +230,36 @@ class _Log:
         return any(event["kind"] in ("poll", "process") and _complete(event) > by - for_ and event["invoke"] <= by
                    for event in self.events)  # fmt: skip
 
-    def positions(self) -> Iterator[str]:
+    def committed_meanwhile(self, reset: Event | None, poll: Event, auto: bool) -> bool:
+        if reset is None or reset["error"] != "nothing committed":
+            return False
+        return any(
+            event is not poll and event["invoke"] <= _complete(poll) and (
+                (event["kind"] == "commit" and event["end"] in (poll["start"], None))
+                or (auto and event["kind"] == "poll" and event["end"] is not None and event["end"] >= poll["start"])
+            )
+            for event in self.events
+        )  # fmt: skip
+
+    def positions(self, auto: bool) -> Iterator[str]:
         for process, sequence in self.sequences.items():
             del process
             for event in sequence:
                 if event["kind"] == "poll" and _ok(event) and event["op"] not in self.owner:
                     yield "handed without ownership"
         for own in self.ownerships:
-            position = own.assign["start"]
+            position, last = own.assign["start"], None
             for event in own.events:
                 if event["kind"] == "poll":
                     if _ok(event) and position is not None:
-                        if self.some_known(position, event["start"]):
+                        skipped = self.some_known(position, event["start"])
+                        if skipped and not self.committed_meanwhile(last, event, auto):
                             yield "skipped records"
                         if event["start"] < position:
                             yield "position went back"
-                    position = event["end"] if _ok(event) else None
+                    position, last = event["end"] if _ok(event) else None, None
                 elif event["kind"] == "reset":
-                    position = event["end"] if _ok(event) else None
+                    position, last = event["end"] if _ok(event) else None, event
 
     def in_force(self, low: int, high: int) -> tuple[list[Event], bool]:
         sure = [event for event in self.commits() if _ok(event) and _complete(event) < low]

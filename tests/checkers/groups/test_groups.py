@@ -74,6 +74,7 @@ def weak(of: History) -> set[str]:
     return {anomaly for each in found for property_, anomaly, *_ in each.tally if property_ == GROUPS_ALLOWED}
 
 
+EMPTY = reset(14, 0) | {"error": NOTHING_COMMITTED}
 FIRST = (given(10, start=0), poll(20, 0, 4), done(22, 0, 4), commit(24, 4))
 TAKEN = (*FIRST, at(30, "revoke"))
 
@@ -99,6 +100,9 @@ WRONG: dict[str, list[History]] = {
     "skipped records": [
         history(*FIRST, poll(40, 5, 6), done(42, 5, 6)), history(given(10, start=0), poll(20, 1, 2)),
         history(given(10), reset(12, 2), poll(20, 3, 4)),
+        history(given(10), EMPTY, poll(20, 2, 4), commit(30, 2, 1)),
+        history(given(10), EMPTY, poll(20, 3, 4), commit(12, 2, 1, over=16)),
+        history(given(10), EMPTY, poll(20, 3, 4), at(9, "poll", 1, start=0, end=2), settings=AUTO),
     ],
     "position went back": [history(*FIRST, poll(40, 3, 6)), history(given(10, start=3), poll(20, 2, 4))],
     "skipped after rebalance": [
@@ -149,7 +153,13 @@ RIGHT: dict[str, History] = {
         given(50, 1, 4)),
     "a stated reset": history(*FIRST, reset(30, 1), poll(40, 1, 3), done(42, 1, 3), commit(44, 3), asked(50, 3)),
     "a reset after nothing was committed": history(
-        given(10), reset(14, 0) | {"error": NOTHING_COMMITTED}, poll(20, 0, 4), done(22, 0, 4), commit(24, 4)),
+        given(10), EMPTY, poll(20, 0, 4), done(22, 0, 4), commit(24, 4)),
+    "nothing was committed when the member asked, and something when its client did": history(
+        at(8, "assign", 1, start=0), at(9, "poll", 1, start=0, end=2), done(10, 0, 2, 1), commit(11, 2, 1, over=19),
+        at(12, "revoke", 1), given(13), EMPTY, poll(20, 2, 4), done(22, 2, 4), commit(24, 4)),
+    "the same where nobody tells of commits": history(
+        at(8, "assign", 1, start=0), at(9, "poll", 1, start=0, end=2), at(12, "revoke", 1), given(13), EMPTY,
+        poll(20, 2, 4), settings=AUTO),
     "a reset after nothing was committed, by who was never a member again": history(
         *TAKEN, given(40, 1), reset(42, 0, 1) | {"error": NOTHING_COMMITTED}, poll(50, 0, 4, 1)),
     "an offset with no record": history(given(10, start=0), poll(20, 0, 4), poll(30, 6, 8), records=4),

@@ -53,7 +53,7 @@ def test_right_members_are_not_blamed(
     kafka: ApacheKafka, tmp_path: Path, client: str, protocol: str, commits: str
 ) -> None:  # fmt: skip
     verdict = carry_out(kafka, tmp_path, client, protocol=protocol, commits=commits)
-    assert anomalies(verdict) == set()
+    assert anomalies(verdict) == set(), verdict["reason"]
     assert not verdict["groups"]["undecided"]
     assert verdict["operations"]["acknowledged"] > 20, "of thousands, where the machine has nothing else to do"
     for events in verdict["groups"]["events"].values():
