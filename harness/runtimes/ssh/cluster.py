@@ -18,8 +18,8 @@ from typing import Any, ClassVar, Final
 from harness.cluster import RuntimeUnavailable
 from harness.plan.plan import Plan
 from harness.run.threads import in_thread
+from harness.runtimes.agent.host.itself.reboot import TRIGGER
 from harness.runtimes.agent.host.network import OUTSIDE
-from harness.runtimes.agent.host.reboot import TRIGGER
 from harness.runtimes.nodes.asking import AgentError
 from harness.runtimes.nodes.clock import Clock
 from harness.runtimes.nodes.cluster import AgentCluster, new_cluster_id
@@ -48,10 +48,12 @@ _SIZES: Final = {"k": 10, "m": 20, "g": 30}
 
 
 class SshCluster(AgentCluster):
-    """trigger: by which hosts that may be rebooted are."""
+    """trigger: by which hosts that may be rebooted are. clock_stand_in: a file there that is set in place of the
+    clock of hosts whose clock may be; "": the clock is."""
 
     machines: Sequence[HostNode]
     trigger: ClassVar[str] = TRIGGER
+    clock_stand_in: ClassVar[str] = ""
     kind: ClassVar[type[HostNode]] = HostNode
 
     def __init__(
@@ -217,6 +219,7 @@ class SshCluster(AgentCluster):
             "device": host.device, "node_user": _NODE_USER, "rescue_after_s": self._hosts.rescue_after_s,
             "own": node.address[0], "files": files, "configuration": text, "mounts": mounts,
             "clock": node.clock is not None, "may_reboot": host.may_reboot, "trigger": self.trigger, "resumes": False,
+            "may_set_clock": host.may_set_clock, "clock_stand_in": self.clock_stand_in,
             "ends": {
                 "nodes": [each.address[0] for each in self.machines],
                 "ports": [address[1] for address in (node.address, node.controller_address) if address is not None],

@@ -2,7 +2,8 @@
 
 A request is answered between the moment at which it was sent and that at which its answer came: the host's clock at
 some moment in between is known, so that the difference of the two clocks is known but for half of that time (Cristian's
-algorithm). Of the samples around a moment the narrowest counts.
+algorithm). Of the samples around a moment the narrowest counts. Between two of them the clocks drift apart by no more
+than NTP lets them, unless the samples themselves say that they did: one that is being corrected may run a tenth faster.
 """
 
 from __future__ import annotations
@@ -15,6 +16,8 @@ from typing import Any, Final, NamedTuple
 
 #: Two clocks drift apart by no more than so much (NTP's bound, RFC 5905, 500 parts in a million).
 DRIFT: Final = 500e-6
+#: Of one that is made to: a kernel's `tick` is 9,000 to 11,000 us of 10,000 (adjtimex(2)); chrony goes to a twelfth.
+MOST_DRIFT: Final = 0.1 + DRIFT
 #: Of an agent's answers, what is a time.
 _TIME: Final = "_at"
 _NEIGHBOURS: Final = 8
@@ -24,11 +27,17 @@ _NEAR_NS: Final = 60_000_000_000
 
 
 class Sample(NamedTuple):
-    """ns. at: of the host's clock. offset: how far that is ahead of ours. uncertainty: either way."""
+    """ns. at: of the host's clock. offset: how far that is ahead of ours. uncertainty: either way. drift: by which the
+    two may have drifted apart since the sample before."""
 
     at: int
     offset: int
     uncertainty: int
+    drift: float = DRIFT
+
+    def after(self, before: Sample) -> Sample:
+        most = self.uncertainty + before.uncertainty + (self.at - before.at) * DRIFT
+        return self._replace(drift=MOST_DRIFT) if abs(self.offset - before.offset) > most else self
 
 
 class HostClock:
@@ -45,7 +54,8 @@ class HostClock:
         with self._lock:
             if self._lives[-1] and theirs < self._lives[-1][-1].at:
                 self._lives.append([])
-            self._lives[-1].append(sample)
+            life = self._lives[-1]
+            life.append(sample.after(life[-1]) if life else sample)
 
     @property
     def samples(self) -> list[Sample]:
@@ -66,23 +76,29 @@ class HostClock:
 
     def sample_for(self, at: int) -> Sample | None:
         """By which a moment of its clock is best brought onto ours. None: it was never measured."""
+        near = self._near(at)
+        return _best(near, at, _drift(near)) if near else None
+
+    def _near(self, at: int) -> Sequence[Sample]:
+        """The samples around this moment, in order."""
         with self._lock:
             lives = [life for life in self._lives if life]
             if not lives:
-                return None
+                return []
             # The last one in which it was measured at about that time; else the one that comes next to it.
             life = next((life for life in reversed(lives) if _distance(life, at) <= _NEAR_NS), None)
             life = life or min(lives, key=lambda each: _distance(each, at))
             place = bisect_left(life, at, key=_at)
-            near = life[max(0, place - _NEIGHBOURS) : place + _NEIGHBOURS]
-        return min(near, key=lambda each: each.uncertainty + abs(each.at - at) * DRIFT)
+            return life[max(0, place - _NEIGHBOURS) : place + _NEIGHBOURS]
 
     def to_ours(self, at: int) -> tuple[int, int]:
         """(a moment of its clock on ours, how far that may be wrong either way), ns."""
-        sample = self.sample_for(at)
-        if sample is None:
+        near = self._near(at)
+        if not near:
             return at, 1 << 62
-        return at - sample.offset, sample.uncertainty + round(abs(at - sample.at) * DRIFT)
+        drift = _drift(near)
+        sample = _best(near, at, drift)
+        return at - sample.offset, sample.uncertainty + round(abs(at - sample.at) * drift)
 
     def in_answer(self, answer: Any) -> Any:
         """An agent's answer, its times on our clock; with clock_uncertainty_ns, if there are any."""
@@ -94,6 +110,15 @@ class HostClock:
         ours = {name: self.to_ours(at) for name, at in times.items()}
         moved = {name: at for name, (at, _) in ours.items()}
         return {**answer, **moved, "clock_uncertainty_ns": max(wrong for _, wrong in ours.values())}
+
+
+def _drift(near: Sequence[Sample]) -> float:
+    """By which the two clocks may have drifted apart around these."""
+    return max(each.drift for each in near)
+
+
+def _best(near: Sequence[Sample], at: int, drift: float) -> Sample:
+    return min(near, key=lambda each: each.uncertainty + abs(each.at - at) * drift)
 
 
 def _distance(life: Sequence[Sample], at: int) -> int:

@@ -29,7 +29,10 @@ HOW: Final[Mapping[str, tuple[str, ...]]] = {
         "nft delete chain inet chaos unplugged-in, unplugged-out, and what was blocked or shaped put back",
         "the node's process is started by the agent",
     ),
-    "set_clock": ("libfaketime: offset and rate in the clock's file of the node's process; the host's clock stays",),
+    "set_clock": (
+        "libfaketime: offset and rate in the clock's file of the node's process; the host's clock stays",
+        "where the hosts file says may_set_clock: clock_settime CLOCK_REALTIME, for one that gains 100 times a second",
+    ),
     "make_disk_read_only": (
         "ext4: SIGSTOP, syncfs, mount -o remount,abort, SIGCONT; xfs: SIGKILL, umount, mount -o ro, start",
     ),

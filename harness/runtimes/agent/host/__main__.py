@@ -75,7 +75,7 @@ def status(data_directory: Path) -> dict[str, Any]:
     held = holding.is_held()
     silent = None
     with suppress(OSError):
-        silent = round(time.time() - holding.HEARD.stat().st_mtime, 1)
+        silent = round(time.monotonic() - holding.HEARD.stat().st_mtime, 1)
     return {"held": held, "holder": holding.holder_of(), "silent_s": silent, "found": undo.found(data_directory)}
 
 

@@ -104,7 +104,8 @@ def _machine(configuration: Mapping[str, Any], folder: Path) -> HostMachine:
     that the volume is), node_user (uid); ends (HostEnds), own (address); launch (of a Launch, without root and mounts),
     mounts (by what the process sees, of the host, or of the run's folder if relative), files (by name in the run's
     folder, their content in base64), configuration (the node's), clock (is one needed?); may_reboot, trigger (by which
-    that is done: see reboot.py), resumes (after that: what lies there is as the node left it).
+    that is done: see itself/reboot.py), resumes (after that: what lies there is as the node left it); may_set_clock
+    (the host's own), clock_stand_in (what is set in its place: see itself/wall_clock.py).
     With service, of a cluster that was there: see service_machine()."""
     if "service" in configuration:
         return service_machine(configuration, folder)
@@ -127,7 +128,7 @@ def _machine(configuration: Mapping[str, Any], folder: Path) -> HostMachine:
     launch = dict(configuration["launch"])
     mounts = {target: _place(folder, source) for target, source in configuration["mounts"].items()}
     clock, clock_start, no_clock = None, int(time.time()), ""
-    if configuration["clock"]:
+    if configuration["clock"] and not configuration["may_set_clock"]:
         library = folder / "libfaketime.so"
         try:
             clock_library.make(library)
@@ -143,7 +144,8 @@ def _machine(configuration: Mapping[str, Any], folder: Path) -> HostMachine:
     process = NodeProcess(folder, Launch(root=str(root), mounts=mounts, user=user, **launch), cgroup)
     parts = Parts(
         volume, process, cgroup, node_configuration, HostEnds(**configuration["ends"]), configuration["own"], clock,
-        clock_start, configuration["trigger"], no_clock,
+        clock_start, configuration["trigger"], configuration["may_set_clock"],
+        configuration["clock_stand_in"], no_clock,
     )  # fmt: skip
     return HostMachine(configuration["node"], parts)
 

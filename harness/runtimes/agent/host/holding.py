@@ -15,7 +15,7 @@ from typing import Any, Final
 FOLDER: Final = Path("/run/chaos")
 LOCK: Final = FOLDER / "lock"
 SOCKET: Final = FOLDER / "agent.sock"
-#: When the harness was last heard: the time of this file.
+#: When the harness was last heard: the time of this file, by CLOCK_MONOTONIC, for the other may be set.
 HEARD: Final = FOLDER / "heard"
 #: For so long at most somebody who only looks has the lock.
 _LOOK_S: Final = 0.3

@@ -14,8 +14,8 @@ from typing import Any, ClassVar, Protocol
 from .. import clock, kernel, tools
 from ..machine import Machine, Volume
 from ..network.card import Network
-from . import reboot
 from .cgroups import Cgroup
+from .itself import reboot, wall_clock
 from .network import OUTSIDE, HostEnds, HostNetwork, HostQueues
 from .process import note_process
 
@@ -55,6 +55,8 @@ class Parts:
     clock: Path | None
     clock_start: int
     trigger: str = reboot.TRIGGER  # by which this host loses its power
+    may_set_clock: bool = False  # the host's own, and none of the node's
+    clock_stand_in: str = ""  # in place of the host's own: see itself/wall_clock.py
     no_clock: str = ""  # why a run that was to have one has none, as a clause
 
 
@@ -109,12 +111,17 @@ class HostMachine(Machine):
 
     def set_clock(self, offset_s: float, drift: float) -> None:
         """What the node sees is ahead of this host's time by so much now, and gains `drift` seconds a second."""
+        if self._parts.may_set_clock:
+            wall_clock.set_to(self._parts.configuration.parent, offset_s, drift, self._parts.clock_stand_in)
+            return
         if self._parts.clock is None:
             raise OSError("the run was not started for faults of clocks")
         clock.write(self._parts.clock, offset_s - drift * (time.time() - self._parts.clock_start), drift)
 
     def clock_offset_s(self) -> float:
-        """Of what the node's process sees, from what the host's own do. Raises OSError."""
+        """Of what the node's process sees, from the true time, as far as the host has that. Raises OSError."""
+        if self._parts.may_set_clock:
+            return wall_clock.offset_s(self._parts.configuration.parent)
         seen = float(self._parts.process.ask(_WALL_MINUS_MONOTONIC))
         before, wall, after = time.monotonic(), time.time(), time.monotonic()
         return seen - (wall - (before + after) / 2)
@@ -168,6 +175,8 @@ class HostMachine(Machine):
 
     def _lacking_clock(self) -> str:
         """Found out by a clock beside the node's, so that the node sees nothing of it."""
+        if self._parts.may_set_clock:
+            return wall_clock.lacking(self._parts.clock_stand_in)
         if self._parts.clock is None:
             return self._parts.no_clock or "the run was not started for faults of clocks"
         tried = self._parts.clock.with_name("tried-clock")

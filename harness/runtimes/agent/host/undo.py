@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from .. import kernel
 from . import cgroups, service
+from .itself import wall_clock
 from .machine import loop_devices_of, unmount_all
 from .network import HostEnds, HostNetwork, HostQueues
 from .process import processes_of, state
@@ -32,6 +33,7 @@ def found(data_directory: Path) -> dict[str, Any]:
         "mounts": [str(mount) for mount in _mounts_under(data_directory)],
         "loop devices": loop_devices_of(data_directory),
         "processes": [f"pid {pid}" for folder in folders for pid in processes_of(folder)],
+        "clock": [clause for folder in folders for clause in wall_clock.amiss(folder)],
         "services": [clause for folder in folders for clause in service.amiss(folder)],
         "cgroups": cgroups.all_of_ours(),
         "folders": [str(folder) for folder in folders],
@@ -61,6 +63,7 @@ def undo(data_directory: Path, *, agent_too: bool = True) -> list[str]:
     failed: list[str] = []
     for folder in map(Path, there["folders"]):
         try:
+            wall_clock.put_right(folder)
             service.put_right(folder)
         except OSError as error:  # all else is undone; what is to be done is still noted
             failed.append(str(error))

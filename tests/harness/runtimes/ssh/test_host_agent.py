@@ -18,7 +18,7 @@ import pytest
 
 from harness.runtimes.agent.host import holding
 from harness.runtimes.agent.host.server import Answers
-from harness.runtimes.ssh.host_clock import DRIFT, HostClock
+from harness.runtimes.ssh.host_clock import DRIFT, MOST_DRIFT, HostClock
 from harness.runtimes.ssh.traces import on_our_clock
 
 S = 1_000_000_000
@@ -165,6 +165,30 @@ def test_a_moment_of_a_hosts_clock_is_ours_within_what_is_told() -> None:
             at = random.uniform(-100, 700)
             ours_ns, uncertainty = found.to_ours(round((offset + at * (1 + drift)) * S))
             assert abs(ours_ns - at * S) <= uncertainty + 1000  # of a float's own precision
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_a_moment_of_a_clock_that_is_being_corrected_is_ours_within_what_is_told(seed: int) -> None:
+    """As chrony does it once the wall clock was set wrong: the monotonic clock runs faster, or slower, for a while."""
+    random = Random(seed)
+    begins, lasts = random.uniform(50, 150), random.uniform(10, 100)
+    rate = random.choice([-1, 1]) * random.uniform(0.001, MOST_DRIFT - DRIFT)
+
+    def theirs(ours: float) -> float:
+        return 1e5 + ours + rate * min(max(ours - begins, 0.0), lasts)
+
+    found = HostClock()
+    for at in range(0, 300, 5):
+        sent = at + random.random()
+        out, back = random.expovariate(1000), random.expovariate(1000)
+        found.add(round(sent * S), round(theirs(sent + out) * S), round((sent + out + back) * S))
+    wrong = []
+    for _ in range(100):
+        at = random.uniform(0, 300)
+        ours_ns, uncertainty = found.to_ours(round(theirs(at) * S))
+        wrong.append(abs(ours_ns - at * S))
+        assert wrong[-1] <= uncertainty + 1000
+    assert found.uncertainty >= max(wrong)
 
 
 def test_a_host_that_was_rebooted_begins_to_count_anew() -> None:

@@ -13,7 +13,7 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from harness.runtimes.agent.host import reboot
+from harness.runtimes.agent.host.itself import reboot
 from tests import ROOT
 from tests.clusters.ssh_hosts import SshHosts
 

@@ -13,7 +13,7 @@ import threading
 from pathlib import Path
 from typing import Any, Final
 
-from ..volume import loss
+from ...volume import loss
 
 TRIGGER: Final = "/proc/sysrq-trigger"
 _AFTER_S: Final = 0.3  # so that the answer arrives
