@@ -37,7 +37,7 @@ FAULTS = {
     "network:rate": ("broker-1", 15.0, 3.0),
 }  # fmt: skip
 _LOOKS = {
-    "processes": "ps -eo user:20,args --no-headers | grep -v -e 'ps -eo' -e grep -e sshd | sort",
+    "processes": "ps -eo user:20,args --no-headers | grep -v -e 'ps -eo' -e grep -e sshd -e ' sort$' | sort",
     "files": "find /opt /run /var/lib /tmp /etc /usr/local /root /home -printf '%p %y %m %u %g %s %l\\n' | sort",
     "contents": "find /etc /usr/local /home /root -type f -exec sha256sum {} + | sort",
     "rules": "nft -s list ruleset 2>/dev/null",
