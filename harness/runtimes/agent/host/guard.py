@@ -17,7 +17,7 @@ from .. import clock_library
 from ..machine import Volume
 from . import holding, undo
 from .cgroups import Cgroup
-from .device import DeviceVolume
+from .volumes.device import DeviceVolume
 from .launch import Launch
 from .machine import HostMachine, Parts, make_clock, prepare
 from .network import HostEnds

@@ -8,6 +8,7 @@ import shutil
 import signal
 import time
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -16,6 +17,7 @@ from . import cgroups, service
 from .machine import loop_devices_of, unmount_all
 from .network import HostEnds, HostNetwork, HostQueues
 from .process import processes_of, state
+from .volumes import given
 
 _NOBODY: Final = HostEnds((), (), 0)
 _GONE_S: Final = 5.0
@@ -33,6 +35,7 @@ def found(data_directory: Path) -> dict[str, Any]:
         "loop devices": loop_devices_of(data_directory),
         "processes": [f"pid {pid}" for folder in folders for pid in processes_of(folder)],
         "services": [clause for folder in folders for clause in service.amiss(folder)],
+        "data of services": [clause for folder in folders for clause in given.amiss(folder)],
         "cgroups": cgroups.all_of_ours(),
         "folders": [str(folder) for folder in folders],
     }
@@ -61,6 +64,7 @@ def undo(data_directory: Path, *, agent_too: bool = True) -> list[str]:
     failed: list[str] = []
     for folder in map(Path, there["folders"]):
         try:
+            given.put_right(folder, partial(service.kill_for_good, folder))  # before it is started: on nothing else
             service.put_right(folder)
         except OSError as error:  # all else is undone; what is to be done is still noted
             failed.append(str(error))
