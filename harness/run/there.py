@@ -130,7 +130,8 @@ def _check_destroying(plan: Plan, faults: Sequence[_Destroying]) -> None:
             if not host.may_destroy_data:
                 raise BadArguments(
                     f"nemesis {each.nemesis} {_NOT_THERE}: it destroys or damages data that is somebody's "
-                    f"({each.method}); if that is meant, say may_destroy_data = true of host {host.name} in {plan.hosts}"
+                    f"({each.method}); if that is meant, say may_destroy_data = true of host {host.name} in "
+                    f"{plan.hosts}"
                 )
     asked = [each for each in faults if each.method in _OF_FILE_SYSTEMS]
     struck = {of[node].name for each in asked for node in ([each.node] if each.node else of)}

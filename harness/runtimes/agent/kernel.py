@@ -134,8 +134,8 @@ def unmount(target: Path, *, lazily: bool = False) -> None:
 
 
 def is_in_use(target: str) -> bool:
-    """Does anything hold this mount: a file, a directory, a mount below it, a loop device, swap? The kernel's own answer
-    (umount2 with MNT_EXPIRE, which unmounts nothing when it is asked for the first time since the mount was used)."""
+    """Does anything hold this mount: a file, a directory, a mount below it, a loop device, swap? The kernel's own
+    answer: umount2 with MNT_EXPIRE, which unmounts nothing when it is asked the first time since the mount was used."""
     try:
         _call("umount2", os.fsencode(target), _MNT_EXPIRE, about=target)
     except OSError as error:

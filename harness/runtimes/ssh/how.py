@@ -49,7 +49,7 @@ HOW: Final[Mapping[str, tuple[str, ...]]] = {
 
 _STOP: Final = "SIGSTOP to the service's processes; of a unit: systemctl stop --no-block UNIT; SIGKILL to all of them"
 _CHECK: Final = "the service has its file system to itself (/proc/*/fdinfo, maps, mountinfo); else nothing is done"
-_AGAIN: Final = "umount, and mount of the same device at the same place with the same options, which replays its journal"
+_AGAIN: Final = "umount, mount of the same device at the same place with the same options, which replays its journal"
 _LOSE: Final = (
     _STOP, "umount2 MNT_EXPIRE: nobody uses it any more; ioctl FS_IOC_SHUTDOWN, NOLOGFLUSH, on its file system", _AGAIN,
 )  # fmt: skip

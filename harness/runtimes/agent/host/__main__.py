@@ -5,8 +5,8 @@ serve                 hold this host and become its agent (guard.py), as a JSON 
 connect               pass lines between this process' streams and the agent's socket
 send FOLDER           the folder as a compressed tar archive on standard output
 status FOLDER         who holds this host, and what there is of runs in this data directory: a JSON object
-alone SERVICE         whether this service (see Service, a JSON object) has its file system to itself: a JSON object with
-                      `why_not`, a clause that follows "the data directory of the service", "" if it has
+alone SERVICE         whether this service (see Service, a JSON object) has its file system to itself: a JSON object
+                      with `why_not`, a clause that follows "the data directory of the service", "" if it has
 boot                  which boot of this host this is
 remove FOLDER [RUN]   end the agent if there is one, and undo all that there is of runs: what was removed, a JSON list.
                       RUN: only if it is that one which holds this host, or nobody does

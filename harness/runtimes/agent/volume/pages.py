@@ -28,10 +28,10 @@ class _CacheStat(ctypes.Structure):
 
 
 def drop_clean(directory: Path, top: Callable[[str], bool] = everything) -> dict[str, Any]:
-    """Drops the clean cached pages of every file (top: see tree.walk()). Dirty ones stay and are not written either, where the kernel tells
-    which they are (cachestat); before Linux 6.5 dropping a file's pages begins to write its dirty ones.
-    Evidence in bytes: resident_before, resident_after, dropped_bytes; not_surveyed, a clause, if there was something on
-    the volume that was not looked at."""
+    """Drops the clean cached pages of every file (top: see tree.walk()). Dirty ones stay and are not written either,
+    where the kernel tells which they are (cachestat); before Linux 6.5 dropping a file's pages begins to write its
+    dirty ones. Evidence in bytes: resident_before, resident_after, dropped_bytes; not_surveyed, a clause, if there was
+    something on the volume that was not looked at."""
     before = after = 0
     strange = Strange()
     for _, descriptor in opened(directory, strange, top=top):

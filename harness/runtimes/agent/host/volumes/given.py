@@ -161,7 +161,7 @@ def unmount(wanted: Mount) -> None:
     try:
         kernel.wait_until_released(Path(wanted.source), _RELEASED_S)
     except OSError:
-        mount(wanted)  # what is of no use covers what lies below; and there was somebody, whom put_right() may find gone
+        mount(wanted)  # of no use, it covers what lies below; put_right() may find gone who held it
         raise
 
 
@@ -203,8 +203,10 @@ def _is_mounted(wanted: Mount, *, by_point: bool = False) -> bool:
 
 
 def _mount(noted: Mapping[str, Any]) -> Mount:
-    told = noted["mount"]
-    return Mount(**{name: tuple(value) if isinstance(value, list) else value for name, value in told.items()})
+    told: dict[str, Any] = {
+        name: tuple(value) if isinstance(value, list) else value for name, value in noted["mount"].items()
+    }
+    return Mount(**told)
 
 
 def _write(path: Path, noted: Mapping[str, Any]) -> None:
