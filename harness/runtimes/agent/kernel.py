@@ -29,6 +29,14 @@ _MS_REC = 1 << 14
 _MS_PRIVATE = 1 << 18
 _MS_SHARED = 1 << 20
 _MNT_DETACH = 2
+_MNT_EXPIRE = 4
+#: By their names in /proc/self/mountinfo, flags of mount(2): of a mount, and of a file system.
+MOUNT_FLAGS = {
+    "ro": _MS_RDONLY, "nosuid": _MS_NOSUID, "nodev": _MS_NODEV, "noexec": _MS_NOEXEC, "sync": 1 << 4, "mand": 1 << 6,
+    "dirsync": 1 << 7, "nosymfollow": _MS_NOSYMFOLLOW, "noatime": _MS_NOATIME, "nodiratime": 1 << 11,
+    "relatime": 1 << 21, "lazytime": 1 << 25,
+}  # fmt: skip
+STRICT_ATIME = 1 << 24
 #: Of a volume: whatever a node puts there is data, for the node and for the host.
 _AS_DATA = _MS_NOATIME | _MS_NOSUID | _MS_NODEV | _MS_NOEXEC | _MS_NOSYMFOLLOW
 
@@ -91,6 +99,14 @@ def mount(device: Path, target: Path, file_system: str, options: str, *, read_on
     )  # fmt: skip
 
 
+def mount_with(source: str, target: str, file_system: str, flags: int, options: str) -> None:
+    """flags: of MOUNT_FLAGS, and no others."""
+    _call(
+        "mount", os.fsencode(source), os.fsencode(target), file_system.encode(), ctypes.c_ulong(flags),
+        options.encode(errors="surrogateescape"), about=target,
+    )  # fmt: skip
+
+
 def remount(target: Path, options: str) -> None:
     _call(
         "mount", None, os.fsencode(target), None, ctypes.c_ulong(_MS_REMOUNT | _AS_DATA), options.encode(),
@@ -115,6 +131,20 @@ def bind_shared(target: Path) -> None:
 
 def unmount(target: Path, *, lazily: bool = False) -> None:
     _call("umount2", os.fsencode(target), _MNT_DETACH if lazily else 0, about=target)
+
+
+def is_in_use(target: str) -> bool:
+    """Does anything hold this mount: a file, a directory, a mount below it, a loop device, swap? The kernel's own
+    answer: umount2 with MNT_EXPIRE, which unmounts nothing when it is asked the first time since the mount was used."""
+    try:
+        _call("umount2", os.fsencode(target), _MNT_EXPIRE, about=target)
+    except OSError as error:
+        if error.errno == errno.EAGAIN:
+            return False
+        if error.errno == errno.EBUSY:
+            return True
+        raise
+    raise OSError(errno.ESTALE, "it was unmounted, for somebody else has asked the same", target)
 
 
 def shut_down_file_system(directory: Path) -> None:

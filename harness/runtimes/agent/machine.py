@@ -86,6 +86,23 @@ class Volume:
         """And a descriptor that keeps it."""
         return kernel.attach_loop_device(self.image, outlives=self._outlives)
 
+    def top(self, name: str) -> bool:
+        """Is what has this name in its root the node's, to be read and damaged?"""
+        return True
+
+    def survey(self) -> loss.Survey:
+        return loss.Survey(self.directory, self.top)
+
+    def lost_since(self, before: loss.Survey) -> dict[str, Any]:
+        return loss.compared(before, loss.final(self.directory, self.top))
+
+    def shut_down(self) -> None:
+        """Nobody uses it any more."""
+        kernel.shut_down_file_system(self.directory)
+
+    def note(self, done: damage.Damage | None) -> None:
+        """It is about to be damaged; None: it is whole again."""
+
     @property
     def size(self) -> int:
         """Bytes, with what its file system needs for itself."""
@@ -228,7 +245,7 @@ class Machine:
 
     def cut_power(self) -> dict[str, Any]:
         """Times in ns of CLOCK_MONOTONIC. The survey, before and after, is not part of the cut."""
-        before = loss.Survey(self.volume.directory)
+        before = self.volume.survey()
         for key in self._blocked:
             self._count_dropped(key)
         self._shaping.unplug()
@@ -236,15 +253,15 @@ class Machine:
         if self._network:
             self._network.unplug()
         network_off = time.monotonic_ns()
-        killed = self._kill()
+        killed = self._kill_to_lose()
         before.complete()
-        kernel.shut_down_file_system(self.volume.directory)
+        self.volume.shut_down()
         shut_down = time.monotonic_ns()
         self.volume.unmount()
         self.volume.mount()
         remounted = time.monotonic_ns()
         self._switch_off()
-        evidence = loss.compared(before, loss.final(self.volume.directory))
+        evidence = self.volume.lost_since(before)
         evidence["pid"] = self._node.pid
         evidence["cut_ns"] = remounted - start
         evidence["cut_at"] = start
@@ -263,14 +280,13 @@ class Machine:
 
     def lose_page_cache(self) -> dict[str, Any]:
         """The process is killed, and with it goes what its file system had not written. The machine itself lives on."""
-        before = loss.Survey(self.volume.directory)
-        killed = self._kill()
+        before = self.volume.survey()
+        killed = self._kill_to_lose()
         before.complete()
-        kernel.shut_down_file_system(self.volume.directory)
+        self.volume.shut_down()
         self.volume.unmount()
         self.volume.mount()
-        evidence = loss.compared(before, loss.final(self.volume.directory))
-        return {"pid": self._node.pid, "killed_at": killed, **evidence}
+        return {"pid": self._node.pid, "killed_at": killed, **self.volume.lost_since(before)}
 
     def fill_disk(self) -> dict[str, Any]:
         return disk.fill(self.volume.directory)
@@ -280,7 +296,7 @@ class Machine:
 
     def fail_disk(self) -> None:
         if self._before_failure is None:
-            self._before_failure = disk.fail(self.volume.directory)
+            self._before_failure = disk.fail(self.volume.directory, self.volume.survey())
 
     def repair_disk(self, patience: float) -> dict[str, Any]:
         """Waits so many seconds for the process to end by itself, as one does that needs its disk; then ends it.
@@ -289,14 +305,14 @@ class Machine:
         if before is None:
             return {}
         ended = self._node.ended_within(patience)
-        self._kill()
+        self._kill_to_lose()
         self.volume.unmount()
         self.volume.mount()
         self._before_failure = None
-        return {"ended": ended, **loss.compared(before, loss.final(self.volume.directory))}
+        return {"ended": ended, **self.volume.lost_since(before)}
 
     def drop_clean_pages(self) -> dict[str, Any]:
-        return pages.drop_clean(self.volume.directory)
+        return pages.drop_clean(self.volume.directory, self.volume.top)
 
     def slow_disk(self, bytes_per_s: int, operations_per_s: int) -> dict[str, Any]:
         """Nothing is measured while no process is there to be slow."""
@@ -344,7 +360,8 @@ class Machine:
 
     def damage_file(self, choice: dict[str, Any]) -> dict[str, Any]:
         """killed_at, only if there was something to damage; then that."""
-        done, killed_at = damage.damage(self.volume.directory, choice, self._kill)
+        volume = self.volume
+        done, killed_at = damage.damage(volume.directory, choice, self._kill_to_lose, volume.top, volume.note)
         self._damage = done or self._damage
         return {"killed_at": killed_at, **(done.evidence() if done else {})}
 
@@ -352,8 +369,9 @@ class Machine:
         done = self._damage
         if done is None:
             return {}
-        restored = damage.restore(self.volume.directory, done)
+        restored = damage.restore(self.volume.directory, done, self.volume.top)
         self._damage = None
+        self.volume.note(None)
         return {"restored_bytes": len(done.before) if restored else 0, "mended_by_node": not restored}
 
     def put_disk_aside(self) -> str:
@@ -373,6 +391,10 @@ class Machine:
         """When it was gone, in ns; 0 if it was not running. What waits for a slow disk dies only once it is let go."""
         self._set_limit(None)
         return self._node.kill()
+
+    def _kill_to_lose(self) -> int:
+        """The same, where something is to be done to its disk before anybody starts it again."""
+        return self._kill()
 
     def _set_limit(self, limit: slow.Limit | None) -> None:
         """Of the process that there is, if there is one."""

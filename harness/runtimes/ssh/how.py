@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from harness.cluster import TERMINATE_PATIENCE_S
+from harness.runtimes.agent.volume.tree import FILLER
 from harness.runtimes.docker.how import HOW as IN_CONTAINERS
 from harness.runtimes.docker.how import LOSE
 
@@ -49,6 +50,12 @@ HOW: Final[Mapping[str, tuple[str, ...]]] = {
     ),
 }  # fmt: skip
 
+_STOP: Final = "SIGSTOP to the service's processes; of a unit: systemctl stop --no-block UNIT; SIGKILL to all of them"
+_CHECK: Final = "the service has its file system to itself (/proc/*/fdinfo, maps, mountinfo); else nothing is done"
+_AGAIN: Final = "umount, mount of the same device at the same place with the same options, which replays its journal"
+_LOSE: Final = (
+    _STOP, "umount2 MNT_EXPIRE: nobody uses it any more; ioctl FS_IOC_SHUTDOWN, NOLOGFLUSH, on its file system", _AGAIN,
+)  # fmt: skip
 #: What is otherwise of a cluster that is already there.
 OF_SERVICES: Final[Mapping[str, tuple[str, ...]]] = {
     "kill": ("SIGKILL to the service's process, by pidfd",),
@@ -58,6 +65,14 @@ OF_SERVICES: Final[Mapping[str, tuple[str, ...]]] = {
     "start": ("unless it runs: systemctl start UNIT, or the command `start` of hosts.toml",),
     "pause": ("SIGSTOP to the service's process",),
     "resume": ("SIGCONT",),
+    "cut_power": (_CHECK, HOW["cut_power"][0], *_LOSE),
+    "restore_power": (HOW["restore_power"][0], "systemctl start UNIT, or the command `start` of hosts.toml"),
+    "lose_page_cache": (_CHECK, *_LOSE),
+    "fill_disk": (_CHECK, f"fallocate of {FILLER} in its data directory, until ENOSPC"),
+    "fail_disk": (_CHECK, "ioctl FS_IOC_SHUTDOWN, NOLOGFLUSH, on its file system, under the running process"),
+    "repair_disk": (_STOP, _AGAIN),
+    "drop_clean_pages": ("posix_fadvise POSIX_FADV_DONTNEED of the clean pages of the run's own topic",),
+    "damage_file": (_STOP, "pwrite or ftruncate of one file of the run's own topic"),
 }  # fmt: skip
 
 

@@ -5,6 +5,8 @@ serve                 hold this host and become its agent (guard.py), as a JSON 
 connect               pass lines between this process' streams and the agent's socket
 send FOLDER           the folder as a compressed tar archive on standard output
 status FOLDER         who holds this host, and what there is of runs in this data directory: a JSON object
+alone SERVICE         whether this service (see Service, a JSON object) has its file system to itself: a JSON object
+                      with `why_not`, a clause that follows "the data directory of the service", "" if it has
 boot                  which boot of this host this is
 remove FOLDER [RUN]   end the agent if there is one, and undo all that there is of runs: what was removed, a JSON list.
                       RUN: only if it is that one which holds this host, or nobody does
@@ -31,6 +33,8 @@ from typing import Any, Final
 from . import guard, holding, undo
 from .machine import prepare
 from .process import started
+from .service import Service
+from .volumes import alone
 
 _HELD: Final = 3
 _NO_AGENT: Final = 4
@@ -105,12 +109,22 @@ def remove(data_directory: Path, run: str | None = None) -> list[str]:
     return done
 
 
+def why_not_alone(service: Service) -> str:
+    try:
+        alone.file_system_of(service.data_directory, service.processes(service.process()))
+    except alone.NotAlone as error:
+        return str(error)
+    return ""
+
+
 def main() -> int:
     command, *arguments = sys.argv[1:]
     try:
         prepare()
         if command == "serve":
             print(json.dumps(guard.serve(json.loads(sys.stdin.buffer.read()))))
+        elif command == "alone":
+            print(json.dumps({"why_not": why_not_alone(Service(**json.loads(arguments[0])))}))
         elif command == "boot":
             print(holding.boot())
         elif command == "connect":

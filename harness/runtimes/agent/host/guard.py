@@ -17,13 +17,13 @@ from .. import clock_library
 from ..machine import Volume
 from . import holding, undo
 from .cgroups import Cgroup
-from .device import DeviceVolume
 from .launch import Launch
 from .machine import HostMachine, Parts, make_clock, prepare
 from .network import HostEnds
 from .process import NodeProcess
 from .server import Server
 from .service_machine import service_machine
+from .volumes.device import DeviceVolume
 
 _CONTAINER_CLOCK: Final = "/dev/shm"
 

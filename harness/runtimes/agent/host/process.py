@@ -130,6 +130,19 @@ def ancestors(pid: int) -> list[int]:
     return found
 
 
+def descendants(pid: int) -> list[int]:
+    """Its children, theirs, and so on."""
+    children: dict[int, list[int]] = {}
+    for each in (int(name) for name in os.listdir("/proc") if name.isdigit()):
+        children.setdefault(int(_field(each, 1) or 0), []).append(each)
+    found: list[int] = []
+    more = [pid]
+    while more:
+        more = [child for each in more for child in children.get(each, ())]
+        found += more
+    return found
+
+
 def state(pid: int) -> str:
     return _field(pid, 0)
 

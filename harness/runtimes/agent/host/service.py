@@ -22,17 +22,20 @@ from typing import Any, Final
 
 from .. import kernel
 from ..process import Process
-from .process import ancestors, started, state
+from .process import ancestors, descendants, started, state
 
 #: From a command to start it until its process is there.
 THERE_S: Final = 30.0
 _ASK_S: Final = 10.0
 _SOON_S: Final = 5.0
+_GONE_S: Final = 10.0
 _POLL_S: Final = 0.05
 #: In the folder of a run.
 _FILE: Final = "service.json"
 #: A directory of logs that Kafka's process has open has this file in it, locked.
 _LOCKED: Final = ".lock"
+#: Where systemd has those of its units: of v2, of v1, of both.
+_CGROUPS: Final = ("/sys/fs/cgroup", "/sys/fs/cgroup/systemd", "/sys/fs/cgroup/unified")
 _LISTENS: Final = "0A"  # the state, in /proc/net/tcp
 _KILLED: Final = 128 + signal.SIGKILL
 _LAST_LINES: Final = 2000
@@ -92,6 +95,21 @@ class Service:
             return f"the main process of {self.unit}"
         named = f"the process of {self.pid_file} or " if self.pid_file else ""
         return f"{named}who listens at port {self.port}"
+
+    def processes(self, pid: int) -> set[int]:
+        """All of it: what is below its process `pid`, and what is in the cgroup of its unit."""
+        found = {pid, *descendants(pid)} if pid else set()
+        if self.unit and (cgroup := self._shown("ControlGroup").strip()):
+            for root in _CGROUPS:
+                for file in Path(f"{root}{cgroup}").rglob("cgroup.procs"):
+                    with suppress(OSError):
+                        found |= set(map(int, file.read_text().split()))
+        return found
+
+    def stop_for_good(self) -> None:
+        """systemd starts it no more by itself (Restart=). Its processes stand still: what this asks of them waits."""
+        if self.unit:
+            _done(["systemctl", "stop", "--no-block", self.unit], _ASK_S)
 
     def begin(self, like: str) -> None:
         """Starts it. Raises OSError unless its process is there soon."""
@@ -195,6 +213,24 @@ class ServiceProcess(Process):
         self._status = _KILLED
         return killed
 
+    def processes(self) -> set[int]:
+        self.look()
+        return self.service.processes(self.pid if self.alive else 0)
+
+    def kill_for_good(self) -> int:
+        """All its processes, so that nobody starts it before we do. See kill()."""
+        self.note_struck()
+        for pid in (others := self.processes()):
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGSTOP)
+        self.service.stop_for_good()
+        killed = self.kill()
+        for pid in others:
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        _until(lambda: not any(map(is_alive, others)), _GONE_S)
+        return killed
+
     def terminate(self, patience: float) -> bool | None:
         """By what stops it."""
         self.look()
@@ -219,6 +255,10 @@ class ServiceProcess(Process):
         """It runs, and nothing was done to it yet."""
         self._like = command_line(self.pid)
         self._note("running")
+
+    def note_struck(self) -> None:
+        """Whatever is done to it now it may not survive."""
+        self._note("struck")
 
     def _note(self, how: str) -> None:
         new = self._folder / f"{_FILE}.new"
@@ -246,6 +286,13 @@ def go_on(folder: Path) -> None:
         process.watch(pid)
         process.signal(signal.SIGCONT)
         _wake(ancestors(pid))
+
+
+def kill_for_good(folder: Path) -> None:
+    """If its process is there, it is ended, all of it."""
+    noted = _noted(folder)
+    if noted is not None:
+        ServiceProcess(_service(noted), folder, noted["brought"], noted["like"]).kill_for_good()
 
 
 def put_right(folder: Path) -> None:

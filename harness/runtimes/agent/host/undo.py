@@ -8,6 +8,7 @@ import shutil
 import signal
 import time
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -17,6 +18,7 @@ from .itself import wall_clock
 from .machine import loop_devices_of, unmount_all
 from .network import HostEnds, HostNetwork, HostQueues
 from .process import processes_of, state
+from .volumes import given
 
 _NOBODY: Final = HostEnds((), (), 0)
 _GONE_S: Final = 5.0
@@ -35,6 +37,7 @@ def found(data_directory: Path) -> dict[str, Any]:
         "processes": [f"pid {pid}" for folder in folders for pid in processes_of(folder)],
         "clock": [clause for folder in folders for clause in wall_clock.amiss(folder)],
         "services": [clause for folder in folders for clause in service.amiss(folder)],
+        "data of services": [clause for folder in folders for clause in given.amiss(folder)],
         "cgroups": cgroups.all_of_ours(),
         "folders": [str(folder) for folder in folders],
     }
@@ -62,11 +65,14 @@ def undo(data_directory: Path, *, agent_too: bool = True) -> list[str]:
         network.close()
     failed: list[str] = []
     for folder in map(Path, there["folders"]):
-        try:
-            wall_clock.put_right(folder)
-            service.put_right(folder)
-        except OSError as error:  # all else is undone; what is to be done is still noted
-            failed.append(str(error))
+        wrong = []
+        for put_right in (wall_clock.put_right, _put_service_right):
+            try:
+                put_right(folder)
+            except OSError as error:  # all else is undone; what is to be done is still noted
+                wrong.append(str(error))
+        if wrong:
+            failed += wrong
             continue
         unmount_all(folder)
         if agent_too:
@@ -80,6 +86,12 @@ def undo(data_directory: Path, *, agent_too: bool = True) -> list[str]:
     if failed:
         raise OSError("; ".join(failed))
     return done
+
+
+def _put_service_right(folder: Path) -> None:
+    """It is started when its file system is back, and on nothing else."""
+    given.put_right(folder, partial(service.kill_for_good, folder))
+    service.put_right(folder)
 
 
 def kill(pid: int) -> None:

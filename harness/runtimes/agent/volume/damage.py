@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from .loss import batches_in
-from .tree import open_beneath, regular_files
+from .tree import everything, open_beneath, regular_files
 
 _SEGMENT = ".log"
 _INDEXES = (".index", ".timeindex", ".txnindex")
@@ -96,14 +96,17 @@ def first_hit(path: str, content: bytes, position: int) -> int:
     return next((first for end, first in batches_in(content) if position < end), -1)
 
 
-def damage(root: Path, choice: Mapping[str, Any], kill: Callable[[], int]) -> tuple[Damage | None, int]:
+def damage(
+    root: Path, choice: Mapping[str, Any], kill: Callable[[], int], top: Callable[[str], bool] = everything,
+    note: Callable[[Damage], None] = lambda _: None,
+) -> tuple[Damage | None, int]:  # fmt: skip
     """Kills the node's process if there is something to damage, and damages it for good. (what, when it was killed).
 
-    choice: see harness.cluster.Node.damage_file."""
-    if chosen(_filled(root), choice) is None:
+    choice: see harness.cluster.Node.damage_file. top: see tree.walk(). note: is told of it just before."""
+    if chosen(_filled(root, top), choice) is None:
         return None, 0
     killed_at = kill()
-    path = chosen(_filled(root), choice)
+    path = chosen(_filled(root, top), choice)
     if path is None:
         return None, killed_at
     descriptor = open_beneath(root, path, os.O_RDWR)
@@ -111,23 +114,25 @@ def damage(root: Path, choice: Mapping[str, Any], kill: Callable[[], int]) -> tu
         status = os.fstat(descriptor)
         content = os.pread(descriptor, status.st_size, 0)
         position, after = plan(content, choice["how"], choice["where"], choice["bit"], path)
+        before = content[position : position + len(after)] if after else content[position:]
+        size = status.st_size if after else position
+        done = Damage(path, status.st_ino, position, size, before, after, first_hit(path, content, position))
+        note(done)
         if after:
-            before = content[position : position + len(after)]
             os.pwrite(descriptor, after, position)
         else:
-            before = content[position:]
             os.ftruncate(descriptor, position)
         os.fsync(descriptor)
         size = os.fstat(descriptor).st_size
         after = os.pread(descriptor, len(after), position)
     finally:
         os.close(descriptor)
-    return Damage(path, status.st_ino, position, size, before, after, first_hit(path, content, position)), killed_at
+    return done._replace(size=size, after=after), killed_at
 
 
-def restore(root: Path, done: Damage) -> bool:
+def restore(root: Path, done: Damage, top: Callable[[str], bool] = everything) -> bool:
     """Puts back what was there, unless the node has changed the file meanwhile, or is about to. Safe to repeat."""
-    if not is_candidate(done.path, _paths(root)):
+    if not is_candidate(done.path, _paths(root, top)):
         return False
     descriptor = open_beneath(root, done.path, os.O_RDWR)
     try:
@@ -153,9 +158,9 @@ def nothing_to_damage(choice: Mapping[str, Any]) -> str:
     }[choice["what"][-1]]
 
 
-def _filled(root: Path) -> list[str]:
+def _filled(root: Path, top: Callable[[str], bool]) -> list[str]:
     """Files that hold anything."""
-    return [found.path for found in regular_files(root) if found.status.st_size]
+    return [found.path for found in regular_files(root, top=top) if found.status.st_size]
 
 
 def _is_closed(path: str, newest: dict[str, str]) -> bool:
@@ -177,5 +182,5 @@ def _spare(content: bytes, position: int) -> int:
     return start + _SPARED.stop if position - start in _SPARED and start + _SPARED.stop < len(content) else position
 
 
-def _paths(root: Path) -> list[str]:
-    return [found.path for found in regular_files(root)]
+def _paths(root: Path, top: Callable[[str], bool]) -> list[str]:
+    return [found.path for found in regular_files(root, top=top)]

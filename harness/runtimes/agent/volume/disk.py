@@ -57,10 +57,9 @@ def free(directory: Path) -> int:
     return left
 
 
-def fail(directory: Path) -> loss.Survey:
+def fail(directory: Path, before: loss.Survey) -> loss.Survey:
     """The file system is shut down where it stands: each operation on it fails with EIO from now on. What it held, a
     moment before, as its process saw it."""
-    before = loss.Survey(directory)
     before.complete()
     kernel.shut_down_file_system(directory)
     return before

@@ -12,12 +12,12 @@ import os
 import struct
 import zlib
 from array import array
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from .tree import Found, Strange, opened
+from .tree import Found, Strange, everything, opened
 
 METADATA_TOPIC = "__cluster_metadata"
 
@@ -133,10 +133,12 @@ def _is_segment(found: Found) -> bool:
 
 
 class Survey:
-    """Every file under `root` at one moment, as a process would read it. `strange`: what was not read."""
+    """Every file under `root` at one moment, as a process would read it. `strange`: what was not read. top: see
+    tree.walk()."""
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Path, top: Callable[[str], bool] = everything) -> None:
         self._root = root
+        self._top = top
         self._segments: dict[str, tuple[int, Segment]] = {}  # path: inode, batches
         self.files: dict[str, bytes] = {}
         self.strange = Strange()
@@ -156,7 +158,8 @@ class Survey:
         """others: what is no segment, too."""
         batches, kept = _MOST_BATCHES, _KEPT_IN_ALL
         # What is renamed or deleted under us complete() sees in the end.
-        for found, descriptor in opened(self._root, self.strange, lambda found: others or _is_segment(found)):
+        wanted = opened(self._root, self.strange, lambda found: others or _is_segment(found), self._top)
+        for found, descriptor in wanted:
             if _is_segment(found):
                 batches -= len(self._read_segment(found, descriptor, known, batches).ends)
             elif kept > 0:
@@ -241,9 +244,9 @@ def compared(before: Survey, after: Survey) -> dict[str, Any]:
     return lost(before, after) | (before.strange.evidence() or after.strange.evidence())
 
 
-def final(root: Path) -> Survey:
+def final(root: Path, top: Callable[[str], bool] = everything) -> Survey:
     """A Survey of a directory that nothing writes to."""
-    survey = Survey(root)
+    survey = Survey(root, top)
     survey.complete()
     return survey
 

@@ -6,10 +6,11 @@ import ctypes
 import errno
 import mmap
 import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from .tree import MOST_BYTES, Strange, opened
+from .tree import MOST_BYTES, Strange, everything, opened
 
 _libc = ctypes.CDLL(None, use_errno=True)
 _libc.mmap.restype = ctypes.c_void_p
@@ -26,14 +27,14 @@ class _CacheStat(ctypes.Structure):
     _fields_ = [(name, ctypes.c_uint64) for name in ("cached", "dirty", "writeback", "evicted", "recently_evicted")]
 
 
-def drop_clean(directory: Path) -> dict[str, Any]:
-    """Drops the clean cached pages of every file. Dirty ones stay and are not written either, where the kernel tells
-    which they are (cachestat); before Linux 6.5 dropping a file's pages begins to write its dirty ones.
-    Evidence in bytes: resident_before, resident_after, dropped_bytes; not_surveyed, a clause, if there was something on
-    the volume that was not looked at."""
+def drop_clean(directory: Path, top: Callable[[str], bool] = everything) -> dict[str, Any]:
+    """Drops the clean cached pages of every file (top: see tree.walk()). Dirty ones stay and are not written either,
+    where the kernel tells which they are (cachestat); before Linux 6.5 dropping a file's pages begins to write its
+    dirty ones. Evidence in bytes: resident_before, resident_after, dropped_bytes; not_surveyed, a clause, if there was
+    something on the volume that was not looked at."""
     before = after = 0
     strange = Strange()
-    for _, descriptor in opened(directory, strange):
+    for _, descriptor in opened(directory, strange, top=top):
         before += resident(descriptor)
         _drop_clean(descriptor, 0, min(os.fstat(descriptor).st_size, MOST_BYTES))
         after += resident(descriptor)

@@ -38,6 +38,10 @@ _KINDS: Final = {
 }  # fmt: skip
 
 
+def everything(_: str) -> bool:
+    return True
+
+
 class Strange:
     """What was passed over, by kind."""
 
@@ -82,27 +86,31 @@ class Found(NamedTuple):
         return open_regular(self.folder, self.name, flags)
 
 
-def walk(root: Path, strange: Strange) -> Iterator[Found]:
+def walk(root: Path, strange: Strange, top: Callable[[str], bool] = everything) -> Iterator[Found]:
     """Everything on the volume that a node may have there, folders before what is in them, each folder sorted. What
-    goes meanwhile is not strange. Raises OSError if the root itself cannot be read."""
+    goes meanwhile is not strange. top: which names in the root are looked at. Raises OSError if the root itself cannot
+    be read."""
     descriptor = os.open(root, _FOLDER)
     try:
         device = os.fstat(descriptor).st_dev
-        yield from _below(descriptor, "", device, [MOST_NAMES], strange)
+        yield from _below(descriptor, "", device, [MOST_NAMES], strange, top)
     finally:
         os.close(descriptor)
 
 
-def regular_files(root: Path, strange: Strange | None = None) -> Iterator[Found]:
+def regular_files(
+    root: Path, strange: Strange | None = None, top: Callable[[str], bool] = everything
+) -> Iterator[Found]:
     """As walk(), without the folders."""
-    return (found for found in walk(root, strange or Strange()) if not found.is_folder)
+    return (found for found in walk(root, strange or Strange(), top) if not found.is_folder)
 
 
 def opened(
-    root: Path, strange: Strange, wanted: Callable[[Found], bool] = lambda _: True
-) -> Iterator[tuple[Found, int]]:
+    root: Path, strange: Strange, wanted: Callable[[Found], bool] = lambda _: True,
+    top: Callable[[str], bool] = everything,
+) -> Iterator[tuple[Found, int]]:  # fmt: skip
     """The regular files that are wanted, each with a descriptor to read it by, closed once the next is asked for."""
-    for found in regular_files(root, strange):
+    for found in regular_files(root, strange, top):
         if not wanted(found):
             continue
         try:
@@ -147,13 +155,16 @@ def open_beneath(root: Path, path: str, flags: int) -> int:
         os.close(at)
 
 
-def _below(folder: int, path: str, device: int, left: list[int], strange: Strange) -> Iterator[Found]:
-    """left: its only item is how many names may still be looked at."""
+def _below(
+    folder: int, path: str, device: int, left: list[int], strange: Strange, wanted: Callable[[str], bool] = everything
+) -> Iterator[Found]:
+    """left: its only item is how many names may still be looked at. wanted: names in this folder."""
     try:
         with os.scandir(folder) as entries:
+            listed = (entry.name for entry in entries if wanted(entry.name))
             # As they come, of too many: nobody sorts a million names.
-            names = sorted(entry.name for entry in itertools.islice(entries, left[0]))
-            more = next(entries, None) is not None
+            names = sorted(itertools.islice(listed, left[0]))
+            more = next(listed, None) is not None
     except OSError as error:
         strange.add(f"folder that cannot be read ({_name_of(error)})", path or "/")
         return

@@ -5,20 +5,18 @@ Each host is reached, becomes root, and runs the agent's own probe in namespaces
 
 from __future__ import annotations
 
-import io
 import json
-import tarfile
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from harness.runtimes import agent
 from harness.runtimes.checks import OLDEST_PYTHON, Check, Status, check, of_capabilities
 
 from ..connection.sessions import HostError, HostRefused, Session, together
 from ..hosts_file import Host, Hosts
+from ..service import alone
 from . import clocks, ports, scripts
+from .scripts import packed_agent
 
 _LOOK_S: Final = 40.0
 _LEAST_DISK: Final = 2 << 30  # bytes, of one node's volume
@@ -61,6 +59,7 @@ def checks(hosts: Hosts) -> list[Check]:
             for each in ((_unreached(report),) if isinstance(report, HostError) else report.checks)
         ]
         able = [each for each in sessions if _is_able(reports[each.name])]
+        found += [(each.name, _of_service(hosts, each)) for each in able if hosts.service is not None]
         pairs = list(_pairs(hosts, able))
         return [*_grouped(found, len(sessions)), *_same_machines(reports), *pairs]
     finally:
@@ -77,16 +76,6 @@ def probe(session: Session) -> dict[str, Any]:
         said = done.err.strip().splitlines()
         raise HostRefused(f"host {host.name}: it cannot be looked at ({said[-1] if said else done.status})")
     return dict(json.loads(done.out))
-
-
-def packed_agent() -> bytes:
-    """A tar of the package `agent`, as it is here."""
-    buffer = io.BytesIO()
-    folder = Path(agent.__file__).parent
-    with tarfile.open(fileobj=buffer, mode="w") as tar:
-        for path in sorted(folder.rglob("*.py")):
-            tar.add(path, Path("agent") / path.relative_to(folder))
-    return buffer.getvalue()
 
 
 def examine(session: Session) -> Report:
@@ -150,6 +139,21 @@ def _of_facts(host: Host, facts: Mapping[str, Any]) -> Iterator[Check]:
     freezer = tried["freezer"]
     detail = "tried, works" if freezer is None else f"{freezer}: pauses are by SIGSTOP"
     yield Check("freezer of cgroups", "ok" if freezer is None else "not available here", detail, "")
+
+
+def _of_service(hosts: Hosts, session: Session) -> Check:
+    """Can what its data directory is on be shut down?"""
+    name = "power cuts and disk faults of the service"
+    if not session.host.may_destroy_data:
+        return Check(name, "not available here", "may_destroy_data is not true", "")
+    assert hosts.service is not None
+    try:
+        why = alone.why_not(session, hosts.service)
+    except HostError as error:
+        why = f"could not be looked at ({_clause(session.host, error)})"
+    if why:
+        return Check(name, "not available here", f"its data directory {why}; {alone.NEED['cut_power']}", "")
+    return Check(name, "ok", "its data has a file system to itself", "")
 
 
 def _of_clock(offsets: clocks.Offsets) -> Check:

@@ -5,7 +5,12 @@ They are to run on old Pythons too, as far as saying so.
 
 from __future__ import annotations
 
+import io
+import tarfile
+from pathlib import Path
 from typing import Final
+
+from harness.runtimes import agent
 
 #: DATA_DIRECTORY, and on standard input a tar of the agent: facts about the machine as JSON, and what the agent's probe
 #: found. Leaves nothing behind.
@@ -59,6 +64,17 @@ if packed and sys.version_info >= (3, 11) and os.geteuid() == 0:
 print(json.dumps(found))
 """
 
+#: SERVICE, and on standard input a tar of the agent: what `agent.host alone` says. Leaves nothing behind.
+ALONE: Final = r"""
+import io, os, shutil, subprocess, sys, tarfile, tempfile
+home = tempfile.mkdtemp(prefix="chaos-probe-")
+try:
+    tarfile.open(fileobj=io.BytesIO(sys.stdin.buffer.read())).extractall(home)
+    command = [sys.executable, "-B", "-m", "agent.host", "alone", sys.argv[1]]
+    sys.exit(subprocess.run(command, cwd=home, env={**os.environ, "PYTHONPATH": home}, timeout=30).returncode)
+finally: shutil.rmtree(home, ignore_errors=True)
+"""
+
 #: For each line that comes in, the host's clocks: CLOCK_REALTIME and CLOCK_MONOTONIC, in ns.
 CLOCKS: Final = r"""
 import sys, time
@@ -87,3 +103,13 @@ for each in threads: each.join()
 print(json.dumps({"failed": failed})); sys.stdout.flush()
 sys.stdin.read()
 """
+
+
+def packed_agent() -> bytes:
+    """A tar of the package `agent`, as it is here."""
+    buffer = io.BytesIO()
+    folder = Path(agent.__file__).parent
+    with tarfile.open(fileobj=buffer, mode="w") as tar:
+        for path in sorted(folder.rglob("*.py")):
+            tar.add(path, Path("agent") / path.relative_to(folder))
+    return buffer.getvalue()

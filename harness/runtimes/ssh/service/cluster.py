@@ -139,7 +139,7 @@ class ServiceCluster(SshCluster):
         return {
             "run": self._plan.run, "node": node.name, "holder": holder(self._plan.run),
             "data_directory": node.host.data_directory, "rescue_after_s": self._hosts.rescue_after_s,
-            "own": node.address[0], "resumes": False,
+            "own": node.address[0], "resumes": False, "may_destroy_data": node.host.may_destroy_data,
             "brought": "" if agent in found.there else f"{node.host.install_directory}/{agent}",
             "ends": {
                 "nodes": [each.address[0] for each in self.machines],

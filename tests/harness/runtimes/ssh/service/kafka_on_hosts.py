@@ -21,12 +21,16 @@ from harness.targets.kafka_api.timeouts import SHORT
 from tests.clusters.ssh_hosts import SshHosts
 
 VERSION: Final = "4.2.0"
-DATA: Final = "/srv/kafka"
+#: A file system of its own, as a disk of its own would be; Kafka takes no lost+found for a log.
+DISK: Final = "/srv/kafka"
+DATA: Final = f"{DISK}/data"
 START: Final = "/usr/local/bin/start-kafka"
 STOP: Final = "/usr/local/bin/stop-kafka"
 #: Of somebody else.
 TOPIC: Final = "orders"
 RECORDS: Final = 20
+_IMAGE: Final = "/srv/kafka-of-a-test.img"
+_OPTIONS: Final = "nosuid,nodev,noatime,commit=7"
 _CLUSTER_ID: Final = "AAAAAAAAAAAAAAAAAAAAAQ"
 _READY_S: Final = 60.0
 _JAVA: Final = (
@@ -59,9 +63,11 @@ class KafkaOnHosts:
 
     def start(self) -> None:
         with ThreadPoolExecutor(len(self._hosts.names)) as pool:
+            list(pool.map(self._mount, self._hosts.names))
             list(pool.map(self._install, self._hosts.names))
         for name in self._hosts.names:
             self._format(name)
+            self._run(name, f"sync -f {DATA}")  # a cluster that has been there for long has that on its disk
             self._run(name, START)
         admin = self._admin()
         deadline = time.monotonic() + _READY_S
@@ -73,6 +79,15 @@ class KafkaOnHosts:
         for number in range(RECORDS):
             producer.produce(TOPIC, value=str(number), partition=number % 3)
         assert producer.flush(_READY_S) == 0
+
+    def stop(self) -> None:
+        """Loop devices would outlive their hosts."""
+        for name in self._hosts.names:
+            self._hosts.execute(name, "bash", "-c", f"""
+                pkill -KILL -u kafka
+                for each in 1 2 3 4 5 6 7 8 9; do umount {DISK} && break; sleep 0.3; done
+                losetup -d $(cat /srv/loop)
+            """)
 
     @property
     def topics(self) -> dict[str, int]:
@@ -98,6 +113,15 @@ class KafkaOnHosts:
 
     def _admin(self) -> AdminClient:
         return AdminClient(self._quiet)
+
+    def _mount(self, name: str) -> None:
+        self._run(name, f"""set -e
+            truncate -s 1G {_IMAGE}
+            mkfs.ext4 -q {_IMAGE}
+            for each in 1 2 3 4 5; do losetup --find --show {_IMAGE} >/srv/loop && break; done
+            mkdir -p {DISK}
+            mount -o {_OPTIONS} $(cat /srv/loop) {DISK}
+        """)
 
     def _install(self, name: str) -> None:
         number = self._hosts.names.index(name) + 1

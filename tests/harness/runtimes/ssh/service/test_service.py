@@ -253,7 +253,7 @@ def test_what_was_brought_goes_and_its_folder_if_nothing_else_is_in_it(tmp_path:
 def test_nothing_else_can_be_asked_of_its_agent() -> None:
     possible = verbs_of(ServiceMachine)
     assert {"kill", "terminate", "boot", "frozen", "resumed", "block", "shape", "copy_disk"} <= possible.keys()
-    assert not possible.keys() & {"cut_power", "fill_disk", "damage_file", "set_clock", "configure", "put_disk_aside"}
+    assert not possible.keys() & {"slow_disk", "make_disk_read_only", "set_clock", "configure", "put_disk_aside"}
     assert possible["kill"].call is ServiceMachine.kill
 
 
@@ -312,7 +312,10 @@ def test_a_file_that_tells_of_no_cluster_is_refused(tmp_path: Path, roles: list[
         ({"file_system": "xfs"}, "--file-system is for volumes that the harness makes"),
         ({"bug": "x"}, "--bug is for nodes that the harness starts"),
         ({"target": "kraft"}, "target kraft cannot be one: give --target kafka:VERSION"),
-        ({"nemesis": ("power-outage",)}, "nemesis power-outage is not possible .* destroys or damages data"),
+        ({"nemesis": ("power-outage",)}, "nemesis power-outage is not possible .* destroys or damages data that is "
+         r"somebody's \(cut_power\); if that is meant, say may_destroy_data = true of host h1 in .*hosts.toml"),
+        ({"nemesis": ("disk:corrupt",)}, r"\(damage_file\); if that is meant, say may_destroy_data = true of host h"),
+        ({"nemesis": ("disk:read-only",)}, "nemesis disk:read-only is not possible .* ext4 would keep the mark"),
         ({"nemesis": ("kill", "disk:slow")}, "nemesis disk:slow is not possible .* cgroups"),
         ({"nemesis": ("clock",)}, "nemesis clock is not possible .* clock of their own"),
         ({"nemesis": ("membership:reassign",)}, "it would change what is others'"),

@@ -18,7 +18,7 @@ import pytest
 from tests import ROOT
 from tests.clusters.ssh_hosts import SshHosts
 from tests.harness.runtimes.ssh.service import kafka_on_hosts
-from tests.harness.runtimes.ssh.service.kafka_on_hosts import DATA, RECORDS, START, STOP, TOPIC, KafkaOnHosts
+from tests.harness.runtimes.ssh.service.kafka_on_hosts import DATA, DISK, RECORDS, START, STOP, TOPIC, KafkaOnHosts
 from tests.harness.targets.test_contract_of_targets import kafka_to_run
 
 pytestmark = [pytest.mark.docker, pytest.mark.skipif(not kafka_to_run(), reason="no Kafka, and no Maven client")]
@@ -34,16 +34,17 @@ controller_port = 9093
 #: At moments of our own, for a virtual machine may take long to start on a busy computer.
 FAULTS = {
     "pause": ("broker-1", 3.0, 2.0), "partition:one": ("broker-2", 7.0, 4.0), "kill": ("broker-3", 12.0, 2.0),
-    "network:rate": ("broker-1", 15.0, 3.0),
+    "network:rate": ("broker-1", 15.0, 3.0), "power:node": ("broker-2", 20.5, 2.0),
 }  # fmt: skip
 _LOOKS = {
-    "processes": "ps -eo user:20,args --no-headers | grep -v -e 'ps -eo' -e grep -e sshd -e ' sort$' | sort",
+    "processes": "ps -eo user:20,args --no-headers | grep -v -e 'ps -eo' -e grep -e sshd -e ' sort$' -e '\\[' | sort",
     "files": "find /opt /run /var/lib /tmp /etc /usr/local /root /home -printf '%p %y %m %u %g %s %l\\n' | sort",
     "contents": "find /etc /usr/local /home /root -type f -exec sha256sum {} + | sort",
     "rules": "nft -s list ruleset 2>/dev/null",
     "queues": "tc qdisc",
     "links": "ip -o link | sed 's/@.*//'",
     "mounts": "cut -d' ' -f4- /proc/mounts | sort",
+    "data": f"findmnt -n {DISK}; dumpe2fs -h $(cat /srv/loop) 2>&1 | grep -e state -e error; ls -A {DATA} | grep ^[.]c",
     "stopped": "ps -eo stat,args --no-headers | grep ^T || true",
 }
 
@@ -52,17 +53,21 @@ _LOOKS = {
 def hosts(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SshHosts]:
     with SshHosts(tmp_path_factory.mktemp("hosts"), 3, mounts=kafka_on_hosts.mounts()) as running:
         text = running.file.read_text()
+        text = text.replace("[defaults]", "[defaults]\nmay_destroy_data = true")
         running.file.write_text(f"rescue_after_s = {RESCUE_S}\n{text}{SERVICE}")
         yield running
 
 
 @pytest.fixture(scope="module")
-def kafka(hosts: SshHosts) -> KafkaOnHosts:
+def kafka(hosts: SshHosts) -> Iterator[KafkaOnHosts]:
     installed = KafkaOnHosts(hosts)
-    installed.start()
-    for name in hosts.names:  # which sudo notes in the user's home, when it is used for the first time
-        hosts.execute(name, "runuser", "-u", "admin", "--", "sudo", "true")
-    return installed
+    try:
+        installed.start()
+        for name in hosts.names:  # which sudo notes in the user's home, when it is used for the first time
+            hosts.execute(name, "runuser", "-u", "admin", "--", "sudo", "true")
+        yield installed
+    finally:
+        installed.stop()
 
 
 def state(hosts: SshHosts, kafka: KafkaOnHosts) -> dict[str, Any]:
@@ -102,6 +107,8 @@ def test_a_cluster_that_was_there_is_judged_and_then_as_it_was(
     assert plan["topic"] == f"chaos-{directory.name}"
     assert (plan["brokers"], plan["controllers"], plan["combined"], plan["service"]) == (3, 3, True, True)
     assert record.get("problems", []) == []
+    lost = json.loads((directory / "verdict.json").read_text())["faults"]["power:node"]
+    assert (lost["effective"], lost["unsynced_bytes"] > 0, lost["unsynced_records"] > 0) == (1, True, True)
     # The logs of the run's topic, and nothing else of the data.
     copied = {path.name for path in (directory / "disks").glob("*/kafka/*")}
     assert copied == {f"{plan['topic']}-{partition}" for partition in range(4)}
@@ -127,12 +134,15 @@ def struck(hosts: SshHosts) -> list[str]:
     return [name for name in hosts.names if hosts.execute(name, "bash", "-c", looks)[0] == 0]
 
 
-@pytest.mark.parametrize(("nemesis", "agents_too"), [("kill", False), ("pause", True)])
+@pytest.mark.parametrize(
+    ("nemesis", "agents_too"), [("kill", False), ("pause", True), ("power:node", False), ("disk:error", True)]
+)
 def test_hosts_are_whole_soon_after_the_harness_is_killed(
     hosts: SshHosts, kafka: KafkaOnHosts, tmp_path: Path, nemesis: str, agents_too: bool
 ) -> None:
     """In the midst of a fault: the service runs again, though nobody told anybody to start it. agents_too: where it is
-    struck, agent and guard are killed as well, and only somebody's `remove` puts it right."""
+    struck, agent and guard are killed as well, and only somebody's `remove` puts it right; a disk that failed is even
+    unmounted by then, as where they were killed between umount and mount."""
     before = state(hosts, kafka)
     schedule = tmp_path / "fault.toml"
     schedule.write_text(f'[[fault]]\nnemesis = "{nemesis}"\ntargets = ["broker-2"]\nat = 0.5\nduration = 50\n')
@@ -156,6 +166,8 @@ def test_hosts_are_whole_soon_after_the_harness_is_killed(
         time.sleep(RESCUE_S + 1)
         assert set(found) <= set(struck(hosts))
         for name in found:
+            if nemesis == "disk:error":
+                assert hosts.execute(name, "umount", DISK) == (0, "")
             remove = "cd / && PYTHONPATH=$(echo /opt/chaos-hosts/agent-*) python3 -m agent.host remove /var/lib/chaos"
             status, said = hosts.execute(name, "bash", "-c", remove)
             assert status == 0, said
@@ -164,3 +176,22 @@ def test_hosts_are_whole_soon_after_the_harness_is_killed(
     assert left.startswith("chaos-")
     before["topics"][left] = ANY
     compare(before, hosts, kafka, RESCUE_S + 20)
+
+
+def test_a_data_disk_that_others_use_is_left_alone(hosts: SshHosts, kafka: KafkaOnHosts, tmp_path: Path) -> None:
+    status, pid = hosts.execute("host-2", "bash", "-c", f"sleep 300 <{DATA}/meta.properties >/dev/null & echo $!")
+    assert status == 0
+    try:
+        before = state(hosts, kafka)
+        expected = (
+            "the data directory of the service on host host-2 is on /srv/kafka, which others use too: process "
+            f"{pid.strip()} (sleep: {DATA}/meta.properties); a power cut needs a file system of its own"
+        )
+        for only in (("--dry-run",), ()):
+            run = command(hosts, tmp_path / "results", "--nemesis", "power", "--time-limit", "30", "--seed", "1", *only)
+            ended = subprocess.run(run, cwd=ROOT, capture_output=True, text=True, check=False)
+            assert ended.returncode == 254, ended.stdout + ended.stderr
+            assert expected in " ".join((ended.stdout + ended.stderr).split())
+        assert state(hosts, kafka) == before
+    finally:
+        hosts.execute("host-2", "kill", pid.strip())

@@ -7,7 +7,7 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 
-from ..machine import Volume
+from ...machine import Volume
 
 
 class DeviceVolume(Volume):

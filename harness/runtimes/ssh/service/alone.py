@@ -1,0 +1,50 @@
+"""Whether services have the file systems of their data to themselves, asked of the hosts before anything is started."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Mapping
+from dataclasses import asdict
+from typing import Final
+
+from harness.cluster import RuntimeUnavailable
+
+from ..connection.sessions import HostError, HostRefused, Session, together
+from ..doctor import scripts
+from ..hosts_file import Hosts, Service
+
+_LOOK_S: Final = 40.0
+#: By what does it (methods of harness.cluster): what that needs, to be said where it is not there.
+NEED: Final[Mapping[str, str]] = {
+    "cut_power": "a power cut needs a file system of its own",
+    "lose_page_cache": "to lose its page cache it needs a file system of its own",
+    "fail_disk": "a disk that fails needs a file system of its own",
+    "fill_disk": "a full disk needs a file system of its own",
+}
+
+
+def why_not(session: Session, service: Service) -> str:
+    """A clause that follows "the data directory of the service on host NAME"; "": it has. Blocks. Raises HostError."""
+    host = session.host
+    given = {name: value for name, value in asdict(service).items() if name != "controller_port"}
+    command = [host.python, "-c", scripts.ALONE, json.dumps({**given, "topic": ""})]
+    done = session.run(command, input=scripts.packed_agent(), sudo=True, timeout_s=_LOOK_S)
+    if done.status != 0:
+        said = done.err.strip().splitlines()
+        raise HostRefused(f"host {host.name}: it cannot be looked at ({said[-1] if said else done.status})")
+    return str(json.loads(done.out)["why_not"])
+
+
+def why_not_on(hosts: Hosts, names: Collection[str]) -> dict[str, str]:
+    """Of these hosts, by name, those that have not. Blocks. Raises RuntimeUnavailable: one cannot be asked."""
+    service = hosts.service
+    assert service is not None
+    sessions = [Session(host) for host in hosts.hosts if host.name in names]
+    try:
+        told = together(sessions, lambda session: why_not(session, service))
+    finally:
+        for session in sessions:
+            session.close()
+    if problems := [str(each) for each in told.values() if isinstance(each, HostError)]:
+        raise RuntimeUnavailable("; ".join(problems))
+    return {name: str(why) for name, why in told.items() if why}
