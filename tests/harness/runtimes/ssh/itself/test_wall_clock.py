@@ -6,13 +6,11 @@ import asyncio
 import json
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
-import pyarrow.parquet as pq
 import pytest
 
 from harness.runtimes.agent.host import undo
@@ -25,8 +23,7 @@ from tests import ROOT
 from tests.clusters.ssh_hosts import SshHosts
 
 from ..on_hosts import differences_soon, plan, started, state
-
-NEAR_S = 0.05
+from .stand_ins import CLOCK, NEAR_S, PROGRAM, TRIGGER, clocks_shown
 
 
 @pytest.fixture
@@ -111,16 +108,6 @@ def test_who_may_not_set_a_clock_is_told_apart(monkeypatch: pytest.MonkeyPatch) 
     assert wall_clock.lacking("") == "only root may set a clock"
 
 
-STAND_IN = "/var/lib/clock"
-PROGRAM = """
-import sys
-from harness.__main__ import main
-from harness.runtimes.ssh.cluster import SshCluster
-SshCluster.clock_stand_in = sys.argv.pop(1)
-sys.exit(main())
-"""
-
-
 @pytest.fixture(scope="module")
 def hosts(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SshHosts]:
     with SshHosts(tmp_path_factory.mktemp("hosts"), 3) as made:
@@ -128,57 +115,11 @@ def hosts(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SshHosts]:
         yield made
 
 
-def start(hosts: SshHosts, results: Path, stand_in: str, name: str, *options: str) -> subprocess.Popen[str]:
-    return subprocess.Popen(
-        [sys.executable, "-c", PROGRAM, stand_in, "run", "--on", "ssh", "--hosts", str(hosts.file), "--combined",
-         "--time-limit", "16", "--seed", "1", "--results", str(results), "--run-name", name, "--allow-vacuous",
-         "--quiet", "--json", *options],
-        cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-    )  # fmt: skip
-
-
-def shown(hosts: SshHosts) -> dict[str, float]:
-    """By host whose clock was ever set: how far it is ahead."""
-    told = {name: hosts.execute(name, "sh", "-c", f"cat {STAND_IN} 2>/dev/null") for name in hosts.names}
-    return {name: float(out) for name, (status, out) in told.items() if status == 0}
-
-
-@pytest.mark.docker
-def test_a_run_sets_clocks_and_puts_them_right_and_times_stay_on_ours(hosts: SshHosts, tmp_path: Path) -> None:
-    before, seen, over = state(hosts), [], threading.Event()
-
-    def look() -> None:
-        while not over.wait(0.2):
-            seen.extend(shown(hosts).values())
-
-    looking = threading.Thread(target=look)
-    looking.start()
-    try:
-        harness = start(hosts, tmp_path, STAND_IN, "set", "--nemesis", "clock:jump")
-        out, err = harness.communicate()
-    finally:
-        over.set()
-        looking.join()
-    assert harness.returncode == 0, out + err
-    assert max(map(abs, seen)) > 1, "or it was never set away"
-    assert all(abs(each) < NEAR_S for each in shown(hosts).values()), shown(hosts)
-    summary = json.loads(out.splitlines()[-1])["faults"]
-    assert summary["clock:jump"]["effective"], summary
-    record = json.loads((tmp_path / "set" / "run.json").read_text())
-    assert not record["problems"], record["problems"]
-    clocks = record["host_clocks"].values()
-    assert max(abs(each["offset_ns"]) for each in clocks) < 0.5e9, "monotonic clocks go on as if nothing were"
-    assert max(each["uncertainty_ns"] for each in clocks) < 50e6
-    trace = pq.read_table(tmp_path / "set" / "history" / "trace", columns=["time"])["time"].to_numpy()
-    assert record["workload_start_ns"] - 60e9 < trace.min() and trace.max() < record["healed_ns"] + 60e9
-    assert differences_soon(hosts, before) == []
-
-
 @pytest.mark.docker
 def test_nodes_clocks_gain_and_those_that_dead_agents_leave_are_put_right_by_clean(
     hosts: SshHosts, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(SshCluster, "clock_stand_in", STAND_IN)
+    monkeypatch.setattr(SshCluster, "clock_stand_in", CLOCK)
     before, nemesis = state(hosts), Drift()
 
     async def scenario() -> None:
@@ -202,9 +143,9 @@ def test_nodes_clocks_gain_and_those_that_dead_agents_leave_are_put_right_by_cle
     told: list[str] = []
     asyncio.run(scenario())
     assert told == ["killed"]
-    assert min(shown(hosts).values()) == pytest.approx(-3600, abs=NEAR_S)
+    assert min(clocks_shown(hosts).values()) == pytest.approx(-3600, abs=NEAR_S)
     assert any("clock: the host's clock was set" in line for line in clean(hosts.hosts))
-    assert all(abs(each) < NEAR_S for each in shown(hosts).values())
+    assert all(abs(each) < NEAR_S for each in clocks_shown(hosts).values())
     assert differences_soon(hosts, before) == []
 
 
@@ -212,10 +153,14 @@ def test_nodes_clocks_gain_and_those_that_dead_agents_leave_are_put_right_by_cle
 def test_a_run_on_hosts_that_are_containers_is_told_that_their_clocks_are_not_set(
     hosts: SshHosts, tmp_path: Path
 ) -> None:  # fmt: skip
-    harness = start(hosts, tmp_path, "", "refused", "--nemesis", "clock")
-    out, err = harness.communicate()
-    assert harness.returncode == 255 and not out
-    assert err == (
+    asked = [
+        "run", "--on", "ssh", "--hosts", str(hosts.file), "--combined", "--nemesis", "clock", "--quiet", "--results",
+        str(tmp_path),
+    ]  # fmt: skip
+    command = [sys.executable, "-c", PROGRAM, TRIGGER, "", *asked]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 255 and not done.stdout
+    assert done.stderr == (
         "chaos: nemesis clock is not available here: this host is a container: its clock is that of others, and is not "
         "set\n"
     )
