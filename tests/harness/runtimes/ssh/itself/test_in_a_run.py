@@ -90,8 +90,8 @@ def ran(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ran]:
         try:
             done = subprocess.run(
                 [sys.executable, "-c", PROGRAM, TRIGGER, CLOCK, "run", "--on", "ssh", "--hosts", str(hosts.file),
-                 "--combined", "--schedule", str(folder / "faults.toml"), "--time-limit", "16", "--seed", "1",
-                 "--results", str(folder), "--run-name", "it", "--allow-vacuous", "--quiet", "--json"],
+                 "--combined", "--schedule", str(folder / "faults.toml"), "--time-limit", "16", "--rate", "300",
+                 "--seed", "1", "--results", str(folder), "--run-name", "it", "--allow-vacuous", "--quiet", "--json"],
                 cwd=ROOT, capture_output=True, text=True, check=False,
             )  # fmt: skip
         finally:

@@ -134,15 +134,14 @@ def struck(hosts: SshHosts) -> list[str]:
     return [name for name in hosts.names if hosts.execute(name, "bash", "-c", looks)[0] == 0]
 
 
-@pytest.mark.parametrize(
-    ("nemesis", "agents_too"), [("kill", False), ("pause", True), ("power:node", False), ("disk:error", True)]
-)
+@pytest.mark.parametrize(("nemesis", "agents_too"), [("pause", True), ("power:node", False), ("disk:error", True)])
 def test_hosts_are_whole_soon_after_the_harness_is_killed(
     hosts: SshHosts, kafka: KafkaOnHosts, tmp_path: Path, nemesis: str, agents_too: bool
 ) -> None:
-    """In the midst of a fault: the service runs again, though nobody told anybody to start it. agents_too: where it is
-    struck, agent and guard are killed as well, and only somebody's `remove` puts it right; a disk that failed is even
-    unmounted by then, as where they were killed between umount and mount."""
+    """In the midst of a fault (what loses its power is killed as well): the service runs again, though nobody told
+    anybody to start it. agents_too: where it is struck, agent and guard are killed as well, and only somebody's
+    `remove` puts it right; a disk that failed is even unmounted by then, as where they were killed between umount and
+    mount."""
     before = state(hosts, kafka)
     schedule = tmp_path / "fault.toml"
     schedule.write_text(f'[[fault]]\nnemesis = "{nemesis}"\ntargets = ["broker-2"]\nat = 0.5\nduration = 50\n')
