@@ -54,9 +54,10 @@ class _Line:
         self.channel: Channel | None = None
 
     def close(self) -> None:
-        if self.channel is not None:
-            self.channel.close()
-        self.channel = None
+        """From any thread."""
+        channel, self.channel = self.channel, None
+        if channel is not None:
+            channel.close()
 
 
 class HostAgents:
@@ -152,15 +153,16 @@ class HostAgents:
 
     def _exchange(self, line: _Line, node: str, request: bytes) -> bytes:
         try:
-            if line.channel is None:
-                line.channel = self._sessions[node].open(self._command[node], sudo=True)
+            channel = line.channel  # close() may take it from the line at any time
+            if channel is None:
+                channel = line.channel = self._sessions[node].open(self._command[node], sudo=True)
             with suppress(HostUnreachable):  # it has ended: what it has said tells why
-                line.channel.send(request)
-            if answered := line.channel.readline(ANSWER_S):
+                channel.send(request)
+            if answered := channel.readline(ANSWER_S):
                 return answered
-            if line.channel.wait(_STATUS_S) == _GONE:
-                raise _Gone(self._why_gone(node, line.channel.complaints))
-            raise _Lost(f"its agent is gone ({line.channel.complaints or 'without a word'})")
+            if channel.wait(_STATUS_S) == _GONE:
+                raise _Gone(self._why_gone(node, channel.complaints))
+            raise _Lost(f"its agent is gone ({channel.complaints or 'without a word'})")
         except TimeoutError as error:
             line.close()
             raise _Lost(f"its agent has not answered for {ANSWER_S:g} s") from error

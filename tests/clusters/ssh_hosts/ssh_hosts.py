@@ -9,6 +9,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import io
+import os
 import socket
 import tarfile
 import time
@@ -224,9 +225,11 @@ def remove(api: docker.APIClient, *, of_set: str = "", folder: Path | None = Non
 
 
 def _remove_container(api: docker.APIClient, container: str) -> None:
-    for freezer in _FREEZERS.glob(f"**/{container}/chaos-*/freezer.state"):  # cgroup v1 lets nothing die that is frozen
-        with suppress(OSError):
-            freezer.write_text("THAWED")
+    for name, _, _ in os.walk(_FREEZERS):  # which minds no other container that goes meanwhile
+        cgroup = Path(name)
+        if cgroup.parent.name == container and cgroup.name.startswith("chaos-"):
+            with suppress(OSError):
+                (cgroup / "freezer.state").write_text("THAWED")  # cgroup v1 lets nothing die that is frozen
     try:
         api.remove_container(container, force=True, v=True)
     except NotFound:

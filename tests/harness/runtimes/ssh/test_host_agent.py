@@ -18,6 +18,9 @@ import pytest
 
 from harness.runtimes.agent.host import holding
 from harness.runtimes.agent.host.server import Answers
+from harness.runtimes.nodes.asking import AgentError
+from harness.runtimes.ssh import agents
+from harness.runtimes.ssh.agents import HostAgents
 from harness.runtimes.ssh.host_clock import DRIFT, MOST_DRIFT, HostClock
 from harness.runtimes.ssh.traces import on_our_clock
 
@@ -228,3 +231,40 @@ def test_a_trace_is_brought_onto_our_clock(tmp_path: Path) -> None:
         b'{"time":10000000000,"event":"a"}', b"not one", b'{"event":"time\\":5"}', b'{"time":11000000000,"e":',
     ]  # fmt: skip
     assert [path.name for path in tmp_path.iterdir()] == ["trace.jsonl"]
+
+
+class Interrupted:
+    """A session, and its channel: everything is closed while an answer is waited for."""
+
+    name = "a"
+    complaints = ""
+
+    def __init__(self) -> None:
+        self.closed = 0
+
+    def open(self, command: list[str], *, sudo: bool) -> Interrupted:
+        return self
+
+    def send(self, request: bytes) -> None:
+        pass
+
+    def readline(self, seconds: float) -> bytes:
+        self.agents.close()
+        return b""
+
+    def wait(self, seconds: float) -> int:
+        return 0
+
+    def close(self) -> None:
+        self.closed += 1
+
+    agents: HostAgents
+
+
+def test_a_request_that_is_under_way_when_all_is_closed_is_lost_as_others_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(agents, "RETRY_S", 0.0)
+    session: Any = Interrupted()
+    session.agents = HostAgents({"n": session}, {"n": ["true"]}, 60.0)
+    with pytest.raises(AgentError, match="its agent is gone"):
+        session.agents.ask_now("n", "n", "look", {})
+    assert session.closed == 1
