@@ -1,7 +1,7 @@
 """Puts on hosts what nodes need of this project: the agent, Python packages, and the target itself.
 
 Below the install directory of a host each piece (pieces.py) has a folder that is named by a hash of what is in it: what
-is there is there, and is never changed. Nothing else of a host is touched.
+is there whole (on_host.py) is there, and is never changed. Nothing else of a host is touched.
 """
 
 from __future__ import annotations
@@ -17,25 +17,17 @@ from ..connection.sessions import HostRefused, Session
 from ..hosts_file import Host
 from .pieces import Piece
 
-_RECEIVE: Final = Path(__file__).with_name("receive.py")
+_ON_HOST: Final = Path(__file__).with_name("on_host.py")
 _OLDEST_PYTHON: Final = (3, 11)
 _SEND_S: Final = 600.0
-_LOOK: Final = """
-import json, os, platform, sys
-there = sys.argv[1]
-connection = os.environ.get("SSH_CONNECTION", "").split()
-print(json.dumps({
-    "python": list(sys.version_info[:2]), "executable": os.path.realpath(sys.executable),
-    "machine": platform.machine(), "ssh": connection,
-    "there": os.listdir(there) if os.path.isdir(there) else [],
-}))
-"""
+_LOOK_S: Final = 30.0
 
 
 @dataclass(frozen=True)
 class Found:
     """Of a host: python (its version, "3.11") and executable (where that is), machine ("x86_64"), ssh_port (that sshd
-    serves there), client (whence we come, as it sees it), there (pieces that are installed)."""
+    serves there), client (whence we come, as it sees it), there (pieces that are
+    installed, and whole), anything (that was ever put there, and is)."""
 
     python: str
     executable: str
@@ -43,11 +35,13 @@ class Found:
     ssh_port: int
     client: str
     there: frozenset[str] = field(default_factory=frozenset)
+    anything: bool = False
 
 
-def look(session: Session, host: Host) -> Found:
-    """Blocks. Raises HostError."""
-    done = session.run([host.python, "-c", _LOOK, host.install_directory])
+def look(session: Session, host: Host, *, thoroughly: bool = False) -> Found:
+    """thoroughly: files are compared by their hashes, and not by their sizes alone. Blocks. Raises HostError."""
+    command = [host.python, "-c", _ON_HOST.read_text(), "look", host.install_directory, "all" if thoroughly else ""]
+    done = session.run(command, timeout_s=_SEND_S if thoroughly else _LOOK_S)
     if done.status != 0:
         why = (done.err.strip().splitlines() or [f"exit status {done.status}"])[-1]
         raise HostRefused(
@@ -62,7 +56,8 @@ def look(session: Session, host: Host) -> Found:
         )
     client, _, _, port = seen["ssh"] or ("", 0, "", host.port or 22)
     return Found(
-        _version(seen["python"]), seen["executable"], seen["machine"], int(port), client, frozenset(seen["there"])
+        _version(seen["python"]), seen["executable"], seen["machine"], int(port), client, frozenset(seen["there"]),
+        seen["anything"],
     )
 
 
@@ -77,7 +72,8 @@ def send(
             continue
         tell(f"sending {piece.name} to {host.name}")
         target = f"{host.install_directory}/{piece.name}"
-        command = [host.python, "-c", _RECEIVE.read_text(), target, piece.sha256, "compile" if piece.compiles else ""]
+        how = ["receive", target, piece.sha256, "compile" if piece.compiles else ""]
+        command = [host.python, "-c", _ON_HOST.read_text(), *how]
         with piece.archive.open("rb") as archive:
             done = session.run(command, input=archive, sudo=True, timeout_s=_SEND_S)
         if done.status != 0:

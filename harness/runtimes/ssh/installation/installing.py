@@ -35,7 +35,7 @@ def install_on(hosts: Hosts, package: Package | None, tell: Callable[[str], obje
     RuntimeUnavailable that names the hosts where it failed."""
     sessions = {host.name: Session(host) for host in hosts.hosts}
     try:
-        found = _all_of(together(hosts.hosts, lambda host: install.look(sessions[host.name], host)))
+        found = _all_of(together(hosts.hosts, lambda host: install.look(sessions[host.name], host, thoroughly=True)))
         wanted = wanted_pieces(package, list(found.values()))
 
         def work(host: Host) -> str:
@@ -55,7 +55,7 @@ def remove_from(hosts: Hosts) -> list[str]:
 
     def work(host: Host) -> str:
         session = sessions[host.name]
-        if install.look(session, host).there:
+        if install.look(session, host).anything:
             seen = status(session, host, agent)
             if seen.in_words:
                 raise HostRefused(

@@ -90,6 +90,15 @@ def test_an_installation_changes_its_own_folder_once_and_goes_without_a_trace(ho
             assert {path for path in changed if not path.startswith(INSTALLED)} <= TOUCHED.keys()
         assert all(line.endswith(": nothing was missing") for line in install_on(hosts.hosts, package, str))
         assert differing(installed, trees(hosts)) == {name: set() for name in hosts.names}
+        for name, damage in zip(hosts.names, ("truncate -s -1", "sed -i 1s/./x/"), strict=True):
+            hosts.execute(name, "sh", "-c", f"{damage} {INSTALLED}/agent-*/agent/host/__main__.py")
+            hosts.execute(name, "sh", "-c", f"mkdir {INSTALLED}/agent-of-one-who-was-killed.7.new")
+        for line in install_on(hosts.hosts, package, str):
+            assert line.split(": ")[1].startswith("agent-") and "," not in line, line
+        for name, changed in differing(installed, trees(hosts)).items():
+            assert not any(path.endswith(".new") for path in changed)
+            assert all(path == INSTALLED or path.startswith(f"{INSTALLED}/agent-") for path in changed), name
+        assert all(line.endswith(": nothing was missing") for line in install_on(hosts.hosts, package, str))
     finally:
         remove_from(hosts.hosts)
     gone = trees(hosts)
