@@ -123,6 +123,7 @@ ALLOWED = {
     "cluster_image/tools/output.py",
     "harness/runtimes/agent/__main__.py", "harness/runtimes/agent/clock.py",
     "harness/runtimes/agent/host/__main__.py", "harness/runtimes/agent/host/launch.py",
+    "harness/runtimes/ssh/installation/on_host.py",
 }  # fmt: skip
 
 

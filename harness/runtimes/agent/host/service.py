@@ -313,6 +313,7 @@ def remove_what_was_brought(folder: Path) -> None:
         brought = Path(noted["brought"])
         shutil.rmtree(brought, ignore_errors=True)
         with suppress(OSError):
+            Path(f"{brought}.files").unlink(missing_ok=True)  # see on_host.py of the installation
             brought.parent.rmdir()
 
 

@@ -167,7 +167,7 @@ def test_hosts_are_whole_soon_after_the_harness_is_killed(
         for name in found:
             if nemesis == "disk:error":
                 assert hosts.execute(name, "umount", DISK) == (0, "")
-            remove = "cd / && PYTHONPATH=$(echo /opt/chaos-hosts/agent-*) python3 -m agent.host remove /var/lib/chaos"
+            remove = "cd / && PYTHONPATH=$(echo /opt/chaos-hosts/agent-*/) python3 -m agent.host remove /var/lib/chaos"
             status, said = hosts.execute(name, "bash", "-c", remove)
             assert status == 0, said
             assert "services: the service" in said
