@@ -26,8 +26,8 @@ _LOOK_S: Final = 30.0
 @dataclass(frozen=True)
 class Found:
     """Of a host: python (its version, "3.11") and executable (where that is), machine ("x86_64"), ssh_port (that sshd
-    serves there), client (whence we come, as it sees it), there (pieces that are
-    installed, and whole), anything (that was ever put there, and is)."""
+    serves there), client (whence we come, as it sees it), there (pieces that are installed, and whole), anything (is
+    there any, whole or not)."""
 
     python: str
     executable: str
