@@ -30,10 +30,14 @@ from harness.runtimes.ssh.service.layout import assign, layout
 from tests.clusters.local_cluster import free_ports
 
 #: A service: it listens, and has a file of its data open. Arguments: its data directory, its port, a pid file or "".
-#: Whoever was ever started is in a list, by pid.
+#: Whoever was ever started is in a list, by pid. One that is asked to end says so in a file.
 PROGRAM = """
-import os, socket, sys, time
+import os, signal, socket, sys, time
 folder, port, pid_file = sys.argv[1], int(sys.argv[2]), sys.argv[3]
+def say_goodbye(*_):
+    open(os.path.join(folder, "..", "said goodbye"), "w").close()
+    sys.exit()
+signal.signal(signal.SIGTERM, say_goodbye)
 if pid_file:
     open(pid_file, "w").write(f"{os.getpid()}\\n")
 with open(os.path.join(folder, "..", "pids"), "a") as pids:
@@ -169,7 +173,9 @@ def test_what_is_started_has_nothing_of_the_agent(place: Place, tmp_path: Path) 
     assert not ignored & signal.valid_signals()  # libc keeps the others for itself
 
 
-def test_a_unit_is_asked_of_systemctl_as_text(place: Place, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+@pytest.fixture
+def unit(place: Place, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Service:
+    """Of a systemd that is a script."""
     programs = tmp_path / "programs"
     programs.mkdir()
     fake = programs / "systemctl"
@@ -181,21 +187,45 @@ def test_a_unit_is_asked_of_systemctl_as_text(place: Place, monkeypatch: pytest.
     (tmp_path / "main").write_text("0\n")
     monkeypatch.setitem(service._ENVIRONMENT, "PATH", f"{programs}:{os.environ['PATH']}")
     monkeypatch.setenv("PATH", f"{programs}:{os.environ['PATH']}")
-    of = place.service(unit="kafka.service", start=(), stop=())
-    assert of.process() == 0
-    process = place.process(of)
+    return place.service(unit="kafka.service", start=(), stop=())
+
+
+def test_a_unit_is_asked_of_systemctl_as_text(place: Place, unit: Service, tmp_path: Path) -> None:
+    assert unit.process() == 0
+    process = place.process(unit)
     assert process.pid == service.listener(place.port)
     process.kill()
     (tmp_path / "failed").touch()  # as of a unit that ended too often
     process.start()
     assert process.terminate(10) is True
     assert process.last_words().startswith("of --unit kafka.service --lines")
-    asked = [line for line in (tmp_path / "asked").read_text().splitlines() if not line.startswith("show")]
-    assert asked == [
+    assert asked_of_systemctl(tmp_path) == [
         "start --no-block kafka.service", "start --no-block kafka.service", "reset-failed kafka.service",
         "start --no-block kafka.service", "stop --no-block kafka.service",
     ]  # fmt: skip
     assert "show --property MainPID --value kafka.service" in (tmp_path / "asked").read_text()
+
+
+def test_a_unit_that_loses_its_power_is_stopped_first_and_can_do_nothing_of_what_that_asks(
+    place: Place, unit: Service, tmp_path: Path
+) -> None:
+    """Else systemd (Restart=) would start it while its file system is away; and what SIGTERM lets it write and sync
+    would be no power cut."""
+    process = place.process(unit)
+    assert process.kill_for_good() > 0
+    assert not process.running()
+    assert asked_of_systemctl(tmp_path) == ["start --no-block kafka.service", "stop --no-block kafka.service"]
+    assert not (tmp_path / "said goodbye").exists()
+    assert service.amiss(place.run) == ["the service does not run"]
+    process.start()
+    wait_for(lambda: service.listener(place.port) > 0)
+    assert process.terminate(10) is True
+    assert (tmp_path / "said goodbye").exists()  # so it would have
+
+
+def asked_of_systemctl(folder: Path) -> list[str]:
+    """But for questions."""
+    return [line for line in (folder / "asked").read_text().splitlines() if not line.startswith("show")]
 
 
 def test_whoever_undoes_a_run_finds_what_was_done_and_nothing_else_is_touched(place: Place) -> None:
