@@ -93,7 +93,7 @@ class NotCleaned(RuntimeUnavailable):
 
 
 def _agent(session: Session, host: Host, agent: Piece) -> list[str]:
-    install.send(session, host, [agent], install.look(session, host).there)
+    install.send(session, host, [agent], install.look(session, host))
     return install.agent_command(host, agent)
 
 

@@ -68,7 +68,7 @@ class SshRuntime:
             await _everywhere(
                 chosen.values(),
                 lambda host: install.send(
-                    sessions[host.name], host, wanted.of(found[host.name]), found[host.name].there, progress
+                    sessions[host.name], host, wanted.of(found[host.name]), found[host.name], progress
                 ),
             )
             kind = SshCluster if package else service.ServiceCluster

@@ -62,17 +62,17 @@ def look(session: Session, host: Host, *, thoroughly: bool = False) -> Found:
 
 
 def send(
-    session: Session, host: Host, pieces: Sequence[Piece], there: frozenset[str],
+    session: Session, host: Host, pieces: Sequence[Piece], found: Found,
     tell: Callable[[str], object] = lambda _: None,
 ) -> list[str]:  # fmt: skip
     """Those that are not there. Names of what was sent. Blocks. Raises HostError."""
     sent = []
     for piece in pieces:
-        if piece.name in there:
+        if piece.name in found.there:
             continue
         tell(f"sending {piece.name} to {host.name}")
         target = f"{host.install_directory}/{piece.name}"
-        how = ["receive", target, piece.sha256, "compile" if piece.compiles else ""]
+        how = ["receive", target, piece.sha256, "compile" if piece.is_to_be_compiled_for(found.python) else ""]
         command = [host.python, "-c", _ON_HOST.read_text(), *how]
         with piece.archive.open("rb") as archive:
             done = session.run(command, input=archive, sudo=True, timeout_s=_SEND_S)

@@ -40,7 +40,7 @@ def install_on(hosts: Hosts, package: Package | None, tell: Callable[[str], obje
 
         def work(host: Host) -> str:
             seen = found[host.name]
-            sent = install.send(sessions[host.name], host, wanted.of(seen), seen.there, tell)
+            sent = install.send(sessions[host.name], host, wanted.of(seen), seen, tell)
             return f"{host.name}: {', '.join(sent) if sent else 'nothing was missing'}"
 
         return list(_all_of(together(hosts.hosts, work)).values())

@@ -6,6 +6,7 @@ from __future__ import annotations
 import compileall
 import fcntl
 import hashlib
+import shutil
 import subprocess
 import sys
 import tarfile
@@ -32,17 +33,20 @@ _KEPT: Final = 4
 
 @dataclass(frozen=True)
 class Piece:
-    """name: of its folder, with a hash. archive: not compressed. sha256: of the archive. compiles: are there Python
-    modules to compile?"""
+    """name: of its folder, with a hash. archive: not compressed. sha256: of the archive. compiled_for: which Python
+    ("3.11") its modules are compiled for already; "": for none; None: there are no modules in it."""
 
     name: str
     archive: Path
     sha256: str
-    compiles: bool
+    compiled_for: str | None
+
+    def is_to_be_compiled_for(self, python: str) -> bool:
+        return self.compiled_for is not None and self.compiled_for != python
 
 
 def agent() -> Piece:
-    return _piece("agent", {"agent": _AGENT}, compiles=True)
+    return _piece("agent", {"agent": _AGENT}, has_modules=True)
 
 
 def package(package: Package) -> Piece:
@@ -55,8 +59,9 @@ def python_packages(version: str, machine: str) -> Piece:
     machine ("x86_64") have them. Raises RuntimeUnavailable."""
     key = hashlib.sha256(_REQUIREMENTS.read_bytes()).hexdigest()[:_DIGITS]
     name = f"site-packages-{version}-{machine}-{key}"
+    compiled_for = version if version == _VERSION else ""
     if (kept := _kept(name)) is not None:
-        return Piece(name, kept, _sha256_of(kept), version != _VERSION)
+        return Piece(name, kept, _sha256_of(kept), compiled_for)
     with tempfile.TemporaryDirectory(prefix="chaos-wheels-") as scratch:
         platforms = [f"--platform={tag}_{machine}" for tag in ("manylinux2014", "manylinux_2_17", "manylinux_2_28")]
         command = [
@@ -70,14 +75,14 @@ def python_packages(version: str, machine: str) -> Piece:
             raise RuntimeUnavailable(
                 f"pip could not fetch what nodes need of Python {version} on {machine}: {last}"
             )  # fmt: skip
-        compiles = version != _VERSION
-        if not compiles:  # once here, and not on each host
-            compileall.compile_dir(scratch, quiet=2, stripdir=scratch, prependdir=PYTHON_PACKAGES, workers=0)
-        return _made(name, {".": Path(scratch)}, compiles)
+        if compiled_for:
+            _compile(scratch, PYTHON_PACKAGES)
+        return _made(name, {".": Path(scratch)}, compiled_for)
 
 
-def _piece(name: str, parts: Mapping[str, Path], compiles: bool) -> Piece:
-    digest = hashlib.sha256()
+def _piece(name: str, parts: Mapping[str, Path], has_modules: bool) -> Piece:
+    compiled_for = _VERSION if has_modules else None
+    digest = hashlib.sha256((compiled_for or "").encode())
     for place, part in sorted(parts.items()):
         for path, within in _files(part):
             digest.update(f"{place}\0{within}\0{path.stat().st_size}\0{path.stat().st_mode & 0o111}\0".encode())
@@ -85,11 +90,25 @@ def _piece(name: str, parts: Mapping[str, Path], compiles: bool) -> Piece:
                 digest.update(hashlib.file_digest(file, "sha256").digest())
     named = f"{name}-{digest.hexdigest()[:_DIGITS]}"
     if (kept := _kept(named)) is not None:
-        return Piece(named, kept, _sha256_of(kept), compiles)
-    return _made(named, parts, compiles)
+        return Piece(named, kept, _sha256_of(kept), compiled_for)
+    if not has_modules:
+        return _made(named, parts, None)
+    with tempfile.TemporaryDirectory(prefix="chaos-modules-") as scratch:
+        for place, part in parts.items():
+            for path, within in _files(part):
+                copy = Path(scratch, place, within)
+                copy.parent.mkdir(parents=True, exist_ok=True)
+                shutil.copy2(path, copy)  # with its time, by which Python knows whether what is compiled is of it
+        _compile(scratch, f"/{name}")
+        return _made(named, {".": Path(scratch)}, compiled_for)
 
 
-def _made(name: str, parts: Mapping[str, Path], compiles: bool) -> Piece:
+def _compile(folder: str, place: str) -> None:
+    """Once here, and not on each host. place: where it will be, or what else tracebacks are to say."""
+    compileall.compile_dir(folder, quiet=2, stripdir=folder, prependdir=place, workers=0)
+
+
+def _made(name: str, parts: Mapping[str, Path], compiled_for: str | None) -> Piece:
     """By whoever is first: two archives of the same differ in their bytes, by the times of their files."""
     folder = _cache()
     path = folder / f"{name}.tar"
@@ -99,10 +118,10 @@ def _made(name: str, parts: Mapping[str, Path], compiles: bool) -> Piece:
             new = path.with_name(f"{name}.new")
             with tarfile.open(new, mode="w") as archive:
                 for place, part in sorted(parts.items()):
-                    _add(archive, place, part, compiled=not compiles)
+                    _add(archive, place, part, compiled=bool(compiled_for))
             new.rename(path)
             _forget_old(folder, name.rpartition("-")[0])
-    return Piece(name, path, _sha256_of(path), compiles)
+    return Piece(name, path, _sha256_of(path), compiled_for)
 
 
 def _add(archive: tarfile.TarFile, place: str, part: Path, *, compiled: bool) -> None:
