@@ -31,11 +31,17 @@ DEVELOPING := $(VENV)/.developing
 run: $(INSTALLED)
 	@$(BIN)/chaos run --nemesis power-outage $(ARGS)
 
+HOSTS := tests/harness/runtimes/ssh
+
 # Modules are compiled once, and not by each of the processes that tests start, whatever the environment says.
 test: export PYTHONDONTWRITEBYTECODE :=
 test: $(DEVELOPING)
 ifeq ($(ARGS),)
-	@$(BIN)/pytest --numprocesses 3 --dist loadfile --no-loadscope-reorder --durations 15
+# Hosts over SSH by themselves: they mostly wait, and other tests compare the whole machine before and after.
+	@failed=0; \
+	$(BIN)/pytest --numprocesses 4 --dist loadscope --no-loadscope-reorder --durations 5 $(HOSTS) || failed=1; \
+	$(BIN)/pytest --numprocesses 3 --dist loadfile --no-loadscope-reorder --durations 15 --ignore $(HOSTS) || failed=1; \
+	exit $$failed
 else
 	@$(BIN)/pytest $(ARGS)
 endif

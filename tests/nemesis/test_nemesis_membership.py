@@ -481,6 +481,7 @@ def test_a_run_with_each_passes(name: str) -> None:
     assert done.judge()["verdict"] == "pass"
 
 
+@pytest.mark.nightly
 def test_runs_repeat_themselves_and_pass_among_other_faults() -> None:
     wanted = plan(8, nemesis=("membership", "power-outage", "kill", "partition"))
     nemeses = registry.make_nemeses(wanted.nemesis)

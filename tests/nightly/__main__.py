@@ -24,6 +24,7 @@
 |  | least four are decided; what fails is to be explained by hand |
 | transactions | transactions on Apache Kafka under kill, pause and partition: none fails; a delayed EndTxn tears some |
 |  | where transaction.version is below 2 (KAFKA-17754), and none where it is not |
+| tests | those that are marked `nightly`, of which others show the same in less time |
 | bench | all figures |
 """
 
@@ -76,7 +77,7 @@ def hostile(seeds: Sequence[int], results: Path) -> Iterator[Line]:
     folder = "tests/harness/runtimes/docker"
     tests = (f"{folder}/test_docker_hostile_node.py", f"{folder}/test_docker_full_results.py")
     code = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", *tests],
+        [sys.executable, "-m", "pytest", "-q", "-m", "docker", *tests],
         env={**os.environ, "CHAOS_HOSTILE_NAMES": "1000000", "CHAOS_SMALL_RESULTS_MB": "20"}, check=False,
     ).returncode  # fmt: skip
     yield code == 0, f"hostile nodes and small volumes: exit code {code}"
@@ -151,6 +152,12 @@ def deletion(seeds: Sequence[int], results: Path) -> Iterator[Line]:
 
 def search(seeds: Sequence[int], results: Path) -> Iterator[Line]:
     yield _bench("search")
+
+
+def marked(seeds: Sequence[int], results: Path) -> Iterator[Line]:
+    command = ["pytest", "-q", "--numprocesses", "3", "--dist", "loadfile", "--no-loadscope-reorder", "-m", "nightly"]
+    code = subprocess.run([sys.executable, "-m", *command], check=False).returncode
+    yield code == 0, f"tests that are marked `nightly`: exit code {code}"
 
 
 def bench(seeds: Sequence[int], results: Path) -> Iterator[Line]:
@@ -263,7 +270,7 @@ PARTS: Final[Mapping[str, Callable[[Sequence[int], Path], Iterator[Line]]]] = {
     "named-nemeses": named_nemeses, "acks": acks, "hostile": hostile, "traffic": traffic, "kafka": kafka,
     "rules": rules, "isr": isr, "explore": explore,
     "resizing": resizing, "deletion": deletion, "search": search, "models": models, "histories": histories,
-    "bench": bench, "zookeeper": zookeeper, "clients": clients, "groups": groups,
+    "tests": marked, "bench": bench, "zookeeper": zookeeper, "clients": clients, "groups": groups,
     "transactions": transactions,
 }  # fmt: skip
 

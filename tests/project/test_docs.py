@@ -10,6 +10,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from tests import ROOT
 
 MACHINE = (
@@ -50,6 +52,7 @@ def test_every_failure_of_the_machine_is_explained() -> None:
     assert len(said) > 40 and not [text for text in said if len(text) > 4 and text not in page]
 
 
+@pytest.mark.nightly
 def test_the_commands_of_the_tutorial_do_what_it_says(tmp_path: Path) -> None:
     blocks = re.findall(r"```sh\n(.*?)```", (ROOT / "docs" / "tutorial.md").read_text(), re.S)
     commands = [shlex.split(line) for block in blocks for line in block.splitlines()]

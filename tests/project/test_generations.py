@@ -42,6 +42,7 @@ def test_the_table_is_whole_and_each_cell_leads_to_what_it_says() -> None:
         assert ("<details>" in section) is said.startswith("fail"), "and each that fails its story"
 
 
+@pytest.mark.nightly
 def test_some_cells_are_as_the_table_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     found = tomllib.loads((ROOT / FILE).read_text())
     found["rows"] = {name: found["rows"][name] for name in ROWS}

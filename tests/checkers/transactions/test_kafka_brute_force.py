@@ -198,6 +198,7 @@ def test_a_completion_may_tell_how_far_it_came_and_of_nothing_else(tmp_path: Pat
         judged(tmp_path / "history.edn", named)
 
 
+@pytest.mark.nightly
 def test_on_disk_in_parts_the_same_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each part needs the assignments of all partitions."""
     monkeypatch.setattr(history, "PART_ROWS", 1)

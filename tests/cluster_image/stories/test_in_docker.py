@@ -117,6 +117,7 @@ def test_clean_recovery(tmp_path: Path) -> None:
     tell_in_docker(clean_recovery, tmp_path)
 
 
+@pytest.mark.nightly
 def test_balanced_recovery(tmp_path: Path) -> None:
     # No follower leaves the ISR before the power does: not for being slow.
     tell_in_docker(balanced_recovery, tmp_path, **{"replica.lag.time.max.ms": "60000"})

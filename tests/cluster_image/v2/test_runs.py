@@ -31,6 +31,7 @@ def test_without_faults_everything_is_acknowledged_and_there() -> None:
     assert verdict["verdict"] == "pass" and not done.problems, verdict["reason"]
 
 
+@pytest.mark.nightly
 def test_encoding_every_message_changes_nothing() -> None:
     passed_on, encoded = (simulate(plan(("kill",), 5, 15.0, encode_messages=each)) for each in (False, True))
     assert passed_on.steps > 5_000 and encoded.trace_hash == passed_on.trace_hash

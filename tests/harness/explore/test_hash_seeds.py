@@ -10,6 +10,8 @@ from collections.abc import Mapping
 from random import Random
 from typing import Any
 
+import pytest
+
 from harness.explore.simulate import simulate
 from harness.plan import registry
 from harness.plan.plan import Plan
@@ -60,6 +62,7 @@ def print_hashes() -> None:
         print(name, row["effective"], done.trace_hash, flush=True)
 
 
+@pytest.mark.nightly
 def test_no_nemesis_depends_on_the_hash_seed() -> None:
     processes = [
         subprocess.Popen(

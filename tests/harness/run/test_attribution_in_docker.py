@@ -14,6 +14,7 @@ from harness.record.results import list_runs, read_faults
 pytestmark = [pytest.mark.docker, pytest.mark.timeout(240)]
 
 
+@pytest.mark.nightly
 def test_each_lost_record_names_a_cut_that_took_it_and_a_node_that_had_it(tmp_path: Path) -> None:
     asked = "run --on docker --nemesis power-outage-cluster --seed 1 --time-limit 14 --partitions 3"
     with pytest.raises(SystemExit) as ended:

@@ -133,6 +133,7 @@ def test_what_is_expected_counts(file: Path, capfd: pytest.CaptureFixture[str]) 
     assert "seed 1: fail: lost" in said and "seed 1: fail: failed as expected: lost" in said
 
 
+@pytest.mark.nightly
 def test_a_cell_that_fails_links_to_its_story(file: Path, capfd: pytest.CaptureFixture[str]) -> None:
     file.write_text(FILE.replace('"8s"', '"20s"').replace('nemesis = "kill"\n', 'nemesis = "power-outage-cluster"\n'))
     assert chaos("matrix", str(file), "--seeds", "1", "--jobs", "2") == 1

@@ -25,6 +25,7 @@ def pytest_in(directory: Path, *arguments: str) -> subprocess.CompletedProcess[s
     )  # fmt: skip
 
 
+@pytest.mark.nightly
 def test_the_example_project_under_xdist(tmp_path: Path) -> None:
     project = shutil.copytree(ROOT / "docs" / "example-project", tmp_path / "project")
     done = pytest_in(project, "-n", "2", "--chaos-results", "kept")

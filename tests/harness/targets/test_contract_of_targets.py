@@ -162,7 +162,14 @@ def test_its_nodes_have_names_ids_and_configurations_of_their_own(tested: Place)
         assert target.renumbered(texts[spec.name], spec.id, "") == texts[spec.name], "its own"
 
 
-@pytest.mark.parametrize("tested", EVERYWHERE)
+#: Other tests and CI's suites run these two in containers as well.
+_AT_NIGHT = ("kraft in containers", "kafka in containers")
+
+
+@pytest.mark.parametrize("tested", [
+    pytest.param(*each.values, id=each.id, marks=[*each.marks, *[pytest.mark.nightly] * (each.id in _AT_NIGHT)])
+    for each in EVERYWHERE
+])  # fmt: skip
 def test_it_is_paused_killed_and_loses_its_power_and_its_history_is_judged(tested: Place, tmp_path: Path) -> None:
     before = machine_state() if tested.on == "docker" else None
     verdict, _ = carried_out(tested.plan(), tested, tmp_path)
@@ -184,6 +191,7 @@ def test_it_is_paused_killed_and_loses_its_power_and_its_history_is_judged(teste
 
 
 @pytest.mark.docker
+@pytest.mark.nightly
 def test_a_target_that_forgets_what_it_has_acknowledged_fails(tmp_path: Path) -> None:
     """Or nothing of the above would be believed: the register's writes are in the page cache, and its power is cut."""
     verdict, components = carried_out(REGISTER.plan(settings={"synced": "false"}), REGISTER, tmp_path)

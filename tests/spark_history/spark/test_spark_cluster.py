@@ -124,6 +124,7 @@ def check_elsewhere(found: Any, expected: Any) -> None:
     assert not any("\n" in sentence for sentence in said.values())
 
 
+@pytest.mark.nightly
 def test_a_standalone_cluster_judges_as_this_process_does(
     histories: Path, expected: Any, elsewhere: dict[str, Any], tmp_path: Path
 ) -> None:

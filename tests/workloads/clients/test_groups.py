@@ -45,8 +45,8 @@ def carry_out(kafka: ApacheKafka, directory: Path, client: str, **settings: str)
     [
         ("librdkafka", "classic", "after-async+before-sync"),
         ("java", "consumer", "after-sync+after-auto"),
-        ("kafka-python", "classic", "after-sync"),
-        ("aiokafka", "classic", "after-sync"),
+        pytest.param("kafka-python", "classic", "after-sync", marks=pytest.mark.nightly),
+        pytest.param("aiokafka", "classic", "after-sync", marks=pytest.mark.nightly),
     ],
 )
 def test_right_members_are_not_blamed(

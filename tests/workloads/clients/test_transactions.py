@@ -40,7 +40,9 @@ def carry_out(kafka: ApacheKafka, directory: Path, client: str, **settings: str)
 
 
 @needs_kafka
-@pytest.mark.parametrize("client", ["librdkafka", "java", "kafka-python", "aiokafka"])
+@pytest.mark.parametrize("client", [
+    "librdkafka", *(pytest.param(each, marks=pytest.mark.nightly) for each in ("java", "kafka-python", "aiokafka")),
+])  # fmt: skip
 def test_right_transactors_are_not_blamed(kafka: ApacheKafka, tmp_path: Path, client: str) -> None:
     verdict = carry_out(kafka, tmp_path, client)
     assert anomalies(verdict) == set(), verdict["reason"]

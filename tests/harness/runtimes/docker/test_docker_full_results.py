@@ -56,7 +56,7 @@ def fill_once_it_works(results: Path) -> None:
             return
 
 
-@pytest.mark.parametrize("how", ["by its own run", "by others"])
+@pytest.mark.parametrize("how", [pytest.param("by its own run", marks=pytest.mark.nightly), "by others"])
 def test_a_run_whose_results_volume_runs_full_ends_in_order_and_is_judged(small: Path, how: str) -> None:
     before = machine_state()
     # Batches of few records at a high rate fill it within the time limit; others fill it at once.

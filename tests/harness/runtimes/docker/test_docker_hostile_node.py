@@ -196,6 +196,7 @@ def test_every_fault_of_a_disk_works_on_a_hostile_one_and_takes_nothing_of_the_h
     assert os.listdir(host) == ["secret"]
 
 
+@pytest.mark.nightly
 def test_names_without_end_keep_nobody_and_are_told(
     runner: asyncio.Runner, cluster: DockerCluster, tmp_path: Path
 ) -> None:

@@ -79,6 +79,7 @@ def test_an_outage_of_all_brokers_loses_records_which_are_named(containers: SshH
     assert differences_soon(containers, before) == []
 
 
+@pytest.mark.nightly
 def test_a_run_goes_on_without_a_host_and_is_judged(containers: SshHosts, tmp_path: Path) -> None:
     others = [name for name in containers.names if name != "host-3"]
     before = state(containers, others)

@@ -136,6 +136,7 @@ def described(api: docker.APIClient) -> set[str]:
 
 @pytest.mark.docker
 @pytest.mark.usefixtures("image")
+@pytest.mark.nightly
 def test_a_kafka_described_only_by_a_file_loses_its_power_and_nothing_else(
     file: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:

@@ -169,7 +169,7 @@ def test_a_copy_of_a_disk_is_whole_without_the_secret(tmp_path: Path) -> None:
 @pytest.mark.docker
 @pytest.mark.timeout(600)
 @pytest.mark.skipif(not kafka_to_run(), reason="no Kafka, and no Maven client")
-@pytest.mark.parametrize("client", ["kio", "librdkafka"])
+@pytest.mark.parametrize("client", ["kio", pytest.param("librdkafka", marks=pytest.mark.nightly)])
 def test_nothing_is_lost_under_kill_and_no_secret_is_kept(
     client: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:

@@ -30,7 +30,7 @@ TOUCHED = {
     "/home/admin": "its time: by that file",
 }
 _LOOK = """
-import hashlib, json, os, stat, sys
+import json, os, stat, sys
 found = {}
 for folder, folders, files in os.walk("/"):
     folders[:] = [each for each in folders if os.path.join(folder, each) not in sys.argv[1:]]
@@ -40,8 +40,7 @@ for folder, folders, files in os.walk("/"):
         if stat.S_ISLNK(of.st_mode):
             what = os.readlink(path)
         elif stat.S_ISREG(of.st_mode):
-            with open(path, "rb") as file:
-                what = hashlib.file_digest(file, "sha256").hexdigest()
+            what = of.st_ctime_ns  # nobody who changes a file can keep it
         found[path] = [of.st_mode, of.st_uid, of.st_gid, of.st_size, of.st_mtime_ns, what]
 print(json.dumps(found))
 """

@@ -150,6 +150,7 @@ def test_nodes_clocks_gain_and_those_that_dead_agents_leave_are_put_right_by_cle
 
 
 @pytest.mark.docker
+@pytest.mark.nightly
 def test_a_run_on_hosts_that_are_containers_is_told_that_their_clocks_are_not_set(
     hosts: SshHosts, tmp_path: Path
 ) -> None:  # fmt: skip

@@ -134,7 +134,10 @@ def struck(hosts: SshHosts) -> list[str]:
     return [name for name in hosts.names if hosts.execute(name, "bash", "-c", looks)[0] == 0]
 
 
-@pytest.mark.parametrize(("nemesis", "agents_too"), [("pause", True), ("power:node", False), ("disk:error", True)])
+@pytest.mark.parametrize(("nemesis", "agents_too"), [
+    pytest.param("pause", True, marks=pytest.mark.nightly), ("power:node", False),
+    pytest.param("disk:error", True, marks=pytest.mark.nightly),
+])  # fmt: skip
 def test_hosts_are_whole_soon_after_the_harness_is_killed(
     hosts: SshHosts, kafka: KafkaOnHosts, tmp_path: Path, nemesis: str, agents_too: bool
 ) -> None:
