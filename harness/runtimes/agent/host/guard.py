@@ -22,7 +22,7 @@ from .machine import HostMachine, Parts, make_clock, prepare
 from .network import HostEnds
 from .process import NodeProcess
 from .server import Server
-from .service_machine import service_machine
+from .service.machine import service_machine
 from .volumes.device import DeviceVolume
 
 _CONTAINER_CLOCK: Final = "/dev/shm"

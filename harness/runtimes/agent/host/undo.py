@@ -12,12 +12,13 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
-from .. import kernel
-from . import cgroups, service
+from .. import kernel, proc
+from . import cgroups
 from .itself import wall_clock
 from .machine import loop_devices_of, unmount_all
 from .network import HostEnds, HostNetwork, HostQueues
-from .process import processes_of, state
+from .process import processes_of
+from .service import undo as service
 from .volumes import given
 
 _NOBODY: Final = HostEnds((), (), 0)
@@ -100,7 +101,7 @@ def kill(pid: int) -> None:
         with suppress(OSError):
             kernel.thaw(pid)
         until = time.monotonic() + _GONE_S
-        while time.monotonic() < until and state(pid) not in ("", "Z"):
+        while time.monotonic() < until and proc.state(pid) not in ("", "Z"):
             time.sleep(0.005)
 
 

@@ -132,7 +132,7 @@ class ServiceCluster(SshCluster):
         return node
 
     def _told(self, node: HostNode) -> dict[str, Any]:
-        """What its agent is told: see agent.host.service_machine."""
+        """What its agent is told: see agent.host.service.machine."""
         found, service = self._found[node.host.name], self._hosts.service
         assert service is not None
         agent = self._wanted.agent.name

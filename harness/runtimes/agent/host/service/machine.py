@@ -11,13 +11,13 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, ClassVar, Final
 
-from ..volume import copying, slow
-from .cgroups import Cgroup
-from .machine import HostMachine, Parts
-from .network import HostEnds
-from .service import Service, ServiceProcess
-from .volumes import given
-from .volumes.given import GivenVolume
+from ...volume import copying, slow
+from ..cgroups import Cgroup
+from ..machine import HostMachine, Parts
+from ..network import HostEnds
+from ..volumes import given
+from ..volumes.given import GivenVolume
+from .process import Service, ServiceProcess
 
 #: Of bytes that are copied of the run's own topic.
 _MOST_COPIED: Final = 1 << 40
