@@ -31,6 +31,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from .. import proc
+from . import folder as run_folder
 from . import guard, holding, undo
 from .machine import prepare
 from .service.process import Service
@@ -132,9 +133,9 @@ def main() -> int:
         elif command == "send":
             send(Path(arguments[0]))
         elif command == "status":
-            print(json.dumps(status(Path(arguments[0]))))
+            print(json.dumps(status(run_folder.resolved(arguments[0]))))
         elif command == "remove":
-            print(json.dumps(remove(Path(arguments[0]), *arguments[1:])))
+            print(json.dumps(remove(run_folder.resolved(arguments[0]), *arguments[1:])))
         else:
             raise ValueError(f"unknown command {command}")
     except holding.Held as error:

@@ -15,6 +15,7 @@ from typing import Any, Final, NoReturn
 
 from .. import clock_library
 from ..machine import Volume
+from . import folder as run_folder
 from . import holding, undo
 from .cgroups import Cgroup
 from .launch import Launch
@@ -31,7 +32,7 @@ _CONTAINER_CLOCK: Final = "/dev/shm"
 def serve(configuration: Mapping[str, Any]) -> dict[str, Any]:
     """configuration: see _machine(). Returns, with what the harness wants to know of the agent, once it can be asked.
     Raises Held, OSError, RuntimeError; nothing of the run is left then."""
-    data_directory = Path(configuration["data_directory"])
+    data_directory = run_folder.resolved(configuration["data_directory"])
     lock = holding.hold(configuration["holder"])
     # By an agent that was killed together with its guard; after a reboot of ours, what lies there is what goes on.
     left = [] if configuration["resumes"] else undo.undo(data_directory, agent_too=False)
@@ -54,9 +55,7 @@ def _guard(configuration: Mapping[str, Any], data_directory: Path, lock: int, wr
     try:
         os.setsid()
         signal.signal(signal.SIGHUP, signal.SIG_IGN)
-        data_directory.mkdir(parents=True, exist_ok=True)
-        folder = data_directory / f"run-{configuration['run']}"
-        folder.mkdir(mode=0o711, exist_ok=configuration["resumes"])
+        folder = run_folder.make(data_directory, configuration["run"], resumes=configuration["resumes"])
         _close_streams(folder / "agent.log")
         worker = os.fork()
         if not worker:

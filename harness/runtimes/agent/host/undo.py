@@ -4,7 +4,6 @@ works as well for what a killed agent left."""
 from __future__ import annotations
 
 import os
-import shutil
 import signal
 import time
 from contextlib import suppress
@@ -14,6 +13,7 @@ from typing import Any, Final
 
 from .. import kernel, proc
 from . import cgroups
+from . import folder as run_folder
 from .itself import wall_clock
 from .machine import loop_devices_of, unmount_all
 from .network import HostEnds, HostNetwork, HostQueues
@@ -29,12 +29,12 @@ _LOOPS_S: Final = 3.0
 
 def found(data_directory: Path) -> dict[str, Any]:
     """By kind, what there is of ours on this host: a list each, empty if there is nothing."""
-    folders = sorted(path for path in data_directory.glob("run-*") if path.is_dir())
+    folders = run_folder.all_of_ours(data_directory)
     return {
         "rules": _rules(),
         "queues": _queues(),
-        "mounts": [str(mount) for mount in _mounts_under(data_directory)],
-        "loop devices": loop_devices_of(data_directory),
+        "mounts": [str(mount) for folder in folders for mount in _mounts_under(folder)],
+        "loop devices": [name for folder in folders for name in loop_devices_of(folder)],
         "processes": [f"pid {pid}" for folder in folders for pid in processes_of(folder)],
         "clock": [clause for folder in folders for clause in wall_clock.amiss(folder)],
         "services": [clause for folder in folders for clause in service.amiss(folder)],
@@ -78,9 +78,7 @@ def undo(data_directory: Path, *, agent_too: bool = True) -> list[str]:
         unmount_all(folder)
         if agent_too:
             service.remove_what_was_brought(folder)
-        shutil.rmtree(folder)
-    with suppress(OSError):
-        data_directory.rmdir()  # if it is empty, and so was ours
+        run_folder.remove(folder)
     until = time.monotonic() + _LOOPS_S
     while loop_devices_of(data_directory) and time.monotonic() < until:
         time.sleep(0.02)
