@@ -110,8 +110,17 @@ class HostQueues(Queues):
 
     def _is_ours(self, qdisc: Mapping[str, object]) -> bool:
         if qdisc["kind"] == "ingress":
-            return self._incoming()
+            return self._incoming() and self._leads_to_ours(str(qdisc["dev"]))
         return super()._is_ours(qdisc) and qdisc["handle"] == ROOT
+
+    def _leads_to_ours(self, device: str) -> bool:
+        """All ingress queues have the same handle, and there may be one on each interface: whose it is its filters
+        tell."""
+        try:
+            filters = tools.run(["tc", "filter", "show", "dev", device, "parent", "ffff:"], network=self._namespace)
+        except OSError:  # the interface is gone
+            return False
+        return f"to device {INCOMING})" in filters
 
     def _device(self) -> str:
         kernel.enter_network_namespace(self._namespace)

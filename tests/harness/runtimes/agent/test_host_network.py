@@ -1,0 +1,65 @@
+"""What the agent does to the network of a host: in a network namespace of a process' own."""
+
+from __future__ import annotations
+
+import json
+import os
+
+import pytest
+
+from .namespaces import apart
+
+pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="mounts and queues are root's")
+
+#: Interfaces: `ours` leads to the other nodes.
+LINKS = """
+from harness.runtimes.agent.host.network import HostEnds, HostNetwork, HostQueues
+from harness.runtimes.agent.network.queues import Queue
+def ip(*words):
+    return tools.run(["ip", *words])
+def tc(*words):
+    return tools.run(["tc", *words])
+for name, address in (("ours", "10.0.0.1/24"), ("theirs", "10.0.1.1/24"), ("bare", "10.0.2.1/24")):
+    ip("link", "add", name, "type", "veth", "peer", "name", f"{name}-far")
+    ip("address", "add", address, "dev", name)
+    ip("link", "set", name, "up")
+ends = HostEnds(["10.0.0.1", "10.0.0.2"], [9092], 22)
+network = HostNetwork(ends)
+queues = HostQueues(network.namespace, ends, "10.0.0.1")
+tree = {"saddr 0.0.0.0": Queue(rate_kbit=100.0), "daddr 10.0.0.2": Queue(rate_kbit=100.0)}
+def ingress():
+    return sorted(each["dev"] for each in json.loads(tc("-j", "qdisc", "show")) if each["kind"] == "ingress")
+"""
+
+
+def test_queues_of_other_interfaces_are_left_alone() -> None:
+    told = apart(LINKS + """
+tc("qdisc", "add", "dev", "theirs", "ingress")
+tc("filter", "add", "dev", "theirs", "parent", "ffff:", "protocol", "ip", "u32", "match", "ip", "dst", "10.0.1.1",
+   "action", "mirred", "egress", "redirect", "dev", "bare")
+tc("qdisc", "add", "dev", "bare", "ingress")
+queues.build(tree)
+seen = [ingress()]
+queues.build({**tree, "daddr 10.0.0.2": Queue(rate_kbit=50.0)})
+seen.append(ingress())
+seen.append(undo.undo(Path("/run/nothing")))
+seen.append(ingress())
+print(json.dumps([*seen, "to device bare)" in tc("filter", "show", "dev", "theirs", "parent", "ffff:"), queues.there_are()]))
+""")
+    theirs = ["bare", "theirs"]
+    both = sorted([*theirs, "ours"])
+    assert json.loads(told) == [both, both, ["queues: that shape the network"], theirs, True, False]
+
+
+def test_an_interface_that_has_queues_of_its_owner_is_refused() -> None:
+    told = apart(LINKS + """
+tc("qdisc", "add", "dev", "ours", "ingress")
+try:
+    queues.build(tree)
+except OSError as error:
+    print(error)
+print(ingress(), queues.there_are())
+""")
+    assert told.splitlines() == [
+        "ours has queues of its own (ingress ffff:), which this would replace", "['ours'] False",
+    ]  # fmt: skip
