@@ -67,6 +67,11 @@ def leave_namespaces() -> None:
     _call("mount", None, b"/", None, ctypes.c_ulong(_MS_PRIVATE | _MS_REC), None, about="/")
 
 
+def leave_network_namespace() -> None:
+    """From now on the calling thread's network is its own."""
+    _call("unshare", _CLONE_NEWNET, about="network namespace")
+
+
 def enter_mount_namespace_of(pid: int) -> None:
     """Only while the process has a single thread."""
     with open(f"/proc/{pid}/ns/mnt", "rb") as namespace:

@@ -61,6 +61,7 @@ class Parts:
 
 
 class HostMachine(Machine):
+    is_host: ClassVar = True
     #: Of what can be asked of a host, what this one does not do.
     refuses: ClassVar[frozenset[str]] = frozenset()
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from pathlib import Path
 
 import pytest
 
@@ -44,7 +45,8 @@ queues.build({**tree, "daddr 10.0.0.2": Queue(rate_kbit=50.0)})
 seen.append(ingress())
 seen.append(undo.undo(Path("/run/nothing")))
 seen.append(ingress())
-print(json.dumps([*seen, "to device bare)" in tc("filter", "show", "dev", "theirs", "parent", "ffff:"), queues.there_are()]))
+left = tc("filter", "show", "dev", "theirs", "parent", "ffff:")
+print(json.dumps([*seen, "to device bare)" in left, queues.there_are()]))
 """)
     theirs = ["bare", "theirs"]
     both = sorted([*theirs, "ours"])
@@ -63,3 +65,17 @@ print(ingress(), queues.there_are())
     assert told.splitlines() == [
         "ours has queues of its own (ingress ffff:), which this would replace", "['ours'] False",
     ]  # fmt: skip
+
+
+def test_netem_is_tried_where_nobody_sees_it(tmp_path: Path) -> None:
+    fake = tmp_path / "tc"
+    fake.write_text("#!/bin/sh\nreadlink /proc/self/ns/net >>$0.asked\n")
+    fake.chmod(0o755)
+    told = apart("""
+from harness.runtimes.agent.host.machine import HostMachine
+own = os.readlink("/proc/self/ns/net")
+os.environ["PATH"] = f"{sys.argv[1]}:{os.environ['PATH']}"
+print(HostMachine.lacks(object.__new__(HostMachine), ["netem"]))
+print(own in Path(sys.argv[1], "tc.asked").read_text().split())
+""", tmp_path)  # fmt: skip
+    assert told.splitlines() == ["{}", "False"]
