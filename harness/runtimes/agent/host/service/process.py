@@ -104,9 +104,15 @@ class Service:
         return found
 
     def stop_for_good(self) -> None:
-        """systemd starts it no more by itself (Restart=). Its processes stand still: what this asks of them waits."""
+        """systemd starts it no more by itself (Restart=): a start that waits is cancelled. Once its processes are dead:
+        whatever is asked to end by systemd is woken too (systemd.kill(5))."""
         if self.unit:
             _done(["systemctl", "stop", "--no-block", self.unit], _ASK_S)
+
+    @property
+    def is_down(self) -> bool:
+        """As systemd has it, if it is a unit: it starts and stops nothing of it just now."""
+        return not self.unit or self._shown("ActiveState") in ("inactive", "failed", "")
 
     def begin(self, like: str) -> None:
         """Starts it. Raises OSError unless its process is there soon."""
@@ -215,17 +221,24 @@ class ServiceProcess(Process):
         return self.service.processes(self.pid if self.alive else 0)
 
     def kill_for_good(self) -> int:
-        """All its processes, so that nobody starts it before we do. See kill()."""
+        """All its processes, and none of them does anything any more; nobody starts it before we do. See kill(). Raises
+        OSError: it was, or does not end."""
         self.note_struck()
         for pid in (others := self.processes()):
-            with suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGSTOP)
-        self.service.stop_for_good()
+            _send(pid, signal.SIGSTOP)  # so that nobody sees another one die
+        for pid in others - {self.pid}:
+            _send(pid, signal.SIGKILL)
         killed = self.kill()
-        for pid in others:
-            with suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
-        until(lambda: not any(map(proc.is_alive, others)), _GONE_S)
+        self.service.stop_for_good()
+
+        def is_over() -> bool:
+            left = [pid for pid in others | self.service.processes(self.service.process()) if proc.is_alive(pid)]
+            for pid in left:  # started before systemd knew that it is to stop
+                _send(pid, signal.SIGKILL)
+            return not left and self.service.is_down
+
+        if not until(is_over, _GONE_S):
+            raise OSError(f"{self.service.unit or 'the service'} does not end, though it was killed")
         return killed
 
     def terminate(self, patience: float) -> bool | None:
@@ -301,7 +314,16 @@ def _said(command: Sequence[str]) -> str:
     return ""
 
 
-def until(holds: Callable[[], bool], seconds: float) -> None:
-    until = time.monotonic() + seconds
-    while not holds() and time.monotonic() < until:
+def until(holds: Callable[[], bool], seconds: float) -> bool:
+    """Does it, within so long?"""
+    over = time.monotonic() + seconds
+    while not holds():
+        if time.monotonic() > over:
+            return False
         time.sleep(_POLL_S)
+    return True
+
+
+def _send(pid: int, number: int) -> None:
+    with suppress(ProcessLookupError):
+        os.kill(pid, number)

@@ -49,16 +49,24 @@ held = open(os.path.join(folder, ".lock"), "w")
 with socket.create_server(("127.0.0.1", port)) as server:
     time.sleep(600)
 """
-#: systemd, as far as it is asked: its unit's process is what a file names. Arguments: as of systemctl.
+#: systemd, as far as it is asked: its unit's process is what a file names. It wakes whom it asks to end, as the real
+#: one does. A unit that is started again at once is so just before it is stopped. Arguments: as of systemctl.
 SYSTEMCTL = """#!/bin/sh
 echo "$*" >>{folder}/asked
+runs() {{ kill -0 $(cat {folder}/main) 2>/dev/null; }}
+case "$1 $2 $3" in
+"show --property MainPID") if runs; then cat {folder}/main; else echo 0; fi; exit ;;
+"show --property ActiveState") if runs; then echo active; else echo inactive; fi; exit ;;
+"show --property "*) exit ;;
+esac
 case "$1 $2" in
-"show --property") if kill -0 $(cat {folder}/main) 2>/dev/null; then cat {folder}/main; else echo 0; fi ;;
 "start --no-block")
     if [ -e {folder}/failed ]; then exit 1; fi
     setsid {start} & echo $! >{folder}/main ;;
 "reset-failed kafka.service") rm {folder}/failed ;;
-"stop --no-block") kill $(cat {folder}/main) ;;
+"stop --no-block")
+    if [ -e {folder}/restarts ] && ! runs; then setsid {start} & echo $! >{folder}/main; sleep 0.1; fi
+    kill $(cat {folder}/main); kill -CONT $(cat {folder}/main) ;;
 esac
 """
 
@@ -208,16 +216,22 @@ def test_a_unit_is_asked_of_systemctl_as_text(place: Place, unit: Service, tmp_p
     assert "show --property MainPID --value kafka.service" in (tmp_path / "asked").read_text()
 
 
-def test_a_unit_that_loses_its_power_is_stopped_first_and_can_do_nothing_of_what_that_asks(
-    place: Place, unit: Service, tmp_path: Path
+@pytest.mark.parametrize("restarts", [False, True])
+def test_a_unit_that_loses_its_power_is_killed_and_then_stopped_and_whoever_was_started_in_between_is_killed_too(
+    place: Place, unit: Service, tmp_path: Path, restarts: bool
 ) -> None:
     """Else systemd (Restart=) would start it while its file system is away; and what SIGTERM lets it write and sync
     would be no power cut."""
     process = place.process(unit)
+    first = process.pid
+    if restarts:
+        (tmp_path / "restarts").touch()
     assert process.kill_for_good() > 0
     assert not process.running()
+    assert [pid for pid in (first, int((tmp_path / "main").read_text())) if proc.is_alive(pid)] == []
+    (tmp_path / "restarts").unlink(missing_ok=True)
     assert asked_of_systemctl(tmp_path) == ["start --no-block kafka.service", "stop --no-block kafka.service"]
-    assert not (tmp_path / "said goodbye").exists()
+    assert restarts or not (tmp_path / "said goodbye").exists()
     assert service.amiss(place.run) == ["the service does not run"]
     process.start()
     wait_for(lambda: proc.listener(place.port) > 0)
