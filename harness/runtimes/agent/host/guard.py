@@ -19,7 +19,7 @@ from . import folder as run_folder
 from . import holding, undo
 from .cgroups import Cgroup
 from .launch import Launch
-from .machine import HostMachine, Parts, make_clock, prepare
+from .machine import CONFIGURATION, HostMachine, Parts, make_clock, prepare
 from .network import HostEnds
 from .process import NodeProcess
 from .server import Server
@@ -114,7 +114,6 @@ def _machine(configuration: Mapping[str, Any], folder: Path) -> HostMachine:
         DeviceVolume(Path(configuration["device"]), place, file_system) if configuration["device"]
         else Volume(folder / "volume.img", place, file_system, outlives=not configuration["may_reboot"])
     )  # fmt: skip
-    node_configuration = folder / "node.properties"
     root = folder / "root"
     if not resumes:
         made = volume.make(configuration["size"])
@@ -122,7 +121,7 @@ def _machine(configuration: Mapping[str, Any], folder: Path) -> HostMachine:
         root.mkdir()
         for name, content in configuration["files"].items():
             _write(folder / name, base64.b64decode(content), user)
-        _write(node_configuration, configuration["configuration"].encode(), user)
+        _write(folder / CONFIGURATION, configuration["configuration"].encode(), user)
     volume.attach(user)
     launch = dict(configuration["launch"])
     mounts = {target: _place(folder, source) for target, source in configuration["mounts"].items()}
@@ -142,9 +141,10 @@ def _machine(configuration: Mapping[str, Any], folder: Path) -> HostMachine:
     cgroup = Cgroup(configuration["run"])
     process = NodeProcess(folder, Launch(root=str(root), mounts=mounts, user=user, **launch), cgroup)
     parts = Parts(
-        volume, process, cgroup, node_configuration, HostEnds(**configuration["ends"]), configuration["own"], clock,
-        clock_start, configuration["trigger"], configuration["may_set_clock"],
-        configuration["clock_stand_in"], no_clock,
+        folder=folder, volume=volume, process=process, cgroup=cgroup, ends=HostEnds(**configuration["ends"]),
+        own=configuration["own"], clock=clock, clock_start=clock_start, outlives=configuration["may_reboot"],
+        trigger=configuration["trigger"], may_set_clock=configuration["may_set_clock"],
+        clock_stand_in=configuration["clock_stand_in"], no_clock=no_clock,
     )  # fmt: skip
     return HostMachine(configuration["node"], parts)
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from .namespaces import apart
+from .namespaces import apart, configuration
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="mounts and queues are root's")
 
@@ -79,3 +79,46 @@ print(HostMachine.lacks(object.__new__(HostMachine), ["netem"]))
 print(own in Path(sys.argv[1], "tc.asked").read_text().split())
 """, tmp_path)  # fmt: skip
     assert told.splitlines() == ["{}", "False"]
+
+
+def test_links_that_are_cut_or_shaped_are_so_after_a_reboot(tmp_path: Path) -> None:
+    """Two machines in the place of two agents: with the first goes all that the kernel had of it."""
+    shape = {"delay_ms": 0.0, "jitter_ms": 0.0, "reorder": 0.0, "loss": 0.5, "duplicate": 0.0, "rate_kbit": 100.0}
+    wanted = {"outgoing": ["10.0.0.2"], "incoming": ["10.0.0.2"], "outside": "0.0.0.0", "shape": shape}
+    told = apart(LINKS + """
+asked, wanted = json.loads(sys.argv[1]), json.loads(sys.argv[2])
+folder = run_folder.make(Path(asked["data_directory"]), "r", resumes=False)
+def machine(**others):
+    made = guard._machine({**asked, **others}, folder)
+    made.volume.directory.is_mount() and kernel.unmount(made.volume.directory)
+    return made
+def in_force():
+    chains = {chain for chain in HostNetwork(ends)._chains() if not chain.startswith("unplugged")}
+    return [sorted(chains), queues.there_are()]
+first = machine()
+first.plug_in(0)
+first.block("cut-1", ["10.0.0.2"], [])
+first.block("cut-2", [], ["10.0.0.2"])
+first.shape("slow-1", wanted)
+first.shape("slow-2", wanted)
+first.unblock("cut-2")
+first.unshape("slow-2")
+seen = [in_force()]
+queues.clear()
+network.clear()
+second = machine(resumes=True)
+second.rebooted()
+seen.append(in_force())
+second.plug_in(0)
+seen.append(in_force())
+seen += [second.unblock("cut-1"), second.unshape("slow-1"), in_force()]
+third = machine(resumes=True)
+third.plug_in(0)
+seen.append(in_force())
+print(json.dumps(seen))
+""", json.dumps(configuration(tmp_path, may_reboot=True)), json.dumps(wanted))  # fmt: skip
+    before, off, on, dropped, counted, healed, third = json.loads(told)
+    cut = ["cut-1-in", "cut-1-out", "slow-1-in", "slow-1-out"]
+    assert (before, off, on) == ([cut, True], [[], False], [cut, True])
+    assert (dropped, healed, third) == ({"saddr 10.0.0.2": 0}, [[], False], [[], False])
+    assert counted.keys() == {"saddr 10.0.0.2", "daddr 10.0.0.2"}
