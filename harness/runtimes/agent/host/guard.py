@@ -35,7 +35,8 @@ def serve(configuration: Mapping[str, Any]) -> dict[str, Any]:
     data_directory = run_folder.resolved(configuration["data_directory"])
     lock = holding.hold(configuration["holder"])
     # By an agent that was killed together with its guard; after a reboot of ours, what lies there is what goes on.
-    left = [] if configuration["resumes"] else undo.undo(data_directory, agent_too=False)
+    with holding.beginning():
+        left = [] if configuration["resumes"] else undo.undo(data_directory, agent_too=False)
     reading, writing = os.pipe()
     if os.fork():
         os.close(writing)
@@ -81,7 +82,9 @@ def _work(configuration: Mapping[str, Any], folder: Path, lock: int, writing: in
     try:
         signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
         prepare()
-        with Server(holding.SOCKET, _machine(configuration, folder)) as server:
+        with holding.beginning():
+            machine = _machine(configuration, folder)
+        with Server(holding.SOCKET, machine) as server:
             os.write(writing, json.dumps({"pid": os.getpid(), "boot": holding.boot()}).encode())
             os.close(writing)
             server.serve_until(configuration["rescue_after_s"])
