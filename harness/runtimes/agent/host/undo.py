@@ -21,7 +21,7 @@ from .process import processes_of
 from .service import undo as service
 from .volumes import given
 
-_NOBODY: Final = HostEnds((), (), 0)
+_NOBODY: Final = HostEnds((), (), ())
 _GONE_S: Final = 5.0
 #: Of the kernel's own: a loop device frees itself, a moment after the last who had it.
 _LOOPS_S: Final = 3.0

@@ -38,7 +38,7 @@ def configuration(data_directory: Path, **others: Any) -> dict[str, Any]:
         "file_system": "ext4", "size": 32 << 20, "device": "", "node_user": 10001, "rescue_after_s": 60.0,
         "own": "10.0.0.1", "files": {}, "configuration": "", "mounts": {}, "clock": False, "may_reboot": False,
         "trigger": "/dev/null", "resumes": False, "may_set_clock": False, "clock_stand_in": "",
-        "ends": {"nodes": ["10.0.0.1", "10.0.0.2"], "ports": [9092], "ssh_port": 22},
+        "ends": {"nodes": ["10.0.0.1", "10.0.0.2"], "ports": [9092], "ssh_ports": [22]},
         "launch": {"command": ["true"], "tmp_bytes": 1 << 20, "largest_file": 1 << 20, "environment": {}},
         **others,
     }  # fmt: skip

@@ -24,7 +24,7 @@ for name, address in (("ours", "10.0.0.1/24"), ("theirs", "10.0.1.1/24"), ("bare
     ip("link", "add", name, "type", "veth", "peer", "name", f"{name}-far")
     ip("address", "add", address, "dev", name)
     ip("link", "set", name, "up")
-ends = HostEnds(["10.0.0.1", "10.0.0.2"], [9092], 22)
+ends = HostEnds(["10.0.0.1", "10.0.0.2"], [9092], [22, 2222])
 network = HostNetwork(ends)
 queues = HostQueues(network.namespace, ends, "10.0.0.1")
 tree = {"saddr 0.0.0.0": Queue(rate_kbit=100.0), "daddr 10.0.0.2": Queue(rate_kbit=100.0)}
@@ -122,3 +122,71 @@ print(json.dumps(seen))
     assert (before, off, on) == ([cut, True], [[], False], [cut, True])
     assert (dropped, healed, third) == ({"saddr 10.0.0.2": 0}, [[], False], [[], False])
     assert counted.keys() == {"saddr 10.0.0.2", "daddr 10.0.0.2"}
+
+
+#: The other node, in a namespace of its own: what it serves, and what it reaches here.
+OTHER = """
+import os, socket, sys, threading
+from harness.runtimes.agent import kernel, tools
+kernel.leave_network_namespace()
+print(os.getpid(), flush=True)
+sys.stdin.readline()
+tools.keep_own_namespaces()
+tools.run(["ip", "address", "add", "10.0.0.2/24", "dev", "ours-far"])
+tools.run(["ip", "link", "set", "ours-far", "up"])
+servers = [socket.create_server(("10.0.0.2", port)) for port in (22, 2222, 9092)]
+print(flush=True)
+while line := sys.stdin.readline():
+    try:
+        socket.create_connection(("10.0.0.1", int(line)), timeout=0.5).close()
+        print("yes", flush=True)
+    except OSError:
+        print("no", flush=True)
+"""
+BOTH = """
+import socket, subprocess, time
+other = subprocess.Popen([sys.executable, "-c", OTHER], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+ip("link", "set", "ours-far", "netns", other.stdout.readline().strip())
+other.stdin.write("\\n")
+other.stdin.flush()
+other.stdout.readline()
+servers = [socket.create_server(("10.0.0.1", port)) for port in (22, 9092)]
+
+def reached():
+    found = []
+    for port in (22, 2222, 9092):
+        try:
+            socket.create_connection(("10.0.0.2", port), timeout=0.5).close()
+            found.append(port)
+        except OSError:
+            pass
+    seen = []
+    for port in (22, 9092):
+        other.stdin.write(f"{port}\\n")
+        other.stdin.flush()
+        if other.stdout.readline() == "yes\\n":
+            seen.append(port)
+    return [found, seen]
+
+time.sleep(0.2)
+told = [reached()]
+network.block("cut", ["10.0.0.2"], ["10.0.0.2"])
+told.append(reached())
+network.block("cut", [], [])
+network.unplug()
+told.append(reached())
+network.plug_in()
+told.append(reached())
+queues.build({"daddr 10.0.0.2": Queue(rate_kbit=100.0)})
+filters = tc("filter", "show", "dev", "ours")
+told.append([filters.count(f"{port:04x}0000/ffff0000") + filters.count(f"{port:08x}/0000ffff") for port in (22, 2222)])
+other.kill()
+print(json.dumps(told))
+"""
+
+
+def test_nothing_that_is_done_to_a_node_keeps_it_from_being_the_way_to_another() -> None:
+    """Its host may be where ProxyJump leads, and sshd may serve another port there."""
+    told = apart(LINKS + f"OTHER = {OTHER!r}" + BOTH)
+    all_of_it, ssh_alone = [[22, 2222, 9092], [22, 9092]], [[22, 2222], [22]]
+    assert json.loads(told) == [all_of_it, ssh_alone, ssh_alone, all_of_it, [2, 2]]
