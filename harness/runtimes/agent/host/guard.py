@@ -141,7 +141,7 @@ def _machine(configuration: Mapping[str, Any], folder: Path) -> HostMachine:
             library.chmod(0o755)
             launch["environment"] = {**launch["environment"], **environment}
             mounts |= {_CONTAINER_CLOCK: str(clock), environment["LD_PRELOAD"]: str(library)}
-    cgroup = Cgroup(configuration["run"])
+    cgroup = Cgroup(configuration["run"], folder)
     process = NodeProcess(folder, Launch(root=str(root), mounts=mounts, user=user, **launch), cgroup)
     parts = Parts(
         folder=folder, volume=volume, process=process, cgroup=cgroup, ends=HostEnds(**configuration["ends"]),

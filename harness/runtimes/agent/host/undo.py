@@ -56,6 +56,8 @@ def undo(data_directory: Path, *, agent_too: bool = True) -> list[str]:
         service.go_on(folder)
     for run in there["cgroups"]:
         cgroups.Cgroup(run).remove()
+    for folder in map(Path, there["folders"]):
+        cgroups.put_back(folder)
     network = HostNetwork(_NOBODY)
     try:
         if there["queues"]:
