@@ -86,6 +86,12 @@ class Volume:
         """And a descriptor that keeps it."""
         return kernel.attach_loop_device(self.image, outlives=self._outlives)
 
+    def release(self) -> None:
+        """Nothing of it is kept open: once it is unmounted, its loop device is gone."""
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+            self._descriptor = -1
+
     def top(self, name: str) -> bool:
         """Is what has this name in its root the node's, to be read and damaged?"""
         return True

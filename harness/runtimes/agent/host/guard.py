@@ -78,7 +78,7 @@ def _guard(configuration: Mapping[str, Any], data_directory: Path, lock: int, wr
 
 
 def _work(configuration: Mapping[str, Any], folder: Path, lock: int, writing: int) -> NoReturn:
-    guard = os.getppid()
+    guard, machine = os.getppid(), None
     try:
         signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
         prepare()
@@ -96,6 +96,8 @@ def _work(configuration: Mapping[str, Any], folder: Path, lock: int, writing: in
     finally:
         if os.getppid() != guard:  # which was killed: nobody else undoes
             with suppress(OSError):
+                if machine is not None:
+                    machine.volume.release()
                 undo.undo(folder.parent)
                 holding.remove_files()
         os._exit(0)

@@ -24,7 +24,7 @@ from .volumes import given
 _NOBODY: Final = HostEnds((), (), ())
 _GONE_S: Final = 5.0
 #: Of the kernel's own: a loop device frees itself, a moment after the last who had it.
-_LOOPS_S: Final = 3.0
+_LOOPS_S: Final = 5.0
 
 
 def found(data_directory: Path) -> dict[str, Any]:
@@ -78,12 +78,15 @@ def undo(data_directory: Path, *, agent_too: bool = True) -> list[str]:
             failed += wrong
             continue
         unmount_all(folder)
+        until = time.monotonic() + _LOOPS_S
+        while (devices := loop_devices_of(folder)) and time.monotonic() < until:  # they are told by files in it
+            time.sleep(0.02)
+        if devices:
+            failed.append(f"{', '.join(devices)} is still in use")
+            continue
         if agent_too:
             service.remove_what_was_brought(folder)
         run_folder.remove(folder)
-    until = time.monotonic() + _LOOPS_S
-    while loop_devices_of(data_directory) and time.monotonic() < until:
-        time.sleep(0.02)
     if failed:
         raise OSError("; ".join(failed))
     return done

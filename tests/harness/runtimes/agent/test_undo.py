@@ -111,3 +111,45 @@ host.main()
     assert not after["held"] and not any(after["found"].values())
     assert names(tmp_path) == ["disk", "link"]
     assert device not in Path("/proc/self/mountinfo").read_text()
+
+
+def test_a_loop_device_is_waited_for_and_told_if_it_stays(tmp_path: Path) -> None:
+    folder = run_folder.make(tmp_path, "r", resumes=False)
+    told = apart(
+        """
+import subprocess, threading
+data = Path(sys.argv[1])
+image = data / "run-r" / "volume.img"
+with open(image, "wb") as file:
+    file.truncate(1 << 20)
+device, descriptor = kernel.attach_loop_device(image)
+undo._LOOPS_S = 0.2
+try:
+    undo.undo(data)
+except OSError as error:
+    print(str(error) == f"{device.name} is still in use", image.exists())
+undo._LOOPS_S = 5.0
+threading.Timer(0.5, os.close, [descriptor]).start()
+undo.undo(data)
+print(Path("/sys/block", device.name, "loop").exists(), data.joinpath("run-r").exists())
+""",
+        tmp_path,
+    )
+    assert told.splitlines() == ["True True", "False False"]
+    assert not folder.exists()
+
+
+def test_a_worker_whose_guard_was_killed_undoes_all_by_itself(tmp_path: Path) -> None:
+    told = apart(
+        """
+data = Path(sys.argv[1])
+guard.serve(json.loads(sys.argv[2]))
+(device,) = undo.found(data)["loop devices"]
+os.kill(holding.holder_of()["guard"], signal.SIGKILL)
+while holding.is_held():
+    time.sleep(0.01)
+print(any(undo.found(data).values()), holding.FOLDER.exists(), list(data.iterdir()))
+""",
+        tmp_path, json.dumps(configuration(tmp_path, rescue_after_s=0.5)),
+    )  # fmt: skip
+    assert told == "False False []\n"
