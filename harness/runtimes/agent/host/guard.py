@@ -35,8 +35,9 @@ def serve(configuration: Mapping[str, Any]) -> dict[str, Any]:
     data_directory = run_folder.resolved(configuration["data_directory"])
     lock = holding.hold(configuration["holder"])
     # By an agent that was killed together with its guard; after a reboot of ours, what lies there is what goes on.
-    with holding.beginning():
-        left = [] if configuration["resumes"] else undo.undo(data_directory, agent_too=False)
+    if not configuration["resumes"]:
+        with holding.beginning():
+            undo.undo(data_directory, agent_too=False)
     reading, writing = os.pipe()
     if os.fork():
         os.close(writing)
@@ -46,7 +47,7 @@ def serve(configuration: Mapping[str, Any]) -> dict[str, Any]:
         answer: dict[str, Any] = json.loads(told or '{"error": "it ended without a word"}')
         if "error" in answer:
             raise RuntimeError(answer["error"])
-        return answer | {"left": left}
+        return answer
     os.close(reading)
     _guard(configuration, data_directory, lock, writing)
 
@@ -63,6 +64,7 @@ def _guard(configuration: Mapping[str, Any], data_directory: Path, lock: int, wr
             _work(configuration, folder, lock, writing)
         holding.note(lock, {**configuration["holder"], "guard": os.getpid(), "worker": worker})
         os.close(writing)
+        writing = -1  # whatever is told later nobody hears, and the number may be another file's
         os.waitpid(worker, 0)
         undo.undo(data_directory)
         holding.remove_files()
@@ -85,8 +87,9 @@ def _work(configuration: Mapping[str, Any], folder: Path, lock: int, writing: in
         with holding.beginning():
             machine = _machine(configuration, folder)
         with Server(holding.SOCKET, machine) as server:
-            os.write(writing, json.dumps({"pid": os.getpid(), "boot": holding.boot()}).encode())
+            os.write(writing, json.dumps({"boot": holding.boot()}).encode())
             os.close(writing)
+            writing = -1
             server.serve_until(configuration["rescue_after_s"])
     except Exception as error:  # the harness tells whoever started it
         with suppress(OSError):

@@ -15,21 +15,13 @@ from typing import Any, ClassVar, Final, Protocol
 from .. import clock, kernel, tools
 from ..machine import Machine, Volume
 from ..network.card import Network
+from ..volume import mounts
 from . import folder as run_folder
 from .cgroups import Cgroup
 from .itself import reboot, wall_clock
 from .network import OUTSIDE, HostEnds, HostNetwork, HostQueues
 from .process import note_process
 
-#: Prints the difference of two clocks at one moment, as near as several tries come to it.
-_WALL_MINUS_MONOTONIC = """
-import time
-found = []
-for _ in range(5):
-    before, wall, after = time.monotonic(), time.time(), time.monotonic()
-    found.append((after - before, wall - (before + after) / 2))
-print(min(found)[1])
-"""
 _TRIED_S: Final = 3600.0
 #: In the folder of a run: the node's own, and what is done to its links.
 CONFIGURATION: Final = "node.properties"
@@ -137,9 +129,7 @@ class HostMachine(Machine):
         """Of what the node's process sees, from the true time, as far as the host has that. Raises OSError."""
         if self._parts.may_set_clock:
             return wall_clock.offset_s(self._parts.folder)
-        seen = float(self._parts.process.ask(_WALL_MINUS_MONOTONIC))
-        before, wall, after = time.monotonic(), time.time(), time.monotonic()
-        return seen - (wall - (before + after) / 2)
+        return float(self._parts.process.ask(clock.ASK_IT)) - clock.wall_minus_monotonic()
 
     def monotonic_ns(self) -> int:
         return time.monotonic_ns()
@@ -232,12 +222,12 @@ class HostMachine(Machine):
         clock.make(tried, start)
         try:
             clock.write(tried, _TRIED_S, 0.0)
-            seen = float(self._parts.process.ask(_WALL_MINUS_MONOTONIC, {clock.FOLDER: str(tried)}))
+            seen = float(self._parts.process.ask(clock.ASK_IT, {clock.FOLDER: str(tried)}))
         except OSError as error:
             return f"a process with libfaketime fails ({error})"
         finally:
             shutil.rmtree(tried)
-        wrong = abs(seen - _TRIED_S - (time.time() - time.monotonic()))
+        wrong = abs(seen - _TRIED_S - clock.wall_minus_monotonic())
         return "libfaketime does not set the clock" if wrong > _TRIED_S / 2 else ""
 
     def leftovers(self) -> list[str]:
@@ -272,7 +262,7 @@ def loop_devices_of(folder: Path) -> list[str]:
         with suppress(OSError):
             path = Path((block / "loop/backing_file").read_text().strip())
             there = path.stat()
-            if path.is_relative_to(folder) and kernel.loop_file(Path("/dev", block.name))[1] == there.st_ino:
+            if path.is_relative_to(folder) and kernel.loop_inode(Path("/dev", block.name)) == there.st_ino:
                 found.append(block.name)
     return sorted(found)
 
@@ -289,15 +279,11 @@ def prepare() -> None:
 
 def unmount_all(folder: Path) -> list[str]:
     """Everything under this folder, without writing out what nobody reads. What was unmounted."""
-    mounts = [Path(_unescaped(line.split()[4])) for line in Path("/proc/self/mountinfo").read_text().splitlines()]
+    points = [Path(each.point) for each in mounts.own()]
     done = []
-    for mount in sorted((mount for mount in mounts if mount.is_relative_to(folder)), reverse=True):
+    for mount in sorted((point for point in points if point.is_relative_to(folder)), reverse=True):
         with suppress(OSError):
             kernel.shut_down_file_system(mount)
         kernel.unmount(mount, lazily=True)
         done.append(str(mount))
     return done
-
-
-def _unescaped(path: str) -> str:
-    return path.replace("\\040", " ").replace("\\011", "\t").replace("\\134", "\\")

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from .. import kernel, proc
+from ..volume import mounts
 from . import cgroups
 from . import folder as run_folder
 from .itself import wall_clock
@@ -129,5 +130,4 @@ def _queues() -> list[str]:
 
 
 def _mounts_under(folder: Path) -> list[Path]:
-    lines = Path("/proc/self/mountinfo").read_text().splitlines()
-    return [mount for line in lines if (mount := Path(line.split()[4])).is_relative_to(folder) and mount != folder]
+    return [mount for each in mounts.own() if (mount := Path(each.point)).is_relative_to(folder) and mount != folder]

@@ -6,7 +6,6 @@ What was done to it is noted in the run's folder before it is done, so that whoe
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import subprocess
@@ -21,6 +20,7 @@ from typing import Final
 
 from ... import kernel, proc
 from ...process import Process
+from .. import folder as run_folder
 
 #: From a command to start it until its process is there.
 THERE_S: Final = 30.0
@@ -271,10 +271,9 @@ class ServiceProcess(Process):
         self._note("struck")
 
     def _note(self, how: str) -> None:
-        new = self._folder / f"{FILE}.new"
-        noted = {"service": asdict(self.service), "how": how, "brought": self._brought, "like": self._like}
-        new.write_text(json.dumps(noted))
-        new.rename(self._folder / FILE)
+        run_folder.note(self._folder / FILE, {
+            "service": asdict(self.service), "how": how, "brought": self._brought, "like": self._like,
+        })  # fmt: skip
 
 
 def is_stopped(pid: int) -> bool:
