@@ -22,9 +22,10 @@ from harness.plan import registry
 from harness.plan.plan import Plan
 from harness.report.words import evidence_by_node
 from harness.runtimes.agent import clock as agent_clock
+from harness.runtimes.agent.clock import ASK_IT, wall_minus_monotonic
 from harness.runtimes.agent.clock_library import without_waits
 from harness.runtimes.docker.node import DockerNode
-from harness.runtimes.nodes.clock import ASK_IT, NodeClock, wall_minus_monotonic, wrong_clock
+from harness.runtimes.nodes.clock import NodeClock, wrong_clock
 from harness.runtimes.simulation.clock import WALL_CLOCK_ORIGIN, WallClock
 from nemesis import EVERYWHERE, merge
 from nemesis.clock import Clock, ClockJump, Drift, Jump

@@ -22,6 +22,7 @@ from . import kernel, tools, verbs
 from .machine import Machine, Volume
 from .network import card as network
 from .probe import freezer, probe
+from .volume import mounts
 
 _LONGEST_REQUEST = 1 << 20  # bytes
 _LONGEST_ANSWER = 8 << 20  # half of what agent_client.py reads as a line
@@ -93,8 +94,8 @@ def remove(folder: Path) -> None:
 
 def _remove(folder: Path) -> None:
     """Unmount everything under `folder` and delete it."""
-    mounts = [Path(line.split()[4]) for line in Path("/proc/self/mountinfo").read_text().splitlines()]
-    for mount in sorted((mount for mount in mounts if mount.is_relative_to(folder)), reverse=True):
+    points = [Path(each.point) for each in mounts.own()]
+    for mount in sorted((point for point in points if point.is_relative_to(folder)), reverse=True):
         if mount != folder:
             kernel.shut_down_file_system(mount)  # or unmounting would write out what nobody reads
         kernel.unmount(mount, lazily=True)

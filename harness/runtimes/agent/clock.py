@@ -11,11 +11,13 @@ sem.start the semaphore that goes with it
 
 from __future__ import annotations
 
+import inspect
 import os
 import struct
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
@@ -65,6 +67,23 @@ def read(folder: Path) -> tuple[float, float]:
     """As write() was told."""
     offset, rate = (folder / "offset").read_text().split()
     return float(offset), float(rate.removeprefix("x")) - 1
+
+
+def wall_minus_monotonic(wall: Callable[[], float] = time.time) -> float:
+    """In seconds. Of the two clocks at one moment, as near as several tries come to it."""
+    found = []
+    for _ in range(5):
+        before, now, after = time.monotonic(), wall(), time.monotonic()
+        found.append((after - before, now - (before + after) / 2))
+    return min(found)[1]
+
+
+#: A program that prints the same elsewhere. Monotonic time is the whole machine's, so that the difference of what two
+#: processes print is that of their wall clocks, however long it takes to ask.
+ASK_IT: Final = (
+    "from __future__ import annotations\n"
+    f"import time\n{inspect.getsource(wall_minus_monotonic)}\nprint(wall_minus_monotonic())"
+)
 
 
 def lacking() -> str | None:

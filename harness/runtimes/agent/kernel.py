@@ -67,6 +67,11 @@ def leave_namespaces() -> None:
     _call("mount", None, b"/", None, ctypes.c_ulong(_MS_PRIVATE | _MS_REC), None, about="/")
 
 
+def leave_network_namespace() -> None:
+    """From now on the calling thread's network is its own."""
+    _call("unshare", _CLONE_NEWNET, about="network namespace")
+
+
 def enter_mount_namespace_of(pid: int) -> None:
     """Only while the process has a single thread."""
     with open(f"/proc/{pid}/ns/mnt", "rb") as namespace:
@@ -184,15 +189,14 @@ def attach_loop_device(image: Path, attempts: int = 20, *, outlives: bool = True
     raise OSError(errno.EBUSY, f"no free loop device after {attempts} attempts")
 
 
-def loop_file(device: Path) -> tuple[int, int]:
-    """Device and inode of the file under a loop device."""
+def loop_inode(device: Path) -> int:
+    """Of the file under a loop device."""
     descriptor = os.open(device, os.O_RDONLY)
     try:
         told = fcntl.ioctl(descriptor, _LOOP_GET_STATUS64, bytes(_LOOP_INFO.size))
     finally:
         os.close(descriptor)
-    found = _LOOP_INFO.unpack(told)
-    return found[0], found[1]
+    return int(_LOOP_INFO.unpack(told)[1])
 
 
 def wait_until_released(device: Path, timeout: float) -> None:

@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from . import kernel
 from .lacks import lacks
@@ -86,6 +86,12 @@ class Volume:
         """And a descriptor that keeps it."""
         return kernel.attach_loop_device(self.image, outlives=self._outlives)
 
+    def release(self) -> None:
+        """Nothing of it is kept open: once it is unmounted, its loop device is gone."""
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+            self._descriptor = -1
+
     def top(self, name: str) -> bool:
         """Is what has this name in its root the node's, to be read and damaged?"""
         return True
@@ -128,6 +134,8 @@ class Volume:
 
 
 class Machine:
+    is_host: ClassVar[bool] = False
+
     def __init__(self, name: str, volume: Volume, make_queues: Callable[[int], Queues] = Queues) -> None:
         self.name = name
         self.volume = volume
@@ -199,7 +207,7 @@ class Machine:
 
     def lacks(self, needs: list[str]) -> dict[str, str]:
         """See harness.cluster.Cluster.lacks."""
-        return lacks(needs)
+        return lacks(needs, on_host=self.is_host)
 
     def leftovers(self) -> list[str]:
         """Traces of faults on this machine, looked up in the kernel. See harness.cluster.Cluster.leftovers."""

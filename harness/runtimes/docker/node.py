@@ -11,9 +11,10 @@ import docker
 from docker.errors import APIError
 
 from harness.cluster import Role
+from harness.runtimes.agent.clock import ASK_IT, wall_minus_monotonic
 from harness.runtimes.nodes.asking import Agent
 from harness.runtimes.nodes.calls import Calls
-from harness.runtimes.nodes.clock import ASK_IT, NodeClock, wall_minus_monotonic
+from harness.runtimes.nodes.clock import NodeClock
 from harness.runtimes.nodes.node import LAST_LINES, AgentNode
 from harness.targets.target import Target
 

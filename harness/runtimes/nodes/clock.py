@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import time
 from pathlib import Path
 
@@ -63,17 +62,3 @@ def wrong_clock(clock: Clock, seen_s: float | None) -> str:
     if abs(offset_s) >= LEAST_S:
         return f"has a clock that is {abs(offset_s):.3g} s {'ahead' if offset_s > 0 else 'behind'}"
     return f"has a clock that gains {drift:g} s a second" if (drift := clock.drift) else ""
-
-
-def wall_minus_monotonic(tries: int = 5) -> float:
-    """In seconds. Of the two clocks at one moment, as near as several tries come to it."""
-    found = []
-    for _ in range(tries):
-        before, wall, after = time.monotonic(), time.time(), time.monotonic()
-        found.append((after - before, wall - (before + after) / 2))
-    return min(found)[1]
-
-
-#: Prints the same in a container. Monotonic time is the whole machine's, so that the difference of what two processes
-#: print is that of their wall clocks, however long it takes to ask.
-ASK_IT = f"import time\n{inspect.getsource(wall_minus_monotonic)}\nprint(wall_minus_monotonic())"

@@ -223,7 +223,7 @@ class SshCluster(AgentCluster):
             "ends": {
                 "nodes": [each.address[0] for each in self.machines],
                 "ports": [address[1] for address in (node.address, node.controller_address) if address is not None],
-                "ssh_port": found.ssh_port,
+                "ssh_ports": sorted({each.ssh_port for each in self._found.values()}),
             },
             "launch": {
                 "command": command, "tmp_bytes": _bytes(package.tmp), "largest_file": _LARGEST_FILE,

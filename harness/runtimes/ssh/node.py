@@ -97,8 +97,8 @@ class HostNode(AgentNode):
         """On the host first, so that what is sent is whole."""
         there = f"{self.folder}/copy-{directory.name}"
         await self._call(self._root, ["mkdir", "-p", there])
-        copied: dict[str, Any] = await self._agent.ask(self.name, "copy_disk", directory=there, owner=0, group=0)
         try:
+            copied: dict[str, Any] = await self._agent.ask(self.name, "copy_disk", directory=there, owner=0, group=0)
             await self._call(self._fetch, there, directory)
         finally:
             await self._call(self._root, ["rm", "-rf", there])

@@ -30,10 +30,11 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
+from .. import proc
+from . import folder as run_folder
 from . import guard, holding, undo
 from .machine import prepare
-from .process import started
-from .service import Service
+from .service.process import Service
 from .volumes import alone
 
 _HELD: Final = 3
@@ -93,7 +94,7 @@ def remove(data_directory: Path, run: str | None = None) -> list[str]:
     if holding.is_held():
         for name in ("worker", "guard"):  # the guard itself only if it does not end when its worker has
             pid = int(holder.get(name, 0))
-            if pid and started(pid):
+            if pid and proc.started(pid):
                 os.kill(pid, signal.SIGKILL)
                 until = time.monotonic() + _END_S
                 while holding.is_held() and name == "worker" and time.monotonic() < until:
@@ -132,9 +133,9 @@ def main() -> int:
         elif command == "send":
             send(Path(arguments[0]))
         elif command == "status":
-            print(json.dumps(status(Path(arguments[0]))))
+            print(json.dumps(status(run_folder.resolved(arguments[0]))))
         elif command == "remove":
-            print(json.dumps(remove(Path(arguments[0]), *arguments[1:])))
+            print(json.dumps(remove(run_folder.resolved(arguments[0]), *arguments[1:])))
         else:
             raise ValueError(f"unknown command {command}")
     except holding.Held as error:

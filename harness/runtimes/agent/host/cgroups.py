@@ -6,22 +6,29 @@ by a signal), or no limit of a disk.
 
 from __future__ import annotations
 
+import json
 import os
 import time
 from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
+from . import folder as run_folder
+from . import holding
+
 _ROOT: Final = Path("/sys/fs/cgroup")
 _PREFIX: Final = "chaos-"
 _V1: Final = ("freezer", "blkio")
 _PATIENCE_S: Final = 2.0
+#: In the folder of a run: of v2, the root did not hand its io controller down before.
+_IO: Final = "io-enabled.json"
 
 
 class Cgroup:
-    """Of one run."""
+    """Of one run. folder: where it notes what else it has changed; None: it is only removed."""
 
-    def __init__(self, run: str) -> None:
+    def __init__(self, run: str, folder: Path | None = None) -> None:
+        self._folder = folder
         self._folders = [folder / f"{_PREFIX}{run}" for folder in _hierarchies()]
 
     def make(self) -> list[str]:
@@ -32,9 +39,15 @@ class Cgroup:
                 folder.mkdir(exist_ok=True)
                 if folder.parent == _ROOT:
                     with suppress(OSError):  # io limits need it; the freezer does not
-                        (_ROOT / "cgroup.subtree_control").write_text("+io")
+                        self._enable_io()
                 made.append(str(folder / "cgroup.procs"))
         return made
+
+    def _enable_io(self) -> None:
+        control = _ROOT / "cgroup.subtree_control"
+        if self._folder is not None and "io" not in control.read_text().split():
+            run_folder.note(self._folder / _IO, {"boot": holding.boot()})
+            control.write_text("+io")
 
     def wait_for(self, pid: int) -> None:
         """Until a process that was told to be in it is: what is done to its cgroup must not strike ours."""
@@ -101,6 +114,18 @@ class Cgroup:
                         killed.append(pid)
             _remove(folder)
         return killed
+
+
+def put_back(folder: Path) -> None:
+    """What a run, whose folder this is, has changed for cgroups that are not its own. Once its own is removed."""
+    try:
+        noted = json.loads((folder / _IO).read_text())
+    except (OSError, ValueError):
+        return
+    if noted["boot"] == holding.boot():
+        with suppress(OSError):  # somebody else needs it by now
+            (_ROOT / "cgroup.subtree_control").write_text("-io")
+    (folder / _IO).unlink()
 
 
 def all_of_ours() -> list[str]:

@@ -15,14 +15,15 @@ from typing import Any, Final, NoReturn
 
 from .. import clock_library
 from ..machine import Volume
+from . import folder as run_folder
 from . import holding, undo
 from .cgroups import Cgroup
 from .launch import Launch
-from .machine import HostMachine, Parts, make_clock, prepare
+from .machine import CONFIGURATION, HostMachine, Parts, make_clock, prepare
 from .network import HostEnds
 from .process import NodeProcess
 from .server import Server
-from .service_machine import service_machine
+from .service.machine import service_machine
 from .volumes.device import DeviceVolume
 
 _CONTAINER_CLOCK: Final = "/dev/shm"
@@ -31,10 +32,12 @@ _CONTAINER_CLOCK: Final = "/dev/shm"
 def serve(configuration: Mapping[str, Any]) -> dict[str, Any]:
     """configuration: see _machine(). Returns, with what the harness wants to know of the agent, once it can be asked.
     Raises Held, OSError, RuntimeError; nothing of the run is left then."""
-    data_directory = Path(configuration["data_directory"])
+    data_directory = run_folder.resolved(configuration["data_directory"])
     lock = holding.hold(configuration["holder"])
     # By an agent that was killed together with its guard; after a reboot of ours, what lies there is what goes on.
-    left = [] if configuration["resumes"] else undo.undo(data_directory, agent_too=False)
+    if not configuration["resumes"]:
+        with holding.beginning():
+            undo.undo(data_directory, agent_too=False)
     reading, writing = os.pipe()
     if os.fork():
         os.close(writing)
@@ -44,7 +47,7 @@ def serve(configuration: Mapping[str, Any]) -> dict[str, Any]:
         answer: dict[str, Any] = json.loads(told or '{"error": "it ended without a word"}')
         if "error" in answer:
             raise RuntimeError(answer["error"])
-        return answer | {"left": left}
+        return answer
     os.close(reading)
     _guard(configuration, data_directory, lock, writing)
 
@@ -54,15 +57,14 @@ def _guard(configuration: Mapping[str, Any], data_directory: Path, lock: int, wr
     try:
         os.setsid()
         signal.signal(signal.SIGHUP, signal.SIG_IGN)
-        data_directory.mkdir(parents=True, exist_ok=True)
-        folder = data_directory / f"run-{configuration['run']}"
-        folder.mkdir(mode=0o711, exist_ok=configuration["resumes"])
+        folder = run_folder.make(data_directory, configuration["run"], resumes=configuration["resumes"])
         _close_streams(folder / "agent.log")
         worker = os.fork()
         if not worker:
             _work(configuration, folder, lock, writing)
         holding.note(lock, {**configuration["holder"], "guard": os.getpid(), "worker": worker})
         os.close(writing)
+        writing = -1  # whatever is told later nobody hears, and the number may be another file's
         os.waitpid(worker, 0)
         undo.undo(data_directory)
         holding.remove_files()
@@ -78,13 +80,16 @@ def _guard(configuration: Mapping[str, Any], data_directory: Path, lock: int, wr
 
 
 def _work(configuration: Mapping[str, Any], folder: Path, lock: int, writing: int) -> NoReturn:
-    guard = os.getppid()
+    guard, machine = os.getppid(), None
     try:
         signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
         prepare()
-        with Server(holding.SOCKET, _machine(configuration, folder)) as server:
-            os.write(writing, json.dumps({"pid": os.getpid(), "boot": holding.boot()}).encode())
+        with holding.beginning():
+            machine = _machine(configuration, folder)
+        with Server(holding.SOCKET, machine) as server:
+            os.write(writing, json.dumps({"boot": holding.boot()}).encode())
             os.close(writing)
+            writing = -1
             server.serve_until(configuration["rescue_after_s"])
     except Exception as error:  # the harness tells whoever started it
         with suppress(OSError):
@@ -94,6 +99,8 @@ def _work(configuration: Mapping[str, Any], folder: Path, lock: int, writing: in
     finally:
         if os.getppid() != guard:  # which was killed: nobody else undoes
             with suppress(OSError):
+                if machine is not None:
+                    machine.volume.release()
                 undo.undo(folder.parent)
                 holding.remove_files()
         os._exit(0)
@@ -115,7 +122,6 @@ def _machine(configuration: Mapping[str, Any], folder: Path) -> HostMachine:
         DeviceVolume(Path(configuration["device"]), place, file_system) if configuration["device"]
         else Volume(folder / "volume.img", place, file_system, outlives=not configuration["may_reboot"])
     )  # fmt: skip
-    node_configuration = folder / "node.properties"
     root = folder / "root"
     if not resumes:
         made = volume.make(configuration["size"])
@@ -123,7 +129,7 @@ def _machine(configuration: Mapping[str, Any], folder: Path) -> HostMachine:
         root.mkdir()
         for name, content in configuration["files"].items():
             _write(folder / name, base64.b64decode(content), user)
-        _write(node_configuration, configuration["configuration"].encode(), user)
+        _write(folder / CONFIGURATION, configuration["configuration"].encode(), user)
     volume.attach(user)
     launch = dict(configuration["launch"])
     mounts = {target: _place(folder, source) for target, source in configuration["mounts"].items()}
@@ -140,12 +146,13 @@ def _machine(configuration: Mapping[str, Any], folder: Path) -> HostMachine:
             library.chmod(0o755)
             launch["environment"] = {**launch["environment"], **environment}
             mounts |= {_CONTAINER_CLOCK: str(clock), environment["LD_PRELOAD"]: str(library)}
-    cgroup = Cgroup(configuration["run"])
+    cgroup = Cgroup(configuration["run"], folder)
     process = NodeProcess(folder, Launch(root=str(root), mounts=mounts, user=user, **launch), cgroup)
     parts = Parts(
-        volume, process, cgroup, node_configuration, HostEnds(**configuration["ends"]), configuration["own"], clock,
-        clock_start, configuration["trigger"], configuration["may_set_clock"],
-        configuration["clock_stand_in"], no_clock,
+        folder=folder, volume=volume, process=process, cgroup=cgroup, ends=HostEnds(**configuration["ends"]),
+        own=configuration["own"], clock=clock, clock_start=clock_start, outlives=configuration["may_reboot"],
+        trigger=configuration["trigger"], may_set_clock=configuration["may_set_clock"],
+        clock_stand_in=configuration["clock_stand_in"], no_clock=no_clock,
     )  # fmt: skip
     return HostMachine(configuration["node"], parts)
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import threading
 import time
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Final
 
@@ -19,6 +20,7 @@ SOCKET: Final = FOLDER / "agent.sock"
 HEARD: Final = FOLDER / "heard"
 #: For so long at most somebody who only looks has the lock.
 _LOOK_S: Final = 0.3
+_AGAIN_S: Final = 1.0
 
 
 class Held(Exception):
@@ -49,8 +51,33 @@ def hold(holder: Mapping[str, Any]) -> int:
             continue
         if _is(descriptor, LOCK):
             note(descriptor, holder)
+            hear(time.monotonic())
             return descriptor
         os.close(descriptor)  # whoever held it has removed the file meanwhile
+
+
+def hear(at: float) -> None:
+    """The harness was heard then, by CLOCK_MONOTONIC."""
+    os.close(os.open(HEARD, os.O_WRONLY | os.O_CREAT, 0o600))
+    os.utime(HEARD, (at, at))
+
+
+@contextmanager
+def beginning() -> Iterator[None]:
+    """Whatever takes its time in this, before the harness can be heard: it waits for that, and is alive."""
+    over = threading.Event()
+
+    def hear_again() -> None:
+        while not over.wait(_AGAIN_S):
+            hear(time.monotonic())
+
+    hearing = threading.Thread(target=hear_again, daemon=True)
+    hearing.start()
+    try:
+        yield
+    finally:
+        over.set()
+        hearing.join()
 
 
 def remove_files() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import time
@@ -9,26 +10,22 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar, Final, Protocol
 
 from .. import clock, kernel, tools
 from ..machine import Machine, Volume
 from ..network.card import Network
+from ..volume import mounts
+from . import folder as run_folder
 from .cgroups import Cgroup
 from .itself import reboot, wall_clock
 from .network import OUTSIDE, HostEnds, HostNetwork, HostQueues
 from .process import note_process
 
-#: Prints the difference of two clocks at one moment, as near as several tries come to it.
-_WALL_MINUS_MONOTONIC = """
-import time
-found = []
-for _ in range(5):
-    before, wall, after = time.monotonic(), time.time(), time.monotonic()
-    found.append((after - before, wall - (before + after) / 2))
-print(min(found)[1])
-"""
-_TRIED_S = 3600.0
+_TRIED_S: Final = 3600.0
+#: In the folder of a run: the node's own, and what is done to its links.
+CONFIGURATION: Final = "node.properties"
+_LINKS: Final = "links.json"
 
 
 class AnyProcess(Protocol):
@@ -43,17 +40,19 @@ class AnyProcess(Protocol):
 
 @dataclass(frozen=True)
 class Parts:
-    """What a machine is made of. own: its address among the nodes. clock: the folder of its clock; None: it needs
-    none. clock_start: since when that counts, in seconds since 1970."""
+    """What a machine is made of. folder: of the run. own: its address among the nodes. clock: the folder of its clock;
+    None: it needs none. clock_start: since when that counts, in seconds since 1970. outlives: are links in force to be
+    so after a reboot?"""
 
+    folder: Path
     volume: Volume
     process: AnyProcess
     cgroup: Cgroup
-    configuration: Path
     ends: HostEnds
     own: str
-    clock: Path | None
-    clock_start: int
+    clock: Path | None = None
+    clock_start: int = 0
+    outlives: bool = False
     trigger: str = reboot.TRIGGER  # by which this host loses its power
     may_set_clock: bool = False  # the host's own, and none of the node's
     clock_stand_in: str = ""  # in place of the host's own: see itself/wall_clock.py
@@ -61,6 +60,7 @@ class Parts:
 
 
 class HostMachine(Machine):
+    is_host: ClassVar = True
     #: Of what can be asked of a host, what this one does not do.
     refuses: ClassVar[frozenset[str]] = frozenset()
 
@@ -71,15 +71,22 @@ class HostMachine(Machine):
         super().__init__(name, parts.volume, make_queues)
         self._parts = parts
         self._card_of_host = HostNetwork(parts.ends)
+        self._links: dict[str, dict[str, Any]] = {"blocked": {}, "shaped": {}}  # by key, what is asked for
+        if parts.outlives and (parts.folder / _LINKS).exists():
+            self._links = json.loads((parts.folder / _LINKS).read_text())
+            for key, (incoming, outgoing) in self._links["blocked"].items():
+                super().block(key, incoming, outgoing)  # in force once it is plugged in
+            for key, wanted in self._links["shaped"].items():
+                super().shape(key, wanted)
 
     # What containers' engines do for theirs.
 
     def configure(self, text: str) -> None:
         """For the process' next start. In place: it has the file itself mounted."""
-        self._parts.configuration.write_text(text)
+        (self._parts.folder / CONFIGURATION).write_text(text)
 
     def configuration(self) -> str:
-        return self._parts.configuration.read_text()
+        return (self._parts.folder / CONFIGURATION).read_text()
 
     def boot(self) -> int:
         """Starts the process. Its pid."""
@@ -112,7 +119,7 @@ class HostMachine(Machine):
     def set_clock(self, offset_s: float, drift: float) -> None:
         """What the node sees is ahead of this host's time by so much now, and gains `drift` seconds a second."""
         if self._parts.may_set_clock:
-            wall_clock.set_to(self._parts.configuration.parent, offset_s, drift, self._parts.clock_stand_in)
+            wall_clock.set_to(self._parts.folder, offset_s, drift, self._parts.clock_stand_in)
             return
         if self._parts.clock is None:
             raise OSError("the run was not started for faults of clocks")
@@ -121,25 +128,56 @@ class HostMachine(Machine):
     def clock_offset_s(self) -> float:
         """Of what the node's process sees, from the true time, as far as the host has that. Raises OSError."""
         if self._parts.may_set_clock:
-            return wall_clock.offset_s(self._parts.configuration.parent)
-        seen = float(self._parts.process.ask(_WALL_MINUS_MONOTONIC))
-        before, wall, after = time.monotonic(), time.time(), time.monotonic()
-        return seen - (wall - (before + after) / 2)
+            return wall_clock.offset_s(self._parts.folder)
+        return float(self._parts.process.ask(clock.ASK_IT)) - clock.wall_minus_monotonic()
 
     def monotonic_ns(self) -> int:
         return time.monotonic_ns()
 
     def reboot(self) -> None:
         """A moment after the answer this host has no power. Raises OSError in a container."""
-        reboot.remember(self._parts.configuration.parent, self.volume.directory)
+        reboot.remember(self._parts.folder, self.volume.directory)
         reboot.soon(self._parts.trigger)
 
     def rebooted(self) -> dict[str, Any]:
         """What the volume has lost by that. The node's process does not run, and nothing of its network passes."""
         self._card_of_host.unplug()
-        return reboot.lost(self._parts.configuration.parent, self.volume.directory)
+        return reboot.lost(self._parts.folder, self.volume.directory)
 
     # What is otherwise on a host.
+
+    def block(self, key: str, incoming: list[str], outgoing: list[str]) -> None:
+        self._links["blocked"][key] = [incoming, outgoing]
+        self._note_links()
+        super().block(key, incoming, outgoing)
+
+    def unblock(self, key: str) -> dict[str, int]:
+        dropped = super().unblock(key)
+        self._links["blocked"].pop(key, None)
+        self._note_links()
+        return dropped
+
+    def shape(self, key: str, wanted: dict[str, Any]) -> None:
+        self._links["shaped"][key] = wanted
+        self._note_links()
+        super().shape(key, wanted)
+
+    def unshape(self, key: str) -> dict[str, dict[str, int]]:
+        counted = super().unshape(key)
+        self._links["shaped"].pop(key, None)
+        self._note_links()
+        return counted
+
+    def mend_network(self) -> None:
+        super().mend_network()
+        for noted in self._links.values():
+            noted.clear()
+        self._note_links()
+
+    def _note_links(self) -> None:
+        """Before anything is put in force, and once it is not any more: for the agent that goes on after a reboot."""
+        if self._parts.outlives:
+            run_folder.note(self._parts.folder / _LINKS, self._links)
 
     def frozen(self, how: str) -> dict[str, Any]:
         seen = super().frozen("sigstop") if how == "sigstop" else {"frozen_state": self._state_of_freezer()}
@@ -155,7 +193,7 @@ class HostMachine(Machine):
 
     def started(self, pid: int) -> None:
         super().started(pid)
-        note_process(self._parts.configuration.parent, pid)
+        note_process(self._parts.folder, pid)
 
     def plug_in(self, pid: int) -> None:
         self._card_of_host.plug_in()
@@ -184,12 +222,12 @@ class HostMachine(Machine):
         clock.make(tried, start)
         try:
             clock.write(tried, _TRIED_S, 0.0)
-            seen = float(self._parts.process.ask(_WALL_MINUS_MONOTONIC, {clock.FOLDER: str(tried)}))
+            seen = float(self._parts.process.ask(clock.ASK_IT, {clock.FOLDER: str(tried)}))
         except OSError as error:
             return f"a process with libfaketime fails ({error})"
         finally:
             shutil.rmtree(tried)
-        wrong = abs(seen - _TRIED_S - (time.time() - time.monotonic()))
+        wrong = abs(seen - _TRIED_S - clock.wall_minus_monotonic())
         return "libfaketime does not set the clock" if wrong > _TRIED_S / 2 else ""
 
     def leftovers(self) -> list[str]:
@@ -224,7 +262,7 @@ def loop_devices_of(folder: Path) -> list[str]:
         with suppress(OSError):
             path = Path((block / "loop/backing_file").read_text().strip())
             there = path.stat()
-            if path.is_relative_to(folder) and kernel.loop_file(Path("/dev", block.name))[1] == there.st_ino:
+            if path.is_relative_to(folder) and kernel.loop_inode(Path("/dev", block.name)) == there.st_ino:
                 found.append(block.name)
     return sorted(found)
 
@@ -241,15 +279,11 @@ def prepare() -> None:
 
 def unmount_all(folder: Path) -> list[str]:
     """Everything under this folder, without writing out what nobody reads. What was unmounted."""
-    mounts = [Path(_unescaped(line.split()[4])) for line in Path("/proc/self/mountinfo").read_text().splitlines()]
+    points = [Path(each.point) for each in mounts.own()]
     done = []
-    for mount in sorted((mount for mount in mounts if mount.is_relative_to(folder)), reverse=True):
+    for mount in sorted((point for point in points if point.is_relative_to(folder)), reverse=True):
         with suppress(OSError):
             kernel.shut_down_file_system(mount)
         kernel.unmount(mount, lazily=True)
         done.append(str(mount))
     return done
-
-
-def _unescaped(path: str) -> str:
-    return path.replace("\\040", " ").replace("\\011", "\t").replace("\\134", "\\")

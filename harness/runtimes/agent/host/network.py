@@ -1,7 +1,8 @@
 """The network of a host: what the agent does to it never touches SSH.
 
-An escape rule comes first in every chain and every tree of queues: whatever comes to, or leaves, the port that sshd
-serves passes. Who is no node (OUTSIDE) is told by the node's ports, for the addresses of clients are not known.
+An escape rule comes first in every chain and every tree of queues: whatever comes to, or leaves, a port that sshd
+serves passes, here or on another host: this one may be the way to that. Who is no node (OUTSIDE) is told by the node's
+ports, for the addresses of clients are not known.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import json
 import socket
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import product
 from typing import Any, Final
 
 from .. import kernel, tools
@@ -27,15 +29,16 @@ _INGRESS: Final = ("ingress", "clsact")
 
 @dataclass(frozen=True)
 class HostEnds(Ends):
-    """nodes: addresses of all nodes. ports: where the node of this host serves, first that of clients. ssh_port: where
-    sshd does."""
+    """nodes: addresses of all nodes. ports: where the node of this host serves, first that of clients. ssh_ports: where
+    sshd does, on whichever of them."""
 
     nodes: Sequence[str]
     ports: Sequence[int]
-    ssh_port: int
+    ssh_ports: Sequence[int]
 
     def escape(self, field: str) -> str:
-        return f"tcp {_port(field)} {self.ssh_port} accept; "
+        ports = _set(map(str, self.ssh_ports))
+        return f"tcp sport {ports} accept; tcp dport {ports} accept; "
 
     def rule(self, field: str, address: str, verdict: str, *, before: str = "", chance: str = "") -> str:
         if address != OUTSIDE:
@@ -110,8 +113,17 @@ class HostQueues(Queues):
 
     def _is_ours(self, qdisc: Mapping[str, object]) -> bool:
         if qdisc["kind"] == "ingress":
-            return self._incoming()
+            return self._incoming() and self._leads_to_ours(str(qdisc["dev"]))
         return super()._is_ours(qdisc) and qdisc["handle"] == ROOT
+
+    def _leads_to_ours(self, device: str) -> bool:
+        """All ingress queues have the same handle, and there may be one on each interface: whose it is its filters
+        tell."""
+        try:
+            filters = tools.run(["tc", "filter", "show", "dev", device, "parent", "ffff:"], network=self._namespace)
+        except OSError:  # the interface is gone
+            return False
+        return f"to device {INCOMING})" in filters
 
     def _device(self) -> str:
         kernel.enter_network_namespace(self._namespace)
@@ -130,8 +142,8 @@ class HostQueues(Queues):
         """SSH; and, of what comes from outside, what other nodes send."""
         base = f"filter add dev {interface} parent {ROOT} protocol ip pref 1 u32 match"
         direct = f"flowid {ROOT}0"
-        for side in ("sport", "dport"):
-            yield f"{base} ip protocol 6 0xff match ip {side} {self._ends.ssh_port} 0xffff {direct}"
+        for side, port in product(("sport", "dport"), self._ends.ssh_ports):
+            yield f"{base} ip protocol 6 0xff match ip {side} {port} 0xffff {direct}"
         if interface == INCOMING:
             for address in self._ends.nodes:
                 yield f"{base} ip src {address} {direct}"

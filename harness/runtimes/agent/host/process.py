@@ -13,6 +13,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Final
 
+from .. import proc
 from .cgroups import Cgroup
 from .launch import Launch
 
@@ -100,7 +101,7 @@ class NodeProcess:
 
 def note_process(folder: Path, pid: int) -> None:
     """So that it is found again, whoever looks."""
-    (folder / _PROCESS).write_text(f"{pid} {started(pid)}")
+    (folder / _PROCESS).write_text(f"{pid} {proc.started(pid)}")
 
 
 def processes_of(folder: Path) -> list[int]:
@@ -109,47 +110,8 @@ def processes_of(folder: Path) -> list[int]:
         pid, start = (folder / _PROCESS).read_text().split()
     except (OSError, ValueError):
         return []
-    return _session(int(pid)) if started(int(pid)) == start else []
-
-
-def started(pid: int) -> str:
-    """When, in ticks since this host was booted; "": there is no such process."""
-    return _field(pid, 19)
+    return _session(int(pid)) if proc.started(int(pid)) == start else []
 
 
 def _session(leader: int) -> list[int]:
-    return [int(name) for name in os.listdir("/proc") if name.isdigit() and _field(int(name), 3) == str(leader)]
-
-
-def ancestors(pid: int) -> list[int]:
-    """Its parent, whose parent, and so on, but for the first process of all."""
-    found = []
-    while (parent := int(_field(pid, 1) or 0)) > 1:
-        found.append(parent)
-        pid = parent
-    return found
-
-
-def descendants(pid: int) -> list[int]:
-    """Its children, theirs, and so on."""
-    children: dict[int, list[int]] = {}
-    for each in (int(name) for name in os.listdir("/proc") if name.isdigit()):
-        children.setdefault(int(_field(each, 1) or 0), []).append(each)
-    found: list[int] = []
-    more = [pid]
-    while more:
-        more = [child for each in more for child in children.get(each, ())]
-        found += more
-    return found
-
-
-def state(pid: int) -> str:
-    return _field(pid, 0)
-
-
-def _field(pid: int, number: int) -> str:
-    """Of /proc/PID/stat, counted from the state on."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[number]
-    except (OSError, IndexError):
-        return ""
+    return [int(name) for name in os.listdir("/proc") if name.isdigit() and proc.session(int(name)) == leader]

@@ -125,8 +125,7 @@ class Server(socketserver.ThreadingUnixStreamServer):
         threading.Thread(target=self.serve_forever, daemon=True).start()
         while True:
             silent = time.monotonic() - self.answers.heard
-            os.close(os.open(holding.HEARD, os.O_WRONLY | os.O_CREAT, 0o600))
-            os.utime(holding.HEARD, (self.answers.heard,) * 2)
+            holding.hear(self.answers.heard)
             if silent > rescue_after_s:
                 return
             time.sleep(min(0.5, rescue_after_s / 5))

@@ -4,7 +4,6 @@ works as well for what a killed agent left."""
 from __future__ import annotations
 
 import os
-import shutil
 import signal
 import time
 from contextlib import suppress
@@ -12,28 +11,31 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
-from .. import kernel
-from . import cgroups, service
+from .. import kernel, proc
+from ..volume import mounts
+from . import cgroups
+from . import folder as run_folder
 from .itself import wall_clock
 from .machine import loop_devices_of, unmount_all
 from .network import HostEnds, HostNetwork, HostQueues
-from .process import processes_of, state
+from .process import processes_of
+from .service import undo as service
 from .volumes import given
 
-_NOBODY: Final = HostEnds((), (), 0)
+_NOBODY: Final = HostEnds((), (), ())
 _GONE_S: Final = 5.0
 #: Of the kernel's own: a loop device frees itself, a moment after the last who had it.
-_LOOPS_S: Final = 3.0
+_LOOPS_S: Final = 5.0
 
 
 def found(data_directory: Path) -> dict[str, Any]:
     """By kind, what there is of ours on this host: a list each, empty if there is nothing."""
-    folders = sorted(path for path in data_directory.glob("run-*") if path.is_dir())
+    folders = run_folder.all_of_ours(data_directory)
     return {
         "rules": _rules(),
         "queues": _queues(),
-        "mounts": [str(mount) for mount in _mounts_under(data_directory)],
-        "loop devices": loop_devices_of(data_directory),
+        "mounts": [str(mount) for folder in folders for mount in _mounts_under(folder)],
+        "loop devices": [name for folder in folders for name in loop_devices_of(folder)],
         "processes": [f"pid {pid}" for folder in folders for pid in processes_of(folder)],
         "clock": [clause for folder in folders for clause in wall_clock.amiss(folder)],
         "services": [clause for folder in folders for clause in service.amiss(folder)],
@@ -55,6 +57,8 @@ def undo(data_directory: Path, *, agent_too: bool = True) -> list[str]:
         service.go_on(folder)
     for run in there["cgroups"]:
         cgroups.Cgroup(run).remove()
+    for folder in map(Path, there["folders"]):
+        cgroups.put_back(folder)
     network = HostNetwork(_NOBODY)
     try:
         if there["queues"]:
@@ -75,14 +79,15 @@ def undo(data_directory: Path, *, agent_too: bool = True) -> list[str]:
             failed += wrong
             continue
         unmount_all(folder)
+        until = time.monotonic() + _LOOPS_S
+        while (devices := loop_devices_of(folder)) and time.monotonic() < until:  # they are told by files in it
+            time.sleep(0.02)
+        if devices:
+            failed.append(f"{', '.join(devices)} is still in use")
+            continue
         if agent_too:
             service.remove_what_was_brought(folder)
-        shutil.rmtree(folder)
-    with suppress(OSError):
-        data_directory.rmdir()  # if it is empty, and so was ours
-    until = time.monotonic() + _LOOPS_S
-    while loop_devices_of(data_directory) and time.monotonic() < until:
-        time.sleep(0.02)
+        run_folder.remove(folder)
     if failed:
         raise OSError("; ".join(failed))
     return done
@@ -100,7 +105,7 @@ def kill(pid: int) -> None:
         with suppress(OSError):
             kernel.thaw(pid)
         until = time.monotonic() + _GONE_S
-        while time.monotonic() < until and state(pid) not in ("", "Z"):
+        while time.monotonic() < until and proc.state(pid) not in ("", "Z"):
             time.sleep(0.005)
 
 
@@ -125,5 +130,4 @@ def _queues() -> list[str]:
 
 
 def _mounts_under(folder: Path) -> list[Path]:
-    lines = Path("/proc/self/mountinfo").read_text().splitlines()
-    return [mount for line in lines if (mount := Path(line.split()[4])).is_relative_to(folder) and mount != folder]
+    return [mount for each in mounts.own() if (mount := Path(each.point)).is_relative_to(folder) and mount != folder]

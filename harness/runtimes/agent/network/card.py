@@ -19,16 +19,17 @@ from .. import kernel
 
 _OUTPUT_JSON = 1 << 4
 #: A chain for each key and direction, so that partitions may overlap and each has counters of its own. Declared before
-#: it is deleted, because a chain that is not there cannot be deleted.
-_BLOCK = """
-table inet chaos {{
+#: it is deleted, because a chain that is not there cannot be deleted. Those of `inet` lose packets, those of `ip`
+#: double them (shaping.py).
+NOTHING = """
+table {family} chaos {{
   chain {key}-in {{ type filter hook input priority 0; policy accept; }}
   chain {key}-out {{ type filter hook output priority 0; policy accept; }}
 }}
-flush chain inet chaos {key}-in
-flush chain inet chaos {key}-out
-delete chain inet chaos {key}-in
-delete chain inet chaos {key}-out
+flush chain {family} chaos {key}-in
+flush chain {family} chaos {key}-out
+delete chain {family} chaos {key}-in
+delete chain {family} chaos {key}-out
 """
 _RULES = """
 table {family} chaos {{
@@ -88,7 +89,7 @@ class Network:
     def block(self, key: str, incoming: Collection[str], outgoing: Collection[str]) -> None:
         """Drop what comes from some addresses and what goes to others, in place of what this key dropped before;
         counters start at 0. No addresses: nothing is left of the key. key: letters, digits and hyphens."""
-        commands = _BLOCK.format(key=key)
+        commands = NOTHING.format(family="inet", key=key)
         if incoming or outgoing:
             commands += self.chains("inet", key, self._drop("saddr", incoming), self._drop("daddr", outgoing))
         self.run(commands)

@@ -10,22 +10,11 @@ from collections import Counter
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 
-from .card import Ends, Network
+from .card import NOTHING, Ends, Network
 from .queues import Queue, Queues
 
 _CHANCE = 1_000_000  # rules can tell shares as small as one in so many
 _MARK = 0xC405  # of a packet that comes twice
-#: Chains of a key, as in network.py: those of `inet` lose packets, those of `ip` double them.
-_NOTHING = """
-table {family} chaos {{
-  chain {key}-in {{ type filter hook input priority 0; policy accept; }}
-  chain {key}-out {{ type filter hook output priority 0; policy accept; }}
-}}
-flush chain {family} chaos {key}-in
-flush chain {family} chaos {key}-out
-delete chain {family} chaos {key}-in
-delete chain {family} chaos {key}-out
-"""
 #: What queues count, as evidence.
 _QUEUED = {
     "delayed": "packets_delayed", "ahead": "packets_reordered", "throttled": "throttled", "dropped": "packets_dropped",
@@ -100,7 +89,7 @@ class Shaping:
     def clear_network(self, network: Network) -> None:
         """Of a machine whose network stays when it is switched off: until plug_in() it has no rules and queues."""
         for key in self._wanted:
-            network.run("".join(_NOTHING.format(family=family, key=key) for family in ("inet", "ip")))
+            network.run("".join(NOTHING.format(family=family, key=key) for family in ("inet", "ip")))
         self._make_queues(network.namespace).clear()
 
     def shape(self, key: str, wanted: Wanted) -> None:
@@ -135,7 +124,7 @@ class Shaping:
         self._ruled[key] = Counter()
         if self._network is None:
             return
-        commands = "".join(_NOTHING.format(family=family, key=key) for family in ("inet", "ip"))
+        commands = "".join(NOTHING.format(family=family, key=key) for family in ("inet", "ip"))
         if wanted := self._wanted.get(key):
             ends = self._network.ends
             for family, (incoming, outgoing) in (("inet", wanted.losses(ends)), ("ip", wanted.doubles(ends))):

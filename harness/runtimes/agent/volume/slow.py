@@ -40,7 +40,7 @@ def limit(pid: int, device: str, to: Limit | None) -> None:
     """From now on, for everything in the cgroup of process `pid`; None: no limit. device: "7:0"."""
     cgroup = _cgroup_of(pid)
     if cgroup.is_v2:
-        _enable_io(cgroup.path)
+        _enable_io(cgroup.path, [])
         values = ("max", "max") if to is None else (str(to.bytes_per_s), str(to.operations_per_s))
         line = f"{device} rbps={values[0]} wbps={values[0]} riops={values[1]} wiops={values[1]}"
         (cgroup.path / "io.max").write_text(line)
@@ -95,12 +95,19 @@ def lacking() -> str | None:
     if not devices:
         return "there is no loop device to limit"
     device = devices[0].read_text().strip()
+    enabled: list[Path] = []
     try:
+        if (cgroup := _cgroup_of(os.getpid())).is_v2:
+            _enable_io(cgroup.path, enabled)
         limit(os.getpid(), device, Limit(1 << 30, 1 << 20))
         works = is_limited(os.getpid(), device)
         limit(os.getpid(), device, None)
     except OSError as error:
         return f"this kernel or its cgroups have no I/O throttling ({error.strerror or error})"
+    finally:
+        for control in reversed(enabled):
+            with suppress(OSError):  # somebody else needs it by now
+                control.write_text("-io")
     return None if works else "the kernel does not keep an I/O limit that it is given"
 
 
@@ -127,9 +134,12 @@ def _cgroup_of(pid: int) -> _Cgroup:
     raise OSError(errno.ENOSYS, "no cgroup that limits I/O")
 
 
-def _enable_io(cgroup: Path) -> None:
-    """A cgroup has io.max once each one above it hands the controller down. Harmless where it does already."""
+def _enable_io(cgroup: Path, enabled: list[Path]) -> None:
+    """A cgroup has io.max once each one above it hands the controller down. Harmless where it does already. enabled:
+    where it did not, from above."""
     if not (cgroup / "io.max").exists():
         for above in reversed(cgroup.parents):
-            if above.is_relative_to(_CGROUPS):
-                (above / "cgroup.subtree_control").write_text("+io")
+            control = above / "cgroup.subtree_control"
+            if above.is_relative_to(_CGROUPS) and "io" not in control.read_text().split():
+                control.write_text("+io")
+                enabled.append(control)

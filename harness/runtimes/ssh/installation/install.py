@@ -7,7 +7,6 @@ is there whole (on_host.py) is there, and is never changed. Nothing else of a ho
 from __future__ import annotations
 
 import json
-import shlex
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -83,14 +82,18 @@ def send(
     return sent
 
 
-def remove(session: Session, host: Host) -> bool:
-    """All that was ever put there. Was there anything? Blocks. Raises HostError."""
-    folder = shlex.quote(host.install_directory)
-    script = f"test -e {folder} && rm -rf {folder} && echo removed"
-    done = session.run(["sh", "-c", script], sudo=True, timeout_s=_SEND_S)
-    if done.err.strip():
-        raise HostRefused(f"{host.name}: {host.install_directory} could not be removed: {done.err.strip()}")
-    return bool(done.out.strip())
+def remove(session: Session, host: Host) -> str:
+    """Every piece that was ever put there, and the directory if nothing else is in it. What became of that, as a clause
+    that follows its name. Blocks. Raises HostError."""
+    command = [host.python, "-c", _ON_HOST.read_text(), "remove", host.install_directory]
+    done = session.run(command, sudo=True, timeout_s=_SEND_S)
+    if done.status != 0:
+        why = (done.err.strip().splitlines() or [f"exit status {done.status}"])[-1]
+        raise HostRefused(f"{host.name}: {host.install_directory} could not be removed: {why}")
+    told: dict[str, list[str]] = json.loads(done.out)
+    if told["others"]:
+        return f"stays, for others have something in it; {'ours was removed' if told['removed'] else 'nothing is ours'}"
+    return "was removed" if told["removed"] else "is not there"
 
 
 def agent_command(host: Host, agent: Piece) -> list[str]:

@@ -62,8 +62,7 @@ def remove_from(hosts: Hosts) -> list[str]:
                     f"host {host.name}: run {seen.holder.get('run', '(unknown)')} has left something, or goes on; "
                     "chaos clean --on ssh comes first"
                 )
-        gone = install.remove(session, host)
-        return f"{host.name}: {host.install_directory} {'was removed' if gone else 'is not there'}"
+        return f"{host.name}: {host.install_directory} {install.remove(session, host)}"
 
     try:
         return list(_all_of(together(hosts.hosts, work)).values())

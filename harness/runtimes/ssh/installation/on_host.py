@@ -2,6 +2,7 @@
 
     on_host.py look DIRECTORY thoroughly|       prints facts about the host, and which pieces are whole, as JSON
     on_host.py receive TARGET SHA256 compile|   a tar archive on standard input
+    on_host.py remove DIRECTORY                 all pieces; prints what it has removed and what else is there, as JSON
 
 A piece is a folder, and beside it a list of its files (NAME.files: sizes and hashes), which is written last: what has
 none, or differs, is not there. A look compares sizes, a thorough one hashes as well. Knows nothing but the standard
@@ -12,11 +13,14 @@ import hashlib
 import json
 import os
 import platform
+import re
 import shutil
 import sys
 import tarfile
 
 _CHUNK = 1 << 20
+#: A piece by its name (pieces.py), its list, and what is not finished. All else in the directory is somebody's.
+_OURS = re.compile(r".+-[0-9a-f]{16}(?P<more>\.files|\.(\d+|damaged)\.new)?")
 
 
 def hash_of(path):  # type: ignore[no-untyped-def]
@@ -61,7 +65,7 @@ def look(directory, thoroughly):  # type: ignore[no-untyped-def]
                 "executable": os.path.realpath(sys.executable),
                 "machine": platform.machine(),
                 "ssh": connection,
-                "anything": bool(names),
+                "anything": any(map(_OURS.fullmatch, names)),
                 "there": [each for each in names if is_whole(os.path.join(directory, each), thoroughly)],
             }
         )
@@ -108,6 +112,29 @@ def receive(target, expected, compiles):  # type: ignore[no-untyped-def]
         raise
 
 
+def remove(directory):  # type: ignore[no-untyped-def]
+    """The directory too, if nothing else is in it."""
+    import fcntl
+
+    removed, others = [], []
+    if os.path.isdir(directory):
+        parent = os.open(directory, os.O_RDONLY)
+        fcntl.flock(parent, fcntl.LOCK_EX)
+        _sweep(directory)
+        for name in sorted(os.listdir(directory), reverse=True):  # the list of a piece before the piece
+            path, found = os.path.join(directory, name), _OURS.fullmatch(name)
+            if found is None or (found["more"] or "").endswith(".new"):
+                others.append(name)
+            elif os.path.isdir(path) and not os.path.islink(path):
+                shutil.rmtree(path)
+                removed.append(name)
+            else:
+                os.unlink(path)
+        if not others:
+            os.rmdir(directory)
+    print(json.dumps({"removed": removed, "others": others}))
+
+
 def _unpack(folder, expected):  # type: ignore[no-untyped-def]
     stream = _Hashed(sys.stdin.buffer)
     with tarfile.open(fileobj=stream, mode="r|") as archive:
@@ -123,7 +150,8 @@ def _sweep(directory):  # type: ignore[no-untyped-def]
     import fcntl
 
     for name in os.listdir(directory):
-        if not name.endswith(".new"):
+        found = _OURS.fullmatch(name)
+        if found is None or not (found["more"] or "").endswith(".new"):
             continue
         path = os.path.join(directory, name)
         if not os.path.isdir(path):
@@ -166,6 +194,9 @@ if __name__ == "__main__":
     else:
         try:
             os.umask(0o022)
-            receive(*sys.argv[2:5])
+            if sys.argv[1] == "receive":
+                receive(*sys.argv[2:5])
+            else:
+                remove(sys.argv[2])
         except Exception as error:
             sys.exit(str(error))

@@ -132,7 +132,7 @@ class ServiceCluster(SshCluster):
         return node
 
     def _told(self, node: HostNode) -> dict[str, Any]:
-        """What its agent is told: see agent.host.service_machine."""
+        """What its agent is told: see agent.host.service.machine."""
         found, service = self._found[node.host.name], self._hosts.service
         assert service is not None
         agent = self._wanted.agent.name
@@ -144,7 +144,7 @@ class ServiceCluster(SshCluster):
             "ends": {
                 "nodes": [each.address[0] for each in self.machines],
                 "ports": [address[1] for address in (node.address, node.controller_address) if address is not None],
-                "ssh_port": found.ssh_port,
+                "ssh_ports": sorted({each.ssh_port for each in self._found.values()}),
             },
             "service": {
                 "data_directory": service.data_directory, "port": node.address[1], "topic": self._plan.topic,

@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
+from harness.runtimes.agent.clock import wall_minus_monotonic
 from harness.runtimes.docker import cleanup, engine
 from harness.runtimes.docker.node import DockerNode
 from harness.runtimes.docker.runtime import DockerCluster, DockerRuntime
 from harness.runtimes.doctor import checks
-from harness.runtimes.nodes.clock import wall_minus_monotonic
 from tests.clusters.stand_in import STAND_IN
 from tests.harness.runtimes.docker.test_docker_runtime import ask, plan, quiet, removed_soon
 

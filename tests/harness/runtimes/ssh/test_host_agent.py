@@ -16,11 +16,13 @@ from typing import Any
 
 import pytest
 
+from harness.runtimes.agent.host import __main__ as host
 from harness.runtimes.agent.host import holding
 from harness.runtimes.agent.host.server import Answers
 from harness.runtimes.nodes.asking import AgentError
-from harness.runtimes.ssh import agents
+from harness.runtimes.ssh import agents, clean
 from harness.runtimes.ssh.agents import HostAgents
+from harness.runtimes.ssh.clean import Status
 from harness.runtimes.ssh.host_clock import DRIFT, MOST_DRIFT, HostClock
 from harness.runtimes.ssh.traces import on_our_clock
 
@@ -86,6 +88,27 @@ def test_who_holds_a_host_is_told_with_what_was_noted(folder: Path) -> None:
     assert error.value.holder == {"run": "a", "guard": 1} == holding.holder_of()
     holding.remove_files()
     assert not folder.exists()
+
+
+def test_a_run_that_is_just_beginning_is_alive_however_long_that_takes(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def is_alive() -> bool:
+        told = host.status(tmp_path)
+        return Status(told["held"], told["holder"], told["silent_s"], {}).is_alive
+
+    monkeypatch.setattr(host.undo, "found", lambda _: {})
+    monkeypatch.setattr(clean, "_ALIVE_S", 0.3)
+    monkeypatch.setattr(holding, "_AGAIN_S", 0.01)
+    lock = holding.hold({"run": "a"})
+    assert is_alive()
+    with holding.beginning():
+        time.sleep(0.5)
+        assert is_alive()
+    time.sleep(0.5)
+    assert not is_alive()
+    os.close(lock)
+    holding.remove_files()
 
 
 def test_one_that_only_looks_keeps_nobody_from_holding(folder: Path) -> None:

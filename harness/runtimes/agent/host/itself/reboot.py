@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from ...volume import loss
+from .. import folder as run_folder
 
 TRIGGER: Final = "/proc/sysrq-trigger"
 _AFTER_S: Final = 0.3  # so that the answer arrives
@@ -25,15 +26,7 @@ def remember(folder: Path, volume: Path) -> None:
     """What is on the volume now, as its processes see it."""
     survey = loss.Survey(volume)
     survey.complete()
-    with (folder / _REMEMBERED).open("wb") as file:
-        pickle.dump(survey, file)
-        file.flush()
-        os.fsync(file.fileno())
-    directory = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(directory)
-    finally:
-        os.close(directory)
+    run_folder.keep(folder / _REMEMBERED, pickle.dumps(survey))
 
 
 def lost(folder: Path, volume: Path) -> dict[str, Any]:

@@ -9,13 +9,14 @@ container, whose clock is that of others.
 from __future__ import annotations
 
 import json
-import os
 import threading
 import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Protocol
 
+from ...clock import wall_minus_monotonic
+from .. import folder as run_folder
 from .. import holding
 from .reboot import in_container
 
@@ -23,7 +24,6 @@ _NOTED: Final = "clock-before.json"
 #: From one time that a clock which gains is set to the next.
 STEP_S: Final = 0.01
 _CAP_SYS_TIME: Final = 25
-_TRIES: Final = 5
 
 
 class _Clock(Protocol):
@@ -82,7 +82,7 @@ def set_to(folder: Path, offset_s: float, drift: float, stand_in: str = "") -> N
 def offset_s(folder: Path) -> float:
     """How far it is ahead now; 0 unless it was set."""
     before = _before(folder)
-    return 0.0 if before is None else _wall_minus_monotonic(_clock(folder)) - before
+    return 0.0 if before is None else wall_minus_monotonic(_clock(folder).wall) - before
 
 
 def amiss(folder: Path) -> list[str]:
@@ -138,14 +138,9 @@ class _Setting(threading.Thread):
 
 def _note(noted: Path, stand_in: str) -> None:
     clock: _Clock = _StandIn(stand_in) if stand_in else _Kernels()
-    new = noted.with_suffix(".new")
-    with new.open("w") as file:
-        json.dump(
-            {"boot": holding.boot(), "stand_in": stand_in, "wall_minus_monotonic": _wall_minus_monotonic(clock)}, file
-        )
-        file.flush()
-        os.fsync(file.fileno())
-    new.rename(noted)
+    run_folder.note(noted, {
+        "boot": holding.boot(), "stand_in": stand_in, "wall_minus_monotonic": wall_minus_monotonic(clock.wall),
+    })  # fmt: skip
 
 
 def _before(folder: Path) -> float | None:
@@ -160,15 +155,6 @@ def _before(folder: Path) -> float | None:
 def _clock(folder: Path) -> _Clock:
     stand_in = json.loads((folder / _NOTED).read_text())["stand_in"]
     return _StandIn(stand_in) if stand_in else _Kernels()
-
-
-def _wall_minus_monotonic(clock: _Clock) -> float:
-    """As near as several tries come to it."""
-    found = []
-    for _ in range(_TRIES):
-        before, wall, after = time.monotonic(), clock.wall(), time.monotonic()
-        found.append((after - before, wall - (before + after) / 2))
-    return min(found)[1]
 
 
 def _may_set() -> bool:

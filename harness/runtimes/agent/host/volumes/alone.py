@@ -11,8 +11,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from . import mounts
-from .mounts import Mount
+from ...volume import mounts
+from ...volume.mounts import Mount
 
 #: Those that can be shut down.
 KINDS: Final = ("ext4", "xfs")

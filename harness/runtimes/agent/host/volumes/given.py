@@ -9,7 +9,6 @@ from __future__ import annotations
 import base64
 import errno
 import json
-import os
 import re
 import time
 from collections.abc import Callable, Collection, Mapping
@@ -20,11 +19,12 @@ from typing import Any, Final
 
 from ... import kernel
 from ...machine import Volume
-from ...volume import disk
+from ...volume import disk, mounts
 from ...volume.damage import Damage, restore
+from ...volume.mounts import Mount
+from .. import folder as run_folder
 from .. import holding
-from . import alone, mounts
-from .mounts import Mount
+from . import alone
 
 _LOST: Final = "lost.json"
 _DAMAGED: Final = "damaged.json"
@@ -58,7 +58,7 @@ class GivenVolume(Volume):
             self._mount = alone.file_system_of(str(self.directory), mine)
         except alone.NotAlone as error:
             raise OSError(f"the data directory of the service {error}") from error
-        _write(self._folder / _LOST, {
+        run_folder.note(self._folder / _LOST, {
             "what": what, "mount": asdict(self._mount), "directory": str(self.directory), "boot": holding.boot(),
         })  # fmt: skip
 
@@ -85,7 +85,7 @@ class GivenVolume(Volume):
             _remove(self._folder / _DAMAGED)
             return
         texts = {name: base64.b64encode(getattr(done, name)).decode() for name in ("before", "after")}
-        _write(self._folder / _DAMAGED, {
+        run_folder.note(self._folder / _DAMAGED, {
             "damage": {**done._asdict(), **texts}, "directory": str(self.directory), "log": self._log.pattern,
         })  # fmt: skip
 
@@ -207,16 +207,6 @@ def _mount(noted: Mapping[str, Any]) -> Mount:
         name: tuple(value) if isinstance(value, list) else value for name, value in noted["mount"].items()
     }
     return Mount(**told)
-
-
-def _write(path: Path, noted: Mapping[str, Any]) -> None:
-    """Durably: a host may lose its power for good."""
-    new = path.with_name(f"{path.name}.new")
-    with new.open("w") as file:
-        json.dump(noted, file)
-        file.flush()
-        os.fsync(file.fileno())
-    new.rename(path)
 
 
 def _read(path: Path) -> Mapping[str, Any] | None:

@@ -91,7 +91,7 @@ def test_an_installation_changes_its_own_folder_once_and_goes_without_a_trace(ho
         assert differing(installed, trees(hosts)) == {name: set() for name in hosts.names}
         for name, damage in zip(hosts.names, ("truncate -s -1", "sed -i 1s/./x/"), strict=True):
             hosts.execute(name, "sh", "-c", f"{damage} {INSTALLED}/agent-*/agent/host/__main__.py")
-            hosts.execute(name, "sh", "-c", f"mkdir {INSTALLED}/agent-of-one-who-was-killed.7.new")
+            hosts.execute(name, "sh", "-c", f"mkdir {INSTALLED}/agent-0123456789abcdef.7.new")
         for line in install_on(hosts.hosts, package, str):
             assert line.split(": ")[1].startswith("agent-") and "," not in line, line
         for name, changed in differing(installed, trees(hosts)).items():

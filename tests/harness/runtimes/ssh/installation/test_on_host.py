@@ -17,6 +17,7 @@ import pytest
 from harness.runtimes.ssh.installation import on_host
 
 COMMAND = [sys.executable, "-c", Path(on_host.__file__).read_text()]
+KILLED, LIVING = "agent-00000000000000aa", "agent-00000000000000bb"
 FILES = {"a/module.py": b"x = 1\n", "data": bytes(300_000)}
 
 
@@ -95,7 +96,7 @@ def test_a_damaged_piece_is_not_there_and_is_made_whole(tmp_path: Path, damage: 
 def test_what_a_killed_one_has_left_is_swept_and_not_what_a_living_one_makes(tmp_path: Path) -> None:
     archive = packed(FILES)
     sha256 = hashlib.sha256(archive).hexdigest()
-    killed, living = receiver(tmp_path / "killed", sha256), receiver(tmp_path / "living", sha256)
+    killed, living = receiver(tmp_path / KILLED, sha256), receiver(tmp_path / LIVING, sha256)
     for each in (killed, living):
         assert each.stdin is not None
         each.stdin.write(archive[:200_000])
@@ -105,10 +106,40 @@ def test_what_a_killed_one_has_left_is_swept_and_not_what_a_living_one_makes(tmp
         time.sleep(0.02)
     killed.kill()
     killed.communicate()
-    assert {name.split(".")[0] for name in names(tmp_path)} == {"killed", "living"}
+    assert {name.split(".")[0] for name in names(tmp_path)} == {KILLED, LIVING}
     assert received(tmp_path / "piece", archive) == ""
-    assert {name.split(".")[0] for name in names(tmp_path)} == {"living", "piece"}
+    assert {name.split(".")[0] for name in names(tmp_path)} == {LIVING, "piece"}
     living.communicate(archive[200_000:])
     assert living.returncode == 0
-    assert there(tmp_path) == ["living", "piece"]
-    assert names(tmp_path) == ["living", "living.files", "piece", "piece.files"]
+    assert there(tmp_path) == [LIVING, "piece"]
+    assert names(tmp_path) == [LIVING, f"{LIVING}.files", "piece", "piece.files"]
+
+
+def removed(directory: Path) -> dict[str, list[str]]:
+    done = subprocess.run([*COMMAND, "remove", str(directory)], capture_output=True, check=True)
+    told: dict[str, list[str]] = json.loads(done.stdout)
+    return told
+
+
+def test_pieces_alone_are_removed_and_the_directory_if_nothing_else_is_in_it(tmp_path: Path) -> None:
+    """Somebody may have told us to install into /usr/local."""
+    at, archive = tmp_path / "local", packed(FILES)
+    assert removed(at) == {"removed": [], "others": []}
+    assert received(at / LIVING, archive) == received(at / "site-packages-3.11-x86_64-00000000000000cc", archive) == ""
+    (at / f"{KILLED}.7.new").mkdir()
+    (at / KILLED).mkdir()  # its list was never written
+    (at / "bin").mkdir()
+    for name in ("bin/tool", "settings.new", "a.files", "a-0123"):
+        (at / name).touch()
+    assert received(at / LIVING, archive) == "" and (at / "settings.new").exists()
+    told = removed(at)
+    assert sorted(told["removed"]) == [KILLED, LIVING, "site-packages-3.11-x86_64-00000000000000cc"]
+    assert sorted(told["others"]) == names(at) == ["a-0123", "a.files", "bin", "settings.new"]
+    assert (at / "bin" / "tool").exists()
+    assert removed(at)["removed"] == []
+    for name in ("bin/tool", "settings.new", "a.files", "a-0123"):
+        (at / name).unlink()
+    (at / "bin").rmdir()
+    assert received(at / LIVING, archive) == ""
+    assert removed(at) == {"removed": [LIVING], "others": []}
+    assert names(tmp_path) == []

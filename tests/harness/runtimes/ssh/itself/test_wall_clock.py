@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from harness.runtimes.agent.host import folder as run_folder
 from harness.runtimes.agent.host import undo
 from harness.runtimes.agent.host.itself import wall_clock
 from harness.runtimes.ssh.clean import clean
@@ -62,8 +63,7 @@ def test_one_that_gains_does_so_until_it_is_put_right(tmp_path: Path, clock: str
 
 
 def test_what_a_dead_agent_has_set_is_put_right_by_whoever_undoes(tmp_path: Path, clock: str) -> None:
-    folder = tmp_path / "data" / "run-dead"
-    folder.mkdir(parents=True)
+    folder = run_folder.make(tmp_path / "data", "dead", resumes=False)
     program = (
         "import os, sys, time; from pathlib import Path; from harness.runtimes.agent.host.itself import wall_clock; "
         "wall_clock.set_to(Path(sys.argv[1]), 3600.0, 0.1, sys.argv[2]); time.sleep(0.1); os._exit(9)"

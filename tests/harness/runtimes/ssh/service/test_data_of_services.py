@@ -7,9 +7,10 @@ from pathlib import Path
 import pytest
 
 from harness.runtimes.agent import kernel
-from harness.runtimes.agent.host.volumes import alone, given, mounts
+from harness.runtimes.agent.host import folder as run_folder
+from harness.runtimes.agent.host.volumes import alone, given
 from harness.runtimes.agent.host.volumes.alone import NotAlone, User
-from harness.runtimes.agent.volume import damage, loss, pages
+from harness.runtimes.agent.volume import damage, loss, mounts, pages
 
 ROOT_LINE = "21 1 254:1 / / rw,relatime shared:1 - ext4 /dev/vda1 rw,discard"
 DATA_LINE = "40 21 253:0 / /srv/kafka rw,nosuid,noatime shared:7 - ext4 /dev/mapper/vg-kafka rw,seclabel,commit=7"
@@ -167,7 +168,7 @@ def test_after_a_reboot_no_device_is_mounted_by_its_name(tmp_path: Path, monkeyp
     run.mkdir()
     monkeypatch.setattr(mounts, "mount", lambda _: pytest.fail("mounted"))
     noted = {"what": "lost", "mount": given.asdict(DATA), "directory": "/srv/kafka", "boot": "another"}
-    given._write(run / "lost.json", noted)
+    run_folder.note(run / "lost.json", noted)
     monkeypatch.setattr(mounts, "own", lambda: mounts.parsed(ROOT_LINE))
     assert given.amiss(run) == ["/srv/kafka is not mounted"]
     with pytest.raises(OSError, match="is not mounted since this host was rebooted: mount it"):

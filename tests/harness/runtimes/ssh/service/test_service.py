@@ -21,10 +21,12 @@ from harness.errors import BadArguments, RuntimeUnavailable
 from harness.plan import registry
 from harness.run.order import Order
 from harness.run.there import agreed
-from harness.runtimes.agent.host import service
+from harness.runtimes.agent import kernel, proc
 from harness.runtimes.agent.host.server import verbs_of
-from harness.runtimes.agent.host.service import Service, ServiceProcess
-from harness.runtimes.agent.host.service_machine import ServiceMachine
+from harness.runtimes.agent.host.service import process as service_process
+from harness.runtimes.agent.host.service import undo as service
+from harness.runtimes.agent.host.service.machine import ServiceMachine
+from harness.runtimes.agent.host.service.process import Service, ServiceProcess
 from harness.runtimes.ssh import hosts_file
 from harness.runtimes.ssh.service.layout import assign, layout
 from tests.clusters.local_cluster import free_ports
@@ -47,16 +49,24 @@ held = open(os.path.join(folder, ".lock"), "w")
 with socket.create_server(("127.0.0.1", port)) as server:
     time.sleep(600)
 """
-#: systemd, as far as it is asked: its unit's process is what a file names. Arguments: as of systemctl.
+#: systemd, as far as it is asked: its unit's process is what a file names. It wakes whom it asks to end, as the real
+#: one does. A unit that is started again at once is so just before it is stopped. Arguments: as of systemctl.
 SYSTEMCTL = """#!/bin/sh
 echo "$*" >>{folder}/asked
+runs() {{ kill -0 $(cat {folder}/main) 2>/dev/null; }}
+case "$1 $2 $3" in
+"show --property MainPID") if runs; then cat {folder}/main; else echo 0; fi; exit ;;
+"show --property ActiveState") if runs; then echo active; else echo inactive; fi; exit ;;
+"show --property "*) exit ;;
+esac
 case "$1 $2" in
-"show --property") if kill -0 $(cat {folder}/main) 2>/dev/null; then cat {folder}/main; else echo 0; fi ;;
 "start --no-block")
     if [ -e {folder}/failed ]; then exit 1; fi
     setsid {start} & echo $! >{folder}/main ;;
 "reset-failed kafka.service") rm {folder}/failed ;;
-"stop --no-block") kill $(cat {folder}/main) ;;
+"stop --no-block")
+    if [ -e {folder}/restarts ] && ! runs; then setsid {start} & echo $! >{folder}/main; sleep 0.1; fi
+    kill $(cat {folder}/main); kill -CONT $(cat {folder}/main) ;;
 esac
 """
 
@@ -87,7 +97,7 @@ class Place:
     def process(self, of: Service) -> ServiceProcess:
         """Once it is there."""
         of.begin("")
-        wait_for(lambda: service.listener(self.port) > 0)
+        wait_for(lambda: proc.listener(self.port) > 0)
         made = ServiceProcess(of, self.run)
         made.look()
         of.check(made.pid)
@@ -100,7 +110,7 @@ def place(tmp_path: Path) -> Iterator[Place]:
     made = Place(tmp_path)
     yield made
     for pid in map(int, (tmp_path / "pids").read_text().split() if (tmp_path / "pids").exists() else ()):
-        if str(made.program) in service.command_line(pid):
+        if str(made.program) in proc.command_line(pid):
             os.kill(pid, signal.SIGKILL)
 
 
@@ -116,7 +126,7 @@ def test_a_process_is_found_killed_started_and_stopped_by_commands(place: Place,
     of = place.service(str(place.pid_file) if with_pid_file else "")
     process = place.process(of)
     first = process.pid
-    assert first == service.listener(place.port) == service.holder(place.data / ".lock")
+    assert first == proc.listener(place.port) == proc.holder(place.data / ".lock")
     assert process.running()
     assert process.kill() > 0
     assert (process.ended(1), process.running(), service.amiss(place.run)) == (137, False, ["the service does not run"])
@@ -150,7 +160,7 @@ def test_who_does_not_listen_or_works_on_other_data_is_refused(place: Place, tmp
 def test_a_start_command_that_fails_or_starts_nothing_is_told(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(OSError, match="sh -c exit 3 ended with exit status 3"):
         place.service(start=["sh", "-c", "exit 3"]).begin("")
-    monkeypatch.setattr(service, "THERE_S", 0.3)
+    monkeypatch.setattr(service_process, "THERE_S", 0.3)
     with pytest.raises(OSError, match=r"is not there 0\.3 s after true"):
         place.service(start=["true"]).begin("")
 
@@ -185,7 +195,7 @@ def unit(place: Place, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Servi
     journal.write_text("#!/bin/sh\necho of \"$*\"\n")
     journal.chmod(0o755)
     (tmp_path / "main").write_text("0\n")
-    monkeypatch.setitem(service._ENVIRONMENT, "PATH", f"{programs}:{os.environ['PATH']}")
+    monkeypatch.setitem(service_process._ENVIRONMENT, "PATH", f"{programs}:{os.environ['PATH']}")
     monkeypatch.setenv("PATH", f"{programs}:{os.environ['PATH']}")
     return place.service(unit="kafka.service", start=(), stop=())
 
@@ -193,7 +203,7 @@ def unit(place: Place, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Servi
 def test_a_unit_is_asked_of_systemctl_as_text(place: Place, unit: Service, tmp_path: Path) -> None:
     assert unit.process() == 0
     process = place.process(unit)
-    assert process.pid == service.listener(place.port)
+    assert process.pid == proc.listener(place.port)
     process.kill()
     (tmp_path / "failed").touch()  # as of a unit that ended too often
     process.start()
@@ -206,19 +216,25 @@ def test_a_unit_is_asked_of_systemctl_as_text(place: Place, unit: Service, tmp_p
     assert "show --property MainPID --value kafka.service" in (tmp_path / "asked").read_text()
 
 
-def test_a_unit_that_loses_its_power_is_stopped_first_and_can_do_nothing_of_what_that_asks(
-    place: Place, unit: Service, tmp_path: Path
+@pytest.mark.parametrize("restarts", [False, True])
+def test_a_unit_that_loses_its_power_is_killed_and_then_stopped_and_whoever_was_started_in_between_is_killed_too(
+    place: Place, unit: Service, tmp_path: Path, restarts: bool
 ) -> None:
     """Else systemd (Restart=) would start it while its file system is away; and what SIGTERM lets it write and sync
     would be no power cut."""
     process = place.process(unit)
+    first = process.pid
+    if restarts:
+        (tmp_path / "restarts").touch()
     assert process.kill_for_good() > 0
     assert not process.running()
+    assert [pid for pid in (first, int((tmp_path / "main").read_text())) if proc.is_alive(pid)] == []
+    (tmp_path / "restarts").unlink(missing_ok=True)
     assert asked_of_systemctl(tmp_path) == ["start --no-block kafka.service", "stop --no-block kafka.service"]
-    assert not (tmp_path / "said goodbye").exists()
+    assert restarts or not (tmp_path / "said goodbye").exists()
     assert service.amiss(place.run) == ["the service does not run"]
     process.start()
-    wait_for(lambda: service.listener(place.port) > 0)
+    wait_for(lambda: proc.listener(place.port) > 0)
     assert process.terminate(10) is True
     assert (tmp_path / "said goodbye").exists()  # so it would have
 
@@ -256,12 +272,12 @@ def test_who_waits_for_a_stopped_process_and_stops_with_it_goes_on_with_it(place
     waits = "import os, signal, subprocess, sys; c = subprocess.Popen(sys.argv[1:])\n"
     waits += "os.waitpid(c.pid, os.WUNTRACED); os.kill(os.getpid(), signal.SIGSTOP); c.wait()"
     waiting = subprocess.Popen([sys.executable, "-c", waits, *place.words()])
-    wait_for(lambda: service.listener(place.port) > 0)
+    wait_for(lambda: proc.listener(place.port) > 0)
     process = ServiceProcess(place.service(), place.run)
     process.look()
     process.note()
     process.signal(signal.SIGSTOP)
-    wait_for(lambda: service.kernel.is_stopped(waiting.pid))
+    wait_for(lambda: kernel.is_stopped(waiting.pid))
     assert process.stopped
     process.signal(signal.SIGCONT)
     wait_for(lambda: not process.stopped)
@@ -374,5 +390,5 @@ def test_what_can_be_done_to_somebodys_cluster_can_be_asked(tmp_path: Path) -> N
 
 def test_sockets_of_others_are_not_ours() -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
-        assert service.listener(server.getsockname()[1]) == os.getpid()
-    assert service.listener(free_ports(1)[0]) == 0
+        assert proc.listener(server.getsockname()[1]) == os.getpid()
+    assert proc.listener(free_ports(1)[0]) == 0

@@ -6,9 +6,7 @@ What was done to it is noted in the run's folder before it is done, so that whoe
 
 from __future__ import annotations
 
-import json
 import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -18,25 +16,23 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
-from .. import kernel
-from ..process import Process
-from .process import ancestors, descendants, started, state
+from ... import kernel, proc
+from ...process import Process
+from .. import folder as run_folder
 
 #: From a command to start it until its process is there.
 THERE_S: Final = 30.0
 _ASK_S: Final = 10.0
-_SOON_S: Final = 5.0
 _GONE_S: Final = 10.0
 _POLL_S: Final = 0.05
 #: In the folder of a run.
-_FILE: Final = "service.json"
+FILE: Final = "service.json"
 #: A directory of logs that Kafka's process has open has this file in it, locked.
 _LOCKED: Final = ".lock"
 #: Where systemd has those of its units: of v2, of v1, of both.
 _CGROUPS: Final = ("/sys/fs/cgroup", "/sys/fs/cgroup/systemd", "/sys/fs/cgroup/unified")
-_LISTENS: Final = "0A"  # the state, in /proc/net/tcp
 _KILLED: Final = 128 + signal.SIGKILL
 _LAST_LINES: Final = 2000
 #: What our guard ignores, and Python, its services are not to: a shell cannot undo that.
@@ -68,25 +64,26 @@ class Service:
         line that its process had before, by which one is known that was started just now."""
         if self.unit:
             return int(self._shown("MainPID") or 0)
-        found = self._pid_of_file() or listener(self.port) or holder(Path(self.data_directory, _LOCKED))
-        return found or (_first(lambda pid: command_line(pid) == like) if like else 0)
+        found = self._pid_of_file() or proc.listener(self.port) or proc.holder(Path(self.data_directory, _LOCKED))
+        return found or (proc.first(lambda pid: proc.command_line(pid) == like) if like else 0)
 
     def check(self, pid: int) -> None:
         """Raises OSError: it is not what serves, or works on other data."""
         if not pid:
             raise OSError(f"the service does not run: {self._looked_for} is not there")
-        serving = listener(self.port)
+        serving = proc.listener(self.port)
         if serving and serving != pid:
             raise OSError(
-                f"{self._looked_for} is process {pid} ({_name(pid)}), but who listens at port {self.port} is process "
-                f"{serving} ({_name(serving)})"
+                f"{self._looked_for} is process {pid} ({proc.name_of(pid)}), but who listens at port {self.port} is "
+                f"process {serving} ({proc.name_of(serving)})"
             )
         folder = os.path.realpath(self.data_directory)
         if not os.path.isdir(folder):
             raise OSError(f"{self.data_directory} is no directory of this host")
-        if not any(Path(path).is_relative_to(folder) for path in _files_of(pid)):
+        if not any(Path(path).is_relative_to(folder) for path in proc.files_of(pid)):
             raise OSError(
-                f"process {pid} ({_name(pid)}), which is {self._looked_for}, has no file of {self.data_directory} open"
+                f"process {pid} ({proc.name_of(pid)}), which is {self._looked_for}, has no file of "
+                f"{self.data_directory} open"
             )
 
     @property
@@ -98,7 +95,7 @@ class Service:
 
     def processes(self, pid: int) -> set[int]:
         """All of it: what is below its process `pid`, and what is in the cgroup of its unit."""
-        found = {pid, *descendants(pid)} if pid else set()
+        found = {pid, *proc.descendants(pid)} if pid else set()
         if self.unit and (cgroup := self._shown("ControlGroup").strip()):
             for root in _CGROUPS:
                 for file in Path(f"{root}{cgroup}").rglob("cgroup.procs"):
@@ -107,9 +104,15 @@ class Service:
         return found
 
     def stop_for_good(self) -> None:
-        """systemd starts it no more by itself (Restart=). Its processes stand still: what this asks of them waits."""
+        """systemd starts it no more by itself (Restart=): a start that waits is cancelled. Once its processes are dead:
+        whatever is asked to end by systemd is woken too (systemd.kill(5))."""
         if self.unit:
             _done(["systemctl", "stop", "--no-block", self.unit], _ASK_S)
+
+    @property
+    def is_down(self) -> bool:
+        """As systemd has it, if it is a unit: it starts and stops nothing of it just now."""
+        return not self.unit or self._shown("ActiveState") in ("inactive", "failed", "")
 
     def begin(self, like: str) -> None:
         """Starts it. Raises OSError unless its process is there soon."""
@@ -121,7 +124,7 @@ class Service:
         else:
             self._run(self.start, THERE_S)
         until = time.monotonic() + THERE_S
-        while not is_alive(self.process(like)):
+        while not proc.is_alive(self.process(like)):
             if time.monotonic() > until:
                 raise OSError(f"{self._looked_for} is not there {THERE_S:g} s after {' '.join(self._begun_by)}")
             time.sleep(_POLL_S)
@@ -147,7 +150,7 @@ class Service:
     def _pid_of_file(self) -> int:
         with suppress(OSError, ValueError):
             pid = int(Path(self.pid_file).read_text().split()[0]) if self.pid_file else 0
-            return pid if is_alive(pid) else 0
+            return pid if proc.is_alive(pid) else 0
         return 0
 
     def _run(self, command: Sequence[str], patience: float) -> None:
@@ -206,10 +209,10 @@ class ServiceProcess(Process):
         self.look()
         if not self.alive:
             return 0
-        above = ancestors(self.pid)
+        above = proc.ancestors(self.pid)
         self._note("ended")
         killed = super().kill()
-        _wake(above)
+        wake(above)
         self._status = _KILLED
         return killed
 
@@ -218,17 +221,24 @@ class ServiceProcess(Process):
         return self.service.processes(self.pid if self.alive else 0)
 
     def kill_for_good(self) -> int:
-        """All its processes, so that nobody starts it before we do. See kill()."""
+        """All its processes, and none of them does anything any more; nobody starts it before we do. See kill(). Raises
+        OSError: it was, or does not end."""
         self.note_struck()
         for pid in (others := self.processes()):
-            with suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGSTOP)
-        self.service.stop_for_good()
+            _send(pid, signal.SIGSTOP)  # so that nobody sees another one die
+        for pid in others - {self.pid}:
+            _send(pid, signal.SIGKILL)
         killed = self.kill()
-        for pid in others:
-            with suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
-        _until(lambda: not any(map(is_alive, others)), _GONE_S)
+        self.service.stop_for_good()
+
+        def is_over() -> bool:
+            left = [pid for pid in others | self.service.processes(self.service.process()) if proc.is_alive(pid)]
+            for pid in left:  # started before systemd knew that it is to stop
+                _send(pid, signal.SIGKILL)
+            return not left and self.service.is_down
+
+        if not until(is_over, _GONE_S):
+            raise OSError(f"{self.service.unit or 'the service'} does not end, though it was killed")
         return killed
 
     def terminate(self, patience: float) -> bool | None:
@@ -245,15 +255,15 @@ class ServiceProcess(Process):
         self.look()
         super().signal(number)
         if number == signal.SIGCONT:
-            _wake(ancestors(self.pid))
+            wake(proc.ancestors(self.pid))
 
     @property
     def stopped(self) -> bool:
-        return self.alive and _is_stopped(self.pid)
+        return self.alive and is_stopped(self.pid)
 
     def note(self) -> None:
         """It runs, and nothing was done to it yet."""
-        self._like = command_line(self.pid)
+        self._like = proc.command_line(self.pid)
         self._note("running")
 
     def note_struck(self) -> None:
@@ -261,139 +271,22 @@ class ServiceProcess(Process):
         self._note("struck")
 
     def _note(self, how: str) -> None:
-        new = self._folder / f"{_FILE}.new"
-        noted = {"service": asdict(self.service), "how": how, "brought": self._brought, "like": self._like}
-        new.write_text(json.dumps(noted))
-        new.rename(self._folder / _FILE)
+        run_folder.note(self._folder / FILE, {
+            "service": asdict(self.service), "how": how, "brought": self._brought, "like": self._like,
+        })  # fmt: skip
 
 
-def amiss(folder: Path) -> list[str]:
-    """What is otherwise with the service of a run than it was before it, and is the run's doing: a clause each."""
-    noted = _noted(folder)
-    if noted is None:
-        return []
-    pid = _service(noted).process(noted["like"])
-    if is_alive(pid):
-        return [f"the service (pid {pid}) is stopped"] if _is_stopped(pid) else []
-    return [] if noted["how"] == "running" else ["the service does not run"]
-
-
-def go_on(folder: Path) -> None:
-    """It is not stopped any more."""
-    noted = _noted(folder)
-    if noted is not None and _is_stopped(pid := _service(noted).process(noted["like"])):
-        process = Process()
-        process.watch(pid)
-        process.signal(signal.SIGCONT)
-        _wake(ancestors(pid))
-
-
-def kill_for_good(folder: Path) -> None:
-    """If its process is there, it is ended, all of it."""
-    noted = _noted(folder)
-    if noted is not None:
-        ServiceProcess(_service(noted), folder, noted["brought"], noted["like"]).kill_for_good()
-
-
-def put_right(folder: Path) -> None:
-    """It runs, if it does not because of the run. Raises OSError."""
-    noted = _noted(folder)
-    if noted is None or noted["how"] == "running":
-        return
-    service = _service(noted)
-    if noted["how"] == "starting":  # it may be about to be there
-        _until(lambda: is_alive(service.process(noted["like"])), _SOON_S)
-    ServiceProcess(service, folder, noted["brought"], noted["like"]).start()
-
-
-def remove_what_was_brought(folder: Path) -> None:
-    """The agent itself, if it was not here before the run."""
-    noted = _noted(folder)
-    if noted is not None and noted["brought"]:
-        brought = Path(noted["brought"])
-        shutil.rmtree(brought, ignore_errors=True)
-        with suppress(OSError):
-            Path(f"{brought}.files").unlink(missing_ok=True)  # see on_host.py of the installation
-            brought.parent.rmdir()
-
-
-def _is_stopped(pid: int) -> bool:
+def is_stopped(pid: int) -> bool:
     """Or whoever waits for it: su and runuser stop when what they have started does."""
-    return any(map(kernel.is_stopped, [pid, *ancestors(pid)]))
+    return any(map(kernel.is_stopped, [pid, *proc.ancestors(pid)]))
 
 
-def _wake(pids: Sequence[int]) -> None:
+def wake(pids: Sequence[int]) -> None:
     """Those that are stopped; the outermost first, for it would not see the others go on."""
     for pid in reversed(pids):
         if kernel.is_stopped(pid):
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGCONT)
-
-
-def listener(port: int) -> int:
-    """The process that listens at this TCP port; 0: none does. Of several, which have it from each other, the first."""
-    sockets = {f"socket:[{inode}]" for inode in _listening(port)}
-    return _first(lambda pid: not sockets.isdisjoint(_files_of(pid))) if sockets else 0
-
-
-def holder(file: Path) -> int:
-    """The process that has it open; 0: none has."""
-    path = os.path.realpath(file)
-    return _first(lambda pid: path in _files_of(pid))
-
-
-def command_line(pid: int) -> str:
-    """"": there is no such process."""
-    try:
-        return Path(f"/proc/{pid}/cmdline").read_bytes().decode(errors="surrogateescape")
-    except OSError:
-        return ""
-
-
-def is_alive(pid: int) -> bool:
-    return pid > 0 and state(pid) not in ("", "Z", "X")
-
-
-def _listening(port: int) -> list[str]:
-    inodes = []
-    for family in ("tcp", "tcp6"):
-        with suppress(OSError):
-            for line in Path(f"/proc/net/{family}").read_text().splitlines()[1:]:
-                fields = line.split()
-                if fields[3] == _LISTENS and int(fields[1].rpartition(":")[2], 16) == port:
-                    inodes.append(fields[9])
-    return inodes
-
-
-def _first(has_it: Callable[[int], bool]) -> int:
-    pids = [int(name) for name in os.listdir("/proc") if name.isdigit() and has_it(int(name))]
-    return min(pids, key=lambda pid: (int(started(pid) or 1 << 62), pid), default=0)
-
-
-def _files_of(pid: int) -> set[str]:
-    found = set()
-    with suppress(OSError):
-        for descriptor in os.scandir(f"/proc/{pid}/fd"):
-            with suppress(OSError):
-                found.add(os.readlink(descriptor.path))
-    return found
-
-
-def _name(pid: int) -> str:
-    with suppress(OSError):
-        return Path(f"/proc/{pid}/comm").read_text().strip()
-    return "gone"
-
-
-def _noted(folder: Path) -> Mapping[str, Any] | None:
-    try:
-        return dict(json.loads((folder / _FILE).read_text()))
-    except (OSError, ValueError):
-        return None
-
-
-def _service(noted: Mapping[str, Any]) -> Service:
-    return Service(**noted["service"])
 
 
 def _done(command: Sequence[str], patience: float) -> int:
@@ -420,7 +313,16 @@ def _said(command: Sequence[str]) -> str:
     return ""
 
 
-def _until(holds: Callable[[], bool], seconds: float) -> None:
-    until = time.monotonic() + seconds
-    while not holds() and time.monotonic() < until:
+def until(holds: Callable[[], bool], seconds: float) -> bool:
+    """Does it, within so long?"""
+    over = time.monotonic() + seconds
+    while not holds():
+        if time.monotonic() > over:
+            return False
         time.sleep(_POLL_S)
+    return True
+
+
+def _send(pid: int, number: int) -> None:
+    with suppress(ProcessLookupError):
+        os.kill(pid, number)

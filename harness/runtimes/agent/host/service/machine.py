@@ -11,13 +11,13 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, ClassVar, Final
 
-from ..volume import copying, slow
-from .cgroups import Cgroup
-from .machine import HostMachine, Parts
-from .network import HostEnds
-from .service import Service, ServiceProcess
-from .volumes import given
-from .volumes.given import GivenVolume
+from ...volume import copying, slow
+from ..cgroups import Cgroup
+from ..machine import HostMachine, Parts
+from ..network import HostEnds
+from ..volumes import given
+from ..volumes.given import GivenVolume
+from .process import Service, ServiceProcess
 
 #: Of bytes that are copied of the run's own topic.
 _MOST_COPIED: Final = 1 << 40
@@ -39,7 +39,9 @@ class ServiceMachine(HostMachine):
         self._may_destroy_data = may_destroy_data
         self._given = volume = GivenVolume(Path(process.service.data_directory), process.service.topic, folder)
         cgroup = Cgroup(run)  # is never made
-        super().__init__(name, Parts(volume, process, cgroup, folder / "none", ends, own, None, 0))
+        super().__init__(
+            name, Parts(folder=folder, volume=volume, process=process, cgroup=cgroup, ends=ends, own=own)
+        )  # fmt: skip
         self._node = self._service = process
         process.look()
         process.service.check(process.pid if process.alive else 0)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from ... import kernel
+from .. import kernel
 
 _OWN: Final = Path("/proc/self/mountinfo")
 _OCTAL: Final = re.compile(r"\\([0-7]{3})")
