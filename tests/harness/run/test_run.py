@@ -21,10 +21,11 @@ from harness.errors import HarnessFailure, HistoryLost, Stopped
 from harness.plan import schedule_file
 from harness.plan.plan import Plan
 from harness.report.console import Progress
+from harness.runtimes.nodes.asking import AgentError
 from nemesis.kill import Kill
 from nemesis.pause import Pause
 from nemesis.power import PowerOutage
-from tests.harness.run.fakes import FakeCluster, FakeComponents, FakeRuntime, FakeWorkload
+from tests.harness.run.fakes import FakeCluster, FakeComponents, FakeNode, FakeRuntime, FakeWorkload
 
 FAIL = {"verdict": "fail", "reason": "2 lost appends", "exit_code": 1}
 
@@ -215,6 +216,20 @@ def test_a_cluster_that_does_not_get_ready_is_torn_down(tmp_path: Path, monkeypa
     with pytest.raises(HarnessFailure, match=r"not ready after 0\.3 s: broker 3 is not in the ISR.*logs"):
         Case(tmp_path, components).run()
     assert components.cluster.stopped == 1 and not components.judged
+
+
+def test_a_host_that_is_lost_while_the_cluster_gets_ready_is_no_internal_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def lost(node: Any) -> bool:
+        raise AgentError("running on broker-1: host a: its agent has not answered for 20 s")
+
+    monkeypatch.setattr(FakeNode, "is_running", lost)
+    components = FakeComponents(watches_start=True)
+    components.cluster.missing.add("broker-3")
+    with pytest.raises(HarnessFailure, match="^running on broker-1: host a: its agent has not answered for 20 s$"):
+        Case(tmp_path, components).run()
+    assert components.cluster.stopped == 1
 
 
 def test_a_crash_of_the_workload_is_no_pass_but_a_violation_stands(tmp_path: Path) -> None:
