@@ -8,7 +8,8 @@ import getpass
 import json
 import os
 import socket
-from collections.abc import Callable, Collection, Mapping, Sequence
+import time
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
 from functools import partial
@@ -43,6 +44,7 @@ _VOLUME_SIZE: Final = 8 << 30
 _LARGEST_FILE: Final = (2 << 30) + (64 << 20)
 _START_S: Final = 60.0
 _REMOVE_S: Final = 60.0
+_LOOK_S: Final = 0.5  # from one look at an agent that is just being started to the next
 _HELD: Final = 3  # exit status of `agent.host serve`
 _SIZES: Final = {"k": 10, "m": 20, "g": 30}
 
@@ -99,15 +101,19 @@ class SshCluster(AgentCluster):
             if node.host.may_reboot:
                 again = partial(self._start_agent, node, {**asked[node.name], "resumes": True})
                 node.reboots = partial(reboot.cut_power, node, self._agents, again)
-        await in_thread(self._agents.start_beating)
-        for session in self._sessions.values():
-            session.patience_s = 0.0  # from now on the agents' end has that
         try:
-            await asyncio.gather(*(node.boot() if node.member else node.plug_in() for node in self.machines))
-            if of_the_hosts := sorted(set(needs) - {"proxy"}):
-                self.lacks = await self._what_hosts_lack(of_the_hosts)
+            await self._begin(lambda node: node.boot() if node.member else node.plug_in(), needs)
         except AgentError as error:
             raise RuntimeUnavailable(f"The cluster could not be started: {error}") from error
+
+    async def _begin(self, work: Callable[[HostNode], Awaitable[None]], needs: Collection[str]) -> None:
+        """The agents are there. work: with which each node begins. Raises AgentError."""
+        await in_thread(self._agents.wait_until_measured)
+        for session in self._sessions.values():
+            session.patience_s = 0.0  # from now on the agents' end has that
+        await asyncio.gather(*map(work, self.machines))
+        if of_the_hosts := sorted(set(needs) - {"proxy"}):
+            self.lacks = await self._what_hosts_lack(of_the_hosts)
         if "proxy" in needs:
             await self._start_proxy()
 
@@ -246,17 +252,34 @@ class SshCluster(AgentCluster):
         }  # fmt: skip
 
     def _start_agent(self, node: HostNode, configuration: Mapping[str, Any]) -> str:
-        """Which boot of its host it is in. Blocks. Raises HostError."""
-        command = [*node.agent_command, "serve"]
-        done = node.session.run(command, input=json.dumps(configuration).encode(), sudo=True, timeout_s=_START_S)
-        if done.status == _HELD:
-            raise HostRefused(f"host {node.host.name} is held by {_in_words(json.loads(done.err or '{}'))}")
-        if done.status != 0:
-            why = (done.err.strip().splitlines() or [f"exit status {done.status}"])[-1]
-            raise HostRefused(f"host {node.host.name}: the agent could not be started: {why}")
-        boot = str(json.loads(done.out)["boot"])
-        self._agents.booted(node.name, boot)
+        """Which boot of its host it is in. From now on it is asked. Blocks. Raises HostError."""
+        boot = self._serve_on(node, configuration)
+        self._agents.started(node.name, boot)
         return boot
+
+    def _serve_on(self, node: HostNode, configuration: Mapping[str, Any]) -> str:
+        command = [*node.agent_command, "serve"]
+        until = time.monotonic() + _START_S
+        while True:
+            done = node.session.run(command, input=json.dumps(configuration).encode(), sudo=True, timeout_s=_START_S)
+            if done.status == 0:
+                return str(json.loads(done.out)["boot"])
+            if done.status != _HELD:
+                why = (done.err.strip().splitlines() or [f"exit status {done.status}"])[-1]
+                raise HostRefused(f"host {node.host.name}: the agent could not be started: {why}")
+            theirs = json.loads(done.err or "{}")
+            if not theirs.items() >= configuration["holder"].items() or time.monotonic() > until:
+                raise HostRefused(f"host {node.host.name} is held by {_in_words(theirs)}")
+            # It is ours: it was started by an attempt whose connection was lost, and is there or just about to be.
+            if self._is_there(node):
+                return node.session.run([*node.agent_command, "boot"], sudo=True).text.strip()
+            time.sleep(_LOOK_S)
+
+    def _is_there(self, node: HostNode) -> bool:
+        """Can the agent that holds this host be asked?"""
+        done = node.session.run([*node.agent_command, "status", node.host.data_directory], sudo=True)
+        told = json.loads(done.out) if done.status == 0 else {"held": False}
+        return bool(told["held"]) and told["silent_s"] is not None
 
     def _remove(self, node: HostNode) -> None:
         """Blocks. Raises HostError."""

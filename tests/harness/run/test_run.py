@@ -227,7 +227,7 @@ def test_a_host_that_is_lost_while_the_cluster_gets_ready_is_no_internal_error(
     monkeypatch.setattr(FakeNode, "is_running", lost)
     components = FakeComponents(watches_start=True)
     components.cluster.missing.add("broker-3")
-    with pytest.raises(HarnessFailure, match="^running on broker-1: host a: its agent has not answered for 20 s$"):
+    with pytest.raises(HarnessFailure, match=r"^running on broker-1: host a: its agent has not answered for 20 s$"):
         Case(tmp_path, components).run()
     assert components.cluster.stopped == 1
 

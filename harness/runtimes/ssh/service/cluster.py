@@ -83,15 +83,10 @@ class ServiceCluster(SshCluster):
         self._is_our_topic = True
         self._tell("starting the agents")
         await self._on_all(lambda node: self._start_agent(node, self._told(node)))
-        self._agents.start_beating()
         try:
-            await asyncio.gather(*(node.plug_in() for node in self.machines))
+            await self._begin(lambda node: node.plug_in(), needs)
         except AgentError as error:
             raise RuntimeUnavailable(f"The agents could not begin: {error}") from error
-        if "proxy" in needs:
-            await self._start_proxy()
-        if of_the_hosts := sorted(set(needs) - {"proxy"}):
-            self.lacks = await self._agents.ask(self.machines[0].name, "lacks", needs=of_the_hosts)
 
     async def stop(self) -> None:
         """Raises RuntimeUnavailable that names the topic if that is still there, and hosts where something is."""

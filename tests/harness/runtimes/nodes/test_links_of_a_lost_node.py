@@ -169,10 +169,10 @@ def test_links_are_shaped_and_measured_without_a_lost_node(nodes: list[Asked]) -
 def test_whoever_of_those_struck_has_no_netem_is_named(nodes: list[Asked]) -> None:
     cluster = OfNodes(*nodes)
     nodes[1].no_netem = "no netem"
-    with pytest.raises(NotAvailable, match="^not available here: broker-2: no netem$"):
+    with pytest.raises(NotAvailable, match=r"^not available here: broker-2: no netem$"):
         asyncio.run(cluster.shape("slow", BOTH, Shape(delay_ms=50.0)))
     nodes[0].no_netem = "no netem"
-    with pytest.raises(NotAvailable, match="^not available here: no netem$"):
+    with pytest.raises(NotAvailable, match=r"^not available here: no netem$"):
         asyncio.run(cluster.shape("slow", BOTH, Shape(delay_ms=50.0)))
 
 
