@@ -43,7 +43,6 @@ _NODE_USER: Final = 10001  # as in containers; a number that no user of a host s
 _VOLUME_SIZE: Final = 8 << 30
 _LARGEST_FILE: Final = (2 << 30) + (64 << 20)
 _START_S: Final = 60.0
-_REMOVE_S: Final = 60.0
 _LOOK_S: Final = 0.5  # from one look at an agent that is just being started to the next
 _HELD: Final = 3  # exit status of `agent.host serve`
 _SIZES: Final = {"k": 10, "m": 20, "g": 30}
@@ -57,6 +56,10 @@ class SshCluster(AgentCluster):
     trigger: ClassVar[str] = TRIGGER
     clock_stand_in: ClassVar[str] = ""
     kind: ClassVar[type[HostNode]] = HostNode
+    #: How long stop() waits for what is under way, and then for all hosts to be as they were. All of it has to be
+    #: within harness.run.run.TEAR_DOWN_TIMEOUT_S.
+    settle_s: ClassVar[float] = 10.0
+    removal_s: ClassVar[float] = 45.0
 
     def __init__(
         self, plan: Plan, target: Target, hosts: Hosts, chosen: Mapping[str, Host], sessions: Mapping[str, Session],
@@ -78,6 +81,7 @@ class SshCluster(AgentCluster):
         )
         self._outside = OUTSIDE
         self._begun = False
+        self._traces = False  # do nodes write any?
         self.machines = [self._node(spec) for spec in target.nodes(plan)]
 
     async def start(self, package: Package | None, run_directory: Path, needs: Collection[str]) -> None:
@@ -93,6 +97,7 @@ class SshCluster(AgentCluster):
         for node in self.machines:
             if "faketime" in needs:
                 node.clock = Clock()
+        self._traces = package.traces
         self._begun = True
         self._tell("starting the agents")
         asked = {node.name: self._serve(node, package, texts[node.name]) for node in self.machines}
@@ -165,12 +170,21 @@ class SshCluster(AgentCluster):
 
     async def stop(self) -> None:
         """Nothing of the run is left on any host that answers. Raises RuntimeUnavailable that names the others."""
+        if problems := await self._take_down():
+            raise RuntimeUnavailable("; ".join(problems))
+
+    async def _take_down(self) -> list[str]:
+        """What stays, a sentence each."""
         await self._stop_proxy()
         self._agents.close()
         try:
-            if self._begun:
-                self._begun = False
-                await self._on_all(self._remove)
+            with suppress(TimeoutError):  # what does not end by then is ended by what follows
+                async with asyncio.timeout(self.settle_s):
+                    await self._call.settle()
+            if not self._begun:
+                return []
+            self._begun = False
+            return await self._remove_everywhere()
         finally:
             for session in self._sessions.values():
                 session.close()
@@ -178,8 +192,25 @@ class SshCluster(AgentCluster):
 
             private.remove(self._plan.run)
 
+    async def _remove_everywhere(self) -> list[str]:
+        late = f"not everything could be removed: it has not ended within {self.removal_s:g} s"
+        why = {node.name: f"host {node.host.name}: {late}" for node in self.machines}
+
+        def work(node: HostNode) -> None:
+            try:
+                self._remove(node)
+                del why[node.name]
+            except HostError as error:
+                why[node.name] = str(error)
+
+        with suppress(TimeoutError):
+            async with asyncio.timeout(self.removal_s):
+                await in_thread(together, self.machines, work)
+        return list(why.values())
+
     async def _on_all(self, work: Callable[[HostNode], object]) -> None:
-        done = await in_thread(lambda: together(self.machines, work))
+        """To its end, whatever becomes of whoever waits for it: stop() does. Raises RuntimeUnavailable."""
+        done = await self._call.finish(in_thread(together, self.machines, work))
         if problems := [str(each) for each in done.values() if isinstance(each, HostError)]:
             raise RuntimeUnavailable("; ".join(problems))
 
@@ -206,7 +237,6 @@ class SshCluster(AgentCluster):
     def _serve(self, node: HostNode, package: Package, text: str) -> dict[str, Any]:
         """What its agent is told: see agent.host.guard."""
         found, host = self._found[node.host.name], node.host
-        self._traces = package.traces
         files = self._secrets_of(node)
         mounts = {DATA: "volume", CONFIGURATION: "node.properties"}
         if package.traces:
@@ -284,7 +314,7 @@ class SshCluster(AgentCluster):
     def _remove(self, node: HostNode) -> None:
         """Blocks. Raises HostError."""
         command = [*node.agent_command, "remove", node.host.data_directory, self._plan.run]
-        done = node.session.run(command, sudo=True, timeout_s=_REMOVE_S)
+        done = node.session.run(command, sudo=True, timeout_s=self.removal_s)
         if done.status != 0:
             why = (done.err.strip().splitlines() or [f"exit status {done.status}"])[-1]
             raise HostRefused(f"host {node.host.name}: not everything could be removed: {why}")

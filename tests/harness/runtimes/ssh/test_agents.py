@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import threading
 import time
-from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -14,67 +12,11 @@ import pytest
 from harness.runtimes.nodes.asking import AgentError
 from harness.runtimes.ssh import agents
 from harness.runtimes.ssh.agents import HostAgents, NoAnswer
-from harness.runtimes.ssh.connection.sessions import HostUnreachable
+
+from .stand_in_host import StandIn
 
 RETRY_S = 0.8
 SOON_S = 5.0  # of what takes a moment, on a machine that is busy
-
-
-class StandIn:
-    """A session with a host. state: "well", "frozen" (TCP stays, nobody answers), "down" (nobody is reached) or "gone"
-    (it is there, and no agent)."""
-
-    name = "a"
-
-    def __init__(self) -> None:
-        self.state = "well"
-        self.boot = "boot 1"
-        self.takes_s: dict[str, float] = {}  # by what is asked
-        self.nonsense: list[bytes] = []  # what is answered next, before the channel ends
-        self.asked: Counter[str] = Counter()
-        self.ids: list[str] = []
-
-    def open(self, command: list[str], *, sudo: bool) -> Channel:
-        if self.state == "down":
-            raise HostUnreachable("host a: nobody answers")
-        return Channel(self)
-
-
-class Channel:
-    def __init__(self, host: StandIn) -> None:
-        self._host = host
-        self._asked: dict[str, Any] = {}
-        self._closed = False
-        self._ready_at = 0.0
-        self.complaints = ""
-
-    def send(self, request: bytes) -> None:
-        self._asked = json.loads(request)
-        self._host.asked[self._asked["do"]] += 1
-        self._host.ids.append(self._asked["id"])
-        self._ready_at = time.monotonic() + self._host.takes_s.get(self._asked["do"], 0.0)
-
-    def readline(self, timeout_s: float) -> bytes:
-        until = time.monotonic() + timeout_s
-        while True:
-            if self._closed or self._host.state == "down":
-                raise HostUnreachable("host a: the connection was lost")
-            if self._host.state == "gone":
-                self.complaints = self._host.boot
-                return b""
-            if self._host.state == "well" and time.monotonic() >= self._ready_at:
-                if self._host.nonsense:
-                    return self._host.nonsense.pop()
-                return json.dumps({"result": time.monotonic_ns()}).encode() + b"\n"
-            if time.monotonic() >= until:
-                raise TimeoutError
-            time.sleep(0.005)
-
-    def wait(self, timeout_s: float) -> int:
-        return 4 if self._host.state == "gone" else 0
-
-    def close(self) -> None:
-        self._closed = True
 
 
 @pytest.fixture
