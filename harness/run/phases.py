@@ -25,7 +25,7 @@ from harness.report.live import Moment
 from harness.run.aborting import Aborting
 from harness.run.calm import Calm
 from harness.run.components import Components
-from harness.run.injector import Injector
+from harness.run.injector import HEAL_TIMEOUT_S, Injector
 from harness.run.interrupt import Interrupt
 from harness.run.threads import in_thread
 from harness.run.watching import Watching
@@ -39,7 +39,6 @@ READY_PER_START = 15.0
 HEALTHY_PATIENCE_S = 5.0
 #: Once the time is over: for what is in flight, and for faults to be healed and recovered from.
 DRAIN_TIMEOUT_S = 180.0
-HEAL_TIMEOUT_S = 90.0
 RECOVERY_TIMEOUT_S = 60.0
 BROKEN_RECOVERY_TIMEOUT_S = 10.0
 FINAL_READ_TIMEOUT_S = 60.0
@@ -217,14 +216,16 @@ class Phases:
         reverse order, before it is given up."""
         for heal in (injector.heal_all, injector.heal_again):
             left: list[str] = []
+
+            async def look(left: list[str] = left) -> None:
+                left += await self._cluster.leftovers()
+
             try:
-                async with asyncio.timeout(HEAL_TIMEOUT_S):
-                    for step in (heal, self._cluster.heal, self._restart_the_dead):
-                        await self._as_far_as_it_goes(step, left)
-                    left += await self._cluster.leftovers()
-            except TimeoutError:
-                left.append(f"it did not end within {HEAL_TIMEOUT_S:g} s")
-            except Exception as error:  # whatever a runtime raises
+                await self._as_far_as_it_goes("", heal, left, is_bounded=True)  # gives each fault its time
+                await self._as_far_as_it_goes("mending the network", self._cluster.heal, left)
+                await self._as_far_as_it_goes("starting what does not run", self._restart_the_dead, left)
+                await self._as_far_as_it_goes("looking what is left", look, left)
+            except ClusterLost as error:
                 left.append(describe(error))
             why = "its healing came to no end"
             for each in injector.in_force:
@@ -234,12 +235,18 @@ class Phases:
         self.unhealed = f"not everything could be healed: {'; '.join(dict.fromkeys(left))}"
         self._record.doubt(self.unhealed)
 
-    async def _as_far_as_it_goes(self, step: Callable[[], Awaitable[None]], left: list[str]) -> None:
-        """What cannot be healed of one node is no reason to leave the others as they are."""
+    async def _as_far_as_it_goes(
+        self, what: str, step: Callable[[], Awaitable[None]], left: list[str], *,
+        is_bounded: bool = False,
+    ) -> None:  # fmt: skip
+        """What cannot be healed of one node, or hangs there, is no reason to leave the others as they are."""
         try:
-            await step()
+            async with asyncio.timeout(None if is_bounded else HEAL_TIMEOUT_S) as patience:
+                await step()
         except ClusterLost:
             raise
+        except TimeoutError as error:
+            left.append(f"{what} did not end within {HEAL_TIMEOUT_S:g} s" if patience.expired() else describe(error))
         except Exception as error:  # whatever a runtime raises
             left.append(describe(error))
 

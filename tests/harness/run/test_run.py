@@ -154,6 +154,38 @@ def test_what_cannot_be_healed_is_a_failure_of_the_harness_once_the_history_is_j
     assert components.recorder.closed and components.cluster.stopped == 1
 
 
+def test_a_healing_that_hangs_keeps_nothing_else_from_being_healed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("harness.run.phases.DRAIN_TIMEOUT_S", 0.5)
+    for module in ("harness.run.phases", "harness.run.injector"):
+        monkeypatch.setattr(f"{module}.HEAL_TIMEOUT_S", 0.3)
+    healed = []
+
+    async def hang(self: Pause, cluster: Any, nodes: Any) -> Any:
+        await asyncio.Event().wait()
+
+    async def heal() -> None:
+        healed.append("network")
+        if len(healed) == 1:
+            await asyncio.Event().wait()
+
+    async def leftovers() -> list[str]:
+        healed.append("looked")
+        return []
+
+    monkeypatch.setattr(Pause, "heal", hang)
+    components = FakeComponents()
+    monkeypatch.setattr(components.cluster, "heal", heal)
+    monkeypatch.setattr(components.cluster, "leftovers", leftovers)
+    case = Case(tmp_path, components)
+    with pytest.raises(HarnessFailure, match=r"did not end within 0\.5 s of their time"):
+        case.run()
+    assert healed == ["network", "looked"] * 2
+    (left,) = [line for line in case.record["doubts"] if line.startswith("not everything could be healed")]
+    assert "pause on " in left and "it did not end within 0.3 s" in left
+
+
 def test_a_violation_stands_whatever_could_not_be_healed(tmp_path: Path) -> None:
     components = FakeComponents(verdict=FAIL)
 
