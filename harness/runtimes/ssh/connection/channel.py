@@ -120,17 +120,20 @@ class Channel:
         line, _, self._rest = self._rest.partition(b"\n")
         return line + b"\n"
 
-    def finish(self, input: bytes | IO[bytes], timeout_s: float) -> Output:
-        """All that goes in, all that comes out, and its end. Raises HostUnreachable."""
+    def finish(self, input: bytes | IO[bytes], timeout_s: float, into: IO[bytes] | None = None) -> Output:
+        """All that goes in, all that comes out, and its end. into: a file for what comes out, as it comes; `out` is
+        empty then. Raises HostUnreachable, and what writing to that file raises."""
         until = time.monotonic() + timeout_s
         if input:
             threading.Thread(target=self._send_all, args=(input, timeout_s), daemon=True).start()
         else:
             self.end_input()
-        out = bytearray(self._rest)
+        out = bytearray()
+        keep = out.extend if into is None else into.write
+        keep(self._rest)
         try:
             while more := self._receive(until):
-                out += more
+                keep(more)
         except TimeoutError:
             raise self._late(timeout_s) from None
         status = self.wait(max(0.1, until - time.monotonic()))

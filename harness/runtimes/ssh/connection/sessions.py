@@ -76,14 +76,15 @@ class Session:
         return self._connected().user
 
     def run(
-        self, command: Sequence[str], *, input: bytes | IO[bytes] = b"", sudo: bool = False, timeout_s: float = 30.0
-    ) -> Output:
-        """To its end. A command that takes longer than timeout_s is HostUnreachable, and may go on there: end it by
+        self, command: Sequence[str], *, input: bytes | IO[bytes] = b"", sudo: bool = False, timeout_s: float = 30.0,
+        into: IO[bytes] | None = None,
+    ) -> Output:  # fmt: skip
+        """To its end. into: see Channel.finish. A command that takes longer than timeout_s is HostUnreachable, and may go on there: end it by
         `timeout` of coreutils if that matters."""
         with self._channels:
             channel = self._open(command, sudo, timeout_s)
             try:
-                return channel.finish(input, timeout_s)
+                return channel.finish(input, timeout_s, into)
             finally:
                 channel.close()
 

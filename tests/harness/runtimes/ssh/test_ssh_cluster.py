@@ -15,6 +15,7 @@ from harness.cluster import RuntimeUnavailable
 from harness.plan import registry
 from harness.plan.plan import Plan
 from harness.run.run import TEAR_DOWN_TIMEOUT_S
+from harness.runtimes.nodes.asking import AgentError
 from harness.runtimes.ssh import cluster as module
 from harness.runtimes.ssh.cluster import SshCluster
 from harness.runtimes.ssh.connection.sessions import HostRefused, HostUnreachable, Output
@@ -137,6 +138,31 @@ def test_an_agent_of_an_attempt_whose_connection_was_lost_is_taken(
         hosts[1].outputs = {"serve": [held_by(theirs)]}
         with pytest.raises(HostRefused, match="host h1 is held by"):
             cluster._start_agent(cluster.machines[1], {"holder": HOLDER})
+    cluster._agents.close()
+
+
+def test_a_file_of_a_host_comes_whole_or_not_at_all(hosts: list[StandIn], tmp_path: Path) -> None:
+    class Sending(StandIn):
+        fails = False
+
+        def run(self, command: list[str], *, into: Any = None, **_: Any) -> Output:
+            into.write(b"half")
+            if self.fails:
+                raise HostUnreachable("host h0: the connection was lost")
+            return Output(0, b"", "")
+
+    hosts[0] = sending = Sending("h0")
+    cluster = made(hosts)
+
+    async def fetch(name: str) -> None:
+        await cluster.machines[0].fetch_file("output.log", tmp_path / "logs" / name)
+
+    asyncio.run(fetch("a"))
+    sending.fails = True
+    with pytest.raises(AgentError, match="the connection was lost"):
+        asyncio.run(fetch("b"))
+    assert [path.name for path in (tmp_path / "logs").iterdir()] == ["a"]
+    assert (tmp_path / "logs" / "a").read_bytes() == b"half"
     cluster._agents.close()
 
 
