@@ -129,7 +129,8 @@ def _host(where: str, name: str, table: Mapping[str, Any], defaults: Mapping[str
             raise BadArguments(f'{title} has a table {key!r} in it; a name with dots is quoted: [hosts."{name}.{key}"]')
     given = {**defaults, **_fields(title, table, _HOST, folder)}
     address = given.setdefault("address", name)
-    given.setdefault("node_address", ssh_config.host_name(address))
+    there = ssh_config.look_up(address, given.get("port"), given.get("user"))
+    given.setdefault("node_address", there.host_name)
     given.setdefault("rack", name)
     host = Host(name, **given)
     one, other = (PurePosixPath(each) for each in (host.data_directory, host.install_directory))

@@ -223,6 +223,27 @@ def test_a_way_by_a_command(server: SshServer, home: Path) -> None:
         assert session.run(["echo", "here"]).out == b"here\n"
 
 
+@pytest.mark.parametrize("of_file", ["Port 1\n User nobody\n", ""], ids=["another in the file", "none in the file"])
+def test_a_command_on_the_way_gets_the_port_and_user_of_the_hosts_file(
+    of_file: str, server: SshServer, home: Path
+) -> None:
+    said = home / "said"
+    (home / ".ssh" / "config").write_text(
+        f"Host odd\n HostName 127.0.0.1\n {of_file}Match host 127.0.0.1 user somebody\n"
+        f" ProxyCommand echo %h %p %r >>{said}\n"
+    )
+    with pytest.raises(HostUnreachable):
+        Session(server.host(address="odd", port=2222)).connect()
+    assert said.read_text() == "127.0.0.1 2222 somebody\n"
+
+
+def test_what_comes_out_goes_into_a_file_as_it_comes(server: SshServer, tmp_path: Path) -> None:
+    with Session(server.host()) as session, (tmp_path / "out").open("wb") as file:
+        done = session.run(["sh", "-c", "head -c 3000000 /dev/zero; echo why >&2; exit 3"], into=file)
+        assert done == (3, b"", "why")
+    assert (tmp_path / "out").read_bytes() == bytes(3_000_000)
+
+
 _SUDO = r"""#!/bin/sh
 # As sudo is: %s
 while [ "$1" != -- ]; do
