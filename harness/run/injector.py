@@ -245,8 +245,8 @@ class Injector:
                 async with asyncio.timeout(HEAL_TIMEOUT_S):
                     await self._heal(injected)
             except TimeoutError:
-                injected.evidence["heal_failed"] = f"it did not end within {HEAL_TIMEOUT_S:g} s"
-                hanging.append(f"{injected.nemesis} on {', '.join(injected.targets)}: {injected.evidence['heal_failed']}")
+                injected.evidence["heal_failed"] = why = f"it did not end within {HEAL_TIMEOUT_S:g} s"
+                hanging.append(f"{injected.nemesis} on {', '.join(injected.targets)}: {why}")
                 with suppress(HistoryLost):
                     self._record(injected)
         if hanging:

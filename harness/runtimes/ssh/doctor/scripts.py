@@ -64,14 +64,16 @@ if packed and sys.version_info >= (3, 11) and os.geteuid() == 0:
 print(json.dumps(found))
 """
 
-#: SERVICE, and on standard input a tar of the agent: what `agent.host alone` says. Leaves nothing behind.
-ALONE: Final = r"""
+#: SECONDS COMMAND ARGUMENT…, and on standard input a tar of the agent: what `agent.host` says to that command, from a
+#: folder of its own, of which nothing stays.
+AGENT: Final = r"""
 import io, os, shutil, subprocess, sys, tarfile, tempfile
 home = tempfile.mkdtemp(prefix="chaos-probe-")
 try:
     tarfile.open(fileobj=io.BytesIO(sys.stdin.buffer.read())).extractall(home)
-    command = [sys.executable, "-B", "-m", "agent.host", "alone", sys.argv[1]]
-    sys.exit(subprocess.run(command, cwd=home, env={**os.environ, "PYTHONPATH": home}, timeout=30).returncode)
+    command = [sys.executable, "-B", "-m", "agent.host", *sys.argv[2:]]
+    environment = {**os.environ, "PYTHONPATH": home}
+    sys.exit(subprocess.run(command, cwd=home, env=environment, timeout=float(sys.argv[1])).returncode)
 finally: shutil.rmtree(home, ignore_errors=True)
 """
 

@@ -13,7 +13,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from ..connection.sessions import HostRefused, Session
+from ..connection.sessions import HostRefused, Output, Session
+from ..doctor import scripts
 from ..hosts_file import Host
 from .pieces import Piece
 
@@ -91,6 +92,13 @@ def remove(session: Session, host: Host) -> bool:
     if done.err.strip():
         raise HostRefused(f"{host.name}: {host.install_directory} could not be removed: {done.err.strip()}")
     return bool(done.out.strip())
+
+
+def ask_agent(session: Session, host: Host, arguments: Sequence[str], timeout_s: float) -> Output:
+    """What the agent says to that command, installed or not: it is brought for that, and nothing of it stays. Blocks.
+    Raises HostError."""
+    command = [host.python, "-c", scripts.AGENT, f"{timeout_s:g}", *arguments]
+    return session.run(command, input=scripts.packed_agent(), sudo=True, timeout_s=timeout_s)
 
 
 def agent_command(host: Host, agent: Piece) -> list[str]:

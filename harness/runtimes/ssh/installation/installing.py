@@ -15,7 +15,7 @@ from ..clean import status
 from ..connection.sessions import HostError, HostRefused, Session, together
 from ..hosts_file import Host, Hosts
 from ..runtime import NoImages
-from . import install, pieces
+from . import install
 from .wanted import wanted_pieces
 
 T = TypeVar("T")
@@ -51,15 +51,14 @@ def install_on(hosts: Hosts, package: Package | None, tell: Callable[[str], obje
 def remove_from(hosts: Hosts) -> list[str]:
     """A line for each host. Not where a run holds one. Raises RuntimeUnavailable."""
     sessions = {host.name: Session(host) for host in hosts.hosts}
-    agent = pieces.agent()
 
     def work(host: Host) -> str:
         session = sessions[host.name]
         if install.look(session, host).anything:
-            seen = status(session, host, agent)
+            seen = status(session, host)
             if seen.in_words:
                 raise HostRefused(
-                    f"host {host.name}: run {seen.holder.get('run', '(unknown)')} has left something, or goes on; "
+                    f"host {host.name}: run {', '.join(seen.runs) or '(unknown)'} has left something, or goes on; "
                     "chaos clean --on ssh comes first"
                 )
         gone = install.remove(session, host)

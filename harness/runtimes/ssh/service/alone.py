@@ -10,8 +10,8 @@ from typing import Final
 from harness.cluster import RuntimeUnavailable
 
 from ..connection.sessions import HostError, HostRefused, Session, together
-from ..doctor import scripts
 from ..hosts_file import Hosts, Service
+from ..installation import install
 
 _LOOK_S: Final = 40.0
 #: By what does it (methods of harness.cluster): what that needs, to be said where it is not there.
@@ -27,8 +27,7 @@ def why_not(session: Session, service: Service) -> str:
     """A clause that follows "the data directory of the service on host NAME"; "": it has. Blocks. Raises HostError."""
     host = session.host
     given = {name: value for name, value in asdict(service).items() if name != "controller_port"}
-    command = [host.python, "-c", scripts.ALONE, json.dumps({**given, "topic": ""})]
-    done = session.run(command, input=scripts.packed_agent(), sudo=True, timeout_s=_LOOK_S)
+    done = install.ask_agent(session, host, ["alone", json.dumps({**given, "topic": ""})], _LOOK_S)
     if done.status != 0:
         said = done.err.strip().splitlines()
         raise HostRefused(f"host {host.name}: it cannot be looked at ({said[-1] if said else done.status})")

@@ -13,7 +13,7 @@ import pytest
 
 from harness.runtimes.ssh.connection.sessions import HostRefused, HostUnreachable, Session, together
 
-from .ssh_server import SshServer
+from ..ssh_server import SshServer
 
 
 @pytest.fixture(autouse=True)

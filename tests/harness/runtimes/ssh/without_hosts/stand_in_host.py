@@ -85,7 +85,8 @@ class Channel:
             if self._host.state == "well" and time.monotonic() >= self._ready_at:
                 if self._host.nonsense:
                     return self._host.nonsense.pop()
-                return json.dumps({"result": self._host.results.get(self._asked["do"], time.monotonic_ns())}).encode() + b"\n"
+                result = self._host.results.get(self._asked["do"], time.monotonic_ns())
+                return json.dumps({"result": result}).encode() + b"\n"
             if time.monotonic() >= until:
                 raise TimeoutError
             time.sleep(0.005)

@@ -196,7 +196,7 @@ def cannot_delete(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_service_begins_as_every_cluster_does(
     hosts: list[StandIn], there: ServiceCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whom a slow host lets wait is not this process; no lost host is waited for twice; all are asked what they lack."""
+    """A slow host does not make this process wait, no lost host is waited for twice, and each says what it lacks."""
     cannot_delete(monkeypatch)
     hosts[0].takes_s = {"monotonic_ns": 0.2}
     hosts[2].results["lacks"] = {"netem": "no netem"}
