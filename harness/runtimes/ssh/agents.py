@@ -154,9 +154,7 @@ class HostAgents:
         """Blocks. Times are the host's own. Raises AgentError."""
         return _result(self._asked(line, node, do, arguments), f"{do} on {node}")
 
-    def _asked(
-        self, line: str, node: str, do: str, arguments: Mapping[str, Any], *, beats: bool = False
-    ) -> bytes:
+    def _asked(self, line: str, node: str, do: str, arguments: Mapping[str, Any], *, beats: bool = False) -> bytes:
         """beats: it is this by which one knows that a host is lost, or is not any more. Raises NoAnswer."""
         request = json.dumps({"id": uuid.uuid4().hex, "node": node, "do": do, **arguments}).encode() + b"\n"
         mine = self._lines.setdefault(line, _Line())
@@ -184,9 +182,7 @@ class HostAgents:
                 raise NoAnswer(f"{do} on {node}: {no_more() or error}") from error
         raise AssertionError("it returns or raises")
 
-    def _exchange(
-        self, line: _Line, node: str, request: bytes, patience_s: float, no_more: Callable[[], str]
-    ) -> bytes:
+    def _exchange(self, line: _Line, node: str, request: bytes, patience_s: float, no_more: Callable[[], str]) -> bytes:
         """no_more: why nobody waits for it any more. Raises HostError, _Lost, _Gone."""
         life = self._lives[node]
         try:

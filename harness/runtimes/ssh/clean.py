@@ -7,9 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from harness.cluster import RuntimeUnavailable
-
-from .connection.sessions import HostError, HostRefused, Session, together
+from .connection.sessions import HostRefused, NotOnAll, Session, on_all
 from .hosts_file import Host, Hosts
 from .installation import install
 
@@ -61,7 +59,8 @@ def clean(
     hosts: Hosts, *, run: str | None = None, looks_only: bool = False, tell: Callable[[str], object] = lambda _: None
 ) -> list[str]:
     """Of every host what dead runs left, or this run, alive or not. A line for each thing; looks_only: nothing is
-    removed. Raises RuntimeUnavailable that names the hosts where something may stay, once all others are clean."""
+    removed. Raises NotOnAll that names the hosts where something may stay, with the lines of the others, once these are
+    clean."""
     sessions = {host.name: Session(host) for host in hosts.hosts}
 
     def work(host: Host) -> list[str]:
@@ -80,27 +79,16 @@ def clean(
         return [f"removed from {host.name}: {line}" for line in done]
 
     try:
-        done = together(hosts.hosts, work)
+        return [line for lines in on_all(hosts.hosts, work).values() for line in lines]
+    except NotOnAll as error:
+        raise NotOnAll(f"Not every host could be looked at: {error}", error.done) from None
     finally:
         for session in sessions.values():
             session.close()
-    lines = [line for each in done.values() if not isinstance(each, HostError) for line in each]
-    if failed := [str(each) for each in done.values() if isinstance(each, HostError)]:
-        raise NotCleaned(f"Not every host could be looked at: {'; '.join(failed)}", lines)
-    return lines
-
-
-class NotCleaned(RuntimeUnavailable):
-    """done: on the other hosts."""
-
-    def __init__(self, message: str, done: list[str]) -> None:
-        super().__init__(message)
-        self.done = done
 
 
 def _ask(session: Session, host: Host, arguments: list[str], timeout_s: float) -> bytes:
     done = install.ask_agent(session, host, arguments, timeout_s)
     if done.status != 0:
-        why = (done.err.strip().splitlines() or [f"exit status {done.status}"])[-1]
-        raise HostRefused(f"host {host.name}: {why}")
+        raise HostRefused(f"host {host.name}: {done.why}")
     return done.out

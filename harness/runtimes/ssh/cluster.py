@@ -29,7 +29,7 @@ from harness.targets.target import CONFIGURATION, DATA, SECRETS, TRACE, TRACE_SU
 
 from . import reboot
 from .agents import HostAgents
-from .connection.sessions import HostError, HostRefused, Session, together
+from .connection.sessions import HostError, HostRefused, Session, on_all, together
 from .host_clock import HostClock
 from .hosts_file import Host, Hosts
 from .installation import install
@@ -210,9 +210,7 @@ class SshCluster(AgentCluster):
 
     async def _on_all(self, work: Callable[[HostNode], object]) -> None:
         """To its end, whatever becomes of whoever waits for it: stop() does. Raises RuntimeUnavailable."""
-        done = await self._call.finish(in_thread(together, self.machines, work))
-        if problems := [str(each) for each in done.values() if isinstance(each, HostError)]:
-            raise RuntimeUnavailable("; ".join(problems))
+        await self._call.finish(in_thread(on_all, self.machines, work))
 
     def _node(self, spec: NodeSpec) -> HostNode:
         host = self._chosen[spec.name]
@@ -295,8 +293,7 @@ class SshCluster(AgentCluster):
             if done.status == 0:
                 return str(json.loads(done.out)["boot"])
             if done.status != _HELD:
-                why = (done.err.strip().splitlines() or [f"exit status {done.status}"])[-1]
-                raise HostRefused(f"host {node.host.name}: the agent could not be started: {why}")
+                raise HostRefused(f"host {node.host.name}: the agent could not be started: {done.why}")
             theirs = json.loads(done.err or "{}")
             if not theirs.items() >= configuration["holder"].items() or time.monotonic() > until:
                 raise HostRefused(f"host {node.host.name} is held by {_in_words(theirs)}")
@@ -316,8 +313,7 @@ class SshCluster(AgentCluster):
         command = [*node.agent_command, "remove", node.host.data_directory, self._plan.run]
         done = node.session.run(command, sudo=True, timeout_s=self.removal_s)
         if done.status != 0:
-            why = (done.err.strip().splitlines() or [f"exit status {done.status}"])[-1]
-            raise HostRefused(f"host {node.host.name}: not everything could be removed: {why}")
+            raise HostRefused(f"host {node.host.name}: not everything could be removed: {done.why}")
 
 
 def holder(run: str) -> dict[str, str]:

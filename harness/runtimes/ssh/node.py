@@ -112,8 +112,7 @@ class HostNode(AgentNode):
         except HostError as error:
             raise AgentError(str(error)) from error
         if done.status != 0:
-            why = (done.err.strip().splitlines() or [f"exit status {done.status}"])[-1]
-            raise AgentError(f"{' '.join(command[-2:])} on host {self.host.name}: {why}")
+            raise AgentError(f"{' '.join(command[-2:])} on host {self.host.name}: {done.why}")
 
     def _fetch(self, there: str, directory: Path) -> None:
         """A folder of the host into one here. Blocks. Raises AgentError."""

@@ -36,7 +36,7 @@ class Offsets:
 
 def measure(session: Session, times: int = _TIMES) -> Offsets:
     """Raises HostUnreachable; HostRefused also if the host has no Python."""
-    channel = session.open([session.host.python, "-c", scripts.CLOCKS])
+    channel = session.open([session.host.python, "-c", scripts.CLOCKS], what="a look at its clocks")
     try:
         _ask(session.host, channel)  # the interpreter starts
         return min((_ask(session.host, channel) for _ in range(times)), key=lambda each: each.wall.uncertainty_ns)

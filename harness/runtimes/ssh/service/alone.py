@@ -7,9 +7,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import asdict
 from typing import Final
 
-from harness.cluster import RuntimeUnavailable
-
-from ..connection.sessions import HostError, HostRefused, Session, together
+from ..connection.sessions import HostRefused, Session, on_all
 from ..hosts_file import Hosts, Service
 from ..installation import install
 
@@ -29,8 +27,7 @@ def why_not(session: Session, service: Service) -> str:
     given = {name: value for name, value in asdict(service).items() if name != "controller_port"}
     done = install.ask_agent(session, host, ["alone", json.dumps({**given, "topic": ""})], _LOOK_S)
     if done.status != 0:
-        said = done.err.strip().splitlines()
-        raise HostRefused(f"host {host.name}: it cannot be looked at ({said[-1] if said else done.status})")
+        raise HostRefused(f"host {host.name}: it cannot be looked at ({done.why})")
     return str(json.loads(done.out)["why_not"])
 
 
@@ -40,10 +37,8 @@ def why_not_on(hosts: Hosts, names: Collection[str]) -> dict[str, str]:
     assert service is not None
     sessions = [Session(host) for host in hosts.hosts if host.name in names]
     try:
-        told = together(sessions, lambda session: why_not(session, service))
+        told = on_all(sessions, lambda session: why_not(session, service))
     finally:
         for session in sessions:
             session.close()
-    if problems := [str(each) for each in told.values() if isinstance(each, HostError)]:
-        raise RuntimeUnavailable("; ".join(problems))
-    return {name: str(why) for name, why in told.items() if why}
+    return {name: why for name, why in told.items() if why}

@@ -120,9 +120,8 @@ class ServiceCluster(SshCluster):
             await in_thread(path.write_text, text)
 
     def _node(self, spec: NodeSpec) -> HostNode:
-        controller_port = None
-        if spec.controller_port is not None and self._hosts.service is not None:
-            controller_port = self._hosts.service.controller_port
+        assert self._hosts.service is not None
+        controller_port = None if spec.controller_port is None else self._hosts.service.controller_port
         node = super()._node(replace(spec, port=port_of(spec, self._hosts), controller_port=controller_port))
         assert isinstance(node, ServiceNode)
         node.logs = self._target.logs_folder

@@ -35,7 +35,7 @@ class StandIn:
         self.outputs: dict[str, list[Output | HostError]] = {}  # by such a word, one after the other; then it is well
         self.closed = False
 
-    def open(self, command: list[str], *, sudo: bool) -> Channel:
+    def open(self, command: list[str], *, sudo: bool, what: str = "") -> Channel:
         if self.state == "down":
             raise HostUnreachable(f"host {self.name}: nobody answers")
         return Channel(self)

@@ -32,7 +32,7 @@ class Left:
         self.asked: list[list[str]] = []
         self.closed = False
 
-    def run(self, command: list[str], *, input: Any = b"", sudo: bool = False, timeout_s: float = 0.0) -> Output:
+    def run(self, command: list[str], *, input: Any = b"", sudo: bool = False, **_: Any) -> Output:
         assert command[:2] == ["python3", "-c"]
         if command[2] == scripts.AGENT:
             assert sudo and input == scripts.packed_agent()
@@ -82,9 +82,7 @@ def test_a_run_whose_host_was_rebooted_is_found_by_its_folder(monkeypatch: pytes
 
 def test_whoever_holds_a_host_says_whose_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
     holds = Left("run-mine", holder=DEAD, silent_s=1.0)
-    assert cleaned(holds, monkeypatch, run="mine") == [
-        "a was left alone: what is there is of run old of somebody"
-    ]
+    assert cleaned(holds, monkeypatch, run="mine") == ["a was left alone: what is there is of run old of somebody"]
     (line,) = cleaned(Left("run-old", holder=DEAD, silent_s=1.0), monkeypatch)
     assert line == "a was left alone: the harness of run old of somebody is still running"
 

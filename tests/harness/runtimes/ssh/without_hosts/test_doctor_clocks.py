@@ -16,7 +16,7 @@ class Silent:
     host = SimpleNamespace(name="a", python="python3")
     complaints = ""
 
-    def open(self, command: list[str]) -> Silent:
+    def open(self, command: list[str], *, what: str) -> Silent:
         return self
 
     def send(self, data: bytes) -> None: ...

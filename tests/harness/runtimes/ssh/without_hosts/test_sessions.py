@@ -11,7 +11,14 @@ from pathlib import Path
 import paramiko
 import pytest
 
-from harness.runtimes.ssh.connection.sessions import HostRefused, HostUnreachable, Session, together
+from harness.runtimes.ssh.connection.sessions import (
+    HostRefused,
+    HostUnreachable,
+    NotOnAll,
+    Session,
+    on_all,
+    together,
+)
 
 from ..ssh_server import SshServer
 
@@ -42,7 +49,6 @@ def test_a_command_gets_its_words_and_input_and_gives_output_errors_and_status(s
             ["sh", "-c", 'cat; printf "%s|" "$@"; echo no >&2; exit 3', "-", "a b", "$c", "'"], input=b"x"
         )
         assert (found.status, found.out, found.err) == (3, b"xa b|$c|'|", "no")
-        assert session.client_address == "192.0.2.9"
         assert 0 < session.round_trip_s() < 1
         assert session.connections == 1
 
@@ -317,3 +323,26 @@ def test_a_dead_host_is_an_answer_too(server: SshServer) -> None:
     assert isinstance(found["bad"], HostUnreachable)
     with pytest.raises(ZeroDivisionError):
         together([server.host()], lambda _: 1 // 0)
+
+
+def test_what_fails_on_some_hosts_is_one_error_that_has_what_came_of_the_others(server: SshServer) -> None:
+    well, dead = Session(server.host(name="well")), Session(server.host(name="dead", port=1))
+    assert on_all([well], lambda session: session.run(["echo", "here"]).text) == {"well": "here\n"}
+    with pytest.raises(NotOnAll, match=r"^host dead: nobody answers") as error:
+        on_all([dead, well], lambda session: session.run(["echo", "here"]).text)
+    assert error.value.done == {"well": "here\n"}
+    well.close()
+
+
+def test_what_a_command_is_called_is_not_its_program(server: SshServer) -> None:
+    with Session(server.host()) as session:
+        with pytest.raises(HostUnreachable, match=r"host a: a long look has not ended within 0\.2 s"):
+            session.run(["python3", "-c", "import time; time.sleep(2)"], timeout_s=0.2, what="a long look")
+        with pytest.raises(HostUnreachable, match=r"host a: sleep 2 has not ended within 0\.2 s"):
+            session.run(["sleep", "2"], timeout_s=0.2)
+
+
+def test_why_a_command_failed_is_its_last_word(server: SshServer) -> None:
+    with Session(server.host()) as session:
+        assert session.run(["sh", "-c", "echo one >&2; echo two >&2; echo >&2; exit 3"]).why == "two"
+        assert session.run(["sh", "-c", "exit 3"]).why == "exit status 3"

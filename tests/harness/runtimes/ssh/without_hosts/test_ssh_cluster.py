@@ -47,9 +47,9 @@ def made(hosts: list[StandIn], kind: type[SshCluster] = SshCluster) -> SshCluste
         on="ssh", service=is_service, topic="chaos-r",
     )  # fmt: skip
     listed = tuple(Host(host.name, "127.0.0.1", f"127.0.0.{2 + n}") for n, host in enumerate(hosts))
-    whole = Hosts(listed, Service("/data", "kafka", controller_port=9093) if is_service else None, RESCUE_S, Path("h"))
+    whole = Hosts(listed, Service("/data", 9093, unit="kafka") if is_service else None, RESCUE_S, Path("h"))
     chosen = {spec.name: host for spec, host in zip(target.nodes(plan), listed, strict=True)}
-    found = {host.name: Found("3.11", "/usr/bin/python3", "x86_64", 22, "127.0.0.1") for host in listed}
+    found = {host.name: Found("3.11", "/usr/bin/python3", "x86_64", 22) for host in listed}
     agent = Piece("agent-1", Path("agent"), "", None)
     sessions: Any = {host.name: host for host in hosts}
     return kind(plan, target, whole, chosen, sessions, found, Wanted(agent, None, {}))
@@ -254,5 +254,5 @@ def test_an_agent_that_was_brought_goes_with_the_list_of_its_files(tmp_path: Pat
     for suffix in (".files", ".7.new"):
         Path(f"{agent}{suffix}").touch()
     session: Any = Here()
-    service.take_back(session, host, Found("3.11", "/usr/bin/python3", "x86_64", 22, ""))
+    service.take_back(session, host, Found("3.11", "/usr/bin/python3", "x86_64", 22))
     assert not (tmp_path / "opt").exists()
