@@ -13,7 +13,7 @@ from pathlib import Path
 from random import Random
 from typing import Any, Literal
 
-from harness.cluster import CLIENTS, Cluster, Evidence, Link, Shape
+from harness.cluster import CLIENTS, Cluster, ClusterLost, Evidence, Link, Shape
 from harness.errors import describe
 from harness.plan.plan import Plan
 from harness.runtimes import private
@@ -115,7 +115,17 @@ class AgentCluster(Cluster):
         await each(self.machines, mend)
 
     async def leftovers(self) -> Sequence[str]:
-        found = await asyncio.gather(*(node.leftovers() for node in self.machines))
+        """What a node that cannot be looked at may still have is told as well."""
+
+        async def of(node: AgentNode) -> Sequence[str]:
+            try:
+                return await node.leftovers()
+            except ClusterLost:
+                raise
+            except AgentError as error:
+                return [f"cannot be looked at: {error}"]
+
+        found = await each(self.machines, of)
         return [f"{node.name} {what}" for node, left in zip(self.machines, found, strict=True) for what in left]
 
     async def collect(self, directory: Path) -> Mapping[str, str]:

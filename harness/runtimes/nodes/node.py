@@ -78,8 +78,8 @@ class AgentNode(Node):
         """The process that holds the machine's network namespace; 0 if there is none (any more)."""
 
     @abstractmethod
-    async def _start_process(self) -> int:
-        """Its pid; 0 if it has ended already."""
+    async def _start(self) -> None:
+        """Its process, of which the agent is told."""
 
     @abstractmethod
     async def _ended(self) -> int:
@@ -260,9 +260,6 @@ class AgentNode(Node):
         evidence: Evidence = await self._agent.ask(self.name, "kill")
         self._frozen = None
         return evidence | {"exit_status": await self._exit_status(evidence)}
-
-    async def _start(self) -> None:
-        await self._agent.ask(self.name, "started", pid=await self._start_process())
 
     async def _terminate(self) -> Evidence:
         evidence: Evidence = await self._agent.ask(self.name, "terminate", patience=TERMINATE_PATIENCE_S)

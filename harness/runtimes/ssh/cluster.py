@@ -21,6 +21,7 @@ from harness.plan.plan import Plan
 from harness.run.threads import in_thread
 from harness.runtimes.agent.host.itself.reboot import TRIGGER
 from harness.runtimes.agent.host.network import OUTSIDE
+from harness.runtimes.nodes import sizes
 from harness.runtimes.nodes.asking import AgentError
 from harness.runtimes.nodes.clock import Clock
 from harness.runtimes.nodes.cluster import AgentCluster, new_cluster_id
@@ -39,9 +40,6 @@ from .installation.wanted import Wanted
 from .node import HostNode
 from .traces import on_our_clock
 
-_NODE_USER: Final = 10001  # as in containers; a number that no user of a host should have
-_VOLUME_SIZE: Final = 8 << 30
-_LARGEST_FILE: Final = (2 << 30) + (64 << 20)
 _START_S: Final = 60.0
 _LOOK_S: Final = 0.5  # from one look at an agent that is just being started to the next
 _HELD: Final = 3  # exit status of `agent.host serve`
@@ -136,18 +134,6 @@ class SshCluster(AgentCluster):
                 lacking[need] = "; ".join(f"host {name}: {reason}" for name, reason in reasons.items())
         return lacking
 
-    async def leftovers(self) -> Sequence[str]:
-        """What a host that cannot be looked at may still have is told as well."""
-
-        async def of(node: HostNode) -> list[str]:
-            try:
-                return await node.leftovers()
-            except AgentError as error:
-                return [f"cannot be looked at: {error}"]
-
-        found = await asyncio.gather(*map(of, self.machines))
-        return [f"{node.name} {what}" for node, left in zip(self.machines, found, strict=True) for what in left]
-
     def facts(self) -> Mapping[str, Any]:
         """host_clocks: by node, how its clock was brought onto ours: see _told_of(). lost_hosts: see HostAgents."""
         clocks = {node: told for node, clock in self._agents.clocks.items() if (told := _told_of(clock)) is not None}
@@ -165,8 +151,16 @@ class SshCluster(AgentCluster):
                 await in_thread(on_our_clock, path, self._agents.clocks[node.name])
 
     async def _save_log_of(self, node: AgentNode, path: Path) -> None:
+        """And beside it what its agent said, if it did: of an error of its own, say."""
         assert isinstance(node, HostNode)
+        await self._save_word_of_agent(node, path.with_suffix(".agent.txt"))
         await node.fetch_file("output.log", path)
+
+    async def _save_word_of_agent(self, node: HostNode, path: Path) -> None:
+        with suppress(AgentError, OSError):  # nobody misses it
+            await node.fetch_file("agent.log", path)
+            if not path.stat().st_size:
+                path.unlink()
 
     async def stop(self) -> None:
         """Nothing of the run is left on any host that answers. Raises RuntimeUnavailable that names the others."""
@@ -249,8 +243,8 @@ class SshCluster(AgentCluster):
         command = [found.executable if word == "python3" else word for word in package.command]
         return {
             "run": self._plan.run, "node": node.name, "holder": holder(self._plan.run),
-            "data_directory": host.data_directory, "file_system": self._plan.file_system, "size": _VOLUME_SIZE,
-            "device": host.device, "node_user": _NODE_USER, "rescue_after_s": self._hosts.rescue_after_s,
+            "data_directory": host.data_directory, "file_system": self._plan.file_system, "size": sizes.VOLUME,
+            "device": host.device, "node_user": sizes.NODE_USER, "rescue_after_s": self._hosts.rescue_after_s,
             "own": node.address[0], "files": files, "configuration": text, "mounts": mounts,
             "clock": node.clock is not None, "may_reboot": host.may_reboot, "trigger": self.trigger, "resumes": False,
             "may_set_clock": host.may_set_clock, "clock_stand_in": self.clock_stand_in,
@@ -260,7 +254,7 @@ class SshCluster(AgentCluster):
                 "ssh_port": found.ssh_port,
             },
             "launch": {
-                "command": command, "tmp_bytes": _bytes(package.tmp), "largest_file": _LARGEST_FILE,
+                "command": command, "tmp_bytes": _bytes(package.tmp), "largest_file": sizes.LARGEST_FILE,
                 "environment": {
                     "PATH": f"{os.path.dirname(found.executable)}:/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin",
                     "PYTHONPATH": f"{PYTHON_PACKAGES}:/opt/chaos", "PYTHONUNBUFFERED": "1", "HOME": "/tmp",

@@ -53,8 +53,8 @@ class HostNode(AgentNode):
     async def _network_holder(self) -> int:
         return 0
 
-    async def _start_process(self) -> int:
-        return int(await self._agent.ask(self.name, "boot"))
+    async def _start(self) -> None:
+        await self._agent.ask(self.name, "boot")
 
     async def _ended(self) -> int:
         status = await self._agent.ask(self.name, "ended", patience=_ENDED_S)

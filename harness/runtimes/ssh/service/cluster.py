@@ -116,6 +116,7 @@ class ServiceCluster(SshCluster):
     async def _save_log_of(self, node: AgentNode, path: Path) -> None:
         """What its journal has; nothing where there is none."""
         assert isinstance(node, ServiceNode)
+        await self._save_word_of_agent(node, path.with_suffix(".agent.txt"))
         if text := await node.all_last_words():
             await in_thread(path.write_text, text)
 

@@ -49,6 +49,10 @@ class Asked:
         self._ask("mend")
         self.in_force.clear()
 
+    async def leftovers(self) -> list[str]:
+        self._ask("leftovers")
+        return [f"has rules of {key}" for key in self.in_force]
+
     async def lacks(self, need: str) -> str | None:
         self._ask("lacks")
         return self.no_netem or None
@@ -174,6 +178,17 @@ def test_whoever_of_those_struck_has_no_netem_is_named(nodes: list[Asked]) -> No
     nodes[0].no_netem = "no netem"
     with pytest.raises(NotAvailable, match=r"^not available here: no netem$"):
         asyncio.run(cluster.shape("slow", BOTH, Shape(delay_ms=50.0)))
+
+
+def test_what_one_that_cannot_be_looked_at_may_have_is_told_with_what_the_others_have(nodes: list[Asked]) -> None:
+    nodes[0].in_force["x"] = []
+    nodes[2].lost = LOST
+    assert asyncio.run(OfNodes(*nodes).leftovers()) == [
+        "broker-1 has rules of x", f"broker-3 cannot be looked at: {LOST}",
+    ]  # fmt: skip
+    nodes[2].lost = ClusterLost("the agent is gone")
+    with pytest.raises(ClusterLost):
+        asyncio.run(OfNodes(*nodes).leftovers())
 
 
 def test_of_several_errors_each_is_told_and_a_cluster_that_is_lost_is_that(nodes: list[Asked]) -> None:

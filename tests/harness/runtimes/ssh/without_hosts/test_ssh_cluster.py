@@ -166,6 +166,28 @@ def test_a_file_of_a_host_comes_whole_or_not_at_all(hosts: list[StandIn], tmp_pa
     cluster._agents.close()
 
 
+def test_what_an_agent_said_lies_beside_what_its_node_did(hosts: list[StandIn], tmp_path: Path) -> None:
+    class Saying(StandIn):
+        agent = b""
+
+        def run(self, command: list[str], *, into: Any = None, **_: Any) -> Output:
+            into.write(self.agent if command[1].endswith("/run-r/agent.log") else b"output")
+            return Output(0, b"", "")
+
+    hosts[0], hosts[1] = saying, _ = Saying("h0"), Saying("h1")
+    saying.agent = b"Traceback"
+    cluster = made(hosts)
+
+    async def save() -> None:
+        for node in cluster.machines[:2]:
+            await cluster._save_log_of(node, tmp_path / f"{node.name}.log")
+
+    asyncio.run(save())
+    found = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    assert found == {"broker-1.log": b"output", "broker-1.agent.txt": b"Traceback", "broker-2.log": b"output"}
+    cluster._agents.close()
+
+
 # -- of a cluster that is already there --------------------------------------------------------------------------
 
 
