@@ -131,8 +131,7 @@ class HostAgents:
             if line in self._lines:
                 self._lines[line].close()  # whoever waits for an answer there asks the new one
         self._answers(node)
-        for _ in range(_SAMPLES):
-            self._measure_clock(node)
+        self._measure_clock(node, _SAMPLES)
 
     def why_not(self, node: str) -> str:
         """Why its host cannot be asked for anything now, as far as is known; "": it can be. (The host of an agent that
@@ -248,15 +247,19 @@ class HostAgents:
 
     def _beat(self, node: str, measured: threading.Event) -> None:
         """Nothing ends it but the run's end: a host whose harness is silent undoes the run."""
-        for _ in range(_SAMPLES):
-            self._measure_clock(node)
+        self._measure_clock(node, _SAMPLES)
         measured.set()
         while not self._over.wait(min(_LOOK_S, self._beat_s) if node in self._unreachable else self._beat_s):
             if node not in self._gone:
                 self._measure_clock(node)
 
-    def _measure_clock(self, node: str) -> None:
-        """And see whether it answers."""
+    def _measure_clock(self, node: str, times: int = 1) -> None:
+        """And see whether it answers. times: as long as it does."""
+        for _ in range(times):
+            if not self._has_heard(node):
+                return
+
+    def _has_heard(self, node: str) -> bool:
         try:
             began = time.monotonic_ns()
             answered = self._asked(f"{node}, heard", node, "monotonic_ns", {}, beats=True)
@@ -269,10 +272,12 @@ class HostAgents:
                 with self._knowing:
                     self._unreachable[node] = why
                 self._is_lost(node, why)
+            return False
         except Exception as error:  # whatever it answered: it has heard of us
             if node not in self._strange:
                 self._strange.add(node)
                 self._tell(f"the clock of {node} cannot be measured: {describe(error)}")
+        return True
 
     def close(self) -> None:
         self._over.set()

@@ -242,7 +242,7 @@ def test_a_start_that_fails_tears_down_and_says_why(tmp_path: Path) -> None:
 
 
 def test_a_cluster_that_does_not_get_ready_is_torn_down(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("harness.run.phases.READY_TIMEOUT_S", 0.3)
+    monkeypatch.setattr("harness.run.starting.READY_TIMEOUT_S", 0.3)
     components = FakeComponents()
     components.cluster.missing.add("broker-3")
     with pytest.raises(HarnessFailure, match=r"not ready after 0\.3 s: broker 3 is not in the ISR.*logs"):
@@ -291,7 +291,7 @@ def test_keep_leaves_the_cluster_up(tmp_path: Path) -> None:
 
 
 def test_an_unhealthy_cluster_is_not_struck(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("harness.run.phases.HEALTHY_PATIENCE_S", 0.3)
+    monkeypatch.setattr("harness.run.starting.HEALTHY_PATIENCE_S", 0.3)
     components = FakeComponents()
     wrong = "3 of 120 partitions have a replica out of the ISR (orders-3, orders-7, orders-9)"
     components.cluster.wrong = [wrong]
@@ -314,7 +314,7 @@ def test_what_passes_soon_is_waited_for(tmp_path: Path) -> None:
 def test_a_cluster_that_was_there_is_looked_at_before_anything_is_asked_of_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("harness.run.phases.HEALTHY_PATIENCE_S", 0.0)
+    monkeypatch.setattr("harness.run.starting.HEALTHY_PATIENCE_S", 0.0)
     components = FakeComponents()
     components.cluster.was_there = True
     components.cluster.wrong = ["broker-2 does not answer"]
