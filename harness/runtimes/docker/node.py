@@ -75,7 +75,7 @@ class DockerNode(AgentNode):
         except (APIError, ValueError):  # stopped, frozen, or stopped just now
             return None
 
-    async def _copy_disk(self, directory: Path) -> str:
+    async def copy_disk(self, directory: Path) -> str:
         copied = await self._agent.ask(
             self.name, "copy_disk", directory=str(directory), owner=os.getuid(), group=os.getgid()
         )

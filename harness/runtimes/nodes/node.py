@@ -107,7 +107,7 @@ class AgentNode(Node):
         """`clock` was set anew."""
 
     @abstractmethod
-    async def _copy_disk(self, directory: Path) -> str:
+    async def copy_disk(self, directory: Path) -> str:
         """Every file of its disk into this folder, which is there, on the harness' machine. What was left out, as a
         clause. Raises AgentError."""
 
@@ -243,10 +243,6 @@ class AgentNode(Node):
             found.append(wrong)
         return [*(["is frozen"] if frozen else []), *found]
 
-    async def copy_disk(self, directory: Path) -> str:
-        """See _copy_disk()."""
-        return await self._copy_disk(directory)
-
     async def _one_at_a_time(self, work: Coroutine[Any, Any, T]) -> T:
         """To the end, even if the caller is cancelled: what heals a node must find it whole or broken, not halfway."""
 
@@ -303,7 +299,7 @@ class AgentNode(Node):
         directory = folder / f"{self.name}-{self._cuts}"
         try:
             await asyncio.to_thread(directory.mkdir, mode=0o700, parents=True)
-            await self._copy_disk(directory)
+            await self.copy_disk(directory)
             await asyncio.to_thread(self.blank, directory)
         except (AgentError, OSError) as error:
             return {"disk_not_kept": describe(error)}

@@ -298,9 +298,7 @@ class SshCluster(AgentCluster):
 
     def _is_there(self, node: HostNode) -> bool:
         """Can the agent that holds this host be asked?"""
-        done = node.session.run([*node.agent_command, "status", node.host.data_directory], sudo=True)
-        told = json.loads(done.out) if done.status == 0 else {"held": False}
-        return bool(told["held"]) and told["silent_s"] is not None
+        return node.session.run([*node.agent_command, "connect"], sudo=True).status == 0
 
     def _remove(self, node: HostNode) -> None:
         """Blocks. Raises HostError."""

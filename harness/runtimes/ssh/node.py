@@ -92,7 +92,7 @@ class HostNode(AgentNode):
     async def _configure(self, text: str) -> None:
         await self._agent.ask(self.name, "configure", text=text)
 
-    async def _copy_disk(self, directory: Path) -> str:
+    async def copy_disk(self, directory: Path) -> str:
         """On the host first, so that what is sent is whole."""
         there = f"{self.folder}/copy-{directory.name}"
         await self._call(self._root, ["mkdir", "-p", there])

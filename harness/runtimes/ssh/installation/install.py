@@ -90,7 +90,7 @@ def remove(session: Session, host: Host) -> bool:
     script = f"test -e {folder} && rm -rf {folder} && echo removed"
     done = session.run(["sh", "-c", script], sudo=True, timeout_s=_SEND_S)
     if done.err.strip():
-        raise HostRefused(f"host {host.name}: {host.install_directory} could not be removed: {done.err.strip()}")
+        raise HostRefused(f"{host.name}: {host.install_directory} could not be removed: {done.err.strip()}")
     return bool(done.out.strip())
 
 

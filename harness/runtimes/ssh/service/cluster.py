@@ -47,10 +47,10 @@ class ServiceNode(HostNode):
     async def all_last_words(self) -> str:
         return str(await self._agent.ask(self.name, "last_words"))
 
-    async def _copy_disk(self, directory: Path) -> str:
+    async def copy_disk(self, directory: Path) -> str:
         below = directory / self.logs
         below.mkdir(mode=0o700, parents=True, exist_ok=True)
-        return await super()._copy_disk(below)
+        return await super().copy_disk(below)
 
 
 class ServiceCluster(SshCluster):

@@ -11,7 +11,7 @@ from harness.runtimes.ssh.connection.sessions import HostError, HostUnreachable,
 
 #: Of an agent's commands, what each prints.
 _OUTPUTS: Final = {
-    "serve": '{"pid": 1, "boot": "BOOT"}', "boot": "BOOT\n", "remove": "[]", "sh": "",
+    "serve": '{"pid": 1, "boot": "BOOT"}', "boot": "BOOT\n", "remove": "[]", "sh": "", "connect": "",
     "status": '{"held": true, "holder": {}, "silent_s": 0.1, "found": {}}',
 }  # fmt: skip
 

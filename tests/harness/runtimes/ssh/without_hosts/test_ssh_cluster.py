@@ -127,13 +127,13 @@ def test_an_agent_of_an_attempt_whose_connection_was_lost_is_taken(
 ) -> None:
     monkeypatch.setattr(module, "_LOOK_S", 0.01)
     ours = {**HOLDER, "guard": 7, "worker": 8}
-    silent = Output(0, json.dumps({"held": True, "holder": ours, "silent_s": None, "found": {}}).encode(), "")
-    hosts[0].outputs = {"serve": [HostUnreachable("lost"), held_by(ours), held_by(ours)], "status": [silent]}
+    nobody = Output(4, b"", "boot 1")
+    hosts[0].outputs = {"serve": [HostUnreachable("lost"), held_by(ours), held_by(ours)], "connect": [nobody]}
     cluster = made(hosts)
     with pytest.raises(HostUnreachable):
         cluster._start_agent(cluster.machines[0], {"holder": HOLDER})
     assert cluster._start_agent(cluster.machines[0], {"holder": HOLDER}) == "boot 1"
-    assert hosts[0].ran[1:] == ["serve", "status", "serve", "status", "boot"]
+    assert hosts[0].ran[1:] == ["serve", "connect", "serve", "connect", "boot"]
     for theirs in ({**ours, "run": "another"}, {**ours, "since": "yesterday"}, {}):
         hosts[1].outputs = {"serve": [held_by(theirs)]}
         with pytest.raises(HostRefused, match="host h1 is held by"):
