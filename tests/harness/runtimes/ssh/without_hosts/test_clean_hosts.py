@@ -1,4 +1,5 @@
-"""`chaos clean --on ssh`, against hosts that are stand-ins: it says whose what is there is, and puts nothing there."""
+"""`chaos clean --on ssh` and `chaos install`, against hosts that are stand-ins: whose that is which lies there, and
+what is said of it."""
 
 from __future__ import annotations
 
@@ -11,10 +12,10 @@ import pytest
 from harness.runtimes.agent.host import holding
 from harness.runtimes.ssh import clean as module
 from harness.runtimes.ssh.clean import clean
-from harness.runtimes.ssh.connection.sessions import Output, Session
+from harness.runtimes.ssh.connection.sessions import HostUnreachable, NotOnAll, Output, Session
 from harness.runtimes.ssh.doctor import scripts
 from harness.runtimes.ssh.hosts_file import Host, Hosts
-from harness.runtimes.ssh.installation import install
+from harness.runtimes.ssh.installation import install, installing
 
 from ..ssh_server import SshServer
 
@@ -85,6 +86,21 @@ def test_whoever_holds_a_host_says_whose_it_is(monkeypatch: pytest.MonkeyPatch) 
     assert cleaned(holds, monkeypatch, run="mine") == ["a was left alone: what is there is of run old of somebody"]
     (line,) = cleaned(Left("run-old", holder=DEAD, silent_s=1.0), monkeypatch)
     assert line == "a was left alone: the harness of run old of somebody is still running"
+
+
+def test_what_was_installed_is_told_though_another_host_is_gone(monkeypatch: pytest.MonkeyPatch) -> None:
+    def send(session: Any, host: Host, *_: Any) -> list[str]:
+        if host.name == "b":
+            raise HostUnreachable("host b: nobody answers")
+        return ["agent-1"]
+
+    monkeypatch.setattr(installing, "Session", lambda host: Left())
+    monkeypatch.setattr(install, "look", lambda *_, **__: install.Found("3.11", "/usr/bin/python3", "x86_64", 22))
+    monkeypatch.setattr(install, "send", send)
+    hosts = Hosts((Host("a", "a", "a"), Host("b", "b", "b")), None, 60.0, Path("hosts.toml"))
+    with pytest.raises(NotOnAll, match=r"^host b: nobody answers$") as error:
+        installing.install_on(hosts, None, str)
+    assert error.value.done == {"a": "a: agent-1"}
 
 
 def test_the_agent_answers_from_a_folder_of_which_nothing_stays(
