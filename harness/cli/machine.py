@@ -82,11 +82,12 @@ def clean(
 def _clean_hosts(hosts: Path, run: str | None, looks_only: bool) -> int:
     from harness.runtimes.ssh import clean as of_hosts
     from harness.runtimes.ssh import hosts_file
+    from harness.runtimes.ssh.connection.sessions import NotOnAll
 
     try:
         done = of_hosts.clean(hosts_file.read(hosts), run=run, looks_only=looks_only, tell=say)
-    except of_hosts.NotCleaned as error:
-        say("\n".join(error.done))
+    except NotOnAll as error:
+        say("\n".join(line for lines in error.done.values() for line in lines))
         raise
     say("\n".join(done) if done else "nothing was left")
     return ExitCode.PASS
@@ -100,15 +101,20 @@ def install(
     """Put on hosts what runs over SSH need there: what is missing. They need no internet."""
     from harness.report.console import Progress
     from harness.runtimes.ssh import hosts_file
+    from harness.runtimes.ssh.connection.sessions import NotOnAll
     from harness.runtimes.ssh.installation import installing
 
     read = hosts_file.read(hosts)
-    if remove:
-        done = installing.remove_from(read)
-    else:
-        with Progress() as progress:
-            package = None if read.service is not None else installing.package_of(target, progress.update)
-            done = installing.install_on(read, package, progress.update)
+    try:
+        if remove:
+            done = installing.remove_from(read)
+        else:
+            with Progress() as progress:
+                package = None if read.service is not None else installing.package_of(target, progress.update)
+                done = installing.install_on(read, package, progress.update)
+    except NotOnAll as error:
+        say("\n".join(error.done.values()))
+        raise
     say("\n".join(done))
     return ExitCode.PASS
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -51,11 +52,12 @@ class Counts:
 class Progress:
     """Lines that stay (`say`) and one that changes (`update`), on standard error; without a terminal all stay.
 
-    A context manager.
+    A context manager. Any thread may tell it something: what hosts do is told by threads of their own.
     """
 
     def __init__(self, console: Terminal | None = None) -> None:
         self._console = console or Terminal(stderr=True)
+        self._lock = threading.RLock()
         self._status: Status | None = None
         self._live: Live | None = None
         self._board = Board()
@@ -86,7 +88,7 @@ class Progress:
         if time.monotonic() - self._drawn_at < REDRAW_S:  # simulated moments come by the thousand
             return False
         self._drawn_at = time.monotonic()
-        with suppress(*_NOBODY_READS):
+        with self._lock, suppress(*_NOBODY_READS):
             drawn = self._board.draw(moment)
             if self._live is None:
                 self.settle()
@@ -111,7 +113,7 @@ class Progress:
         if not self._console.is_terminal:
             self.say(line)
             return
-        with suppress(*_NOBODY_READS):
+        with self._lock, suppress(*_NOBODY_READS):
             self._end_live()
             if self._status is None:
                 self._status = self._console.status(_one_line(line))
@@ -121,10 +123,11 @@ class Progress:
 
     def settle(self) -> None:
         """Take away what changes."""
-        self._end_live()
-        if self._status is not None:
-            self._status.stop()
-            self._status = None
+        with self._lock:
+            self._end_live()
+            if self._status is not None:
+                self._status.stop()
+                self._status = None
 
     def _end_live(self) -> None:
         if self._live is not None:

@@ -24,7 +24,7 @@ from typing import Protocol
 from tenacity import AsyncRetrying, retry_if_not_exception_type, stop_after_attempt, wait_fixed
 
 from harness.cluster import Cluster, ClusterLost, Evidence, Node
-from harness.errors import HistoryLost, describe
+from harness.errors import HarnessFailure, HistoryLost, describe
 from harness.plan.schedule import CALM_AT_END_S, Fault, Schedule
 from harness.run.calm import Calm
 from harness.targets.view import Observer
@@ -35,6 +35,8 @@ POLL_S = 0.25
 RESYNC_TIMEOUT_S = 30.0
 #: A fault is healed at the third attempt or not at all, as far as its nemesis goes.
 HEAL_ATTEMPTS = 3
+#: At the end of a run: for one fault to be healed, and for each other step after which nothing is left of any.
+HEAL_TIMEOUT_S = 90.0
 HEAL_WAIT_S = 0.5
 #: Nodes that are cut off let the harness wait for what they see: a fault is not late for that.
 LATE_S = 4.0
@@ -227,15 +229,28 @@ class Injector:
         return getattr(self._nemeses[injected.nemesis], "heals_last", False)  # a user's own may be older
 
     async def heal_all(self) -> None:
-        """Heal what is still in force: after run() failed, or could not heal it."""
-        for injected in self._last_first(self.in_force):
-            await self._heal(injected)
+        """Heal what is still in force: after run() failed, or could not heal it. Raises HarnessFailure that names what
+        did not end."""
+        await self._heal_each(self.in_force)
 
     async def heal_again(self) -> None:
-        """Heal every fault that there was, the last one first, whether or not it is healed."""
-        for injected in self._last_first(self.injected):
-            if not injected.skipped:
-                await self._heal(injected)
+        """Heal every fault that there was, the last one first, whether or not it is healed. Raises as heal_all()."""
+        await self._heal_each([injected for injected in self.injected if not injected.skipped])
+
+    async def _heal_each(self, faults: Sequence[InjectedFault]) -> None:
+        """One whose healing hangs keeps no other in force."""
+        hanging = []
+        for injected in self._last_first(faults):
+            try:
+                async with asyncio.timeout(HEAL_TIMEOUT_S):
+                    await self._heal(injected)
+            except TimeoutError:
+                injected.evidence["heal_failed"] = why = f"it did not end within {HEAL_TIMEOUT_S:g} s"
+                hanging.append(f"{injected.nemesis} on {', '.join(injected.targets)}: {why}")
+                with suppress(HistoryLost):
+                    self._record(injected)
+        if hanging:
+            raise HarnessFailure("; ".join(hanging))
 
     def _last_first(self, faults: Sequence[InjectedFault]) -> Sequence[InjectedFault]:
         """In the order in which they are to be healed: those that need the cluster for it once all others are."""

@@ -25,21 +25,15 @@ from harness.report.live import Moment
 from harness.run.aborting import Aborting
 from harness.run.calm import Calm
 from harness.run.components import Components
-from harness.run.injector import Injector
+from harness.run.injector import HEAL_TIMEOUT_S, Injector
 from harness.run.interrupt import Interrupt
+from harness.run.starting import Starting, in_sync, why_ended
 from harness.run.threads import in_thread
 from harness.run.watching import Watching
 from nemesis import Nemesis
 
-#: Until a cluster is ready, and so much more for each second that a node takes to start (Timing.start): of several on
-#: one machine each takes longer.
-READY_TIMEOUT_S = 60.0
-READY_PER_START = 15.0
-#: Of a cluster that is ready: until nothing is wrong any more with topics that are not the run's own, either.
-HEALTHY_PATIENCE_S = 5.0
 #: Once the time is over: for what is in flight, and for faults to be healed and recovered from.
 DRAIN_TIMEOUT_S = 180.0
-HEAL_TIMEOUT_S = 90.0
 RECOVERY_TIMEOUT_S = 60.0
 BROKEN_RECOVERY_TIMEOUT_S = 10.0
 FINAL_READ_TIMEOUT_S = 60.0
@@ -111,77 +105,17 @@ class Phases:
 
     async def _run(self, interrupt: Interrupt, ready: Callable[[], None]) -> None:
         with self._record.timed("ready"):
-            await interrupt.cut_short(self._begin())
+            starting = Starting(
+                self._plan, self._components, self._cluster, self._observer, self._workload, self._progress,
+                self._collect_logs,
+            )  # fmt: skip
+            await interrupt.cut_short(starting.run())
         ready()
         for name in await self._components.ignored_settings(self._cluster, self._plan):
             self._record.problem(f"no node knows the setting {name}: --set {name} changes nothing")
         self._watching.start()
         await self._make(interrupt)
         await self._complete()
-
-    async def _begin(self) -> None:
-        """Topic made, every partition led and every replica in its ISR, and nothing else wrong. Raises
-        HarnessFailure."""
-        if getattr(self._cluster, "was_there", False):  # a stand-in may not say
-            await self._see_that_it_is_healthy()
-        self._progress.update("waiting until the cluster is ready")
-        patience = READY_TIMEOUT_S + READY_PER_START * self._plan.timing.start
-        try:
-            async with asyncio.timeout(patience):
-                await self._unless_a_node_ends(self._set_up())
-        except TimeoutError:
-            reason = (await self._observer.view()).out_of_sync or "the topic was not created"
-            self._cluster.not_recovered(f"{patience:g} s after its start, before any fault: {reason}")
-            if self._violated.done():
-                return
-            logs = await self._collect_logs()
-            if self._cluster.refused:
-                reason = f"{reason}; a client was refused: {self._cluster.refused}"
-            raise HarnessFailure(f"the cluster was not ready after {patience:g} s: {reason}{logs}") from None
-        await self._see_that_it_is_healthy()
-
-    async def _see_that_it_is_healthy(self) -> None:
-        """A cluster with something wrong is not struck: what faults do to it would not be told from what was wrong
-        before, and they might be what it does not survive. Raises HarnessFailure."""
-        look = getattr(self._observer, "unhealthy", None)  # a user's own may have none
-        if look is None or not self._components.looks_first:
-            return
-        loop = asyncio.get_running_loop()
-        until = loop.time() + HEALTHY_PATIENCE_S
-        while (wrong := await look()) is not None:
-            if loop.time() >= until:
-                logs = await self._collect_logs()
-                raise HarnessFailure(f"the cluster is not healthy, and was not struck: {wrong}{logs}")
-            self._progress.update(f"waiting until the cluster is healthy: {wrong}")
-            await asyncio.sleep(POLL_S)
-
-    async def _set_up(self) -> None:
-        await self._workload.set_up()
-        await self._in_sync()
-
-    async def _unless_a_node_ends(self, work: Coroutine[Any, Any, None]) -> None:
-        """Raises HarnessFailure as soon as a node has ended by itself: one that refuses its configuration, say."""
-        if not self._components.watches_start:
-            return await work
-        working, watching = asyncio.ensure_future(work), asyncio.ensure_future(self._first_to_end())
-        try:
-            await asyncio.wait((working, watching), return_when=asyncio.FIRST_COMPLETED)
-            if working.done():
-                return working.result()
-        finally:
-            for task in (working, watching):
-                task.cancel()
-            await asyncio.gather(working, watching, return_exceptions=True)
-        node = watching.result()
-        why, logs = await self._why_ended(node), await self._collect_logs()
-        raise HarnessFailure(f"{node.name} ended before the cluster was ready{why and f': {why}'}{logs}")
-
-    async def _first_to_end(self) -> Node:
-        while True:
-            for node in self._cluster.nodes:
-                if not await node.is_running():
-                    return node
-            await asyncio.sleep(POLL_S)
 
     async def _make(self, interrupt: Interrupt) -> None:
         """Workload and faults side by side, until the time limit or the user's word; then all faults healed."""
@@ -217,14 +151,16 @@ class Phases:
         reverse order, before it is given up."""
         for heal in (injector.heal_all, injector.heal_again):
             left: list[str] = []
+
+            async def look(left: list[str] = left) -> None:
+                left += await self._cluster.leftovers()
+
             try:
-                async with asyncio.timeout(HEAL_TIMEOUT_S):
-                    for step in (heal, self._cluster.heal, self._restart_the_dead):
-                        await self._as_far_as_it_goes(step, left)
-                    left += await self._cluster.leftovers()
-            except TimeoutError:
-                left.append(f"it did not end within {HEAL_TIMEOUT_S:g} s")
-            except Exception as error:  # whatever a runtime raises
+                await self._as_far_as_it_goes("", heal, left, is_bounded=True)  # gives each fault its time
+                await self._as_far_as_it_goes("mending the network", self._cluster.heal, left)
+                await self._as_far_as_it_goes("starting what does not run", self._restart_the_dead, left)
+                await self._as_far_as_it_goes("looking what is left", look, left)
+            except ClusterLost as error:
                 left.append(describe(error))
             why = "its healing came to no end"
             for each in injector.in_force:
@@ -234,12 +170,18 @@ class Phases:
         self.unhealed = f"not everything could be healed: {'; '.join(dict.fromkeys(left))}"
         self._record.doubt(self.unhealed)
 
-    async def _as_far_as_it_goes(self, step: Callable[[], Awaitable[None]], left: list[str]) -> None:
-        """What cannot be healed of one node is no reason to leave the others as they are."""
+    async def _as_far_as_it_goes(
+        self, what: str, step: Callable[[], Awaitable[None]], left: list[str], *,
+        is_bounded: bool = False,
+    ) -> None:  # fmt: skip
+        """What cannot be healed of one node, or hangs there, is no reason to leave the others as they are."""
         try:
-            await step()
+            async with asyncio.timeout(None if is_bounded else HEAL_TIMEOUT_S) as patience:
+                await step()
         except ClusterLost:
             raise
+        except TimeoutError as error:
+            left.append(f"{what} did not end within {HEAL_TIMEOUT_S:g} s" if patience.expired() else describe(error))
         except Exception as error:  # whatever a runtime raises
             left.append(describe(error))
 
@@ -250,7 +192,7 @@ class Phases:
             try:
                 # Of a cluster that is still broken nothing is asked; but it may be whole enough to be read.
                 async with asyncio.timeout(BROKEN_RECOVERY_TIMEOUT_S if self.unhealed else RECOVERY_TIMEOUT_S):
-                    await self._in_sync()
+                    await in_sync(self._observer)
                     while self._cluster.unsettled() is not None:
                         await asyncio.sleep(POLL_S)
             except TimeoutError:
@@ -278,7 +220,7 @@ class Phases:
         if not self._components.watches_start:
             return ""
         down = [node for node in self._cluster.nodes if not await node.is_running()]
-        reasons = [await self._why_ended(node) for node in down]
+        reasons = [await why_ended(node, self._components.target) for node in down]
         return "".join(
             f"; {node.name} does not run{why and f': {why}'}" for node, why in zip(down, reasons, strict=True)
         )
@@ -409,20 +351,10 @@ class Phases:
 
     async def _restart_if_dead(self, node: Node) -> None:
         if not await node.is_running():
-            why = await self._why_ended(node)
+            why = await why_ended(node, self._components.target)
             problem = "was not running though no fault held it down"
             self._record.problem(f"{node.name} {problem}{why and f' ({why})'}; started it again")
             await node.start()
-
-    async def _why_ended(self, node: Node) -> str:
-        """What the end of its log says, as a clause; "": nothing."""
-        words = await node.last_words()
-        return self._components.target.why_ended(words) if words else ""
-
-    async def _in_sync(self) -> None:
-        """Returns once every broker says that every replica is in its ISR."""
-        while (await self._observer.view()).out_of_sync is not None:
-            await asyncio.sleep(POLL_S)
 
     async def _collect_logs(self) -> str:
         """Save what the nodes have said, and tell where, as the end of a message."""

@@ -31,11 +31,12 @@ def choose_runtime(
     only_simulated: Sequence[str] = (), target: Target | None = None
 ) -> tuple[Literal["docker", "simulation"], str]:
     """What `--on auto` stands for on this machine, and why, as a line for the user. only_simulated: what was asked for
-    that only simulation can do. target: what is tested, which may run in one of them alone."""
+    that only simulation can do. target: what is tested, which may run in one of the two alone: whether that
+    is there is seen when the run starts."""
     place: Literal["docker", "simulation"]
     for place in ("docker", "simulation"):
-        if target is not None and target.runtimes == {place}:
-            return place, f"target {target.name} runs in {place} only"
+        if target is not None and target.runtimes & {"docker", "simulation"} == {place}:
+            return place, f"target {target.name} runs in {' and '.join(sorted(target.runtimes))} only"
     if only_simulated:
         return "simulation", f"in simulation, as only it can do {', '.join(only_simulated)}"
     from harness.runtimes.docker import engine

@@ -1,5 +1,5 @@
 """What a run would do, told before it does it: its nodes, its faults, whom they would strike, and by what each would be
-done. Nothing is started, asked or written."""
+done. Nothing is started or written, and nobody is asked but hosts of a service: whether its data is by itself."""
 
 from __future__ import annotations
 

@@ -51,9 +51,9 @@ class DockerNode(AgentNode):
     async def _network_holder(self) -> int:
         return await self._pid(self.network)
 
-    async def _start_process(self) -> int:
+    async def _start(self) -> None:
         await self._call(self._api.start, self.process)
-        return await self._pid(self.process)
+        await self._agent.ask(self.name, "started", pid=await self._pid(self.process))
 
     async def _ended(self) -> int:
         return int((await self._call(self._api.wait, self.process))["StatusCode"])
@@ -76,7 +76,7 @@ class DockerNode(AgentNode):
         except (APIError, ValueError):  # stopped, frozen, or stopped just now
             return None
 
-    async def _copy_disk(self, directory: Path) -> str:
+    async def copy_disk(self, directory: Path) -> str:
         copied = await self._agent.ask(
             self.name, "copy_disk", directory=str(directory), owner=os.getuid(), group=os.getgid()
         )

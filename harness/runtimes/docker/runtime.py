@@ -25,6 +25,7 @@ from harness.plan.plan import Plan
 from harness.record.collected import CUT_DISKS
 from harness.run.threads import in_thread
 from harness.runtimes.agent.clock import ENVIRONMENT, FOLDER
+from harness.runtimes.nodes import sizes
 from harness.runtimes.nodes.asking import AgentError
 from harness.runtimes.nodes.clock import NodeClock
 from harness.runtimes.nodes.cluster import AgentCluster, write_configurations
@@ -42,12 +43,9 @@ from .trace_files import make_traces
 
 T = TypeVar("T")
 
-_NODE_USER = 10001  # as in cluster_image/container/Dockerfile
-_VOLUME_SIZE = 8 << 30  # bytes; the image file is sparse
 _AGENT_TIMEOUT = 30.0  # seconds
 _SETTLE_TIMEOUT = 15.0
 _NODE_PIDS = 1024  # processes and threads
-_LARGEST_FILE = (2 << 30) + (64 << 20)  # bytes: more than the largest segment; above all of its trace, on the host
 #: Of what nodes print, the last two thirds of this at least.
 _LOGS = LogConfig(type=LogConfig.types.JSON, config={"max-size": "64m", "max-file": "3"})
 
@@ -126,7 +124,7 @@ class DockerCluster(AgentCluster):
         await self._call(self._issue_secrets)
         configurations = write_configurations(self._target, self._plan, nodes, run_directory / "config")
         tracing = [node.name for node in self.machines] if package.traces else []
-        traces = make_traces(tracing, run_directory / "trace", _NODE_USER)
+        traces = make_traces(tracing, run_directory / "trace", sizes.NODE_USER)
         if self._target.looks_at_cut_disks:
             for node in self.machines:
                 node.cut_disks = (run_directory / CUT_DISKS).absolute()
@@ -195,8 +193,8 @@ class DockerCluster(AgentCluster):
             "folder": str(self._folder),
             "nodes": [node.name for node in self.machines],
             "file_system": self._plan.file_system,
-            "size": _VOLUME_SIZE,
-            "node_user": _NODE_USER,
+            "size": sizes.VOLUME,
+            "node_user": sizes.NODE_USER,
             "harness_user": os.getuid(),
             "harness_group": os.getgid(),
         }
@@ -225,10 +223,10 @@ class DockerCluster(AgentCluster):
             "cap_drop": ["ALL"], "security_opt": ["no-new-privileges", "label=disable"],
             # Nothing of the host is theirs to fill: no layer of an image, no log without an end, no table of processes.
             "read_only": True, "log_config": _LOGS, "pids_limit": _NODE_PIDS,
-            "ulimits": [Ulimit(name="fsize", soft=_LARGEST_FILE, hard=_LARGEST_FILE)],
+            "ulimits": [Ulimit(name="fsize", soft=sizes.LARGEST_FILE, hard=sizes.LARGEST_FILE)],
         }  # fmt: skip
         node.network = self._api.create_container(
-            images.agent, name=f"{name}-network", hostname=node.name, user=str(_NODE_USER), entrypoint=["sleep"],
+            images.agent, name=f"{name}-network", hostname=node.name, user=str(sizes.NODE_USER), entrypoint=["sleep"],
             command=["infinity"], labels=self._labels("network"),
             networking_config=self._api.create_networking_config({network: endpoint}),
             host_config=self._api.create_host_config(**no_privileges),

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import Any, Protocol
 
+from harness.errors import HarnessFailure
 
-class AgentError(Exception):
+
+class AgentError(HarnessFailure):
     """The agent could not do what it was asked."""
 
 

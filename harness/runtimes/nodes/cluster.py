@@ -13,7 +13,7 @@ from pathlib import Path
 from random import Random
 from typing import Any, Literal
 
-from harness.cluster import CLIENTS, Cluster, Evidence, Link, Shape
+from harness.cluster import CLIENTS, Cluster, ClusterLost, Evidence, Link, Shape
 from harness.errors import describe
 from harness.plan.plan import Plan
 from harness.runtimes import private
@@ -24,6 +24,7 @@ from harness.targets.security.network import network_to
 from harness.targets.target import Issued, Target
 
 from .asking import AgentError
+from .by_key import ByKey, each
 from .calls import Calls
 from .links import Links, rules_of
 from .node import AgentNode
@@ -41,6 +42,7 @@ class AgentCluster(Cluster):
         self._proxy: Proxy | None = None
         self._outside = ""  # the address of all who are no nodes, as agents take it
         self._issued = Issued(PLAINTEXT)
+        self._blocked: ByKey[dict[str, int]] = ByKey()
 
     @cached_property
     def admin(self) -> Admin:  # type: ignore[override]
@@ -79,16 +81,18 @@ class AgentCluster(Cluster):
             else:
                 incoming[target].append(addresses[source])
         rules = rules_of("block", key)
-        await asyncio.gather(*(node.block(rules, incoming[node.name], outgoing[node.name]) for node in self.machines))
+        ends = [node for node in self.machines if node.name in incoming or node.name in outgoing]
+        asked = self._blocked.begin(key, ends)
+        await each(asked, lambda node: node.block(rules, incoming[node.name], outgoing[node.name]))
 
     async def unblock(self, key: str) -> Evidence:
         names = {node.address[0]: node.name for node in self.machines} | {self._outside: CLIENTS}
-        dropped = await asyncio.gather(*(node.unblock(rules_of("block", key)) for node in self.machines))
+        dropped = await self._blocked.undo(key, lambda node: node.unblock(rules_of("block", key)))
         by_link = {}
-        for node, packets in zip(self.machines, dropped, strict=True):
+        for name, packets in dropped.items():
             for end, count in packets.items():
                 field, other = end.split()
-                link = (names[other], node.name) if field == "saddr" else (node.name, names[other])
+                link = (names[other], name) if field == "saddr" else (name, names[other])
                 by_link[" > ".join(link)] = count
         return {"packets_dropped": sum(by_link.values()), "packets_dropped_by_link": by_link}
 
@@ -103,13 +107,25 @@ class AgentCluster(Cluster):
         return await self._links.unshape(key)
 
     async def heal(self) -> None:
-        self._links.forget()
-        done = await asyncio.gather(*(node.mend_network() for node in self.machines), return_exceptions=True)
-        if failed := [each for each in done if isinstance(each, BaseException)]:  # once all others are mended
-            raise failed[0] if len(failed) == 1 else AgentError("; ".join(map(str, failed)))
+        async def mend(node: AgentNode) -> None:
+            await node.mend_network()
+            self._blocked.forget(node)
+            self._links.forget(node)
+
+        await each(self.machines, mend)
 
     async def leftovers(self) -> Sequence[str]:
-        found = await asyncio.gather(*(node.leftovers() for node in self.machines))
+        """What a node that cannot be looked at may still have is told as well."""
+
+        async def of(node: AgentNode) -> Sequence[str]:
+            try:
+                return await node.leftovers()
+            except ClusterLost:
+                raise
+            except AgentError as error:
+                return [f"cannot be looked at: {error}"]
+
+        found = await each(self.machines, of)
         return [f"{node.name} {what}" for node, left in zip(self.machines, found, strict=True) for what in left]
 
     async def collect(self, directory: Path) -> Mapping[str, str]:

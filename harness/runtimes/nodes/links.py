@@ -12,6 +12,7 @@ from typing import Any, Literal, NamedTuple
 from harness.cluster import CLIENTS, ClusterLost, Evidence, Link, NotAvailable, Shape
 
 from .asking import AgentError
+from .by_key import ByKey, each
 from .node import AgentNode
 
 _PATIENCE_S = 0.3  # for the answer to an echo, beside what the fault itself costs
@@ -23,11 +24,13 @@ _Answers = Mapping[str, Mapping[str, Any]]  # by the two who talk, "broker-1 > b
 
 
 class _Shaped(NamedTuple):
-    """Of one key. before: what those links were like."""
+    """Of one key. before: what those links were like. while_: evidence of what they were like just before it was
+    undone, if that was begun."""
 
     links: Sequence[Link]
     shape: Shape
     before: _Answers
+    while_: Evidence | None = None
 
 
 class Links:
@@ -38,10 +41,12 @@ class Links:
         self._addresses = {node.name: node.address[0] for node in nodes} | {CLIENTS: gateway}
         self._names = {address: name for name, address in self._addresses.items()}
         self._shaped: dict[str, _Shaped] = {}  # by key
+        self._counts: ByKey[Mapping[str, Mapping[str, int]]] = ByKey()
 
     async def shape(self, key: str, links: Sequence[Link], shape: Shape) -> Evidence:
-        if shape.needs_netem and (reason := await self._nodes[0].lacks("netem")):
-            raise NotAvailable(f"not available here: {reason}")
+        struck = [node for node in self._nodes if any(node.name in link for link in links)]
+        if shape.needs_netem:
+            await self._check_netem(struck)
         before = await self._round_trips(links, _NOTHING)
         self._shaped[key] = shaped = _Shaped(tuple(links), shape, before)
         ends = {node.name: {"outgoing": set[str](), "incoming": set[str]()} for node in self._nodes}
@@ -52,31 +57,45 @@ class Links:
                 ends[target]["incoming"].add(self._addresses[source])
         rules = rules_of("shape", key)
         common = {"outside": self._addresses[CLIENTS], "shape": asdict(shape)}
-        await asyncio.gather(
-            *(
-                node.shape(rules, {side: sorted(known) for side, known in ends[node.name].items()} | common)
-                for node in self._nodes
-            )
-        )
+
+        async def shape_one(node: AgentNode) -> None:
+            await node.shape(rules, {side: sorted(known) for side, known in ends[node.name].items()} | common)
+
+        await each(self._counts.begin(key, struck), shape_one)
         return await self._compared(shaped)
 
     async def unshape(self, key: str) -> Evidence:
-        measured = await self._compared(self._shaped.pop(key, _Shaped((), _NOTHING, {})))
-        counted = await asyncio.gather(*(node.unshape(rules_of("shape", key)) for node in self._nodes))
+        shaped = self._shaped.get(key, _Shaped((), _NOTHING, {}))
+        measured = shaped.while_
+        if measured is None:
+            measured = await self._compared(shaped) if self._counts.in_force(key) else {}
+            self._shaped[key] = shaped._replace(while_=measured)
+        counted = await self._counts.undo(key, lambda node: node.unshape(rules_of("shape", key)))
+        self._shaped.pop(key, None)
         return measured | self._counted(counted)  # which counts the echoes, too
 
-    def forget(self) -> None:
-        """Nothing is shaped any more."""
-        self._shaped.clear()
+    def forget(self, node: AgentNode) -> None:
+        """Nothing of it is shaped any more."""
+        self._counts.forget(node)
 
-    def _counted(self, by_node: Sequence[Mapping[str, Mapping[str, int]]]) -> Evidence:
+    async def _check_netem(self, nodes: Sequence[AgentNode]) -> None:
+        """Raises NotAvailable if one of them has none: it names it, unless it is the same with all."""
+        told = await each(nodes, lambda node: node.lacks("netem"))
+        lacking = {node.name: reason for node, reason in zip(nodes, told, strict=True) if reason}
+        if len(lacking) == len(nodes) and len(set(lacking.values())) == 1:
+            raise NotAvailable(f"not available here: {told[0]}")
+        if lacking:
+            named = "; ".join(f"{name}: {reason}" for name, reason in lacking.items())
+            raise NotAvailable(f"not available here: {named}")
+
+    def _counted(self, by_node: Mapping[str, Mapping[str, Mapping[str, int]]]) -> Evidence:
         total: dict[str, Any] = {"packets_dropped": 0}
         dropped: dict[str, int] = defaultdict(int)
-        for node, ends in zip(self._nodes, by_node, strict=True):
+        for name, ends in by_node.items():
             for end, counts in ends.items():
                 field, address = end.split()
                 other = self._names[address]
-                source, target = (other, node.name) if field == "saddr" else (node.name, other)
+                source, target = (other, name) if field == "saddr" else (name, other)
                 for what, count in counts.items():
                     total[what] = total.get(what, 0) + count
                 if counts.get("packets_dropped"):

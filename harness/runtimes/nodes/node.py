@@ -78,8 +78,8 @@ class AgentNode(Node):
         """The process that holds the machine's network namespace; 0 if there is none (any more)."""
 
     @abstractmethod
-    async def _start_process(self) -> int:
-        """Its pid; 0 if it has ended already."""
+    async def _start(self) -> None:
+        """Its process, of which the agent is told."""
 
     @abstractmethod
     async def _ended(self) -> int:
@@ -107,7 +107,7 @@ class AgentNode(Node):
         """`clock` was set anew."""
 
     @abstractmethod
-    async def _copy_disk(self, directory: Path) -> str:
+    async def copy_disk(self, directory: Path) -> str:
         """Every file of its disk into this folder, which is there, on the harness' machine. What was left out, as a
         clause. Raises AgentError."""
 
@@ -243,10 +243,6 @@ class AgentNode(Node):
             found.append(wrong)
         return [*(["is frozen"] if frozen else []), *found]
 
-    async def copy_disk(self, directory: Path) -> str:
-        """See _copy_disk()."""
-        return await self._copy_disk(directory)
-
     async def _one_at_a_time(self, work: Coroutine[Any, Any, T]) -> T:
         """To the end, even if the caller is cancelled: what heals a node must find it whole or broken, not halfway."""
 
@@ -260,9 +256,6 @@ class AgentNode(Node):
         evidence: Evidence = await self._agent.ask(self.name, "kill")
         self._frozen = None
         return evidence | {"exit_status": await self._exit_status(evidence)}
-
-    async def _start(self) -> None:
-        await self._agent.ask(self.name, "started", pid=await self._start_process())
 
     async def _terminate(self) -> Evidence:
         evidence: Evidence = await self._agent.ask(self.name, "terminate", patience=TERMINATE_PATIENCE_S)
@@ -306,7 +299,7 @@ class AgentNode(Node):
         directory = folder / f"{self.name}-{self._cuts}"
         try:
             await asyncio.to_thread(directory.mkdir, mode=0o700, parents=True)
-            await self._copy_disk(directory)
+            await self.copy_disk(directory)
             await asyncio.to_thread(self.blank, directory)
         except (AgentError, OSError) as error:
             return {"disk_not_kept": describe(error)}

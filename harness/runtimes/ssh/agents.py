@@ -1,10 +1,11 @@
 """The harness' end of the agents on hosts.
 
 Each request has an id, and an agent answers one id once: a request whose connection was lost is sent again, whatever
-became of it. A host that does not answer for RETRY_S costs the request, and not the run: it is evidence of whatever
-was to be done there. From then on every request to it fails at once, for a run has many, until the beat has reached it
-again. While a run goes on every agent hears of the harness at least every few seconds (beat): one that does not undoes
-everything by itself. An agent that has ended does not come back: its host was rebooted, say.
+became of it. While a run goes on every agent hears of the harness at least every few seconds (beat): one that does not
+undoes everything by itself. The beat alone decides that a host is lost: when it has had no answer for RETRY_S. From
+then on every request to that host fails at once, also one that is waited for, since a run has many, until the beat has
+reached it again: that is evidence of whatever was to be done there, and costs the request and not the run. An agent
+that has ended does not come back: its host was rebooted, say.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import json
 import threading
 import time
 import uuid
+from collections import Counter
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -21,14 +23,19 @@ from typing import Any, Final
 
 from tenacity import Retrying, retry_if_exception_type, stop_after_delay, wait_exponential
 
+from harness.errors import describe
 from harness.runtimes.nodes.asking import AgentError
 
 from .connection.sessions import Channel, HostError, HostUnreachable, Session
 from .host_clock import HostClock
 
-#: What an agent does takes a few seconds at most, but for waiting for a process' end.
+#: What an agent does takes a few seconds at most, but for waiting for a process' end, and what is named below.
 ANSWER_S: Final = 60.0
+#: By what is to be done. A disk is copied on the host, file by file.
+_LONGER_S: Final[Mapping[str, float]] = {"copy_disk": 600.0}
 RETRY_S: Final = 20.0
+#: Whoever waits for an answer looks so often whether its host is lost meanwhile.
+_WATCH_S: Final = 0.5
 #: From one look whether a host that was given up is back to the next.
 _LOOK_S: Final = 1.0
 _GONE: Final = 4  # exit status of `agent.host connect`: there is no agent, and its answer says which boot this is
@@ -38,12 +45,20 @@ _BEATS: Final = 6  # in the time after which an agent undoes everything
 _SLOWEST_BEAT_S: Final = 5.0
 
 
+class NoAnswer(AgentError):
+    """Whether it was done is not known: the agent has not said so."""
+
+
 class _Lost(Exception):
     """The connection, in the midst of a request."""
 
 
 class _Gone(Exception):
-    """The agent, for good."""
+    """The agent, for good. life: which of those that were started on its host."""
+
+    def __init__(self, why: str, life: int) -> None:
+        super().__init__(why)
+        self.life = life
 
 
 class _Line:
@@ -77,32 +92,50 @@ class HostAgents:
         self._unreachable: dict[str, str] = {}  # by node, why
         self._gone: dict[str, str] = {}
         self._boots: dict[str, str] = {}
+        self._lives: Counter[str] = Counter()  # how often its agent was started again
         #: By node, when it could not be asked for anything: from and until (None: it still cannot be), ns, and why.
         self.lost: dict[str, list[tuple[int, int | None, str]]] = {}
+        self._knowing = threading.Lock()  # what is known of nodes, from several threads
+        self._strange: set[str] = set()  # whose clocks cannot be measured though they answer
         self._over = threading.Event()
+        self._measured: dict[str, threading.Event] = {}  # by node whose agent hears of us
         self.clocks = {node: HostClock() for node in sessions}
 
-    def booted(self, node: str, boot: str) -> None:
-        """Which boot of its host the agent was started in."""
-        self._boots[node] = boot
+    def started(self, node: str, boot: str) -> None:
+        """Its agent was, in this boot of its host: it hears of us from now on, whatever this process is busy with, and
+        its clock is measured."""
+        with self._knowing:
+            self._boots[node] = boot
+            if node in self._measured:
+                return
+            measured = self._measured[node] = threading.Event()
+        threading.Thread(target=self._beat, args=(node, measured), daemon=True, name=f"beat {node}").start()
+
+    def wait_until_measured(self) -> None:
+        """Blocks until the clocks of all whose agents were started are, or cannot be."""
+        until = time.monotonic() + RETRY_S
+        for measured in list(self._measured.values()):
+            measured.wait(max(0.0, until - time.monotonic()))
 
     def boot_of(self, node: str) -> str:
         return self._boots.get(node, "")
 
     def back(self, node: str, boot: str) -> None:
-        """Its agent, which was gone, was started again in this boot."""
-        self.booted(node, boot)
+        """Its agent, which was gone, was started again in this boot. Blocks until its clock is measured, or cannot
+        be."""
+        with self._knowing:
+            self._lives[node] += 1
+            self._boots[node] = boot
+            self._gone.pop(node, None)
         for line in (node, f"{node}, measured", f"{node}, heard"):
             if line in self._lines:
-                with self._lines[line].lock:
-                    self._lines[line].close()
-        was_gone = self._gone.pop(node, None) is not None
-        self._unreachable.pop(node, None)
-        if was_gone:  # and its beat has ended
-            self._start_beat(node, threading.Event())
+                self._lines[line].close()  # whoever waits for an answer there asks the new one
+        self._answers(node)
+        self._measure_clock(node, _SAMPLES)
 
     def why_not(self, node: str) -> str:
-        """Why its host cannot be asked for anything now, as far as is known; "": it can be."""
+        """Why its host cannot be asked for anything now, as far as is known; "": it can be. (The host of an agent that
+        is gone for good may well be there.)"""
         return self._unreachable.get(node, "")
 
     async def ask(self, node: str, do: str, **arguments: Any) -> Any:
@@ -116,67 +149,92 @@ class HostAgents:
         answered = await loop.run_in_executor(self._threads, self.ask_now, line, node, do, arguments)
         return self.clocks[node].in_answer(answered)
 
-    def ask_now(
-        self, line: str, node: str, do: str, arguments: Mapping[str, Any], *, even_if_lost: bool = False
-    ) -> Any:
-        """Blocks. Times are the host's own. even_if_lost: a host that was given up is tried, once. Raises
-        AgentError."""
+    def ask_now(self, line: str, node: str, do: str, arguments: Mapping[str, Any]) -> Any:
+        """Blocks. Times are the host's own. Raises AgentError."""
+        return _result(self._asked(line, node, do, arguments), f"{do} on {node}")
+
+    def _asked(self, line: str, node: str, do: str, arguments: Mapping[str, Any], *, beats: bool = False) -> bytes:
+        """beats: it is this by which one knows that a host is lost, or is not any more. Raises NoAnswer."""
         request = json.dumps({"id": uuid.uuid4().hex, "node": node, "do": do, **arguments}).encode() + b"\n"
         mine = self._lines.setdefault(line, _Line())
+
+        def no_more() -> str:
+            return self._gone.get(node) or ("" if beats else self._unreachable.get(node, ""))
+
+        until = time.monotonic() + RETRY_S
         with mine.lock:
-            if lost := self._gone.get(node) or ("" if even_if_lost else self._unreachable.get(node)):
-                raise AgentError(f"{do} on {node}: {lost}")
+            if why := no_more():
+                raise NoAnswer(f"{do} on {node}: {why}")
+            late = stop_after_delay(RETRY_S)
             try:
                 for attempt in Retrying(
-                    retry=retry_if_exception_type((HostUnreachable, _Lost)),
-                    stop=stop_after_delay(0 if even_if_lost and node in self._unreachable else RETRY_S),
-                    wait=wait_exponential(0.05, max=1.0), reraise=True,
+                    retry=retry_if_exception_type((HostUnreachable, _Lost)), wait=wait_exponential(0.05, max=1.0),
+                    stop=lambda state: self._over.is_set() or bool(no_more()) or late(state), reraise=True,
                 ):  # fmt: skip
                     with attempt:
-                        answered = self._exchange(mine, node, request)
+                        patience_s = until - time.monotonic() if beats else _LONGER_S.get(do, ANSWER_S)
+                        return self._exchange(mine, node, request, max(_WATCH_S, patience_s), no_more)
             except _Gone as error:
-                self._gone[node] = str(error)
-                self._is_lost(node, str(error))
-                raise AgentError(f"{do} on {node}: {error}") from error
+                self._is_gone(node, error)
+                raise NoAnswer(f"{do} on {node}: {error}") from error
             except (HostError, _Lost) as error:
-                self._unreachable[node] = str(error)
-                self._is_lost(node, str(error))
-                raise AgentError(f"{do} on {node}: {error}") from error
-        if self._unreachable.pop(node, None) is not None and self.lost.get(node):
-            since, _, why = self.lost[node].pop()
-            self.lost[node].append((since, time.monotonic_ns(), why))
-            self._tell(f"{node} answers again")
-        answer = json.loads(answered)
-        if "error" in answer:
-            raise AgentError(f"{do} on {node}: {answer['error']}")
-        return answer["result"]
+                raise NoAnswer(f"{do} on {node}: {no_more() or error}") from error
+        raise AssertionError("it returns or raises")
 
-    def _exchange(self, line: _Line, node: str, request: bytes) -> bytes:
+    def _exchange(self, line: _Line, node: str, request: bytes, patience_s: float, no_more: Callable[[], str]) -> bytes:
+        """no_more: why nobody waits for it any more. Raises HostError, _Lost, _Gone."""
+        life = self._lives[node]
         try:
             channel = line.channel  # close() may take it from the line at any time
             if channel is None:
                 channel = line.channel = self._sessions[node].open(self._command[node], sudo=True)
             with suppress(HostUnreachable):  # it has ended: what it has said tells why
                 channel.send(request)
-            if answered := channel.readline(ANSWER_S):
+            answered = _line_of(channel, patience_s, no_more)
+            if answered.endswith(b"\n"):
                 return answered
-            if channel.wait(_STATUS_S) == _GONE:
-                raise _Gone(self._why_gone(node, channel.complaints))
+            if answered:
+                raise _Lost("the connection was lost in the midst of an answer")
+            if channel.wait(_STATUS_S) == _GONE and life == self._lives[node]:
+                raise _Gone(self._why_gone(node, channel.complaints), life)
             raise _Lost(f"its agent is gone ({channel.complaints or 'without a word'})")
-        except TimeoutError as error:
-            line.close()
-            raise _Lost(f"its agent has not answered for {ANSWER_S:g} s") from error
         except BaseException:
             line.close()
             raise
 
+    def _is_gone(self, node: str, error: _Gone) -> None:
+        """Whatever was thought of it before: its host does answer."""
+        with self._knowing:
+            if error.life != self._lives[node]:
+                return  # another one is there by now
+            self._gone[node] = str(error)
+            self._unreachable.pop(node, None)
+        self._is_lost(node, str(error))
+
     def _is_lost(self, node: str, why: str) -> None:
-        times = self.lost.setdefault(node, [])
-        if self._over.is_set():
-            return  # it is us who hang up
-        if not times or times[-1][1] is not None:
-            times.append((time.monotonic_ns(), None, why))
+        with self._knowing:
+            if self._over.is_set():
+                return  # it is us who hang up
+            times = self.lost.setdefault(node, [])
+            is_new = not times or times[-1][1] is not None
+            if is_new:
+                times.append((time.monotonic_ns(), None, why))
+            elif node in self._gone:  # which says more than that it did not answer
+                is_new = times[-1][2] != why
+                times[-1] = (times[-1][0], None, why)
+        if is_new:
             self._tell(f"{node} is lost for now: {why}")
+
+    def _answers(self, node: str) -> None:
+        """It is not lost any more, if it was."""
+        with self._knowing:
+            self._unreachable.pop(node, None)
+            times = self.lost.get(node)
+            if not times or times[-1][1] is not None:
+                return
+            since, _, why = times[-1]
+            times[-1] = (since, time.monotonic_ns(), why)
+        self._tell(f"{node} answers again")
 
     def _why_gone(self, node: str, boot: str) -> str:
         host = self._sessions[node].name
@@ -187,35 +245,66 @@ class HostAgents:
             "harness for too long, or somebody removed it"
         )
 
-    def start_beating(self) -> None:
-        """Every agent hears of us from now on, whatever this process is busy with; and its clock is measured. Blocks
-        until each was measured, or cannot be."""
-        measured = [threading.Event() for _ in self._sessions]
-        for node, event in zip(self._sessions, measured, strict=True):
-            self._start_beat(node, event)
-        for event in measured:
-            event.wait(RETRY_S)
-
-    def _start_beat(self, node: str, measured: threading.Event) -> None:
-        threading.Thread(target=self._beat, args=(node, measured), daemon=True, name=f"beat {node}").start()
-
     def _beat(self, node: str, measured: threading.Event) -> None:
-        for _ in range(_SAMPLES):
-            self._measure_clock(node)
+        """Nothing ends it but the run's end: a host whose harness is silent undoes the run."""
+        self._measure_clock(node, _SAMPLES)
         measured.set()
         while not self._over.wait(min(_LOOK_S, self._beat_s) if node in self._unreachable else self._beat_s):
-            if node in self._gone:
-                return
-            self._measure_clock(node)
+            if node not in self._gone:
+                self._measure_clock(node)
 
-    def _measure_clock(self, node: str) -> None:
-        with suppress(AgentError):
+    def _measure_clock(self, node: str, times: int = 1) -> None:
+        """And see whether it answers. times: as long as it does."""
+        for _ in range(times):
+            if not self._has_heard(node):
+                return
+
+    def _has_heard(self, node: str) -> bool:
+        try:
             began = time.monotonic_ns()
-            theirs = self.ask_now(f"{node}, heard", node, "monotonic_ns", {}, even_if_lost=True)
-            self.clocks[node].add(began, int(theirs), time.monotonic_ns())
+            answered = self._asked(f"{node}, heard", node, "monotonic_ns", {}, beats=True)
+            received = time.monotonic_ns()
+            self._answers(node)
+            self.clocks[node].add(began, int(_result(answered, f"monotonic_ns on {node}")), received)
+        except NoAnswer as error:
+            if node not in self._gone:
+                why = str(error).removeprefix(f"monotonic_ns on {node}: ")
+                with self._knowing:
+                    self._unreachable[node] = why
+                self._is_lost(node, why)
+            return False
+        except Exception as error:  # whatever it answered: it has heard of us
+            if node not in self._strange:
+                self._strange.add(node)
+                self._tell(f"the clock of {node} cannot be measured: {describe(error)}")
+        return True
 
     def close(self) -> None:
         self._over.set()
         self._threads.shutdown(wait=False, cancel_futures=True)
         for line in self._lines.values():
             line.close()
+
+
+def _line_of(channel: Channel, patience_s: float, no_more: Callable[[], str]) -> bytes:
+    """What Channel.readline returns. Raises HostUnreachable, _Lost."""
+    until = time.monotonic() + patience_s
+    while True:
+        try:
+            return channel.readline(max(0.0, min(_WATCH_S, until - time.monotonic())))
+        except TimeoutError as error:
+            if why := no_more():
+                raise _Lost(why) from error
+            if time.monotonic() >= until:
+                raise _Lost(f"its agent has not answered for {patience_s:.0f} s") from error
+
+
+def _result(answered: bytes, what: str) -> Any:
+    """Raises AgentError."""
+    try:
+        answer = json.loads(answered)
+        if "error" in answer:
+            raise AgentError(f"{what}: {answer['error']}")
+        return answer["result"]
+    except (ValueError, TypeError, KeyError) as error:
+        raise AgentError(f"{what}: its agent gives an answer that is none ({error})") from error

@@ -7,12 +7,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from harness.cluster import RuntimeUnavailable
-
-from .connection.sessions import HostError, HostRefused, Session, together
+from .connection.sessions import HostRefused, NotOnAll, Session, on_all
 from .hosts_file import Host, Hosts
-from .installation import install, pieces
-from .installation.pieces import Piece
+from .installation import install
 
 #: An agent that heard of its harness so lately has one.
 _ALIVE_S: Final = 10.0
@@ -35,15 +32,26 @@ class Status:
         return self.held and self.silent_s is not None and self.silent_s < _ALIVE_S
 
     @property
+    def runs(self) -> list[str]:
+        """Whose all that is; none: nobody knows. A reboot leaves no holder, but folders."""
+        if self.held or self.holder:
+            return [str(run)] if (run := self.holder.get("run")) else []
+        return sorted({folder.rpartition("/run-")[2] for folder in self.found.get("folders", ())})
+
+    @property
+    def whose(self) -> str:
+        return f"run {', '.join(self.runs) or '(unknown)'} of {self.holder.get('who', 'nobody known')}"
+
+    @property
     def in_words(self) -> str:
         kinds = [f"{kind}: {', '.join(each)}" for kind, each in self.found.items() if each]
         return "; ".join([*(["an agent"] if self.held else []), *kinds])
 
 
-def status(session: Session, host: Host, agent: Piece) -> Status:
-    """Puts the agent there if it is missing. Blocks. Raises HostError."""
-    command = [*_agent(session, host, agent), "status", host.data_directory]
-    told = json.loads(_run(session, host, command, _LOOK_S))
+def status(session: Session, host: Host) -> Status:
+    """Nothing is put there. Blocks. Raises HostError."""
+    install.look(session, host)  # which says it if its Python is none
+    told = json.loads(_ask(session, host, ["status", host.data_directory], _LOOK_S))
     return Status(told["held"], told["holder"] or {}, told["silent_s"], told["found"])
 
 
@@ -51,55 +59,36 @@ def clean(
     hosts: Hosts, *, run: str | None = None, looks_only: bool = False, tell: Callable[[str], object] = lambda _: None
 ) -> list[str]:
     """Of every host what dead runs left, or this run, alive or not. A line for each thing; looks_only: nothing is
-    removed. Raises RuntimeUnavailable that names the hosts where something may stay, once all others are clean."""
+    removed. Raises NotOnAll that names the hosts where something may stay, with the lines of the others, once these are
+    clean."""
     sessions = {host.name: Session(host) for host in hosts.hosts}
-    agent = pieces.agent()
 
     def work(host: Host) -> list[str]:
-        seen = status(sessions[host.name], host, agent)
+        seen = status(sessions[host.name], host)
         if not seen.in_words:
             return []
-        whose = f"run {seen.holder.get('run', '(unknown)')} of {seen.holder.get('who', 'nobody known')}"
-        if run is not None and seen.holder.get("run") != run:
-            return [f"{host.name} was left alone: what is there is of {whose}"]
+        if run is not None and run not in seen.runs:
+            return [f"{host.name} was left alone: what is there is of {seen.whose}"]
         if run is None and seen.is_alive:
-            return [f"{host.name} was left alone: the harness of {whose} is still running"]
+            return [f"{host.name} was left alone: the harness of {seen.whose} is still running"]
         if looks_only:
-            return [f"would be removed from {host.name}, of {whose}: {seen.in_words}"]
-        tell(f"will be removed from {host.name}, of {whose}: {seen.in_words}")
-        command = [*_agent(sessions[host.name], host, agent), "remove", host.data_directory]
-        if seen.holder.get("run"):  # and no other one that has begun since
-            command.append(str(seen.holder["run"]))
-        done: list[str] = json.loads(_run(sessions[host.name], host, command, _REMOVE_S))
+            return [f"would be removed from {host.name}, of {seen.whose}: {seen.in_words}"]
+        tell(f"will be removed from {host.name}, of {seen.whose}: {seen.in_words}")
+        command = ["remove", host.data_directory, *seen.runs[:1]]  # and of no other one that has begun since
+        done: list[str] = json.loads(_ask(sessions[host.name], host, command, _REMOVE_S))
         return [f"removed from {host.name}: {line}" for line in done]
 
     try:
-        done = together(hosts.hosts, work)
+        return [line for lines in on_all(hosts.hosts, work).values() for line in lines]
+    except NotOnAll as error:
+        raise NotOnAll(f"Not every host could be looked at: {error}", error.done) from None
     finally:
         for session in sessions.values():
             session.close()
-    lines = [line for each in done.values() if not isinstance(each, HostError) for line in each]
-    if failed := [str(each) for each in done.values() if isinstance(each, HostError)]:
-        raise NotCleaned(f"Not every host could be looked at: {'; '.join(failed)}", lines)
-    return lines
 
 
-class NotCleaned(RuntimeUnavailable):
-    """done: on the other hosts."""
-
-    def __init__(self, message: str, done: list[str]) -> None:
-        super().__init__(message)
-        self.done = done
-
-
-def _agent(session: Session, host: Host, agent: Piece) -> list[str]:
-    install.send(session, host, [agent], install.look(session, host))
-    return install.agent_command(host, agent)
-
-
-def _run(session: Session, host: Host, command: list[str], timeout_s: float) -> bytes:
-    done = session.run(command, sudo=True, timeout_s=timeout_s)
+def _ask(session: Session, host: Host, arguments: list[str], timeout_s: float) -> bytes:
+    done = install.ask_agent(session, host, arguments, timeout_s)
     if done.status != 0:
-        why = (done.err.strip().splitlines() or [f"exit status {done.status}"])[-1]
-        raise HostRefused(f"host {host.name}: {why}")
+        raise HostRefused(f"host {host.name}: {done.why}")
     return done.out

@@ -8,7 +8,8 @@ import getpass
 import json
 import os
 import socket
-from collections.abc import Callable, Collection, Mapping, Sequence
+import time
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
 from functools import partial
@@ -20,6 +21,7 @@ from harness.plan.plan import Plan
 from harness.run.threads import in_thread
 from harness.runtimes.agent.host.itself.reboot import TRIGGER
 from harness.runtimes.agent.host.network import OUTSIDE
+from harness.runtimes.nodes import sizes
 from harness.runtimes.nodes.asking import AgentError
 from harness.runtimes.nodes.clock import Clock
 from harness.runtimes.nodes.cluster import AgentCluster, new_cluster_id
@@ -28,7 +30,7 @@ from harness.targets.target import CONFIGURATION, DATA, SECRETS, TRACE, TRACE_SU
 
 from . import reboot
 from .agents import HostAgents
-from .connection.sessions import HostError, HostRefused, Session, together
+from .connection.sessions import HostError, HostRefused, Session, on_all, together
 from .host_clock import HostClock
 from .hosts_file import Host, Hosts
 from .installation import install
@@ -38,11 +40,8 @@ from .installation.wanted import Wanted
 from .node import HostNode
 from .traces import on_our_clock
 
-_NODE_USER: Final = 10001  # as in containers; a number that no user of a host should have
-_VOLUME_SIZE: Final = 8 << 30
-_LARGEST_FILE: Final = (2 << 30) + (64 << 20)
 _START_S: Final = 60.0
-_REMOVE_S: Final = 60.0
+_LOOK_S: Final = 0.5  # from one look at an agent that is just being started to the next
 _HELD: Final = 3  # exit status of `agent.host serve`
 _SIZES: Final = {"k": 10, "m": 20, "g": 30}
 
@@ -55,6 +54,10 @@ class SshCluster(AgentCluster):
     trigger: ClassVar[str] = TRIGGER
     clock_stand_in: ClassVar[str] = ""
     kind: ClassVar[type[HostNode]] = HostNode
+    #: How long stop() waits for what is under way, and then for all hosts to be as they were. All of it has to be
+    #: within harness.run.run.TEAR_DOWN_TIMEOUT_S.
+    settle_s: ClassVar[float] = 10.0
+    removal_s: ClassVar[float] = 45.0
 
     def __init__(
         self, plan: Plan, target: Target, hosts: Hosts, chosen: Mapping[str, Host], sessions: Mapping[str, Session],
@@ -76,6 +79,7 @@ class SshCluster(AgentCluster):
         )
         self._outside = OUTSIDE
         self._begun = False
+        self._traces = False  # do nodes write any?
         self.machines = [self._node(spec) for spec in target.nodes(plan)]
 
     async def start(self, package: Package | None, run_directory: Path, needs: Collection[str]) -> None:
@@ -91,6 +95,7 @@ class SshCluster(AgentCluster):
         for node in self.machines:
             if "faketime" in needs:
                 node.clock = Clock()
+        self._traces = package.traces
         self._begun = True
         self._tell("starting the agents")
         asked = {node.name: self._serve(node, package, texts[node.name]) for node in self.machines}
@@ -99,15 +104,19 @@ class SshCluster(AgentCluster):
             if node.host.may_reboot:
                 again = partial(self._start_agent, node, {**asked[node.name], "resumes": True})
                 node.reboots = partial(reboot.cut_power, node, self._agents, again)
-        await in_thread(self._agents.start_beating)
-        for session in self._sessions.values():
-            session.patience_s = 0.0  # from now on the agents' end has that
         try:
-            await asyncio.gather(*(node.boot() if node.member else node.plug_in() for node in self.machines))
-            if of_the_hosts := sorted(set(needs) - {"proxy"}):
-                self.lacks = await self._what_hosts_lack(of_the_hosts)
+            await self._begin(lambda node: node.boot() if node.member else node.plug_in(), needs)
         except AgentError as error:
             raise RuntimeUnavailable(f"The cluster could not be started: {error}") from error
+
+    async def _begin(self, work: Callable[[HostNode], Awaitable[None]], needs: Collection[str]) -> None:
+        """The agents are there. work: with which each node begins. Raises AgentError."""
+        await in_thread(self._agents.wait_until_measured)
+        for session in self._sessions.values():
+            session.patience_s = 0.0  # from now on the agents' end has that
+        await asyncio.gather(*map(work, self.machines))
+        if of_the_hosts := sorted(set(needs) - {"proxy"}):
+            self.lacks = await self._what_hosts_lack(of_the_hosts)
         if "proxy" in needs:
             await self._start_proxy()
 
@@ -124,18 +133,6 @@ class SshCluster(AgentCluster):
             elif reasons:
                 lacking[need] = "; ".join(f"host {name}: {reason}" for name, reason in reasons.items())
         return lacking
-
-    async def leftovers(self) -> Sequence[str]:
-        """What a host that cannot be looked at may still have is told as well."""
-
-        async def of(node: HostNode) -> list[str]:
-            try:
-                return await node.leftovers()
-            except AgentError as error:
-                return [f"cannot be looked at: {error}"]
-
-        found = await asyncio.gather(*map(of, self.machines))
-        return [f"{node.name} {what}" for node, left in zip(self.machines, found, strict=True) for what in left]
 
     def facts(self) -> Mapping[str, Any]:
         """host_clocks: by node, how its clock was brought onto ours: see _told_of(). lost_hosts: see HostAgents."""
@@ -154,17 +151,34 @@ class SshCluster(AgentCluster):
                 await in_thread(on_our_clock, path, self._agents.clocks[node.name])
 
     async def _save_log_of(self, node: AgentNode, path: Path) -> None:
+        """And beside it what its agent said, if it did: of an error of its own, say."""
         assert isinstance(node, HostNode)
+        await self._save_word_of_agent(node, path.with_suffix(".agent.txt"))
         await node.fetch_file("output.log", path)
+
+    async def _save_word_of_agent(self, node: HostNode, path: Path) -> None:
+        with suppress(AgentError, OSError):  # nobody misses it
+            await node.fetch_file("agent.log", path)
+            if not path.stat().st_size:
+                path.unlink()
 
     async def stop(self) -> None:
         """Nothing of the run is left on any host that answers. Raises RuntimeUnavailable that names the others."""
+        if problems := await self._take_down():
+            raise RuntimeUnavailable("; ".join(problems))
+
+    async def _take_down(self) -> list[str]:
+        """What stays, a sentence each."""
         await self._stop_proxy()
         self._agents.close()
         try:
-            if self._begun:
-                self._begun = False
-                await self._on_all(self._remove)
+            with suppress(TimeoutError):  # what does not end by then is ended by what follows
+                async with asyncio.timeout(self.settle_s):
+                    await self._call.settle()
+            if not self._begun:
+                return []
+            self._begun = False
+            return await self._remove_everywhere()
         finally:
             for session in self._sessions.values():
                 session.close()
@@ -172,10 +186,25 @@ class SshCluster(AgentCluster):
 
             private.remove(self._plan.run)
 
+    async def _remove_everywhere(self) -> list[str]:
+        late = f"not everything could be removed: it has not ended within {self.removal_s:g} s"
+        why = {node.name: f"host {node.host.name}: {late}" for node in self.machines}
+
+        def work(node: HostNode) -> None:
+            try:
+                self._remove(node)
+                del why[node.name]
+            except HostError as error:
+                why[node.name] = str(error)
+
+        with suppress(TimeoutError):
+            async with asyncio.timeout(self.removal_s):
+                await in_thread(together, self.machines, work)
+        return list(why.values())
+
     async def _on_all(self, work: Callable[[HostNode], object]) -> None:
-        done = await in_thread(lambda: together(self.machines, work))
-        if problems := [str(each) for each in done.values() if isinstance(each, HostError)]:
-            raise RuntimeUnavailable("; ".join(problems))
+        """To its end, whatever becomes of whoever waits for it: stop() does. Raises RuntimeUnavailable."""
+        await self._call.finish(in_thread(on_all, self.machines, work))
 
     def _node(self, spec: NodeSpec) -> HostNode:
         host = self._chosen[spec.name]
@@ -200,7 +229,6 @@ class SshCluster(AgentCluster):
     def _serve(self, node: HostNode, package: Package, text: str) -> dict[str, Any]:
         """What its agent is told: see agent.host.guard."""
         found, host = self._found[node.host.name], node.host
-        self._traces = package.traces
         files = self._secrets_of(node)
         mounts = {DATA: "volume", CONFIGURATION: "node.properties"}
         if package.traces:
@@ -215,8 +243,8 @@ class SshCluster(AgentCluster):
         command = [found.executable if word == "python3" else word for word in package.command]
         return {
             "run": self._plan.run, "node": node.name, "holder": holder(self._plan.run),
-            "data_directory": host.data_directory, "file_system": self._plan.file_system, "size": _VOLUME_SIZE,
-            "device": host.device, "node_user": _NODE_USER, "rescue_after_s": self._hosts.rescue_after_s,
+            "data_directory": host.data_directory, "file_system": self._plan.file_system, "size": sizes.VOLUME,
+            "device": host.device, "node_user": sizes.NODE_USER, "rescue_after_s": self._hosts.rescue_after_s,
             "own": node.address[0], "files": files, "configuration": text, "mounts": mounts,
             "clock": node.clock is not None, "may_reboot": host.may_reboot, "trigger": self.trigger, "resumes": False,
             "may_set_clock": host.may_set_clock, "clock_stand_in": self.clock_stand_in,
@@ -226,7 +254,7 @@ class SshCluster(AgentCluster):
                 "ssh_ports": sorted({each.ssh_port for each in self._found.values()}),
             },
             "launch": {
-                "command": command, "tmp_bytes": _bytes(package.tmp), "largest_file": _LARGEST_FILE,
+                "command": command, "tmp_bytes": _bytes(package.tmp), "largest_file": sizes.LARGEST_FILE,
                 "environment": {
                     "PATH": f"{os.path.dirname(found.executable)}:/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin",
                     "PYTHONPATH": f"{PYTHON_PACKAGES}:/opt/chaos", "PYTHONUNBUFFERED": "1", "HOME": "/tmp",
@@ -246,25 +274,38 @@ class SshCluster(AgentCluster):
         }  # fmt: skip
 
     def _start_agent(self, node: HostNode, configuration: Mapping[str, Any]) -> str:
-        """Which boot of its host it is in. Blocks. Raises HostError."""
-        command = [*node.agent_command, "serve"]
-        done = node.session.run(command, input=json.dumps(configuration).encode(), sudo=True, timeout_s=_START_S)
-        if done.status == _HELD:
-            raise HostRefused(f"host {node.host.name} is held by {_in_words(json.loads(done.err or '{}'))}")
-        if done.status != 0:
-            why = (done.err.strip().splitlines() or [f"exit status {done.status}"])[-1]
-            raise HostRefused(f"host {node.host.name}: the agent could not be started: {why}")
-        boot = str(json.loads(done.out)["boot"])
-        self._agents.booted(node.name, boot)
+        """Which boot of its host it is in. From now on it is asked. Blocks. Raises HostError."""
+        boot = self._serve_on(node, configuration)
+        self._agents.started(node.name, boot)
         return boot
+
+    def _serve_on(self, node: HostNode, configuration: Mapping[str, Any]) -> str:
+        command = [*node.agent_command, "serve"]
+        until = time.monotonic() + _START_S
+        while True:
+            done = node.session.run(command, input=json.dumps(configuration).encode(), sudo=True, timeout_s=_START_S)
+            if done.status == 0:
+                return str(json.loads(done.out)["boot"])
+            if done.status != _HELD:
+                raise HostRefused(f"host {node.host.name}: the agent could not be started: {done.why}")
+            theirs = json.loads(done.err or "{}")
+            if not theirs.items() >= configuration["holder"].items() or time.monotonic() > until:
+                raise HostRefused(f"host {node.host.name} is held by {_in_words(theirs)}")
+            # It is ours: it was started by an attempt whose connection was lost, and is there or just about to be.
+            if self._is_there(node):
+                return node.session.run([*node.agent_command, "boot"], sudo=True).text.strip()
+            time.sleep(_LOOK_S)
+
+    def _is_there(self, node: HostNode) -> bool:
+        """Can the agent that holds this host be asked?"""
+        return node.session.run([*node.agent_command, "connect"], sudo=True).status == 0
 
     def _remove(self, node: HostNode) -> None:
         """Blocks. Raises HostError."""
         command = [*node.agent_command, "remove", node.host.data_directory, self._plan.run]
-        done = node.session.run(command, sudo=True, timeout_s=_REMOVE_S)
+        done = node.session.run(command, sudo=True, timeout_s=self.removal_s)
         if done.status != 0:
-            why = (done.err.strip().splitlines() or [f"exit status {done.status}"])[-1]
-            raise HostRefused(f"host {node.host.name}: not everything could be removed: {why}")
+            raise HostRefused(f"host {node.host.name}: not everything could be removed: {done.why}")
 
 
 def holder(run: str) -> dict[str, str]:

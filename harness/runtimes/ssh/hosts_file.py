@@ -20,7 +20,7 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Callable, Mapping
-from dataclasses import MISSING, dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any, Final, Literal
 
@@ -71,12 +71,12 @@ class Service:
     """A cluster that is already there: each host runs one node of it."""
 
     data_directory: str
+    controller_port: int
     unit: str = ""  # of systemd; or else
     start: tuple[str, ...] = ()  # these commands, word by word
     stop: tuple[str, ...] = ()
     pid_file: str = ""
     port: int = 9092
-    controller_port: int | None = None
 
 
 @dataclass(frozen=True)
@@ -129,7 +129,8 @@ def _host(where: str, name: str, table: Mapping[str, Any], defaults: Mapping[str
             raise BadArguments(f'{title} has a table {key!r} in it; a name with dots is quoted: [hosts."{name}.{key}"]')
     given = {**defaults, **_fields(title, table, _HOST, folder)}
     address = given.setdefault("address", name)
-    given.setdefault("node_address", ssh_config.host_name(address))
+    there = ssh_config.look_up(address, given.get("port"), given.get("user"))
+    given.setdefault("node_address", there.host_name)
     given.setdefault("rack", name)
     host = Host(name, **given)
     one, other = (PurePosixPath(each) for each in (host.data_directory, host.install_directory))
@@ -162,6 +163,8 @@ def _service(where: str, table: Any) -> Service:
         raise BadArguments(f"{title}: pid_file goes with start and stop; systemd knows the process of its unit")
     if "data_directory" not in given:
         raise BadArguments(f"{title} needs data_directory: where its data is on each host")
+    if "controller_port" not in given:
+        raise BadArguments(f"{title} has no controller_port: where do the controllers serve the quorum?")
     service = Service(**given)
     if service.port == service.controller_port:
         raise BadArguments(f"{title}: port and controller_port are both {service.port}")
@@ -320,5 +323,3 @@ _SERVICE: Final[Mapping[str, _Parser]] = {
     "unit": _unit, "start": _command, "stop": _command, "pid_file": _absolute, "data_directory": _absolute,
     "port": _port, "controller_port": _port,
 }  # fmt: skip
-#: What a host has that says nothing, for docs and their test.
-DEFAULTS: Final = {each.name: each.default for each in fields(Host) if each.default is not MISSING}

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import shutil
 import tarfile
 import tempfile
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from harness.cluster import Evidence, Pausing
 from harness.runtimes.nodes.asking import AgentError
@@ -54,8 +53,8 @@ class HostNode(AgentNode):
     async def _network_holder(self) -> int:
         return 0
 
-    async def _start_process(self) -> int:
-        return int(await self._agent.ask(self.name, "boot"))
+    async def _start(self) -> None:
+        await self._agent.ask(self.name, "boot")
 
     async def _ended(self) -> int:
         status = await self._agent.ask(self.name, "ended", patience=_ENDED_S)
@@ -93,7 +92,7 @@ class HostNode(AgentNode):
     async def _configure(self, text: str) -> None:
         await self._agent.ask(self.name, "configure", text=text)
 
-    async def _copy_disk(self, directory: Path) -> str:
+    async def copy_disk(self, directory: Path) -> str:
         """On the host first, so that what is sent is whole."""
         there = f"{self.folder}/copy-{directory.name}"
         await self._call(self._root, ["mkdir", "-p", there])
@@ -104,25 +103,23 @@ class HostNode(AgentNode):
             await self._call(self._root, ["rm", "-rf", there])
         return str(copied["left_out"])
 
-    def _root(self, command: list[str]) -> bytes:
-        """Blocks. What it prints. Raises AgentError."""
+    def _root(self, command: list[str], into: IO[bytes] | None = None) -> None:
+        """into: a file for what it prints. Blocks. Raises AgentError, OSError."""
         if lost := self._agent.why_not(self.name):
             raise AgentError(lost)
         try:
-            done = self.session.run(command, sudo=True, timeout_s=_COPY_S)
+            done = self.session.run(command, sudo=True, timeout_s=_COPY_S, into=into)
         except HostError as error:
             raise AgentError(str(error)) from error
         if done.status != 0:
-            why = (done.err.strip().splitlines() or [f"exit status {done.status}"])[-1]
-            raise AgentError(f"{' '.join(command[-2:])} on host {self.host.name}: {why}")
-        return done.out
+            raise AgentError(f"{' '.join(command[-2:])} on host {self.host.name}: {done.why}")
 
     def _fetch(self, there: str, directory: Path) -> None:
         """A folder of the host into one here. Blocks. Raises AgentError."""
         with tempfile.TemporaryFile() as archive:
-            archive.write(self._root([*self.agent_command, "send", there]))
-            archive.seek(0)
             try:
+                self._root([*self.agent_command, "send", there], archive)
+                archive.seek(0)
                 with tarfile.open(fileobj=archive, mode="r:gz") as tar:
                     tar.extractall(directory, filter="data")
             except (OSError, tarfile.TarError) as error:
@@ -130,12 +127,15 @@ class HostNode(AgentNode):
 
     async def fetch_file(self, name: str, path: Path) -> None:
         """A file of the run's folder on the host. Raises AgentError, OSError."""
-        content = await self._call(self._root, ["cat", f"{self.folder}/{name}"])
-        await self._call(_write, path, content)
+        await self._call(self._fetch_file, f"{self.folder}/{name}", path)
 
-
-def _write(path: Path, content: bytes) -> None:
-    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    new = path.with_name(f"{path.name}.new")
-    new.write_bytes(content)
-    shutil.move(new, path)
+    def _fetch_file(self, there: str, path: Path) -> None:
+        """As it comes, for it may be large, and each node has one. Blocks."""
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        new = path.with_name(f"{path.name}.new")
+        try:
+            with new.open("wb") as file:
+                self._root(["cat", there], file)
+            new.rename(path)
+        finally:
+            new.unlink(missing_ok=True)

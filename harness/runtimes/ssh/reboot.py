@@ -16,7 +16,7 @@ from harness.cluster import Evidence
 from harness.run.threads import in_thread
 from harness.runtimes.nodes.asking import AgentError
 
-from .agents import HostAgents
+from .agents import HostAgents, NoAnswer
 from .connection.sessions import HostError, HostUnreachable
 from .node import HostNode
 
@@ -36,10 +36,19 @@ async def cut_power(node: HostNode, agents: HostAgents, start_agent: Callable[[]
     was_running = await node.is_running()
     before = agents.boot_of(node.name)
     began = time.monotonic_ns()
-    await agents.ask(node.name, "reboot")
-    boot = await in_thread(_wait_until_back, node, before, start_agent)
+    unanswered: NoAnswer | None = None
+    try:
+        await agents.ask(node.name, "reboot")
+    except NoAnswer as error:  # the power may well have gone before the answer came
+        unanswered = error
+    try:
+        boot = await in_thread(_wait_until_back, node, before, start_agent)
+    except _StillUp:
+        raise unanswered or AgentError(
+            f"cut_power on {node.name}: host {node.host.name} was not rebooted by its trigger"
+        ) from None
     back = time.monotonic_ns()
-    agents.back(node.name, boot)
+    await in_thread(agents.back, node.name, boot)
     evidence: dict[str, Any] = await agents.ask(node.name, "rebooted")
     return {
         **evidence, "rebooted": node.host.name, "cut_ns": back - began, "cut_at": began, "killed_at": began,
@@ -48,17 +57,14 @@ async def cut_power(node: HostNode, agents: HostAgents, start_agent: Callable[[]
 
 
 def _wait_until_back(node: HostNode, before: str, start_agent: Callable[[], str]) -> str:
-    """Its new boot."""
-    try:
-        for attempt in Retrying(
-            retry=retry_if_exception_type(_StillUp), stop=stop_after_delay(_GOES_S), wait=wait_fixed(_LOOK_S),
-            reraise=True,
-        ):  # fmt: skip
-            with attempt:
-                if _boot(node) == before:
-                    raise _StillUp
-    except _StillUp:
-        raise AgentError(f"cut_power on {node.name}: host {node.host.name} was not rebooted by its trigger") from None
+    """Its new boot. Raises _StillUp, AgentError."""
+    for attempt in Retrying(
+        retry=retry_if_exception_type(_StillUp), stop=stop_after_delay(_GOES_S), wait=wait_fixed(_LOOK_S),
+        reraise=True,
+    ):  # fmt: skip
+        with attempt:
+            if _boot(node) == before:
+                raise _StillUp
     try:
         for attempt in Retrying(
             retry=retry_if_exception_type(HostUnreachable), stop=stop_after_delay(BACK_S), wait=wait_fixed(_LOOK_S),

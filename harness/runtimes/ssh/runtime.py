@@ -16,7 +16,7 @@ from harness.targets.target import NodeSpec, Package, Target
 
 from . import hosts_file
 from .cluster import SshCluster
-from .connection.sessions import HostError, Session, together
+from .connection.sessions import Session, on_all, together
 from .hosts_file import Host, Hosts
 from .installation import install
 from .installation.install import Found
@@ -128,10 +128,7 @@ def check_devices(hosts: Iterable[Host]) -> None:
 
 async def _everywhere(hosts: Collection[Host], work: Callable[[Host], R]) -> dict[str, R]:
     """On all of them at a time. By the host's name. Raises RuntimeUnavailable with a sentence for each that failed."""
-    done = await in_thread(lambda: together(hosts, work))
-    if problems := [str(each) for each in done.values() if isinstance(each, HostError)]:
-        raise RuntimeUnavailable("; ".join(problems))
-    return {name: each for name, each in done.items() if not isinstance(each, HostError)}
+    return await in_thread(lambda: on_all(hosts, work))
 
 
 class NoImages:

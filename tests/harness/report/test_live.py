@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import threading
 from types import SimpleNamespace
 from typing import Any
 
@@ -75,3 +76,20 @@ def test_it_is_not_drawn_more_often_than_anybody_can_see(monkeypatch: pytest.Mon
     monkeypatch.setattr(console, "REDRAW_S", 60.0)
     with Progress(Terminal(file=io.StringIO(), force_terminal=True)) as progress:
         assert [progress.moment(moment(at, 5), "") for at in (1.0, 2.0)] == [True, False]
+
+
+def test_a_line_of_another_thread_does_not_come_in_between(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What hosts do is told by threads of their own."""
+    progress = Progress(Terminal(file=io.StringIO(), width=100, force_terminal=True))
+    telling = threading.Thread(target=progress.update, args=("host a is lost for now",))
+
+    class Interrupted(console.Live):
+        def start(self, refresh: bool = False) -> None:
+            super().start(refresh)
+            telling.start()
+            telling.join(0.3)
+
+    monkeypatch.setattr(console, "Live", Interrupted)
+    with progress:
+        assert progress.moment(moment(1.0, 1), "")
+        telling.join()

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from harness.errors import HistoryLost
+from harness.errors import HarnessFailure, HistoryLost
 from harness.plan import schedule, schedule_file
 from harness.plan.schedule import Fault
 from harness.run.calm import Calm
@@ -272,6 +272,32 @@ def test_what_cannot_be_healed_stays_in_force_and_keeps_its_node() -> None:
     asyncio.run(bench.injector.heal_all())
     assert bench.log.rows[0]["end"] is not None and "heal_failed" not in bench.log.rows[0]["evidence"]
     assert not bench.injector.in_force
+
+
+def test_a_healing_that_hangs_keeps_no_other_fault_in_force() -> None:
+    nemesis = Unhealable()
+    nemesis.failures = 1000
+    bench = Bench(nemesis)
+    bench.run()
+    last = bench.injector.in_force[-1]
+    nemesis.failures = 0
+    heal = nemesis.heal
+
+    async def hang(cluster: Any, nodes: Any) -> Any:
+        if [node.name for node in nodes] == last.targets:
+            await asyncio.Event().wait()  # a host that is just being rebooted, say
+        return await heal(cluster, nodes)
+
+    nemesis.heal = hang  # type: ignore[method-assign]
+    whose = f"{last.nemesis} on {last.targets[0]}: it did not end within 90 s"
+
+    async def heal_all() -> None:
+        with pytest.raises(HarnessFailure, match=f"^{whose}$"):
+            await bench.injector.heal_all()
+
+    in_virtual_time(heal_all())
+    assert bench.injector.in_force == [last]
+    assert bench.log.rows[last.fault]["evidence"]["heal_failed"] == "it did not end within 90 s"
 
 
 def test_every_fault_is_healed_though_nothing_can_be_recorded_any_more() -> None:

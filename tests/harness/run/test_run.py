@@ -21,10 +21,11 @@ from harness.errors import HarnessFailure, HistoryLost, Stopped
 from harness.plan import schedule_file
 from harness.plan.plan import Plan
 from harness.report.console import Progress
+from harness.runtimes.nodes.asking import AgentError
 from nemesis.kill import Kill
 from nemesis.pause import Pause
 from nemesis.power import PowerOutage
-from tests.harness.run.fakes import FakeCluster, FakeComponents, FakeRuntime, FakeWorkload
+from tests.harness.run.fakes import FakeCluster, FakeComponents, FakeNode, FakeRuntime, FakeWorkload
 
 FAIL = {"verdict": "fail", "reason": "2 lost appends", "exit_code": 1}
 
@@ -153,6 +154,38 @@ def test_what_cannot_be_healed_is_a_failure_of_the_harness_once_the_history_is_j
     assert components.recorder.closed and components.cluster.stopped == 1
 
 
+def test_a_healing_that_hangs_keeps_nothing_else_from_being_healed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("harness.run.phases.DRAIN_TIMEOUT_S", 0.5)
+    for module in ("harness.run.phases", "harness.run.injector"):
+        monkeypatch.setattr(f"{module}.HEAL_TIMEOUT_S", 0.3)
+    healed = []
+
+    async def hang(self: Pause, cluster: Any, nodes: Any) -> Any:
+        await asyncio.Event().wait()
+
+    async def heal() -> None:
+        healed.append("network")
+        if len(healed) == 1:
+            await asyncio.Event().wait()
+
+    async def leftovers() -> list[str]:
+        healed.append("looked")
+        return []
+
+    monkeypatch.setattr(Pause, "heal", hang)
+    components = FakeComponents()
+    monkeypatch.setattr(components.cluster, "heal", heal)
+    monkeypatch.setattr(components.cluster, "leftovers", leftovers)
+    case = Case(tmp_path, components)
+    with pytest.raises(HarnessFailure, match=r"did not end within 0\.5 s of their time"):
+        case.run()
+    assert healed == ["network", "looked"] * 2
+    (left,) = [line for line in case.record["doubts"] if line.startswith("not everything could be healed")]
+    assert "pause on " in left and "it did not end within 0.3 s" in left
+
+
 def test_a_violation_stands_whatever_could_not_be_healed(tmp_path: Path) -> None:
     components = FakeComponents(verdict=FAIL)
 
@@ -209,12 +242,26 @@ def test_a_start_that_fails_tears_down_and_says_why(tmp_path: Path) -> None:
 
 
 def test_a_cluster_that_does_not_get_ready_is_torn_down(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("harness.run.phases.READY_TIMEOUT_S", 0.3)
+    monkeypatch.setattr("harness.run.starting.READY_TIMEOUT_S", 0.3)
     components = FakeComponents()
     components.cluster.missing.add("broker-3")
     with pytest.raises(HarnessFailure, match=r"not ready after 0\.3 s: broker 3 is not in the ISR.*logs"):
         Case(tmp_path, components).run()
     assert components.cluster.stopped == 1 and not components.judged
+
+
+def test_a_host_that_is_lost_while_the_cluster_gets_ready_is_no_internal_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def lost(node: Any) -> bool:
+        raise AgentError("running on broker-1: host a: its agent has not answered for 20 s")
+
+    monkeypatch.setattr(FakeNode, "is_running", lost)
+    components = FakeComponents(watches_start=True)
+    components.cluster.missing.add("broker-3")
+    with pytest.raises(HarnessFailure, match=r"^running on broker-1: host a: its agent has not answered for 20 s$"):
+        Case(tmp_path, components).run()
+    assert components.cluster.stopped == 1
 
 
 def test_a_crash_of_the_workload_is_no_pass_but_a_violation_stands(tmp_path: Path) -> None:
@@ -244,7 +291,7 @@ def test_keep_leaves_the_cluster_up(tmp_path: Path) -> None:
 
 
 def test_an_unhealthy_cluster_is_not_struck(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("harness.run.phases.HEALTHY_PATIENCE_S", 0.3)
+    monkeypatch.setattr("harness.run.starting.HEALTHY_PATIENCE_S", 0.3)
     components = FakeComponents()
     wrong = "3 of 120 partitions have a replica out of the ISR (orders-3, orders-7, orders-9)"
     components.cluster.wrong = [wrong]
@@ -267,7 +314,7 @@ def test_what_passes_soon_is_waited_for(tmp_path: Path) -> None:
 def test_a_cluster_that_was_there_is_looked_at_before_anything_is_asked_of_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("harness.run.phases.HEALTHY_PATIENCE_S", 0.0)
+    monkeypatch.setattr("harness.run.starting.HEALTHY_PATIENCE_S", 0.0)
     components = FakeComponents()
     components.cluster.was_there = True
     components.cluster.wrong = ["broker-2 does not answer"]

@@ -229,3 +229,6 @@ def test_what_a_target_does_not_have_is_refused_in_a_sentence() -> None:
 
 def test_a_target_of_one_runtime_runs_there_unless_told_otherwise() -> None:
     assert choose_runtime(target=registry.make_target("register")) == ("docker", "target register runs in docker only")
+    kafka = registry.make_target(f"kafka:{Kafka.example}")
+    why = f"target {kafka.name} runs in docker and ssh only"
+    assert choose_runtime(target=kafka) == choose_runtime(["a bug"], kafka) == ("docker", why)

@@ -7,7 +7,6 @@ written to sudo alone, and only if it asks, never to the process.
 from __future__ import annotations
 
 import re
-import shlex
 import threading
 import time
 from collections.abc import Sequence
@@ -42,6 +41,11 @@ class Output(NamedTuple):
     def text(self) -> str:
         return self.out.decode(errors="replace")
 
+    @property
+    def why(self) -> str:
+        """Of one that has failed: the last line that it wrote to standard error, or its exit status."""
+        return (self.err.strip().splitlines() or [f"exit status {self.status}"])[-1]
+
 
 def sudo_words(host: Host, command: Sequence[str]) -> tuple[list[str], str]:
     """The command with sudo before it, and the password that it may ask for. Raises HostRefused."""
@@ -56,15 +60,14 @@ def sudo_words(host: Host, command: Sequence[str]) -> tuple[list[str], str]:
 class Channel:
     """Of a process that was started. One thread may read while others send."""
 
-    def __init__(
-        self, host: Host, channel: paramiko.Channel, words: Sequence[str], password: str, *, is_sudo: bool
-    ) -> None:
-        """Raises HostError if sudo lets nothing begin."""
+    def __init__(self, host: Host, channel: paramiko.Channel, what: str, password: str, *, is_sudo: bool) -> None:
+        """what: as it is called in errors. is_sudo: it was started by sudo_words(). Raises HostError if sudo lets
+        nothing begin."""
         self._host = host
         self._channel = channel
         self._transport: Any = channel.transport
         channel.settimeout(_LOOK_S)
-        self._what = shlex.join(words[words.index(_AS_ROOT) + 1 :] if is_sudo else words)[:60]
+        self._what = what
         self._sending = threading.Lock()
         self._begun = threading.Event()
         self._asked = 0
@@ -87,10 +90,6 @@ class Channel:
     def complaints(self) -> str:
         """The end of what it wrote to standard error so far."""
         return self._complaints.decode(errors="replace").strip()
-
-    @property
-    def is_open(self) -> bool:
-        return not (self._channel.closed or self._channel.eof_received)
 
     def send(self, data: bytes, timeout_s: float = 30.0) -> None:
         """All of it. Raises HostUnreachable."""
@@ -120,17 +119,20 @@ class Channel:
         line, _, self._rest = self._rest.partition(b"\n")
         return line + b"\n"
 
-    def finish(self, input: bytes | IO[bytes], timeout_s: float) -> Output:
-        """All that goes in, all that comes out, and its end. Raises HostUnreachable."""
+    def finish(self, input: bytes | IO[bytes], timeout_s: float, into: IO[bytes] | None = None) -> Output:
+        """All that goes in, all that comes out, and its end. into: a file for what comes out, as it comes; `out` is
+        empty then. Raises HostUnreachable, and what writing to that file raises."""
         until = time.monotonic() + timeout_s
         if input:
             threading.Thread(target=self._send_all, args=(input, timeout_s), daemon=True).start()
         else:
             self.end_input()
-        out = bytearray(self._rest)
+        out = bytearray()
+        keep = out.extend if into is None else into.write
+        keep(self._rest)
         try:
             while more := self._receive(until):
-                out += more
+                keep(more)
         except TimeoutError:
             raise self._late(timeout_s) from None
         status = self.wait(max(0.1, until - time.monotonic()))

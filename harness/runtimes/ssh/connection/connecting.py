@@ -98,7 +98,7 @@ class _Way:
 def connect(host: Host) -> Connection:
     """Raises HostRefused, HostUnreachable."""
     try:
-        entry = ssh_config.look_up(host.address)
+        entry = ssh_config.look_up(host.address, host.port, host.user)
         key_password = secret_of(host.key_password, f"host {host.name}: key_password")
         password = secret_of(host.password, f"host {host.name}: password")
     except BadArguments as error:
@@ -214,7 +214,7 @@ def _stop(way: _Way, jump: str, *, is_first: bool) -> _Way:
     if not address or (port and not port.isdigit()):
         raise HostRefused(f"{way.title}: ProxyJump {jump!r} is not [user@]host[:port]")
     try:
-        found = ssh_config.look_up(address)
+        found = ssh_config.look_up(address, int(port) if port else None, user or None)
     except BadArguments as error:
         raise HostRefused(str(error)) from None
     if not is_first:

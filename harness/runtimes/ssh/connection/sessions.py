@@ -9,22 +9,39 @@ from __future__ import annotations
 import shlex
 import threading
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import IO, Final, Protocol, TypeVar
+from typing import IO, Any, Final, Protocol, TypeVar
 
 import paramiko
 from tenacity import Retrying, retry_if_exception_type, stop_after_delay, wait_random_exponential
+
+from harness.errors import RuntimeUnavailable
 
 from ..hosts_file import Host
 from .channel import Channel, Output, sudo_words
 from .connecting import Connection, HostError, HostRefused, HostUnreachable, connect
 
-__all__ = ["Channel", "HostError", "HostRefused", "HostUnreachable", "Named", "Output", "Session", "together"]
+__all__ = [
+    "Channel", "HostError", "HostRefused", "HostUnreachable", "Named", "NotOnAll", "Output", "Session", "on_all",
+    "together",
+]  # fmt: skip
 
-_CHANNELS: Final = 8  # at a time: sshd's MaxSessions is 10
+#: Of run() at a time. Those of open() are not counted: a run has three for each of its agents, and sshd's MaxSessions
+#: is 10.
+_CHANNELS: Final = 7
 _LOOK_S: Final = 5.0
+_LONGEST_NAME: Final = 60  # of a command, in an error
 _LONGEST_WAIT_S: Final = 2.0  # between two attempts to connect
+
+
+class NotOnAll(RuntimeUnavailable):
+    """It did not come to what was asked on every host: a sentence for each that failed. done: on the others, by
+    name."""
+
+    def __init__(self, message: str, done: Mapping[str, Any]) -> None:
+        super().__init__(message)
+        self.done = done
 
 
 class Named(Protocol):
@@ -51,7 +68,6 @@ class Session:
         self._failed: tuple[float, HostError] | None = None
         self._closed = False
         self._channels = threading.BoundedSemaphore(_CHANNELS)
-        self._client_address = ""
 
     def __repr__(self) -> str:
         return f"Session({self.name!r})"
@@ -67,39 +83,26 @@ class Session:
         self._connected()
 
     @property
-    def is_connected(self) -> bool:
-        """As far as is known."""
-        return self._connection is not None and self._connection.is_alive
-
-    @property
     def user(self) -> str:
         return self._connected().user
 
     def run(
-        self, command: Sequence[str], *, input: bytes | IO[bytes] = b"", sudo: bool = False, timeout_s: float = 30.0
-    ) -> Output:
-        """To its end. A command that takes longer than timeout_s is HostUnreachable, and may go on there: end it by
-        `timeout` of coreutils if that matters."""
+        self, command: Sequence[str], *, input: bytes | IO[bytes] = b"", sudo: bool = False, timeout_s: float = 30.0,
+        into: IO[bytes] | None = None, what: str = "",
+    ) -> Output:  # fmt: skip
+        """To its end. into: see Channel.finish. what: what it is called in errors, if not by its words. A command that
+        takes longer than timeout_s is HostUnreachable, and may go on there: end it by `timeout` of coreutils if that
+        matters."""
         with self._channels:
-            channel = self._open(command, sudo, timeout_s)
+            channel = self._open(command, sudo, timeout_s, what)
             try:
-                return channel.finish(input, timeout_s)
+                return channel.finish(input, timeout_s, into)
             finally:
                 channel.close()
 
-    def open(self, command: Sequence[str], *, sudo: bool = False) -> Channel:
-        """A process that goes on until its standard input is closed, or it ends by itself."""
-        return self._open(command, sudo, _LOOK_S)
-
-    @property
-    def client_address(self) -> str:
-        """Where the host sees us: what its firewall must always let through."""
-        if not self._client_address:
-            words = self.run(["sh", "-c", 'echo "$SSH_CONNECTION"']).text.split()
-            if not words:
-                raise HostRefused(f"host {self.name}: its SSH server does not say where we come from (SSH_CONNECTION)")
-            self._client_address = words[0]
-        return self._client_address
+    def open(self, command: Sequence[str], *, sudo: bool = False, what: str = "") -> Channel:
+        """A process that goes on until its standard input is closed, or it ends by itself. what: as of run()."""
+        return self._open(command, sudo, _LOOK_S, what)
 
     def round_trip_s(self, attempts: int = 3) -> float:
         """The shortest of some, to the SSH server and back."""
@@ -127,13 +130,14 @@ class Session:
         self._closed = True
         self.drop()
 
-    def _open(self, command: Sequence[str], sudo: bool, timeout_s: float) -> Channel:
+    def _open(self, command: Sequence[str], sudo: bool, timeout_s: float, what: str) -> Channel:
         """One that is found dead is made anew, once: nothing was asked of the host yet."""
+        what = what or shlex.join(command)[:_LONGEST_NAME]
         for attempt in (1, 2):
             connection = self._connected()
-            words = list(command)
-            password = ""
-            if sudo and self.host.sudo and connection.user != "root":
+            words, password = list(command), ""
+            is_sudo = sudo and self.host.sudo and connection.user != "root"
+            if is_sudo:
                 words, password = sudo_words(self.host, words)
             try:
                 opened = connection.transport.open_session(timeout=max(timeout_s, _LOOK_S))
@@ -142,7 +146,7 @@ class Session:
                 if connection.is_alive or attempt == 2:
                     raise HostUnreachable(f"host {self.name}: no command can be started ({error})") from None
                 continue
-            return Channel(self.host, opened, words, password, is_sudo=words[:2] == ["env", "LC_ALL=C"] and sudo)
+            return Channel(self.host, opened, what, password, is_sudo=is_sudo)
         raise AssertionError("the second attempt returns or raises")
 
     def _connected(self) -> Connection:
@@ -188,3 +192,12 @@ def together(hosts: Iterable[H], work: Callable[[H], T], *, at_most: int = 32) -
             error = future.exception()
             found[name] = error if isinstance(error, HostError) else future.result()
     return found
+
+
+def on_all(hosts: Iterable[H], work: Callable[[H], T]) -> dict[str, T]:
+    """As together(). Raises NotOnAll once all have ended."""
+    found = together(hosts, work)
+    done = {name: each for name, each in found.items() if not isinstance(each, HostError)}
+    if failed := [str(each) for each in found.values() if isinstance(each, HostError)]:
+        raise NotOnAll("; ".join(failed), done)
+    return done

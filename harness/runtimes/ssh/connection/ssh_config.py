@@ -38,16 +38,15 @@ def default_path() -> Path:
     return Path.home() / ".ssh" / "config"
 
 
-def host_name(address: str) -> str:
-    """Where `address` leads. Raises BadArguments."""
-    return look_up(address).host_name
-
-
-def look_up(address: str) -> Entry:
-    """address: as it would be given to ssh. Raises BadArguments if the file cannot be understood."""
+def look_up(address: str, port: int | None = None, user: str | None = None) -> Entry:
+    """address: as it would be given to ssh; port, user: and these with it, by -p and -l. Raises BadArguments if the
+    file cannot be understood."""
     path = default_path()
+    given = {"Port": port, "User": user}
     try:
-        text = "".join(_lines(path, 0))
+        # What is said first holds: also for `Match user`, and for %p and %r.
+        first = "".join(f'  {name} "{value}"\n' for name, value in given.items() if value is not None)
+        text = "".join(["Host *\n", first, *_lines(path, 0)])
         found = paramiko.SSHConfig.from_text(text).lookup(address)
         port = int(found["port"]) if "port" in found else None
     except (OSError, ValueError, KeyError, ImportError, paramiko.SSHException) as error:

@@ -10,7 +10,7 @@ import time
 from dataclasses import dataclass
 
 from ..connection.channel import Channel
-from ..connection.connecting import HostRefused
+from ..connection.connecting import HostRefused, HostUnreachable
 from ..connection.sessions import Session
 from ..hosts_file import Host
 from . import scripts
@@ -35,8 +35,8 @@ class Offsets:
 
 
 def measure(session: Session, times: int = _TIMES) -> Offsets:
-    """Raises HostError; HostRefused also if the host has no Python."""
-    channel = session.open([session.host.python, "-c", scripts.CLOCKS])
+    """Raises HostUnreachable; HostRefused also if the host has no Python."""
+    channel = session.open([session.host.python, "-c", scripts.CLOCKS], what="a look at its clocks")
     try:
         _ask(session.host, channel)  # the interpreter starts
         return min((_ask(session.host, channel) for _ in range(times)), key=lambda each: each.wall.uncertainty_ns)
@@ -47,7 +47,10 @@ def measure(session: Session, times: int = _TIMES) -> Offsets:
 def _ask(host: Host, channel: Channel) -> Offsets:
     wall, before = time.time_ns(), time.monotonic_ns()
     channel.send(b"\n")
-    words = channel.readline(_PATIENCE_S).split()
+    try:
+        words = channel.readline(_PATIENCE_S).split()
+    except TimeoutError:
+        raise HostUnreachable(f"host {host.name}: it does not say what its clocks show") from None
     after = time.monotonic_ns()
     if len(words) != 2:
         raise HostRefused(f"host {host.name}: {host.python} does not run there ({channel.complaints[-200:]})")

@@ -71,10 +71,9 @@ def probe(session: Session) -> dict[str, Any]:
     """What scripts.LOOK says of a host, as root. Raises HostError."""
     host = session.host
     command = [host.python, "-I", "-c", scripts.LOOK, host.data_directory]
-    done = session.run(command, input=packed_agent(), sudo=True, timeout_s=_LOOK_S)
+    done = session.run(command, input=packed_agent(), sudo=True, timeout_s=_LOOK_S, what="a look at it")
     if done.status != 0:
-        said = done.err.strip().splitlines()
-        raise HostRefused(f"host {host.name}: it cannot be looked at ({said[-1] if said else done.status})")
+        raise HostRefused(f"host {host.name}: it cannot be looked at ({done.why})")
     return dict(json.loads(done.out))
 
 
@@ -177,7 +176,7 @@ def _pairs(hosts: Hosts, sessions: Sequence[Session]) -> Iterator[Check]:
     service = hosts.service
     tried: Sequence[int] = _NODE_PORTS
     if service is not None:
-        tried = (service.port, *([service.controller_port] if service.controller_port else []))
+        tried = (service.port, service.controller_port)
     names = ", ".join(map(str, tried))
     if len(sessions) < 2:
         return

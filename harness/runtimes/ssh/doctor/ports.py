@@ -27,7 +27,7 @@ def between(sessions: Sequence[Session], ports: Sequence[int]) -> Between:
     channels: dict[str, Channel] = {}
 
     def listen(session: Session) -> list[int]:
-        channel = session.open([session.host.python, "-c", scripts.PORTS])
+        channel = session.open([session.host.python, "-c", scripts.PORTS], what="a try of its ports")
         channels[session.name] = channel
         return list(_ask(session, channel, {"listen": list(ports)})["taken"])
 

@@ -15,7 +15,7 @@ from harness.runtimes import agent
 #: DATA_DIRECTORY, and on standard input a tar of the agent: facts about the machine as JSON, and what the agent's probe
 #: found. Leaves nothing behind.
 LOOK: Final = r"""
-import glob, io, json, os, platform, shutil, subprocess, sys, tarfile, tempfile
+import glob, io, json, os, shutil, subprocess, sys, tarfile, tempfile
 data = sys.argv[1]
 os.environ["PATH"] = os.environ.get("PATH", "") + ":/usr/sbin:/sbin:/usr/bin:/bin"
 def read(path):
@@ -30,10 +30,10 @@ def library(name):
 there = data
 while not os.path.exists(there): there = os.path.dirname(there)
 found = {
-    "user": os.geteuid(), "python": list(sys.version_info[:3]), "machine": platform.machine(),
+    "user": os.geteuid(), "python": list(sys.version_info[:3]),
     "free_bytes": shutil.disk_usage(there).free, "machine_id": read("/etc/machine-id"),
-    "boot_id": read("/proc/sys/kernel/random/boot_id"), "kernel": platform.release(),
-    "tools": {name: bool(shutil.which(name)) for name in ("ip", "tc", "nft", "mkfs.ext4", "mkfs.xfs", "blockdev")},
+    "boot_id": read("/proc/sys/kernel/random/boot_id"),
+    "tools": {name: bool(shutil.which(name)) for name in ("ip", "tc", "mkfs.ext4", "mkfs.xfs")},
     "libnftables": library("libnftables.so.1"),
     "libfaketime": any(glob.glob(place + "/faketime/libfaketimeMT.so.1") for place in ("/usr/lib*", "/usr/lib/*")),
 }
@@ -64,14 +64,16 @@ if packed and sys.version_info >= (3, 11) and os.geteuid() == 0:
 print(json.dumps(found))
 """
 
-#: SERVICE, and on standard input a tar of the agent: what `agent.host alone` says. Leaves nothing behind.
-ALONE: Final = r"""
+#: SECONDS COMMAND ARGUMENT…, and on standard input a tar of the agent: what `agent.host` says to that command, from a
+#: folder of its own, of which nothing stays.
+AGENT: Final = r"""
 import io, os, shutil, subprocess, sys, tarfile, tempfile
 home = tempfile.mkdtemp(prefix="chaos-probe-")
 try:
     tarfile.open(fileobj=io.BytesIO(sys.stdin.buffer.read())).extractall(home)
-    command = [sys.executable, "-B", "-m", "agent.host", "alone", sys.argv[1]]
-    sys.exit(subprocess.run(command, cwd=home, env={**os.environ, "PYTHONPATH": home}, timeout=30).returncode)
+    command = [sys.executable, "-B", "-m", "agent.host", *sys.argv[2:]]
+    environment = {**os.environ, "PYTHONPATH": home}
+    sys.exit(subprocess.run(command, cwd=home, env=environment, timeout=float(sys.argv[1])).returncode)
 finally: shutil.rmtree(home, ignore_errors=True)
 """
 

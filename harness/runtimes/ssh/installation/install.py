@@ -12,7 +12,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from ..connection.sessions import HostRefused, Session
+from ..connection.sessions import HostRefused, Output, Session
+from ..doctor import scripts
 from ..hosts_file import Host
 from .pieces import Piece
 
@@ -25,14 +26,12 @@ _LOOK_S: Final = 30.0
 @dataclass(frozen=True)
 class Found:
     """Of a host: python (its version, "3.11") and executable (where that is), machine ("x86_64"), ssh_port (that sshd
-    serves there), client (whence we come, as it sees it), there (pieces that are installed, and whole), anything (is
-    there any, whole or not)."""
+    serves there), there (pieces that are installed, and whole), anything (is there any, whole or not)."""
 
     python: str
     executable: str
     machine: str
     ssh_port: int
-    client: str
     there: frozenset[str] = field(default_factory=frozenset)
     anything: bool = False
 
@@ -40,22 +39,21 @@ class Found:
 def look(session: Session, host: Host, *, thoroughly: bool = False) -> Found:
     """thoroughly: files are compared by their hashes, and not by their sizes alone. Blocks. Raises HostError."""
     command = [host.python, "-c", _ON_HOST.read_text(), "look", host.install_directory, "all" if thoroughly else ""]
-    done = session.run(command, timeout_s=_SEND_S if thoroughly else _LOOK_S)
+    done = session.run(command, timeout_s=_SEND_S if thoroughly else _LOOK_S, what="a look what is installed")
     if done.status != 0:
-        why = (done.err.strip().splitlines() or [f"exit status {done.status}"])[-1]
         raise HostRefused(
-            f"{host.name}: there is no Python that runs as {host.python} ({why}): install python3, or name one by "
-            "`python` in the hosts file"
+            f"host {host.name}: there is no Python that runs as {host.python} ({done.why}): install python3, or name "
+            "one by `python` in the hosts file"
         )
     seen: dict[str, Any] = json.loads(done.out)
     if tuple(seen["python"]) < _OLDEST_PYTHON:
         raise HostRefused(
-            f"{host.name}: its {host.python} is Python {_version(seen['python'])}, and {_version(_OLDEST_PYTHON)} or "
-            "newer is needed: name another by `python` in the hosts file"
+            f"host {host.name}: its {host.python} is Python {_version(seen['python'])}, and {_version(_OLDEST_PYTHON)} "
+            "or newer is needed: name another by `python` in the hosts file"
         )
-    client, _, _, port = seen["ssh"] or ("", 0, "", host.port or 22)
+    port = seen["ssh"][3] if seen["ssh"] else host.port or 22
     return Found(
-        _version(seen["python"]), seen["executable"], seen["machine"], int(port), client, frozenset(seen["there"]),
+        _version(seen["python"]), seen["executable"], seen["machine"], int(port), frozenset(seen["there"]),
         seen["anything"],
     )
 
@@ -74,10 +72,13 @@ def send(
         how = ["receive", target, piece.sha256, "compile" if piece.is_to_be_compiled_for(found.python) else ""]
         command = [host.python, "-c", _ON_HOST.read_text(), *how]
         with piece.archive.open("rb") as archive:
-            done = session.run(command, input=archive, sudo=True, timeout_s=_SEND_S)
+            done = session.run(
+                command, input=archive, sudo=True, timeout_s=_SEND_S, what=f"the installation of {piece.name}"
+            )
         if done.status != 0:
-            why = (done.err.strip().splitlines() or [f"exit status {done.status}"])[-1]
-            raise HostRefused(f"{host.name}: {piece.name} could not be put into {host.install_directory}: {why}")
+            raise HostRefused(
+                f"host {host.name}: {piece.name} could not be put into {host.install_directory}: {done.why}"
+            )
         sent.append(piece.name)
     return sent
 
@@ -94,6 +95,14 @@ def remove(session: Session, host: Host) -> str:
     if told["others"]:
         return f"stays, for others have something in it; {'ours was removed' if told['removed'] else 'nothing is ours'}"
     return "was removed" if told["removed"] else "is not there"
+
+
+def ask_agent(session: Session, host: Host, arguments: Sequence[str], timeout_s: float) -> Output:
+    """What the agent says to that command, installed or not: it is brought for that, and nothing of it stays. Blocks.
+    Raises HostError."""
+    command = [host.python, "-c", scripts.AGENT, f"{timeout_s:g}", *arguments]
+    what = f"{arguments[0]} of the agent"
+    return session.run(command, input=scripts.packed_agent(), sudo=True, timeout_s=timeout_s, what=what)
 
 
 def agent_command(host: Host, agent: Piece) -> list[str]:

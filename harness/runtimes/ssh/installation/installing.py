@@ -4,7 +4,6 @@ itself: this is for whoever wants to see it done, or hosts that a run's user may
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import TypeVar
 
 from harness.cluster import RuntimeUnavailable
 from harness.plan import registry
@@ -12,13 +11,11 @@ from harness.plan.plan import make_plan
 from harness.targets.target import Package
 
 from ..clean import status
-from ..connection.sessions import HostError, HostRefused, Session, together
+from ..connection.sessions import HostRefused, NotOnAll, Session, on_all
 from ..hosts_file import Host, Hosts
 from ..runtime import NoImages
-from . import install, pieces
+from . import install
 from .wanted import wanted_pieces
-
-T = TypeVar("T")
 
 
 def package_of(target: str, tell: Callable[[str], object]) -> Package:
@@ -32,10 +29,13 @@ def package_of(target: str, tell: Callable[[str], object]) -> Package:
 
 def install_on(hosts: Hosts, package: Package | None, tell: Callable[[str], object]) -> list[str]:
     """A line for each host. package: of the target; None: hosts of a service need the agent alone. Raises
-    RuntimeUnavailable that names the hosts where it failed."""
+    RuntimeUnavailable that names the hosts where it failed: NotOnAll, with the lines of the others."""
     sessions = {host.name: Session(host) for host in hosts.hosts}
     try:
-        found = _all_of(together(hosts.hosts, lambda host: install.look(sessions[host.name], host, thoroughly=True)))
+        try:
+            found = on_all(hosts.hosts, lambda host: install.look(sessions[host.name], host, thoroughly=True))
+        except NotOnAll as error:
+            raise NotOnAll(str(error), {}) from None  # on the others nothing was done yet
         wanted = wanted_pieces(package, list(found.values()))
 
         def work(host: Host) -> str:
@@ -43,37 +43,30 @@ def install_on(hosts: Hosts, package: Package | None, tell: Callable[[str], obje
             sent = install.send(sessions[host.name], host, wanted.of(seen), seen, tell)
             return f"{host.name}: {', '.join(sent) if sent else 'nothing was missing'}"
 
-        return list(_all_of(together(hosts.hosts, work)).values())
+        return list(on_all(hosts.hosts, work).values())
     finally:
         _close(sessions.values())
 
 
 def remove_from(hosts: Hosts) -> list[str]:
-    """A line for each host. Not where a run holds one. Raises RuntimeUnavailable."""
+    """A line for each host. Not where a run holds one. Raises NotOnAll, with the lines of the others."""
     sessions = {host.name: Session(host) for host in hosts.hosts}
-    agent = pieces.agent()
 
     def work(host: Host) -> str:
         session = sessions[host.name]
         if install.look(session, host).anything:
-            seen = status(session, host, agent)
+            seen = status(session, host)
             if seen.in_words:
                 raise HostRefused(
-                    f"host {host.name}: run {seen.holder.get('run', '(unknown)')} has left something, or goes on; "
+                    f"host {host.name}: run {', '.join(seen.runs) or '(unknown)'} has left something, or goes on; "
                     "chaos clean --on ssh comes first"
                 )
         return f"{host.name}: {host.install_directory} {install.remove(session, host)}"
 
     try:
-        return list(_all_of(together(hosts.hosts, work)).values())
+        return list(on_all(hosts.hosts, work).values())
     finally:
         _close(sessions.values())
-
-
-def _all_of(done: dict[str, T | HostError]) -> dict[str, T]:
-    if failed := [str(each) for each in done.values() if isinstance(each, HostError)]:
-        raise RuntimeUnavailable("; ".join(failed))
-    return {name: each for name, each in done.items() if not isinstance(each, HostError)}
 
 
 def _close(sessions: Iterable[Session]) -> None:

@@ -7,11 +7,9 @@ from collections.abc import Collection, Mapping
 from dataclasses import asdict
 from typing import Final
 
-from harness.cluster import RuntimeUnavailable
-
-from ..connection.sessions import HostError, HostRefused, Session, together
-from ..doctor import scripts
+from ..connection.sessions import HostRefused, Session, on_all
 from ..hosts_file import Hosts, Service
+from ..installation import install
 
 _LOOK_S: Final = 40.0
 #: By what does it (methods of harness.cluster): what that needs, to be said where it is not there.
@@ -27,11 +25,9 @@ def why_not(session: Session, service: Service) -> str:
     """A clause that follows "the data directory of the service on host NAME"; "": it has. Blocks. Raises HostError."""
     host = session.host
     given = {name: value for name, value in asdict(service).items() if name != "controller_port"}
-    command = [host.python, "-c", scripts.ALONE, json.dumps({**given, "topic": ""})]
-    done = session.run(command, input=scripts.packed_agent(), sudo=True, timeout_s=_LOOK_S)
+    done = install.ask_agent(session, host, ["alone", json.dumps({**given, "topic": ""})], _LOOK_S)
     if done.status != 0:
-        said = done.err.strip().splitlines()
-        raise HostRefused(f"host {host.name}: it cannot be looked at ({said[-1] if said else done.status})")
+        raise HostRefused(f"host {host.name}: it cannot be looked at ({done.why})")
     return str(json.loads(done.out)["why_not"])
 
 
@@ -41,10 +37,8 @@ def why_not_on(hosts: Hosts, names: Collection[str]) -> dict[str, str]:
     assert service is not None
     sessions = [Session(host) for host in hosts.hosts if host.name in names]
     try:
-        told = together(sessions, lambda session: why_not(session, service))
+        told = on_all(sessions, lambda session: why_not(session, service))
     finally:
         for session in sessions:
             session.close()
-    if problems := [str(each) for each in told.values() if isinstance(each, HostError)]:
-        raise RuntimeUnavailable("; ".join(problems))
-    return {name: str(why) for name, why in told.items() if why}
+    return {name: why for name, why in told.items() if why}

@@ -11,10 +11,9 @@ from pathlib import Path
 from typing import Any, ClassVar, Final
 
 from harness.cluster import RuntimeUnavailable
-from harness.errors import BadArguments
+from harness.errors import BadArguments, describe
 from harness.plan.plan import Plan
 from harness.run.threads import in_thread
-from harness.runtimes.agent.host.network import OUTSIDE
 from harness.runtimes.nodes.asking import AgentError
 from harness.runtimes.nodes.node import AgentNode
 from harness.runtimes.ssh.cluster import SshCluster, holder
@@ -35,6 +34,7 @@ from .layout import port_of
 _TOPIC_SETTINGS: Final = {"retention.ms": "-1", "retention.bytes": "-1", "unclean.leader.election.enable": "false"}
 #: Before anything is healed that may still be broken, and after it.
 _DELETE_S: Final = (8.0, 15.0)
+_ANSWER_S: Final = 2.0  # and for the last answer
 
 
 class ServiceNode(HostNode):
@@ -47,15 +47,18 @@ class ServiceNode(HostNode):
     async def all_last_words(self) -> str:
         return str(await self._agent.ask(self.name, "last_words"))
 
-    async def _copy_disk(self, directory: Path) -> str:
+    async def copy_disk(self, directory: Path) -> str:
         below = directory / self.logs
         below.mkdir(mode=0o700, parents=True, exist_ok=True)
-        return await super()._copy_disk(below)
+        return await super().copy_disk(below)
 
 
 class ServiceCluster(SshCluster):
     was_there = True
     kind: ClassVar = ServiceNode
+    settle_s = 5.0
+    removal_s = 25.0
+    _is_our_topic = False
 
     @property
     def topic_settings(self) -> Mapping[str, str]:  # type: ignore[override]
@@ -64,9 +67,6 @@ class ServiceCluster(SshCluster):
     async def start(self, package: Package | None, run_directory: Path, needs: Collection[str]) -> None:
         """Raises RuntimeUnavailable: it is not there, or not as the hosts file says."""
         self._begun = True  # the agent is on the hosts
-        self._is_our_topic = False
-        self._traces = False
-        self._outside = OUTSIDE
         self.security = given.resolve(self._plan.clients)
         where = f"--hosts {self._hosts.path}"
         network = network_to(self)
@@ -83,33 +83,30 @@ class ServiceCluster(SshCluster):
         self._is_our_topic = True
         self._tell("starting the agents")
         await self._on_all(lambda node: self._start_agent(node, self._told(node)))
-        self._agents.start_beating()
         try:
-            await asyncio.gather(*(node.plug_in() for node in self.machines))
+            await self._begin(lambda node: node.plug_in(), needs)
         except AgentError as error:
             raise RuntimeUnavailable(f"The agents could not begin: {error}") from error
-        if "proxy" in needs:
-            await self._start_proxy()
-        if of_the_hosts := sorted(set(needs) - {"proxy"}):
-            self.lacks = await self._agents.ask(self.machines[0].name, "lacks", needs=of_the_hosts)
 
-    async def stop(self) -> None:
-        """Raises RuntimeUnavailable that names the topic if that is still there, and hosts where something is."""
-        ours, self._is_our_topic = getattr(self, "_is_our_topic", False), False
+    async def _take_down(self) -> list[str]:
+        """The topic, too, if that is still there."""
+        ours, self._is_our_topic = self._is_our_topic, False
         why = await self._delete_topic(_DELETE_S[0]) if ours else ""
         try:
-            await super().stop()
-        finally:
-            if why and (why := await self._delete_topic(_DELETE_S[1])):
-                raise RuntimeUnavailable(
-                    f"topic {self._plan.topic} could not be deleted ({why}): delete it by kafka-topics.sh --delete "
-                    f"--topic {shlex.quote(self._plan.topic)}, for chaos clean cannot"
-                )
+            problems = await super()._take_down()
+        except Exception as error:  # whatever it is, the topic has to be told of
+            problems = [describe(error)]
+        if why and (why := await self._delete_topic(_DELETE_S[1])):
+            problems.append(
+                f"topic {self._plan.topic} could not be deleted ({why}): delete it by kafka-topics.sh --delete "
+                f"--topic {shlex.quote(self._plan.topic)}, for chaos clean cannot"
+            )
+        return problems
 
     async def _delete_topic(self, patience_s: float) -> str:
         network = network_to(self)
         try:
-            async with asyncio.timeout(patience_s + 5):
+            async with asyncio.timeout(patience_s + _ANSWER_S):
                 return await asking.delete(self._plan.topic, self.brokers, network, patience_s)
         except TimeoutError:
             return f"there was no answer in {patience_s:g} s"
@@ -119,13 +116,13 @@ class ServiceCluster(SshCluster):
     async def _save_log_of(self, node: AgentNode, path: Path) -> None:
         """What its journal has; nothing where there is none."""
         assert isinstance(node, ServiceNode)
+        await self._save_word_of_agent(node, path.with_suffix(".agent.txt"))
         if text := await node.all_last_words():
             await in_thread(path.write_text, text)
 
     def _node(self, spec: NodeSpec) -> HostNode:
-        controller_port = None
-        if spec.controller_port is not None and self._hosts.service is not None:
-            controller_port = self._hosts.service.controller_port
+        assert self._hosts.service is not None
+        controller_port = None if spec.controller_port is None else self._hosts.service.controller_port
         node = super()._node(replace(spec, port=port_of(spec, self._hosts), controller_port=controller_port))
         assert isinstance(node, ServiceNode)
         node.logs = self._target.logs_folder
@@ -164,7 +161,7 @@ def take_back(session: Session, host: Host, found: Found) -> None:
         return
     folder = shlex.quote(host.install_directory)
     there = f"{folder}/{agent.name}"
-    script = f"rm -rf {there} {there}.*.new; rmdir {folder} 2>/dev/null; test ! -e {there}"
+    script = f"rm -rf {there} {there}.files {there}.*.new; rmdir {folder} 2>/dev/null; test ! -e {there}"
     done = session.run(["sh", "-c", script], sudo=True)
     if done.status != 0:
         raise HostRefused(f"host {host.name}: the agent could not be removed: {done.err.strip()}")

@@ -37,8 +37,6 @@ def layout(hosts: Hosts) -> Layout:
     where = f"--hosts {hosts.path}"
     if hosts.service is None:
         raise BadArguments(f"{where} has no [service], and the plan is of a cluster that is already there")
-    if hosts.service.controller_port is None:
-        raise BadArguments(f"{where}: [service] has no controller_port: where do the controllers serve the quorum?")
 
     def of(*roles: str) -> tuple[Host, ...]:
         return tuple(each for each in hosts.hosts if each.roles == {*roles})
@@ -68,5 +66,5 @@ def assign(specs: Sequence[NodeSpec], hosts: Hosts) -> dict[str, Host]:
 def port_of(spec: NodeSpec, hosts: Hosts) -> int:
     """Where it is reached first: by clients, or for a controller by its peers."""
     service = hosts.service
-    assert service is not None and service.controller_port is not None
+    assert service is not None
     return service.port if spec.role == "broker" else service.controller_port

@@ -19,10 +19,11 @@ from harness.cluster import RuntimeUnavailable
 from harness.errors import BadArguments
 from harness.plan.plan import Plan
 from harness.runtimes.clean import Wish, clean
-from harness.runtimes.docker import cleanup, engine, runtime
+from harness.runtimes.docker import cleanup, engine
 from harness.runtimes.docker.node import DockerNode
 from harness.runtimes.docker.runtime import DockerCluster, DockerRuntime
 from harness.runtimes.doctor import checks
+from harness.runtimes.nodes import sizes
 from tests.clusters.stand_in import STAND_IN
 
 pytestmark = pytest.mark.docker
@@ -399,7 +400,7 @@ def test_power_cut_on_xfs(tmp_path: Path) -> None:
 
 
 def test_start_that_fails_says_why_and_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(runtime, "_VOLUME_SIZE", 1 << 20)
+    monkeypatch.setattr(sizes, "VOLUME", 1 << 20)
     wanted = plan("small", "xfs")
     with pytest.raises(RuntimeUnavailable, match=r"mkfs\.xfs failed"):
         asyncio.run(DockerRuntime(STAND_IN).start(wanted, tmp_path, quiet))

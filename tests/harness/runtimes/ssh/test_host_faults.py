@@ -255,7 +255,6 @@ def test_links_are_cut_and_never_ours(cluster: Started) -> None:
             assert evidence["packets_dropped_by_link"]["broker-5 > broker-1"] == 0
             assert await running.unblock("halves") == {"packets_dropped": 0, "packets_dropped_by_link": {}}
             assert [session.connections for session in sessions] == connections
-            assert all(session.is_connected for session in sessions)
 
     runner.run(scenario())
 

@@ -64,10 +64,10 @@ def test_hosts_override_what_is_given_for_all(tmp_path: Path, home: Path) -> Non
 @pytest.mark.parametrize(
     ("text", "service"),
     [
-        ('unit = "kafka"', Service("/d/k", unit="kafka.service")),
+        ('unit = "kafka"\ncontroller_port = 9093', Service("/d/k", 9093, unit="kafka.service")),
         (
             'start = "run \'a b\'"\nstop = ["stop", "it"]\npid_file = "/run/k"\nport = 19092\ncontroller_port = 19093',
-            Service("/d/k", "", ("run", "a b"), ("stop", "it"), "/run/k", 19092, 19093),
+            Service("/d/k", 19093, "", ("run", "a b"), ("stop", "it"), "/run/k", 19092),
         ),
     ],
 )
@@ -115,6 +115,7 @@ def test_a_service_is_a_unit_or_commands(text: str, service: Service, tmp_path: 
         ("[hosts.a]\n[service]\ndata_directory = '/d'", "[service] has neither; give either unit"),
         ("[hosts.a]\n[service]\nstart = 'x'", "start needs stop too"),
         ("[hosts.a]\n[service]\nunit = 'k'", "[service] needs data_directory"),
+        ("[hosts.a]\n[service]\nunit = 'k'\ndata_directory = '/d'", "[service] has no controller_port: where do"),
         ("[hosts.a]\n[service]\nunit = 'k'\nstart = 'x'\nstop = 'y'", "has both a unit and commands"),
         ("[hosts.a]\n[service]\nunit = 'k; x'", "unit must be"),
         ("[hosts.a]\n[service]\nunit = 'k'\npid_file = '/x'", "pid_file goes with start and stop"),

@@ -11,9 +11,16 @@ from pathlib import Path
 import paramiko
 import pytest
 
-from harness.runtimes.ssh.connection.sessions import HostRefused, HostUnreachable, Session, together
+from harness.runtimes.ssh.connection.sessions import (
+    HostRefused,
+    HostUnreachable,
+    NotOnAll,
+    Session,
+    on_all,
+    together,
+)
 
-from .ssh_server import SshServer
+from ..ssh_server import SshServer
 
 
 @pytest.fixture(autouse=True)
@@ -42,7 +49,6 @@ def test_a_command_gets_its_words_and_input_and_gives_output_errors_and_status(s
             ["sh", "-c", 'cat; printf "%s|" "$@"; echo no >&2; exit 3', "-", "a b", "$c", "'"], input=b"x"
         )
         assert (found.status, found.out, found.err) == (3, b"xa b|$c|'|", "no")
-        assert session.client_address == "192.0.2.9"
         assert 0 < session.round_trip_s() < 1
         assert session.connections == 1
 
@@ -223,6 +229,27 @@ def test_a_way_by_a_command(server: SshServer, home: Path) -> None:
         assert session.run(["echo", "here"]).out == b"here\n"
 
 
+@pytest.mark.parametrize("of_file", ["Port 1\n User nobody\n", ""], ids=["another in the file", "none in the file"])
+def test_a_command_on_the_way_gets_the_port_and_user_of_the_hosts_file(
+    of_file: str, server: SshServer, home: Path
+) -> None:
+    said = home / "said"
+    (home / ".ssh" / "config").write_text(
+        f"Host odd\n HostName 127.0.0.1\n {of_file}Match host 127.0.0.1 user somebody\n"
+        f" ProxyCommand echo %h %p %r >>{said}\n"
+    )
+    with pytest.raises(HostUnreachable):
+        Session(server.host(address="odd", port=2222)).connect()
+    assert said.read_text() == "127.0.0.1 2222 somebody\n"
+
+
+def test_what_comes_out_goes_into_a_file_as_it_comes(server: SshServer, tmp_path: Path) -> None:
+    with Session(server.host()) as session, (tmp_path / "out").open("wb") as file:
+        done = session.run(["sh", "-c", "head -c 3000000 /dev/zero; echo why >&2; exit 3"], into=file)
+        assert done == (3, b"", "why")
+    assert (tmp_path / "out").read_bytes() == bytes(3_000_000)
+
+
 _SUDO = r"""#!/bin/sh
 # As sudo is: %s
 while [ "$1" != -- ]; do
@@ -296,3 +323,26 @@ def test_a_dead_host_is_an_answer_too(server: SshServer) -> None:
     assert isinstance(found["bad"], HostUnreachable)
     with pytest.raises(ZeroDivisionError):
         together([server.host()], lambda _: 1 // 0)
+
+
+def test_what_fails_on_some_hosts_is_one_error_that_has_what_came_of_the_others(server: SshServer) -> None:
+    well, dead = Session(server.host(name="well")), Session(server.host(name="dead", port=1))
+    assert on_all([well], lambda session: session.run(["echo", "here"]).text) == {"well": "here\n"}
+    with pytest.raises(NotOnAll, match=r"^host dead: nobody answers") as error:
+        on_all([dead, well], lambda session: session.run(["echo", "here"]).text)
+    assert error.value.done == {"well": "here\n"}
+    well.close()
+
+
+def test_what_a_command_is_called_is_not_its_program(server: SshServer) -> None:
+    with Session(server.host()) as session:
+        with pytest.raises(HostUnreachable, match=r"host a: a long look has not ended within 0\.2 s"):
+            session.run(["python3", "-c", "import time; time.sleep(2)"], timeout_s=0.2, what="a long look")
+        with pytest.raises(HostUnreachable, match=r"host a: sleep 2 has not ended within 0\.2 s"):
+            session.run(["sleep", "2"], timeout_s=0.2)
+
+
+def test_why_a_command_failed_is_its_last_word(server: SshServer) -> None:
+    with Session(server.host()) as session:
+        assert session.run(["sh", "-c", "echo one >&2; echo two >&2; echo >&2; exit 3"]).why == "two"
+        assert session.run(["sh", "-c", "exit 3"]).why == "exit status 3"
