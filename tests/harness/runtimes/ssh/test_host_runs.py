@@ -41,7 +41,7 @@ def run(
 ) -> tuple[int, str, dict[str, Any]]:
     """Exit code, what it said, and run.json."""
     command = [
-        sys.executable, "-c", _PROGRAM, "run", "--on", "ssh", "--hosts", str(containers.file), "--rate", "300",
+        sys.executable, "-c", _PROGRAM, "run", "--on", "ssh", "--hosts", str(containers.file), "--rate", "150",
         "--results", str(results), "--run-name", "it", "--seed", "1", *options,
     ]  # fmt: skip
     said, began = [], False

@@ -76,7 +76,8 @@ def differing(before: dict[str, Tree], now: dict[str, Tree]) -> dict[str, set[st
 @pytest.mark.parametrize("target", [
     "kraft",
     pytest.param(
-        f"kafka:{Kafka.example}", marks=pytest.mark.skipif(not kafka_to_run(), reason="no Kafka, and no Maven client")
+        f"kafka:{Kafka.example}",
+        marks=[pytest.mark.nightly, pytest.mark.skipif(not kafka_to_run(), reason="no Kafka, and no Maven client")],
     ),
 ])  # fmt: skip
 def test_an_installation_changes_its_own_folder_once_and_goes_without_a_trace(hosts: SshHosts, target: str) -> None:

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -80,7 +81,8 @@ def ran(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ran]:
             while not over.wait(0.2):
                 ahead.extend(clocks_shown(hosts).values())
                 for name in hosts.names:
-                    if hosts.execute(name, "rm", TRIGGER)[0] == 0:
+                    with suppress(OSError):
+                        hosts.inside(name, TRIGGER).unlink()
                         rebooted.append(name)
                         hosts.kill(name)
                         hosts.start(name)
@@ -90,7 +92,7 @@ def ran(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ran]:
         try:
             done = subprocess.run(
                 [sys.executable, "-c", PROGRAM, TRIGGER, CLOCK, "run", "--on", "ssh", "--hosts", str(hosts.file),
-                 "--combined", "--schedule", str(folder / "faults.toml"), "--time-limit", "16", "--rate", "300",
+                 "--combined", "--schedule", str(folder / "faults.toml"), "--time-limit", "16", "--rate", "100",
                  "--seed", "1", "--results", str(folder), "--run-name", "it", "--allow-vacuous", "--quiet", "--json"],
                 cwd=ROOT, capture_output=True, text=True, check=False,
             )  # fmt: skip
