@@ -151,6 +151,7 @@ def test_clean_makes_hosts_whole_whose_harness_was_killed(containers: SshHosts, 
         assert chaos("clean", "--on", "ssh", "--hosts", file) == "nothing was left\n"
 
 
+@pytest.mark.nightly
 def test_clean_makes_hosts_whole_whose_agents_and_guards_were_killed(containers: SshHosts, tmp_path: Path) -> None:
     before = state(containers)
     with harness_killed("unguarded", containers.file, tmp_path) as run:

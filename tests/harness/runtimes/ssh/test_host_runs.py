@@ -7,13 +7,14 @@ import re
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet as pq
 import pytest
 
-from tests.clusters.ssh_hosts import SshHosts
+from tests.clusters.ssh_hosts import Kind, SshHosts
 
 from .on_hosts import differences_soon, state
 
@@ -27,12 +28,14 @@ from harness.runtimes.ssh import agents
 agents.RETRY_S = 8.0
 sys.exit(main())
 """
+SKEW_S = 5_000
 _UNDER_WAY = re.compile(r"[1-9]\d* s of \d+ s ")
 
 
 @pytest.fixture(scope="module")
 def containers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SshHosts]:
-    with SshHosts(tmp_path_factory.mktemp("hosts"), 6) as running:
+    """One of which has another CLOCK_MONOTONIC."""
+    with SshHosts(tmp_path_factory.mktemp("hosts"), 6, kinds={"host-2": Kind(skew_s=SKEW_S)}) as running:
         yield running
 
 
@@ -64,10 +67,22 @@ def test_faults_that_replication_survives(containers: SshHosts, tmp_path: Path) 
     assert "\npass: " in said
     for evidence in (r"lost [\d,]+ unsynced records", r"exit status 137", r"frozen for", r"dropped \d+ packets"):
         assert re.search(evidence, said), f"{evidence}: {said}"
-    clocks = record["facts"]["host_clocks"] if "facts" in record else record["host_clocks"]
-    assert len(clocks) == 6
-    assert all(each["uncertainty_ns"] < 50e6 for each in clocks.values())
     assert differences_soon(containers, before) == []
+    _check_times(tmp_path / "it", record)
+
+
+def _check_times(directory: Path, record: Mapping[str, Any]) -> None:
+    """What hosts tell, the skewed one too, lies on the time line of the operations."""
+    clocks = record["host_clocks"]
+    assert sorted(round(abs(each["offset_ns"]) / 1e9) for each in clocks.values()) == [0, 0, 0, 0, 0, SKEW_S]
+    assert max(each["uncertainty_ns"] for each in clocks.values()) < 50e6
+    began, ended = record["workload_start_ns"], record["healed_ns"]
+    trace = pq.read_table(directory / "history" / "trace", columns=["node", "time"]).to_pandas()
+    by_node = dict(list(trace.groupby("node", observed=True).time))
+    assert len(by_node) == 6
+    for times in by_node.values():
+        assert began - 60e9 < times.min() and times.max() < ended + 60e9
+        assert ((began < times) & (times < ended)).any()
 
 
 def test_an_outage_of_all_brokers_loses_records_which_are_named(containers: SshHosts, tmp_path: Path) -> None:
