@@ -58,6 +58,11 @@ INVARIANTS: Final = (
     "MinIsrRecoveryQuorum",
     "ElectionSafety",
     "CommittedPrefix",
+    "FlushedOffset",
+    "VoterEndOffset",
+    "QuorumState",
+    "RecoveryPointCheckpoint",
+    "CleanShutdown",
     LIVENESS,
     HANG,
 )

@@ -36,18 +36,26 @@ class OffsetCheckpoint:
 
     def find(self) -> dict[TopicPartition, int] | None:
         """As read(), but None if it is missing or damaged."""
-        offsets: dict[TopicPartition, int] = {}
         try:
-            for line in entries_of(self._disk.read(self._path)):
-                topic, partition, offset = line.split()
-                offsets[topic, int(partition)] = int(offset)
-        except (FileNotFoundError, ValueError):
+            return offsets_in(self._disk.read(self._path))
+        except FileNotFoundError:
             return None
-        return offsets
 
     def write(self, offsets: Mapping[TopicPartition, int]) -> None:
         entries = (f"{topic} {partition} {offset}" for (topic, partition), offset in sorted(offsets.items()))
         _write_entries(self._disk, self._path, entries)
+
+
+def offsets_in(content: bytes) -> dict[TopicPartition, int] | None:
+    """Of an OffsetCheckpoint's file; None: it is damaged."""
+    offsets: dict[TopicPartition, int] = {}
+    try:
+        for line in entries_of(content):
+            topic, partition, offset = line.split()
+            offsets[topic, int(partition)] = int(offset)
+    except ValueError:
+        return None
+    return offsets
 
 
 class LeaderEpochCheckpoint:
@@ -110,15 +118,20 @@ class CleanShutdownFile:
             return None
         self._disk.remove(self._path)
         self._disk.sync_directory(self._directory)
-        try:
-            epoch = json.loads(content)["brokerEpoch"]
-        except (ValueError, KeyError, TypeError, RecursionError):
-            return None
-        return epoch if type(epoch) is int and 0 <= epoch < 1 << 63 else None
+        return clean_epoch_in(content)
 
     def write(self, broker_epoch: int) -> None:
         content = json.dumps({"version": 0, "brokerEpoch": broker_epoch})
         self._disk.write_atomically(self._path, content.encode())
+
+
+def clean_epoch_in(content: bytes) -> int | None:
+    """The broker epoch in a CleanShutdownFile's file; None: it is damaged."""
+    try:
+        epoch = json.loads(content)["brokerEpoch"]
+    except (ValueError, KeyError, TypeError, RecursionError):
+        return None
+    return epoch if type(epoch) is int and 0 <= epoch < 1 << 63 else None
 
 
 def _read_entries(disk: Disk, path: str) -> list[str]:

@@ -155,6 +155,12 @@ class Log:
         """Everything below is durable."""
         return self._flushed_offset
 
+    def files_below(self, offset: int) -> list[tuple[str, int]]:
+        """The files that hold records below `offset`, each with how many of its bytes these and those before take."""
+        return [
+            (segment.path, segment.size_below(offset)) for segment in self._segments if segment.base_offset < offset
+        ]
+
     @property
     def last_epoch(self) -> int:
         """Leader epoch of the last record; of the one before its start, if known, when the log is empty; else -1."""

@@ -163,6 +163,10 @@ class Segment:
         """The base offset of the batch that holds `offset`, which is in this segment."""
         return self.base_offset + self._offsets[self._batches_below(offset)]
 
+    def size_below(self, offset: int) -> int:
+        """Bytes of the batches that end at or below `offset`."""
+        return self._position(self._batches_below(offset))
+
     def offset_since(self, timestamp: int) -> int | None:
         """The base offset of the first batch that has this time (ms) or a later one, by its header."""
         batch = bisect_left(self._latest, timestamp)

@@ -55,6 +55,8 @@ PROPERTIES = {
     "MetadataLogMatching": "If two nodes’ metadata logs hold a record with the same offset and epoch, they agree up to "
     "there; and a snapshot is the state that the log gives.",
     "ElectionSafety": "An epoch of the controllers’ quorum has one leader.",
+    "FlushedOffset": "What a node takes to be on its disk of a log, a power cut at that moment would leave.",
+    "VoterEndOffset": "What the leader of the controllers’ quorum counts a voter for, that voter’s disk has.",
     "OneLeader": "At no time do two replicas of a partition take themselves for its leader.",
     "IsrOfLatestLeader": "Nobody writes a partition’s ISR in ZooKeeper after a later leader has.",
     "VotersOneByOne": "The voters of the controllers’ quorum change one at a time.",
@@ -67,12 +69,15 @@ PROPERTIES = {
     "last leader known to have been.",
     "SegmentIntegrity": "Every batch on disk is whole and in order, its CRC is right, and segments follow each other.",
     "LeaderEpochCheckpoint": "leader-epoch-checkpoint tells of each epoch in the log at which offset it begins.",
-    "RecoveryPointCheckpoint": "What a broker takes to be on its disk is in its log.",
+    "RecoveryPointCheckpoint": "What a broker takes to be on its disk is in its log; in simulation also: a power cut "
+    "at that moment would leave it.",
     "HighWatermarkCheckpoint": "What a replica takes for committed is in its log.",
     "LogStartCheckpoint": "A log begins within its segments.",
-    "CleanShutdown": "No node that runs says that it was shut down cleanly.",
+    "CleanShutdown": "No node that runs says that it was shut down cleanly; in simulation also: whoever says so had "
+    "all of its logs on its disk, and has lost nothing since.",
     "ProducerSnapshot": "What is remembered of producers can be read, and is of offsets that the log reaches.",
-    "QuorumState": "quorum-state can be read, is no older than the metadata log, and no epoch has two leaders.",
+    "QuorumState": "quorum-state can be read, is no older than the metadata log, and no epoch has two leaders; in "
+    "simulation also: a voter’s epoch and vote are in it, durably, before anybody hears of them.",
     "MetaProperties": "Nodes are of one cluster, each under its own id, no two with the same directory.",
 }
 

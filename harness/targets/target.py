@@ -238,7 +238,8 @@ class Invariants(Protocol):
     def changed(self, node: str, event: str, where: str, fields: Mapping[str, object]) -> None:
         """A node has told this of itself."""
 
-    def node_started(self, name: str, process: Any) -> None: ...
+    def node_started(self, name: str, process: Any, disk: Any) -> None:
+        """disk: what it works on, as checkers.inside.kraft.simulated.durability.Disk has it."""
 
     def node_gone(self, name: str, lossy: Any) -> None:
         """lossy: False; True: everything that was not synced is lost; or the directories in which something is."""

@@ -54,7 +54,7 @@ class Lifecycle:
     ) -> None:
         self._config = config
         self._channel = channel
-        self._previous_epoch = previous_epoch
+        self.previous_epoch = previous_epoch
         self._metadata_offset = metadata_offset
         self._incarnation = uuid.UUID(int=random.getrandbits(128), version=4)
         self._lease_until = float("-inf")
@@ -86,7 +86,7 @@ class Lifecycle:
             ),
             features=(),
             rack=self._config["broker.rack"] or None,
-            previous_broker_epoch=i64(self._previous_epoch),
+            previous_broker_epoch=i64(self.previous_epoch),
         )
         while True:
             try:
@@ -101,7 +101,7 @@ class Lifecycle:
             await asyncio.sleep(_RETRY_SECONDS)
         self.broker_epoch = int(answer.broker_epoch)
         self.state = State.RECOVERY
-        log.info("registered", extra={"broker_epoch": self.broker_epoch, "previous_epoch": self._previous_epoch})
+        log.info("registered", extra={"broker_epoch": self.broker_epoch, "previous_epoch": self.previous_epoch})
         self._heartbeats = start_task(self._send_heartbeats(), self._failed)
 
     def run(self) -> None:

@@ -77,6 +77,11 @@ class BrokerServer:
         return -1 if self._lifecycle is None else self._lifecycle.broker_epoch
 
     @property
+    def previous_epoch(self) -> int:
+        """Of the session before, which this process says to have ended in a clean shutdown; -1: it says so of none."""
+        return -1 if self._lifecycle is None else self._lifecycle.previous_epoch
+
+    @property
     def lifecycle(self) -> Lifecycle | None:
         """To look at, not to act on. None before start()."""
         return self._lifecycle

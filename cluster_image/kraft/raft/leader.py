@@ -194,6 +194,11 @@ class Leadership:
         """A new leader gives every voter the benefit of the doubt for one timeout."""
         return rules.leadership_lapses_at([max(p.fetched_at, self._since) for p in self._followers.values()], timeout)
 
+    @property
+    def acknowledged_ends(self) -> Mapping[int, int]:
+        """By other voter: up to where it has the log, as far as its fetches have told in this epoch."""
+        return {voter: progress.end_offset for voter, progress in self._followers.items()}
+
     def acknowledged(self, voter: int, now: float) -> None:
         self._announced[voter] = now
 

@@ -13,6 +13,7 @@ from pathlib import Path
 from checkers.inside.violation import Violated, Violation
 from harness.cluster import CLIENTS, Cluster, Evidence, Link, Shape
 from harness.plan.plan import Plan
+from harness.runtimes.simulation.disk.disk import SimulatedDisk
 from harness.runtimes.simulation.logs import NodeLogs
 from harness.runtimes.simulation.loop import Hang, VirtualLoop
 from harness.runtimes.simulation.network import shaping
@@ -92,8 +93,8 @@ class SimulatedCluster(Cluster):
         self.note(node.name, event, where, *fields.values())
         self._tell(self.invariants.changed, node.name, event, where, fields)
 
-    def started(self, name: str, node: SimulatedProcess) -> None:
-        self._tell(self.invariants.node_started, name, node)
+    def started(self, name: str, node: SimulatedProcess, disk: SimulatedDisk) -> None:
+        self._tell(self.invariants.node_started, name, node, disk)
 
     def gone(self, name: str, lossy: bool | Collection[str]) -> None:
         """See Invariants.node_gone."""

@@ -47,8 +47,8 @@ class Surroundings(Protocol):
     def note(self, *what: object) -> None:
         """Make it part of the trace hash."""
 
-    def started(self, name: str, node: SimulatedProcess) -> None:
-        """A process begins, before anything of it has run."""
+    def started(self, name: str, node: SimulatedProcess, disk: SimulatedDisk) -> None:
+        """A process begins on this disk, before anything of it has run."""
 
     def gone(self, name: str, lossy: bool | Collection[str]) -> None:
         """See Invariants.node_gone."""
@@ -112,7 +112,7 @@ class SimulatedNode(Node):
             wall_clock=self._wall_clock,
         )
         cluster.note(self.name, "boot", self._boots)
-        cluster.started(self.name, self.running)
+        cluster.started(self.name, self.running, self.disk)
         loop.spawn(process, self._run(process, self.running, stop))
 
     async def _run(self, process: Process, node: SimulatedProcess, stop: asyncio.Event) -> None:

@@ -56,6 +56,8 @@ the words mean:
 |                               | has what was committed in earlier epochs; a majority of  | changes; the   | KIP-630
 |                               | the voters' disks has all; a snapshot gives the state    | majority: now  |
 |                               | after what was committed below its end                   | and then       |
+| FlushedOffset and others:     | what a node takes to be durable, and tells others to be, | the node       | KAFKA-
+| durability.py                 | is on its disk                                           | changes        | 10533; 002
 | Liveness                      | a follower that keeps up with its leader and may be in   | ten times a    | 000, 2.9;
 |                               | the ISR is in it or proposed for it within a second;     | second; once   | design
 |                               | after healing, everything in liveness.py                 | all is healed  |
@@ -107,6 +109,11 @@ PROPERTIES: Final = (
     "MetadataLogMatching",
     "ElectionSafety",
     "CommittedPrefix",
+    "FlushedOffset",
+    "VoterEndOffset",
+    "QuorumState",
+    "RecoveryPointCheckpoint",
+    "CleanShutdown",
 )
 
 __all__ = ["BALANCED", "PROPERTIES", "Invariants", "Violated", "unmet"]

@@ -6,10 +6,12 @@ from collections.abc import Collection, Mapping
 from typing import Final
 
 from checkers.inside.violation import Violated
+from cluster_image.kraft.broker.partition import Partition
 from cluster_image.kraft.metadata.image import PartitionRegistration
 from cluster_image.kraft.node import METADATA_DIRECTORY, Node
 
 from . import metadata
+from .durability import Disk, DurabilityOracle
 from .expansion import Expansion
 from .liveness import unmet
 from .partitions import PartitionOracle
@@ -36,6 +38,7 @@ class Invariants:
         self._ids: dict[str, int] = {}  # of every node that ever ran
         self._quorum = QuorumOracle(self._batch_replayed)
         self._expansion = Expansion()
+        self._durability = DurabilityOracle()
         self._partitions: dict[str, PartitionOracle] = {}
         # What check() has to look at: (node, ""), (node, partition), or ("", partition) for its committed state.
         self._dirty: dict[tuple[str, str], None] = {}
@@ -49,9 +52,12 @@ class Invariants:
 
     # -- what happens -----------------------------------------------------------------------------------------
 
-    def node_started(self, name: str, node: Node) -> None:
-        """A process begins, before anything of it has run."""
+    def node_started(self, name: str, node: Node, disk: Disk | None = None) -> None:
+        """A process begins, before anything of it has run. disk: its own; None: what it takes to be durable is not
+        asked."""
         self._nodes[name] = node
+        if disk is not None:
+            self._durability.node_started(name, disk)
         self._ids[name] = node.raft.node_id
         self._quorum.node_started(name, node)
 
@@ -61,6 +67,7 @@ class Invariants:
         lossy: False when the page cache has survived, True when anything written may be lost; or the directories of
         the disk in which something is ("topic-0"), which says the same of these alone."""
         self._nodes.pop(name, None)
+        self._durability.node_gone(name, lossy=bool(lossy))
         broker = self._ids.get(name)
         if broker is None:
             return  # it has never run
@@ -77,6 +84,8 @@ class Invariants:
             self._dirty[name, where] = None
             if event == "isr proposed":
                 self._expansion.proposed(name, where)
+            if event == "truncate":
+                self._durability.truncated(name, where)
             if event == "truncate" and name in self._nodes and where in self._partitions:
                 # At once: what is appended in the same step must not hide it.
                 self._partitions[where].truncated(self._ids[name], self._nodes[name], int(str(fields["end"])))
@@ -94,6 +103,7 @@ class Invariants:
         for name, where in list(self._dirty):
             if name in self._nodes and not where:
                 self._quorum.look(name, self._nodes[name])
+                self._look_at_quorum(name)
         dirty, self._dirty = self._dirty, {}
         touched: dict[str, None] = {}
         for name, where in dirty:
@@ -102,6 +112,8 @@ class Invariants:
                 touched[where] = None
                 if name in self._nodes:
                     partition.look(self._ids[name], self._nodes[name])
+                    if (replica := self._replica(name, partition)) is not None:
+                        self._durability.look(name, replica.log)
         for where in touched:
             self._partitions[where].check()
 
@@ -113,6 +125,8 @@ class Invariants:
         """Everything, from what the nodes' logs really hold, whatever their traces have told."""
         for name, node in self._nodes.items():
             self._quorum.look(name, node, verify=True)
+            self._look_at_quorum(name, verify=True)
+            self._durability.look_at_files(name, node)
         self._quorum.check_majority()
         metadata.check_state(self._quorum.image, self._min_isr, self._elr_enabled)
         self._dirty.clear()
@@ -120,7 +134,19 @@ class Invariants:
             for name, node in self._nodes.items():
                 if self._ids[name] in partition.replicas:
                     partition.look(self._ids[name], node, verify=True)
+                    if (replica := self._replica(name, partition)) is not None:
+                        self._durability.look(name, replica.log, verify=True)
             partition.check()
+
+    def _look_at_quorum(self, name: str, verify: bool = False) -> None:
+        quorum = self._nodes[name].raft.quorum
+        if quorum is not None:
+            self._durability.look(name, quorum.replica.log, verify)
+            self._durability.look_at_quorum(name, self._nodes[name], self._nodes)
+
+    def _replica(self, name: str, partition: PartitionOracle) -> Partition | None:
+        broker = self._nodes[name].broker
+        return None if broker is None else broker.partitions.get(partition.key)
 
     def _batch_replayed(self, changes: list[Change]) -> None:
         """A batch of metadata is committed: the controller's state must be valid again."""

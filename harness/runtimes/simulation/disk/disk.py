@@ -289,6 +289,32 @@ class SimulatedDisk(Mount):
         """By path, how many bytes are not on the disk; only files that have any."""
         return {path: unsynced for path, inode in self.root.inodes() if (unsynced := inode.unsynced())}
 
+    def synced_size(self, path: str) -> int:
+        """Up to which byte a power cut at this moment leaves the file as it is read; -1: it may leave none."""
+        inode = self._durable(path)
+        if inode is None:
+            return -1
+        return min(inode.lowest, *(start for start, _ in inode.dropped)) if inode.dropped else inode.lowest
+
+    def synced(self, path: str) -> bytes | None:
+        """What it leaves of a file that is not being changed; None: there may be none."""
+        inode = self._durable(path)
+        return None if inode is None else bytes(inode.content[: self.synced_size(path)])
+
+    def _durable(self, path: str) -> Inode | None:
+        """The file of that name, if the name is sure to lead to it after a power cut."""
+        directory = self.root
+        *above, name = path.split("/")
+        for each in above:
+            entry = directory.durable.get(each)
+            if not isinstance(entry, Directory) or entry is not directory.entries.get(each):
+                return None
+            directory = entry
+        entry = directory.durable.get(name)
+        if not isinstance(entry, Inode) or entry is not directory.entries.get(name):
+            return None
+        return entry
+
     # -- parts of operations ------------------------------------------------------------------------------------
 
     def needs_room(self, path: str) -> None:

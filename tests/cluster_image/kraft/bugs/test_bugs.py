@@ -44,6 +44,7 @@ from tests.cluster_image.kraft.broker.test_partition import (
 from tests.cluster_image.kraft.controller.test_controller import SESSION, three_brokers
 from tests.cluster_image.kraft.controller.test_unclean_recovery import all_unclean, recover, reported
 from tests.cluster_image.kraft.raft.test_raft_quorum import CONFIG, boot, disk_with, elect, fetch, granted, vote
+from tests.cluster_image.kraft.raft.test_raft_snapshot import append as append_metadata
 from tests.cluster_image.kraft.raft.test_raft_snapshot import filled
 from tests.cluster_image.replication.fetches import fetch_as_follower
 from tests.cluster_image.storage.simulated_disk import simulated_disk
@@ -257,6 +258,13 @@ def second_vote_after_a_restart(directory: Path) -> Any:
     return granted(boot(disk), vote(3, epoch=5))
 
 
+def voter_about_to_fetch(directory: Path) -> Any:
+    quorum = boot(simulated_disk())
+    append_metadata(quorum.replica, 1)
+    quorum.poll(1.0)
+    return quorum.replica.log.flushed_offset
+
+
 def leader_without_a_majority(directory: Path) -> Any:
     quorum = elect(boot(simulated_disk()))
     quorum.poll(1.0 + 2 * CONFIG.fetch_timeout)
@@ -296,6 +304,7 @@ CASES: dict[str, tuple[Callable[[Path], Any], Any, Any]] = {
     "M37": (unclean_return_of_an_eligible_replica, (), (2,)),
     "M40": (recovery_of_a_log_whose_broker_is_gone, -1, 3),
     "M44": (recovery_from_two_logs, 3, 2),
+    "M63": (voter_about_to_fetch, 1, 0),
     "M65": (old_records_on_a_majority, 0, 2),
     "M67": (second_vote_after_a_restart, False, True),
     "M69": (leader_without_a_majority, Role.RESIGNED, Role.LEADER),
