@@ -136,10 +136,11 @@ class Again:
         ordered = sorted(broken, key=lambda each: (-found[each], each))
         return ", ".join(f"{each} (in {found[each]})" for each in ordered)
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self, on: str) -> dict[str, Any]:
+        """on: where they ran."""
         found = Counter(each for attempt in self.attempts for each in attempt.broken)
         return {
-            "run": self.run, "on": "docker", "verdict": self.verdict, "times": self.times, "stopped": self.stopped,
+            "run": self.run, "on": on, "verdict": self.verdict, "times": self.times, "stopped": self.stopped,
             "came_back": self.back,
             "broken": [{**each._asdict(), "runs": found[each]} for each in sorted(self.broken | self._all())],
             "runs": [
@@ -190,7 +191,7 @@ def repeat(directory: Path, times: int, carry_out: Callable[[], Done], tell: Cal
 def prepare(directory: Path, plan: Plan, results_directory: Path, *, quiet: bool) -> Prepared:
     """The run in `directory`, `plan`, as it can be carried out again: a run of its own below `results_directory`, with
     the faults of its schedule.toml. Raises BadArguments, HarnessFailure, RuntimeUnavailable."""
-    if plan.on != "docker":
+    if plan.on == "simulation":
         raise BadArguments(f"{directory.name} ran on {plan.on}, where it repeats exactly")
     schedule, file = saved_schedule(directory), str((directory / SCHEDULE_FILE).absolute())
     fields = {name: getattr(plan, name) for name in Plan.model_fields if name not in ("run", *SIMULATED)}

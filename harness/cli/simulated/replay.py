@@ -38,8 +38,9 @@ def replay(
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document instead of text.")] = False,
     results_directory: ResultsOption = Path("results"),
 ) -> int:
-    """Repeat a simulated run step by step, and say whether it is the same: 255 if not, else its verdict's code. Run the
-    plan of a run in containers again, and say how often its violation came back: the worst of the runs' codes."""
+    """Repeat a simulated run step by step, and say whether it is the same: 255 if not, else its verdict's code. Run
+    the plan of one in containers or on hosts again, and say how often its violation came back: the worst of the codes.
+    """
     from harness.plan.plan import Plan
 
     directory = results.find(name, results_directory)
@@ -53,7 +54,9 @@ def replay(
             )
         return _repeat(directory, plan, _DEFAULT_TIMES if times is None else times, results_directory, as_json)
     if times is not None:
-        raise BadArguments(f"--times is for runs in containers; {directory.name} was simulated, and repeats exactly")
+        raise BadArguments(
+            f"--times is for runs in containers and on hosts; {directory.name} was simulated, and repeats exactly"
+        )
 
     from harness.explore.replay import replay as replay_run
 
@@ -85,7 +88,7 @@ _DEFAULT_TIMES: Final = 10
 
 
 def _repeat(directory: Path, plan: Plan, times: int, results_directory: Path, as_json: bool) -> int:
-    """Of a run in containers."""
+    """Of a run in containers or on hosts."""
     from harness.explore import again
 
     if not 1 <= times <= again.MOST_TIMES:
@@ -98,7 +101,7 @@ def _repeat(directory: Path, plan: Plan, times: int, results_directory: Path, as
 
     found = again.repeat(directory, times, prepared.carry_out, tell)
     if as_json:
-        say_json(found.as_dict(), indent=2)
+        say_json(found.as_dict(plan.on), indent=2)
     else:
         say(found.summary())
     return found.exit_code

@@ -70,7 +70,9 @@ def clean(
         if run is not None and run not in seen.runs:
             return [f"{host.name} was left alone: what is there is of {seen.whose}"]
         if run is None and seen.is_alive:
-            return [f"{host.name} was left alone: the harness of {seen.whose} is still running"]
+            alive = f"the harness of {seen.whose} was heard of {seen.silent_s:.0f} s ago, and may be running"
+            otherwise = f"try again in {_ALIVE_S:.0f} s, or give --run {', '.join(seen.runs) or 'NAME'}"
+            return [f"{host.name} was left alone: {alive}; if it is dead, {otherwise}"]
         if looks_only:
             return [f"would be removed from {host.name}, of {seen.whose}: {seen.in_words}"]
         tell(f"will be removed from {host.name}, of {seen.whose}: {seen.in_words}")

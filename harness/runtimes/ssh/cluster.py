@@ -129,7 +129,7 @@ class SshCluster(AgentCluster):
             answered = zip(self.machines, told, strict=True)
             reasons = {node.host.name: each[need] for node, each in answered if need in each}
             if len(set(reasons.values())) == 1 and len(reasons) == len(self.machines):
-                lacking[need] = next(iter(reasons.values()))
+                lacking[need] = f"no host has it: {next(iter(reasons.values()))}"
             elif reasons:
                 lacking[need] = "; ".join(f"host {name}: {reason}" for name, reason in reasons.items())
         return lacking

@@ -252,7 +252,9 @@ def _folder_of_host(value: Any, folder: Path) -> str:
     """Of its own: what is put there is removed again."""
     path = PurePosixPath(_text(value, folder))
     if not path.is_absolute() or ".." in path.parts or len(path.parts) < 3:
-        raise ValueError("must be an absolute path of the host, of a folder at least two levels deep: /var/lib/chaos")
+        raise ValueError(
+            f"must be an absolute path of the host at least two levels deep, such as /var/lib/chaos; {path} is not"
+        )
     return str(path)
 
 

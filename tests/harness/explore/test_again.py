@@ -178,7 +178,15 @@ def test_a_schedule_that_was_given_is_taken_from_the_run(tmp_path: Path) -> None
     assert prepared.tried.schedule == str((run / "schedule.toml").absolute()) and prepared.nemeses.keys() == {"kill"}
 
 
-def test_only_of_containers(tmp_path: Path) -> None:
+def test_a_run_on_hosts_is_prepared_for_the_same_hosts(tmp_path: Path) -> None:
+    hosts = tmp_path / "hosts.toml"
+    hosts.write_text("".join(f'[hosts.h{number}]\naddress = "10.0.0.{number}"\n' for number in (1, 2, 3)))
+    run = make(tmp_path / "r", None, on="ssh", hosts=str(hosts), combined=True)
+    prepared = prepare(run, Plan.load(run), tmp_path, quiet=True)
+    assert (prepared.tried.on, prepared.tried.hosts, prepared.tried.combined) == ("ssh", str(hosts), True)
+
+
+def test_only_of_real_nodes(tmp_path: Path) -> None:
     run = make(tmp_path / "r", None, on="simulation")
     with pytest.raises(BadArguments, match="r ran on simulation, where it repeats exactly"):
         prepare(run, Plan.load(run), tmp_path, quiet=True)

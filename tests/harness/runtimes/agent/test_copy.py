@@ -28,6 +28,6 @@ def test_a_copy_that_fails_leaves_nothing_on_the_host(tmp_path: Path) -> None:
     node.name, node.folder, node._agent, node._call = "broker-1", "/var/lib/chaos/run-r", Agent(), call
     node._root = done.append
     with pytest.raises(AgentError, match="No space left"):
-        asyncio.run(node._copy_disk(tmp_path / "disk"))
+        asyncio.run(node.copy_disk(tmp_path / "disk"))
     there = "/var/lib/chaos/run-r/copy-disk"
     assert done == [["mkdir", "-p", there], ["rm", "-rf", there]]

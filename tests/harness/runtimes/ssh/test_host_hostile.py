@@ -160,20 +160,16 @@ def test_connections_that_are_lost_lose_nothing_and_do_nothing_twice(
             assert (evidence["exit_status"], evidence["failed_operations"]) == (137, 0)
             assert session.connections == 2
             # Again and again, beside short ones.
-            over = threading.Event()
-            hanging_up = threading.Thread(target=_hang_up_until, args=(containers, over, session))
             starts = 0
             words = await broker.last_words()
-            hanging_up.start()
-            try:
-                while session.connections <= 4 and starts < 200:
+            while session.connections <= 4 and starts < 200:
+                hanging_up = threading.Timer(0.02 * session.connections, _hang_up, [containers])
+                hanging_up.start()
+                while hanging_up.is_alive():
                     starts += 1
                     await broker.start()
                     await ask(broker, "uid")
                     assert (await broker.kill())["exit_status"] == 137
-            finally:
-                over.set()
-                hanging_up.join()
             await broker.start()
             await ask(broker, "uid")
             listened = (await broker.last_words()).count("listens") - words.count("listens")
@@ -188,15 +184,6 @@ def test_connections_that_are_lost_lose_nothing_and_do_nothing_twice(
 def _hang_up(containers: SshHosts) -> None:
     """What sshd has of all sessions, as it goes with a network that is gone."""
     containers.execute("host-1", "pkill", "-9", "-f", "sshd: admin")
-
-
-def _hang_up_until(containers: SshHosts, over: threading.Event, session: Session) -> None:
-    """A while after each connection, however long it took to make that."""
-    hung_up = 0
-    while not over.wait(0.7):
-        if session.connections > hung_up:
-            hung_up = session.connections
-            _hang_up(containers)
 
 
 def test_a_host_that_is_gone_and_one_that_was_rebooted_cost_a_run_its_patience_once(

@@ -85,7 +85,10 @@ def test_whoever_holds_a_host_says_whose_it_is(monkeypatch: pytest.MonkeyPatch) 
     holds = Left("run-mine", holder=DEAD, silent_s=1.0)
     assert cleaned(holds, monkeypatch, run="mine") == ["a was left alone: what is there is of run old of somebody"]
     (line,) = cleaned(Left("run-old", holder=DEAD, silent_s=1.0), monkeypatch)
-    assert line == "a was left alone: the harness of run old of somebody is still running"
+    assert line == (
+        "a was left alone: the harness of run old of somebody was heard of 1 s ago, and may be running; if it is dead, "
+        "try again in 10 s, or give --run old"
+    )
 
 
 def test_what_was_installed_is_told_though_another_host_is_gone(monkeypatch: pytest.MonkeyPatch) -> None:
