@@ -44,7 +44,7 @@ def state(containers: SshHosts, names: Collection[str] | None = None) -> dict[st
 
 
 def _state_of(containers: SshHosts, name: str) -> list[str]:
-    told = containers.execute(name, "bash", "-c", f"({_LOOKS}) 2>/dev/null")[1]
+    told = containers.look(name, _LOOKS)
     return sorted(re.sub(r"(packets|bytes|direct_packets_stat) \d+", "", line) for line in told.splitlines())
 
 

@@ -72,7 +72,7 @@ def kafka(hosts: SshHosts) -> Iterator[KafkaOnHosts]:
 
 def state(hosts: SshHosts, kafka: KafkaOnHosts) -> dict[str, Any]:
     found: dict[str, Any] = {
-        f"{what} of {name}": hosts.execute(name, "bash", "-c", script)[1].splitlines()
+        f"{what} of {name}": hosts.look(name, script).splitlines()
         for name in hosts.names
         for what, script in _LOOKS.items()
     }
