@@ -162,6 +162,6 @@ def test_a_run_on_hosts_that_are_containers_is_told_that_their_clocks_are_not_se
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 255 and not done.stdout
     assert done.stderr == (
-        "chaos: nemesis clock is not available here: this host is a container: its clock is that of others, and is not "
-        "set\n"
+        "chaos: nemesis clock is not available here: no host has it: this host is a container: its clock is that of "
+        "others, and is not set\n"
     )
