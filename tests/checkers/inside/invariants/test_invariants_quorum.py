@@ -11,8 +11,7 @@ from kio.schema.types import TopicName
 from checkers.inside.kraft.simulated import Invariants, unmet
 from cluster_image.kraft.metadata.image import MetadataImage
 from cluster_image.kraft.metadata.records import ProducerIdsRecord, TopicRecord
-
-from .invariants_world import TOPIC, Violates, Voter, World
+from tests.checkers.inside.invariants_world import TOPIC, Violates, Voter, World
 
 
 @pytest.fixture
