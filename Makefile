@@ -2,7 +2,7 @@
 # and fuzz also from those of requirements-dev.txt.
 #
 #   make run      one run of `chaos run --nemesis power-outage` (more options: make run ARGS="--seed 7")
-#   make test     all tests                (some of them: make test ARGS="tests/harness/cli/test_cli.py -k bug")
+#   make test     all tests but those marked `nightly` (some: make test ARGS="tests/harness/cli/test_cli.py -k bug")
 #   make lint     ruff and mypy
 #   make bench    measure throughput and times on this machine
 #   make nightly  what takes longer than tests may: hours (some of it: make nightly ARGS="acks --seeds 1..3")

@@ -34,14 +34,10 @@ class QuorumStateStore:
         """None if this replica has never taken part. Raises QuorumStateError if the file is damaged, OSError."""
         if not self._disk.exists(self.path):
             return None
-        try:
-            fields = json.loads(self._disk.read(self.path))
-            epoch, leader, voted = (int(fields[name]) for name in ("leaderEpoch", "leaderId", "votedId"))
-            if not 0 <= epoch < 1 << 31 or max(leader, voted) >= 1 << 31:
-                raise ValueError(fields)
-        except (ValueError, KeyError, TypeError, OverflowError, RecursionError):
-            raise QuorumStateError(f"{self.path} is damaged: votes cast by this replica are not known") from None
-        return ElectionState(epoch, _optional(leader), _optional(voted))
+        state = state_in(self._disk.read(self.path))
+        if state is None:
+            raise QuorumStateError(f"{self.path} is damaged: votes cast by this replica are not known")
+        return state
 
     def write(self, state: ElectionState) -> None:
         """Durable when it returns. Raises OSError."""
@@ -52,6 +48,18 @@ class QuorumStateStore:
             "data_version": 0,
         }
         self._disk.write_atomically(self.path, json.dumps(fields).encode())
+
+
+def state_in(content: bytes) -> ElectionState | None:
+    """Of a QuorumStateStore's file; None: it is damaged."""
+    try:
+        fields = json.loads(content)
+        epoch, leader, voted = (int(fields[name]) for name in ("leaderEpoch", "leaderId", "votedId"))
+        if not 0 <= epoch < 1 << 31 or max(leader, voted) >= 1 << 31:
+            raise ValueError(fields)
+    except (ValueError, KeyError, TypeError, OverflowError, RecursionError):
+        return None
+    return ElectionState(epoch, _optional(leader), _optional(voted))
 
 
 def _optional(node_id: int) -> int | None:

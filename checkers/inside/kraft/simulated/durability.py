@@ -21,13 +21,12 @@ Sources: KAFKA-10533 (flushed offset, votes); 002, 5.1 (recovery point), 5.1.1 a
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping
 from typing import Final, Protocol
 
 from checkers.inside.violation import Violated
 from cluster_image.kraft.node import METADATA_DIRECTORY, Node
-from cluster_image.kraft.raft.state import FILE_NAME
+from cluster_image.kraft.raft.state import FILE_NAME, ElectionState, state_in
 from cluster_image.storage.checkpoints import CLEAN_SHUTDOWN_FILE, RECOVERY_POINT_FILE, clean_epoch_in, offsets_in
 from cluster_image.storage.log import Log
 
@@ -99,14 +98,13 @@ class DurabilityOracle:
         quorum = node.raft.quorum
         if quorum is None or name not in self._disks or not quorum.is_voter:
             return
-        epoch, voted_for = quorum.state.epoch, quorum.state.voted_for
-        stored = self._disks[name].synced(_QUORUM_STATE)
-        fields = {"leaderEpoch": 0, "votedId": -1} if stored is None else json.loads(stored)
-        if (fields["leaderEpoch"], fields["votedId"]) != (epoch, -1 if voted_for is None else voted_for):
+        state, content = quorum.state, self._disks[name].synced(_QUORUM_STATE)
+        stored = ElectionState() if content is None else state_in(content)
+        if stored is None or (stored.epoch, stored.voted_for) != (state.epoch, state.voted_for):
             raise Violated(
                 "QuorumState",
-                f"{name} is in epoch {epoch} of the metadata quorum and has voted for {voted_for}; its disk has epoch "
-                f"{fields['leaderEpoch']} and a vote for {fields['votedId']}",
+                f"{name} is in epoch {state.epoch} of the metadata quorum and has voted for {state.voted_for}; its "
+                f"disk has {stored or 'a damaged file'}",
                 nodes=[name],
             )
         if quorum.leadership is None:

@@ -89,8 +89,7 @@ def remove(session: Session, host: Host) -> str:
     command = [host.python, "-c", _ON_HOST.read_text(), "remove", host.install_directory]
     done = session.run(command, sudo=True, timeout_s=_SEND_S)
     if done.status != 0:
-        why = (done.err.strip().splitlines() or [f"exit status {done.status}"])[-1]
-        raise HostRefused(f"host {host.name}: {host.install_directory} could not be removed: {why}")
+        raise HostRefused(f"host {host.name}: {host.install_directory} could not be removed: {done.why}")
     told: dict[str, list[str]] = json.loads(done.out)
     if told["others"]:
         return f"stays, for others have something in it; {'ours was removed' if told['removed'] else 'nothing is ours'}"

@@ -57,9 +57,9 @@ def package(package: Package) -> Piece:
 def python_packages(version: str, machine: str) -> Piece:
     """Those that nodes need (cluster_image/container/requirements.txt), as wheels of a host's Python ("3.11") and
     machine ("x86_64") have them. Raises RuntimeUnavailable."""
-    key = hashlib.sha256(_REQUIREMENTS.read_bytes()).hexdigest()[:_DIGITS]
-    name = f"site-packages-{version}-{machine}-{key}"
     compiled_for = version if version == _VERSION else ""
+    key = hashlib.sha256(_REQUIREMENTS.read_bytes() + compiled_for.encode()).hexdigest()[:_DIGITS]
+    name = f"site-packages-{version}-{machine}-{key}"
     if (kept := _kept(name)) is not None:
         return Piece(name, kept, _sha256_of(kept), compiled_for)
     with tempfile.TemporaryDirectory(prefix="chaos-wheels-") as scratch:
