@@ -81,7 +81,7 @@ DROPS: Final[Mapping[str, Drop]] = {
     "002-5.2-3": _NOBODY_BECOMES_ELIGIBLE,
     "002-5.2-4": Returns(_BROKER, "may_commit", "True"),
     "002-5.2-5": Text(
-        "kraft/broker/lifecycle.py", "previous_broker_epoch=i64(self._previous_epoch)", "previous_broker_epoch=i64(-1)"
+        "kraft/broker/lifecycle.py", "previous_broker_epoch=i64(self.previous_epoch)", "previous_broker_epoch=i64(-1)"
     ),
     "002-5.2-6": Text(
         _CLEAN_FILE, "        self._disk.remove(self._path)\n        self._disk.sync_directory(self._directory)\n", ""
