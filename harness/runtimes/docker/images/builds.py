@@ -7,6 +7,7 @@ which the engine makes them, have the label chaos.build with the same owner. Eve
 
 from __future__ import annotations
 
+import fcntl
 import os
 import re
 import shutil
@@ -15,7 +16,7 @@ import stat
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Final
@@ -39,20 +40,44 @@ _UNMOUNT: Final = ("umount", "--lazy")
 @contextmanager
 def scratch() -> Iterator[Path]:
     """An empty folder, removed at the end. Raises RuntimeUnavailable."""
+    with _in_our_place() as ours:
+        folder = tempfile.mkdtemp(prefix=f"{owner().replace(':', '.')}-", dir=ours)
+    with tempfile.TemporaryDirectory(prefix="in-", dir=folder) as inner:
+        try:
+            yield Path(inner)
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+@contextmanager
+def _in_our_place() -> Iterator[Path]:
+    """This user's folder of builds. Raises RuntimeUnavailable, also for an OSError within."""
     ours = FOLDERS / f"{_NAME}{os.getuid()}"
     try:
         ours.mkdir(mode=0o700, exist_ok=True)
         status = ours.lstat()
         if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.getuid():
             raise RuntimeUnavailable(f"{ours} is another user's: have it removed, images are built there.")
-        folder = tempfile.mkdtemp(prefix=f"{owner().replace(':', '.')}-", dir=ours)
+        yield ours
     except OSError as error:
         raise RuntimeUnavailable(f"No image can be built in {ours}: {error.strerror or error}.") from error
-    with tempfile.TemporaryDirectory(prefix="in-", dir=folder) as inner:
+
+
+@contextmanager
+def one_at_a_time(wait: Callable[[], object]) -> Iterator[None]:
+    """Of this user's processes. wait: called if another one has to end first. Two that bootstrap a base at once would
+    do everything twice, and both call apt-get, which refuses the second. Raises RuntimeUnavailable."""
+    with _in_our_place() as ours:
+        lock = os.open(ours / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
         try:
-            yield Path(inner)
-        finally:
-            shutil.rmtree(folder, ignore_errors=True)
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            wait()
+            fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(lock)  # a process that dies lets go of it as well
 
 
 def run(command: Sequence[str], folder: Path) -> subprocess.CompletedProcess[str]:

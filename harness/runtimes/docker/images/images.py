@@ -85,7 +85,9 @@ def ensure_agent(api: docker.APIClient, progress: Progress) -> str:
 def _ensure(api: docker.APIClient, progress: Progress, layer: _Layer) -> str:
     base = layer.base or base_tag()
     if not layer.base and not has_image(api, base):
-        _build_base(api, base, progress)
+        with builds.one_at_a_time(lambda: progress("Waiting for the base image, which another chaos is building")):
+            if not has_image(api, base):
+                _build_base(api, base, progress)
     if not has_image(api, tag := layer.tag(api)):
         progress(f"Building the image chaos-{layer.name}")
         _build(api, tag, layer.name, layer.parts, layer.dockerfile, base)

@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -140,6 +141,39 @@ def test_the_exit_status_and_words_of_a_command_come_through(tmp_path: Path, mon
         assert (done.returncode, done.stdout.strip(), done.stderr.strip()) == (3, str(folder), "bad")
         assert builds.run(["sh", "-c", "kill -9 $$"], folder).returncode == 128 + signal.SIGKILL
     assert list(tmp_path.glob("*/*")) == []
+
+
+def test_a_base_that_another_chaos_is_building_is_waited_for_and_not_built_twice(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two at once would both call apt-get, which refuses the second."""
+    monkeypatch.setattr(builds, "FOLDERS", tmp_path)
+    there: set[str] = set()
+    built: list[str] = []
+    told: list[str] = []
+    begun, go_on = threading.Event(), threading.Event()
+
+    def build_base(api: Any, tag: str, progress: Any) -> None:
+        built.append(tag)
+        begun.set()
+        assert go_on.wait(30)
+        there.add(tag)
+
+    def build(api: Any, tag: str, *rest: Any) -> None:
+        there.add(tag)
+
+    monkeypatch.setattr(images, "_build_base", build_base)
+    monkeypatch.setattr(images, "_build", build)
+    monkeypatch.setattr(images, "_id_of", lambda api, tag: tag if tag in there else "")
+    both = [threading.Thread(target=images.ensure_agent, args=(None, told.append)) for _ in range(2)]
+    both[0].start()
+    assert begun.wait(30)
+    both[1].start()
+    assert soon(lambda: any("another chaos" in line for line in told))
+    go_on.set()
+    for each in both:
+        each.join(30)
+    assert built == [images.base_tag()]
 
 
 def test_labels_come_with_the_first_step() -> None:
