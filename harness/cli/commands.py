@@ -24,6 +24,7 @@ COMMANDS: Final = {
     "suite": Lazy("suites.suite", "suite", "Run the plans of a file, for CI: a table, JUnit, an exit code."),
     "matrix": Lazy("suites.matrix", "matrix", "Run every row of a file under each of its columns, as one table."),
     "logs": Lazy("histories.logs", "logs", "Merge what nodes logged and traced, faults and operations."),
+    "prove": Lazy("simulated.prove", "prove", "Measure how soon explorations find bugs of record, and mutants."),
     "replay": Lazy("simulated.replay", "replay", "Repeat a run, and tell its story, or how often it fails."),
     "shrink": Lazy("simulated.replay", "shrink", "Make a simulated run that fails as small as it can be."),
     "inspect": Lazy("simulated.replay", "inspect", "Read disks and traces of a run's nodes again, and judge by them."),

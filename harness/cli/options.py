@@ -69,6 +69,24 @@ StrikeOption = Annotated[
     Literal["random", "leaders"] | None,
     typer.Option("--strike", help="Whom faults of one node strike; by default leaders for kill, else random."),
 ]
+
+
+def _known_mutant(id_: str | None) -> str | None:
+    """Raises BadArguments."""
+    if id_ is not None:
+        from harness.runtimes.simulation.mutants.places import find
+
+        find(id_)
+    return id_
+
+
+MutantOption = Annotated[
+    str | None,
+    typer.Option(
+        "--mutant", metavar="ID", callback=_known_mutant,
+        help="In simulation: change one place of the cluster's code; see chaos prove --mutants.",
+    ),
+]
 TargetOption = Annotated[str, typer.Option("--target", metavar="NAME", help="What is tested; see chaos list targets.")]
 ExpectOption = Annotated[
     list[str] | None,

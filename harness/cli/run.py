@@ -16,6 +16,7 @@ from harness.cli.options import (
     DeleteRecordsOption,
     ExpectOption,
     FormerTargetsOption,
+    MutantOption,
     ResultsOption,
     SparkUiOption,
     StrikeOption,
@@ -124,6 +125,7 @@ def run(
     bug: Annotated[
         str | None, typer.Option(metavar="ID", help="Give every node a historical bug; see chaos list bugs.")
     ] = None,
+    mutant: MutantOption = None,
     latency_ms: Annotated[
         float | None, typer.Option(metavar="MS", help="In simulation: from one host to another; by default 0.5.")
     ] = None,
@@ -244,7 +246,7 @@ def _as_json(done: Done) -> int:
 _AS_THEY_ARE: Final = (
     "target", "on", "time_limit", "seed", "rate", "concurrency", "partitions", "replication_factor",
     "min_insync_replicas", "acks", "timeouts", "strike", "workload", "client", "file_system", "brokers",
-    "spare_brokers", "controllers", "combined", "bug", "latency_ms", "encode_messages",
+    "spare_brokers", "controllers", "combined", "bug", "mutant", "latency_ms", "encode_messages",
 )  # fmt: skip
 
 

@@ -25,6 +25,7 @@ from harness.run.interrupt import Interrupt
 from harness.run.phases import Phases
 from harness.run.simulated import SimulationComponents
 from harness.runtimes.simulation.cluster import Observe, SimulatedCluster
+from harness.runtimes.simulation.unwatched import Unwatched
 
 
 @dataclass(frozen=True)
@@ -92,12 +93,18 @@ class _Unsaved(RunRecord):
 
 
 def simulate(
-    plan: Plan, schedule: Schedule | None = None, observe: Observe | None = None, *, traced: bool = False
+    plan: Plan,
+    schedule: Schedule | None = None,
+    observe: Observe | None = None,
+    *,
+    traced: bool = False,
+    watched: bool = True,
 ) -> Simulated:
     """Carry out `plan`, with the faults of its seed unless others are given. Never raises for what the run does.
 
     observe: called with everything that the nodes trace; it must change nothing. traced: the history has the tables
-    `trace` and `metadata_log`, which are empty otherwise where the invariants have seen all of it already."""
+    `trace` and `metadata_log`, which are empty otherwise where the invariants have seen all of it already. watched: the
+    invariants are checked; without them the run goes on to its end, and its history tells what clients saw."""
     nemeses = registry.make_nemeses(plan.nemesis, plan.acks, plan.timing)
     if schedule is None:
         schedule = schedules.build(nemeses, plan.seed, plan.time_limit, plan.pace)
@@ -109,6 +116,8 @@ def simulate(
         cluster = await components.runtime.start(plan, record.directory, progress.update)
         assert isinstance(cluster, SimulatedCluster)
         cluster.observe = observe
+        if not watched:
+            cluster.invariants = Unwatched()
         phases = Phases(plan, nemeses, schedule, record.directory, components, cluster, record, progress)
         violation = await phases.run(Interrupt(progress.say), lambda: None)
         if phases.crash:

@@ -64,12 +64,13 @@ class Outcome:
 
 
 def simulate_all(
-    plans: Iterable[Plan], workers: int, simulate: Simulate, logs: Path, *, limit_s: float
+    plans: Iterable[Plan], workers: int, simulate: Simulate, logs: Path, *, limit_s: float, histories: bool = True
 ) -> Generator[Outcome | None, None, None]:
     """The outcome of every plan as it comes, and None at least every POLL_S, so that the caller may do something else.
 
     simulate: importable. logs: directory for what workers say. limit_s: seconds, by the wall clock, that one run may
-    take. Whoever stops iterating ends the workers. Raises HarnessFailure if workers cannot start.
+    take. histories: outcomes have the tables of their runs. Whoever stops iterating ends the workers. Raises
+    HarnessFailure if workers cannot start.
     """
     logs.mkdir()
     todo = iter(plans)
@@ -78,7 +79,7 @@ def simulate_all(
     try:
         while True:
             for plan in islice(todo, workers - len(team)):
-                team.append(_Worker(plan, simulate, logs / f"{next(names)}.log", limit_s))
+                team.append(_Worker(plan, simulate, logs / f"{next(names)}.log", limit_s, histories))
             if not team:
                 return
             ready = wait([worker.connection for worker in team], POLL_S)
@@ -88,9 +89,9 @@ def simulate_all(
                 outcome = worker.look(worker.connection in ready)
                 if outcome is None:
                     continue
+                yield outcome  # first, so that `plans` can depend on what came of those before
                 if worker.alive:
                     worker.begin(next(todo, None))
-                yield outcome
             team = [worker for worker in team if worker.alive]
     finally:
         for worker in team:
@@ -105,7 +106,7 @@ def simulate_all(
 class _Worker:
     """One process, from here. It simulates `plan`, or will once it has started."""
 
-    def __init__(self, plan: Plan, simulate: Simulate, log: Path, limit_s: float) -> None:
+    def __init__(self, plan: Plan, simulate: Simulate, log: Path, limit_s: float, histories: bool) -> None:
         self.alive = True
         self._plan = plan
         self._log = log
@@ -113,7 +114,7 @@ class _Worker:
         self._deadline = time.monotonic() + START_LIMIT_S
         self._started = False
         self.connection, theirs = _CONTEXT.Pipe()
-        self._process = _CONTEXT.Process(target=_work, args=(theirs, simulate, log), daemon=True)
+        self._process = _CONTEXT.Process(target=_work, args=(theirs, simulate, log, histories), daemon=True)
         resource_tracker.ensure_running()  # otherwise start() would run it, and unblock SIGINT after that
         before = signal.pthread_sigmask(signal.SIG_BLOCK, FROM_TERMINAL)  # which a new process inherits
         try:
@@ -179,7 +180,7 @@ def _last_words(log: Path) -> str:
     return next((line.strip() for line in reversed(lines) if line.strip()), "")
 
 
-def _work(connection: Connection, simulate: Simulate, log: Path) -> None:
+def _work(connection: Connection, simulate: Simulate, log: Path, histories: bool) -> None:
     """The life of a worker process."""
     os.dup2(os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND), 2)  # whatever writes there: also C code that aborts
     faulthandler.enable()
@@ -198,7 +199,8 @@ def _work(connection: Connection, simulate: Simulate, log: Path) -> None:
     with suppress(EOFError, ConnectionError):  # the parent is gone
         connection.send(None)
         while True:
-            connection.send(_outcome(connection.recv(), simulate))
+            outcome = _outcome(connection.recv(), simulate)
+            connection.send(outcome if histories else outcome.without_history())
             gc.collect()
 
 

@@ -74,6 +74,7 @@ class Plan(BaseModel):
     combined: bool = False  # the first brokers are the controllers as well
     file_system: Literal["ext4", "xfs"] = "ext4"
     bug: str | None = None  # a historical bug of cluster_image/kraft/bugs that every node has
+    mutant: str | None = None  # in simulation: a change of the cluster's code, see harness.runtimes.simulation.mutants
     latency_ms: float = 0.5  # in simulation: from one host to another, on average
     encode_messages: bool = False  # in simulation: pass every message through the wire format
     settings: dict[str, str] = {}  # --set NAME=VALUE, Kafka's names, given to every node
@@ -163,6 +164,8 @@ class Plan(BaseModel):
             yield f"--target {self.target} works only in {' and '.join(sorted(target.runtimes))}, and not in {self.on}"
         if self.bug is not None and not target.bugs():
             yield f"--bug {self.bug}: target {self.target} has no bugs to switch on"
+        if self.mutant is not None and self.on != "simulation":
+            yield f"--mutant {self.mutant} changes the code of simulated nodes, and these run in {self.on}"
         for name in _OPTIONS:
             default = type(self).model_fields[name].default
             if name not in target.options and getattr(self, name) != default:
@@ -356,7 +359,7 @@ _FLAGS = (
     "target", "kafka_home", "upgrade_to", "timeouts", "on", "hosts", "nemesis", "interval", "recovery", "strike",
     "workload", "client", "time_limit", "seed", "rate", "delete_records", "concurrency", "acks", "partitions",
     "replication_factor", "min_insync_replicas", "file_system", "brokers", "spare_brokers", "controllers", "combined",
-    "bug", "latency_ms", "encode_messages",
+    "bug", "mutant", "latency_ms", "encode_messages",
 )  # fmt: skip
 #: That not every target has (Target.options), by the field.
 _OPTIONS = {

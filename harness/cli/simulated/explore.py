@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import shlex
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
 import typer
 from rich.text import Text
@@ -17,6 +18,7 @@ from harness.cli.nemesis import IntervalOption, NemesisOption, RecoveryOption, p
 from harness.cli.options import (
     DeleteRecordsOption,
     FormerTargetsOption,
+    MutantOption,
     StrikeOption,
     TargetOption,
     TimeLimitOption,
@@ -32,6 +34,7 @@ from harness.run.interrupt import SIGNALS
 
 if TYPE_CHECKING:
     from harness.explore.exploration import Exploration, Standing
+    from harness.plan.plan import Plan
 
 #: Rows of the table, and seeds named for each reason; all of them are in explore.json.
 MAX_SHOWN = 50
@@ -39,6 +42,7 @@ MAX_NAMED = 5
 
 
 def explore(
+    context: typer.Context,
     seeds: Annotated[
         str, typer.Option(metavar="A..B,C,…", help="Seeds to simulate; both ends are included.")
     ] = "0..99",
@@ -48,6 +52,7 @@ def explore(
     bug: Annotated[
         str | None, typer.Option(metavar="ID", help="Give every node a historical bug; see chaos list bugs.")
     ] = None,
+    mutant: MutantOption = None,
     time_limit: TimeLimitOption = 60.0,
     # Less than `chaos run`: interleavings find bugs, volume takes time.
     rate: Annotated[float, typer.Option(help="Records a second, all producers together.")] = 40.0,
@@ -98,36 +103,12 @@ def explore(
     """Simulate many seeds in parallel, judge them all, and say which failed and how to replay them."""
     refuse_former_targets(targets)
 
-    from harness.explore import swarm
-    from harness.plan import registry
-    from harness.plan import schedule as schedules
-    from harness.plan.feasible import check_targets
-    from harness.plan.plan import make_plan, parse_settings
     from harness.plan.seeds import parse_seeds
 
     numbers = parse_seeds(seeds)
-    tested = registry.make_target(target)
-    wanted = registry.parse_names(nemesis)
-    nemeses = registry.make_nemeses(wanted, acks)
-    registry.check_runtime(nemeses, "simulation", advise=False)
-    registry.load(registry.WORKLOADS, workload)
     check_workers(workers)
-    plan = make_plan(
-        run="explore", on="simulation", nemesis=wanted, target=target,
-        strike=strike or registry.preferred_targets(nemeses),
-        workload=workload, time_limit=time_limit, rate=rate, seed=numbers[0], concurrency=concurrency, acks=acks,
-        partitions=partitions, replication_factor=replication_factor, min_insync_replicas=min_insync_replicas,
-        brokers=brokers, spare_brokers=spare_brokers, controllers=controllers, combined=combined, bug=bug,
-        encode_messages=encode_messages, **pace(interval, recovery), **deletions(delete_records),
-        must_take_effect="none" if allow_vacuous else "any",
-        settings=parse_settings(settings or (), tested), **({} if latency_ms is None else {"latency_ms": latency_ms}),
-    )  # fmt: skip
+    plan, plan_of = planned(context.params, numbers[0])
     check_reachable()
-    check_targets(nemeses, plan)
-    schedules.check_room(
-        nemeses, schedules.build(nemeses, numbers[0], time_limit, plan.pace), time_limit, plan, plan.pace
-    )
-    plan_of = partial(swarm.plan_of, draw_settings=vary, draw_latency=vary and latency_ms is None)
 
     from harness.explore.exploration import explore as explore_seeds
 
@@ -150,6 +131,52 @@ def explore(
     else:
         print_exploration(Terminal(), found)
     return found.exit_code
+
+
+def planned(given: Mapping[str, Any], first: int) -> tuple[Plan, Callable[[int], Plan]]:
+    """What its options make of an exploration: the plan of all its runs, and that of one seed. given: by the names of
+    explore's parameters. first: of its seeds. Raises BadArguments."""
+    from harness.explore import swarm
+    from harness.plan import registry
+    from harness.plan import schedule as schedules
+    from harness.plan.feasible import check_targets
+    from harness.plan.plan import make_plan, parse_settings
+
+    tested = registry.make_target(given["target"])
+    wanted = registry.parse_names(given["nemesis"])
+    nemeses = registry.make_nemeses(wanted, given["acks"])
+    registry.check_runtime(nemeses, "simulation", advise=False)
+    registry.load(registry.WORKLOADS, given["workload"])
+    latency = {} if given["latency_ms"] is None else {"latency_ms": given["latency_ms"]}
+    plan = make_plan(
+        run="explore", on="simulation", nemesis=wanted, seed=first,
+        strike=given["strike"] or registry.preferred_targets(nemeses),
+        must_take_effect="none" if given["allow_vacuous"] else "any",
+        settings=parse_settings(given["settings"] or (), tested),
+        **{name: given[name] for name in _AS_THEY_ARE}, **pace(given["interval"], given["recovery"]),
+        **deletions(given["delete_records"]), **latency,
+    )  # fmt: skip
+    check_targets(nemeses, plan)
+    schedules.check_room(
+        nemeses, schedules.build(nemeses, first, plan.time_limit, plan.pace), plan.time_limit, plan, plan.pace
+    )
+    return plan, partial(
+        swarm.plan_of, draw_settings=given["vary"], draw_latency=given["vary"] and not latency
+    )
+
+
+#: Options whose values are a plan's as they are.
+_AS_THEY_ARE: Final = (
+    "target", "workload", "time_limit", "rate", "concurrency", "acks", "partitions", "replication_factor",
+    "min_insync_replicas", "brokers", "spare_brokers", "controllers", "combined", "bug", "mutant", "encode_messages",
+)  # fmt: skip
+
+
+def read_options(words: str) -> Mapping[str, Any]:
+    """As planned() takes them: options of `chaos explore`, as they are typed. Raises BadArguments, or typer's errors."""
+    alone = typer.Typer(add_completion=False)
+    alone.command("explore")(explore)
+    return typer.main.get_command(alone).make_context("explore", shlex.split(words)).params
 
 
 class _Show:

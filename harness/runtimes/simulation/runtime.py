@@ -14,6 +14,7 @@ from harness.plan.plan import Plan
 from harness.runtimes.simulation.cluster import SimulatedCluster
 from harness.runtimes.simulation.logs import NodeLogs
 from harness.runtimes.simulation.loop import Hang, VirtualLoop
+from harness.runtimes.simulation.mutants import switch as mutants
 from harness.runtimes.simulation.traces import NodeTraces
 from harness.runtimes.simulation.tripwire import OutsideSimulation, Tripwire
 from harness.targets.target import Target
@@ -55,6 +56,7 @@ class SimulationRuntime:
     ) -> Cluster:
         simulated = self._target.simulated(plan)
         self._entered.enter_context(simulated.switched_on())
+        self._entered.enter_context(mutants.switched_on(plan.mutant))
         logs = self._entered.enter_context(NodeLogs(self.loop, simulated))
         self.cluster = SimulatedCluster(self.loop, plan, self._target, simulated, logs)
         if self._traced:

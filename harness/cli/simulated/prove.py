@@ -1,0 +1,178 @@
+"""`chaos prove`: how soon explorations find the bugs that there are, and mutants of the code."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+import typer
+
+from harness.cli.options import WorkersOption, check_workers, parse_time_limit
+from harness.cli.simulated.explore import planned, read_options
+from harness.errors import BadArguments, ExitCode, HarnessFailure
+from harness.report.terminal import say, say_json
+
+if TYPE_CHECKING:
+    from harness.explore.proofs.subjects import Subject
+    from harness.explore.proofs.table import Row
+
+#: What is kept in the directory of results.
+PROOFS_FILE: Final = "proofs.json"
+MOST_SEARCHES: Final = 100
+MOST_RUNS: Final = 1000  # of a search: the next one's seeds begin there
+
+
+def prove(
+    ids: Annotated[list[str] | None, typer.Argument(metavar="[ID]...", help="Of bugs; by default all of them.")] = None,
+    budget: Annotated[
+        float,
+        typer.Option(metavar="TIME", parser=parse_time_limit, help="Of simulating, for each search for a bug."),
+    ] = 300.0,
+    searches: Annotated[int, typer.Option(metavar="N", help="For each bug, in seeds of its own each time.")] = 5,
+    most_runs: Annotated[int, typer.Option(metavar="N", help="Of a search; it then has not found the bug.")] = 100,
+    shrinking: Annotated[int, typer.Option(metavar="RUNS", help="That making a found run small may take.")] = 300,
+    pinned: Annotated[
+        bool, typer.Option("--pinned", help="Only repeat the smallest runs that are kept, with the bug and without.")
+    ] = False,
+    pin: Annotated[
+        Path | None, typer.Option("--pin", metavar="FILE", help="Keep the smallest runs there, beside what it holds.")
+    ] = None,
+    page: Annotated[
+        Path | None, typer.Option("--page", metavar="FILE", help="Write a page of documentation, in Markdown.")
+    ] = None,
+    workers: WorkersOption = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document instead of a table.")] = False,
+    results_directory: Annotated[
+        Path, typer.Option("--results", metavar="DIR", help="Where what was found is kept.")
+    ] = Path("results"),
+) -> int:
+    """Search for each bug of record by exploring, shrink what is found, and repeat it with the bug and without: 0 if
+    all is as it should be, 1 if a run without its bug fails, 2 if a bug was not found."""
+    check_workers(workers)
+    for name, value, most in (("--searches", searches, MOST_SEARCHES), ("--most-runs", most_runs, MOST_RUNS)):
+        if not 1 <= value <= most:
+            raise BadArguments(f"{name} is {value}; valid is 1 to {most:,}")
+    subjects = _subjects(ids or ())
+    workers = workers or os.cpu_count() or 1
+    if pinned:
+        return _repeat_pinned([each.id for each in subjects], workers, as_json)
+
+    from harness.explore.proofs import table
+    from harness.explore.proofs.pinned import save
+    from harness.record import results
+
+    directory = results.create(results_directory, ("prove",), 0)
+    rows = _rows(subjects, searches, most_runs, budget, shrinking, workers, directory, quiet=as_json)
+    told = {"directory": str(directory), "when": _when(), "bugs": [row.as_dict() for row in rows]}
+    try:
+        (directory / PROOFS_FILE).write_text(json.dumps(told, indent=2) + "\n")
+        if pin is not None:
+            save({row.subject.id: row.proven.smallest for row in rows if row.holds and row.proven is not None
+                  and row.proven.smallest is not None}, pin)  # fmt: skip
+        if page is not None:
+            page.write_text(table.page(rows, _when(), _command(ids, budget, searches, most_runs)))
+    except OSError as error:
+        raise HarnessFailure(f"{error.filename} cannot be written: {error.strerror}") from error
+    if as_json:
+        say_json(told, indent=2)
+    else:
+        for line in table.markdown(rows):
+            say(line)
+        found = sum(row.found for row in rows)
+        say(f"\n{found} of {len(rows)} found, {sum(row.holds for row in rows)} proven; {directory / PROOFS_FILE}")
+    if any(row.proven and row.proven.smallest and row.proven.smallest.without == "fail" for row in rows):
+        return ExitCode.FAIL
+    return ExitCode.PASS if all(row.holds for row in rows) else ExitCode.UNKNOWN
+
+
+def _subjects(ids: Sequence[str]) -> Sequence[Subject]:
+    """Raises BadArguments."""
+    from harness.explore.proofs.subjects import Subject
+    from harness.plan import registry
+
+    there = {id_: (target.name, options, title) for target in registry.targets() for id_, options, title in target.bugs()}
+    if unknown := [id_ for id_ in ids if id_ not in there]:
+        raise BadArguments(f"there is no bug {unknown[0]}; there are {', '.join(there)}")
+    found = []
+    for id_ in ids or there:
+        target, options, title = there[id_]
+        given = {**read_options(options), "bug": id_, "target": target}
+        found.append(Subject(id_, title, target, options, planned(given, 0)[1]))
+    return found
+
+
+def _rows(
+    subjects: Sequence[Subject], searches: int, most_runs: int, budget: float, shrinking: int, workers: int,
+    directory: Path, *, quiet: bool,
+) -> Sequence[Row]:  # fmt: skip
+    import multiprocessing
+
+    from harness.explore.proofs.proving import Proven, prove
+    from harness.explore.proofs.search import Search, search_all
+    from harness.explore.proofs.table import Row
+    from harness.report.console import Progress
+
+    wanted = {
+        each.id: [Search(each.id, each.seeds(number, most_runs), each.plan_of, budget) for number in range(searches)]
+        for each in subjects
+    }
+    every = [search for each in wanted.values() for search in each]
+    proofs: dict[str, Any] = {}
+    pool = ProcessPoolExecutor(workers, multiprocessing.get_context("spawn"))
+    with Progress() as progress, pool:
+        tell: Callable[[str], object] = (lambda line: None) if quiet else progress.say
+        for search in search_all(every, workers, directory / "workers"):
+            of_one = wanted[search.subject]
+            found = search.found
+            tell(
+                f"{search.subject}: {f'{found} in run {search.runs} (seed {found.seed})' if found else 'not found'}, "
+                f"{search.simulated_s:,.0f} s simulated in {search.wall_s:.1f} s"
+            )
+            if all(each.ended for each in of_one) and (back := [each.found for each in of_one if each.found]):
+                proofs[search.subject] = pool.submit(prove, back, shrinking)
+        proven: dict[str, Proven] = {}
+        for id_, future in proofs.items():
+            proven[id_] = future.result()
+            smallest = proven[id_].smallest
+            tell(f"{id_}: {proven[id_].problem if smallest is None else smallest.broken}")
+    return [Row(each, wanted[each.id], proven.get(each.id)) for each in subjects]
+
+
+def _repeat_pinned(ids: Sequence[str], workers: int, as_json: bool) -> int:
+    import multiprocessing
+
+    from harness.explore.proofs.pinned import chosen, repeat
+
+    kept = chosen(ids)
+    with ProcessPoolExecutor(workers, multiprocessing.get_context("spawn")) as pool:
+        repeated = list(pool.map(repeat, kept))
+    if as_json:
+        say_json([
+            {"id": each.pinned.id, "kept": each.pinned.broken, "broke": each.broke, "without": each.without,
+             "reason": each.reason, "holds": each.holds}
+            for each in repeated
+        ], indent=2)  # fmt: skip
+    else:
+        for each in repeated:
+            said = "" if each.holds else f"  NOT AS KEPT ({each.pinned.broken}): {each.reason}"
+            say(f"{each.pinned.id}  with it: {each.broke or 'nothing broken'}; without: {each.without}{said}")
+        say(f"{sum(each.holds for each in repeated)} of {len(repeated)} as kept")
+    if any(each.without == "fail" for each in repeated):
+        return ExitCode.FAIL
+    return ExitCode.PASS if repeated and all(each.holds for each in repeated) else ExitCode.UNKNOWN
+
+
+def _command(ids: Sequence[str] | None, budget: float, searches: int, most_runs: int) -> str:
+    return " ".join(["chaos prove", *(ids or ()), f"--budget {budget:g} --searches {searches} --most-runs {most_runs}"])
+
+
+def _when() -> str:
+    """The day, and the code by which this was measured."""
+    from checkers.verdict.keeping import checkers_version
+    from harness.record.results import utc_now
+
+    return f"{str(utc_now())[:10]}, {checkers_version()['source']}"

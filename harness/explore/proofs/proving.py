@@ -1,0 +1,102 @@
+"""Of a bug that was found: the smallest run that shows it, whether it repeats, and whether it passes without the bug."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from harness.errors import describe
+from harness.explore.proofs.search import Found
+from harness.explore.shrink import NothingToShrink, Shrunk, shrink, witness_of
+from harness.explore.simulate import Simulated, simulate
+from harness.explore.story import tell
+from harness.plan.plan import Plan
+from harness.plan.schedule import Schedule
+from harness.record.timeline.story import Event
+
+#: Seconds by which the run without the bug is made longer if its clients came to nothing in so short a time.
+_LONGER_S: Final = 20.0
+
+
+@dataclass(frozen=True)
+class Smallest:
+    """A run that shows a bug. broken: what it breaks. story: numbered lines. repeats: a second run has the same trace
+    hash. minimal: nothing more could go before the budget was spent. runs: that shrinking took. without: the verdict of
+    the same run without the bug, and why. seconds: by the wall clock, of the run itself."""
+
+    plan: Plan
+    schedule: Schedule
+    broken: str
+    story: Sequence[str]
+    trace_hash: str
+    repeats: bool
+    minimal: bool
+    runs: int
+    seconds: float
+    without: str
+    reason: str
+
+
+@dataclass(frozen=True)
+class Proven:
+    """clients_saw: what the histories of the runs that were found break when nothing stops them, by how many; in all
+    `unwatched` runs. problem: why there is no smallest run."""
+
+    smallest: Smallest | None
+    clients_saw: Mapping[str, int]
+    unwatched: int
+    problem: str = ""
+
+
+def prove(found: Sequence[Found], budget: int) -> Proven:
+    """found: of several searches for one bug, at least one. budget: runs that shrinking may take."""
+    back = [each for each in found if each.schedule is not None]
+    if not back:
+        return Proven(None, {}, 0, f"no run came to an end: {found[0].message}")
+    saw: dict[str, int] = {}
+    for each in back:
+        seen = _seen_by_clients(each)
+        if seen:
+            saw[seen] = saw.get(seen, 0) + 1
+    first = min(back, key=lambda each: (len(each.schedule or ()), each.seed))
+    assert first.schedule is not None
+    try:
+        shrunk = shrink(first.plan, first.schedule, budget=budget)
+    except NothingToShrink as nothing:
+        return Proven(None, saw, len(back), f"seed {first.seed} breaks nothing when it is repeated: {nothing}")
+    try:
+        return Proven(_smallest(shrunk), saw, len(back))
+    except Exception as error:  # a bug of ours: it must not cost the other proofs
+        return Proven(None, saw, len(back), describe(error))
+
+
+def _smallest(shrunk: Shrunk) -> Smallest:
+    nemesis = tuple(dict.fromkeys(fault.nemesis for fault in shrunk.schedule))
+    plan = shrunk.plan.model_copy(update={"nemesis": nemesis})
+    trace: list[Event] = []
+    simulated = simulate(plan, shrunk.schedule, lambda *reported: trace.append(Event(*reported)))
+    again = simulate(plan, shrunk.schedule)
+    without = without_bug(plan, shrunk.schedule)
+    return Smallest(
+        plan, shrunk.schedule, str(shrunk.broken), tell(simulated, simulated.judge(), trace), again.trace_hash,
+        simulated.trace_hash == again.trace_hash, shrunk.minimal, shrunk.runs, again.wall_s,
+        str(without["verdict"]), str(without["reason"]),
+    )  # fmt: skip
+
+
+def without_bug(plan: Plan, schedule: Schedule) -> Mapping[str, Any]:
+    """The verdict of the same run of code that is right."""
+    sound = plan.model_copy(update={"bug": None, "mutant": None})
+    verdict = simulate(sound, schedule).judge()
+    if verdict["verdict"] == "unknown":  # it may end too soon for its clients to have done anything
+        longer = sound.model_copy(update={"time_limit": sound.time_limit + _LONGER_S})
+        verdict = simulate(longer, schedule).judge()
+    return verdict
+
+
+def _seen_by_clients(found: Found) -> str:
+    """What the run's history breaks if no invariant stops it. Empty: nothing."""
+    simulated: Simulated = simulate(found.plan, found.schedule, watched=False)
+    witness = witness_of(simulated)
+    return "" if witness is None else str(witness.broken)

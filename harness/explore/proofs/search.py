@@ -1,0 +1,144 @@
+"""Searches: the seeds of an exploration in their order, until one fails. Many at once, over all processors."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import closing
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Final, Self
+
+from harness.explore.failures import Failure
+from harness.explore.simulate import simulate
+from harness.explore.workers import Outcome, simulate_all
+from harness.plan.plan import Plan
+from harness.plan.schedule import Schedule
+
+#: Seconds by the wall clock that a run may take before it counts as one that never ends.
+RUN_LIMIT_S: Final = 300.0
+
+
+@dataclass(frozen=True)
+class Found:
+    """What failed a run. property: of the invariant or history, or `crash` and `hang` where the code under test brought
+    the run itself to grief. runs: how many the search took, this one included."""
+
+    seed: int
+    runs: int
+    property: str
+    anomaly: str
+    message: str
+    plan: Plan
+    schedule: Schedule | None = None  # None: the run did not come back
+
+    def __str__(self) -> str:
+        return self.property if self.anomaly in ("", "violation") else f"{self.property} ({self.anomaly})"
+
+
+@dataclass
+class Search:
+    """For one subject, a bug or a mutant. plan_of: the plan of a seed. budget_s: seconds of simulating, after which no
+    further seed is begun.
+
+    Seeds may be simulated out of their order, but what was found is the first in their order that failed, and `runs` is
+    its place in it: the same on any machine, whose speed matters only where the budget ends the search.
+    """
+
+    subject: str
+    seeds: Sequence[int]
+    plan_of: Callable[[int], Plan]
+    budget_s: float
+    simulated_s: float = 0.0  # virtual seconds, of the runs up to what was found
+    wall_s: float = 0.0  # seconds that simulating these took
+    begun: int = 0
+    found: Found | None = None
+    ended: bool = False
+    _done: dict[int, Outcome] = field(default_factory=dict)  # by place, what has not been looked at
+    _looked_at: int = 0
+
+    def next_plan(self) -> Plan | None:
+        if self.ended or self.begun == len(self.seeds) or self.wall_s > self.budget_s:
+            return None
+        self.begun += 1
+        return self.plan_of(self.seeds[self.begun - 1])
+
+    @property
+    def in_flight(self) -> int:
+        return self.begun - self._looked_at - len(self._done)
+
+    @property
+    def runs(self) -> int:
+        return self._looked_at
+
+    def take(self, outcome: Outcome) -> None:
+        """Of one of its seeds."""
+        self._done[self.seeds.index(outcome.plan.seed)] = outcome
+        while not self.ended and self._looked_at in self._done:
+            self._look(self._done.pop(self._looked_at))
+
+    def _look(self, outcome: Outcome) -> None:
+        self._looked_at += 1
+        if outcome.simulated is not None:
+            self.simulated_s += outcome.simulated.virtual_s
+            self.wall_s += outcome.simulated.wall_s
+        self.found = _found(outcome, self._looked_at)
+        exhausted = self._looked_at == len(self.seeds) or (self.wall_s > self.budget_s and not self.in_flight)
+        self.ended = self.found is not None or exhausted
+
+    def bare(self) -> Self:
+        """Without what cannot be sent to another process."""
+        return replace(self, plan_of=_no_plan, _done={})
+
+
+def _no_plan(seed: int) -> Plan:
+    raise AssertionError("the search is over")
+
+
+def _found(outcome: Outcome, runs: int) -> Found | None:
+    if not outcome.failed:
+        return None
+    failure = Failure.of(outcome, None)
+    property_ = failure.property if failure.result == "fail" else {"crashed": "crash"}.get(failure.result, "hang")
+    schedule = None if outcome.simulated is None else outcome.simulated.schedule
+    return Found(outcome.plan.seed, runs, property_, failure.anomaly, failure.message, outcome.plan, schedule)
+
+
+def search_all(searches: Sequence[Search], workers: int, logs: Path) -> Iterator[Search]:
+    """Each as it ends. logs: a directory that is made, for what workers say. Raises HarnessFailure if they cannot
+    start."""
+    of_runs: dict[str, Search] = {}
+    told: set[int] = set()
+    outcomes: Generator[Outcome | None, Any, Any] = simulate_all(
+        _Plans(searches, of_runs), workers, simulate, logs, limit_s=RUN_LIMIT_S, histories=False
+    )
+    with closing(outcomes):
+        for outcome in outcomes:
+            if outcome is not None:
+                of_runs.pop(outcome.plan.run).take(outcome)
+            for number, search in enumerate(searches):
+                if search.ended and number not in told:
+                    told.add(number)
+                    yield search
+            if len(told) == len(searches):
+                return
+
+
+class _Plans:
+    """What to simulate next: of the first search that none is simulated of, so that no run is in vain if that one
+    fails; only if there is none, of the first at all."""
+
+    def __init__(self, searches: Sequence[Search], of_runs: dict[str, Search]) -> None:
+        self._searches = searches
+        self._of_runs = of_runs
+
+    def __iter__(self) -> Self:
+        return self
+
+    def __next__(self) -> Plan:
+        open_ = [(number, each) for number, each in enumerate(self._searches) if not each.ended]
+        for number, search in sorted(open_, key=lambda entry: entry[1].in_flight):
+            if (plan := search.next_plan()) is not None:
+                plan = plan.model_copy(update={"run": f"{number}-s{plan.seed}"})
+                self._of_runs[plan.run] = search
+                return plan
+        raise StopIteration

@@ -1,0 +1,27 @@
+"""In place of a target's invariants, where a run shall go on whatever happens: what do its clients see?"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
+
+
+class Unwatched:
+    """Implements harness.targets.target.Invariants, and finds nothing."""
+
+    losses: Sequence[str] = ()
+
+    def changed(self, node: str, event: str, where: str, fields: Mapping[str, object]) -> None: ...
+
+    def node_started(self, name: str, process: Any, disk: Any) -> None: ...
+
+    def node_gone(self, name: str, lossy: bool | Collection[str]) -> None: ...
+
+    def check(self) -> None: ...
+
+    def check_liveness(self, now: float) -> None: ...
+
+    def check_all(self) -> None: ...
+
+    def unsettled(self, processes: Mapping[str, Any]) -> str | None:
+        return None
