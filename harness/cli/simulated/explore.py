@@ -133,8 +133,8 @@ def explore(
     return found.exit_code
 
 
-def planned(given: Mapping[str, Any], first: int) -> tuple[Plan, Callable[[int], Plan]]:
-    """What its options make of an exploration: the plan of all its runs, and that of one seed. given: by the names of
+def planned(given: Mapping[str, Any], first: int) -> tuple[Plan, Callable[[Plan, int], Plan]]:
+    """What its options make of an exploration: the plan of all its runs, and what a seed makes of it. given: by the names of
     explore's parameters. first: of its seeds. Raises BadArguments."""
     from harness.explore import swarm
     from harness.plan import registry

@@ -6,6 +6,7 @@ import json
 import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
@@ -17,11 +18,14 @@ from harness.errors import BadArguments, ExitCode, HarnessFailure
 from harness.report.terminal import say, say_json
 
 if TYPE_CHECKING:
+    from harness.explore.proofs.mutation import Killed
     from harness.explore.proofs.subjects import Subject
     from harness.explore.proofs.table import Row
+    from harness.plan.plan import Plan
 
 #: What is kept in the directory of results.
 PROOFS_FILE: Final = "proofs.json"
+MUTANTS_FILE: Final = "mutants.json"
 MOST_SEARCHES: Final = 100
 MOST_RUNS: Final = 1000  # of a search: the next one's seeds begin there
 
@@ -35,6 +39,9 @@ def prove(
     searches: Annotated[int, typer.Option(metavar="N", help="For each bug, in seeds of its own each time.")] = 5,
     most_runs: Annotated[int, typer.Option(metavar="N", help="Of a search; it then has not found the bug.")] = 100,
     shrinking: Annotated[int, typer.Option(metavar="RUNS", help="That making a found run small may take.")] = 300,
+    mutants: Annotated[
+        bool, typer.Option("--mutants", help="Mutants of the code, not bugs: those drawn, or whose ids begin as given.")
+    ] = False,
     pinned: Annotated[
         bool, typer.Option("--pinned", help="Only repeat the smallest runs that are kept, with the bug and without.")
     ] = False,
@@ -56,8 +63,10 @@ def prove(
     for name, value, most in (("--searches", searches, MOST_SEARCHES), ("--most-runs", most_runs, MOST_RUNS)):
         if not 1 <= value <= most:
             raise BadArguments(f"{name} is {value}; valid is 1 to {most:,}")
-    subjects = _subjects(ids or ())
     workers = workers or os.cpu_count() or 1
+    if mutants:
+        return _measure_mutants(ids or (), budget, workers, results_directory, as_json)
+    subjects = _subjects(ids or ())
     if pinned:
         return _repeat_pinned([each.id for each in subjects], workers, as_json)
 
@@ -100,8 +109,8 @@ def _subjects(ids: Sequence[str]) -> Sequence[Subject]:
     found = []
     for id_ in ids or there:
         target, options, title = there[id_]
-        given = {**read_options(options), "bug": id_, "target": target}
-        found.append(Subject(id_, title, target, options, planned(given, 0)[1]))
+        plan, plan_of = planned({**read_options(options), "bug": id_, "target": target}, 0)
+        found.append(Subject(id_, title, target, options, partial(plan_of, plan)))
     return found
 
 
@@ -164,6 +173,51 @@ def _repeat_pinned(ids: Sequence[str], workers: int, as_json: bool) -> int:
     if any(each.without == "fail" for each in repeated):
         return ExitCode.FAIL
     return ExitCode.PASS if repeated and all(each.holds for each in repeated) else ExitCode.UNKNOWN
+
+
+def _measure_mutants(ids: Sequence[str], budget: float, workers: int, results_directory: Path, as_json: bool) -> int:
+    from harness.explore.proofs import mutation
+    from harness.explore.proofs.search import search_all
+    from harness.record import results
+    from harness.report.console import Progress
+
+    chosen = mutation.sample(ids)
+    if not chosen:
+        raise BadArguments(f"no mutant's id begins with {ids[0]}")
+    explorations: dict[str, Callable[[int], Plan]] = {}
+
+    def plan_of(options: str, seed: int) -> Plan:
+        if options not in explorations:
+            plan, of_seed = planned(read_options(options), 0)
+            explorations[options] = partial(of_seed, plan)
+        return explorations[options](seed)
+
+    directory = results.create(results_directory, ("mutants",), 0)
+    argued, runs = mutation.argued(), mutation.settings()["runs"]
+    searches = [mutation.search_for(each, plan_of, runs, budget) for each in chosen]
+    by_id = {each.mutant.id: each.mutant for each in chosen}
+    done: dict[str, mutation.Killed] = {}
+    with Progress() as progress:
+        tell: Callable[[str], object] = (lambda line: None) if as_json else progress.say
+        for search in search_all(searches, workers, directory / "workers"):
+            mutant = by_id[search.subject]
+            done[mutant.id] = killed = mutation.Killed(mutant, search, argued.get(mutation.key(mutant), ""))
+            how = f"by {search.found} in run {search.runs}" if search.found else f"{search.runs} runs"
+            tell(f"{len(done)} of {len(chosen)}: {killed.outcome} {mutant.id}: {how}")
+            _keep_mutants(directory, [done[each] for each in by_id if each in done])
+    every = [done[id_] for id_ in by_id]
+    if as_json:
+        say_json([each.as_dict() for each in every], indent=2)
+    else:
+        for line in mutation.summary(every):
+            say(line)
+        say(str(directory / MUTANTS_FILE))
+    return ExitCode.PASS if all(each.outcome != "survived" for each in every) else ExitCode.UNKNOWN
+
+
+def _keep_mutants(directory: Path, killed: Sequence[Killed]) -> None:
+    told = {"when": _when(), "mutants": [each.as_dict() for each in killed]}
+    (directory / MUTANTS_FILE).write_text(json.dumps(told, indent=1) + "\n")
 
 
 def _command(ids: Sequence[str] | None, budget: float, searches: int, most_runs: int) -> str:

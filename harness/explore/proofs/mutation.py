@@ -1,0 +1,127 @@
+"""The mutants that explorations are measured by: drawn as mutants.toml says, each searched for as bugs are."""
+
+from __future__ import annotations
+
+import tomllib
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from hashlib import sha256
+from importlib.resources import files
+from typing import Any, Final
+
+from harness.explore.proofs.search import Search
+from harness.plan.plan import Plan
+from harness.runtimes.simulation.mutants.places import Mutant, mutants_of
+
+FILE: Final = "mutants.toml"
+#: Why a mutant changes nothing that anybody may rely on, by its id, and source text before and after.
+ARGUED_FILE: Final = "equivalent.toml"
+#: Tables of mutants.toml: what is drawn from, by target.
+TARGETS: Final = ("kraft", "v2")
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """A mutant, and the explorations that are to kill it, options of `chaos explore`, which seeds take turns at."""
+
+    mutant: Mutant
+    explorations: Sequence[str]
+
+
+@dataclass(frozen=True)
+class Killed:
+    """What became of one. argued: why it is equivalent, if somebody says so."""
+
+    mutant: Mutant
+    search: Search
+    argued: str = ""
+
+    @property
+    def outcome(self) -> str:
+        """`killed`, `survived`, or `equivalent` as argued."""
+        if self.search.found is not None:
+            return "killed"
+        return "equivalent" if self.argued else "survived"
+
+    def as_dict(self) -> dict[str, Any]:
+        found, mutant = self.search.found, self.mutant
+        return {
+            "id": mutant.id, "line": mutant.line, "before": mutant.before, "after": mutant.after,
+            "outcome": self.outcome, "argued": self.argued, "runs": self.search.runs,
+            "simulated_s": round(self.search.simulated_s, 1), "wall_s": round(self.search.wall_s, 1),
+            "property": None if found is None else str(found), "message": None if found is None else found.message,
+        }  # fmt: skip
+
+
+def settings() -> Mapping[str, Any]:
+    return tomllib.loads(files(__package__).joinpath(FILE).read_text())
+
+
+def argued() -> Mapping[str, str]:
+    """By key()."""
+    told = tomllib.loads(files(__package__).joinpath(ARGUED_FILE).read_text())
+    return {" | ".join((each["function"], each["before"], each["after"])): each["why"] for each in told["equivalent"]}
+
+
+def key(mutant: Mutant) -> str:
+    """Survives changes elsewhere in the function, as numbers do not."""
+    return f"{mutant.module}:{mutant.function} | {mutant.before} | {mutant.after}"
+
+
+def sample(ids: Sequence[str] = ()) -> Sequence[Chosen]:
+    """As the file says: of each operator as many, those whose ids come first by their hashes, so that code elsewhere
+    changes nothing of it. ids: instead these, or all whose ids begin so."""
+    told = settings()
+    every = [
+        Chosen(mutant, told[target]["explorations"])
+        for target in TARGETS
+        for module in told[target]["modules"]
+        for mutant in mutants_of(module)
+    ]
+    if ids:
+        return [each for each in every if each.mutant.id.startswith(tuple(ids))]
+    by_operator: dict[str, list[Chosen]] = defaultdict(list)
+    for each in every:
+        by_operator[each.mutant.operator].append(each)
+    share = told["mutants"] // len(told["operators"])
+    drawn = [
+        each
+        for operator in told["operators"]
+        for each in sorted(by_operator[operator], key=lambda each: _drawn(told["seed"], each.mutant.id))[:share]
+    ]
+    places = {each.mutant.id: place for place, each in enumerate(every)}
+    return sorted(drawn, key=lambda each: places[each.mutant.id])
+
+
+def _drawn(seed: int, id_: str) -> bytes:
+    return sha256(f"{seed}/{id_}".encode()).digest()
+
+
+def search_for(chosen: Chosen, plan_of: Callable[[str, int], Plan], runs: int, budget_s: float) -> Search:
+    """plan_of: the plan of an exploration, by its options, and a seed."""
+    explorations, id_ = chosen.explorations, chosen.mutant.id
+
+    def plan(seed: int) -> Plan:
+        return plan_of(explorations[seed % len(explorations)], seed).model_copy(update={"mutant": id_})
+
+    return Search(id_, range(runs), plan, budget_s)
+
+
+def summary(killed: Sequence[Killed]) -> Iterator[str]:
+    """Lines: the share that was killed, by operator as well, and those that survived."""
+    by_operator: dict[str, Counter[str]] = defaultdict(Counter)
+    for each in killed:
+        by_operator[each.mutant.operator][each.outcome] += 1
+    for name, count in [*by_operator.items(), ("all", sum(by_operator.values(), Counter[str]()))]:
+        judged = count["killed"] + count["survived"]
+        share = f"{count['killed'] / judged:.1%}" if judged else "none"
+        argued = f", {count['equivalent']} argued equivalent" if count["equivalent"] else ""
+        yield f"{name:12} {count['killed']} of {judged} killed: {share}{argued}"
+    properties = Counter(str(each.search.found) for each in killed if each.search.found)
+    yield "by " + ", ".join(f"{name} {n}" for name, n in properties.most_common())
+    for each in killed:
+        if each.outcome == "survived":
+            mutant = each.mutant
+            became = mutant.after or "nothing"
+            yield f"survived  {mutant.id} (line {mutant.line}): {mutant.before} -> {became}"
