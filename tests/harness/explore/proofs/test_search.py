@@ -1,0 +1,98 @@
+"""A search tells the first seed in their order that failed, however many are simulated at once."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from checkers.inside.violation import Violation
+from harness.explore.proofs.search import Search, search_all
+from harness.explore.simulate import Simulated, simulate
+from harness.explore.workers import Outcome
+from harness.plan.plan import Plan
+
+PLAN = Plan(run="search", on="simulation", nemesis=("kill",), time_limit=5)
+VIOLATION = Violation("LogMatching", "two logs differ", "chaos-0", ("broker-1",), 5, 5, "append")
+
+
+def plan_of(seed: int) -> Plan:
+    return PLAN.model_copy(update={"seed": seed})
+
+
+def verdict(result: str, *, within: bool = True) -> Mapping[str, Any]:
+    anomalies = {"log linearizability": {"count": 1, "weak": False, "anomalies": {"lost append": 1}, "example": "one"}}
+    return {
+        "verdict": result, "reason": result, "contract": {"within": within}, "origin_ns": 0, "faults": {},
+        "operations": {}, "anomalies": anomalies if result == "fail" else {},
+    }  # fmt: skip
+
+
+def outcome(seed: int, result: str, *, within: bool = True, violation: Violation | None = None) -> Outcome:
+    simulated = Simulated(plan_of(seed), (), {}, violation, (), (), "hash", 100, 60.0, 2.0)
+    return Outcome(plan_of(seed), "judged", simulated=simulated, verdict=verdict(result, within=within))
+
+
+def searching(count: int = 4, budget_s: float = 100.0) -> Search:
+    return Search("M00", range(count), plan_of, budget_s)
+
+
+def test_the_first_of_the_seeds_that_fail_is_found_whichever_comes_back_first() -> None:
+    search = searching()
+    assert [search.next_plan() for _ in range(3)] == [plan_of(0), plan_of(1), plan_of(2)]
+    search.take(outcome(2, "fail"))
+    assert not search.ended, "0 and 1 may still fail"
+    search.take(outcome(0, "pass"))
+    search.take(outcome(1, "fail"))
+    assert search.ended and search.found is not None
+    assert (search.found.seed, search.found.runs, search.runs) == (1, 2, 2)
+    assert (search.simulated_s, search.wall_s) == (120.0, 4.0), "what was simulated in vain does not count"
+    assert search.next_plan() is None
+
+
+def test_what_is_beyond_the_promise_is_not_found_but_a_violation_is() -> None:
+    search = searching()
+    for _ in range(2):
+        search.next_plan()
+    search.take(outcome(0, "fail", within=False))
+    assert search.found is None and not search.ended
+    search.take(outcome(1, "fail", within=False, violation=VIOLATION))
+    assert search.found is not None and str(search.found) == "LogMatching"
+
+
+def test_a_search_ends_with_its_seeds_or_its_budget() -> None:
+    search = searching(2)
+    while (plan := search.next_plan()) is not None:
+        search.take(outcome(plan.seed, "pass"))
+    assert search.ended and search.found is None and search.runs == 2
+    poor = searching(100, budget_s=3.0)
+    while (plan := poor.next_plan()) is not None:
+        poor.take(outcome(plan.seed, "unknown"))
+    assert poor.ended and poor.runs == 2, "of two seconds each"
+
+
+
+def test_several_searches_share_the_workers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With real processes, and a bug that each run of it shows within a second."""
+    bugs = {name: PLAN.model_copy(update={"bug": name}) for name in ("M63", "M67")}
+    searches = [
+        Search(name, range(3), lambda seed, plan=plan: plan.model_copy(update={"seed": seed}), 100.0)  # type: ignore[misc]
+        for name, plan in bugs.items()
+    ]
+    ended = list(search_all(searches, 2, tmp_path / "workers"))
+    assert {each.subject: str(each.found) for each in ended} == {"M63": "VoterEndOffset", "M67": "QuorumState"}
+    assert all(each.runs == 1 for each in ended)
+    found = ended[0].found
+    assert found is not None and found.schedule is not None
+    again = simulate(found.plan, found.schedule)
+    assert again.violation is not None and again.violation.property == found.property
+
+
+def test_a_run_that_code_under_test_brings_to_grief_is_found_as_a_crash() -> None:
+    search = searching(1)
+    search.next_plan()
+    search.take(replace(outcome(0, "pass"), result="crashed", reason="TypeError: no"))
+    assert search.found is not None and search.found.property == "crash"

@@ -1,0 +1,100 @@
+"""Mutants: which there are of a piece of code, and that one of them, switched on, is what runs."""
+
+from __future__ import annotations
+
+import ast
+import textwrap
+from pathlib import Path
+
+import pytest
+
+from cluster_image.kraft.broker import rules
+from cluster_image.storage.epoch_cache import EpochCache
+from harness.errors import BadArguments
+from harness.explore.simulate import simulate
+from harness.plan.plan import Plan
+from harness.runtimes.simulation.mutants import places
+from harness.runtimes.simulation.mutants.operators import OPERATORS
+from harness.runtimes.simulation.mutants.places import find, mutants_of
+from harness.runtimes.simulation.mutants.switch import switched_on
+
+CODE = '''
+class Counter:
+    def add(self, amount: int = 1) -> int:
+        """Adds."""
+        log.info("adding", amount + 1)
+        self._trace("add", amount=1)
+        if amount < 0 and self.strict:
+            raise ValueError(f"{amount} is below {0}")
+        self.total.add(amount, self.limit)
+        return 3 if amount == 2 else max(amount, self.limit)
+
+    def __repr__(self) -> str:
+        return str(1)
+'''
+
+
+@pytest.fixture
+def counter(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    file = tmp_path / "counter.py"
+    file.write_text(textwrap.dedent(CODE))
+    monkeypatch.setattr(places, "source_of", lambda module: file)
+    return [f"{each.operator}: {each.before} -> {each.after}" for each in mutants_of("counter")]
+
+
+def test_each_operator_changes_what_it_is_for_and_nothing_that_only_tells(counter: list[str]) -> None:
+    assert sorted(counter) == sorted([
+        "condition: if amount < 0 and self.strict -> if True", "condition: if amount < 0 and self.strict -> if False",
+        "condition: amount < 0 and self.strict -> self.strict", "condition: amount < 0 and self.strict -> amount < 0",
+        "comparison: amount < 0 -> amount <= 0", "comparison: amount < 0 -> amount >= 0", "constant: 0 -> 1",
+        "call: self.total.add(amount, self.limit) -> ",
+        "argument: self.total.add(amount, self.limit) -> self.total.add(self.limit, amount)",
+        "condition: 3 if amount == 2 else max(amount, self.limit) -> 3",
+        "condition: 3 if amount == 2 else max(amount, self.limit) -> max(amount, self.limit)",
+        "constant: 3 -> 4", "constant: 2 -> 3", "comparison: amount == 2 -> amount != 2",
+    ])  # fmt: skip
+
+
+def test_every_mutant_of_a_module_is_code_that_differs_at_one_place() -> None:
+    module = "kraft.broker.rules"
+    source = places.source_of(module).read_text()
+    texts = set()
+    for mutant in mutants_of(module):
+        text = ast.unparse(places.mutated(mutant))
+        assert text != ast.unparse(ast.parse(source)), mutant.id
+        texts.add(text)
+    assert len(texts) > 0.95 * len(mutants_of(module)), "hardly any two are the same"
+    assert {each.operator for each in mutants_of(module)} <= OPERATORS.keys()
+
+
+def test_a_mutant_is_what_runs_whoever_has_imported_the_function_and_nothing_is_left_behind() -> None:
+    imported = rules.start_following
+    mutant = next(each for each in mutants_of("kraft.broker.rules") if each.function == "start_following")
+    before = imported.__code__
+    with switched_on(mutant.id):
+        assert imported.__code__ is not before
+    assert imported.__code__ is before
+    method = next(each for each in mutants_of("storage.epoch_cache") if each.function.startswith("EpochCache."))
+    name = method.function.partition(".")[2]
+    sound = vars(EpochCache)[name].__code__
+    with switched_on(method.id):
+        assert vars(EpochCache)[name].__code__ is not sound
+    assert vars(EpochCache)[name].__code__ is sound
+
+
+def test_a_mutant_that_is_not_there_is_refused_in_a_sentence() -> None:
+    with pytest.raises(BadArguments, match="no such place"):
+        find("kraft.broker.rules:may_join_isr:comparison:99")
+    with pytest.raises(BadArguments, match="no module"):
+        find("kraft.nothing:f:call:0")
+
+
+def test_a_run_of_a_mutant_repeats_and_the_code_is_whole_after_it() -> None:
+    """A follower that nobody lets into the ISR."""
+    plan = Plan(run="mutant", on="simulation", nemesis=("kill",), time_limit=20, rate=20, partitions=1, concurrency=1)
+    sound = simulate(plan).trace_hash
+    mutant = plan.model_copy(update={"mutant": "kraft.broker.rules:may_join_isr:comparison:1"})
+    first, second = simulate(mutant), simulate(mutant)
+    assert first.violation is not None and first.violation.property == "Liveness"
+    assert first.trace_hash == second.trace_hash != sound
+    assert simulate(plan).trace_hash == sound
