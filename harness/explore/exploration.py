@@ -6,7 +6,7 @@ import json
 import os
 import re
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import closing
 from dataclasses import dataclass, field, replace
@@ -17,8 +17,9 @@ from checkers.dataset import check_dataset
 from harness.errors import BadArguments, ExitCode, HarnessFailure, describe
 from harness.explore import coverage, failures
 from harness.explore.failures import Failure
+from harness.explore.guided.guide import Guide
 from harness.explore.simulate import simulate
-from harness.explore.workers import Outcome, Simulate, simulate_all
+from harness.explore.workers import Job, Outcome, Simulate, simulate_all
 from harness.plan.plan import Plan
 from harness.record import results
 from harness.report.browse.exploration import ranges, smallest_seeds, write_page
@@ -59,7 +60,7 @@ class Exploration:
     unknown: seeds by the reason why nothing can be said of them. simulate_s, judge_s: seconds by the wall clock.
     problems: what went wrong in the harness besides, a sentence each. without_effect: nemeses that took effect in no
     run, each with why not in the first of them. passed_seeds: as ranges. coverage: see coverage.of_faults. checked:
-    properties that were looked at.
+    properties that were looked at. states: see coverage.States. guided: runs were made of others, see harness.explore.guided.
     """
 
     directory: Path
@@ -77,6 +78,8 @@ class Exploration:
     passed_seeds: str = ""
     coverage: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     checked: tuple[str, ...] = ()
+    states: Mapping[str, int] = field(default_factory=dict)
+    guided: bool = False
 
     @property
     def wall_s(self) -> float:
@@ -126,6 +129,8 @@ class Exploration:
             "passed_seeds": self.passed_seeds,
             "without_effect": dict(self.without_effect),
             "coverage": {fault: dict(counts) for fault, counts in self.coverage.items()},
+            "states": dict(self.states),
+            "guided": self.guided,
             "checked": list(self.checked),
             "problems": list(self.problems),
             "plan": self.plan.model_dump(mode="json", exclude={"run", "seed"}),
@@ -144,9 +149,10 @@ def explore(
     simulate: Simulate = simulate,
     run_limit_s: float | None = None,
     plan_of: Callable[[Plan, int], Plan] | None = None,
+    guide: Guide | None = None,
 ) -> Exploration:
     """Simulate `plan` with each of `seeds`, and judge what there is. plan_of: what a seed makes of the plan; by default
-    only its seed and name (see harness.explore.swarm).
+    only its seed and name (see harness.explore.swarm). guide: instead says what is run, as often as there are seeds.
 
     workers: how many processes; by default as many as there are processors. until_failure: no new seeds once one has
     failed. stop: asked now and then; True ends the simulating. watch: told now and then how far it has come. simulate:
@@ -162,16 +168,23 @@ def explore(
     run_limit_s = run_limit_s or RUN_LIMIT_S + RUN_LIMIT_FACTOR * plan.time_limit
     directory = results.create(results_directory, ("explore", *plan.nemesis), seeds[0])
     plans = [(plan_of or _with_seed)(plan, seed) for seed in seeds]
+    jobs = map(Job, plans) if guide is None else _named(guide)
+    numbers = {_NAME.format(number) if guide else each.run: number for number, each in enumerate(plans)}
+    states = coverage.States()
 
     began = time.monotonic()
     spark: Future[SparkSession] | None = None
     done: list[Outcome] = []
     failing = 0
-    outcomes = simulate_all(plans, workers, simulate, directory / "workers", limit_s=run_limit_s)
+    outcomes = simulate_all(jobs, workers, simulate, directory / "workers", limit_s=run_limit_s)
     with DatasetWriter(directory / "dataset", 0) as dataset, closing(outcomes):
         for outcome in outcomes:
             if outcome is not None:
                 _keep(outcome, directory, dataset)
+                number = numbers[outcome.plan.run]
+                states.take(number, outcome)
+                if guide is not None:
+                    guide.take(number, outcome)
                 done.append(outcome.without_history())
                 failing += outcome.failed
             watch(Standing(len(done), len(plans), failing, time.monotonic() - began))
@@ -183,11 +196,25 @@ def explore(
     watch(Standing(len(done), len(plans), failing, simulated_at - began, judging=True))
     done, problems = _judge(done, directory, spark)
     exploration = _sum_up(
-        done, directory, plan, asked=len(plans), problems=problems,
+        done, directory, plan, asked=len(plans), problems=problems, states=states.as_dict(), guided=guide is not None,
         simulate_s=simulated_at - began, judge_s=time.monotonic() - simulated_at,
     )  # fmt: skip
     (directory / results.EXPLORATION_FILE).write_text(json.dumps(exploration.as_dict(), indent=2) + "\n")
     return _with_pages(exploration)
+
+
+#: Of a run that a guide has made: several may have the same seed.
+_NAME: Final = "r{}"
+
+
+def _named(jobs: Iterable[Job | None]) -> Iterator[Job | None]:
+    number = 0
+    for job in jobs:
+        if job is None:
+            yield None
+            continue
+        yield job._replace(plan=job.plan.model_copy(update={"run": _NAME.format(number)}))
+        number += 1
 
 
 def _with_pages(exploration: Exploration) -> Exploration:
@@ -268,6 +295,8 @@ def _sum_up(
     problems: tuple[str, ...],
     simulate_s: float,
     judge_s: float,
+    states: Mapping[str, int],
+    guided: bool,
 ) -> Exploration:
     failing, unknown, passed = [], [], list[int]()
     for outcome in sorted(done, key=lambda each: each.plan.seed):
@@ -294,6 +323,8 @@ def _sum_up(
         passed_seeds=ranges(passed),
         coverage=coverage.of_faults(done),
         checked=coverage.checked(done),
+        states=states,
+        guided=guided,
     )
 
 

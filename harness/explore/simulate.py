@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -44,6 +44,8 @@ class Simulated:
     wall_s: float
     crash: str = ""
     facts: Mapping[str, Any] = field(default_factory=dict)  # as of run.json
+    states: frozenset[int] = frozenset()  # abstract ones that the cluster has been in, see Invariants.count_states
+    under_faults: frozenset[int] = frozenset()  # these with the faults in force then
 
     def judge(self) -> dict[str, Any]:
         """verdict.json of this run, without Spark."""
@@ -59,6 +61,7 @@ class _MemoryComponents(SimulationComponents):
         super().__init__(registry.make_target(plan.target))
         self.recorder = MemoryRecorder(plan.run)
         self.traced = traced
+        self.states: tuple[Set[int], Set[int]] = (frozenset(), frozenset())
 
     def make_recorder(self, directory: Path, run: str) -> MemoryRecorder:
         return self.recorder
@@ -118,6 +121,7 @@ def simulate(
         cluster.observe = observe
         if not watched:
             cluster.invariants = Unwatched()
+        components.states = cluster.invariants.count_states(cluster.faults_in_force)
         phases = Phases(plan, nemeses, schedule, record.directory, components, cluster, record, progress)
         violation = await phases.run(Interrupt(progress.say), lambda: None)
         if phases.crash:
@@ -147,4 +151,6 @@ def simulate(
         wall_s=time.perf_counter() - began,
         crash=crash,
         facts=dict(record.facts),
+        states=frozenset(components.states[0]),
+        under_faults=frozenset(components.states[1]),
     )

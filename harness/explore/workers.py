@@ -16,15 +16,16 @@ import time
 from collections.abc import Callable, Generator, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from itertools import count, islice
+from itertools import count
 from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Any, Literal, NamedTuple, Self
 
 from harness.errors import HarnessFailure, describe
 from harness.explore.simulate import Simulated
 from harness.plan.plan import Plan
+from harness.plan.schedule import Schedule
 
 POLL_S = 0.5
 #: For a worker to import what it needs.
@@ -36,7 +37,16 @@ END_S = 10.0
 #: What goes to every process of the terminal: it is for the parent to end its workers.
 FROM_TERMINAL = (signal.SIGINT, signal.SIGHUP)
 
-Simulate = Callable[[Plan], Simulated]
+Simulate = Callable[..., Simulated]  # of a plan, and a schedule if there is one
+
+
+class Job(NamedTuple):
+    """A run. schedule: its faults; None: those of its seed."""
+
+    plan: Plan
+    schedule: Schedule | None = None
+
+
 _CONTEXT = multiprocessing.get_context("spawn")
 
 
@@ -59,39 +69,51 @@ class Outcome:
         """So that someone should look at it."""
         return self.verdict is None or self.result != "judged" or self.verdict["verdict"] == "fail"
 
-    def without_history(self) -> Self:
+    def without_tables(self) -> Self:
         return self if self.simulated is None else replace(self, simulated=replace(self.simulated, tables={}))
+
+    def without_history(self) -> Self:
+        """Nor the states that it was in."""
+        bare = self.without_tables()
+        if bare.simulated is None:
+            return bare
+        return replace(bare, simulated=replace(bare.simulated, states=frozenset(), under_faults=frozenset()))
 
 
 def simulate_all(
-    plans: Iterable[Plan], workers: int, simulate: Simulate, logs: Path, *, limit_s: float, histories: bool = True
+    jobs: Iterable[Job | None], workers: int, simulate: Simulate, logs: Path, *, limit_s: float, histories: bool = True
 ) -> Generator[Outcome | None, None, None]:
-    """The outcome of every plan as it comes, and None at least every POLL_S, so that the caller may do something else.
+    """The outcome of every job as it comes, and None at least every POLL_S, so that the caller may do something else.
 
-    simulate: importable. logs: directory for what workers say. limit_s: seconds, by the wall clock, that one run may
-    take. histories: outcomes have the tables of their runs. Whoever stops iterating ends the workers. Raises
-    HarnessFailure if workers cannot start.
+    jobs: None is no job: the next one depends on outcomes that are still to come. simulate: importable. logs: directory
+    for what workers say. limit_s: seconds, by the wall clock, that one run may take. histories: outcomes have the tables
+    of their runs. Whoever stops iterating ends the workers. Raises HarnessFailure if workers cannot start.
     """
     logs.mkdir()
-    todo = iter(plans)
+    todo = _Todo(jobs)
     names = count()
     team: list[_Worker] = []
     try:
         while True:
-            for plan in islice(todo, workers - len(team)):
-                team.append(_Worker(plan, simulate, logs / f"{next(names)}.log", limit_s, histories))
+            for worker in team:
+                if worker.idle and (job := todo.take()) is not None:
+                    worker.begin(job)
+            while len(team) < workers and (job := todo.take()) is not None:
+                team.append(_Worker(job, simulate, logs / f"{next(names)}.log", limit_s, histories))
+            if todo.over:
+                for worker in team:
+                    if worker.idle:
+                        worker.end()
+                team = [worker for worker in team if worker.alive]
             if not team:
                 return
-            ready = wait([worker.connection for worker in team], POLL_S)
+            ready = wait([worker.connection for worker in team if not worker.idle], POLL_S)
             if not ready:
                 yield None
             for worker in team:
-                outcome = worker.look(worker.connection in ready)
-                if outcome is None:
-                    continue
-                yield outcome  # first, so that `plans` can depend on what came of those before
-                if worker.alive:
-                    worker.begin(next(todo, None))
+                outcome = None if worker.idle else worker.look(worker.connection in ready)
+                if outcome is not None:
+                    yield outcome
             team = [worker for worker in team if worker.alive]
     finally:
         for worker in team:
@@ -103,12 +125,30 @@ def simulate_all(
             logs.rmdir()
 
 
-class _Worker:
-    """One process, from here. It simulates `plan`, or will once it has started."""
+class _Todo:
+    """What is still to be simulated. over: nothing is."""
 
-    def __init__(self, plan: Plan, simulate: Simulate, log: Path, limit_s: float, histories: bool) -> None:
+    def __init__(self, jobs: Iterable[Job | None]) -> None:
+        self._jobs = iter(jobs)
+        self.over = False
+
+    def take(self) -> Job | None:
+        if self.over:
+            return None
+        try:
+            return next(self._jobs)
+        except StopIteration:
+            self.over = True
+            return None
+
+
+class _Worker:
+    """One process, from here. It simulates `job`, or will once it has started; idle: it has, and has nothing to do."""
+
+    def __init__(self, job: Job, simulate: Simulate, log: Path, limit_s: float, histories: bool) -> None:
         self.alive = True
-        self._plan = plan
+        self.idle = False
+        self._job = job
         self._log = log
         self._limit_s = limit_s
         self._deadline = time.monotonic() + START_LIMIT_S
@@ -123,15 +163,12 @@ class _Worker:
             signal.pthread_sigmask(signal.SIG_SETMASK, before)
         theirs.close()
 
-    def begin(self, plan: Plan | None) -> None:
-        """The next run; None: there is none."""
-        if plan is None:
-            self.end()
-            return
-        self._plan = plan
+    def begin(self, job: Job) -> None:
+        self.idle = False
+        self._job = job
         self._deadline = time.monotonic() + self._limit_s
         with suppress(OSError):  # it has died just now: look() will tell
-            self.connection.send(plan)
+            self.connection.send(job)
 
     def look(self, spoke: bool) -> Outcome | None:
         """The outcome of its run, if there is one by now. spoke: it has sent something, or died."""
@@ -146,7 +183,9 @@ class _Worker:
             return self._lost("crashed", f"the worker process ended {how}")
         if not self._started:
             self._started = True
-            self.begin(self._plan)
+            self.begin(self._job)
+            return None
+        self.idle = True
         return said
 
     def _give_up(self) -> Outcome:
@@ -162,7 +201,7 @@ class _Worker:
             reason += f" ({last_words}; {self._log} says more)"
         if not self._started:
             raise HarnessFailure(f"workers cannot start: {reason}")
-        return Outcome(self._plan, result, reason)
+        return Outcome(self._job.plan, result, reason)
 
     def end(self) -> None:
         self.alive = False
@@ -200,13 +239,14 @@ def _work(connection: Connection, simulate: Simulate, log: Path, histories: bool
         connection.send(None)
         while True:
             outcome = _outcome(connection.recv(), simulate)
-            connection.send(outcome if histories else outcome.without_history())
+            connection.send(outcome if histories else outcome.without_tables())
             gc.collect()
 
 
-def _outcome(plan: Plan, simulate: Simulate) -> Outcome:
+def _outcome(job: Job, simulate: Simulate) -> Outcome:
+    plan = job.plan
     try:
-        simulated = simulate(plan)
+        simulated = simulate(plan) if job.schedule is None else simulate(plan, job.schedule)
     except Exception as error:  # a bug of ours: it must not cost the other runs
         return Outcome(plan, "crashed", describe(error))
     try:

@@ -8,7 +8,7 @@ is. Targets are found by name through the entry points `chaos.targets`, as nemes
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -251,6 +251,12 @@ class Invariants(Protocol):
 
     def check_all(self) -> None:
         """Trusting nothing that was told."""
+
+    def count_states(self, faults: Callable[[], tuple[int, ...]]) -> tuple[Set[int], Set[int]]:
+        """From now on: the abstract states that the cluster has been in, and pairs of such a state and the faults in
+        force then; hashes that no hash seed changes, in sets that grow, or are for ever empty if the target has no such
+        thing. faults: what is in force now, as numbers."""
+        ...
 
     def unsettled(self, processes: Mapping[str, Any]) -> str | None:
         """What must come true once all faults are healed and has not, as a clause. processes: by node, None if it does

@@ -5,7 +5,7 @@ and the replicas' logs are judged for it in the end, with every cause on record.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence, Set
 from typing import Any
 
 from cluster_image.v2.node import Node
@@ -28,6 +28,9 @@ class Invariants:
     def check_liveness(self, now: float) -> None: ...
 
     def check_all(self) -> None: ...
+
+    def count_states(self, faults: Callable[[], tuple[int, ...]]) -> tuple[Set[int], Set[int]]:
+        return frozenset(), frozenset()
 
     def unsettled(self, processes: Mapping[str, Any]) -> str | None:
         for name, process in processes.items():

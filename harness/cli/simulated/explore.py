@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 import signal
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -28,12 +28,14 @@ from harness.cli.options import (
     refuse_former_targets,
 )
 from harness.cli.spark import LOCAL, SparkOption, check_reachable
-from harness.errors import HarnessFailure
+from harness.errors import BadArguments, HarnessFailure
 from harness.report.terminal import Terminal, say_json
 from harness.run.interrupt import SIGNALS
 
 if TYPE_CHECKING:
     from harness.explore.exploration import Exploration, Standing
+    from harness.explore.guided.guide import Guide
+    from harness.explore.workers import Job
     from harness.plan.plan import Plan
 
 #: Rows of the table, and seeds named for each reason; all of them are in explore.json.
@@ -92,6 +94,14 @@ def explore(
     encode_messages: Annotated[
         bool, typer.Option("--encode-messages", help="Encode and decode every message.")
     ] = False,
+    guided: Annotated[
+        bool,
+        typer.Option("--guided/--random", help="Change runs that reached new states, or draw each from its seed alone."),
+    ] = False,
+    corpus: Annotated[
+        Path | None,
+        typer.Option("--corpus", metavar="DIR", help="With --guided: runs to begin with, and to keep for the next time."),
+    ] = None,
     workers: WorkersOption = None,
     until_failure: Annotated[bool, typer.Option("--until-failure", help="Stop at the first seed that fails.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document instead of a table.")] = False,
@@ -108,10 +118,13 @@ def explore(
     numbers = parse_seeds(seeds)
     check_workers(workers)
     plan, plan_of = planned(context.params, numbers[0])
+    if corpus is not None and not guided:
+        raise BadArguments("--corpus is of runs that are changed, and needs --guided")
     check_reachable()
 
     from harness.explore.exploration import explore as explore_seeds
 
+    guide = guide_of(plan, plan_of, numbers, _of_corpus(corpus)) if guided else None
     with _showing() as show, _asked_to_stop(show.say) as asked:
         try:
             found = explore_seeds(
@@ -119,6 +132,7 @@ def explore(
                 numbers,
                 results_directory,
                 plan_of=plan_of,
+                guide=guide,
                 workers=workers,
                 until_failure=until_failure,
                 stop=asked,
@@ -126,11 +140,47 @@ def explore(
             )
         except OSError as error:
             raise HarnessFailure(f"results cannot be written to {results_directory}: {error}") from error
+    if guide is not None and corpus is not None:
+        _keep_corpus(guide, corpus)
     if as_json:
         say_json(found.as_dict(), indent=2)
     else:
         print_exploration(Terminal(), found)
     return found.exit_code
+
+
+def guide_of(
+    plan: Plan, plan_of: Callable[[Plan, int], Plan], numbers: Sequence[int], begin: Sequence[Job] = ()
+) -> Guide:
+    """Of an exploration (see planned) with these seeds. begin: runs to be made first."""
+    from harness.explore.guided.guide import Guide
+    from harness.explore.workers import Job
+    from harness.plan import registry
+    from harness.plan import schedule as schedules
+
+    nemeses = registry.make_nemeses(plan.nemesis, plan.acks, plan.timing)
+
+    def fresh(seed: int) -> Job:
+        return Job(plan_of(plan, seed), schedules.build(nemeses, seed, plan.time_limit, plan.pace))
+
+    return Guide(fresh, numbers, begin)
+
+
+def _of_corpus(corpus: Path | None) -> Sequence[Job]:
+    """Raises BadArguments."""
+    from harness.explore.guided.corpus import load
+
+    return load(corpus) if corpus is not None else ()
+
+
+def _keep_corpus(guide: Guide, corpus: Path) -> None:
+    """Raises HarnessFailure."""
+    from harness.explore.guided.corpus import save
+
+    try:
+        save(guide.finish().entries, corpus)
+    except OSError as error:
+        raise HarnessFailure(f"the corpus cannot be kept in {corpus}: {error.strerror}") from error
 
 
 def planned(given: Mapping[str, Any], first: int) -> tuple[Plan, Callable[[Plan, int], Plan]]:
@@ -275,6 +325,11 @@ def _summary(found: Exploration) -> Iterator[str]:
         f"{', '.join(counts)}; {found.simulated_s:,.0f} s simulated in {found.wall_s:,.1f} s, "
         f"{found.seeds_an_hour:,.0f} seeds an hour"
     )
+    if found.states["distinct"]:
+        yield (
+            f"  states    {found.states['distinct']:,} of the protocol, {found.states['under_faults']:,} with the faults "
+            f"in force; {found.states['new']:,} new in the last {found.states['last_runs']:,} runs"
+        )
     for reason, seeds in found.unknown.items():
         named = ", ".join(map(str, seeds[:MAX_NAMED])) + (", …" if len(seeds) > MAX_NAMED else "")
         yield f"  unknown   {len(seeds):,}: {reason} (seed {named})"

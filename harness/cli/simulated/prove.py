@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 
 from harness.cli.options import WorkersOption, check_workers, parse_time_limit
-from harness.cli.simulated.explore import planned, read_options
+from harness.cli.simulated.explore import guide_of, planned, read_options
 from harness.errors import BadArguments, ExitCode, HarnessFailure
 from harness.report.terminal import say, say_json
 
@@ -39,6 +39,9 @@ def prove(
     searches: Annotated[int, typer.Option(metavar="N", help="For each bug, in seeds of its own each time.")] = 5,
     most_runs: Annotated[int, typer.Option(metavar="N", help="Of a search; it then has not found the bug.")] = 100,
     shrinking: Annotated[int, typer.Option(metavar="RUNS", help="That making a found run small may take.")] = 300,
+    guided: Annotated[
+        bool, typer.Option("--guided/--random", help="How each search explores: see chaos explore.")
+    ] = False,
     mutants: Annotated[
         bool, typer.Option("--mutants", help="Mutants of the code, not bugs: those drawn, or whose ids begin as given.")
     ] = False,
@@ -66,7 +69,7 @@ def prove(
     workers = workers or os.cpu_count() or 1
     if mutants:
         return _measure_mutants(ids or (), budget, workers, results_directory, as_json)
-    subjects = _subjects(ids or ())
+    subjects = _subjects(ids or (), guided)
     if pinned:
         return _repeat_pinned([each.id for each in subjects], workers, as_json)
 
@@ -83,7 +86,7 @@ def prove(
             save({row.subject.id: row.proven.smallest for row in rows if row.holds and row.proven is not None
                   and row.proven.smallest is not None}, pin)  # fmt: skip
         if page is not None:
-            page.write_text(table.page(rows, _when(), _command(ids, budget, searches, most_runs)))
+            page.write_text(table.page(rows, _when(), _command(ids, budget, searches, most_runs, guided)))
     except OSError as error:
         raise HarnessFailure(f"{error.filename} cannot be written: {error.strerror}") from error
     if as_json:
@@ -98,7 +101,7 @@ def prove(
     return ExitCode.PASS if all(row.holds for row in rows) else ExitCode.UNKNOWN
 
 
-def _subjects(ids: Sequence[str]) -> Sequence[Subject]:
+def _subjects(ids: Sequence[str], guided: bool) -> Sequence[Subject]:
     """Raises BadArguments."""
     from harness.explore.proofs.subjects import Subject
     from harness.plan import registry
@@ -110,7 +113,8 @@ def _subjects(ids: Sequence[str]) -> Sequence[Subject]:
     for id_ in ids or there:
         target, options, title = there[id_]
         plan, plan_of = planned({**read_options(options), "bug": id_, "target": target}, 0)
-        found.append(Subject(id_, title, target, options, partial(plan_of, plan)))
+        guide = partial(guide_of, plan, plan_of) if guided else None
+        found.append(Subject(id_, title, target, options, partial(plan_of, plan), guide))
     return found
 
 
@@ -121,12 +125,12 @@ def _rows(
     import multiprocessing
 
     from harness.explore.proofs.proving import Proven, prove
-    from harness.explore.proofs.search import Search, search_all
+    from harness.explore.proofs.search import search_all
     from harness.explore.proofs.table import Row
     from harness.report.console import Progress
 
     wanted = {
-        each.id: [Search(each.id, each.seeds(number, most_runs), each.plan_of, budget) for number in range(searches)]
+        each.id: [each.search(number, most_runs, budget) for number in range(searches)]
         for each in subjects
     }
     every = [search for each in wanted.values() for search in each]
@@ -220,8 +224,9 @@ def _keep_mutants(directory: Path, killed: Sequence[Killed]) -> None:
     (directory / MUTANTS_FILE).write_text(json.dumps(told, indent=1) + "\n")
 
 
-def _command(ids: Sequence[str] | None, budget: float, searches: int, most_runs: int) -> str:
-    return " ".join(["chaos prove", *(ids or ()), f"--budget {budget:g} --searches {searches} --most-runs {most_runs}"])
+def _command(ids: Sequence[str] | None, budget: float, searches: int, most_runs: int, guided: bool) -> str:
+    words = ["chaos prove", *(ids or ()), *(["--guided"] if guided else [])]
+    return " ".join([*words, f"--budget {budget:g} --searches {searches} --most-runs {most_runs}"])
 
 
 def _when() -> str:

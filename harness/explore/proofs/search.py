@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import closing
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final, Self
+from typing import Any, Final
 
 from harness.explore.failures import Failure
+from harness.explore.guided.guide import Guide
 from harness.explore.simulate import simulate
-from harness.explore.workers import Outcome, simulate_all
+from harness.explore.workers import Job, Outcome, simulate_all
 from harness.plan.plan import Plan
 from harness.plan.schedule import Schedule
 
@@ -38,9 +39,9 @@ class Found:
 @dataclass
 class Search:
     """For one subject, a bug or a mutant. plan_of: the plan of a seed. budget_s: seconds of simulating, after which no
-    further seed is begun.
+    further run is begun. guide: instead makes the runs, as many as there are seeds.
 
-    Seeds may be simulated out of their order, but what was found is the first in their order that failed, and `runs` is
+    Runs may be simulated out of their order, but what was found is the first in their order that failed, and `runs` is
     its place in it: the same on any machine, whose speed matters only where the budget ends the search.
     """
 
@@ -48,6 +49,7 @@ class Search:
     seeds: Sequence[int]
     plan_of: Callable[[int], Plan]
     budget_s: float
+    guide: Guide | None = None
     simulated_s: float = 0.0  # virtual seconds, of the runs up to what was found
     wall_s: float = 0.0  # seconds that simulating these took
     begun: int = 0
@@ -56,11 +58,15 @@ class Search:
     _done: dict[int, Outcome] = field(default_factory=dict)  # by place, what has not been looked at
     _looked_at: int = 0
 
-    def next_plan(self) -> Plan | None:
+    def next_job(self) -> tuple[int, Job] | None:
+        """With its number, from 0. None: there is none, or not yet."""
         if self.ended or self.begun == len(self.seeds) or self.wall_s > self.budget_s:
             return None
+        job = Job(self.plan_of(self.seeds[self.begun])) if self.guide is None else next(self.guide)
+        if job is None:
+            return None
         self.begun += 1
-        return self.plan_of(self.seeds[self.begun - 1])
+        return self.begun - 1, job
 
     @property
     def in_flight(self) -> int:
@@ -70,9 +76,11 @@ class Search:
     def runs(self) -> int:
         return self._looked_at
 
-    def take(self, outcome: Outcome) -> None:
-        """Of one of its seeds."""
-        self._done[self.seeds.index(outcome.plan.seed)] = outcome
+    def take(self, number: int, outcome: Outcome) -> None:
+        """Of the job of this number."""
+        if self.guide is not None:
+            self.guide.take(number, outcome)
+        self._done[number] = outcome.without_history()
         while not self.ended and self._looked_at in self._done:
             self._look(self._done.pop(self._looked_at))
 
@@ -84,14 +92,6 @@ class Search:
         self.found = _found(outcome, self._looked_at)
         exhausted = self._looked_at == len(self.seeds) or (self.wall_s > self.budget_s and not self.in_flight)
         self.ended = self.found is not None or exhausted
-
-    def bare(self) -> Self:
-        """Without what cannot be sent to another process."""
-        return replace(self, plan_of=_no_plan, _done={})
-
-
-def _no_plan(seed: int) -> Plan:
-    raise AssertionError("the search is over")
 
 
 def _found(outcome: Outcome, runs: int) -> Found | None:
@@ -111,15 +111,15 @@ def _found(outcome: Outcome, runs: int) -> Found | None:
 def search_all(searches: Sequence[Search], workers: int, logs: Path) -> Iterator[Search]:
     """Each as it ends. logs: a directory that is made, for what workers say. Raises HarnessFailure if they cannot
     start."""
-    of_runs: dict[str, Search] = {}
+    plans = _Plans(searches)
     told: set[int] = set()
     outcomes: Generator[Outcome | None, Any, Any] = simulate_all(
-        _Plans(searches, of_runs), workers, simulate, logs, limit_s=RUN_LIMIT_S, histories=False
+        plans, workers, simulate, logs, limit_s=RUN_LIMIT_S, histories=False
     )
     with closing(outcomes):
         for outcome in outcomes:
             if outcome is not None:
-                of_runs.pop(outcome.plan.run).take(outcome)
+                plans.take(outcome)
             for number, search in enumerate(searches):
                 if search.ended and number not in told:
                     told.add(number)
@@ -132,18 +132,25 @@ class _Plans:
     """What to simulate next: of the first search that none is simulated of, so that no run is in vain if that one
     fails; only if there is none, of the first at all."""
 
-    def __init__(self, searches: Sequence[Search], of_runs: dict[str, Search]) -> None:
+    def __init__(self, searches: Sequence[Search]) -> None:
         self._searches = searches
-        self._of_runs = of_runs
+        self._of_runs: dict[str, tuple[Search, int]] = {}
 
-    def __iter__(self) -> Self:
+    def __iter__(self) -> Iterator[Job | None]:
         return self
 
-    def __next__(self) -> Plan:
+    def __next__(self) -> Job | None:
         open_ = [(number, each) for number, each in enumerate(self._searches) if not each.ended]
-        for number, search in sorted(open_, key=lambda entry: entry[1].in_flight):
-            if (plan := search.next_plan()) is not None:
-                plan = plan.model_copy(update={"run": f"{number}-s{plan.seed}"})
-                self._of_runs[plan.run] = search
-                return plan
-        raise StopIteration
+        if not open_:
+            raise StopIteration
+        for of, search in sorted(open_, key=lambda entry: entry[1].in_flight):
+            if (found := search.next_job()) is not None:
+                number, job = found
+                plan = job.plan.model_copy(update={"run": f"{of}-r{number}"})
+                self._of_runs[plan.run] = search, number
+                return job._replace(plan=plan)
+        return None
+
+    def take(self, outcome: Outcome) -> None:
+        search, number = self._of_runs.pop(outcome.plan.run)
+        search.take(number, outcome)

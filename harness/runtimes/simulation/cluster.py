@@ -128,6 +128,17 @@ class SimulatedCluster(Cluster):
             for disk in failing:
                 disk.failing = True
 
+    def faults_in_force(self) -> tuple[int, ...]:
+        """How many members do not run, are frozen, have a disk with something wrong; and of links, whether some are cut,
+        and whether some are slow or lossy."""
+        down = paused = disks = 0
+        for node in self.machines:
+            if node.member:
+                down += not node.running
+                paused += node.paused
+                disks += node.disk.troubled
+        return down, paused, disks, *self.network.troubled
+
     def stop_at(self, error: Violated | Hang) -> None:
         """Stop every process where it stands, for good."""
         self._stop_all()

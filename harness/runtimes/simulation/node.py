@@ -193,12 +193,16 @@ class SimulatedNode(Node):
     async def is_running(self) -> bool:
         return self._process is not None
 
+    @property
+    def paused(self) -> bool:
+        return self._process is not None and self._process.paused
+
     def leftovers(self) -> list[str]:
         """What is still broken of it, a clause each after its name."""
         there = {
             "is replaced by another broker": self.id != self.own_id,
             "has no power": not self._cluster.network.has_power(self.name),
-            "is frozen": self._process is not None and self._process.paused,
+            "is frozen": self.paused,
         }
         found = [what for what, is_so in there.items() if is_so]
         return [*found, *self.disk.leftovers(), *self._wall_clock.leftovers()]

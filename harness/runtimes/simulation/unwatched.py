@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence, Set
 from typing import Any
 
 
@@ -22,6 +22,9 @@ class Unwatched:
     def check_liveness(self, now: float) -> None: ...
 
     def check_all(self) -> None: ...
+
+    def count_states(self, faults: Callable[[], tuple[int, ...]]) -> tuple[Set[int], Set[int]]:
+        return frozenset(), frozenset()
 
     def unsettled(self, processes: Mapping[str, Any]) -> str | None:
         return None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Set
 from typing import Final
 
 from checkers.inside.violation import Violated
@@ -16,6 +16,7 @@ from .expansion import Expansion
 from .liveness import unmet
 from .partitions import PartitionOracle
 from .quorum import Change, QuorumOracle
+from .states import Faults, States
 
 BALANCED: Final = "balanced"
 _OF_PARTITIONS: Final = frozenset({"role", "isr", "isr proposed", "append", "truncate", "high watermark", "log start"})
@@ -40,8 +41,14 @@ class Invariants:
         self._expansion = Expansion()
         self._durability = DurabilityOracle()
         self._partitions: dict[str, PartitionOracle] = {}
+        self._states: States | None = None
         # What check() has to look at: (node, ""), (node, partition), or ("", partition) for its committed state.
         self._dirty: dict[tuple[str, str], None] = {}
+
+    def count_states(self, faults: Callable[[], Faults]) -> tuple[Set[int], Set[int]]:
+        """See harness.targets.target.Invariants."""
+        self._states = States(faults)
+        return self._states.seen, self._states.under_faults
 
     def unsettled(self, processes: Mapping[str, Node | None]) -> str | None:
         """See liveness.unmet(); a violation that is found by looking so closely, too."""
@@ -104,6 +111,8 @@ class Invariants:
             if name in self._nodes and not where:
                 self._quorum.look(name, self._nodes[name])
                 self._look_at_quorum(name)
+                if self._states is not None:
+                    self._states.look_at_quorum(self._nodes)
         dirty, self._dirty = self._dirty, {}
         touched: dict[str, None] = {}
         for name, where in dirty:
@@ -116,6 +125,8 @@ class Invariants:
                         self._durability.look(name, replica.log)
         for where in touched:
             self._partitions[where].check()
+            if self._states is not None:
+                self._states.look(self._partitions[where])
 
     def check_liveness(self, now: float) -> None:
         """now: virtual seconds."""

@@ -275,6 +275,10 @@ class SimulatedDisk(Mount):
             target.parent.mkdir(parents=True, exist_ok=True)
             target.write_bytes(content)
 
+    @property
+    def troubled(self) -> bool:
+        return self.full or self.failing or self.read_only or self.limit is not None
+
     def leftovers(self) -> list[str]:
         """What is still broken of it, a clause each after the node's name."""
         there = {

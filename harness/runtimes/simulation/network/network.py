@@ -164,6 +164,11 @@ class SimulatedNetwork:
     def has_power(self, host: str) -> bool:
         return host not in self.hosts or self.hosts[host].up
 
+    @property
+    def troubled(self) -> tuple[bool, bool]:
+        """Are links cut; are some slow or lossy."""
+        return bool(self._cut), bool(self._slow or self.shaping.keys)
+
     def leftovers(self) -> list[str]:
         """Which faults of links are in force, a clause each."""
         cuts = [f"the network is cut for {key}" for key, links in self._cuts.items() if links]

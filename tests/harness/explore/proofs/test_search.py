@@ -12,7 +12,7 @@ import pytest
 from checkers.inside.violation import Violation
 from harness.explore.proofs.search import Search, search_all
 from harness.explore.simulate import Simulated, simulate
-from harness.explore.workers import Outcome
+from harness.explore.workers import Job, Outcome
 from harness.plan.plan import Plan
 
 PLAN = Plan(run="search", on="simulation", nemesis=("kill",), time_limit=5)
@@ -42,35 +42,35 @@ def searching(count: int = 4, budget_s: float = 100.0) -> Search:
 
 def test_the_first_of_the_seeds_that_fail_is_found_whichever_comes_back_first() -> None:
     search = searching()
-    assert [search.next_plan() for _ in range(3)] == [plan_of(0), plan_of(1), plan_of(2)]
-    search.take(outcome(2, "fail"))
+    assert [search.next_job() for _ in range(3)] == [(n, Job(plan_of(n))) for n in range(3)]
+    search.take(2, outcome(2, "fail"))
     assert not search.ended, "0 and 1 may still fail"
-    search.take(outcome(0, "pass"))
-    search.take(outcome(1, "fail"))
+    search.take(0, outcome(0, "pass"))
+    search.take(1, outcome(1, "fail"))
     assert search.ended and search.found is not None
     assert (search.found.seed, search.found.runs, search.runs) == (1, 2, 2)
     assert (search.simulated_s, search.wall_s) == (120.0, 4.0), "what was simulated in vain does not count"
-    assert search.next_plan() is None
+    assert search.next_job() is None
 
 
 def test_what_is_beyond_the_promise_is_not_found_but_a_violation_is() -> None:
     search = searching()
     for _ in range(2):
-        search.next_plan()
-    search.take(outcome(0, "fail", within=False))
+        search.next_job()
+    search.take(0, outcome(0, "fail", within=False))
     assert search.found is None and not search.ended
-    search.take(outcome(1, "fail", within=False, violation=VIOLATION))
+    search.take(1, outcome(1, "fail", within=False, violation=VIOLATION))
     assert search.found is not None and str(search.found) == "LogMatching"
 
 
 def test_a_search_ends_with_its_seeds_or_its_budget() -> None:
     search = searching(2)
-    while (plan := search.next_plan()) is not None:
-        search.take(outcome(plan.seed, "pass"))
+    while (job := search.next_job()) is not None:
+        search.take(job[0], outcome(job[0], "pass"))
     assert search.ended and search.found is None and search.runs == 2
     poor = searching(100, budget_s=3.0)
-    while (plan := poor.next_plan()) is not None:
-        poor.take(outcome(plan.seed, "unknown"))
+    while (job := poor.next_job()) is not None:
+        poor.take(job[0], outcome(job[0], "unknown"))
     assert poor.ended and poor.runs == 2, "of two seconds each"
 
 
@@ -93,6 +93,6 @@ def test_several_searches_share_the_workers(tmp_path: Path, monkeypatch: pytest.
 
 def test_a_run_that_code_under_test_brings_to_grief_is_found_as_a_crash() -> None:
     search = searching(1)
-    search.next_plan()
-    search.take(replace(outcome(0, "pass"), result="crashed", reason="TypeError: no"))
+    search.next_job()
+    search.take(0, replace(outcome(0, "pass"), result="crashed", reason="TypeError: no"))
     assert search.found is not None and search.found.property == "crash"

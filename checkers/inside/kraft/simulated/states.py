@@ -1,0 +1,96 @@
+"""The abstract states that a simulated run has been in: what an exploration counts to know whether it sees anything new.
+
+As model-guided fuzzing does (Gulcan et al., OOPSLA 2025; Mallory, CCS 2023), a concrete state is mapped to a small one
+that keeps what the protocol decides by, and forgets names, offsets and time: of a partition, who leads by whose belief,
+epochs relative to the committed one, ISR and ELR against MinISR, ends of logs relative to what is committed and to each
+other; of the metadata quorum, roles, relative epochs and ends; and the kinds of faults in force. Replicas are told in an
+order that does not depend on which broker is which, so that symmetric states are one.
+
+States are hashes of numbers alone, which no hash seed changes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from cluster_image.kraft.metadata.image import NO_LEADER
+from cluster_image.kraft.node import Node
+from cluster_image.kraft.raft.quorum import Role
+
+from .partitions import PartitionOracle, PartitionReplica
+
+#: By what is in force: numbers, as SimulatedCluster.faults_in_force() has them.
+Faults = tuple[int, ...]
+_ROLES: Final[Mapping[Role, int]] = {role: number for number, role in enumerate(Role)}
+
+
+class States:
+    """faults: those in force now. seen: the states so far; under_faults: each with the faults in force then."""
+
+    def __init__(self, faults: Callable[[], Faults]) -> None:
+        self.seen: set[int] = set()
+        self.under_faults: set[int] = set()
+        self._faults = faults
+        self._quorum: tuple[Any, ...] = ()
+
+    def look_at_quorum(self, nodes: Mapping[str, Node]) -> None:
+        """It has changed."""
+        quorums = [quorum for node in nodes.values() if (quorum := node.raft.quorum) is not None and quorum.is_voter]
+        newest = max((quorum.epoch for quorum in quorums), default=0)
+        end = max((quorum.replica.log.end_offset for quorum in quorums), default=0)
+        committed = max((quorum.replica.high_watermark for quorum in quorums), default=0)
+        self._quorum = tuple(sorted(
+            (
+                _ROLES[quorum.role], max(quorum.epoch - newest, -2), _sign(quorum.replica.log.end_offset - end),
+                _sign(quorum.replica.high_watermark - committed), quorum.leader_id is None,
+            )
+            for quorum in quorums
+        ))  # fmt: skip
+
+    def look(self, partition: PartitionOracle) -> None:
+        """It has changed."""
+        told = partition.registration
+        ends = [
+            each.partition.log.end_offset for each in partition.replicas.values()
+            if each.partition is not None and each.partition.log.end_offset is not None
+        ]  # fmt: skip
+        longest = max(ends, default=0)
+        replicas = sorted(
+            _replica(partition, broker, replica, longest)
+            for broker, replica in partition.replicas.items()
+            if replica.partition is not None or broker in told.replicas
+        )
+        state = (
+            _sign(len(told.isr) - partition.min_isr), len(told.isr) == len(told.replicas), len(told.elr),
+            len(told.last_known_elr), told.leader == NO_LEADER, told.leader_recovery_state, bool(told.adding),
+            bool(told.removing), *replicas,
+        )  # fmt: skip
+        bare = hash((state, self._quorum))
+        self.seen.add(bare)
+        self.under_faults.add(hash((bare, self._faults())))
+
+
+def _replica(partition: PartitionOracle, broker: int, replica: PartitionReplica, longest: int) -> tuple[int, ...]:
+    told, here = partition.registration, replica.partition
+    member = (broker in told.isr) + 2 * (broker in told.elr) + 4 * (broker == told.leader) + 8 * (
+        broker in told.replicas
+    )  # fmt: skip
+    if here is None:
+        return (-1, member)
+    log, leadership = here.log, here.leadership
+    role, joining = 0, 0
+    if leadership is not None:
+        role, joining = 2 + (leadership.proposal is not None), min(len(leadership.joining), 1)
+    elif here.leader >= 0:
+        role = 1
+    return (
+        role, member, min(max(here.leader_epoch - told.leader_epoch, -2), 1), joining,
+        _sign(log.end_offset - partition.committed.end), _sign(log.end_offset - longest),
+        _sign(here.high_watermark - partition.committed.end), max(log.last_epoch - told.leader_epoch, -3),
+        _sign(log.start_offset),
+    )  # fmt: skip
+
+
+def _sign(number: int) -> int:
+    return (number > 0) - (number < 0)
