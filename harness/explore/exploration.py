@@ -60,7 +60,8 @@ class Exploration:
     unknown: seeds by the reason why nothing can be said of them. simulate_s, judge_s: seconds by the wall clock.
     problems: what went wrong in the harness besides, a sentence each. without_effect: nemeses that took effect in no
     run, each with why not in the first of them. passed_seeds: as ranges. coverage: see coverage.of_faults. checked:
-    properties that were looked at. states: see coverage.States. guided: runs were made of others, see harness.explore.guided.
+    properties that were looked at. states: see coverage.States. guided: runs were made of others, see the package of
+    that name.
     """
 
     directory: Path

@@ -86,8 +86,8 @@ def simulate_all(
     """The outcome of every job as it comes, and None at least every POLL_S, so that the caller may do something else.
 
     jobs: None is no job: the next one depends on outcomes that are still to come. simulate: importable. logs: directory
-    for what workers say. limit_s: seconds, by the wall clock, that one run may take. histories: outcomes have the tables
-    of their runs. Whoever stops iterating ends the workers. Raises HarnessFailure if workers cannot start.
+    for what workers say. limit_s: seconds, by the wall clock, that one run may take. histories: outcomes have the
+    tables of their runs. Whoever stops iterating ends the workers. Raises HarnessFailure if workers cannot start.
     """
     logs.mkdir()
     todo = _Todo(jobs)

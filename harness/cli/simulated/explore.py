@@ -96,11 +96,11 @@ def explore(
     ] = False,
     guided: Annotated[
         bool,
-        typer.Option("--guided/--random", help="Change runs that reached new states, or draw each from its seed alone."),
+        typer.Option("--guided/--random", help="Change runs that reached new states; or draw all from seeds."),
     ] = False,
     corpus: Annotated[
         Path | None,
-        typer.Option("--corpus", metavar="DIR", help="With --guided: runs to begin with, and to keep for the next time."),
+        typer.Option("--corpus", metavar="DIR", help="With --guided: runs to begin with, kept for the next time."),
     ] = None,
     workers: WorkersOption = None,
     until_failure: Annotated[bool, typer.Option("--until-failure", help="Stop at the first seed that fails.")] = False,
@@ -184,8 +184,8 @@ def _keep_corpus(guide: Guide, corpus: Path) -> None:
 
 
 def planned(given: Mapping[str, Any], first: int) -> tuple[Plan, Callable[[Plan, int], Plan]]:
-    """What its options make of an exploration: the plan of all its runs, and what a seed makes of it. given: by the names of
-    explore's parameters. first: of its seeds. Raises BadArguments."""
+    """What its options make of an exploration: the plan of all its runs, and what a seed makes of it. given: by the names
+    of explore's parameters. first: of its seeds. Raises BadArguments."""
     from harness.explore import swarm
     from harness.plan import registry
     from harness.plan import schedule as schedules
@@ -223,7 +223,7 @@ _AS_THEY_ARE: Final = (
 
 
 def read_options(words: str) -> Mapping[str, Any]:
-    """As planned() takes them: options of `chaos explore`, as they are typed. Raises BadArguments, or typer's errors."""
+    """As planned() takes them: options of `chaos explore`, as typed. Raises BadArguments, or click's errors."""
     alone = typer.Typer(add_completion=False)
     alone.command("explore")(explore)
     return typer.main.get_command(alone).make_context("explore", shlex.split(words)).params
@@ -327,8 +327,8 @@ def _summary(found: Exploration) -> Iterator[str]:
     )
     if found.states["distinct"]:
         yield (
-            f"  states    {found.states['distinct']:,} of the protocol, {found.states['under_faults']:,} with the faults "
-            f"in force; {found.states['new']:,} new in the last {found.states['last_runs']:,} runs"
+            f"  states    {found.states['distinct']:,} of the protocol, {found.states['under_faults']:,} with faults in "
+            f"force; {found.states['new']:,} new in the last {found.states['last_runs']:,} runs"
         )
     for reason, seeds in found.unknown.items():
         named = ", ".join(map(str, seeds[:MAX_NAMED])) + (", …" if len(seeds) > MAX_NAMED else "")

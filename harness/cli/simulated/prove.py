@@ -106,7 +106,9 @@ def _subjects(ids: Sequence[str], guided: bool) -> Sequence[Subject]:
     from harness.explore.proofs.subjects import Subject
     from harness.plan import registry
 
-    there = {id_: (target.name, options, title) for target in registry.targets() for id_, options, title in target.bugs()}
+    there = {
+        id_: (target.name, options, title) for target in registry.targets() for id_, options, title in target.bugs()
+    }
     if unknown := [id_ for id_ in ids if id_ not in there]:
         raise BadArguments(f"there is no bug {unknown[0]}; there are {', '.join(there)}")
     found = []

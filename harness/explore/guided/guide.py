@@ -36,8 +36,8 @@ class Entry:
 
 
 class Guide:
-    """An iterator of jobs, to be told what came of each. fresh: a run of a seed as a random exploration has it, with its
-    schedule. seeds: of the runs, one each; the first one is that of all that is drawn here. begin: runs to be made
+    """An iterator of jobs, to be told what came of each. fresh: a run of a seed as a random exploration has it, with
+    its schedule. seeds: of the runs, one each; the first one is that of all that is drawn here. begin: runs to be made
     before any other, of an earlier exploration."""
 
     def __init__(self, fresh: Callable[[int], Job], seeds: Sequence[int], begin: Sequence[Job] = ()) -> None:
@@ -84,7 +84,8 @@ class Guide:
         random = Random(f"{self._seeds[0]}/{seed}/guide")
         if not self.entries or random.random() < FRESH:
             return self._fresh(seed)
-        weighed = sorted(((self._weight(each), each) for each in self.entries), key=lambda pair: (-pair[0], pair[1].number))
+        weighed = [(self._weight(each), each) for each in self.entries]
+        weighed.sort(key=lambda pair: (-pair[0], pair[1].number))
         weights, entries = zip(*weighed[:MOST_ENTRIES], strict=True)
         parent, other = random.choices(entries, weights)[0], random.choices(entries, weights)[0]
         parent.chosen += 1

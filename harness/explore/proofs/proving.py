@@ -1,4 +1,4 @@
-"""Of a bug that was found: the smallest run that shows it, whether it repeats, and whether it passes without the bug."""
+"""Of a bug that was found: the smallest run that shows it, if it repeats, and whether it passes without the bug."""
 
 from __future__ import annotations
 

@@ -15,8 +15,8 @@ SEEDS_APART = 1000
 
 @dataclass(frozen=True)
 class Subject:
-    """id: of a bug (M01). title: what it does wrong. options: of `chaos explore`, that are to find it. plan_of: the plan
-    of a seed of that exploration. guide: what makes its runs of each other, for these seeds; None: nothing does."""
+    """id: of a bug (M01). title: what it does wrong. options: of `chaos explore`, that are to find it. plan_of: the
+    plan of a seed of that exploration. guide: what makes its runs of one another, for these seeds; None: nothing."""
 
     id: str
     title: str

@@ -129,8 +129,8 @@ class SimulatedCluster(Cluster):
                 disk.failing = True
 
     def faults_in_force(self) -> tuple[int, ...]:
-        """How many members do not run, are frozen, have a disk with something wrong; and of links, whether some are cut,
-        and whether some are slow or lossy."""
+        """How many members do not run, are frozen, have a disk with something wrong; and of links, whether some are
+        cut, and whether some are slow or lossy."""
         down = paused = disks = 0
         for node in self.machines:
             if node.member:

@@ -1,10 +1,10 @@
-"""The abstract states that a simulated run has been in: what an exploration counts to know whether it sees anything new.
+"""The abstract states that a simulated run has been in: what an exploration counts to know if it sees anything new.
 
 As model-guided fuzzing does (Gulcan et al., OOPSLA 2025; Mallory, CCS 2023), a concrete state is mapped to a small one
 that keeps what the protocol decides by, and forgets names, offsets and time: of a partition, who leads by whose belief,
-epochs relative to the committed one, ISR and ELR against MinISR, ends of logs relative to what is committed and to each
-other; of the metadata quorum, roles, relative epochs and ends; and the kinds of faults in force. Replicas are told in an
-order that does not depend on which broker is which, so that symmetric states are one.
+epochs relative to the committed one, ISR and ELR against MinISR, ends of logs relative to what is committed and to
+each other; of the metadata quorum, roles, relative epochs and ends; and the kinds of faults in force. Replicas are told
+in an order that does not depend on which broker is which, so that symmetric states are one.
 
 States are hashes of numbers alone, which no hash seed changes.
 """

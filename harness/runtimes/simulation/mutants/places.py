@@ -73,8 +73,8 @@ def mutated(mutant: Mutant) -> ast.Module:
     for each, (target, replacement) in _places(mutant.module, tree):
         if each == mutant:
             ast.copy_location(replacement, target)
-            changed: ast.Module = _Replace(target, replacement).visit(tree)
-            return ast.fix_missing_locations(changed)
+            _Replace(target, replacement).visit(tree)
+            return ast.fix_missing_locations(tree)
     raise BadArguments(f"there is no mutant {mutant.id} any more")
 
 
