@@ -184,7 +184,7 @@ def _keep_corpus(guide: Guide, corpus: Path) -> None:
 
 
 def planned(given: Mapping[str, Any], first: int) -> tuple[Plan, Callable[[Plan, int], Plan]]:
-    """What its options make of an exploration: the plan of all its runs, and what a seed makes of it. given: by the names
+    """What its options make of an exploration: the plan of all its runs, and what a seed makes of it. given: by names
     of explore's parameters. first: of its seeds. Raises BadArguments."""
     from harness.explore import swarm
     from harness.plan import registry
@@ -327,8 +327,8 @@ def _summary(found: Exploration) -> Iterator[str]:
     )
     if found.states["distinct"]:
         yield (
-            f"  states    {found.states['distinct']:,} of the protocol, {found.states['under_faults']:,} with faults in "
-            f"force; {found.states['new']:,} new in the last {found.states['last_runs']:,} runs"
+            f"  states    {found.states['distinct']:,} of the protocol, {found.states['under_faults']:,} with faults "
+            f"in force; {found.states['new']:,} new in the last {found.states['last_runs']:,} runs"
         )
     for reason, seeds in found.unknown.items():
         named = ", ".join(map(str, seeds[:MAX_NAMED])) + (", …" if len(seeds) > MAX_NAMED else "")
