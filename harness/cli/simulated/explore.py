@@ -178,7 +178,7 @@ def _keep_corpus(guide: Guide, corpus: Path) -> None:
     from harness.explore.guided.corpus import save
 
     try:
-        save(guide.finish().entries, corpus)
+        save(guide.finish().entries, corpus, guide.not_run)
     except OSError as error:
         raise HarnessFailure(f"the corpus cannot be kept in {corpus}: {error.strerror}") from error
 

@@ -32,16 +32,16 @@ def load(directory: Path) -> Sequence[Job]:
     return found
 
 
-def save(entries: Sequence[Entry], directory: Path) -> int:
-    """So few of them that together they reach all that all of them do, instead of what is there. How many. Raises
-    OSError."""
+def save(entries: Sequence[Entry], directory: Path, others: Sequence[Job] = ()) -> int:
+    """So few of them that together they reach all that all of them do, and `others`, instead of what is there. How many.
+    Raises OSError."""
     directory.mkdir(parents=True, exist_ok=True)
     kept = {}
-    for entry in _cover(entries):
-        assert entry.job.schedule is not None
+    for job in [*(entry.job for entry in _cover(entries)), *others]:
+        assert job.schedule is not None
         told = {
-            "plan": entry.job.plan.model_dump(mode="json", exclude_defaults=True, exclude={"run", "on"}),
-            "schedule": [fault.model_dump(mode="json", exclude_defaults=True) for fault in entry.job.schedule],
+            "plan": job.plan.model_dump(mode="json", exclude_defaults=True, exclude={"run", "on"}),
+            "schedule": [fault.model_dump(mode="json", exclude_defaults=True) for fault in job.schedule],
         }
         text = json.dumps(told, indent=1, sort_keys=True) + "\n"
         kept[f"{sha256(text.encode()).hexdigest()[:16]}.json"] = text

@@ -48,6 +48,7 @@ class Guide:
         self._begin = begin
         self._begun = 0
         self._came: dict[int, Outcome] = {}
+        self._told: set[int] = set()
         self._learned = 0  # so many runs have been taken into account
 
     def __iter__(self) -> Iterator[Job | None]:
@@ -69,6 +70,7 @@ class Guide:
     def take(self, number: int, outcome: Outcome) -> None:
         """Of the job of this number, from 0."""
         self._came[number] = outcome
+        self._told.add(number)
 
     def finish(self) -> Self:
         """No more will be asked for: learn of all that came."""
@@ -76,6 +78,11 @@ class Guide:
             self._learn(number, outcome)
         self._came.clear()
         return self
+
+    @property
+    def not_run(self) -> Sequence[Job]:
+        """Of those to begin with: nobody knows what they reach now."""
+        return [job for number, job in enumerate(self._begin) if number not in self._told]
 
     def _next(self, number: int) -> Job:
         if number < len(self._begin):
