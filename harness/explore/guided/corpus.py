@@ -33,8 +33,8 @@ def load(directory: Path) -> Sequence[Job]:
 
 
 def save(entries: Sequence[Entry], directory: Path, others: Sequence[Job] = ()) -> int:
-    """So few of them that together they reach all that all of them do, and `others`, instead of what is there. How many.
-    Raises OSError."""
+    """So few of them that together they reach all that all of them do, and `others`, instead of what is there. How
+    many. Raises OSError."""
     directory.mkdir(parents=True, exist_ok=True)
     kept = {}
     for job in [*(entry.job for entry in _cover(entries)), *others]:

@@ -120,7 +120,7 @@ def test_a_corpus_has_so_few_runs_that_all_is_reached_and_is_read_back(tmp_path:
 
 def test_a_file_that_is_no_run_is_refused_in_a_sentence(tmp_path: Path) -> None:
     (tmp_path / "x.json").write_text('{"plan": {"seed": -1}, "schedule": []}')
-    with pytest.raises(BadArguments, match="x.json is no run of a corpus"):
+    with pytest.raises(BadArguments, match=r"x\.json is no run of a corpus"):
         load(tmp_path)
 
 
