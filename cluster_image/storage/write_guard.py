@@ -7,6 +7,13 @@ from collections.abc import Callable
 from .errors import StorageError
 
 
+def is_final(error: BaseException | None) -> bool:
+    """Does a log take no more after this? Not after a failed write or sync: half a batch may lie at its end, over which
+    the next would be written, and what a failed sync had to write may be lost though the next one succeeds
+    (KAFKA-10778)."""
+    return isinstance(error, OSError)
+
+
 class WriteGuard:
     """A context in which the first OSError is final: it and every later entry raise StorageError.
 
@@ -42,5 +49,6 @@ class WriteGuard:
 
     def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
         if isinstance(error, OSError) and self._failure is None:
-            self._failure = error
+            if is_final(error):
+                self._failure = error
             raise StorageError(f"writing to {self._directory} failed: {error}") from error
