@@ -7,11 +7,11 @@ from collections.abc import Callable
 from .errors import StorageError
 
 
-def is_final(error: BaseException | None) -> bool:
-    """Does a log take no more after this? Not after a failed write or sync: half a batch may lie at its end, over which
-    the next would be written, and what a failed sync had to write may be lost though the next one succeeds
-    (KAFKA-10778)."""
-    return isinstance(error, OSError)
+def is_final(error: OSError) -> bool:
+    """Is a failed write or sync the last of its log, and of the process, which does not handle a StorageError? Whatever
+    the error: a part of what was to be written may lie at the log's end, where the next would follow on it, and a sync
+    that is tried again may succeed without having written anything (KAFKA-10778)."""
+    return True
 
 
 class WriteGuard:
@@ -46,9 +46,9 @@ class WriteGuard:
                 before()
             except OSError as error:
                 self.__exit__(None, error, None)
+                raise
 
     def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
-        if isinstance(error, OSError) and self._failure is None:
-            if is_final(error):
-                self._failure = error
+        if isinstance(error, OSError) and self._failure is None and is_final(error):
+            self._failure = error
             raise StorageError(f"writing to {self._directory} failed: {error}") from error
