@@ -25,4 +25,5 @@ BUG = Bug(
     module="kraft.broker.rules",
     rule="begins_elsewhere",
     replacement=end_of_no_epoch_is_end_of_log,
+    options="--delete-records 1",
 )

@@ -29,5 +29,5 @@ BUG = Bug(
     module="kraft.broker.rules",
     rule="readable_end",
     replacement=all_of_a_segment_that_the_watermark_is_not_in,
-    options="--set log.segment.bytes=600",
+    options="--set log.segment.bytes=1024",
 )

@@ -16,10 +16,10 @@ BUG = Bug(
     id="M22",
     title="the high watermark stays below the start of a log that begins anew",
     source="KAFKA-9491 (b029902), KAFKA-3978 (6b08905)",
-    nemesis="kill,partition,membership:reassign",
+    nemesis="kill,partition",
     properties=("ValidLogStart", "HighWatermarkMonotonicity"),
     module="replication.rules",
     rule="watermark_of_begun_anew",
     replacement=keep_the_watermark,
-    options="--delete-records",
+    options="--delete-records 1",
 )
