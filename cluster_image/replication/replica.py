@@ -229,7 +229,7 @@ class Replica(ABC):
         self.log.truncate_fully_and_start_at(offset, epoch_before)
         self._tell(Change.LOG)
         self._trace("truncate", self._name, end=offset)
-        self._set_high_watermark(offset)  # M22
+        self._set_high_watermark(rules.watermark_of_begun_anew(self._high_watermark, offset))
         self._trace("log start", self._name, offset=offset)
 
     # -- who fetches ------------------------------------------------------------------------------------------

@@ -48,6 +48,13 @@ def next_log_start_offset(current: int, told: int, high_watermark: int) -> int:
     return max(current, min(told, high_watermark))
 
 
+def watermark_of_begun_anew(high_watermark: int, offset: int) -> int:
+    """The high watermark of a log that begins anew at `offset`, where its leader's log starts. What lies below was
+    committed, or it would not be deleted; and a watermark below its own log's start, with which this replica may come
+    to lead, is one at which nothing can be read (KAFKA-9491, KAFKA-3978). high_watermark: before."""
+    return offset
+
+
 def may_delete_segment(end_offset: int, high_watermark: int, is_leader: bool) -> bool:
     """May retention take a segment? Only where all of it is committed, and only the leader decides: it tells its
     followers by its log start offset, so that all replicas come to start alike."""

@@ -116,13 +116,18 @@ class CleanShutdownFile:
             content = self._disk.read(self._path)
         except FileNotFoundError:
             return None
-        self._disk.remove(self._path)
-        self._disk.sync_directory(self._directory)
+        use_up(self._disk, self._directory, self._path)
         return clean_epoch_in(content)
 
     def write(self, broker_epoch: int) -> None:
         content = json.dumps({"version": 0, "brokerEpoch": broker_epoch})
         self._disk.write_atomically(self._path, content.encode())
+
+
+def use_up(disk: Disk, directory: str, path: str) -> None:
+    """The file is proof of one shutdown: from here on, whatever happens, it is not there again (KAFKA-15582)."""
+    disk.remove(path)
+    disk.sync_directory(directory)
 
 
 def clean_epoch_in(content: bytes) -> int | None:

@@ -57,7 +57,7 @@ class Segments:
     def create_first(self) -> None:
         """Durably."""
         self._segments[0].create()
-        self._sync()
+        make_entry_durable(self._disk, self._directory)
 
     def load(self, bases: Iterable[int]) -> Iterator[Segment]:
         """Open those at `bases`, one after the other and each to be loaded before the next, as long as they follow one
@@ -74,7 +74,7 @@ class Segments:
     def add(self, base_offset: int) -> None:
         """A new one at the end; its directory entry is durable."""
         self._segments.append(Segment(self._disk, self._directory, base_offset))
-        self._sync()
+        make_entry_durable(self._disk, self._directory)
 
     def truncate_to(self, offset: int) -> None:
         """Durably drop every batch that reaches `offset` or past it; `offset` is not below the oldest segment."""
@@ -117,6 +117,12 @@ class Segments:
 
     def _sync(self) -> None:
         self._disk.sync_directory(self._directory)
+
+
+def make_entry_durable(disk: Disk, directory: str) -> None:
+    """A new segment's, before anything is written to it: else a power cut takes the file as a whole, with what was
+    synced in it (KAFKA-3968)."""
+    disk.sync_directory(directory)
 
 
 def _base_offset(segment: Segment) -> int:

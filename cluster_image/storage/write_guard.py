@@ -7,6 +7,13 @@ from collections.abc import Callable
 from .errors import StorageError
 
 
+def is_final(error: OSError) -> bool:
+    """Is a failed write or sync the last of its log, and of the process, which does not handle a StorageError? Whatever
+    the error: a part of what was to be written may lie at the log's end, where the next would follow on it, and a sync
+    that is tried again may succeed without having written anything (KAFKA-10778)."""
+    return True
+
+
 class WriteGuard:
     """A context in which the first OSError is final: it and every later entry raise StorageError.
 
@@ -39,8 +46,9 @@ class WriteGuard:
                 before()
             except OSError as error:
                 self.__exit__(None, error, None)
+                raise
 
     def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
-        if isinstance(error, OSError) and self._failure is None:
+        if isinstance(error, OSError) and self._failure is None and is_final(error):
             self._failure = error
             raise StorageError(f"writing to {self._directory} failed: {error}") from error

@@ -201,9 +201,10 @@ class Partition(Replica):
         self._check_epoch_and_leadership(leader_epoch)
         if not self.log.start_offset <= offset <= self.log.end_offset:
             raise Refused(ErrorCode.offset_out_of_range)
-        if offset >= self._high_watermark or max_bytes <= 0:
+        readable = rules.readable_end(self.log, self._high_watermark)
+        if offset >= readable or max_bytes <= 0:
             return b""
-        return self.log.read(offset, max_bytes, self._high_watermark)
+        return self.log.read(offset, max_bytes, readable)
 
     def record_fetch(
         self,
@@ -219,10 +220,13 @@ class Partition(Replica):
         """A follower's fetch is its report of how far it has come, as of when it arrives. Returns where its log
         diverges, if it does: epoch and end offset; nothing is noted then. log_start_offset: the follower's, -1: not
         told. Raises Refused."""
-        leadership = self._check_epoch_and_leadership(leader_epoch)
-        follower = leadership.followers.get(replica)
-        if follower is None or session_rules.is_earlier_session(broker_epoch, follower.broker_epoch):
-            raise Refused(ErrorCode.unknown_leader_epoch if follower is None else ErrorCode.not_leader_or_follower)
+        leadership, follower = self.leadership, self.follower(replica)
+        refusal = rules.refuse_follower(self._refuse_epoch(leader_epoch), leadership is not None, follower is not None)
+        if refusal is not None:
+            raise Refused(refusal)
+        assert leadership is not None and follower is not None
+        if session_rules.is_earlier_session(broker_epoch, follower.broker_epoch):
+            raise Refused(ErrorCode.not_leader_or_follower)
         log = self.log
         if last_fetched_epoch >= 0:
             end_of_epoch = log.end_offset_for_epoch(last_fetched_epoch)
@@ -262,10 +266,13 @@ class Partition(Replica):
 
     def _check_epoch_and_leadership(self, leader_epoch: int) -> Leadership:
         # The epoch first: a sender that knows a later epoch must wait for this broker, not look for another (M33).
-        refusal = rules.refuse_leader_epoch(self.leader_epoch, leader_epoch)
+        refusal = self._refuse_epoch(leader_epoch)
         if refusal is not None:
             raise Refused(refusal)
         return self._require_leadership()
+
+    def _refuse_epoch(self, leader_epoch: int) -> ErrorCode | None:
+        return rules.refuse_leader_epoch(self.leader_epoch, leader_epoch)
 
     # -- leader: ISR and high watermark -----------------------------------------------------------------------
 

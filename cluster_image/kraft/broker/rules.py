@@ -10,6 +10,7 @@ from collections.abc import Iterable, Set
 from kio.schema.errors import ErrorCode
 
 from cluster_image.replication.replica import FollowerStart
+from cluster_image.storage.log import Log
 
 #: AlterPartition errors after which the proposal is known not to have been applied, now or later.
 _NOT_APPLIED = frozenset({ErrorCode.ineligible_replica, ErrorCode.operation_not_attempted})
@@ -20,6 +21,17 @@ def refuse_leader_epoch(ours: int, theirs: int) -> ErrorCode | None:
     if theirs == -1 or theirs == ours:
         return None
     return ErrorCode.fenced_leader_epoch if theirs < ours else ErrorCode.unknown_leader_epoch
+
+
+def refuse_follower(epoch_refused: ErrorCode | None, leads: bool, is_replica: bool) -> ErrorCode | None:
+    """Why a follower's fetch is not served. epoch_refused: see refuse_leader_epoch; it comes first, as a sender that
+    knows a later epoch must wait for this broker, not look for another; then whether this replica leads at all, for who
+    does not knows nobody who follows it (KAFKA-14078). is_replica: is the sender one, as far as this leader knows?"""
+    if epoch_refused is not None:
+        return epoch_refused
+    if not leads:
+        return ErrorCode.not_leader_or_follower
+    return None if is_replica else ErrorCode.unknown_leader_epoch
 
 
 def enough_replicas(isr: Set[int], min_insync_replicas: int, replication_factor: int) -> bool:
@@ -54,6 +66,12 @@ def next_high_watermark(current: int, end_offsets: Iterable[int]) -> int:
     """Where the high watermark may advance to: what every member of the maximal ISR has, itself included
     (000, 2.7). It never goes back."""
     return max(current, min(end_offsets))
+
+
+def readable_end(log: Log, high_watermark: int) -> int:
+    """Below which offset consumers read: the high watermark as it is at the moment of the read, wherever it lies in the
+    log's files (000, 2.7; KAFKA-9196, KAFKA-9807, KAFKA-9835)."""
+    return min(high_watermark, log.end_offset)
 
 
 def may_commit(isr: Set[int], min_insync_replicas: int, replication_factor: int, elr_enabled: bool) -> bool:

@@ -77,7 +77,7 @@ class Brokers:
         if not request.listeners:
             return Step((), _registration_answer(ErrorCode.invalid_request))
         self._heard[broker_id] = now
-        if known is not None and same_incarnation:
+        if known is not None and rules.is_registered(known, same_incarnation):
             return Step((), _registration_answer(ErrorCode.none, known.epoch))
         epoch = image.end_offset
         self._metadata_offsets.pop(broker_id, None)

@@ -113,7 +113,7 @@ def _completed(
 ) -> Assignment:
     """The assignment as this ISR leaves it: still growing, or shrunk to its target (description 4.2)."""
     minimum = min(electorate.min_insync_replicas(partition.topic), len(assignment.before))
-    if assignment.in_progress and rules.may_complete_reassignment(assignment.target, isr, minimum):
+    if assignment.in_progress and rules.may_complete_reassignment(assignment.target, assignment.adding, isr, minimum):
         return Assignment(assignment.target)
     return assignment
 

@@ -10,8 +10,10 @@ from typing import Final, NamedTuple
 
 from kio.schema.errors import ErrorCode
 
-from ..metadata.image import BrokerRegistration, PartitionRegistration
-from ..metadata.records import NO_LEADER, RECOVERED, RECOVERING
+from cluster_image.config import Config
+
+from ..metadata.image import BrokerRegistration, MetadataImage, PartitionRegistration
+from ..metadata.records import NO_LEADER, RECOVERED, RECOVERING, MetadataRecord
 
 #: Strategies of unclean recovery (`unclean.recovery.strategy`; 002, 5.3).
 PROACTIVE: Final = "proactive"
@@ -30,10 +32,22 @@ class LogInfo(NamedTuple):
     end_offset: int
 
 
+def apply(image: MetadataImage, offset: int, record: MetadataRecord) -> None:
+    """A committed record becomes part of what this controller takes for the state. Raises KeyError if it contradicts
+    that: the node stops then, as one that went on would decide by another state than the others (KAFKA-14275)."""
+    image.replay(offset, record)
+
+
 def may_register(registration: BrokerRegistration | None, session_alive: bool, same_incarnation: bool) -> bool:
     """May a starting broker take over its id? Only when the session before has ended by fencing, or when it is a
     retry of the same start (description 8.1; 6.5.1: an epoch ends by fencing and a new registration)."""
     return registration is None or same_incarnation or not session_alive
+
+
+def is_registered(registration: BrokerRegistration | None, same_incarnation: bool) -> bool:
+    """Is a registration the retry of one that stands, whose answer was lost or is late? Then the broker keeps its
+    epoch, and the state that it is in by now (KAFKA-16952, KAFKA-16757)."""
+    return registration is not None and same_incarnation
 
 
 def may_unregister(registration: BrokerRegistration, session_alive: bool, holds: int) -> str | None:
@@ -86,6 +100,14 @@ def last_known_eligible(partition: PartitionRegistration, isr: Sequence[int], el
     return tuple(r for r in once if r not in isr and r not in elr)
 
 
+def min_insync_replicas(config: Config, topic_settings: Mapping[str, str]) -> int:
+    """MinISR of a topic, as the brokers have it: its own value, or else that of the settings which controllers and
+    brokers share. Were it another here, records would be committed without members of the ELR, or not be with them
+    (KAFKA-16540)."""
+    minimum: int = config.for_topic(topic_settings)["min.insync.replicas"]
+    return minimum
+
+
 def needs_elr(isr_size: int, min_isr: int, elr_enabled: bool) -> bool:
     """Is there anybody eligible beside the ISR? Not while it has MinISR members and the high watermark can advance
     without the others (002, 5.2.1, cases D, F and G; M36)."""
@@ -126,10 +148,10 @@ def refuse_alter_partition(
     return None
 
 
-def may_complete_reassignment(target: Sequence[int], isr: Sequence[int], min_isr: int) -> bool:
+def may_complete_reassignment(target: Sequence[int], adding: Sequence[int], isr: Sequence[int], min_isr: int) -> bool:
     """May a reassignment drop the replicas it takes out? Once every replica of its target is in sync, so that it
     neither lowers redundancy nor leaves the ISR below MinISR (description 6.7, rules 1 and 3; M49, KAFKA-15665). The
-    model and description 4.2 wait for the added replicas only; Apache Kafka waits for all, as here."""
+    model and description 4.2 wait for the added replicas only (`adding`); Apache Kafka waits for all, as here."""
     members = [r for r in isr if r in target]
     return set(target) <= set(members) and len(members) >= min_isr
 

@@ -22,6 +22,7 @@ from ..metadata import snapshot
 from ..metadata.image import MetadataImage
 from ..metadata.records import MetadataRecord, PartitionChangeRecord, PartitionRecord, decode, encode, numbers
 from ..raft import NotLeader, RaftClient
+from . import rules
 from .controller import Controller
 from .log_inspection import ask_for_logs
 from .partitions import PREFERRED, UNCLEAN
@@ -114,7 +115,7 @@ class ControllerServer:
 
     def on_commit(self, base_offset: int, epoch: int, records: Sequence[bytes]) -> None:
         for offset, value in enumerate(records, base_offset):
-            self._committed.replay(offset, decode(value))
+            rules.apply(self._committed, offset, decode(value))
 
     def on_snapshot(self, end_offset: int, epoch: int, records: Sequence[bytes]) -> None:
         self._committed = snapshot.image_of(records, end_offset)

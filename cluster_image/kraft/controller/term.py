@@ -15,6 +15,7 @@ from cluster_image.wire.messages import shortened
 
 from ..metadata.image import BrokerRegistration, MetadataImage
 from ..metadata.records import MetadataRecord
+from . import rules
 from .partition_change import Electorate
 
 
@@ -61,5 +62,4 @@ class Term:
         )
 
     def min_insync_replicas(self, topic: str) -> int:
-        minimum: int = self.config.for_topic(self.image.topics[topic].settings)["min.insync.replicas"]
-        return minimum
+        return rules.min_insync_replicas(self.config, self.image.topics[topic].settings)

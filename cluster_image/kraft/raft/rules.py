@@ -20,6 +20,12 @@ class InvariantViolation(Exception):
     """Something that the protocol rules out has happened: this node must stop before it spreads."""
 
 
+def is_known_to_be_whole() -> bool:
+    """Is the metadata log taken to be complete and undamaged at a start, as a broker takes its logs to be after a clean
+    shutdown? Never: its tail decides elections, and there is no file that would prove it (Kafka #10363)."""
+    return False
+
+
 # -- elections ------------------------------------------------------------------------------------------------
 
 

@@ -168,8 +168,14 @@ def open_log(disk: Disk, directory: str, config: LogConfig) -> tuple[Log, Snapsh
     disk.make_directory(directory)
     snapshots = SnapshotStore(disk, directory)
     start = snapshots.earliest or SnapshotId(0, -1)
-    # Never taken as cleanly closed: its tail decides elections, so every batch is checked (Kafka #10363).
-    log = Log.open(disk, directory, config, start_offset=start.end_offset, start_epoch=start.epoch)
+    log = Log.open(
+        disk,
+        directory,
+        config,
+        clean=rules.is_known_to_be_whole(),
+        start_offset=start.end_offset,
+        start_epoch=start.epoch,
+    )
     if log.start_offset > start.end_offset:
         log.close()
         raise StorageError(f"{directory}: the log begins at offset {log.start_offset}, and no snapshot ends there")

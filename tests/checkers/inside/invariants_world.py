@@ -154,8 +154,8 @@ class World:
         endpoint = BrokerEndpoint(name="PLAINTEXT", host="localhost", port=u16(9092))
         epoch = self.controller.log.end_offset + (broker - 1 if not fenced else 0)
         return RegisterBrokerRecord(
-            broker_id=BrokerId(broker), incarnation_id=TOPIC, broker_epoch=i64(epoch), end_points=(endpoint,),
-            rack=None, fenced=fenced,
+            broker_id=BrokerId(broker), incarnation_id=uuid.UUID(int=epoch + 1), broker_epoch=i64(epoch),
+            end_points=(endpoint,), rack=None, fenced=fenced,
         )  # fmt: skip
 
     def fencing(self, broker: int, fenced: int = 1) -> BrokerRegistrationChangeRecord:

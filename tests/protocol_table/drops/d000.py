@@ -347,9 +347,9 @@ DROPS: Final[Mapping[str, Drop]] = {
     # -- 2.7 -----------------------------------------------------------------------------------------------------
     "000-2.7-1": Text(
         "kraft/broker/partition.py",
-        """        if offset >= self._high_watermark or max_bytes <= 0:
+        """        if offset >= readable or max_bytes <= 0:
             return b""
-        return self.log.read(offset, max_bytes, self._high_watermark)
+        return self.log.read(offset, max_bytes, readable)
 """,
         """        return b"" if max_bytes <= 0 else self.log.read(offset, max_bytes)
 """,
@@ -388,8 +388,8 @@ DROPS: Final[Mapping[str, Drop]] = {
     # One record later.
     "000-2.7-9": Text(
         "kraft/broker/partition.py",
-        "if offset >= self._high_watermark or",
-        "if offset + 1 >= self._high_watermark or",
+        "if offset >= readable or",
+        "if offset + 1 >= readable or",
     ),
     "000-2.7-10": Text("replication/replica.py", "            self._tell(Change.HIGH_WATERMARK)\n", ""),
     # What is refused is taken out again.

@@ -44,8 +44,8 @@ DROPS: Final[Mapping[str, Drop]] = {
     "002-5.1.1-1": Text(_MANAGER, "callback(partition_log.close)", "callback(partition_log.abandon)"),
     "002-5.1.1-2": Text(
         _CLEAN_FILE,
-        "except FileNotFoundError:\n            return None\n        self._disk.remove",
-        "except FileNotFoundError:\n            return 0\n        self._disk.remove",
+        "except FileNotFoundError:\n            return None\n        use_up",
+        "except FileNotFoundError:\n            return 0\n        use_up",
     ),
     # After an unclean end, only what was known to be durable is kept.
     "002-5.1.1-3": Text(
@@ -83,9 +83,7 @@ DROPS: Final[Mapping[str, Drop]] = {
     "002-5.2-5": Text(
         "kraft/broker/lifecycle.py", "previous_broker_epoch=i64(self.previous_epoch)", "previous_broker_epoch=i64(-1)"
     ),
-    "002-5.2-6": Text(
-        _CLEAN_FILE, "        self._disk.remove(self._path)\n        self._disk.sync_directory(self._directory)\n", ""
-    ),
+    "002-5.2-6": Returns(_CLEAN_FILE, "use_up", "None"),
     "002-5.2-7": Text(
         _CONTROLLER, "previous_epoch != registration.epoch", "previous_epoch not in (-1, registration.epoch)"
     ),

@@ -23,9 +23,9 @@ _NO_FLAW: Final = Returns(
 DROPS: Final[Mapping[str, Drop]] = {
     "004-hwm-1": Text(
         _PARTITION,
-        "        if offset >= self._high_watermark or max_bytes <= 0:\n"
+        "        if offset >= readable or max_bytes <= 0:\n"
         '            return b""\n'
-        "        return self.log.read(offset, max_bytes, self._high_watermark)\n",
+        "        return self.log.read(offset, max_bytes, readable)\n",
         '        if max_bytes <= 0:\n            return b""\n        return self.log.read(offset, max_bytes)\n',
     ),
     "004-hwm-2": Text(

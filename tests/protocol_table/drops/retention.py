@@ -34,8 +34,8 @@ DROPS: Final[Mapping[str, Drop]] = {
         _PARTITION,
         "        if not self.log.start_offset <= offset <= self.log.end_offset:\n"
         "            raise Refused(ErrorCode.offset_out_of_range)\n"
-        "        if offset >= self._high_watermark",
-        "        if offset >= self._high_watermark",
+        "        readable = ",
+        "        readable = ",
     ),
     "retention-12": Returns(_PARTITION, "Partition.start_of_log", "0"),
     "retention-13": Returns(_REPLICA, "Replica.leader_starts_at", "None"),

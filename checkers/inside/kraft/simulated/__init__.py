@@ -16,7 +16,8 @@ the words mean:
 | ValidControllerState          | the leader is in the ISR; nobody in the ISR is fenced or | each committed | TLA+;
 |                               | shutting down (without ELR: but for the last member of a | metadata batch | 000, 2.8;
 |                               | partition without leader); no record contradicts the     |                | KIP-841;
-|                               | state                                                    |                | M29, M53
+|                               | state, or registers a broker twice in one life of its    |                | M29, M47,
+|                               | process                                                  |                | M53
 | MinIsrRecoveryQuorum          | if ISR and ELR are empty, LastKnownELR has at least      | the controller | TLA+;
 |                               | MinISR members, if the ISR ever had so many [1]          | changes it     | 002, 5.3.2
 | ReplicationQuorumSuperset     | the current leader's maximal ISR is its ISR if it        | the partition  | TLA+; text
@@ -59,8 +60,10 @@ the words mean:
 | FlushedOffset and others:     | what a node takes to be durable, and tells others to be, | the node       | KAFKA-
 | durability.py                 | is on its disk                                           | changes        | 10533; 002
 | Liveness                      | a follower that keeps up with its leader and may be in   | ten times a    | 000, 2.9;
-|                               | the ISR is in it or proposed for it within a second;     | second; once   | design
-|                               | after healing, everything in liveness.py                 | all is healed  |
+|                               | the ISR is in it or proposed for it within a second; no  | second; once   | design;
+|                               | high watermark is held back for who may not be in it,    | all is healed  | KAFKA-
+|                               | once its leader knows; after healing, everything in      |                | 15021
+|                               | liveness.py                                              |                |
 
 TLA+: kip_966_properties.tla of Vanlightly/kafka-tlaplus; text: the description beside it; 000, 002: the protocol
 documents; M: the bug catalogue.

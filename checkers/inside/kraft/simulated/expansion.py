@@ -3,6 +3,9 @@ Partition.shouldWaitForReplicaToJoinIsr).
 
 What keeps up has, at each of its fetches, all that the leader had at the fetch before. Were the high watermark to
 follow the ISR alone, such a follower could be one batch below it at every fetch for as long as clients write.
+
+And the other way round: the high watermark is not held back for a replica that may not join, as its broker is fenced or
+shuts down. A leader that has heard so notices at that one's next fetch (KAFKA-15021).
 """
 
 from __future__ import annotations
@@ -14,7 +17,7 @@ from checkers.inside.violation import Violated
 from cluster_image.kraft.broker.leadership import Leadership
 from cluster_image.kraft.broker.partition import Partition
 from cluster_image.kraft.metadata import rules
-from cluster_image.kraft.metadata.image import MetadataImage
+from cluster_image.kraft.metadata.image import BrokerRegistration, MetadataImage
 from cluster_image.kraft.node import Node
 
 #: Seconds within which a follower that keeps up must have been proposed by its leader, of virtual time.
@@ -42,6 +45,9 @@ class _KeepsUp:
 class Expansion:
     def __init__(self) -> None:
         self._followers: dict[_Key, _KeepsUp] = {}
+        #: Of followers that a high watermark is held back for and that may not join: since when, and as what, their
+        #: leader has known it.
+        self._ineligible: dict[_Key, tuple[float, BrokerRegistration | None]] = {}
         self._next = 0.0
 
     def proposed(self, node: str, where: str) -> None:
@@ -55,12 +61,15 @@ class Expansion:
             return
         self._next = now + LOOK_EVERY_S
         before, self._followers = self._followers, {}
+        ineligible, self._ineligible = self._ineligible, {}
         for name, node in nodes.items():
             if node.broker is None:
                 continue
             for partition in node.broker.partitions.values():
                 if partition.leadership is not None:
                     self._look_at(name, partition, partition.leadership, node.broker.image, before, now)
+                    if partition.leadership.joining:
+                        self._look_at_joining(name, partition, partition.leadership, node.broker.image, ineligible, now)
 
     def _look_at(
         self,
@@ -92,6 +101,34 @@ class Expansion:
                     f"broker {broker} has kept up with its leader {name} for {now - known.since:.1f} s, and is not in "
                     f"the ISR {sorted(partition.isr)} nor proposed for it: it ends at {follower.end_offset}, the high "
                     f"watermark is {partition.high_watermark}",
+                    str(partition),
+                    (name,),
+                )
+
+    def _look_at_joining(
+        self,
+        name: str,
+        partition: Partition,
+        leadership: Leadership,
+        image: MetadataImage,
+        before: Mapping[_Key, tuple[float, BrokerRegistration | None]],
+        now: float,
+    ) -> None:
+        for broker in leadership.joining:
+            follower, registration = leadership.followers[broker], image.brokers.get(broker)
+            if rules.may_be_in_isr(follower.broker_epoch, registration):
+                continue
+            key = (name, str(partition), partition.leader_epoch, broker, follower.broker_epoch)
+            since, known = before.get(key, (now, registration))
+            if known is not registration:
+                since = now
+            self._ineligible[key] = since, registration
+            if follower.last_fetch > since:
+                raise Violated(
+                    "Liveness",
+                    f"{name} holds the high watermark of {partition} back at {partition.high_watermark} for broker "
+                    f"{broker}, of which it has known for {now - since:.1f} s that it may not join the ISR, and which "
+                    "has fetched since",
                     str(partition),
                     (name,),
                 )

@@ -16,6 +16,7 @@ from cluster_image.kraft.metadata.records import (
     TOPIC_RESOURCE,
     ConfigRecord,
     PartitionChangeRecord,
+    RegisterBrokerRecord,
     RemoveTopicRecord,
     decode,
 )
@@ -222,6 +223,8 @@ class QuorumOracle:
         self._values.append((offset, value))
         before: dict[PartitionKey, PartitionRegistration] = {}
         topic: Topic | None = None
+        if isinstance(record, RegisterBrokerRecord):
+            self._check_new(name, offset, record)
         if isinstance(record, _OF_TOPICS) and record.topic_id is not None:
             topic = self.image.topics_by_id.get(record.topic_id)
         elif isinstance(record, ConfigRecord) and record.resource_type == TOPIC_RESOURCE:
@@ -238,3 +241,14 @@ class QuorumOracle:
             ) from None
         for key in keys:
             changes.append((before.get(key), self.image.partition(*key)))
+
+    def _check_new(self, name: str, offset: int, record: RegisterBrokerRecord) -> None:
+        """One life of a broker's process has one epoch: registering again in it changes nothing (KAFKA-16952)."""
+        known = self.image.brokers.get(record.broker_id)
+        if known is not None and known.incarnation_id == record.incarnation_id:
+            raise Violated(
+                "ValidControllerState",
+                f"broker {record.broker_id} registers at offset {offset} in the same life of its process in which it "
+                f"has the epoch {known.epoch}",
+                nodes=[name],
+            )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -54,6 +55,14 @@ def test_a_healthy_quorum(world: World) -> None:
     quorum.see(2)
     quorum.invariants.node_gone("controller-1", lossy=True)
     quorum.invariants.check_all()
+
+
+def test_a_life_of_a_brokers_process_has_one_epoch(world: World) -> None:
+    world.commit(world.fencing(3), world.change(isr=(1, 2)))
+    world.commit(world.register(3))
+    again = replace(world.register(3), incarnation_id=world.image.brokers[3].incarnation_id)
+    with Violates("ValidControllerState", ["broker 3 registers", "in the same life of its process"]):
+        world.commit(again)
 
 
 def test_metadata_log_matching() -> None:

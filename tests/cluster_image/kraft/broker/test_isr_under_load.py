@@ -73,12 +73,13 @@ class Outside:
 
     def __init__(self) -> None:
         self.follower = FollowerState()
+        self.joining: set[int] = set()
         self.brokers: dict[int, Any] = {}
         self._expansion = Expansion()
         self._now = 0.0
         partition = SimpleNamespace(
             isr=frozenset({1}), leader_epoch=0, config=_Lag(), high_watermark=5,
-            leadership=SimpleNamespace(proposal=None, followers={2: self.follower}),
+            leadership=SimpleNamespace(proposal=None, followers={2: self.follower}, joining=self.joining),
         )  # fmt: skip
         image = SimpleNamespace(brokers=self.brokers)
         self._nodes: Any = {"broker-1": SimpleNamespace(broker=SimpleNamespace(partitions={0: partition}, image=image))}
@@ -121,3 +122,21 @@ def test_what_was_before_a_restart_does_not_count() -> None:
     leader.fetches(105)
     leader.registered(105)
     leader.goes_on(2.0)
+
+
+def test_who_may_not_join_and_is_waited_for_after_a_fetch_is_seen() -> None:
+    """What it fetched before its leader heard of it counts for nothing, nor does a word that was taken back since."""
+    leader = Outside()
+    leader.registered(88)
+    leader.joining.add(2)
+    leader.fetches(88)
+    leader.goes_on(0.3)
+    leader.brokers[2] = SimpleNamespace(active=False, epoch=88)
+    leader.goes_on(0.3)
+    leader.brokers[2] = SimpleNamespace(active=True, epoch=88)
+    leader.fetches(88)
+    leader.brokers[2] = SimpleNamespace(active=False, epoch=88)
+    leader.goes_on(0.3)
+    leader.fetches(88)
+    with pytest.raises(Violated, match=r"holds the high watermark of .* for broker 2, of which it has known"):
+        leader.goes_on(0.1)

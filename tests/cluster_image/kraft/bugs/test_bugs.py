@@ -18,6 +18,7 @@ from kio.schema.fetch.v17.response import FetchableTopicResponse, FetchResponse,
 
 import cluster_image.__main__
 from checkers.inside.kraft.simulated import PROPERTIES
+from checkers.properties import LIVENESS, LOG_LINEARIZABILITY
 from cluster_image.config import ConfigError
 from cluster_image.config.throttling import FOLLOWER
 from cluster_image.kraft import bugs
@@ -41,6 +42,7 @@ from tests.cluster_image.kraft.broker.test_partition import (
     leaders_batch,
     registration,
 )
+from tests.cluster_image.kraft.bugs import of_controllers, of_disks, of_partitions
 from tests.cluster_image.kraft.controller.test_controller import SESSION, three_brokers
 from tests.cluster_image.kraft.controller.test_unclean_recovery import all_unclean, recover, reported
 from tests.cluster_image.kraft.raft.test_raft_quorum import CONFIG, boot, disk_with, elect, fetch, granted, vote
@@ -290,20 +292,37 @@ CASES: dict[str, tuple[Callable[[Path], Any], Any, Any]] = {
     "M01": (follower_cuts_what_may_be_committed, (2, 1), (1, -1)),
     "M02": (epoch_unknown_to_the_leader, (1, 5), None),
     "M04": (fetch_of_an_earlier_leader_epoch, (ErrorCode.fenced_leader_epoch, 0), (ErrorCode.none, 1)),
+    "M06": (of_partitions.follower_of_no_epoch, ErrorCode.offset_out_of_range, None),
     "M13": (answer_that_comes_after_the_leader_was_deposed, 0, 1),
     "M15": (last_replica_standing, 0, 1),
     "M16": (proposed_member_is_behind, 0, 1),
+    "M18": (of_partitions.follower_whose_broker_shuts_down, 1, 0),
     "M19": (end_of_log_after_an_election, ErrorCode.offset_not_available, 0),
+    "M20": (of_partitions.read_after_a_roll, (1, False), (1, True)),
+    "M22": (of_partitions.log_that_begins_anew, (7, 7), (7, 0)),
     "M24": (join_below_the_epoch_start, None, [1, 3]),
     "M25": (join_below_the_high_watermark, None, [1, 2, 3]),
     "M27": (proposal_from_before_a_fencing, (ErrorCode.invalid_update_version, (1, 2)), (ErrorCode.none, (1, 2, 3))),
     "M28": (replica_that_restarted_since_it_fetched, (ErrorCode.ineligible_replica, (1, 2)),
             (ErrorCode.none, (1, 2, 3))),
     "M29": (replica_of_a_fenced_broker, (ErrorCode.ineligible_replica, (1, 2)), (ErrorCode.none, (1, 2, 3))),
+    "M30": (of_controllers.leader_is_ahead, (ErrorCode.not_controller, ErrorCode.not_controller),
+            (ErrorCode.fenced_leader_epoch, ErrorCode.invalid_update_version)),
+    "M33": (of_partitions.fetch_from_who_does_not_lead, ErrorCode.not_leader_or_follower,
+            ErrorCode.unknown_leader_epoch),
     "M36": (elr_beside_a_whole_isr, ((1, 3), ()), ((1, 3), (2,))),
     "M37": (unclean_return_of_an_eligible_replica, (), (2,)),
+    "M38": (of_disks.two_starts_after_one_shutdown, (7, None), (7, 7)),
     "M40": (recovery_of_a_log_whose_broker_is_gone, -1, 3),
+    "M42": (of_controllers.isr_falls_below_the_minimum, (2,), ()),
     "M44": (recovery_from_two_logs, 3, 2),
+    "M47": (of_controllers.registration_that_comes_twice, (True, False, (1, 2, 3)), (False, True, (1, 2))),
+    "M49": (of_controllers.added_replica_is_in_sync_and_the_rest_of_the_target_is_not, ((4, 3, 1, 2), (1, 2, 4)),
+            ((4, 3), (4,))),
+    "M53": (of_controllers.record_that_contradicts_the_state, "stops", "goes on"),
+    "M56": (of_disks.power_cut_after_a_segment_was_flushed, 2, 1),
+    "M59": (of_disks.append_after_one_that_failed, "refused", (2, 1)),
+    "M61": (of_disks.metadata_log_of_a_killed_process, (1, 1), (1, 0)),
     "M63": (voter_about_to_fetch, 1, 0),
     "M65": (old_records_on_a_majority, 0, 2),
     "M67": (second_vote_after_a_restart, False, True),
@@ -328,7 +347,7 @@ def test_every_bug_replaces_a_rule_that_there_is_and_fits_its_place() -> None:
         rule = getattr(importlib.import_module(f"cluster_image.{bug.module}"), bug.rule)
         assert rule.__module__ == f"cluster_image.{bug.module}", bug.id
         assert inspect.signature(rule) == inspect.signature(bug.replacement), bug.id
-        assert set(bug.properties) <= {*PROPERTIES, "log linearizability"}, bug.id
+        assert set(bug.properties) <= {*PROPERTIES, LIVENESS, LOG_LINEARIZABILITY}, bug.id
         assert bug.title and bug.source and bug.nemesis, bug.id
 
 
