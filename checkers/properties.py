@@ -39,7 +39,19 @@ ALLOWED_TRANSACTIONS: Final = "transactions, allowed"  # by the consistency mode
 EXACTLY_ONCE: Final = "exactly-once append"
 HISTORY_PROPERTIES: Final = (LOG_LINEARIZABILITY, LOG_MATCHING, WATERMARK_FRESHNESS)
 #: Checked inside a simulated cluster after every step, or after healing (the last two).
+WATERMARK_ADVANCES: Final = "WatermarkAdvances"
+ISR_EXPANDS: Final = "IsrExpands"
+REASSIGNMENT_COMPLETES: Final = "ReassignmentCompletes"
+BROKER_UNFENCED: Final = "BrokerUnfenced"
+LEADER_ELECTED: Final = "LeaderElected"
+REQUESTS_ANSWERED: Final = "RequestsAnswered"
+#: Whatever else must come true once all faults are healed.
 LIVENESS: Final = "Liveness"
+#: Asked of a cluster that is whole again, some at every step besides.
+OF_LIVENESS: Final = (
+    WATERMARK_ADVANCES, ISR_EXPANDS, REASSIGNMENT_COMPLETES, BROKER_UNFENCED, LEADER_ELECTED, REQUESTS_ANSWERED,
+    LIVENESS,
+)  # fmt: skip
 HANG: Final = "Hang"
 INVARIANTS: Final = (
     "ValidControllerIsrAndElr",
@@ -63,7 +75,7 @@ INVARIANTS: Final = (
     "QuorumState",
     "RecoveryPointCheckpoint",
     "CleanShutdown",
-    LIVENESS,
+    *OF_LIVENESS,
     HANG,
 )
 PROPERTIES: Final = (*HISTORY_PROPERTIES, *INVARIANTS)

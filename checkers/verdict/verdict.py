@@ -42,9 +42,9 @@ from checkers.properties import (
     GROUP_PROPERTIES,
     HISTORY_PROPERTIES,
     INVARIANTS,
-    LIVENESS,
     LOG_MATCHING,
     LOST_APPEND,
+    OF_LIVENESS,
     TRANSACTIONS,
     TRANSACTIONS_SETTLE,
     VIOLATION,
@@ -420,7 +420,7 @@ def _by_property(evidence: Evidence) -> dict[str, Any]:
     if evidence.nodes is not None:
         checked += tuple(name for name in evidence.nodes.checked if name not in checked)
     if evidence.violation is not None:  # the run was stopped before it was healed
-        checked = tuple(name for name in checked if name != LIVENESS)
+        checked = tuple(name for name in checked if name not in OF_LIVENESS)
     tally, examples = list(evidence.tally), dict(evidence.examples)
     if evidence.violation is not None:
         tally.append((evidence.violation.property, VIOLATION, 1, 1))

@@ -55,6 +55,16 @@ PROPERTIES = {
     "MetadataLogMatching": "If two nodes’ metadata logs hold a record with the same offset and epoch, they agree up to "
     "there; and a snapshot is the state that the log gives.",
     "ElectionSafety": "An epoch of the controllers’ quorum has one leader.",
+    "WatermarkAdvances": "A leader’s high watermark is where all replicas that it waits for are, and it waits for "
+    "nobody who may not join the ISR.",
+    "IsrExpands": "A follower that keeps up with its leader is not left outside of the ISR for long.",
+    "ReassignmentCompletes": "A reassignment whose whole target is in the ISR is over soon.",
+    "BrokerUnfenced": "A broker that runs and is reached is registered in its present life, and not fenced.",
+    "LeaderElected": "A cluster whose nodes run and reach each other has an active controller, and each partition a "
+    "leader.",
+    "RequestsAnswered": "Who waits for what has been committed has an answer, and clients of a healed cluster have "
+    "theirs.",
+    "Liveness": "Whatever else a healed cluster must come to: nodes run, and have the same metadata and the same logs.",
     "FlushedOffset": "What a node takes to be on its disk of a log, a power cut at that moment would leave.",
     "VoterEndOffset": "What the leader of the controllers’ quorum counts a voter for, that voter’s disk has.",
     "OneLeader": "At no time do two replicas of a partition take themselves for its leader.",

@@ -206,8 +206,13 @@ class Phases:
             self._progress.update("reading every partition from its start to its end")
             patience = FINAL_READ_TIMEOUT_S + self._workload.counts().acknowledged / READ_A_SECOND
             patience += getattr(self._workload, "final_read_s", 0.0)  # a user's own may not tell
-            async with asyncio.timeout(patience):
-                await self._workload.final_read()
+            try:
+                async with asyncio.timeout(patience):
+                    await self._workload.final_read()
+            except TimeoutError:
+                if not self.unhealed:
+                    self._cluster.not_recovered(f"the final reads did not end within {patience:g} s, and all is healed")
+                raise
         if self._plan.log_start == "moves":
             await asyncio.sleep(LOG_STARTS_SETTLE_S)
         await self._collect()

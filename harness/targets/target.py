@@ -262,6 +262,11 @@ class Invariants(Protocol):
         """What must come true once all faults are healed and has not, as a clause. processes: by node, None if it does
         not run."""
 
+    def not_recovered(self, processes: Mapping[str, Any]) -> str:
+        """The property that a cluster breaks which has had all the time that it may need to be whole again. processes:
+        as of unsettled()."""
+        ...
+
 
 class Simulated(Protocol):
     """A target's code in simulation: asyncio on virtual time, with a simulated network and disk behind the seams."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence, Set
 from typing import Any
 
+from checkers.properties import LIVENESS
 from cluster_image.v2.node import Node
 from cluster_image.v2.partition.replica import Partition
 
@@ -31,6 +32,9 @@ class Invariants:
 
     def count_states(self, faults: Callable[[], tuple[int, ...]]) -> tuple[Set[int], Set[int]]:
         return frozenset(), frozenset()
+
+    def not_recovered(self, processes: Mapping[str, Any]) -> str:
+        return LIVENESS
 
     def unsettled(self, processes: Mapping[str, Any]) -> str | None:
         for name, process in processes.items():

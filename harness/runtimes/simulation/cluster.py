@@ -173,11 +173,13 @@ class SimulatedCluster(Cluster):
         return round(self.loop.time() * 1e9)
 
     def unsettled(self) -> str | None:
-        members = [node for node in self.machines if node.member]
-        return self.invariants.unsettled({node.name: node.running for node in members})
+        return self.invariants.unsettled(self._processes())
 
     def not_recovered(self, reason: str) -> None:
-        self.stop_at(Violated("Liveness", reason))
+        self.stop_at(Violated(self.invariants.not_recovered(self._processes()), reason))
+
+    def _processes(self) -> dict[str, SimulatedProcess | None]:
+        return {node.name: node.running for node in self.machines if node.member}
 
     # -- faults of the network --------------------------------------------------------------------------------
 

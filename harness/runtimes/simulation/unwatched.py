@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence, Set
 from typing import Any
 
+from checkers.properties import LIVENESS
+
 
 class Unwatched:
     """Implements harness.targets.target.Invariants, and finds nothing."""
@@ -25,6 +27,9 @@ class Unwatched:
 
     def count_states(self, faults: Callable[[], tuple[int, ...]]) -> tuple[Set[int], Set[int]]:
         return frozenset(), frozenset()
+
+    def not_recovered(self, processes: Mapping[str, Any]) -> str:
+        return LIVENESS
 
     def unsettled(self, processes: Mapping[str, Any]) -> str | None:
         return None

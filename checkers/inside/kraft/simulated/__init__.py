@@ -59,11 +59,12 @@ the words mean:
 |                               | after what was committed below its end                   | and then       |
 | FlushedOffset and others:     | what a node takes to be durable, and tells others to be, | the node       | KAFKA-
 | durability.py                 | is on its disk                                           | changes        | 10533; 002
-| Liveness                      | a follower that keeps up with its leader and may be in   | ten times a    | 000, 2.9;
-|                               | the ISR is in it or proposed for it within a second; no  | second; once   | design;
-|                               | high watermark is held back for who may not be in it,    | all is healed  | KAFKA-
-|                               | once its leader knows; after healing, everything in      |                | 15021
-|                               | liveness.py                                              |                |
+| WatermarkAdvances and others: | what must come about does: a follower that keeps up with | the replica    | 000, 2.9;
+| liveness.py, expansion.py,    | its leader and may be in the ISR is in it or proposed    | changes; ten   | design;
+| reassigning.py                | for it within a second; no high watermark is held back   | times a        | KAFKA-
+|                               | for who may not be in it, nor stands where all are past  | second; once   | 15021
+|                               | it; a reassignment whose target is in sync ends; and     | all is healed  |
+|                               | after healing, everything in liveness.py                 |                |
 
 TLA+: kip_966_properties.tla of Vanlightly/kafka-tlaplus; text: the description beside it; 000, 002: the protocol
 documents; M: the bug catalogue.

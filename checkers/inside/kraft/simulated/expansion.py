@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from checkers.inside.violation import Violated
+from checkers.properties import ISR_EXPANDS, WATERMARK_ADVANCES
 from cluster_image.kraft.broker.leadership import Leadership
 from cluster_image.kraft.broker.partition import Partition
 from cluster_image.kraft.metadata import rules
@@ -97,7 +98,7 @@ class Expansion:
             self._followers[key] = known
             if now - known.since > WITHIN_S:
                 raise Violated(
-                    "Liveness",
+                    ISR_EXPANDS,
                     f"broker {broker} has kept up with its leader {name} for {now - known.since:.1f} s, and is not in "
                     f"the ISR {sorted(partition.isr)} nor proposed for it: it ends at {follower.end_offset}, the high "
                     f"watermark is {partition.high_watermark}",
@@ -125,7 +126,7 @@ class Expansion:
             self._ineligible[key] = since, registration
             if follower.last_fetch > since:
                 raise Violated(
-                    "Liveness",
+                    WATERMARK_ADVANCES,
                     f"{name} holds the high watermark of {partition} back at {partition.high_watermark} for broker "
                     f"{broker}, of which it has known for {now - since:.1f} s that it may not join the ISR, and which "
                     "has fetched since",

@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection, Mapping, Set
 from typing import Final
 
 from checkers.inside.violation import Violated
+from checkers.properties import REQUESTS_ANSWERED
 from cluster_image.kraft.broker.partition import Partition
 from cluster_image.kraft.metadata.image import PartitionRegistration
 from cluster_image.kraft.node import METADATA_DIRECTORY, Node
@@ -13,9 +14,10 @@ from cluster_image.kraft.node import METADATA_DIRECTORY, Node
 from . import metadata
 from .durability import Disk, DurabilityOracle
 from .expansion import Expansion
-from .liveness import unmet
+from .liveness import Unmet, check_leader, unmet
 from .partitions import PartitionOracle
 from .quorum import Change, QuorumOracle
+from .reassigning import Reassigning
 from .states import Faults, States
 
 BALANCED: Final = "balanced"
@@ -39,6 +41,9 @@ class Invariants:
         self._ids: dict[str, int] = {}  # of every node that ever ran
         self._quorum = QuorumOracle(self._batch_replayed)
         self._expansion = Expansion()
+        self._reassigning = Reassigning(
+            lambda partition: metadata.effective_min_isr(partition, self._quorum.image, self._min_isr)
+        )
         self._durability = DurabilityOracle()
         self._partitions: dict[str, PartitionOracle] = {}
         self._states: States | None = None
@@ -50,12 +55,17 @@ class Invariants:
         self._states = States(faults)
         return self._states.seen, self._states.under_faults
 
-    def unsettled(self, processes: Mapping[str, Node | None]) -> str | None:
+    def unsettled(self, processes: Mapping[str, Node | None]) -> Unmet | None:
         """See liveness.unmet(); a violation that is found by looking so closely, too."""
         try:
             return unmet(processes)
         except Violated as violated:
-            return str(violated)
+            return Unmet(str(violated), violated.property)
+
+    def not_recovered(self, processes: Mapping[str, Node | None]) -> str:
+        """See harness.targets.target.Invariants. Where all is as it must be inside, it is the clients that wait."""
+        left = self.unsettled(processes)
+        return REQUESTS_ANSWERED if left is None else left.property
 
     # -- what happens -----------------------------------------------------------------------------------------
 
@@ -123,6 +133,7 @@ class Invariants:
                     partition.look(self._ids[name], self._nodes[name])
                     if (replica := self._replica(name, partition)) is not None:
                         self._durability.look(name, replica.log)
+                        check_leader(name, self._ids[name], replica)
         for where in touched:
             self._partitions[where].check()
             if self._states is not None:
@@ -131,6 +142,7 @@ class Invariants:
     def check_liveness(self, now: float) -> None:
         """now: virtual seconds."""
         self._expansion.look(self._nodes, now)
+        self._reassigning.look(self._quorum.image, now)
 
     def check_all(self) -> None:
         """Everything, from what the nodes' logs really hold, whatever their traces have told."""

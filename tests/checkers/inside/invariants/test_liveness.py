@@ -1,0 +1,60 @@
+"""Promises that something comes about: a rule that never lets it is found by the name of the promise."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+import pytest
+
+from checkers.properties import OF_LIVENESS
+from cluster_image.kraft.broker import rules as broker_rules
+from cluster_image.kraft.broker.leadership import Leadership
+from cluster_image.kraft.controller import rules as controller_rules
+from cluster_image.kraft.raft import rules as raft_rules
+from harness.explore.simulate import simulate
+from harness.plan.plan import Plan
+from tests.checkers.inside.invariants.test_durability import EXPLORED
+
+Patch = Callable[[pytest.MonkeyPatch], None]
+
+
+def never(module: Any, rule: str, answer: Any = False) -> Patch:
+    """The rule always answers so."""
+    return lambda monkeypatch: monkeypatch.setattr(module, rule, lambda *arguments, **named: answer)
+
+
+def stands(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(broker_rules, "next_high_watermark", lambda current, ends: current)
+
+
+def forgets_producers(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Leadership, "answer_up_to", lambda self, committed, verdict: None)
+
+
+MOVED: Final = EXPLORED.model_copy(update={"nemesis": ("membership:reassign",), "brokers": 4, "time_limit": 60.0})
+PLANTED: Final[dict[str, tuple[Patch, Plan]]] = {
+    "WatermarkAdvances": (stands, EXPLORED),
+    "IsrExpands": (never(broker_rules, "may_join_isr"), EXPLORED),
+    "ReassignmentCompletes": (never(controller_rules, "may_complete_reassignment"), MOVED),
+    "BrokerUnfenced": (never(controller_rules, "may_unfence"), EXPLORED),
+    "LeaderElected": (never(raft_rules, "may_grant_vote"), EXPLORED),
+    "RequestsAnswered": (forgets_producers, EXPLORED),
+}
+
+
+@pytest.mark.parametrize("property_", PLANTED)
+def test_what_never_comes_about_is_found_by_its_name(property_: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    patch, plan = PLANTED[property_]
+    patch(monkeypatch)
+    assert property_ in OF_LIVENESS
+    found = {}
+    for seed in range(5):
+        done = simulate(plan.model_copy(update={"seed": seed}))
+        assert not done.crash
+        if done.violation is not None:
+            found[seed] = done.violation.property
+            if done.violation.property == property_:
+                assert done.judge()["verdict"] == "fail"
+                return
+    pytest.fail(f"{property_} was not violated: {found}")
