@@ -64,6 +64,10 @@ def explore(
     targets: FormerTargetsOption = None,
     target: TargetOption = "kraft",
     workload: Annotated[str, typer.Option(metavar="NAME", help="What clients do.")] = "append",
+    producers: Annotated[
+        Literal["plain", "idempotent", "fenced"] | None,
+        typer.Option(help="Of workload append, as chaos run has it; by default drawn for each seed."),
+    ] = None,
     brokers: Annotated[int, typer.Option(help="Each in a rack of its own.")] = 3,
     spare_brokers: Annotated[
         int, typer.Option(help="Further ones that are no members until membership:add has them join.")
@@ -81,7 +85,8 @@ def explore(
     vary: Annotated[
         bool,
         typer.Option(
-            "--vary/--no-vary", help="Draw settings that --set does not name, and the latency, for each seed."
+            "--vary/--no-vary",
+            help="Draw settings that --set does not name, the latency and the kind of producers, for each seed.",
         ),
     ] = True,
     encode_messages: Annotated[
@@ -121,13 +126,17 @@ def explore(
         encode_messages=encode_messages, **pace(interval, recovery), **deletions(delete_records),
         must_take_effect="none" if allow_vacuous else "any",
         settings=parse_settings(settings or (), tested), **({} if latency_ms is None else {"latency_ms": latency_ms}),
+        **({} if producers is None else {"producers": producers}),
     )  # fmt: skip
     check_reachable()
     check_targets(nemeses, plan)
     schedules.check_room(
         nemeses, schedules.build(nemeses, numbers[0], time_limit, plan.pace), time_limit, plan, plan.pace
     )
-    plan_of = partial(swarm.plan_of, draw_settings=vary, draw_latency=vary and latency_ms is None)
+    plan_of = partial(
+        swarm.plan_of, draw_settings=vary, draw_latency=vary and latency_ms is None,
+        draw_producers=vary and producers is None,
+    )  # fmt: skip
 
     from harness.explore.exploration import explore as explore_seeds
 
