@@ -63,6 +63,10 @@ INVARIANTS: Final = (
     "QuorumState",
     "RecoveryPointCheckpoint",
     "CleanShutdown",
+    "ProducerSequence",
+    "ProducerEpoch",
+    "NoFalseDuplicate",
+    "ProducerState",
     LIVENESS,
     HANG,
 )

@@ -58,6 +58,8 @@ the words mean:
 |                               | after what was committed below its end                   | and then       |
 | FlushedOffset and others:     | what a node takes to be durable, and tells others to be, | the node       | KAFKA-
 | durability.py                 | is on its disk                                           | changes        | 10533; 002
+| ProducerSequence and others:  | what an idempotent producer is promised                  | the replica    | KIP-98;
+| producers.py                  |                                                          | changes        | KIP-360
 | Liveness                      | a follower that keeps up with its leader and may be in   | ten times a    | 000, 2.9;
 |                               | the ISR is in it or proposed for it within a second;     | second; once   | design
 |                               | after healing, everything in liveness.py                 | all is healed  |
@@ -114,6 +116,10 @@ PROPERTIES: Final = (
     "QuorumState",
     "RecoveryPointCheckpoint",
     "CleanShutdown",
+    "ProducerSequence",
+    "ProducerEpoch",
+    "NoFalseDuplicate",
+    "ProducerState",
 )
 
 __all__ = ["BALANCED", "PROPERTIES", "Invariants", "Violated", "unmet"]

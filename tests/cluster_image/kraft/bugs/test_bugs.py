@@ -41,6 +41,7 @@ from tests.cluster_image.kraft.broker.test_partition import (
     leaders_batch,
     registration,
 )
+from tests.cluster_image.kraft.bugs import idempotence
 from tests.cluster_image.kraft.controller.test_controller import SESSION, three_brokers
 from tests.cluster_image.kraft.controller.test_unclean_recovery import all_unclean, recover, reported
 from tests.cluster_image.kraft.raft.test_raft_quorum import CONFIG, boot, disk_with, elect, fetch, granted, vote
@@ -304,12 +305,16 @@ CASES: dict[str, tuple[Callable[[Path], Any], Any, Any]] = {
     "M37": (unclean_return_of_an_eligible_replica, (), (2,)),
     "M40": (recovery_of_a_log_whose_broker_is_gone, -1, 3),
     "M44": (recovery_from_two_logs, 3, 2),
+    "M60": (idempotence.retry_after_a_crash, 0, None),
     "M63": (voter_about_to_fetch, 1, 0),
     "M65": (old_records_on_a_majority, 0, 2),
     "M67": (second_vote_after_a_restart, False, True),
     "M69": (leader_without_a_majority, Role.RESIGNED, Role.LEADER),
     "M71": (name_of_a_snapshot, (3, 2), (2, 1)),
     "M72": (start_of_a_trimmed_log, 2, 4),
+    "M73": (idempotence.retry_of_five_in_flight, ["out of order", 1, 2, 3, 4, 5, None],
+            [*["out of order"] * 5, 5, None]),
+    "M76": (idempotence.producer_unknown_to_a_follower, 4, "refused"),
 }  # fmt: skip
 
 
@@ -328,7 +333,7 @@ def test_every_bug_replaces_a_rule_that_there_is_and_fits_its_place() -> None:
         rule = getattr(importlib.import_module(f"cluster_image.{bug.module}"), bug.rule)
         assert rule.__module__ == f"cluster_image.{bug.module}", bug.id
         assert inspect.signature(rule) == inspect.signature(bug.replacement), bug.id
-        assert set(bug.properties) <= {*PROPERTIES, "log linearizability"}, bug.id
+        assert set(bug.properties) <= {*PROPERTIES, "Liveness", "log linearizability"}, bug.id
         assert bug.title and bug.source and bug.nemesis, bug.id
 
 
