@@ -67,6 +67,8 @@ INVARIANTS: Final = (
     "ProducerEpoch",
     "NoFalseDuplicate",
     "ProducerState",
+    "DecidedIsr",
+    "FollowerSession",
     LIVENESS,
     HANG,
 )

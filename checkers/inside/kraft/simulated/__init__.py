@@ -60,6 +60,8 @@ the words mean:
 | durability.py                 | is on its disk                                           | changes        | 10533; 002
 | ProducerSequence and others:  | what an idempotent producer is promised                  | the replica    | KIP-98;
 | producers.py                  |                                                          | changes        | KIP-360
+| DecidedIsr, FollowerSession:  | nothing counts that is late, from before a restart, or   | the replica    | 000, 2.9;
+| answers.py                    | was not answered                                         | changes        | KIP-903
 | Liveness                      | a follower that keeps up with its leader and may be in   | ten times a    | 000, 2.9;
 |                               | the ISR is in it or proposed for it within a second;     | second; once   | design
 |                               | after healing, everything in liveness.py                 | all is healed  |
@@ -120,6 +122,8 @@ PROPERTIES: Final = (
     "ProducerEpoch",
     "NoFalseDuplicate",
     "ProducerState",
+    "DecidedIsr",
+    "FollowerSession",
 )
 
 __all__ = ["BALANCED", "PROPERTIES", "Invariants", "Violated", "unmet"]

@@ -22,6 +22,7 @@ from cluster_image.kraft.metadata.records import RECOVERING
 from cluster_image.kraft.node import Node
 from cluster_image.replication.replica import PartitionKey
 
+from .answers import AnswersOracle
 from .logs import Chain, Registry, Replica
 from .producers import ProducerOracle
 
@@ -72,6 +73,7 @@ class PartitionOracle:
         self._era = 0  # leaders of earlier leader epochs count no more
         self._log_start = 0  # the highest that any leader's log has ever had
         self.producers = ProducerOracle(self.where)
+        self._answers = AnswersOracle(self.where, registration)
 
     # -- what happens -----------------------------------------------------------------------------------------
 
@@ -97,6 +99,7 @@ class PartitionOracle:
     def changed(self, before: PartitionRegistration, after: PartitionRegistration, min_isr: int) -> None:
         """The committed state is new."""
         self.registration = after
+        self._answers.decided(after)
         enough = len(after.isr) >= min_isr
         self.was_writable = enough or (self.was_writable and min_isr <= self.min_isr)
         self.min_isr = min_isr
@@ -148,6 +151,7 @@ class PartitionOracle:
         new = len(replica.batches) - (0 if anew else replica.count_below(before))
         thoroughly = verify or anew or replica.cut is not None
         self.producers.look(replica, partition, new, thoroughly=thoroughly, lost=self._era > 0)
+        self._answers.look(replica.node, partition)
         self._check_replica(replica, partition)
 
     def _dropped(self, broker: int, replica: PartitionReplica) -> None:
