@@ -66,7 +66,7 @@ def explore(
     workload: Annotated[str, typer.Option(metavar="NAME", help="What clients do.")] = "append",
     producers: Annotated[
         Literal["plain", "idempotent", "fenced"] | None,
-        typer.Option(help="Of workload append, as chaos run has it; by default drawn for each seed."),
+        typer.Option(metavar="KIND", help="plain, idempotent or fenced, as of chaos run; by default drawn."),
     ] = None,
     brokers: Annotated[int, typer.Option(help="Each in a rack of its own.")] = 3,
     spare_brokers: Annotated[

@@ -208,7 +208,7 @@ class SimulatedCluster(Cluster):
 
     async def release_requests(self, key: str) -> Evidence:
         rule = self.network.rules.pop(key, None)
-        return {} if rule is None else rule.evidence()
+        return {} if rule is None else dict(rule.evidence())
 
     def _round_trip_ms(self, links: Sequence[Link]) -> float:
         return round(statistics.median(self.network.round_trip(*link) for link in links) * 1e3, 3)
