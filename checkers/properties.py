@@ -75,6 +75,12 @@ INVARIANTS: Final = (
     "QuorumState",
     "RecoveryPointCheckpoint",
     "CleanShutdown",
+    "ProducerSequence",
+    "ProducerEpoch",
+    "NoFalseDuplicate",
+    "ProducerState",
+    "DecidedIsr",
+    "FollowerSession",
     *OF_LIVENESS,
     HANG,
 )

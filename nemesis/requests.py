@@ -13,7 +13,7 @@ from random import Random
 from typing import Any, ClassVar, Final, Literal
 
 from harness.cluster import Cluster, Evidence, Node
-from nemesis import MACHINES, Common, Draw, Layout, Nemesis, Situation, knob
+from nemesis import EVERYWHERE, Common, Draw, Layout, Nemesis, Situation, knob
 
 APIS: Final = (
     "Produce", "Fetch", "ListOffsets", "Metadata", "FindCoordinator", "OffsetCommit", "OffsetFetch", "JoinGroup",
@@ -28,7 +28,7 @@ _DRAWN: Final = ("Produce", "OffsetCommit", "AddPartitionsToTxn", "TxnOffsetComm
 class _Requests(Common):
     name = ""
     summary = ""
-    runtimes = MACHINES
+    runtimes = EVERYWHERE
     needs = frozenset({"proxy"})
     exclusive = False
     action: ClassVar[Literal["delay", "repeat"]] = "delay"

@@ -2,7 +2,7 @@
 
 Processes of the history: 0 to concurrency - 1 are the producers, then come the readers, and the process after them
 does the final reads; with --delete-records one more deletes. A producer has at most one batch in flight a partition
-(two around a change of leader).
+(two around a change of leader); with --producers it is another kind (workloads/clients/kio/senders.py).
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from workloads.clients.kio.client import REQUEST_TIMEOUT_S, Client
 from workloads.clients.kio.deleting import Deleter
 from workloads.clients.kio.one_by_one import LogClient
 from workloads.clients.kio.producing import Sender
+from workloads.clients.kio.senders import sender_of
 from workloads.pacing import Pacer
 from workloads.tally import Tally
 
@@ -45,6 +46,8 @@ class AppendWorkload:
     log: ClassVar[Mapping[str, Any]] = {}
     topic_settings: ClassVar[Mapping[str, str]] = {}
     sender: ClassVar[type[Sender]] = Sender
+    #: Are its producers of the kind that a plan says?
+    takes_producers: ClassVar[bool] = True
     #: Does it delete records, if a plan says so?
     can_delete_records: ClassVar[bool] = True
     #: Values as one record batch.
@@ -74,7 +77,7 @@ class AppendWorkload:
         self._tally = Tally()
         self._session = session = Session(
             plan, brokers, recorder, self._tally, READERS, plan.concurrency, int(self.log.get("keys", 0)), clock,
-            wall_clock, own=self._client, sender=self.sender, encode=self.encode,
+            wall_clock, own=self._client, sender=sender_of(plan, self.sender), encode=self.encode,
             security=getattr(cluster, "security", PLAINTEXT),  # a stand-in may not say
         )  # fmt: skip
         self._access = plan.client_kind.access(session)

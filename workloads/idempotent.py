@@ -11,9 +11,7 @@ a new producer id then; Kafka's producer raises its epoch (KIP-360). The old bat
 from __future__ import annotations
 
 import asyncio
-from typing import Any, ClassVar, Final
-
-from kio.schema.errors import ErrorCode
+from typing import Any, ClassVar
 
 from cluster_image.network import Connection
 from harness.plan.plan import Plan
@@ -21,21 +19,10 @@ from harness.record.history import Operation
 from workloads.append import AppendWorkload
 from workloads.clients.kio import outcomes
 from workloads.clients.kio.client import CannotSend
+from workloads.clients.kio.idempotence import DELIVERY_REQUESTS, OUT_OF_STEP, new_producer_id, taken, together
 from workloads.clients.kio.metadata import Partition
 from workloads.clients.kio.outcomes import Outcome
 from workloads.clients.kio.producing import Answered, Sender
-from workloads.clients.kio.requests import init_producer_id_request
-
-#: As delivery.timeout.ms, but in request time-outs: so often a broker may stay silent.
-DELIVERY_REQUESTS: Final = 4
-#: Brokers answer these of a batch whose number is not the next one: no attempt can go better.
-_OUT_OF_STEP: Final = frozenset(
-    outcomes.name(error) for error in (
-        ErrorCode.out_of_order_sequence_number, ErrorCode.unknown_producer_id, ErrorCode.invalid_producer_epoch,
-        ErrorCode.invalid_producer_id_mapping, ErrorCode.producer_fenced,
-    )
-)  # fmt: skip
-_DUPLICATE: Final = outcomes.name(ErrorCode.duplicate_sequence_number)
 
 
 class IdempotentSender(Sender):
@@ -74,7 +61,8 @@ class IdempotentSender(Sender):
             try:
                 connection = await self._link.to(known.leader if known is not None else None)
                 if self._producer_id is None:
-                    self._producer_id, self._sequence = await self._new_producer_id(connection), 0
+                    timeout = self._client.request_timeout
+                    self._producer_id, self._sequence = await new_producer_id(connection, timeout), 0
             except CannotSend as failure:
                 answered = Answered("fail", failure.error)
             else:
@@ -84,8 +72,8 @@ class IdempotentSender(Sender):
                     appends = self._invoke(count)
                     batch = self._numbered(appends)
                 answered = await self._attempt(connection, batch, moved)
-            outcome = _together(outcome, answered.outcome)
-            over = outcome == "ok" or answered.error in _OUT_OF_STEP
+            outcome = together(outcome, answered.outcome)
+            over = outcome == "ok" or answered.error in OUT_OF_STEP
             if over or self._settling or loop.time() > deadline:
                 break
             self._back_off(answered.error)
@@ -111,8 +99,7 @@ class IdempotentSender(Sender):
         await asyncio.wait((sending, moved), return_when=asyncio.FIRST_COMPLETED)
         if not sending.done():
             self._link.close()  # which ends it
-        answered = await sending
-        return Answered("ok") if answered.error == _DUPLICATE else answered
+        return taken(await sending)
 
     def _end(self, appends: Operation | None, leader: Partition | None, count: int, answered: Answered) -> None:
         if appends is None or leader is None:
@@ -124,23 +111,6 @@ class IdempotentSender(Sender):
             self._producer_id = None
         self._complete(appends, leader, count, answered)
 
-    async def _new_producer_id(self, connection: Connection) -> int:
-        """Raises CannotSend."""
-        try:
-            answer = await connection.request(init_producer_id_request(), timeout=self._client.request_timeout)
-        except (ConnectionError, TimeoutError):
-            raise CannotSend(outcomes.NO_PRODUCER_ID) from None
-        if answer.error_code is not ErrorCode.none:
-            raise CannotSend(outcomes.NO_PRODUCER_ID)
-        return int(answer.producer_id)
-
-
-def _together(before: Outcome, now: Outcome) -> Outcome:
-    """Of all attempts: acknowledged if one was; not appended only if none can have been."""
-    if now == "ok":
-        return "ok"
-    return "info" if "info" in (before, now) else "fail"
-
 
 class IdempotentWorkload(AppendWorkload):
     """As append, by idempotent producers, which send a batch again until it is acknowledged: it is in the log once."""
@@ -148,6 +118,7 @@ class IdempotentWorkload(AppendWorkload):
     sender: ClassVar[type[Sender]] = IdempotentSender
     #: Of a plan (Plan.idempotence).
     idempotent: ClassVar[bool] = True
+    takes_producers: ClassVar[bool] = False
 
     @classmethod
     def impossible(cls, plan: Plan) -> str | None:

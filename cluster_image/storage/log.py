@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import NamedTuple
 
+from . import rules
 from .checkpoints import LEADER_EPOCH_FILE, LeaderEpochCheckpoint
 from .disk import TEMPORARY_SUFFIX, Disk
 from .epoch_cache import EpochCache
@@ -212,6 +213,7 @@ class Log:
                 )
             headers.append(header)
             next_offset, last_epoch = header.next_offset, header.leader_epoch
+        rules.check_replicated(self.producers.known, headers)
         start = self._start_offset
         if headers and headers[0].base_offset < start:
             self.truncate_fully_and_start_at(headers[0].base_offset)
@@ -438,11 +440,13 @@ class Log:
         self._epochs.truncate_from_end(bases[0])
         self.producers.clear()
         damaged, last_epoch = False, self._epochs.last_epoch_before(bases[0])
+        producers_from = rules.rebuilds_producers_from(bases[0], validate_from)
         for segment in self._segments.load(bases):
             for header in segment.load(validate_from, last_epoch):
                 last_epoch = header.leader_epoch
                 self._epochs.assign(last_epoch, header.base_offset)
-                self.producers.update(header)
+                if header.base_offset >= producers_from:
+                    self.producers.update(header)
             damaged = damaged or segment.has_tail()
         return damaged or len(self._segments) < len(bases)
 

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Collection
 from typing import NamedTuple
 
+from . import rules
 from .errors import InvalidProducerEpoch, OutOfOrderSequence
 from .records import BatchHeader
-
-#: A producer may have this many batches under way (max.in.flight.requests.per.connection of an idempotent one).
-REMEMBERED_BATCHES = 5
 
 
 class Duplicate(NamedTuple):
@@ -19,17 +18,30 @@ class Duplicate(NamedTuple):
     last_offset: int
 
 
-class _Produced(NamedTuple):
+class Produced(NamedTuple):
+    """A batch of an idempotent producer, and where it is."""
+
+    producer_id: int
     epoch: int
     first_sequence: int
     last_sequence: int
     base_offset: int
     last_offset: int
 
+    @staticmethod
+    def of(header: BatchHeader) -> Produced | None:
+        """None: its producer is not idempotent, or it is no producer's."""
+        if header.producer_id < 0 or header.is_control:
+            return None
+        return Produced(
+            header.producer_id, header.producer_epoch, header.base_sequence, header.last_sequence, header.base_offset,
+            header.last_offset,
+        )  # fmt: skip
+
 
 class _Producer:
     def __init__(self) -> None:
-        self.batches: deque[_Produced] = deque(maxlen=REMEMBERED_BATCHES)
+        self.batches: deque[Produced] = deque(maxlen=rules.batches_remembered())
         self.forgot_some = False
 
 
@@ -68,21 +80,14 @@ class ProducerState:
 
     def update(self, header: BatchHeader) -> None:
         """Take note of a batch that is now in the log."""
-        if header.producer_id < 0 or header.is_control:
+        produced = Produced.of(header)
+        if produced is None:
             return
         producer = self._producers.get(header.producer_id)
         if producer is None:
             producer = self._producers[header.producer_id] = _Producer()
-        producer.forgot_some |= len(producer.batches) == REMEMBERED_BATCHES
-        producer.batches.append(
-            _Produced(
-                header.producer_epoch,
-                header.base_sequence,
-                header.last_sequence,
-                header.base_offset,
-                header.last_offset,
-            )
-        )
+        producer.forgot_some |= len(producer.batches) == producer.batches.maxlen
+        producer.batches.append(produced)
 
     def truncate(self, end_offset: int) -> bool:
         """Forget batches at or past `end_offset`. False: a producer is left with fewer batches than the log still
@@ -98,3 +103,12 @@ class ProducerState:
 
     def clear(self) -> None:
         self._producers.clear()
+
+    @property
+    def known(self) -> Collection[int]:
+        """Ids of producers."""
+        return self._producers.keys()
+
+    def remembered(self) -> dict[int, list[Produced]]:
+        """By producer id, the oldest first."""
+        return {producer_id: list(producer.batches) for producer_id, producer in self._producers.items()}

@@ -11,6 +11,8 @@ Each change is told once, where it happens, after the state has changed:
 | `isr`               | `topic-0` | isr, leader_epoch, partition_epoch: what is committed, in the same role  |
 | `isr proposed`      | `topic-0` | isr, leader_epoch, partition_epoch                                       |
 | `append`            | `topic-0` | end                                                                      |
+| `duplicate`         | `topic-0` | producer_id, producer_epoch, sequence: a batch of an idempotent producer |
+|                     |           | that was not appended, as it is in the log; offset, end: where           |
 | `truncate`          | `topic-0` | end                                                                      |
 | `high watermark`    | `topic-0` | offset                                                                   |
 | `log start`         | `topic-0` | offset: nothing is held below. Of a replica that begins anew it is told  |

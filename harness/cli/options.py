@@ -52,6 +52,11 @@ def deletions(text: str | None) -> dict[str, float]:
         raise BadArguments(f"--delete-records: {error}") from None
 
 
+ProducersOption = Annotated[
+    Literal["plain", "idempotent", "fenced"],
+    typer.Option(help="Of workload append: idempotent ones retry, 5 batches in flight; fenced: and others take over."),
+]
+
 WorkersOption = Annotated[
     int | None,
     typer.Option("--workers", metavar="N", help="Processes; by default as many as there are processors."),

@@ -17,6 +17,7 @@ from harness.cli.options import (
     ExpectOption,
     FormerTargetsOption,
     MutantOption,
+    ProducersOption,
     ResultsOption,
     SparkUiOption,
     StrikeOption,
@@ -88,6 +89,7 @@ def run(
     client: Annotated[
         str, typer.Option(metavar="NAME", help="What the workload appends and reads by; see chaos list clients.")
     ] = "kio",
+    producers: ProducersOption = "plain",
     client_settings: Annotated[
         list[str] | None,
         typer.Option("--client-set", metavar="NAME=VALUE", help="A setting of the client, its own names; repeatable."),
@@ -245,7 +247,7 @@ def _as_json(done: Done) -> int:
 #: Options whose values are a plan's as they are.
 _AS_THEY_ARE: Final = (
     "target", "on", "time_limit", "seed", "rate", "concurrency", "partitions", "replication_factor",
-    "min_insync_replicas", "acks", "timeouts", "strike", "workload", "client", "file_system", "brokers",
+    "min_insync_replicas", "acks", "timeouts", "strike", "workload", "client", "producers", "file_system", "brokers",
     "spare_brokers", "controllers", "combined", "bug", "mutant", "latency_ms", "encode_messages",
 )  # fmt: skip
 

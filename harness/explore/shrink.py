@@ -1,9 +1,10 @@
 """Makes a run that fails as small as it can be, while it goes on to break the same property.
 
 Delta debugging (Zeller and Hildebrandt, "Simplifying and Isolating Failure-Inducing Input", 2002) over the faults, and
-a ladder of smaller values for everything else: nodes, partitions, producers, rate, durations and time. Each kind in
-turn, again and again, until a whole round changes nothing. Then taking any single fault away makes the run pass. What
-is left may be a few faults within a moment: if the run also fails when they come one by one, that is what is kept.
+a ladder of smaller values for everything else: nodes, partitions, producers and what they do, rate, durations and time.
+Each kind in turn, again and again, until a whole round changes nothing. Then taking any single fault away makes the run
+pass. What is left may be a few faults within a moment: if the run also fails when they come one by one, that is what is
+kept.
 
 A fault strikes whom the live cluster has at a fraction of its free nodes, so with one fault less the next might strike
 another node. Before anything goes, every fault is given the names of the nodes that it struck (nemesis.pinned).
@@ -20,14 +21,14 @@ import signal
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from dataclasses import dataclass, field, replace
-from itertools import pairwise, permutations
-from typing import Any, Final
+from itertools import pairwise, permutations, takewhile
+from typing import Any, Final, get_args
 
 import pyarrow.compute as pc
 
 from checkers.properties import LOST_APPEND, VIOLATION
 from harness.explore.simulate import Simulated, simulate
-from harness.plan.plan import Plan
+from harness.plan.plan import Plan, Producers
 from harness.plan.schedule import CALM_AT_END_S, Fault, Schedule
 from harness.report import words
 
@@ -318,6 +319,8 @@ def _fewer_targets(candidate: Candidate) -> Iterator[Candidate]:
 
 def _less_work(candidate: Candidate) -> Iterator[Candidate]:
     plan = candidate.plan
+    for producers in takewhile(lambda kind: kind != plan.producers, get_args(Producers)):
+        yield _with(candidate, producers=producers)
     for partitions in _powers_below(plan.partitions):
         yield _with(candidate, partitions=partitions)
     for concurrency in _powers_below(plan.concurrency):

@@ -2,7 +2,8 @@
 
 What one configuration never reaches is common in another (Groce et al., "Swarm Testing", ISSTA 2012): an ISR shrinks by
 lag only if faults outlast replica.lag.time.max.ms, a follower stays behind for a while only if it fetches little at a
-time, recovery meets several segments only if they are small.
+time, recovery meets several segments only if they are small, and a batch comes twice only if its producer is one that
+retries.
 """
 
 from __future__ import annotations
@@ -12,20 +13,27 @@ from random import Random
 from typing import Any, Final
 
 from harness.plan import registry
-from harness.plan.plan import Plan
+from harness.plan.plan import Plan, Producers
 from harness.targets.target import Draws
 
 #: Average latency of the network: of one room, of one region, and of a continent.
 _LATENCIES_MS: Final = (0.5, 5.0, 25.0)
+#: Half of the time the default, as for settings.
+_PRODUCERS: Final[tuple[Producers, ...]] = ("plain", "plain", "idempotent", "fenced")
 
 
-def plan_of(plan: Plan, seed: int, *, draw_settings: bool, draw_latency: bool) -> Plan:
-    """The plan of one seed of an exploration. draw_settings: those that `plan` does not have."""
+def plan_of(
+    plan: Plan, seed: int, *, draw_settings: bool, draw_latency: bool, draw_producers: bool = False
+) -> Plan:
+    """The plan of one seed of an exploration. draw_settings: those that `plan` does not have. draw_producers: where
+    workload, client and acks leave a choice."""
     changes: dict[str, Any] = {"run": f"s{seed}", "seed": seed}
     if draw_settings:
         changes["settings"] = _settings(seed, plan.settings, registry.make_target(plan.target).draws())
     if draw_latency:
         changes["latency_ms"] = Random(f"{seed}/latency").choice(_LATENCIES_MS)
+    if draw_producers and plan.has_choice_of_producers():
+        changes["producers"] = Random(f"{seed}/producers").choice(_PRODUCERS)
     return plan.model_copy(update=changes)
 
 

@@ -36,6 +36,9 @@ MAX_PARTITIONS = 10_000  # of a topic, as the controller has it (kraft/controlle
 _TOPIC_NAME = re.compile(r"(?!\.{1,2}$)[a-zA-Z0-9._-]{1,249}")
 _PLAN_FILE = "plan.json"
 
+#: The simplest first.
+Producers = Literal["plain", "idempotent", "fenced"]
+
 
 class Plan(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
@@ -54,6 +57,10 @@ class Plan(BaseModel):
     workload_settings: dict[str, str] = {}  # --workload-set NAME=VALUE
     client: str = "kio"  # what the workload appends and reads by
     client_settings: dict[str, str] = {}  # --client-set NAME=VALUE, the client's own names
+    #: What kind of producers workload append has: plain ones, which send nothing twice; idempotent ones with up to five
+    #: batches in flight, which send again what was not acknowledged; or such as are fenced, now and then, by another
+    #: incarnation with a higher epoch. See workloads.clients.kio.pipelined and fenced.
+    producers: Producers = "plain"
     clients: dict[str, str] = {}  # --clients NAME=VALUE, TLS and SASL of every client: see harness.targets.security
     on: Literal["docker", "simulation", "ssh"] = "docker"
     hosts: str | None = None  # the file that names the hosts, on ssh
@@ -182,6 +189,8 @@ class Plan(BaseModel):
             there_are = f"there are {', '.join(settings)}" if settings else "it has none"
             yield f"--workload-set {name}: workload {self.workload} has no such setting; {there_are}"
             return
+        if self.producers != "plain" and (why := self._no_choice_of_producers(target)) is not None:
+            yield f"--producers {self.producers} is not possible: {why}"
         impossible = getattr(registry.load(registry.WORKLOADS, self.workload), "impossible", None)
         if impossible is not None and (why := impossible(self)) is not None:
             yield f"--workload {self.workload} is not possible: {why}"
@@ -205,6 +214,20 @@ class Plan(BaseModel):
         yield from self.pace.problems()
         if len(set(self.nemesis)) < len(self.nemesis):
             yield f"--nemesis {','.join(self.nemesis)} names a nemesis twice; name each once"
+
+    def _no_choice_of_producers(self, target: Target) -> str | None:
+        """As a clause."""
+        if (why := target.unsupported.get("workload idempotent")) is not None:
+            return f"of target {self.target}, {why}"
+        if not getattr(registry.load(registry.WORKLOADS, self.workload), "takes_producers", False):
+            return f"workload {self.workload} has producers of its own; append has not"
+        if self.client != "kio":
+            return f"client {self.client} has producers of its own, which --client-set changes; kio has not"
+        return None if self.acks == "all" else f"an idempotent producer needs acks=all, and --acks is {self.acks}"
+
+    def has_choice_of_producers(self) -> bool:
+        """May `producers` be another than plain?"""
+        return self._no_choice_of_producers(registry.make_target(self.target)) is None
 
     @property
     def min_isr(self) -> int | None:
@@ -256,7 +279,7 @@ class Plan(BaseModel):
     def idempotence(self) -> bool:
         """Is a record in the log once, whatever the client, and the network, send twice? See
         checkers.log.scope.Options."""
-        if getattr(registry.load(registry.WORKLOADS, self.workload), "idempotent", False):
+        if self.producers != "plain" or getattr(registry.load(registry.WORKLOADS, self.workload), "idempotent", False):
             return True
         kind = self.client_kind
         if any(name.startswith("requests:repeat") for name in self.nemesis):
@@ -357,9 +380,9 @@ _COUNTS = {
 }  # fmt: skip
 _FLAGS = (
     "target", "kafka_home", "upgrade_to", "timeouts", "on", "hosts", "nemesis", "interval", "recovery", "strike",
-    "workload", "client", "time_limit", "seed", "rate", "delete_records", "concurrency", "acks", "partitions",
-    "replication_factor", "min_insync_replicas", "file_system", "brokers", "spare_brokers", "controllers", "combined",
-    "bug", "mutant", "latency_ms", "encode_messages",
+    "workload", "client", "producers", "time_limit", "seed", "rate", "delete_records", "concurrency", "acks",
+    "partitions", "replication_factor", "min_insync_replicas", "file_system", "brokers", "spare_brokers", "controllers",
+    "combined", "bug", "mutant", "latency_ms", "encode_messages",
 )  # fmt: skip
 #: That not every target has (Target.options), by the field.
 _OPTIONS = {

@@ -67,6 +67,13 @@ PROPERTIES = {
     "Liveness": "Whatever else a healed cluster must come to: nodes run, and have the same metadata and the same logs.",
     "FlushedOffset": "What a node takes to be on its disk of a log, a power cut at that moment would leave.",
     "VoterEndOffset": "What the leader of the controllers’ quorum counts a voter for, that voter’s disk has.",
+    "ProducerSequence": "The batches of an idempotent producer are in a log in their order, each once and none left "
+    "out.",
+    "ProducerEpoch": "Once a producer has a successor of a higher epoch in a log, nothing of its own comes after.",
+    "NoFalseDuplicate": "What a leader answers as a duplicate is in its log, where it says.",
+    "ProducerState": "What a replica remembers of producers is what its log says.",
+    "DecidedIsr": "What a replica takes for the ISR of a partition epoch, the controller has decided for it.",
+    "FollowerSession": "A leader takes no fetch from before a follower’s restart for a later one.",
     "OneLeader": "At no time do two replicas of a partition take themselves for its leader.",
     "IsrOfLatestLeader": "Nobody writes a partition’s ISR in ZooKeeper after a later leader has.",
     "VotersOneByOne": "The voters of the controllers’ quorum change one at a time.",

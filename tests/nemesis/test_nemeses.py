@@ -23,7 +23,7 @@ from harness.explore.simulate import simulate
 from harness.plan import registry, schedule
 from harness.plan.plan import Plan
 from harness.runtimes.docker.node import DockerNode
-from nemesis import SIMULATION, Nemesis, Situation, merge
+from nemesis import MACHINES, SIMULATION, Nemesis, Situation, merge
 from nemesis.clock import ClockJump
 from nemesis.disk import DiskError, DiskFull
 from nemesis.kill import Kill
@@ -433,10 +433,10 @@ def test_every_nemesis_is_installed_and_says_where_it_works() -> None:
     assert {type(nemesis) for nemesis in installed.values()} >= set(ALL)
     assert all(name == nemesis.name for name, nemesis in installed.items())
     registry.check_runtime(installed, "docker")
-    with pytest.raises(BadArguments, match=r"^nemesis requests works only in docker and ssh; add --on docker$"):
-        registry.check_runtime(installed, "simulation")
-    del installed["requests"]  # of clients of others, and in simulation there are none
     registry.check_runtime(installed, "simulation")
+    only_machines: Any = type("OnlyMachines", (Kill,), {"name": "kernel", "runtimes": MACHINES})
+    with pytest.raises(BadArguments, match=r"^nemesis kernel works only in docker and ssh; add --on docker$"):
+        registry.check_runtime({"kernel": only_machines()}, "simulation")
     only_simulated: Any = type("OnlySimulated", (Kill,), {"name": "torn", "runtimes": SIMULATION})
     with pytest.raises(BadArguments, match=r"^nemesis torn works only in simulation; add --on simulation$"):
         registry.check_runtime({"kill": Kill(), "torn": only_simulated()}, "docker")

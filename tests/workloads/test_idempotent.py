@@ -18,8 +18,9 @@ from harness.explore.simulate import simulate
 from harness.plan import registry, schedule
 from harness.plan.plan import Plan, make_plan
 from harness.record.history import MemoryRecorder
+from workloads.clients.kio.idempotence import together
 from workloads.clients.kio.outcomes import Outcome
-from workloads.idempotent import IdempotentSender, _together
+from workloads.idempotent import IdempotentSender
 from workloads.tally import Tally
 
 #: What a leader answers to one attempt: an error, and where the batch is; or that there is no answer.
@@ -133,14 +134,14 @@ def test_who_is_told_to_end_while_it_backs_off_sends_no_more() -> None:
 
 
 @pytest.mark.parametrize(
-    ("attempts", "together"),
+    ("attempts", "outcome"),
     [(["fail", "fail"], "fail"), (["info", "fail"], "info"), (["fail", "info"], "info"), (["info", "ok"], "ok")],
 )
-def test_all_attempts_are_one_outcome(attempts: list[Outcome], together: Outcome) -> None:
-    outcome: Outcome = "fail"
+def test_all_attempts_are_one_outcome(attempts: list[Outcome], outcome: Outcome) -> None:
+    found: Outcome = "fail"
     for attempt in attempts:
-        outcome = _together(outcome, attempt)
-    assert outcome == together
+        found = together(found, attempt)
+    assert found == outcome
 
 
 def test_acks_below_all_are_refused() -> None:

@@ -37,7 +37,7 @@ from cluster_image.replication.served import Appended, Eligible, Refused
 from cluster_image.storage.errors import InvalidProducerEpoch, OutOfOrderSequence
 from cluster_image.storage.log import Log
 from cluster_image.storage.producer_state import Duplicate
-from cluster_image.storage.records import iter_batches
+from cluster_image.storage.records import BatchHeader, iter_batches
 from cluster_image.telemetry.trace import Trace, no_trace
 
 from . import rules
@@ -157,9 +157,14 @@ class Partition(Replica):
         leadership = self._require_leadership()
         if acks == -1 and not self._enough_replicas():
             raise Refused(ErrorCode.not_enough_replicas)
-        duplicate = self._check_producer(records)
+        _, _, header = next(iter_batches(records))
+        duplicate = self._check_producer(header)
         if duplicate is not None:
             base_offset, end_offset = duplicate.base_offset, duplicate.last_offset + 1
+            self._trace(
+                "duplicate", self._name, producer_id=header.producer_id, producer_epoch=header.producer_epoch,
+                sequence=header.base_sequence, offset=base_offset, end=end_offset,
+            )  # fmt: skip
         else:
             base_offset = self.log.append_as_leader(records, self.leader_epoch)
             end_offset = self.log.end_offset
@@ -176,9 +181,8 @@ class Partition(Replica):
             self._advance_high_watermark()
         return Appended(base_offset, done)
 
-    def _check_producer(self, records: bytes) -> Duplicate | None:
+    def _check_producer(self, header: BatchHeader) -> Duplicate | None:
         """Is this the retry of an idempotent producer's batch that the log has already?"""
-        _, _, header = next(iter_batches(records))
         try:
             return self.log.producers.check(header)
         except OutOfOrderSequence:

@@ -71,6 +71,10 @@ def explore(
     targets: FormerTargetsOption = None,
     target: TargetOption = "kraft",
     workload: Annotated[str, typer.Option(metavar="NAME", help="What clients do.")] = "append",
+    producers: Annotated[
+        Literal["plain", "idempotent", "fenced"] | None,
+        typer.Option(metavar="KIND", help="plain, idempotent or fenced, as of chaos run; by default drawn."),
+    ] = None,
     brokers: Annotated[int, typer.Option(help="Each in a rack of its own.")] = 3,
     spare_brokers: Annotated[
         int, typer.Option(help="Further ones that are no members until membership:add has them join.")
@@ -88,7 +92,8 @@ def explore(
     vary: Annotated[
         bool,
         typer.Option(
-            "--vary/--no-vary", help="Draw settings that --set does not name, and the latency, for each seed."
+            "--vary/--no-vary",
+            help="Draw settings that --set does not name, the latency and the kind of producers, for each seed.",
         ),
     ] = True,
     encode_messages: Annotated[
@@ -197,22 +202,24 @@ def planned(given: Mapping[str, Any], first: int) -> tuple[Plan, Callable[[Plan,
     nemeses = registry.make_nemeses(wanted, given["acks"])
     registry.check_runtime(nemeses, "simulation", advise=False)
     registry.load(registry.WORKLOADS, given["workload"])
-    latency = {} if given["latency_ms"] is None else {"latency_ms": given["latency_ms"]}
+    chosen = {name: given[name] for name in ("latency_ms", "producers") if given[name] is not None}
     plan = make_plan(
         run="explore", on="simulation", nemesis=wanted, seed=first,
         strike=given["strike"] or registry.preferred_targets(nemeses),
         must_take_effect="none" if given["allow_vacuous"] else "any",
         settings=parse_settings(given["settings"] or (), tested),
         **{name: given[name] for name in _AS_THEY_ARE}, **pace(given["interval"], given["recovery"]),
-        **deletions(given["delete_records"]), **latency,
+        **deletions(given["delete_records"]), **chosen,
     )  # fmt: skip
     check_targets(nemeses, plan)
     schedules.check_room(
         nemeses, schedules.build(nemeses, first, plan.time_limit, plan.pace), plan.time_limit, plan, plan.pace
     )
+    vary = given["vary"]
     return plan, partial(
-        swarm.plan_of, draw_settings=given["vary"], draw_latency=given["vary"] and not latency
-    )
+        swarm.plan_of, draw_settings=vary, draw_latency=vary and "latency_ms" not in chosen,
+        draw_producers=vary and "producers" not in chosen,
+    )  # fmt: skip
 
 
 #: Options whose values are a plan's as they are.

@@ -17,7 +17,8 @@ from harness.cluster import CLIENTS, Cluster, ClusterLost, Evidence, Link, Shape
 from harness.errors import describe
 from harness.plan.plan import Plan
 from harness.runtimes import private
-from harness.runtimes.proxy.proxy import Proxy, Rule
+from harness.runtimes.proxy.proxy import Proxy
+from harness.runtimes.proxy.rules import Rule
 from harness.targets.admin import Admin
 from harness.targets.security import PLAINTEXT
 from harness.targets.security.network import network_to

@@ -15,10 +15,10 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
-from random import Random
-from typing import Any, Final, Literal, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from cluster_image.wire import WireError, decode_request_header, decode_request_message
+from harness.runtimes.proxy.rules import Rule
 from harness.runtimes.proxy.translation import Address, translated
 
 #: By name, Kafka's API keys of what clients ask.
@@ -37,32 +37,6 @@ _OF_TRANSACTIONS: Final[Mapping[int, str]] = {
     APIS[name]: name for name in ("AddPartitionsToTxn", "AddOffsetsToTxn", "TxnOffsetCommit", "EndTxn", "Produce")
 }
 _MOST_LATE: Final = 1000
-
-
-@dataclass
-class Rule:
-    """api: a name of APIS. seconds: of a request that it applies to, how long it is held back, or after how long it is
-    repeated: drawn from this range. share: of such requests, those that it applies to."""
-
-    api: str
-    action: Literal["delay", "repeat"]
-    seconds: tuple[float, float]
-    share: float
-    random: Random
-    met: int = 0  # requests of the API, meanwhile
-    struck: int = 0
-    held_s: float = 0.0
-    after_hang_up: int = 0  # delivered when their client had hung up
-
-    def draws(self) -> float | None:
-        """For how long, of the next request of its API; None: it passes."""
-        self.met += 1
-        if self.random.random() >= self.share:
-            return None
-        self.struck += 1
-        seconds = self.random.uniform(*self.seconds)
-        self.held_s += seconds
-        return seconds
 
 
 @dataclass
@@ -124,11 +98,7 @@ class Proxy:
         rule = self._rules.pop(key, None)
         if rule is None:
             return {}
-        struck = {"delay": "delayed_requests", "repeat": "repeated_requests"}[rule.action]
-        return {
-            "api": rule.api, "requests": rule.met, struck: rule.struck, "held_ms": round(rule.held_s * 1000),
-            "delivered_after_hang_up": rule.after_hang_up,
-        }  # fmt: skip
+        return rule.evidence()
 
     @property
     def _others(self) -> Mapping[Address, Address]:

@@ -37,6 +37,8 @@ HOW: Final[Mapping[str, tuple[str, ...]]] = {
     "unblock": ("it delivers again",),
     "shape": ("the simulated network is late, loses, doubles or reorders on these links, or keeps to a rate",),
     "unshape": ("it is as it was",),
+    "hold_requests": ("the simulated network is late with requests of this kind, or delivers them once more",),
+    "release_requests": ("it passes them on again",),
 }  # fmt: skip
 
 

@@ -51,6 +51,17 @@ def test_a_run_is_the_same_in_every_process() -> None:
     assert first == second and len(set(first)) == 2
 
 
+def test_the_plan_says_what_kind_of_producers_there_were(tmp_path: Path) -> None:
+    """And one from before there was a choice means plain ones."""
+    simulated = simulate(plan("fenced", producers="fenced"), (KILL,))
+    simulated.plan.save(tmp_path)
+    assert simulate(Plan.load(tmp_path), (KILL,)).trace_hash == simulated.trace_hash
+    saved = json.loads((tmp_path / "plan.json").read_text())
+    del saved["producers"]
+    (tmp_path / "plan.json").write_text(json.dumps(saved))
+    assert Plan.load(tmp_path) == plan("fenced")
+
+
 def test_a_replay_says_that_it_is_the_same_run(results: Path, capsys: pytest.CaptureFixture[str]) -> None:
     trace_hash = json.loads((results / "held" / "run.json").read_text())["trace_hash"]
     assert chaos(results, "replay", "held") == ExitCode.PASS

@@ -92,6 +92,15 @@ def test_everything_else_shrinks_as_far_as_it_may(obey: Any) -> None:
     assert (left.replication_factor, left.min_insync_replicas) == (3, 2)
 
 
+@pytest.mark.parametrize(("needed", "left"), [(("idempotent", "fenced"), "idempotent"), (("fenced",), "fenced")])
+def test_producers_are_of_the_simplest_kind_that_fails(obey: Any, needed: tuple[str, ...], left: str) -> None:
+    def rule(candidate: Candidate) -> Witness | None:
+        return needs(1)(candidate) if candidate.plan.producers in needed else None
+
+    obey(rule)
+    assert shrink(plan(producers="fenced"), kills(3), budget=2000).plan.producers == left
+
+
 def test_time_ends_just_after_the_violation_and_faults_move_to_the_start(obey: Any) -> None:
     obey(needs(2, violated_s=7.03))
     shrunk = shrink(plan(), kills(12), budget=2000)

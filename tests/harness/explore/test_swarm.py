@@ -40,3 +40,20 @@ def test_what_the_user_has_set_is_not_drawn_and_changes_no_other_draw() -> None:
         for seed in range(50):
             free, bound = drawn(seed).settings, drawn(seed, given).settings
             assert bound == free | {name: value}
+
+
+def producers(seed: int, plan: Plan = EXPLORED) -> Plan:
+    return swarm.plan_of(plan, seed, draw_settings=True, draw_latency=True, draw_producers=True)
+
+
+def test_producers_are_plain_half_of_the_time_and_change_no_other_draw() -> None:
+    found = Counter(producers(seed).producers for seed in range(400))
+    assert found["plain"] > 150 and min(found["idempotent"], found["fenced"]) > 60 and found.total() == 400
+    for seed in range(50):
+        assert producers(seed).model_copy(update={"producers": "plain"}) == drawn(seed)
+
+
+@pytest.mark.parametrize("fields", [{"acks": "1"}, {"target": "v2"}, {"workload": "idempotent"}])
+def test_producers_are_not_drawn_where_there_is_no_choice(fields: dict[str, str]) -> None:
+    plan = Plan(run="explore", on="simulation", **fields)  # type: ignore[arg-type]
+    assert {producers(seed, plan).producers for seed in range(20)} == {"plain"}

@@ -58,6 +58,7 @@ CONNECTION_LOST: Final = "CONNECTION_LOST"  # after something was sent
 CLIENT_TIMEOUT: Final = "CLIENT_TIMEOUT"  # no response in time
 NO_LEADER: Final = "NO_LEADER"  # none known: nothing was sent
 NO_PRODUCER_ID: Final = "NO_PRODUCER_ID"  # of an idempotent producer: nothing was sent
+NOT_SENT: Final = "NOT_SENT"  # of an idempotent producer: given up with the batch before it
 MALFORMED_RESPONSE: Final = "MALFORMED_RESPONSE"  # it says nothing of the partition that was asked for
 CORRUPT_RECORDS: Final = "CORRUPT_RECORDS"  # a read returned damaged batches
 

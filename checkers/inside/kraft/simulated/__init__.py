@@ -59,6 +59,10 @@ the words mean:
 |                               | after what was committed below its end                   | and then       |
 | FlushedOffset and others:     | what a node takes to be durable, and tells others to be, | the node       | KAFKA-
 | durability.py                 | is on its disk                                           | changes        | 10533; 002
+| ProducerSequence and others:  | what an idempotent producer is promised                  | the replica    | KIP-98;
+| producers.py                  |                                                          | changes        | KIP-360
+| DecidedIsr, FollowerSession:  | nothing counts that is late, from before a restart, or   | the replica    | 000, 2.9;
+| answers.py                    | was not answered                                         | changes        | KIP-903
 | WatermarkAdvances and others: | what must come about does: a follower that keeps up with | the replica    | 000, 2.9;
 | liveness.py, expansion.py,    | its leader and may be in the ISR is in it or proposed    | changes; ten   | design;
 | reassigning.py                | for it within a second; no high watermark is held back   | times a        | KAFKA-
@@ -118,6 +122,12 @@ PROPERTIES: Final = (
     "QuorumState",
     "RecoveryPointCheckpoint",
     "CleanShutdown",
+    "ProducerSequence",
+    "ProducerEpoch",
+    "NoFalseDuplicate",
+    "ProducerState",
+    "DecidedIsr",
+    "FollowerSession",
 )
 
 __all__ = ["BALANCED", "PROPERTIES", "Invariants", "Violated", "unmet"]

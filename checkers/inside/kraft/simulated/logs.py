@@ -19,18 +19,21 @@ from typing import NamedTuple
 from checkers.inside.violation import Violated
 from cluster_image.storage.disk import ProcessDied
 from cluster_image.storage.log import Log
+from cluster_image.storage.producer_state import Produced
 from cluster_image.storage.records import iter_batches
 
 _CHUNK = 1 << 20
 
 
 class Batch(NamedTuple):
-    """A batch at its place: offsets base ... end - 1. The CRC covers its records."""
+    """A batch at its place: offsets base ... end - 1. The CRC covers its records. produced: if its producer is
+    idempotent."""
 
     base: int
     end: int
     epoch: int
     crc: int
+    produced: Produced | None = None
 
     def __str__(self) -> str:
         return f"offsets {self.base} to {self.end - 1} of leader epoch {self.epoch} (CRC {self.crc:08x})"
@@ -155,7 +158,8 @@ class Registry:
     def _take(self, replica: Replica, data: bytes) -> None:
         known, epoch = self._known, replica.last_epoch
         for _, _, header in iter_batches(data):
-            batch = Batch(header.base_offset, header.next_offset, header.leader_epoch, header.crc)
+            produced = Produced.of(header)
+            batch = Batch(header.base_offset, header.next_offset, header.leader_epoch, header.crc, produced)
             key = (batch.epoch, batch.base)
             found = known.get(key)
             if found is None:

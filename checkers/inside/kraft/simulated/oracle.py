@@ -21,7 +21,9 @@ from .reassigning import Reassigning
 from .states import Faults, States
 
 BALANCED: Final = "balanced"
-_OF_PARTITIONS: Final = frozenset({"role", "isr", "isr proposed", "append", "truncate", "high watermark", "log start"})
+_OF_PARTITIONS: Final = frozenset({
+    "role", "isr", "isr proposed", "append", "duplicate", "truncate", "high watermark", "log start",
+})  # fmt: skip
 _OF_QUORUM: Final = frozenset({"quorum", "metadata", "metadata append", "metadata truncate", "metadata snapshot"})
 
 
@@ -99,6 +101,8 @@ class Invariants:
         """What a node's trace tells, at once."""
         if event in _OF_PARTITIONS:
             self._dirty[name, where] = None
+            if event == "duplicate" and where in self._partitions:
+                self._partitions[where].producers.answered_duplicate(name, fields)
             if event == "isr proposed":
                 self._expansion.proposed(name, where)
             if event == "truncate":

@@ -22,7 +22,9 @@ from cluster_image.kraft.metadata.records import RECOVERING
 from cluster_image.kraft.node import Node
 from cluster_image.replication.replica import PartitionKey
 
+from .answers import AnswersOracle
 from .logs import Chain, Registry, Replica
+from .producers import ProducerOracle
 
 
 class PartitionReplica(Replica):
@@ -70,6 +72,8 @@ class PartitionOracle:
         self._unclean: int | None = None  # elected without knowing whether it is complete: what it has is what counts
         self._era = 0  # leaders of earlier leader epochs count no more
         self._log_start = 0  # the highest that any leader's log has ever had
+        self.producers = ProducerOracle(self.where)
+        self._answers = AnswersOracle(self.where, registration)
 
     # -- what happens -----------------------------------------------------------------------------------------
 
@@ -85,6 +89,7 @@ class PartitionOracle:
             self._registry.absorb(replica, replica.partition.log, self.committed)
         replica.partition = None
         replica.term = -1
+        self.producers.node_gone(replica.node)
         if lossy:
             replica.known = False
             if broker in self.registration.replicas:
@@ -94,6 +99,7 @@ class PartitionOracle:
     def changed(self, before: PartitionRegistration, after: PartitionRegistration, min_isr: int) -> None:
         """The committed state is new."""
         self.registration = after
+        self._answers.decided(after)
         enough = len(after.isr) >= min_isr
         self.was_writable = enough or (self.was_writable and min_isr <= self.min_isr)
         self.min_isr = min_isr
@@ -122,7 +128,9 @@ class PartitionOracle:
             if replica.partition is not None:
                 self._dropped(broker, replica)
             return
-        if partition is not replica.partition:
+        before = replica.end
+        anew = partition is not replica.partition
+        if anew:
             lost_power = not replica.known
             replica.forget()
             replica.partition = partition
@@ -140,6 +148,10 @@ class PartitionOracle:
                 self._check_follows(replica, partition)
         if self._unclean is not None:
             self._start_anew()
+        new = len(replica.batches) - (0 if anew else replica.count_below(before))
+        thoroughly = verify or anew or replica.cut is not None
+        self.producers.look(replica, partition, new, thoroughly=thoroughly, lost=self._era > 0)
+        self._answers.look(replica.node, partition)
         self._check_replica(replica, partition)
 
     def _dropped(self, broker: int, replica: PartitionReplica) -> None:

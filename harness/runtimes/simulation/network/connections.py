@@ -18,6 +18,8 @@ from typing import Any, Final, Protocol
 from cluster_image import wire
 from cluster_image.network import Entity, Foreign, Handler, Peer, Versions
 from cluster_image.storage.disk import ProcessDied
+from harness.cluster import CLIENTS
+from harness.runtimes.proxy.rules import Rule
 from harness.runtimes.simulation.loop import Process, VirtualLoop
 from harness.runtimes.simulation.network.shaping import Shaping
 
@@ -51,6 +53,7 @@ class Links(Protocol):
     encode: bool  # pass every message through the wire format
     shaping: Shaping
     waiting: dict[Pipe, None]  # those with something that waits for its turn at a rate
+    rules: dict[str, Rule]  # by key: what becomes of clients' requests
 
     @property
     def hosts(self) -> Mapping[str, Host]: ...
@@ -118,7 +121,8 @@ class Pipe:
         self._last_unlimited = 0.0
         self._retransmitting = False
 
-    def send(self, message: Any) -> None:
+    def send(self, message: Any, held_back: float = 0.0) -> None:
+        """held_back: seconds, with all that follows."""
         network = self._network
         if self.held and not self._in_flight:
             network.hold(self, message)
@@ -127,7 +131,7 @@ class Pipe:
         now = loop.local_time()
         latency = network.latency(self.source, self.target)
         held_up = network.shaping.hold_up((self.source, self.target), now, lambda: self._size(message))
-        arrival = now + latency + held_up.seconds
+        arrival = now + latency + held_up.seconds + held_back
         self._last_unlimited = max(arrival - held_up.waiting, self._last_unlimited)
         self._last_arrival = max(arrival, self._last_arrival)
         timer = loop.call_in_world(self._last_arrival, self._arrive)
@@ -202,6 +206,7 @@ class ClientEnd:
         self._client_id = client_id
         self._pending: deque[tuple[Any, asyncio.Future[Entity]]] = deque()
         self._closed = False
+        self._repeating = 0  # requests that will be sent once more
         endpoint.opened[self] = None
 
     @property
@@ -216,17 +221,46 @@ class ClientEnd:
         if self._network.encode and not isinstance(entity, Foreign):
             message = wire.encode_request(entity, 0, self._client_id)
         if not isinstance(entity, Foreign) and not wire.expects_response(entity):
-            send(self, message)
+            send(self, message, self._by_rules(entity, message, answered=False))
             return None
         loop = self._network.loop
         response: asyncio.Future[Entity] = loop.create_future()
         self._pending.append((entity, response))
         timer = loop.call_later(timeout, self._time_out, response)
-        send(self, message)
+        send(self, message, self._by_rules(entity, message))
         try:
             return await response
         finally:
             timer.cancel()
+
+    def _by_rules(self, entity: Entity, message: Any, *, answered: bool = True) -> float:
+        """For how many seconds a proxy between clients and brokers would hold this request back. What it would deliver
+        once more is sent in its time, and the end of the connection after it."""
+        network, held_back = self._network, 0.0
+        if not network.rules or self.host != CLIENTS:
+            return held_back
+        for rule in list(network.rules.values()):
+            if type(entity).__name__ != f"{rule.api}Request" or (seconds := rule.draws()) is None:
+                continue
+            at = network.loop.time() + seconds
+            if rule.action == "delay":
+                held_back += seconds
+                network.loop.call_in_world(at, self._count_late, rule)
+            else:
+                self._repeating += 1
+                network.loop.call_in_world(at, self._repeat, entity, message, answered)
+        return held_back
+
+    def _count_late(self, rule: Rule) -> None:
+        rule.after_hang_up += self._closed
+
+    def _repeat(self, entity: Entity, message: Any, answered: bool) -> None:
+        self._repeating -= 1
+        if answered and not self._closed:
+            self._pending.append((entity, self._network.loop.create_future()))  # an answer to nobody
+        self.out.send(message)
+        if self._closed and not self._repeating:
+            self.out.send(CLOSE)
 
     def _time_out(self, response: asyncio.Future[Entity]) -> None:
         if not response.done():
@@ -236,7 +270,7 @@ class ClientEnd:
     def receive(self, message: Any) -> None:
         """What arrived, in the world's time; whoever awaits it goes on when its process does."""
         if self._closed or not self.process.alive:
-            if not isinstance(message, _Close):
+            if not isinstance(message, _Close) and not self._repeating:
                 self.out.send(RESET)
             return
         if isinstance(message, _Close):
@@ -256,7 +290,7 @@ class ClientEnd:
         self._fail(reason)
 
     def _end(self, reason: str) -> None:
-        if not self._closed:
+        if not self._closed and not self._repeating:
             send(self, CLOSE)
         self._fail(reason)
 
@@ -346,8 +380,8 @@ class ServerEnd:
 End = ClientEnd | ServerEnd
 
 
-def send(end: End, message: Any) -> None:
-    """What its process sends; its host speaks for itself (CLOSE)."""
+def send(end: End, message: Any, held_back: float = 0.0) -> None:
+    """What its process sends; its host speaks for itself (CLOSE). held_back: seconds."""
     if not end.process.alive:
         raise ProcessDied
-    end.out.send(message)
+    end.out.send(message, held_back)

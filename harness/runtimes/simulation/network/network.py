@@ -20,6 +20,7 @@ from typing import Any, Final
 from cluster_image import wire
 from cluster_image.network import Address, Connection, Handler, Listening, Versions
 from harness.cluster import Shape
+from harness.runtimes.proxy.rules import Rule
 from harness.runtimes.simulation.loop import Process, VirtualLoop
 from harness.runtimes.simulation.network.connections import CLOSE, ClientEnd, End, Pipe, ServerEnd
 from harness.runtimes.simulation.network.shaping import Shaping
@@ -66,6 +67,7 @@ class SimulatedNetwork:
         self._endpoints: dict[Endpoint, None] = {}  # a dict, for its order
         self._holding: dict[Pipe, None] = {}  # those with something that has not got through
         self.shaping = Shaping(seed)
+        self.rules: dict[str, Rule] = {}  # by key: what becomes of clients' requests
         self.waiting: dict[Pipe, None] = {}  # those with something that waits for its turn at a rate
 
     def endpoint(self, process: Process, host: str, role: wire.Listener = "broker") -> Endpoint:
@@ -173,8 +175,9 @@ class SimulatedNetwork:
         """Which faults of links are in force, a clause each."""
         cuts = [f"the network is cut for {key}" for key, links in self._cuts.items() if links]
         shapes = [f"the network is shaped for {key}" for key in self.shaping.keys]
+        held = [f"requests of {rule.api} are held back for {key}" for key, rule in self.rules.items()]
         slow = [f"what sets out from {source} to {target} is late" for source, target in self._slow]
-        return [*cuts, *shapes, *slow]
+        return [*cuts, *shapes, *held, *slow]
 
     # -- links ------------------------------------------------------------------------------------------------
 

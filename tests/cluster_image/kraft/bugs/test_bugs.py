@@ -18,7 +18,7 @@ from kio.schema.fetch.v17.response import FetchableTopicResponse, FetchResponse,
 
 import cluster_image.__main__
 from checkers.inside.kraft.simulated import PROPERTIES
-from checkers.properties import LIVENESS, LOG_LINEARIZABILITY
+from checkers.properties import LOG_LINEARIZABILITY, OF_LIVENESS
 from cluster_image.config import ConfigError
 from cluster_image.config.throttling import FOLLOWER
 from cluster_image.kraft import bugs
@@ -42,7 +42,7 @@ from tests.cluster_image.kraft.broker.test_partition import (
     leaders_batch,
     registration,
 )
-from tests.cluster_image.kraft.bugs import of_controllers, of_disks, of_partitions
+from tests.cluster_image.kraft.bugs import idempotence, of_controllers, of_disks, of_partitions
 from tests.cluster_image.kraft.controller.test_controller import SESSION, three_brokers
 from tests.cluster_image.kraft.controller.test_unclean_recovery import all_unclean, recover, reported
 from tests.cluster_image.kraft.raft.test_raft_quorum import CONFIG, boot, disk_with, elect, fetch, granted, vote
@@ -322,6 +322,7 @@ CASES: dict[str, tuple[Callable[[Path], Any], Any, Any]] = {
     "M53": (of_controllers.record_that_contradicts_the_state, "stops", "goes on"),
     "M56": (of_disks.power_cut_after_a_segment_was_flushed, 2, 1),
     "M59": (of_disks.append_after_one_that_failed, "refused", (2, 1)),
+    "M60": (idempotence.retry_after_a_crash, 0, None),
     "M61": (of_disks.metadata_log_of_a_killed_process, (1, 1), (1, 0)),
     "M63": (voter_about_to_fetch, 1, 0),
     "M65": (old_records_on_a_majority, 0, 2),
@@ -329,6 +330,9 @@ CASES: dict[str, tuple[Callable[[Path], Any], Any, Any]] = {
     "M69": (leader_without_a_majority, Role.RESIGNED, Role.LEADER),
     "M71": (name_of_a_snapshot, (3, 2), (2, 1)),
     "M72": (start_of_a_trimmed_log, 2, 4),
+    "M73": (idempotence.retry_of_five_in_flight, ["out of order", 1, 2, 3, 4, 5, None],
+            [*["out of order"] * 5, 5, None]),
+    "M76": (idempotence.producer_unknown_to_a_follower, 4, "refused"),
 }  # fmt: skip
 
 
@@ -347,7 +351,7 @@ def test_every_bug_replaces_a_rule_that_there_is_and_fits_its_place() -> None:
         rule = getattr(importlib.import_module(f"cluster_image.{bug.module}"), bug.rule)
         assert rule.__module__ == f"cluster_image.{bug.module}", bug.id
         assert inspect.signature(rule) == inspect.signature(bug.replacement), bug.id
-        assert set(bug.properties) <= {*PROPERTIES, LIVENESS, LOG_LINEARIZABILITY}, bug.id
+        assert set(bug.properties) <= {*PROPERTIES, *OF_LIVENESS, LOG_LINEARIZABILITY}, bug.id
         assert bug.title and bug.source and bug.nemesis, bug.id
 
 

@@ -1,0 +1,60 @@
+"""Whether replicas take nothing for true that came too late, stems from before a restart, or was never answered.
+
+| property        | statement                                                                    | checked when
+| --------------- | ---------------------------------------------------------------------------- | --------------------
+| DecidedIsr      | what a replica takes for the ISR of a partition epoch, the controller has    | the replica changes
+|                 | decided for that epoch (an answer to AlterPartition may tell it before the   |
+|                 | metadata log does)                                                           |
+| FollowerSession | the uptime session in which a leader knows a follower never becomes an       | the leader changes
+|                 | earlier one, in one leader epoch                                             |
+
+Sources: 000, 2.9.2; KIP-903.
+"""
+
+from __future__ import annotations
+
+from checkers.inside.violation import Violated
+from cluster_image.kraft.broker.leadership import Leadership
+from cluster_image.kraft.broker.partition import Partition
+from cluster_image.kraft.metadata.image import PartitionRegistration
+
+
+class AnswersOracle:
+    """Of one partition. Methods raise Violated."""
+
+    def __init__(self, where: str, registration: PartitionRegistration) -> None:
+        self._where = where
+        self._isr = {registration.partition_epoch: frozenset(registration.isr)}  # by partition epoch, what was decided
+        self._sessions: dict[tuple[str, int], tuple[int, int]] = {}  # by node and follower: leader epoch, broker epoch
+
+    def decided(self, registration: PartitionRegistration) -> None:
+        """A record of the controller is committed."""
+        self._isr[registration.partition_epoch] = frozenset(registration.isr)
+
+    def look(self, node: str, partition: Partition) -> None:
+        epoch = partition.partition_epoch
+        decided = self._isr.get(epoch)
+        if epoch >= 0 and decided != partition.isr:
+            what = "nothing yet" if decided is None else f"{sorted(decided)}"
+            raise Violated(
+                "DecidedIsr",
+                f"{node} takes {sorted(partition.isr)} for the ISR as of partition epoch {epoch}; the controller has "
+                f"decided {what} for that",
+                self._where,
+                (node,),
+            )
+        if partition.leadership is not None:
+            self._look_at_sessions(node, partition.leader_epoch, partition.leadership)
+
+    def _look_at_sessions(self, node: str, leader_epoch: int, leadership: Leadership) -> None:
+        for broker, follower in leadership.followers.items():
+            before = self._sessions.get((node, broker), (-1, -1))
+            if before[0] == leader_epoch and follower.broker_epoch < before[1]:
+                raise Violated(
+                    "FollowerSession",
+                    f"{node}, leader of epoch {leader_epoch}, has known broker {broker} in its session of broker epoch "
+                    f"{before[1]}, and now takes a fetch of session {follower.broker_epoch} for later",
+                    self._where,
+                    (node,),
+                )
+            self._sessions[node, broker] = (leader_epoch, follower.broker_epoch)

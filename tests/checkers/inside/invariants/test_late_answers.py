@@ -1,0 +1,90 @@
+"""Lies about what is late, from before a restart, or not answered: each is found by the name of what it breaks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+import pytest
+
+from cluster_image.kraft.broker.channel import ControllerChannel
+from cluster_image.kraft.broker.isr_manager import IsrManager
+from cluster_image.kraft.broker.partition import Partition
+from cluster_image.kraft.metadata import rules
+from harness.explore import swarm
+from harness.explore.simulate import Simulated, simulate
+from harness.plan.plan import Plan
+
+EXPLORED: Final = Plan(
+    run="explore", on="simulation", nemesis=("power-outage", "kill", "pause", "partition"), rate=40.0, partitions=4,
+    concurrency=2, time_limit=20.0,
+)  # fmt: skip
+Patch = Callable[[pytest.MonkeyPatch], None]
+#: An exploration that draws all has found each of these lies by then.
+WITHIN: Final = 40
+
+
+def lost_answers_are_good_ones(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A broker that hears nothing of its AlterPartition goes on as if it had been accepted."""
+
+    def asked(self: IsrManager, pending: Any) -> Any:
+        latest[id(self._channel)] = pending
+        return ask(self, pending)
+
+    async def sent(self: ControllerChannel, entity: Any, timeout: float | None = None) -> Any:
+        try:
+            return await send(self, entity, timeout)
+        except (ConnectionError, TimeoutError):
+            for partition, proposal in latest.get(id(self), {}).values():
+                isr = tuple(replica for replica, _ in proposal.isr)
+                partition.proposal_accepted(proposal, isr, proposal.leader_epoch, proposal.partition_epoch + 1)
+            raise
+
+    latest: dict[int, Any] = {}  # by channel, what was asked there last
+    ask, send = IsrManager._request, ControllerChannel.request
+    monkeypatch.setattr(IsrManager, "_request", asked)
+    monkeypatch.setattr(ControllerChannel, "request", sent)
+
+
+def sessions_are_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A leader and the controller ask for no broker epoch."""
+    monkeypatch.setattr(rules, "is_earlier_session", lambda broker_epoch, known: False)
+
+
+def answers_in_any_order(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An AlterPartition's answer counts whatever has been heard since."""
+
+    def lie(self: Partition, proposal: Any, isr: Any, leader_epoch: int, partition_epoch: int) -> None:
+        if self.is_leader:
+            self._commit_isr(isr, self.partition_epoch)
+
+    monkeypatch.setattr(Partition, "proposal_accepted", lie)
+
+
+LIES: Final[Mapping[str, tuple[Patch, str, int]]] = {
+    # the lie, the property, the first seed that finds it
+    "lost answers": (lost_answers_are_good_ones, "DecidedIsr", 0),
+    "any order": (answers_in_any_order, "DecidedIsr", 0),
+    "sessions": (sessions_are_one, "FollowerSession", 0),
+}
+
+
+def explored(seed: int) -> Simulated:
+    return simulate(swarm.plan_of(EXPLORED, seed, draw_settings=True, draw_latency=True, draw_producers=True))
+
+
+@pytest.mark.parametrize("lie", LIES)
+def test_a_lie_is_found_by_the_name_of_what_it_breaks(monkeypatch: pytest.MonkeyPatch, lie: str) -> None:
+    plant, property_, seed = LIES[lie]
+    assert seed < WITHIN
+    plant(monkeypatch)
+    done = explored(seed)
+    assert not done.crash and done.violation is not None, done.crash or done.problems
+    assert done.violation.property == property_, done.violation
+    assert done.violation.nodes
+
+
+@pytest.mark.parametrize("seed", sorted({seed for _, _, seed in LIES.values()}))
+def test_who_tells_the_truth_is_not_blamed(seed: int) -> None:
+    done = explored(seed)
+    assert done.violation is None and not done.crash, done.violation or done.crash
