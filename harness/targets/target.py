@@ -253,7 +253,7 @@ class Invariants(Protocol):
         """Trusting nothing that was told."""
 
     def count_states(self, faults: Callable[[], tuple[int, ...]]) -> tuple[Set[int], Set[int]]:
-        """From now on: the abstract states that the cluster has been in, and pairs of such a state and the faults in
+        """From now on: the abstract states that the cluster has been in, and pairs of a coarser one and the faults in
         force then; hashes that no hash seed changes, in sets that grow, or are for ever empty if the target has no such
         thing. faults: what is in force now, as numbers."""
         ...

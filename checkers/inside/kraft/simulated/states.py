@@ -3,8 +3,12 @@
 As model-guided fuzzing does (Gulcan et al., OOPSLA 2025; Mallory, CCS 2023), a concrete state is mapped to a small one
 that keeps what the protocol decides by, and forgets names, offsets and time: of a partition, who leads by whose belief,
 epochs relative to the committed one, ISR and ELR against MinISR, ends of logs relative to what is committed and to
-each other; of the metadata quorum, roles, relative epochs and ends; and the kinds of faults in force. Replicas are told
-in an order that does not depend on which broker is which, so that symmetric states are one.
+each other; of the metadata quorum, roles, relative epochs and ends. Replicas are told in an order that does not
+depend on which broker is which, so that symmetric states are one.
+
+Beside these there is a coarser view, with the faults in force: who has which role and is in which set, whatever the
+ends of logs. The finer one goes on growing for thousands of runs; of the coarser one something new is rare, and so it
+is what an exploration goes by.
 
 States are hashes of numbers alone, which no hash seed changes.
 """
@@ -22,11 +26,13 @@ from .partitions import PartitionOracle, PartitionReplica
 
 #: By what is in force: numbers, as SimulatedCluster.faults_in_force() has them.
 Faults = tuple[int, ...]
+#: Of what _replica() tells, what does not depend on the ends of logs: role, sets, relative epoch, who is waited for.
+_ROLES_AND_SETS: Final = 4
 _ROLES: Final[Mapping[Role, int]] = {role: number for number, role in enumerate(Role)}
 
 
 class States:
-    """faults: those in force now. seen: the states so far; under_faults: each with the faults in force then."""
+    """faults: those in force now. seen: the states so far; under_faults: coarser ones, with the faults then in force."""
 
     def __init__(self, faults: Callable[[], Faults]) -> None:
         self.seen: set[int] = set()
@@ -64,11 +70,12 @@ class States:
         state = (
             _sign(len(told.isr) - partition.min_isr), len(told.isr) == len(told.replicas), len(told.elr),
             len(told.last_known_elr), told.leader == NO_LEADER, told.leader_recovery_state, bool(told.adding),
-            bool(told.removing), *replicas,
+            bool(told.removing),
         )  # fmt: skip
-        bare = hash((state, self._quorum))
-        self.seen.add(bare)
-        self.under_faults.add(hash((bare, self._faults())))
+        self.seen.add(hash((state, *replicas)))
+        faults = self._faults()
+        self.under_faults.add(hash((state, tuple(each[:_ROLES_AND_SETS] for each in replicas), faults)))
+        self.under_faults.add(hash((self._quorum, faults)))
 
 
 def _replica(partition: PartitionOracle, broker: int, replica: PartitionReplica, longest: int) -> tuple[int, ...]:
