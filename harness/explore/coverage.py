@@ -40,8 +40,8 @@ class States:
         self._new.append(len(self._states) - before)
 
     def as_dict(self) -> dict[str, int]:
-        """distinct; under_faults: pairs of a coarser state and the faults that were in force; new: states that the last runs
-        (so many as `last_runs`) were the first to reach."""
+        """distinct; under_faults: pairs of a coarser state and the faults that were in force; new: states that the
+        last runs (so many as `last_runs`) were the first to reach."""
         for _, reached in sorted(self._waiting.items()):
             self._count(*reached)
         self._waiting.clear()

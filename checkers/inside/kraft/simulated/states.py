@@ -32,7 +32,7 @@ _ROLES: Final[Mapping[Role, int]] = {role: number for number, role in enumerate(
 
 
 class States:
-    """faults: those in force now. seen: the states so far; under_faults: coarser ones, with the faults then in force."""
+    """faults: those in force now. seen: the states so far; under_faults: coarser ones, with the faults then."""
 
     def __init__(self, faults: Callable[[], Faults]) -> None:
         self.seen: set[int] = set()
