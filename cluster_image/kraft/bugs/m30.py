@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from kio.schema.errors import ErrorCode
-
 from . import Bug, original
 
 if TYPE_CHECKING:
+    from kio.schema.errors import ErrorCode
+
     from ..metadata.image import PartitionRegistration
 
 
@@ -27,6 +27,8 @@ def answer_as_one_that_knows(
     eligible: Callable[[int], bool],
     recovery_state: int,
 ) -> ErrorCode | None:
+    from kio.schema.errors import ErrorCode
+
     if leader_epoch > partition.leader_epoch:
         return ErrorCode.fenced_leader_epoch
     if partition_epoch > partition.partition_epoch and sender == partition.leader:

@@ -6,12 +6,17 @@ another one leads.
 
 from __future__ import annotations
 
-from kio.schema.errors import ErrorCode
+from typing import TYPE_CHECKING
 
 from . import Bug, original
 
+if TYPE_CHECKING:
+    from kio.schema.errors import ErrorCode
+
 
 def replicas_first(epoch_refused: ErrorCode | None, leads: bool, is_replica: bool) -> ErrorCode | None:
+    from kio.schema.errors import ErrorCode
+
     if not is_replica:
         return ErrorCode.unknown_leader_epoch
     refused: ErrorCode | None = original(BUG)(epoch_refused, leads, is_replica)

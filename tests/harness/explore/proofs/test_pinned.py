@@ -1,0 +1,20 @@
+"""The smallest run that shows each bug: with the bug it breaks what it broke when it was found, without it it passes."""
+
+from __future__ import annotations
+
+import pytest
+
+from harness.explore.proofs.pinned import Pinned, load, repeat
+
+PINNED = load()
+
+
+def test_there_is_one_of_most_bugs() -> None:
+    assert len({each.id for each in PINNED}) == len(PINNED) >= 25
+
+
+@pytest.mark.parametrize("pinned", PINNED, ids=lambda each: each.id)
+def test_it_is_found_again_and_gone_without_the_bug(pinned: Pinned) -> None:
+    repeated = repeat(pinned)
+    assert repeated.broke == pinned.broken
+    assert repeated.without == "pass", repeated.reason

@@ -1,0 +1,78 @@
+"""`chaos prove` from its arguments to what it prints and keeps."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from harness.cli import app as cli
+from harness.explore.proofs import mutation
+from harness.explore.proofs.mutation import sample, settings
+from harness.explore.proofs.pinned import FILE
+from harness.runtimes.simulation.mutants.places import mutants_of
+
+
+def chaos(*arguments: str) -> int:
+    with pytest.raises(SystemExit) as ended:
+        cli.main(arguments)
+    return int(ended.value.code or 0)  # type: ignore[arg-type]
+
+
+def test_a_bug_is_found_shrunk_repeated_and_gone_without_itself(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    page, pin = tmp_path / "bugs.md", tmp_path / FILE
+    asked = ("M67", "--searches", "2", "--most-runs", "3", "--shrinking", "8", "--workers", "1", "--page", str(page))
+    assert chaos("prove", *asked, "--pin", str(pin), "--results", str(tmp_path / "results")) == 0
+    printed = capsys.readouterr().out
+    assert "| M67 |" in printed and "QuorumState" in printed and "1 of 1 found, 1 proven" in printed
+    (file,) = (tmp_path / "results").glob("*/proofs.json")
+    (row,) = json.loads(file.read_text())["bugs"]
+    assert [search["runs"] for search in row["searches"]] == [1, 1]
+    assert [search["found"]["seed"] for search in row["searches"]] == [0, 1000]
+    assert row["smallest"]["repeats"] and row["smallest"]["without"] == "pass" and row["smallest"]["story"]
+    assert "`chaos prove M67 --budget" in page.read_text() and "**M67**" in page.read_text()
+    assert json.loads(pin.read_text())["M67"]["broken"] == "QuorumState"
+
+
+def test_a_bug_that_is_not_found_is_told_as_such(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    asked = ("M30", "--searches", "1", "--most-runs", "1", "--workers", "1")
+    assert chaos("prove", *asked, "--results", str(tmp_path)) == 2
+    printed = capsys.readouterr().out
+    assert "not found" in printed and "> 1" in printed
+
+
+@pytest.mark.parametrize(("arguments", "said"), [
+    (("M00",), "there is no bug M00"),
+    (("M15", "--searches", "0"), "--searches is 0; valid is 1 to 100"),
+    (("M15", "--most-runs", "1001"), "--most-runs is 1001; valid is 1 to 1,000"),
+    (("--mutants", "kraft.nothing"), "no mutant's id begins with kraft.nothing"),
+])  # fmt: skip
+def test_bad_arguments_get_one_sentence(
+    arguments: tuple[str, ...], said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert chaos("prove", *arguments, "--results", str(tmp_path / "results")) == 254
+    assert said in capsys.readouterr().err
+    assert not (tmp_path / "results").exists()
+
+
+def test_mutants_that_are_named_are_measured(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    asked = ("--mutants", "kraft.broker.rules:may_join_isr:comparison:0", "--workers", "1")
+    assert chaos("prove", *asked, "--results", str(tmp_path)) == 0
+    assert "1 of 1 killed: 100.0%" in capsys.readouterr().out
+    (file,) = tmp_path.glob("*/mutants.json")
+    (told,) = json.loads(file.read_text())["mutants"]
+    assert told["outcome"] == "killed" and told["property"] == "IsrExpands"
+
+
+def test_the_sample_is_as_the_file_says_and_each_module_is_there() -> None:
+    told, drawn = settings(), sample()
+    assert len(drawn) == told["mutants"] >= 300
+    share = told["mutants"] // len(told["operators"])
+    for operator in told["operators"]:
+        assert sum(each.mutant.operator == operator for each in drawn) == share
+    assert len({each.mutant.id for each in drawn}) == len(drawn)
+    assert all(mutants_of(module) for target in mutation.TARGETS for module in told[target]["modules"])
+    assert sample() == drawn
