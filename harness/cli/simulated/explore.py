@@ -332,7 +332,7 @@ def _summary(found: Exploration) -> Iterator[str]:
         f"{', '.join(counts)}; {found.simulated_s:,.0f} s simulated in {found.wall_s:,.1f} s, "
         f"{found.seeds_an_hour:,.0f} seeds an hour"
     )
-    if found.states["distinct"]:
+    if found.states.get("distinct"):
         yield (
             f"  states    {found.states['distinct']:,} of the protocol, {found.states['under_faults']:,} with faults "
             f"in force; {found.states['new']:,} new in the last {found.states['last_runs']:,} runs"

@@ -1,4 +1,4 @@
-"""The smallest run that shows each bug: with the bug it breaks what it broke when it was found, without it it passes."""
+"""The smallest run of each bug: with the bug it breaks what it broke when it was found, and without it it passes."""
 
 from __future__ import annotations
 
