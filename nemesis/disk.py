@@ -27,6 +27,7 @@ from nemesis import (
     knob,
     start_the_dead,
 )
+from nemesis.at_operation import ErrorOnce
 
 #: A disk is slow for certain when a write takes so many times as long as before.
 _CLEARLY = 2
@@ -209,4 +210,5 @@ class Disk(DiskFull):
     name = "disk"
     variants: ClassVar[Mapping[str, type[Nemesis]]] = {
         "full": Full, "error": Error, "slow": Slow, "read-only": ReadOnly, "corrupt": Corrupt,
+        "error-once": ErrorOnce,
     }  # fmt: skip

@@ -201,7 +201,10 @@ class Segment:
         return self._positions[batch] if batch < len(self._positions) else self.size
 
     def _read_exactly(self, position: int, size: int) -> bytes:
-        data = self._file.read_at(position, size)
+        try:
+            data = self._file.read_at(position, size)
+        except OSError as error:  # as a failed write: the broker cannot go on with this disk
+            raise StorageError(f"reading {self.path} failed: {error}") from error
         if len(data) != size:
             raise StorageError(f"{self.path}: {len(data)} bytes at {position} where {size} were written")
         return data

@@ -15,8 +15,10 @@ from harness.runtimes.simulation.clock import WallClock
 from harness.runtimes.simulation.disk.damage import FileDamage, chosen
 from harness.runtimes.simulation.disk.disk import SimulatedDisk
 from harness.runtimes.simulation.disk.loss import Loss
+from harness.runtimes.simulation.disk.strike import READ
 from harness.runtimes.simulation.loop import Process, VirtualLoop
 from harness.runtimes.simulation.network.network import SimulatedNetwork
+from harness.runtimes.simulation.striking import Striking
 from harness.targets.target import Simulated, SimulatedProcess
 
 log = logging.getLogger("cluster_image")
@@ -40,6 +42,7 @@ class Surroundings(Protocol):
     network: SimulatedNetwork
     seed: int
     simulated: Simulated
+    looking: bool  # is what happens now done by who looks on, in the middle of a node's step?
 
     @property
     def machines(self) -> Sequence[Node]: ...
@@ -85,6 +88,7 @@ class SimulatedNode(Node):
         self._cut: asyncio.Future[Evidence] | None = None  # a power cut that waits for a write
         self._operations_left = 0
         self._damage: FileDamage | None = None
+        self._striking: Striking | None = None
         self._stalls = Random(f"{cluster.seed}/scheduling/{name}")
         self._loop.call_in_world(self._stalls.expovariate(1 / STALL_EVERY_S), self._stall)
 
@@ -154,6 +158,10 @@ class SimulatedNode(Node):
     # -- kill and pause ---------------------------------------------------------------------------------------
 
     async def kill(self) -> Evidence:
+        return self.end()
+
+    def end(self) -> Evidence:
+        """SIGKILL."""
         process = self._process
         if process is None:
             return {"exit_status": None, "pid": 0}
@@ -246,17 +254,19 @@ class SimulatedNode(Node):
             cut, self._cut = self._cut, None
             if cut.done():
                 return cut.result()
-        return self._lose_power()
+        return self.lose_power()
 
     def _before(self, operation: str, path: str) -> None:
-        """Called before each operation that changes the disk."""
-        if self._cut is not None and not self._cut.done():
+        """Called before each operation on the disk."""
+        if self._striking is not None and self._loop.current is self._process and not self._cluster.looking:
+            self._striking.before(operation, path)
+        if self._cut is not None and not self._cut.done() and operation != READ:
             self._operations_left -= 1
             if self._operations_left <= 0:
-                self._cut.set_result(self._lose_power())
+                self._cut.set_result(self.lose_power())
                 raise ProcessDied
 
-    def _lose_power(self) -> Evidence:
+    def lose_power(self) -> Evidence:
         running = self._process is not None
         self._end(SIGKILLED, power=True)
         self._cluster.network.power_off(self.name)
@@ -301,11 +311,31 @@ class SimulatedNode(Node):
         evidence = {"failed_operations": failed, **await self._own_end(failed)}
         if self._process is not None:
             return evidence
+        return evidence | self._evict()
+
+    def _evict(self) -> Evidence:
+        """What a failed sync dropped is not read any more, either. Of a node whose process has ended."""
         loss = self.disk.evict()
         if not loss.files:
-            return evidence
+            return {}
         self._cluster.gone(self.name, lossy=_directories(loss))
-        return evidence | loss.evidence()
+        return loss.evidence()
+
+    async def strike_operation(
+        self, choice: Mapping[str, Any], within_s: float, *, starting: bool = False
+    ) -> Evidence:
+        striking = self._striking = Striking(self, choice, starting=starting)
+        if starting:
+            await self.restore_power()
+        try:
+            evidence = await striking.wait(within_s)
+        finally:
+            self._striking = None
+        if striking.failed:
+            evidence |= await self._own_end(1)
+            if self._process is None and striking.pages == "evicted":
+                evidence |= self._evict()
+        return evidence
 
     async def slow_disk(self, bytes_per_s: int, operations_per_s: int) -> Evidence:
         self.disk.limit = bytes_per_s, operations_per_s

@@ -20,6 +20,7 @@ from random import Random
 from cluster_image.storage.disk import Disk, File, ProcessDied, parent
 from harness.runtimes.simulation.disk.loss import Loss
 from harness.runtimes.simulation.disk.page_cache import Directory, Inode
+from harness.runtimes.simulation.disk.strike import HALF, READ
 
 #: What a disk writes as a whole, in bytes.
 SECTOR = 512
@@ -42,8 +43,8 @@ class Mount(Disk):
     alive: asked first of all in every operation. Once it says no, the operation raises ProcessDied, so that what is
         left of the process' code changes nothing any more.
     before: called with a word (create, append, truncate, sync, make_directory, remove, remove_directory, rename,
-        sync_directory) and a path before each change and sync, and again in the middle of an append. What it raises
-        ends the operation there: so it can be refused, the process killed, or the power cut.
+        sync_directory; read) and a path before each change, sync and read, and once more (append half) in the middle of
+        an append. What it raises ends the operation there: so it can be refused, the process killed, or the power cut.
     spent: told how long, in seconds, a sync kept the process.
     """
 
@@ -180,11 +181,12 @@ class _SimulatedFile(File):
         # In two halves, since a process or the power can go in the middle of a write.
         half = len(data) // 2
         inode.content += data[:half]
-        mount.before("append", self._path)
+        mount.before(HALF, self._path)
         inode.content += data[half:]
 
     def read_at(self, offset: int, size: int) -> bytes:
         inode = self._use()
+        self._mount.before(READ, self._path)
         self._mount._disk.must_work(self._path)
         return bytes(memoryview(inode.content)[offset : offset + size])
 
@@ -260,6 +262,12 @@ class SimulatedDisk(Mount):
             inode.content = inode.on_disk()
             inode.dropped.clear()
         return Loss.between(before, self.files())
+
+    def drop(self, path: str) -> None:
+        """As a failed sync of that file may do: see Inode.drop()."""
+        inode = dict(self.root.inodes()).get(path)
+        if inode is not None:
+            inode.drop()
 
     def files(self) -> dict[str, bytearray]:
         """What a process would read, by path. The very bytes: change them to damage a file."""
