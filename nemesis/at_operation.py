@@ -26,8 +26,8 @@ LOST: Final = ("unsynced_bytes", "unsynced_files", "unsynced_records")
 
 
 class AtOperation(Common):
-    """when: "running", or "loading": the process is killed and started for it. again: which operation of the start
-    after that is struck, too."""
+    """when: "running", or "loading": the process is killed and started for it. within_s: seconds that it is waited for.
+    again: which operation of the start after that is struck, too; 0: none, they are counted."""
 
     name: str
     summary: str
@@ -40,6 +40,7 @@ class AtOperation(Common):
         when = random.choice([RUNNING, RUNNING, LOADING])
         choice: dict[str, Any] = {
             **draw_node(random), "what": self.what, "when": when, "operation": _draw_operation(random, self.most, when),
+            "within_s": WITHIN_S,
         }  # fmt: skip
         again = _draw_operation(random, self.most, LOADING)
         if random.random() < 0.3:
@@ -70,11 +71,12 @@ async def _strike(node: Node, choice: Mapping[str, Any]) -> Evidence:
     if starting:
         await node.kill()
         await asyncio.sleep(DOWN_S)
-    first = await node.strike_operation(choice, WITHIN_S, starting=starting)
+    first = await node.strike_operation(choice, choice["within_s"], starting=starting)
     if "again" not in choice or "struck" not in first or await node.is_running():
         return first
     await asyncio.sleep(DOWN_S)
-    second = await node.strike_operation({**choice, "operation": choice["again"]}, WITHIN_S, starting=True)
+    again = {**choice, "operation": choice["again"]}
+    second = await node.strike_operation(again, choice["within_s"], starting=True)
     return _both(first, second)
 
 

@@ -59,6 +59,9 @@ class Segment:
         self._file = self._disk.open(self.path)
         self._has_file = True
 
+    def drop_clean_pages(self) -> None:
+        self._file.drop_clean_pages()
+
     def load(self, validate_from: int, last_epoch: int) -> Iterator[BatchHeader]:
         """Index the file's valid batches and yield their headers; stop at the first that is not.
 

@@ -311,11 +311,9 @@ class SimulatedNode(Node):
         evidence = {"failed_operations": failed, **await self._own_end(failed)}
         if self._process is not None:
             return evidence
-        return evidence | self._evict()
+        return evidence | self._lost(self.disk.evict())
 
-    def _evict(self) -> Evidence:
-        """What a failed sync dropped is not read any more, either. Of a node whose process has ended."""
-        loss = self.disk.evict()
+    def _lost(self, loss: Loss) -> Evidence:
         if not loss.files:
             return {}
         self._cluster.gone(self.name, lossy=_directories(loss))
@@ -333,8 +331,10 @@ class SimulatedNode(Node):
             self._striking = None
         if striking.failed:
             evidence |= await self._own_end(1)
-            if self._process is None and striking.pages == "evicted":
-                evidence |= self._evict()
+            if self._process is None:  # what was dropped is lost, though whoever reads it may not see that yet
+                evidence |= self._lost(self.disk.dropped())
+                if striking.pages == "evicted":
+                    self.disk.evict()
         return evidence
 
     async def slow_disk(self, bytes_per_s: int, operations_per_s: int) -> Evidence:

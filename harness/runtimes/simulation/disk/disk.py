@@ -201,6 +201,9 @@ class _SimulatedFile(File):
     def sync(self) -> None:
         self._mount._sync(self._use(), "sync", self._path)
 
+    def drop_clean_pages(self) -> None:
+        self._use().evict()
+
     def close(self) -> None:
         self._mount._check()
         self._inode = None
@@ -259,9 +262,12 @@ class SimulatedDisk(Mount):
         """Let readers see what the disk holds where a failed sync dropped data, as when memory runs short."""
         before = self.files()
         for _, inode in self.root.inodes():
-            inode.content = inode.on_disk()
-            inode.dropped.clear()
+            inode.evict()
         return Loss.between(before, self.files())
+
+    def dropped(self) -> Loss:
+        """What that would take."""
+        return Loss.between(self.files(), {path: inode.on_disk() for path, inode in self.root.inodes()})
 
     def drop(self, path: str) -> None:
         """As a failed sync of that file may do: see Inode.drop()."""

@@ -41,6 +41,11 @@ class Inode:
             self.dropped.append((self.lowest, self.old_tail[:size].ljust(size, b"\0")))
         self.sync()
 
+    def evict(self) -> None:
+        """From now on a process reads what the disk has where pages were dropped."""
+        self.content = self.on_disk()
+        self.dropped.clear()
+
     def unsynced(self) -> int:
         """Bytes that would not be found after a power cut, at worst."""
         return len(self.content) - self.lowest + sum(len(old) for _, old in self.dropped)
