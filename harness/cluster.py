@@ -171,6 +171,21 @@ class Node(Protocol):
         unsynced_files and unsynced_records as of cut_power(), only if something was lost."""
         raise NotOffered("repair_disk")
 
+    async def lose_files(self, what: str, which: float) -> Evidence:
+        """Of a node whose process does not run: its disk is empty from now on ("disk"), or lacks the directory of one
+        partition ("log"), the one at `which` in [0, 1). Evidence: as of cut_power(), of all that is gone, synced or
+        not; lost_at, on the run's clock, in ns."""
+        raise NotOffered("lose_files")
+
+    async def copy_disk(self) -> None:
+        """Keep a copy of what the disk holds; of what a process writes, what a power cut at this moment leaves."""
+        raise NotOffered("copy_disk")
+
+    async def restore_disk(self) -> Evidence:
+        """Of a node whose process does not run: the copy is what its disk holds from now on. Evidence: as of
+        lose_files()."""
+        raise NotOffered("restore_disk")
+
     async def strike_operation(
         self, choice: Mapping[str, Any], within_s: float, *, starting: bool = False
     ) -> Evidence:
@@ -185,7 +200,8 @@ class Node(Protocol):
         more once the process has ended ("evicted").
 
         Evidence: counted_operations; struck {operation, path, number}, if one was; as of kill() or cut_power(); of what
-        fails failed_operations, exit_status if that ended the process, and as of repair_disk()."""
+        fails failed_operations, exit_status if that ended the process, and as of repair_disk(). lost_at, on the run's
+        clock, in ns: when it struck."""
         raise NotOffered("strike_operation")
 
     async def drop_clean_pages(self) -> Evidence:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from random import Random
 from typing import Any, Final, Protocol
 
+from cluster_image.storage.checkpoints import PARTITION_METADATA_FILE
 from cluster_image.storage.disk import ProcessDied
 from harness.cluster import TERMINATE_PATIENCE_S, Evidence, Node, Pausing, Role
 from harness.runtimes.agent.volume.damage import nothing_to_damage
@@ -15,6 +16,7 @@ from harness.runtimes.simulation.clock import WallClock
 from harness.runtimes.simulation.disk.damage import FileDamage, chosen
 from harness.runtimes.simulation.disk.disk import SimulatedDisk
 from harness.runtimes.simulation.disk.loss import Loss
+from harness.runtimes.simulation.disk.page_cache import Directory
 from harness.runtimes.simulation.disk.strike import READ
 from harness.runtimes.simulation.loop import Process, VirtualLoop
 from harness.runtimes.simulation.network.network import SimulatedNetwork
@@ -88,6 +90,7 @@ class SimulatedNode(Node):
         self._cut: asyncio.Future[Evidence] | None = None  # a power cut that waits for a write
         self._operations_left = 0
         self._damage: FileDamage | None = None
+        self._copy: Directory | None = None
         self._striking: Striking | None = None
         self._stalls = Random(f"{cluster.seed}/scheduling/{name}")
         self._loop.call_in_world(self._stalls.expovariate(1 / STALL_EVERY_S), self._stall)
@@ -117,6 +120,7 @@ class SimulatedNode(Node):
         )
         cluster.note(self.name, "boot", self._boots)
         cluster.started(self.name, self.running, self.disk)
+        self.disk.deceptive = False
         loop.spawn(process, self._run(process, self.running, stop))
 
     async def _run(self, process: Process, node: SimulatedProcess, stop: asyncio.Event) -> None:
@@ -319,6 +323,31 @@ class SimulatedNode(Node):
         self._cluster.gone(self.name, lossy=_directories(loss))
         return loss.evidence()
 
+    async def lose_files(self, what: str, which: float) -> Evidence:
+        assert self._process is None, f"{self.name} runs"
+        left = self.disk.root.copy() if what == "log" else Directory({})
+        partitions = [name for name in left.entries if f"{name}/{PARTITION_METADATA_FILE}" in self.disk.files()]
+        if partitions:
+            del left.entries[partitions[int(which * len(partitions))]]
+        return self._put(Directory(left.entries), f"lost {what}")
+
+    async def copy_disk(self) -> None:
+        self._copy = self.disk.copy(running=self._process is not None)
+
+    async def restore_disk(self) -> Evidence:
+        assert self._process is None and self._copy is not None, f"{self.name} runs, or there is no copy"
+        evidence = self._put(self._copy, "restored")
+        self._copy, self.disk.deceptive = None, True
+        return evidence
+
+    def _put(self, root: Directory, why: str) -> Evidence:
+        lost = self._lost(self.disk.put(root))
+        self._cluster.note(self.name, why, lost.get("unsynced_bytes", 0))
+        return lost | {"lost_at": self._now_ns(), "did": why}
+
+    def _now_ns(self) -> int:
+        return round(self._loop.time() * 1e9)
+
     async def strike_operation(
         self, choice: Mapping[str, Any], within_s: float, *, starting: bool = False
     ) -> Evidence:
@@ -364,6 +393,7 @@ class SimulatedNode(Node):
         done = self._damage.done
         if done.is_of_records:
             self._cluster.gone(self.name, lossy=[done.path.partition("/")[0]])
+            self.disk.deceptive = bool(done.after)
         self._cluster.note(self.name, "damaged", done.path, done.position)
         return killed | done.evidence()
 

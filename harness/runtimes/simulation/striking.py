@@ -56,13 +56,11 @@ class Striking:
         if self._over or self._has_loaded() or not self._strike.hits(operation, path):
             return
         self._over = True
-        if self._strike.what == "power":
-            self._evidence = self._node.lose_power()
+        at = {"lost_at": round(asyncio.get_running_loop().time() * 1e9)}
+        if self._strike.what in ("power", "kill"):
+            self._evidence = at | (self._node.lose_power() if self._strike.what == "power" else self._node.end())
             raise ProcessDied
-        if self._strike.what == "kill":
-            self._evidence = self._node.end()
-            raise ProcessDied
-        self._evidence = {"failed_operations": 1}
+        self._evidence = at | {"failed_operations": 1}
         if self.pages != "kept":
             self._node.disk.drop(path)
         full = self._strike.what == "short-write" and self._choice.get("error") == "ENOSPC"

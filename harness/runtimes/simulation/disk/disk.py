@@ -223,6 +223,7 @@ class SimulatedDisk(Mount):
     full: nothing can be written that needs room (ENOSPC); `refused` counts the attempts.
     failing: the device answers reads, writes and syncs with errors (EIO); `failed` counts them.
     read_only: nothing can be changed or synced (EROFS); `refused` counts the attempts.
+    deceptive: what is wrong with it no process can know at its start: it is an older copy, or a bit is another.
     limit: bytes and operations a second, at most; `slowed` has how many seconds each sync took longer for it.
     """
 
@@ -231,6 +232,7 @@ class SimulatedDisk(Mount):
         self.full = False
         self.failing = False
         self.read_only = False
+        self.deceptive = False
         self.limit: tuple[int, int] | None = None
         self.refused = 0
         self.failed = 0
@@ -256,6 +258,18 @@ class SimulatedDisk(Mount):
         random = random or Random(seed)
         before = self.files()
         self.root = self.root.after_power_loss(random, random.choice(WRITTEN_BACK), self._sector)
+        return Loss.between(before, self.files())
+
+    def copy(self, *, running: bool) -> Directory:
+        """For put(). running: what a power cut at this moment leaves, of what a process goes on to write."""
+        if not running:
+            return self.root.copy()
+        random = Random(self._power_cuts.getrandbits(64))
+        return self.root.after_power_loss(random, random.choice(WRITTEN_BACK), self._sector)
+
+    def put(self, root: Directory) -> Loss:
+        """This is what it holds from now on."""
+        before, self.root = self.files(), root
         return Loss.between(before, self.files())
 
     def evict(self) -> Loss:

@@ -119,6 +119,13 @@ class Directory:
                 entries[name] = Inode(bytearray(entry.after_power_loss(random, written_back, sector)))
         return Directory(entries)
 
+    def copy(self) -> Directory:
+        """Of all that can be read there, durable as a whole."""
+        return Directory({
+            name: entry.copy() if isinstance(entry, Directory) else entry and Inode(bytearray(entry.content))
+            for name, entry in sorted(self.entries.items())
+        })  # fmt: skip
+
     def inodes(self, prefix: str = "") -> Iterator[tuple[str, Inode]]:
         """Every file below, with its path, in order of names."""
         for name, entry in sorted(self.entries.items()):
