@@ -177,9 +177,9 @@ class Node(Protocol):
         not; lost_at, on the run's clock, in ns."""
         raise NotOffered("lose_files")
 
-    async def copy_disk(self) -> None:
+    async def snapshot_disk(self) -> None:
         """Keep a copy of what the disk holds; of what a process writes, what a power cut at this moment leaves."""
-        raise NotOffered("copy_disk")
+        raise NotOffered("snapshot_disk")
 
     async def restore_disk(self) -> Evidence:
         """Of a node whose process does not run: the copy is what its disk holds from now on. Evidence: as of

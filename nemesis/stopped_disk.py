@@ -1,10 +1,10 @@
-"""What becomes of a broker's disk while the broker is down, after a clean shutdown: a file is damaged, files or the whole
-disk are lost, or an older copy of it is put back.
+"""What becomes of a broker's disk while the broker is down, after a clean shutdown: a file is damaged, files or the
+whole disk are lost, or an older copy of it is put back.
 
 The broker has said that it left its logs complete. Within the contract each counts as one lossy shutdown, of the
 partitions that it took something of: the broker must say so when it registers, or be found out by the broker epoch in
-its clean-shutdown file (KAFKA-15582). Of a voter of the metadata quorum neither a lost disk nor an older one is survived:
-it would forget its votes, and what it has acknowledged.
+its clean-shutdown file (KAFKA-15582). Of a voter of the metadata quorum neither a lost disk nor an older one is
+survived: it would forget its votes, and what it has acknowledged.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ class Restored(_Stopped):
     summary = "stops one broker (SIGTERM), puts back a copy of its disk from some seconds before, and starts it on that"
     copy: str = knob(
         "drawn", "drawn", "stopped", "running",
-        help="of which disk the copy is: of a broker that was stopped for it, or of one that ran, as a power cut leaves it",
+        help="of a broker that was stopped for the copy, or of one that ran, as a power cut leaves it",
     )  # fmt: skip
 
     def drawn(self, random: Random) -> dict[str, Any]:
@@ -100,7 +100,7 @@ class Restored(_Stopped):
     async def strike(self, node: Node, choice: Mapping[str, Any]) -> Evidence:
         if choice["copy"] == "stopped":
             await node.terminate()
-        await node.copy_disk()
+        await node.snapshot_disk()
         await node.start()
         await asyncio.sleep(_SETTLED_S + choice["age_s"])
         stopped = await node.terminate()

@@ -7,8 +7,9 @@ partition's ISR has, of that partition, all that is committed.
 
 For each partition, a broker of its replica set is *out*
 
-* from the moment that a fault struck it (`lost_at` of its evidence, or the fault's start), if the fault lost something of that partition's log that was not synced:
-  where the evidence says it by partition (`lost_by_partition`), of this one; else of the broker at all;
+* from the moment that a fault struck it (`lost_at` of its evidence, or the fault's start), if the fault lost something
+  of that partition's log that was not synced: where the evidence says it by partition (`lost_by_partition`), of this
+  one; else of the broker at all;
 * until it is back in the ISR. By the committed metadata: a broker that lost its power comes back with a new
   registration, which ends its membership; it is back with the first later state of the partition that has a leader and
   counts it in the ISR (or no longer among the replicas). Metadata is committed when the first node has told that it

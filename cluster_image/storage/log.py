@@ -439,8 +439,6 @@ class Log:
         self.producers.clear()
         damaged, last_epoch = False, self._epochs.last_epoch_before(bases[0])
         for segment in self._segments.load(bases):
-            if segment.base_offset >= validate_from:
-                segment.drop_clean_pages()  # of what a failed sync left there, the next one would write nothing
             for header in segment.load(validate_from, last_epoch):
                 last_epoch = header.leader_epoch
                 self._epochs.assign(last_epoch, header.base_offset)

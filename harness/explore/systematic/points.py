@@ -67,7 +67,7 @@ class Sweep(NamedTuple):
         run = f"{point.node}-{point.operation}" + (f"-{point.again}" if point.again else "")
         return self._job(run, [point.node], point.operation, point.again)
 
-    def count(self, target: Target) -> dict[str, int]:
+    def counted(self, target: Target) -> dict[str, int]:
         """By node, how many operations there are. Raises HarnessFailure if a run that strikes nothing fails."""
         nodes = self.nodes(target)
         # What runs is counted all at once; but a node is stopped to be started, and only one at a time.

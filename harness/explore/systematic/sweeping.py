@@ -101,7 +101,7 @@ def carry_out(
 
     watch: told now and then how many runs are done, of how many, and how many failed. simulate: importable. Raises
     HarnessFailure, and OSError where the results cannot be written."""
-    counted = sweep.count(registry.make_target(sweep.plan.target))
+    counted = sweep.counted(registry.make_target(sweep.plan.target))
     directory = results.create(results_directory, ("systematic", sweep.every, sweep.of), sweep.plan.seed)
     first = thinned(points_of(counted, 0 if sweep.depth == 2 else None), step, most)
     asked = _Asked(sweep, directory, workers or os.cpu_count() or 1, stop, watch, simulate)

@@ -331,7 +331,7 @@ class SimulatedNode(Node):
             del left.entries[partitions[int(which * len(partitions))]]
         return self._put(Directory(left.entries), f"lost {what}")
 
-    async def copy_disk(self) -> None:
+    async def snapshot_disk(self) -> None:
         self._copy = self.disk.copy(running=self._process is not None)
 
     async def restore_disk(self) -> Evidence:
@@ -343,9 +343,9 @@ class SimulatedNode(Node):
     def _put(self, root: Directory, why: str) -> Evidence:
         lost = self._lost(self.disk.put(root))
         self._cluster.note(self.name, why, lost.get("unsynced_bytes", 0))
-        return lost | {"lost_at": self._now_ns(), "did": why}
+        return lost | {"lost_at": self.now_ns(), "did": why}
 
-    def _now_ns(self) -> int:
+    def now_ns(self) -> int:
         return round(self._loop.time() * 1e9)
 
     async def strike_operation(

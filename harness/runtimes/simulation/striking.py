@@ -22,6 +22,10 @@ class Struck(Protocol):
     disk: SimulatedDisk
     running: Any
 
+    def now_ns(self) -> int:
+        """On the clock of the run."""
+        ...
+
     def lose_power(self) -> Evidence: ...
 
     def end(self) -> Evidence:
@@ -56,7 +60,7 @@ class Striking:
         if self._over or self._has_loaded() or not self._strike.hits(operation, path):
             return
         self._over = True
-        at = {"lost_at": round(asyncio.get_running_loop().time() * 1e9)}
+        at = {"lost_at": self._node.now_ns()}
         if self._strike.what in ("power", "kill"):
             self._evidence = at | (self._node.lose_power() if self._strike.what == "power" else self._node.end())
             raise ProcessDied

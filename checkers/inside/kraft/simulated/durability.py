@@ -14,7 +14,8 @@ a record lost, a vote cast twice. Here each claim is compared with the simulated
 |                         | is on the disk                                          | if it is new
 | CleanShutdown           | if there is a clean-shutdown file all of each log is on | now and then; at
 |                         | the disk; who registers as shut down cleanly was so, in | the end of a
-|                         | that session, and has lost nothing since                | process
+|                         | that session, and has lost nothing since that it could  | process
+|                         | know of                                                 |
 
 Sources: KAFKA-10533 (flushed offset, votes); 002, 5.1 (recovery point), 5.1.1 and 5.2 (clean shutdown).
 """
