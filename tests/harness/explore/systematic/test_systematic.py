@@ -16,9 +16,10 @@ from harness.errors import BadArguments, ExitCode
 from harness.explore import replay
 from harness.explore.simulate import simulate
 from harness.explore.systematic.points import Point, Sweep, deeper, evidence_of, points_of, thinned
-from harness.explore.systematic.sweeping import SWEEP_FILE, carry_out
+from harness.explore.systematic.sweeping import SWEEP_FILE, Swept, carry_out
 from harness.plan import registry
 from harness.plan.plan import Plan
+from harness.report.terminal import Terminal
 
 PLAN = Plan(
     run="systematic", on="simulation", seed=3, rate=40.0, partitions=2, concurrency=2, time_limit=5.0,
@@ -99,27 +100,38 @@ def test_a_sync_that_is_believed_after_it_failed_is_found(monkeypatch: pytest.Mo
 
 
 @pytest.fixture(scope="module")
-def swept(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, object], Path]:
-    found = carry_out(Sweep(PLAN, "kill", "load", 2), tmp_path_factory.mktemp("results"), most=4, workers=1)
-    assert found.exit_code == ExitCode.PASS
-    return found.as_dict(), found.directory
+def swept(tmp_path_factory: pytest.TempPathFactory) -> Swept:
+    return carry_out(Sweep(PLAN, "kill", "load", 2), tmp_path_factory.mktemp("results"), most=4, workers=1)
 
 
-def test_a_sweep_goes_two_faults_deep_within_its_budget(swept: tuple[dict[str, object], Path]) -> None:
-    told, directory = swept
+def test_a_sweep_goes_two_faults_deep_within_its_budget(swept: Swept) -> None:
+    told, directory = swept.as_dict(), swept.directory
     ran = told["ran"]
-    assert isinstance(ran, list)
+    assert swept.exit_code == ExitCode.PASS
     assert told["planned"] == told["runs"] == told["struck"] == 8 and told["results"] == {"pass": 8}
     assert [each["again"] for each in ran[:4]] == [None] * 4
     assert all(each["again"] == each["struck"]["number"] > 0 for each in ran[4:])
     assert (directory / SWEEP_FILE).exists() and not (directory / "runs").exists()
 
 
-def test_a_run_that_fails_is_kept_and_repeats(tmp_path: Path) -> None:
+def test_what_was_counted_struck_and_found_is_printed(swept: Swept, capsys: pytest.CaptureFixture[str]) -> None:
+    systematic.print_sweep(Terminal(), swept)
+    printed = capsys.readouterr().out
+    counted = sum(swept.counted.values())
+    assert f"{counted:,} operations counted while a node loads its logs: broker-1 " in printed
+    assert f"{swept.again:,} operations counted while a node loads its logs after the first strike" in printed
+    assert "8 runs, 8 struck: 8 passed, 0 failed, 0 unknown" in printed and "replay" not in printed
+
+
+def test_a_run_that_fails_is_kept_and_repeats(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     sweep = Sweep(PLAN, "fsync", "load")
     found = carry_out(sweep, tmp_path, step=11, workers=1, simulate=_believing_the_page_cache)
     assert found.exit_code == ExitCode.FAIL and len(found.ran) == found.struck == 8
     assert [str(each.point) for each in found.failing] == ["broker-1 12", "broker-2 12", "broker-3 12"]
+    systematic.print_sweep(Terminal(), found)
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[1].split()[:5] == ["broker-1", "12", "sync", "chaos-0/00000000000000000039.log", "FlushedOffset"]
+    assert "8 runs, 8 struck: 5 passed, 3 failed, 0 unknown" in lines
     first = found.failing[0]
     assert first.failure is not None and first.failure.directory is not None
     again = replay.replay(first.failure.directory)
