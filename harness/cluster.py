@@ -171,6 +171,39 @@ class Node(Protocol):
         unsynced_files and unsynced_records as of cut_power(), only if something was lost."""
         raise NotOffered("repair_disk")
 
+    async def lose_files(self, what: str, which: float) -> Evidence:
+        """Of a node whose process does not run: its disk is empty from now on ("disk"), or lacks the directory of one
+        partition ("log"), the one at `which` in [0, 1). Evidence: as of cut_power(), of all that is gone, synced or
+        not; lost_at, on the run's clock, in ns."""
+        raise NotOffered("lose_files")
+
+    async def snapshot_disk(self) -> None:
+        """Keep a copy of what the disk holds; of what a process writes, what a power cut at this moment leaves."""
+        raise NotOffered("snapshot_disk")
+
+    async def restore_disk(self) -> Evidence:
+        """Of a node whose process does not run: the copy is what its disk holds from now on. Evidence: as of
+        lose_files()."""
+        raise NotOffered("restore_disk")
+
+    async def strike_operation(
+        self, choice: Mapping[str, Any], within_s: float, *, starting: bool = False
+    ) -> Evidence:
+        """Waits for one operation of the process on its disk, at most so long, and strikes in it. starting: the process
+        is started for it, and waited for only until it has loaded what its disk holds.
+
+        choice: what strikes; operation: which one, of those that it may strike, counted from now on, from 1 (0: none,
+        they are only counted). what is "power" or "kill", just before any change or sync, or in the middle of a write;
+        "error", "read" or "write": a read, a write or either of them fails (EIO); "short-write": half of a write is
+        written, and then there is an error ("EIO" or "ENOSPC"); "fsync": a sync fails (EIO), after which the pages
+        that it was to write are still to be written ("kept"), are taken for clean ("dropped"), or are so and read no
+        more once the process has ended ("evicted").
+
+        Evidence: counted_operations; struck {operation, path, number}, if one was; as of kill() or cut_power(); of what
+        fails failed_operations, exit_status if that ended the process, and as of repair_disk(). lost_at, on the run's
+        clock, in ns: when it struck."""
+        raise NotOffered("strike_operation")
+
     async def drop_clean_pages(self) -> Evidence:
         """What the page cache holds of the node's files and has been written is dropped, under a live process: the next
         read of it goes to the disk. Nothing is lost. Evidence, in bytes: resident_before, resident_after,

@@ -27,6 +27,8 @@ from nemesis import (
     knob,
     start_the_dead,
 )
+from nemesis.at_operation import ErrorOnce
+from nemesis.stopped_disk import CorruptStopped, Replaced, Restored
 
 #: A disk is slow for certain when a write takes so many times as long as before.
 _CLEARLY = 2
@@ -209,4 +211,5 @@ class Disk(DiskFull):
     name = "disk"
     variants: ClassVar[Mapping[str, type[Nemesis]]] = {
         "full": Full, "error": Error, "slow": Slow, "read-only": ReadOnly, "corrupt": Corrupt,
+        "error-once": ErrorOnce, "replaced": Replaced, "restored": Restored, "corrupt-stopped": CorruptStopped,
     }  # fmt: skip

@@ -15,6 +15,7 @@ from typing import Any, ClassVar
 
 from harness.cluster import Cluster, Evidence, Node
 from nemesis import Common, Draw, Nemesis, Situation, Targets, by_node, choose_node, draw_node, each, knob, pinned
+from nemesis.at_operation import KillAtOperation
 from nemesis.groups import choose_group, next_in_turn, variants_by_group
 
 
@@ -173,5 +174,6 @@ class HwTruncation(Kill):
 
 
 Kill.variants = {
-    "ahead": Ahead, "term": Term, "storm": Storm, "rolling": RollingTerm, **variants_by_group(Kill, "kills"),
+    "ahead": Ahead, "term": Term, "storm": Storm, "rolling": RollingTerm, "at-operation": KillAtOperation,
+    **variants_by_group(Kill, "kills"),
 }  # fmt: skip

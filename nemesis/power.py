@@ -16,6 +16,7 @@ from typing import Any, ClassVar
 
 from harness.cluster import Cluster, Evidence, Node
 from nemesis import Common, Draw, Nemesis, Situation, by_node, knob, pick, pinned
+from nemesis.at_operation import PowerAtOperation
 from nemesis.groups import all_or_none, next_in_turn
 
 LOST = ("unsynced_bytes", "unsynced_files", "unsynced_records")
@@ -163,7 +164,7 @@ class Power(PowerOutage):
     name = "power"
     variants: ClassVar[Mapping[str, type[Nemesis]]] = {
         "node": OneNode, "rack": Rack, "leader": Leader, "last-in-isr": LastInIsr, "cluster": AllBrokers,
-        "rolling": Rolling, "during-recovery": DuringRecovery,
+        "rolling": Rolling, "during-recovery": DuringRecovery, "at-operation": PowerAtOperation,
     }  # fmt: skip
 
 

@@ -7,8 +7,9 @@ partition's ISR has, of that partition, all that is committed.
 
 For each partition, a broker of its replica set is *out*
 
-* from the moment that a fault struck it, if the fault lost something of that partition's log that was not synced:
-  where the evidence says it by partition (`lost_by_partition`), of this one; else of the broker at all;
+* from the moment that a fault struck it (`lost_at` of its evidence, or the fault's start), if the fault lost something
+  of that partition's log that was not synced: where the evidence says it by partition (`lost_by_partition`), of this
+  one; else of the broker at all;
 * until it is back in the ISR. By the committed metadata: a broker that lost its power comes back with a new
   registration, which ends its membership; it is back with the first later state of the partition that has a leader and
   counts it in the ISR (or no longer among the replicas). Metadata is committed when the first node has told that it
@@ -166,27 +167,27 @@ def weigh_losses(of: Mapping[str, Any], partitions: Iterable[str]) -> str:
 def _outs(faults: Sequence[Fault], memberships: Memberships | None) -> dict[Place | None, list[Out]]:
     """By partition; None: of the cluster, where nothing tells partitions apart."""
     places = dict.fromkeys(memberships.steps if memberships is not None else ())
-    named = {_place(name) for fault in faults for _, lost in _lossy(fault) for name in lost or ()}
+    named = {_place(name) for fault in faults for _, lost, _ in _lossy(fault) for name in lost or ()}
     places.update(dict.fromkeys(sorted(place for place in named if place is not None)))
     outs: dict[Place | None, list[Out]] = {place: [] for place in places}
     for fault in faults:
         evidence = fault["evidence"]
         end = None if "not_in_sync" in evidence else evidence.get("in_sync_at", fault["end"])
         fallback = _NEVER if end is None else max(int(end), fault["start"])
-        for broker, lost in _lossy(fault):
+        for broker, lost, start in _lossy(fault):
             held = 0
             for place in places:
                 if lost is not None and not lost.get(f"{place[0]}-{place[1]}"):
                     continue
-                until = _back(memberships, place, broker, fault["start"])
+                until = _back(memberships, place, broker, start)
                 if until is _NOT_HELD:
                     continue
                 held += 1
                 by_metadata = until is not None
                 known = fallback if until is None else until
-                outs[place].append(Out(broker, fault["start"], known, fault["fault"], by_metadata))
+                outs[place].append(Out(broker, start, known, fault["fault"], by_metadata))
             if not held and lost is None and not places:
-                outs.setdefault(None, []).append(Out(broker, fault["start"], fallback, fault["fault"], False))
+                outs.setdefault(None, []).append(Out(broker, start, fallback, fault["fault"], False))
     return outs
 
 
@@ -212,22 +213,24 @@ def _back(memberships: Memberships | None, place: Place, broker: str, cut: int) 
     return _NEVER
 
 
-def _lossy(fault: Fault) -> list[tuple[str, Mapping[str, int] | None]]:
-    """Brokers that a fault made lose what was not synced, and what of each partition, if that is known; or whose copy
-    of a partition it damaged."""
+def _lossy(fault: Fault) -> list[tuple[str, Mapping[str, int] | None, int]]:
+    """Brokers that a fault made lose something, and what of each partition, if that is known; or whose copy of a
+    partition it damaged; and when."""
     evidence: Mapping[str, Any] = fault["evidence"]
     nodes = evidence.get("nodes")
     if not isinstance(nodes, Mapping):
         nodes = dict.fromkeys(fault["targets"] or (), evidence)
-    found: list[tuple[str, Mapping[str, int] | None]] = []
+    found: list[tuple[str, Mapping[str, int] | None, int]] = []
     for name, own in sorted(nodes.items()):
         if not (name.startswith("broker") and isinstance(own, Mapping)):
             continue
+        at = own.get("lost_at")
+        start = max(at, fault["start"]) if isinstance(at, int) else fault["start"]
         if any((own.get(key) or 0) > 0 for key in _LOSSES):
             lost = own.get("lost_by_partition")
-            found.append((name, lost if isinstance(lost, Mapping) else None))
+            found.append((name, lost if isinstance(lost, Mapping) else None, start))
         elif isinstance(damaged := own.get("damaged_by_partition"), Mapping):
-            found.append((name, damaged))
+            found.append((name, damaged, start))
     return found
 
 

@@ -39,6 +39,10 @@ class File(Protocol):
         """Make content and size durable. After an error the unsynced part may be lost though a second call
         succeeds (Rebello et al., "Can Applications Recover from fsync Failures?", ATC 2020): never retry."""
 
+    def drop_clean_pages(self) -> None:
+        """Read from the disk from now on what the page cache takes for written: after a sync that failed, in this
+        process or one before, it may show what the disk has not, and the next sync would not write it."""
+
     def close(self) -> None: ...
 
 
@@ -141,6 +145,9 @@ class LocalFile(File):
     def sync(self) -> None:
         # Unlike fsync, leaves out what reading does not need (times), which spares a journal commit.
         os.fdatasync(self._descriptor)
+
+    def drop_clean_pages(self) -> None:
+        os.posix_fadvise(self._descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
 
     def close(self) -> None:
         if self._descriptor >= 0:

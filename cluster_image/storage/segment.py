@@ -36,6 +36,12 @@ def continues(header: BatchHeader, next_offset: int, last_epoch: int) -> bool:
     return header.base_offset == next_offset and header.leader_epoch >= max(last_epoch, 0)
 
 
+def believe_the_disk(file: File) -> None:
+    """Before a file is read whose last sync may have failed: Linux marks clean what it could not write. Read from the
+    page cache, it would be taken for a record that is there, synced in vain, and counted as durable."""
+    file.drop_clean_pages()
+
+
 class Segment:
     """An open segment and its index of every batch, 16 bytes each, in memory only: whatever a crash leaves of the
     file, there is no index file to disagree with it."""
@@ -65,6 +71,8 @@ class Segment:
         A batch is valid if it is complete, continues its predecessor's offsets, and does not fall behind its leader
         epoch; from offset `validate_from` on its CRC must match too. What lies behind is left to `discard_tail`.
         """
+        if self.base_offset >= validate_from:  # older ones were synced before the next was begun
+            believe_the_disk(self._file)
         file_size = self._file.size()
         chunk, chunk_at = b"", 0
         while self.size + HEADER_SIZE <= file_size:
@@ -201,7 +209,10 @@ class Segment:
         return self._positions[batch] if batch < len(self._positions) else self.size
 
     def _read_exactly(self, position: int, size: int) -> bytes:
-        data = self._file.read_at(position, size)
+        try:
+            data = self._file.read_at(position, size)
+        except OSError as error:  # as a failed write: the broker cannot go on with this disk
+            raise StorageError(f"reading {self.path} failed: {error}") from error
         if len(data) != size:
             raise StorageError(f"{self.path}: {len(data)} bytes at {position} where {size} were written")
         return data

@@ -59,6 +59,7 @@ class BrokerServer:
         self._listening: Listening | None = None
         self._tasks: list[asyncio.Task[None]] = []
         self._new_session = asyncio.Event()
+        self.loaded = False  # what its disk holds
         self.ready = False
 
     @property
@@ -77,6 +78,7 @@ class BrokerServer:
     async def start(self) -> None:
         """001, brokerStartup. Returns once this broker is registered."""
         self._logs.load()
+        self.loaded = True
         await self._zookeeper.start()
         for path in paths.PARENTS:
             with suppress(NodeExists):

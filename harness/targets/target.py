@@ -222,6 +222,11 @@ class ReadableDisk(Protocol):
 class SimulatedProcess(Protocol):
     """A node's code in a simulated process."""
 
+    @property
+    def loaded(self) -> bool:
+        """Has it read what its disk holds, and repaired it?"""
+        ...
+
     async def run(self, stop: Any) -> None:
         """Until the event `stop` is set. Raises whatever keeps it from starting."""
 

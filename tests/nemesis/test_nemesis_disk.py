@@ -288,7 +288,9 @@ def test_what_counts_as_an_effect() -> None:
 
 def test_only_what_may_lose_data_waits_for_the_isr() -> None:
     variants = {**DiskFamily.variants, **{f"cache-{name}": each for name, each in PageCache.variants.items()}}
-    assert {name for name, each in variants.items() if each().waits_for_isr} == {"error", "corrupt"}
+    assert {name for name, each in variants.items() if each().waits_for_isr} == {
+        "error", "corrupt", "error-once", "replaced", "restored", "corrupt-stopped",
+    }  # fmt: skip
 
 
 @pytest.mark.parametrize("nemesis", [Slow(), ReadOnly(), Corrupt()])

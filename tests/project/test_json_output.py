@@ -60,6 +60,9 @@ def test_each_output_is_as_its_schema_says(
     assert sorted(each["kind"] for each in prune["going"]) == ["matrix", "suite"]  # a run with a note is kept
     (explored,) = said("explore", "explore", "--seeds", "1..2", "--nemesis", "power-outage-cluster", "--bug", "M01")
     assert explored["totals"]["runs"] == 2
+    everywhere = ("explore", "--every", "kill", "--of", "load", "--most", "2", "--depth", "2", "--workers", "1")
+    (swept,) = said("systematic", *everywhere, "--results", "swept")
+    assert swept["results"] == {"pass": 4} and swept["struck"] == 4
     (shrunk,) = said("shrink", "shrink", "failed", "--budget", "3")
     assert shrunk["runs"] == 3 and "lost append" in shrunk["broken"] and shrunk["story"]
 

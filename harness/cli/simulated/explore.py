@@ -27,6 +27,8 @@ from harness.cli.options import (
     deletions,
     refuse_former_targets,
 )
+from harness.cli.simulated import systematic
+from harness.cli.simulated.systematic import DepthOption, EveryOption, MostOption, OfOption, StepOption
 from harness.cli.spark import LOCAL, SparkOption, check_reachable
 from harness.errors import BadArguments, HarnessFailure
 from harness.report.terminal import Terminal, say_json
@@ -107,6 +109,11 @@ def explore(
         Path | None,
         typer.Option("--corpus", metavar="DIR", help="With --guided: runs to begin with, kept for the next time."),
     ] = None,
+    every: EveryOption = None,
+    of: OfOption = "produce",
+    step: StepOption = 1,
+    most: MostOption = None,
+    depth: DepthOption = 1,
     workers: WorkersOption = None,
     until_failure: Annotated[bool, typer.Option("--until-failure", help="Stop at the first seed that fails.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document instead of a table.")] = False,
@@ -120,8 +127,14 @@ def explore(
 
     from harness.plan.seeds import parse_seeds
 
-    numbers = parse_seeds(seeds)
+    given = _named_by_user(context)
+    numbers = parse_seeds(seeds) if every is None or "seeds" in given else [0]
     check_workers(workers)
+    systematic.check(every, given, len(numbers), step, most, depth)
+    if every is not None:
+        limit = {} if "time_limit" in given else {"time_limit": systematic.TIME_LIMIT_S}
+        plan, plan_of = planned({**context.params, **limit, "nemesis": "kill"}, numbers[0])
+        return _strike_everywhere(plan_of(plan, numbers[0]), context.params)
     plan, plan_of = planned(context.params, numbers[0])
     if corpus is not None and not guided:
         raise BadArguments("--corpus is of runs that are changed, and needs --guided")
@@ -152,6 +165,26 @@ def explore(
     else:
         print_exploration(Terminal(), found)
     return found.exit_code
+
+
+def _named_by_user(context: typer.Context) -> set[str]:
+    """The options that are not left as they are."""
+    source = {name: context.get_parameter_source(name) for name in context.params}
+    return {name for name, each in source.items() if each is not None and each.name != "DEFAULT"}
+
+
+def _strike_everywhere(plan: Plan, given: Mapping[str, Any]) -> int:
+    """given: by names of explore's parameters."""
+    with _showing() as show, _asked_to_stop(show.say) as asked:
+        swept = systematic.sweep(
+            plan, given["every"], given["of"], given["results_directory"], stop=asked, watch=show.sweep,
+            **{name: given[name] for name in ("step", "most", "depth", "workers")},
+        )  # fmt: skip
+    if given["as_json"]:
+        say_json(swept.as_dict(), indent=2)
+    else:
+        systematic.print_sweep(Terminal(), swept)
+    return swept.exit_code
 
 
 def guide_of(
@@ -264,6 +297,13 @@ class _Show:
         if not self._console.is_terminal:
             line = f"{standing.done:,} of {standing.total:,} seeds · {text}"
             (self._lines.say if judging else self._lines.tick)(f"{line} · judging" if judging else line)
+
+    def sweep(self, done: int, total: int, failing: int) -> None:
+        """Of a systematic exploration."""
+        text = f"{failing:,} failing so far"
+        self.bar.update(self._task, completed=done, total=total, text=text, description="striking")
+        if not self._console.is_terminal:
+            self._lines.tick(f"{done:,} of {total:,} runs · {text}")
 
     def say(self, line: str) -> None:
         self._console.print(Text(line))

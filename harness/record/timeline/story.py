@@ -121,6 +121,7 @@ _WORDS: Final[Mapping[str, tuple[str, str]]] = {
     "disk-full": ("the disk of {nodes} is full", "{nodes} {has} room again and {starts}, if it had ended"),
     "disk:error": ("the disk of {nodes} fails", "it works again, and {nodes} {starts} if it had ended"),
     "disk-error": ("the disk of {nodes} fails", "it works again, and {nodes} {starts} if it had ended"),
+    "disk:error-once": ("one operation on the disk of {nodes} fails", "{nodes} {starts} if it had ended"),
     "disk:slow": ("the disk of {nodes} becomes slow", "the disk of {nodes} is as fast as ever"),
     "disk:read-only": ("the disk of {nodes} refuses writes", "the disk of {nodes} can be written again"),
     "disk:corrupt": ("{nodes} {is} killed, a file of {its} damaged, and {starts} on that", "the file is as it was"),

@@ -54,6 +54,7 @@ class SimulatedCluster(Cluster):
         self._shaped: dict[str, Sequence[Link]] = {}  # by key, links of hosts
         self._violation: Violated | None = None  # found in the middle of a step
         self._check_all_at = CHECK_ALL_EVERY_S
+        self.looking = False
         self.observe: Observe | None = None
         self.traces: NodeTraces | None = None
         self._event = ("", "", "")  # the last one traced: node, event, partition
@@ -107,10 +108,13 @@ class SimulatedCluster(Cluster):
         self._tell(self.invariants.node_gone, name, lossy)
 
     def _tell(self, hear: Callable[..., None], *what: object) -> None:
+        self.looking = True
         try:
             hear(*what)
         except Violated as violation:  # whoever changed something must not handle it
             self._violation = self._violation or violation
+        finally:
+            self.looking = False
 
     def note(self, *what: object) -> None:
         """Make it part of the trace hash."""

@@ -33,6 +33,12 @@ HOW: Final[Mapping[str, tuple[str, ...]]] = {
     "make_disk_writable": ("it takes them again",),
     "damage_file": ("the process ends, and bytes of one file of the simulated disk are others, or gone",),
     "restore_file": ("they are put back, if the file is as it was left",),
+    "strike_operation": (
+        "in that operation on the simulated disk the process or the power goes, or it fails with an error",
+    ),
+    "lose_files": ("the simulated disk is empty, or lacks a directory",),
+    "snapshot_disk": ("a copy of what the simulated disk holds, or of what a power cut would leave",),
+    "restore_disk": ("the simulated disk holds what the copy does",),
     "block": ("the simulated network drops what is sent on these links",),
     "unblock": ("it delivers again",),
     "shape": ("the simulated network is late, loses, doubles or reorders on these links, or keeps to a rate",),

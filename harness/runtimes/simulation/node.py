@@ -8,6 +8,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from random import Random
 from typing import Any, Final, Protocol
 
+from cluster_image.storage.checkpoints import PARTITION_METADATA_FILE
 from cluster_image.storage.disk import ProcessDied
 from harness.cluster import TERMINATE_PATIENCE_S, Evidence, Node, Pausing, Role
 from harness.runtimes.agent.volume.damage import nothing_to_damage
@@ -15,8 +16,11 @@ from harness.runtimes.simulation.clock import WallClock
 from harness.runtimes.simulation.disk.damage import FileDamage, chosen
 from harness.runtimes.simulation.disk.disk import SimulatedDisk
 from harness.runtimes.simulation.disk.loss import Loss
+from harness.runtimes.simulation.disk.page_cache import Directory
+from harness.runtimes.simulation.disk.strike import READ
 from harness.runtimes.simulation.loop import Process, VirtualLoop
 from harness.runtimes.simulation.network.network import SimulatedNetwork
+from harness.runtimes.simulation.striking import Striking
 from harness.targets.target import Simulated, SimulatedProcess
 
 log = logging.getLogger("cluster_image")
@@ -40,6 +44,7 @@ class Surroundings(Protocol):
     network: SimulatedNetwork
     seed: int
     simulated: Simulated
+    looking: bool  # is what happens now done by who looks on, in the middle of a node's step?
 
     @property
     def machines(self) -> Sequence[Node]: ...
@@ -85,6 +90,8 @@ class SimulatedNode(Node):
         self._cut: asyncio.Future[Evidence] | None = None  # a power cut that waits for a write
         self._operations_left = 0
         self._damage: FileDamage | None = None
+        self._copy: Directory | None = None
+        self._striking: Striking | None = None
         self._stalls = Random(f"{cluster.seed}/scheduling/{name}")
         self._loop.call_in_world(self._stalls.expovariate(1 / STALL_EVERY_S), self._stall)
 
@@ -113,6 +120,7 @@ class SimulatedNode(Node):
         )
         cluster.note(self.name, "boot", self._boots)
         cluster.started(self.name, self.running, self.disk)
+        self.disk.deceptive = False
         loop.spawn(process, self._run(process, self.running, stop))
 
     async def _run(self, process: Process, node: SimulatedProcess, stop: asyncio.Event) -> None:
@@ -154,6 +162,10 @@ class SimulatedNode(Node):
     # -- kill and pause ---------------------------------------------------------------------------------------
 
     async def kill(self) -> Evidence:
+        return self.end()
+
+    def end(self) -> Evidence:
+        """SIGKILL."""
         process = self._process
         if process is None:
             return {"exit_status": None, "pid": 0}
@@ -246,17 +258,19 @@ class SimulatedNode(Node):
             cut, self._cut = self._cut, None
             if cut.done():
                 return cut.result()
-        return self._lose_power()
+        return self.lose_power()
 
     def _before(self, operation: str, path: str) -> None:
-        """Called before each operation that changes the disk."""
-        if self._cut is not None and not self._cut.done():
+        """Called before each operation on the disk."""
+        if self._striking is not None and self._loop.current is self._process and not self._cluster.looking:
+            self._striking.before(operation, path)
+        if self._cut is not None and not self._cut.done() and operation != READ:
             self._operations_left -= 1
             if self._operations_left <= 0:
-                self._cut.set_result(self._lose_power())
+                self._cut.set_result(self.lose_power())
                 raise ProcessDied
 
-    def _lose_power(self) -> Evidence:
+    def lose_power(self) -> Evidence:
         running = self._process is not None
         self._end(SIGKILLED, power=True)
         self._cluster.network.power_off(self.name)
@@ -301,11 +315,56 @@ class SimulatedNode(Node):
         evidence = {"failed_operations": failed, **await self._own_end(failed)}
         if self._process is not None:
             return evidence
-        loss = self.disk.evict()
+        return evidence | self._lost(self.disk.evict())
+
+    def _lost(self, loss: Loss) -> Evidence:
         if not loss.files:
-            return evidence
+            return {}
         self._cluster.gone(self.name, lossy=_directories(loss))
-        return evidence | loss.evidence()
+        return loss.evidence()
+
+    async def lose_files(self, what: str, which: float) -> Evidence:
+        assert self._process is None, f"{self.name} runs"
+        left = self.disk.root.copy() if what == "log" else Directory({})
+        partitions = [name for name in left.entries if f"{name}/{PARTITION_METADATA_FILE}" in self.disk.files()]
+        if partitions:
+            del left.entries[partitions[int(which * len(partitions))]]
+        return self._put(Directory(left.entries), f"lost {what}")
+
+    async def snapshot_disk(self) -> None:
+        self._copy = self.disk.copy(running=self._process is not None)
+
+    async def restore_disk(self) -> Evidence:
+        assert self._process is None and self._copy is not None, f"{self.name} runs, or there is no copy"
+        evidence = self._put(self._copy, "restored")
+        self._copy, self.disk.deceptive = None, True
+        return evidence
+
+    def _put(self, root: Directory, why: str) -> Evidence:
+        lost = self._lost(self.disk.put(root))
+        self._cluster.note(self.name, why, lost.get("unsynced_bytes", 0))
+        return lost | {"lost_at": self.now_ns(), "did": why}
+
+    def now_ns(self) -> int:
+        return round(self._loop.time() * 1e9)
+
+    async def strike_operation(
+        self, choice: Mapping[str, Any], within_s: float, *, starting: bool = False
+    ) -> Evidence:
+        striking = self._striking = Striking(self, choice, starting=starting)
+        if starting:
+            await self.restore_power()
+        try:
+            evidence = await striking.wait(within_s)
+        finally:
+            self._striking = None
+        if striking.failed:
+            evidence |= await self._own_end(1)
+            if self._process is None:  # what was dropped is lost, though whoever reads it may not see that yet
+                evidence |= self._lost(self.disk.dropped())
+                if striking.pages == "evicted":
+                    self.disk.evict()
+        return evidence
 
     async def slow_disk(self, bytes_per_s: int, operations_per_s: int) -> Evidence:
         self.disk.limit = bytes_per_s, operations_per_s
@@ -334,6 +393,7 @@ class SimulatedNode(Node):
         done = self._damage.done
         if done.is_of_records:
             self._cluster.gone(self.name, lossy=[done.path.partition("/")[0]])
+            self.disk.deceptive = bool(done.after)
         self._cluster.note(self.name, "damaged", done.path, done.position)
         return killed | done.evidence()
 

@@ -21,6 +21,10 @@ from harness.targets.target import ClusterPlan
 class KraftProcess(Node):
     """Implements harness.targets.target.SimulatedProcess."""
 
+    @property
+    def loaded(self) -> bool:
+        return self.raft.quorum is not None and (self.broker is None or self.broker.lifecycle is not None)
+
     async def run(self, stop: Any) -> None:
         await node.run(self, stop)
 

@@ -26,6 +26,10 @@ _SERVER = "server."
 class BrokerProcess(Node):
     """Implements harness.targets.target.SimulatedProcess."""
 
+    @property
+    def loaded(self) -> bool:
+        return self.broker.loaded
+
     async def run(self, stop: Any) -> None:
         await node.run(self, stop)
 

@@ -14,7 +14,8 @@ a record lost, a vote cast twice. Here each claim is compared with the simulated
 |                         | is on the disk                                          | if it is new
 | CleanShutdown           | if there is a clean-shutdown file all of each log is on | now and then; at
 |                         | the disk; who registers as shut down cleanly was so, in | the end of a
-|                         | that session, and has lost nothing since                | process
+|                         | that session, and has lost nothing since that it could  | process
+|                         | know of                                                 |
 
 Sources: KAFKA-10533 (flushed offset, votes); 002, 5.1 (recovery point), 5.1.1 and 5.2 (clean shutdown).
 """
@@ -35,6 +36,12 @@ _QUORUM_STATE: Final = f"{METADATA_DIRECTORY}/{FILE_NAME}"
 
 class Disk(Protocol):
     """Paths are relative to its root."""
+
+    @property
+    def deceptive(self) -> bool:
+        """Is something wrong with it that no process can know at its start? It is an older copy, with the proof of an
+        older clean shutdown, or a bit is another."""
+        ...
 
     def synced_size(self, path: str) -> int:
         """Up to which byte a power cut at this moment leaves the file as it is read; -1: it may leave none."""
@@ -63,7 +70,8 @@ class DurabilityOracle:
     def node_started(self, name: str, disk: Disk) -> None:
         """Its process begins on this disk, before anything of it has run."""
         left = disk.synced(CLEAN_SHUTDOWN_FILE)
-        epoch = None if left is None or name in self._lost else clean_epoch_in(left)
+        believed = left is not None and (name not in self._lost or disk.deceptive)
+        epoch = clean_epoch_in(left) if believed and left is not None else None
         self._disks[name] = disk
         self._clean_epochs[name] = -1 if epoch is None else epoch
         self._lost.pop(name, None)

@@ -20,6 +20,7 @@ from random import Random
 from cluster_image.storage.disk import Disk, File, ProcessDied, parent
 from harness.runtimes.simulation.disk.loss import Loss
 from harness.runtimes.simulation.disk.page_cache import Directory, Inode
+from harness.runtimes.simulation.disk.strike import HALF, READ
 
 #: What a disk writes as a whole, in bytes.
 SECTOR = 512
@@ -42,8 +43,8 @@ class Mount(Disk):
     alive: asked first of all in every operation. Once it says no, the operation raises ProcessDied, so that what is
         left of the process' code changes nothing any more.
     before: called with a word (create, append, truncate, sync, make_directory, remove, remove_directory, rename,
-        sync_directory) and a path before each change and sync, and again in the middle of an append. What it raises
-        ends the operation there: so it can be refused, the process killed, or the power cut.
+        sync_directory; read) and a path before each change, sync and read, and once more (append half) in the middle of
+        an append. What it raises ends the operation there: so it can be refused, the process killed, or the power cut.
     spent: told how long, in seconds, a sync kept the process.
     """
 
@@ -180,11 +181,12 @@ class _SimulatedFile(File):
         # In two halves, since a process or the power can go in the middle of a write.
         half = len(data) // 2
         inode.content += data[:half]
-        mount.before("append", self._path)
+        mount.before(HALF, self._path)
         inode.content += data[half:]
 
     def read_at(self, offset: int, size: int) -> bytes:
         inode = self._use()
+        self._mount.before(READ, self._path)
         self._mount._disk.must_work(self._path)
         return bytes(memoryview(inode.content)[offset : offset + size])
 
@@ -198,6 +200,9 @@ class _SimulatedFile(File):
 
     def sync(self) -> None:
         self._mount._sync(self._use(), "sync", self._path)
+
+    def drop_clean_pages(self) -> None:
+        self._use().evict()
 
     def close(self) -> None:
         self._mount._check()
@@ -218,6 +223,7 @@ class SimulatedDisk(Mount):
     full: nothing can be written that needs room (ENOSPC); `refused` counts the attempts.
     failing: the device answers reads, writes and syncs with errors (EIO); `failed` counts them.
     read_only: nothing can be changed or synced (EROFS); `refused` counts the attempts.
+    deceptive: what is wrong with it no process can know at its start: it is an older copy, or a bit is another.
     limit: bytes and operations a second, at most; `slowed` has how many seconds each sync took longer for it.
     """
 
@@ -226,6 +232,7 @@ class SimulatedDisk(Mount):
         self.full = False
         self.failing = False
         self.read_only = False
+        self.deceptive = False
         self.limit: tuple[int, int] | None = None
         self.refused = 0
         self.failed = 0
@@ -253,13 +260,34 @@ class SimulatedDisk(Mount):
         self.root = self.root.after_power_loss(random, random.choice(WRITTEN_BACK), self._sector)
         return Loss.between(before, self.files())
 
+    def copy(self, *, running: bool) -> Directory:
+        """For put(). running: what a power cut at this moment leaves, of what a process goes on to write."""
+        if not running:
+            return self.root.copy()
+        random = Random(self._power_cuts.getrandbits(64))
+        return self.root.after_power_loss(random, random.choice(WRITTEN_BACK), self._sector)
+
+    def put(self, root: Directory) -> Loss:
+        """This is what it holds from now on."""
+        before, self.root = self.files(), root
+        return Loss.between(before, self.files())
+
     def evict(self) -> Loss:
         """Let readers see what the disk holds where a failed sync dropped data, as when memory runs short."""
         before = self.files()
         for _, inode in self.root.inodes():
-            inode.content = inode.on_disk()
-            inode.dropped.clear()
+            inode.evict()
         return Loss.between(before, self.files())
+
+    def dropped(self) -> Loss:
+        """What that would take."""
+        return Loss.between(self.files(), {path: inode.on_disk() for path, inode in self.root.inodes()})
+
+    def drop(self, path: str) -> None:
+        """As a failed sync of that file may do: see Inode.drop()."""
+        inode = dict(self.root.inodes()).get(path)
+        if inode is not None:
+            inode.drop()
 
     def files(self) -> dict[str, bytearray]:
         """What a process would read, by path. The very bytes: change them to damage a file."""

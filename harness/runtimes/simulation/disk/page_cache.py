@@ -41,6 +41,11 @@ class Inode:
             self.dropped.append((self.lowest, self.old_tail[:size].ljust(size, b"\0")))
         self.sync()
 
+    def evict(self) -> None:
+        """From now on a process reads what the disk has where pages were dropped."""
+        self.content = self.on_disk()
+        self.dropped.clear()
+
     def unsynced(self) -> int:
         """Bytes that would not be found after a power cut, at worst."""
         return len(self.content) - self.lowest + sum(len(old) for _, old in self.dropped)
@@ -113,6 +118,13 @@ class Directory:
                 # A copy: files still open hold on to the old inode.
                 entries[name] = Inode(bytearray(entry.after_power_loss(random, written_back, sector)))
         return Directory(entries)
+
+    def copy(self) -> Directory:
+        """Of all that can be read there, durable as a whole."""
+        return Directory({
+            name: entry.copy() if isinstance(entry, Directory) else entry and Inode(bytearray(entry.content))
+            for name, entry in sorted(self.entries.items())
+        })  # fmt: skip
 
     def inodes(self, prefix: str = "") -> Iterator[tuple[str, Inode]]:
         """Every file below, with its path, in order of names."""

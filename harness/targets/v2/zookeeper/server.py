@@ -143,6 +143,10 @@ class ZooKeeperServer:
     def leads(self) -> bool:
         return self._leads
 
+    @property
+    def loaded(self) -> bool:
+        return self._raft.quorum is not None
+
     async def run(self, stop: Any) -> None:
         self._trace("start", node_id=self._id, voters=tuple(self._servers))
         self._loop = asyncio.get_running_loop()

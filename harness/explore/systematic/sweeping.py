@@ -1,0 +1,169 @@
+"""Runs each point of a sweep over worker processes, and sums up what became of them."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from harness.errors import ExitCode
+from harness.explore import failures
+from harness.explore.exploration import RUN_LIMIT_FACTOR, RUN_LIMIT_S
+from harness.explore.failures import Failure
+from harness.explore.simulate import simulate
+from harness.explore.systematic.points import Point, Sweep, deeper, evidence_of, points_of, thinned
+from harness.explore.workers import Outcome, Simulate, simulate_all
+from harness.plan import registry
+from harness.record import results
+
+SWEEP_FILE = "systematic.json"
+
+
+@dataclass(frozen=True)
+class Ran:
+    """What became of a point. struck: the operation, {operation, path, number}; None: the run did not come to it."""
+
+    point: Point
+    result: str  # pass, fail, unknown, crashed or hang
+    reason: str
+    struck: Mapping[str, Any] | None
+    counted_again: int  # operations of the start after the strike
+    failure: Failure | None = None
+
+
+@dataclass(frozen=True)
+class Swept:
+    """counted: operations by node. again: how many there were after first strikes. ran: in the order of the points."""
+
+    sweep: Sweep
+    directory: Path
+    counted: Mapping[str, int]
+    again: int
+    planned: int
+    ran: Sequence[Ran]
+
+    @property
+    def struck(self) -> int:
+        return sum(each.struck is not None for each in self.ran)
+
+    @property
+    def results(self) -> Counter[str]:
+        return Counter(each.result for each in self.ran)
+
+    @property
+    def failing(self) -> list[Ran]:
+        return [each for each in self.ran if each.failure is not None]
+
+    @property
+    def exit_code(self) -> ExitCode:
+        if self.results["fail"]:
+            return ExitCode.FAIL
+        if self.failing:
+            return ExitCode.HARNESS_FAILURE
+        proven = self.results["pass"] == self.planned == len(self.ran) and self.ran
+        return ExitCode.PASS if proven else ExitCode.UNKNOWN
+
+    def as_dict(self) -> dict[str, Any]:
+        return {
+            "directory": str(self.directory), "exit_code": int(self.exit_code), "seed": self.sweep.plan.seed,
+            "every": self.sweep.every, "of": self.sweep.of, "depth": self.sweep.depth,
+            "counted": dict(self.counted), "counted_again": self.again, "planned": self.planned, "runs": len(self.ran),
+            "struck": self.struck, "results": dict(sorted(self.results.items())),
+            "ran": [
+                {
+                    "node": each.point.node, "operation": each.point.operation, "again": each.point.again or None,
+                    "result": each.result, "reason": each.reason, "struck": each.struck,
+                    "failure": None if each.failure is None else each.failure.as_dict(),
+                }
+                for each in self.ran
+            ],
+        }  # fmt: skip
+
+
+def carry_out(
+    sweep: Sweep,
+    results_directory: Path,
+    *,
+    step: int = 1,
+    most: int | None = None,
+    workers: int | None = None,
+    stop: Callable[[], bool] = lambda: False,
+    watch: Callable[[int, int, int], None] = lambda done, total, failing: None,
+    simulate: Simulate = simulate,
+) -> Swept:
+    """Count the operations, then strike in each of them, or in every step-th and at most so many, and so again at the
+    second depth.
+
+    watch: told now and then how many runs are done, of how many, and how many failed. simulate: importable. Raises
+    HarnessFailure, and OSError where the results cannot be written."""
+    counted = sweep.counted(registry.make_target(sweep.plan.target))
+    directory = results.create(results_directory, ("systematic", sweep.every, sweep.of), sweep.plan.seed)
+    first = thinned(points_of(counted, 0 if sweep.depth == 2 else None), step, most)
+    asked = _Asked(sweep, directory, workers or os.cpu_count() or 1, stop, watch, simulate)
+    ran = asked.run(first, "workers")
+    second: list[Point] = []
+    again = sum(each.counted_again for each in ran)
+    if sweep.depth == 2:
+        second = thinned(deeper((each.point, each.counted_again) for each in ran), step, most)
+        ran += asked.run(second, "workers-again")
+    swept = Swept(sweep, directory, counted, again, len(first) + len(second), tuple(ran))
+    (directory / SWEEP_FILE).write_text(json.dumps(swept.as_dict(), indent=2) + "\n")
+    return swept
+
+
+@dataclass
+class _Asked:
+    sweep: Sweep
+    directory: Path
+    workers: int
+    stop: Callable[[], bool]
+    watch: Callable[[int, int, int], None]
+    simulate: Simulate
+    failing: int = 0
+    done: int = 0
+
+    def run(self, points: Sequence[Point], logs: str) -> list[Ran]:
+        """In the order of the points, whichever ends first."""
+        if not points or self.stop():
+            return []
+        jobs = {point: self.sweep.job(point) for point in points}
+        by_run = {job.plan.run: point for point, job in jobs.items()}
+        ran: dict[Point, Ran] = {}
+        limit_s = RUN_LIMIT_S + RUN_LIMIT_FACTOR * self.sweep.plan.time_limit
+        workers = min(self.workers, len(points))
+        total = self.done + len(points)
+        outcomes = simulate_all(jobs.values(), workers, self.simulate, self.directory / logs, limit_s=limit_s)
+        with closing(outcomes):
+            for outcome in outcomes:
+                if outcome is not None:
+                    point = by_run[outcome.plan.run]
+                    ran[point] = self._keep(point, outcome)
+                    self.failing += ran[point].failure is not None
+                    self.done += 1
+                self.watch(self.done, total, self.failing)
+                if self.stop():
+                    break
+        return [ran[point] for point in points if point in ran]
+
+    def _keep(self, point: Point, outcome: Outcome) -> Ran:
+        failure = None
+        if outcome.failed:
+            directory = self.directory / "runs" / outcome.plan.run
+            failures.save(outcome, directory)
+            failure = Failure.of(outcome, directory)
+        evidence: Mapping[str, Any] = {}
+        if outcome.simulated is not None and not outcome.simulated.crash:
+            evidence = evidence_of(outcome.simulated)[point.node]
+        result, reason = outcome.result, outcome.reason
+        if outcome.result == "judged" and outcome.verdict is not None:
+            result, reason = outcome.verdict["verdict"], str(outcome.verdict["reason"])
+        again = evidence.get("again", {})
+        struck = (again if point.again else evidence).get("struck")
+        return Ran(point, result, reason, struck, int(again.get("counted_operations", 0)), failure)
+
+

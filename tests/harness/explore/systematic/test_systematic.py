@@ -1,0 +1,165 @@
+"""Every operation that was counted is struck, once, and is the same one that was counted."""
+
+from __future__ import annotations
+
+from base64 import urlsafe_b64encode
+from collections import Counter
+from pathlib import Path
+from uuid import UUID
+
+import pytest
+
+from cluster_image.storage import segment
+from cluster_image.storage.checkpoints import PartitionMetadataFile
+from harness.cli.simulated import systematic
+from harness.errors import BadArguments, ExitCode
+from harness.explore import replay
+from harness.explore.simulate import simulate
+from harness.explore.systematic.points import Point, Sweep, deeper, evidence_of, points_of, thinned
+from harness.explore.systematic.sweeping import SWEEP_FILE, Swept, carry_out
+from harness.plan import registry
+from harness.plan.plan import Plan
+from harness.report.terminal import Terminal
+
+PLAN = Plan(
+    run="systematic", on="simulation", seed=3, rate=40.0, partitions=2, concurrency=2, time_limit=5.0,
+    settings={"log.segment.bytes": "1024"},
+)  # fmt: skip
+KRAFT = registry.make_target("kraft")
+
+
+def test_points_are_thinned_evenly() -> None:
+    points = points_of({"a": 5, "b": 3}, None)
+    assert [str(point) for point in points] == ["a 1", "a 2", "a 3", "a 4", "a 5", "b 1", "b 2", "b 3"]
+    assert [str(point) for point in thinned(points, 3, None)] == ["a 1", "a 4", "b 2"]
+    assert [str(point) for point in thinned(points, 1, 3)] == ["a 1", "a 3", "b 1"]
+    assert thinned(points, 1, 8) == points and thinned(points, 9, 1) == points[:1]
+    again = deeper([(Point("a", 2, 0), 2), (Point("a", 3, 0), 0), (Point("b", 1, 0), 1)])
+    assert [str(point) for point in again] == ["a 2 and 1", "a 2 and 2", "b 1 and 1"]
+
+
+@pytest.mark.parametrize(("every", "of"), [("fsync", "produce"), ("eio", "load"), ("power", "load")])
+def test_a_node_is_struck_in_each_operation_that_was_counted_and_in_no_other(every: str, of: str) -> None:
+    sweep = Sweep(PLAN, every, of)  # type: ignore[arg-type]
+    counted = sweep.counted(KRAFT)
+    assert list(counted) == [*(f"broker-{n}" for n in (1, 2, 3)), *(f"controller-{n}" for n in (1, 2, 3))]
+    node = "controller-2" if of == "load" else "broker-2"
+    assert counted[node] >= 5
+    struck = []
+    for number in range(1, counted[node] + 2):
+        job = sweep.job(Point(node, number))
+        seen = evidence_of(simulate(*job))[node]
+        if number <= counted[node]:
+            assert seen["struck"]["number"] == number
+            struck.append((seen["lost_at"], seen["struck"]["operation"], seen["struck"]["path"]))
+        else:
+            assert "struck" not in seen and seen["counted_operations"] == counted[node]
+    assert [at for at, *_ in struck] == sorted(at for at, *_ in struck), "the same run goes on to the next one"
+    assert len({operation for _, operation, _ in struck}) > (1 if every != "fsync" else 0)
+
+
+def test_the_count_is_the_same_whenever_it_is_taken() -> None:
+    sweep = Sweep(PLAN, "power", "produce")
+    first = sweep.counted(KRAFT)
+    assert first == sweep.counted(KRAFT) and sum(first.values()) > 100
+
+
+def failing(sweep: Sweep, points: list[Point]) -> Counter[str]:
+    """What broke, by property."""
+    found = Counter[str]()
+    for point in points:
+        done = simulate(*sweep.job(point))
+        assert not done.crash
+        if done.violation is not None:
+            found[done.violation.property] += 1
+    return found
+
+
+def test_a_file_that_is_relied_on_before_it_is_synced_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    sweep = Sweep(PLAN, "power", "produce")
+    points = [Point("broker-1", 1), Point("broker-1", 21)]
+    assert not failing(sweep, points)
+
+    def without_sync(self: PartitionMetadataFile, topic_id: UUID) -> None:
+        encoded = urlsafe_b64encode(topic_id.bytes).decode().rstrip("=")
+        file = self._disk.open(self._path)
+        file.append(f"version: 0\ntopic_id: {encoded}\n".encode())
+        file.close()
+
+    monkeypatch.setattr(PartitionMetadataFile, "write", without_sync)
+    assert sum(sweep.counted(KRAFT).values()) > 100, "nothing shows before the power goes"
+    assert failing(sweep, points) == {"Liveness": 2}
+
+
+def test_a_sync_that_is_believed_after_it_failed_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    sweep = Sweep(PLAN, "fsync", "load")
+    points = [Point("broker-1", number) for number in (3, 4, 12)]  # of a directory, and of each of two newest segments
+    assert not failing(sweep, points)
+    monkeypatch.setattr(segment, "believe_the_disk", lambda file: None)
+    assert failing(sweep, points) == {"FlushedOffset": 2}
+
+
+@pytest.fixture(scope="module")
+def swept(tmp_path_factory: pytest.TempPathFactory) -> Swept:
+    return carry_out(Sweep(PLAN, "kill", "load", 2), tmp_path_factory.mktemp("results"), most=4, workers=1)
+
+
+def test_a_sweep_goes_two_faults_deep_within_its_budget(swept: Swept) -> None:
+    told, directory = swept.as_dict(), swept.directory
+    ran = told["ran"]
+    assert swept.exit_code == ExitCode.PASS
+    assert told["planned"] == told["runs"] == told["struck"] == 8 and told["results"] == {"pass": 8}
+    assert [each["again"] for each in ran[:4]] == [None] * 4
+    assert all(each["again"] == each["struck"]["number"] > 0 for each in ran[4:])
+    assert (directory / SWEEP_FILE).exists() and not (directory / "runs").exists()
+
+
+def test_what_was_counted_struck_and_found_is_printed(swept: Swept, capsys: pytest.CaptureFixture[str]) -> None:
+    systematic.print_sweep(Terminal(), swept)
+    printed = capsys.readouterr().out
+    counted = sum(swept.counted.values())
+    assert f"{counted:,} operations counted while a node loads its logs: broker-1 " in printed
+    assert f"{swept.again:,} operations counted while a node loads its logs after the first strike" in printed
+    assert "8 runs, 8 struck: 8 passed, 0 failed, 0 unknown" in printed and "replay" not in printed
+
+
+def test_a_run_that_fails_is_kept_and_repeats(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    sweep = Sweep(PLAN, "fsync", "load")
+    found = carry_out(sweep, tmp_path, step=11, workers=1, simulate=_believing_the_page_cache)
+    assert found.exit_code == ExitCode.FAIL and len(found.ran) == found.struck == 8
+    assert [str(each.point) for each in found.failing] == ["broker-1 12", "broker-2 12", "broker-3 12"]
+    systematic.print_sweep(Terminal(), found)
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[1].split()[:5] == ["broker-1", "12", "sync", "chaos-0/00000000000000000039.log", "FlushedOffset"]
+    assert "8 runs, 8 struck: 5 passed, 3 failed, 0 unknown" in lines
+    first = found.failing[0]
+    assert first.failure is not None and first.failure.directory is not None
+    again = replay.replay(first.failure.directory)
+    assert not again.is_same, "the code that is repeated is whole"
+    assert again.simulated.schedule == sweep.job(first.point).schedule
+
+
+def _believing_the_page_cache(*job: object) -> object:
+    """In a worker process."""
+    segment.believe_the_disk = lambda file: None
+    return simulate(*job)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("every", "given", "seeds", "said"),
+    [
+        (None, {"step"}, 100, "--step is of what strikes in every operation, and needs --every"),
+        ("kill", {"nemesis"}, 1, "--every kill and --nemesis do not go together: it strikes by itself"),
+        ("kill", {"until_failure"}, 1, "--every kill and --until-failure do not go together"),
+        ("kill", {"seeds"}, 2, "--every is of one seed, and --seeds has 2; give one, such as --seeds 7"),
+    ],
+)  # fmt: skip
+def test_what_does_not_go_with_it_is_told(every: str | None, given: set[str], seeds: int, said: str) -> None:
+    with pytest.raises(BadArguments, match=f"^{said}"):
+        systematic.check(every, given, seeds, 1, None, 1)
+
+
+def test_numbers_that_make_no_sense_are_told() -> None:
+    for step, most, depth, said in ((0, None, 1, "--step is 0"), (1, 0, 1, "--most is 0"), (1, None, 3, "--depth is")):
+        with pytest.raises(BadArguments, match=f"^{said}"):
+            systematic.check("kill", (), 1, step, most, depth)
