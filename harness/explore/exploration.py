@@ -11,6 +11,7 @@ from concurrent.futures import Future
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
 from checkers.dataset import check_dataset
@@ -296,8 +297,8 @@ def _sum_up(
     problems: tuple[str, ...],
     simulate_s: float,
     judge_s: float,
-    states: Mapping[str, int],
-    guided: bool,
+    states: Mapping[str, int] = MappingProxyType({}),
+    guided: bool = False,
 ) -> Exploration:
     failing, unknown, passed = [], [], list[int]()
     for outcome in sorted(done, key=lambda each: each.plan.seed):

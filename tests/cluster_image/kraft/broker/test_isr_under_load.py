@@ -63,7 +63,7 @@ def test_without_the_rule_it_is_not(far: bool, monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(rules, "waits_to_join_isr", lambda lags, eligible: False)
     violations = [without_a_pause(seed, far).violation for seed in range(3)]
     assert any(
-        violation is not None and violation.property == "Liveness" and "has kept up" in violation.message
+        violation is not None and violation.property == "IsrExpands" and "has kept up" in violation.message
         for violation in violations
     )
 

@@ -95,6 +95,6 @@ def test_a_run_of_a_mutant_repeats_and_the_code_is_whole_after_it() -> None:
     sound = simulate(plan).trace_hash
     mutant = plan.model_copy(update={"mutant": "kraft.broker.rules:may_join_isr:comparison:1"})
     first, second = simulate(mutant), simulate(mutant)
-    assert first.violation is not None and first.violation.property == "Liveness"
+    assert first.violation is not None and first.violation.property == "IsrExpands"
     assert first.trace_hash == second.trace_hash != sound
     assert simulate(plan).trace_hash == sound

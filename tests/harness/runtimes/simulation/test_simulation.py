@@ -80,7 +80,7 @@ def test_a_cluster_that_cannot_get_ready_breaks_liveness() -> None:
     """A follower that never joins an ISR: no fault, no acknowledged loss, and yet not right."""
     settings = {"broker.session.timeout.ms": "100", "broker.heartbeat.interval.ms": "99"}
     done = simulate(plan((), 1, time_limit=2.0, latency_ms=25.0, settings=settings))
-    assert done.violation is not None and done.violation.property == "Liveness", done
+    assert done.violation is not None and done.violation.property == "BrokerUnfenced", done
 
 
 def test_without_docker_auto_simulates_and_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
