@@ -63,6 +63,12 @@ def test_each_output_is_as_its_schema_says(
     everywhere = ("explore", "--every", "kill", "--of", "load", "--most", "2", "--depth", "2", "--workers", "1")
     (swept,) = said("systematic", *everywhere, "--results", "swept")
     assert swept["results"] == {"pass": 4} and swept["struck"] == 4
+    (proven,) = said("prove", "prove", "M67", "M30", "--searches", "1", "--most-runs", "1", "--shrinking", "2")
+    assert [bug["found"] for bug in proven["bugs"]] == [True, False]
+    (mutants,) = said("mutants", "prove", "--mutants", "kraft.broker.rules:may_join_isr:comparison:0")
+    assert [each["outcome"] for each in mutants["mutants"]] == ["killed"]
+    (pinned,) = said("pinned", "prove", "M67", "--pinned")
+    assert [each["id"] for each in pinned["pinned"]] == ["M67"]
     (shrunk,) = said("shrink", "shrink", "failed", "--budget", "3")
     assert shrunk["runs"] == 3 and "lost append" in shrunk["broken"] and shrunk["story"]
 

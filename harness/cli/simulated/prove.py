@@ -166,11 +166,12 @@ def _repeat_pinned(ids: Sequence[str], workers: int, as_json: bool) -> int:
     with ProcessPoolExecutor(workers, multiprocessing.get_context("spawn")) as pool:
         repeated = list(pool.map(repeat, kept))
     if as_json:
-        say_json([
+        told = [
             {"id": each.pinned.id, "kept": each.pinned.broken, "broke": each.broke, "without": each.without,
              "reason": each.reason, "holds": each.holds}
             for each in repeated
-        ], indent=2)  # fmt: skip
+        ]  # fmt: skip
+        say_json({"pinned": told}, indent=2)
     else:
         for each in repeated:
             said = "" if each.holds else f"  NOT AS KEPT ({each.pinned.broken}): {each.reason}"
@@ -213,7 +214,7 @@ def _measure_mutants(ids: Sequence[str], budget: float, workers: int, results_di
             _keep_mutants(directory, [done[each] for each in by_id if each in done])
     every = [done[id_] for id_ in by_id]
     if as_json:
-        say_json([each.as_dict() for each in every], indent=2)
+        say_json(_told_of(directory, every), indent=2)
     else:
         for line in mutation.summary(every):
             say(line)
@@ -222,8 +223,11 @@ def _measure_mutants(ids: Sequence[str], budget: float, workers: int, results_di
 
 
 def _keep_mutants(directory: Path, killed: Sequence[Killed]) -> None:
-    told = {"when": _when(), "mutants": [each.as_dict() for each in killed]}
-    (directory / MUTANTS_FILE).write_text(json.dumps(told, indent=1) + "\n")
+    (directory / MUTANTS_FILE).write_text(json.dumps(_told_of(directory, killed), indent=1) + "\n")
+
+
+def _told_of(directory: Path, killed: Sequence[Killed]) -> dict[str, Any]:
+    return {"directory": str(directory), "when": _when(), "mutants": [each.as_dict() for each in killed]}
 
 
 def _command(ids: Sequence[str] | None, budget: float, searches: int, most_runs: int, guided: bool) -> str:
