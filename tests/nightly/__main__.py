@@ -11,6 +11,10 @@
 | rules | each row of PROTOCOL.md: its tests fail without its rule |
 | isr | under load, who keeps up is in the ISR within a second: 200 seeds |
 | explore | 500 seeds of every nemesis in simulation: none fails |
+| guided | 500 runs that learn of each other, of four families of faults: none fails |
+| sweep | a power cut in every operation on a disk while clients append, and while logs load: none fails |
+| prove | each bug of record is found and proven, but for those that docs/simulation.md argues |
+| mutants | the share of mutants that explorations find: a figure, and those that survive |
 | resizing | a cluster that grows, and one that shrinks, under faults: five seeds of two minutes in containers, 500 in |
 |  | simulation; Apache Kafka grows; rebalance cut short at ten moments |
 | deletion | retention and DeleteRecords under power outages and kills: five seeds in containers |
@@ -108,6 +112,39 @@ def explore(seeds: Sequence[int], results: Path) -> Iterator[Line]:
     command = ["explore", "--seeds", "0..499", "--nemesis", "all", "--results", str(results)]
     code = subprocess.run([sys.executable, "-m", "harness", *command], check=False).returncode
     yield code == 0, f"chaos {' '.join(command[:5])}: exit code {code}"
+
+
+def guided(seeds: Sequence[int], results: Path) -> Iterator[Line]:
+    nemesis = "power-outage,kill,pause,partition"
+    yield _chaos("explore", "--guided", "--seeds", "0..499", "--nemesis", nemesis, "--results", str(results))
+
+
+def sweep(seeds: Sequence[int], results: Path) -> Iterator[Line]:
+    for phase in ("produce", "load"):
+        yield _chaos("explore", "--every", "power", "--of", phase, "--seeds", "1", "--results", str(results))
+
+
+#: What no run is expected to find, see docs/simulation.md.
+ARGUED: Final = frozenset({"M30", "M33", "M53", "M59"})
+
+
+def prove(seeds: Sequence[int], results: Path) -> Iterator[Line]:
+    done = subprocess.run([sys.executable, "-m", "harness", "prove", "--json", "--results", str(results)],
+                          stdout=subprocess.PIPE, check=False)  # fmt: skip
+    for bug in json.loads(done.stdout)["bugs"]:
+        runs = ", ".join(str(search["runs"]) if search["found"] else "not found" for search in bug["searches"])
+        yield bug["holds"] or bug["id"] in ARGUED, f"{bug['id']}: {runs} {bug['problem']}"
+
+
+def mutants(seeds: Sequence[int], results: Path) -> Iterator[Line]:
+    code = subprocess.run([sys.executable, "-m", "harness", "prove", "--mutants", "--results", str(results)],
+                          check=False).returncode  # fmt: skip
+    yield code in (0, 2), f"mutants: exit code {code}"
+
+
+def _chaos(*command: str) -> Line:
+    code = subprocess.run([sys.executable, "-m", "harness", *command], check=False).returncode
+    return code == 0, f"chaos {' '.join(command[:-2])}: exit code {code}"
 
 
 GROW: Final = (
@@ -268,7 +305,8 @@ def kafka(seeds: Sequence[int], results: Path) -> Iterator[Line]:
 
 PARTS: Final[Mapping[str, Callable[[Sequence[int], Path], Iterator[Line]]]] = {
     "named-nemeses": named_nemeses, "acks": acks, "hostile": hostile, "traffic": traffic, "kafka": kafka,
-    "rules": rules, "isr": isr, "explore": explore,
+    "rules": rules, "isr": isr, "explore": explore, "guided": guided, "sweep": sweep, "prove": prove,
+    "mutants": mutants,
     "resizing": resizing, "deletion": deletion, "search": search, "models": models, "histories": histories,
     "tests": marked, "bench": bench, "zookeeper": zookeeper, "clients": clients, "groups": groups,
     "transactions": transactions,

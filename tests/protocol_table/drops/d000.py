@@ -319,10 +319,10 @@ DROPS: Final[Mapping[str, Drop]] = {
     # What nobody waits for is not written.
     "000-2.5-4": Text(
         "kraft/broker/partition.py",
-        "        duplicate = self._check_producer(records)\n",
+        "        duplicate = self._check_producer(header)\n",
         "        if acks == 0:\n"
         "            return Appended(self.log.end_offset, None)\n"
-        "        duplicate = self._check_producer(records)\n",
+        "        duplicate = self._check_producer(header)\n",
     ),
     "000-2.6-1": Text(
         "kraft/broker/partition.py",
