@@ -94,9 +94,11 @@ DROPS: Final[Mapping[str, Drop]] = {
     "004-epoch-7": Text(
         _LOG,
         "                self._epochs.assign(last_epoch, header.base_offset)\n"
-        "                self.producers.update(header)\n"
+        "                if header.base_offset >= producers_from:\n"
+        "                    self.producers.update(header)\n"
         "            damaged",
-        "                self.producers.update(header)\n"
+        "                if header.base_offset >= producers_from:\n"
+        "                    self.producers.update(header)\n"
         "            for entry in self._epoch_checkpoint.read():\n"
         "                self._epochs.assign(*entry)\n"
         "            damaged",
