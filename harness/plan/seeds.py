@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from typing import Final
 
 from harness.errors import BadArguments
@@ -10,6 +11,7 @@ from harness.errors import BadArguments
 #: Of random streams: what a signed 64-bit integer holds, as tables and other tools do.
 MAX_SEED: Final = 2**63 - 1
 MAX_SEEDS: Final = 1_000_000
+_SHARD: Final = re.compile(r"(\d{1,9})/(\d{1,9})")
 _SEEDS: Final = re.compile(r"(\d{1,19})(?:\.\.(\d{1,19}))?")
 
 
@@ -32,3 +34,15 @@ def parse_seeds(text: str) -> list[int]:
         how_many = f"are {len(seeds):,} seeds" if seeds else "names no seed"
         raise BadArguments(f"--seeds {text!r} {how_many}; valid are 1 to {MAX_SEEDS:,} of them, e.g. 0..999")
     return list(seeds)
+
+
+def part_of(seeds: Sequence[int], shard: str) -> list[int]:
+    """`2/4`: every fourth of them, from the second on. All parts together are all seeds, each once. Raises
+    BadArguments."""
+    match = _SHARD.fullmatch(shard)
+    number, count = (int(match[1]), int(match[2])) if match else (0, 0)
+    if not 1 <= number <= count:
+        raise BadArguments(f"--shard {shard!r} is no part of several; valid is e.g. 2/4, the second of four")
+    if count > len(seeds):
+        raise BadArguments(f"--shard {shard}: there are {len(seeds):,} seeds, and so at most as many parts")
+    return list(seeds[number - 1 :: count])

@@ -114,6 +114,10 @@ def explore(
     step: StepOption = 1,
     most: MostOption = None,
     depth: DepthOption = 1,
+    shard: Annotated[
+        str | None,
+        typer.Option(metavar="K/N", help="Of the seeds the K-th of N parts; chaos check judges them together."),
+    ] = None,
     workers: WorkersOption = None,
     until_failure: Annotated[bool, typer.Option("--until-failure", help="Stop at the first seed that fails.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document instead of a table.")] = False,
@@ -125,10 +129,12 @@ def explore(
     """Simulate many seeds in parallel, judge them all, and say which failed and how to replay them."""
     refuse_former_targets(targets)
 
-    from harness.plan.seeds import parse_seeds
+    from harness.plan.seeds import parse_seeds, part_of
 
     given = _named_by_user(context)
     numbers = parse_seeds(seeds) if every is None or "seeds" in given else [0]
+    if shard is not None:
+        numbers = part_of(numbers, shard)
     check_workers(workers)
     systematic.check(every, given, len(numbers), step, most, depth)
     if every is not None:

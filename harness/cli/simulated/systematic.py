@@ -45,6 +45,7 @@ _OF_MANY: Final = {
     "interval": "it strikes once; leave --interval out",
     "recovery": "it strikes once; leave --recovery out",
     "guided": "it makes the runs itself; leave --guided out",
+    "shard": "it makes a run for each operation; leave --shard out",
     "until_failure": "it ends when every operation was struck; give --most for fewer",
 }
 _OF_EVERY: Final = ("of", "step", "most", "depth")

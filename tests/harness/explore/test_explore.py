@@ -28,7 +28,7 @@ from harness.explore.failures import Failure
 from harness.explore.simulate import Simulated, simulate
 from harness.explore.workers import Outcome
 from harness.plan.plan import Plan
-from harness.plan.seeds import parse_seeds
+from harness.plan.seeds import parse_seeds, part_of
 from harness.record import results
 from harness.record import sources as sources
 from harness.record.history import MemoryRecorder, load_journal
@@ -276,6 +276,19 @@ def test_seeds(text: str, seeds: list[int]) -> None:
 def test_seeds_that_are_none(text: str, message: str) -> None:
     with pytest.raises(BadArguments, match=message):
         parse_seeds(text)
+
+
+def test_the_parts_of_seeds_are_all_of_them_once() -> None:
+    seeds = parse_seeds("0..9,20")
+    parts = [part_of(seeds, f"{number}/3") for number in (1, 2, 3)]
+    assert parts == [[0, 3, 6, 9], [1, 4, 7, 20], [2, 5, 8]]
+    assert part_of(seeds, "1/1") == seeds
+
+
+@pytest.mark.parametrize("shard", ["0/3", "4/3", "1", "a/b", "1/0", "1/12"])
+def test_a_part_that_is_none_is_refused(shard: str) -> None:
+    with pytest.raises(BadArguments, match="--shard"):
+        part_of(list(range(11)), shard)
 
 
 @pytest.mark.parametrize(
