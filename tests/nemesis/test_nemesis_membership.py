@@ -311,7 +311,7 @@ def test_who_only_moves_replicas_starts_no_node_that_another_fault_holds_down(
     monkeypatch: pytest.MonkeyPatch, moves: str
 ) -> None:
     dark: set[str] = set()
-    lose, restore, boot = SimulatedNode._lose_power, SimulatedNode.restore_power, SimulatedNode.boot
+    lose, restore, boot = SimulatedNode.lose_power, SimulatedNode.restore_power, SimulatedNode.boot
     ends: list[str] = []
     booted_in_the_dark: list[str] = []
 
@@ -328,7 +328,7 @@ def test_who_only_moves_replicas_starts_no_node_that_another_fault_holds_down(
         booted_in_the_dark.extend(dark & {node.name})
         boot(node)
 
-    for name, patch in (("_lose_power", lose_power), ("restore_power", restore_power), ("boot", boots)):
+    for name, patch in (("lose_power", lose_power), ("restore_power", restore_power), ("boot", boots)):
         monkeypatch.setattr(SimulatedNode, name, patch)
     struck = {"targets": ["broker-1"]}
     faults = [

@@ -164,6 +164,6 @@ def test_a_cluster_that_forgets_producers_has_duplicates(
         seed=1,
     )  # fmt: skip
     faults = schedule.build(registry.make_nemeses(plan.nemesis), plan.seed, plan.time_limit, plan.pace)
-    verdict = simulate(plan, faults).judge()
+    verdict = simulate(plan, faults, watched=False).judge()  # of the history alone: invariants would stop the run
     assert verdict["verdict"] == ("pass" if check is None else "fail"), verdict["reason"]
     assert check is None or "duplicate" in verdict["reason"]

@@ -158,7 +158,7 @@ class Simulation:
 
         def before(operation: str, path: str) -> None:
             nonlocal countdown
-            countdown -= 1
+            countdown -= operation != "read"
             if countdown == 0:
                 raise PowerLoss(operation)
 
