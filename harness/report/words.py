@@ -91,7 +91,7 @@ PROPERTIES = {
     "HighWatermarkCheckpoint": "What a replica takes for committed is in its log.",
     "LogStartCheckpoint": "A log begins within its segments.",
     "CleanShutdown": "No node that runs says that it was shut down cleanly; in simulation also: whoever says so had "
-    "all of its logs on its disk, and has lost nothing since.",
+    "all of its logs on its disk, and has lost nothing since that the disk would tell.",
     "ProducerSnapshot": "What is remembered of producers can be read, and is of offsets that the log reaches.",
     "QuorumState": "quorum-state can be read, is no older than the metadata log, and no epoch has two leaders; in "
     "simulation also: a voter’s epoch and vote are in it, durably, before anybody hears of them.",
