@@ -350,15 +350,7 @@ def print_exploration(console: Terminal, found: Exploration) -> None:
             broken = each.property if each.anomaly in ("", "violation") else f"{each.property}: {each.anomaly}"
             at = "" if each.time_s is None else f"{each.time_s:.3f} s"
             rows.append((str(each.seed), broken or each.result, each.where, at, each.replay))
-        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-        for number, row in enumerate(rows):
-            line = "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
-            console.print(Text(line, style="bold" if number == 0 else ""))
-            if number:
-                console.print(Text(f"{'':{widths[0]}}  {found.failing[number - 1].message}", style="dim"))
-        if len(found.failing) > MAX_SHOWN:
-            console.print(Text(f"… and {len(found.failing) - MAX_SHOWN:,} more"))
-        console.print()
+        systematic.print_failing(console, rows, [each.message for each in found.failing])
     for line in _summary(found):
         console.print(Text(line))
 

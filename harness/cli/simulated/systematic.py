@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final, Literal
 
@@ -96,17 +96,22 @@ def print_sweep(console: Terminal, swept: Swept) -> None:
     """A table of the operations whose runs failed, and what there was to strike."""
     if swept.failing:
         rows = [("run", "operation", "file", "property", "replay"), *map(_row, swept.failing[:MOST_SHOWN])]
-        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-        for number, row in enumerate(rows):
-            line = "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
-            console.print(Text(line, style="bold" if number == 0 else ""))
-            if number:
-                console.print(Text(f"{'':{widths[0]}}  {swept.failing[number - 1].reason}", style="dim"))
-        if len(swept.failing) > MOST_SHOWN:
-            console.print(Text(f"… and {len(swept.failing) - MOST_SHOWN:,} more"))
-        console.print()
+        print_failing(console, rows, [ran.reason for ran in swept.failing])
     for line in _summary(swept):
         console.print(Text(line))
+
+
+def print_failing(console: Terminal, rows: Sequence[Sequence[str]], why: Sequence[str]) -> None:
+    """rows: the head, then a row each of the first of what failed. why: a sentence each, of all that failed."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    for number, row in enumerate(rows):
+        line = "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+        console.print(Text(line, style="bold" if number == 0 else ""))
+        if number:
+            console.print(Text(f"{'':{widths[0]}}  {why[number - 1]}", style="dim"))
+    if len(why) >= len(rows):
+        console.print(Text(f"… and {len(why) - len(rows) + 1:,} more"))
+    console.print()
 
 
 def _row(ran: Ran) -> tuple[str, str, str, str, str]:
