@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 import pytest
@@ -11,17 +10,7 @@ from cluster_image.kraft.broker.channel import ControllerChannel
 from cluster_image.kraft.broker.isr_manager import IsrManager
 from cluster_image.kraft.broker.partition import Partition
 from cluster_image.kraft.metadata import rules
-from harness.explore import swarm
-from harness.explore.simulate import Simulated, simulate
-from harness.plan.plan import Plan
-
-EXPLORED: Final = Plan(
-    run="explore", on="simulation", nemesis=("power-outage", "kill", "pause", "partition"), rate=40.0, partitions=4,
-    concurrency=2, time_limit=20.0,
-)  # fmt: skip
-Patch = Callable[[pytest.MonkeyPatch], None]
-#: An exploration that draws all has found each of these lies by then.
-WITHIN: Final = 40
+from tests.checkers.inside.invariants.lies import Lies, check_found, check_not_blamed
 
 
 def lost_answers_are_good_ones(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -61,30 +50,18 @@ def answers_in_any_order(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Partition, "proposal_accepted", lie)
 
 
-LIES: Final[Mapping[str, tuple[Patch, str, int]]] = {
-    # the lie, the property, the first seed that finds it
+LIES: Final[Lies] = {
     "lost answers": (lost_answers_are_good_ones, "DecidedIsr", 0),
     "any order": (answers_in_any_order, "DecidedIsr", 0),
     "sessions": (sessions_are_one, "FollowerSession", 0),
 }
 
 
-def explored(seed: int) -> Simulated:
-    return simulate(swarm.plan_of(EXPLORED, seed, draw_settings=True, draw_latency=True, draw_producers=True))
-
-
 @pytest.mark.parametrize("lie", LIES)
 def test_a_lie_is_found_by_the_name_of_what_it_breaks(monkeypatch: pytest.MonkeyPatch, lie: str) -> None:
-    plant, property_, seed = LIES[lie]
-    assert seed < WITHIN
-    plant(monkeypatch)
-    done = explored(seed)
-    assert not done.crash and done.violation is not None, done.crash or done.problems
-    assert done.violation.property == property_, done.violation
-    assert done.violation.nodes
+    check_found(LIES, lie, monkeypatch)
 
 
 @pytest.mark.parametrize("seed", sorted({seed for _, _, seed in LIES.values()}))
 def test_who_tells_the_truth_is_not_blamed(seed: int) -> None:
-    done = explored(seed)
-    assert done.violation is None and not done.crash, done.violation or done.crash
+    check_not_blamed(seed)

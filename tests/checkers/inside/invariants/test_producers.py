@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 import pytest
@@ -10,17 +9,7 @@ import pytest
 from cluster_image.storage.errors import InvalidProducerEpoch, OutOfOrderSequence
 from cluster_image.storage.log import Log
 from cluster_image.storage.producer_state import Duplicate, ProducerState
-from harness.explore import swarm
-from harness.explore.simulate import Simulated, simulate
-from harness.plan.plan import Plan
-
-EXPLORED: Final = Plan(
-    run="explore", on="simulation", nemesis=("power-outage", "kill", "pause", "partition"), rate=40.0, partitions=4,
-    concurrency=2, time_limit=20.0,
-)  # fmt: skip
-Patch = Callable[[pytest.MonkeyPatch], None]
-#: An exploration that draws all has found each of these lies by then.
-WITHIN: Final = 40
+from tests.checkers.inside.invariants.lies import Lies, check_found, check_not_blamed
 
 
 def any_sequence(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -81,8 +70,7 @@ def followers_do_not_listen(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Log, "append_as_follower", lie)
 
 
-LIES: Final[Mapping[str, tuple[Patch, str, int]]] = {
-    # the lie, the property, the first seed that finds it
+LIES: Final[Lies] = {
     "any sequence": (any_sequence, "ProducerSequence", 0),
     "any epoch": (any_epoch, "ProducerEpoch", 0),
     "same numbers": (same_numbers_are_the_same_batch, "NoFalseDuplicate", 0),
@@ -91,22 +79,11 @@ LIES: Final[Mapping[str, tuple[Patch, str, int]]] = {
 }
 
 
-def explored(seed: int) -> Simulated:
-    return simulate(swarm.plan_of(EXPLORED, seed, draw_settings=True, draw_latency=True, draw_producers=True))
-
-
 @pytest.mark.parametrize("lie", LIES)
 def test_a_lie_is_found_by_the_name_of_what_it_breaks(monkeypatch: pytest.MonkeyPatch, lie: str) -> None:
-    plant, property_, seed = LIES[lie]
-    assert seed < WITHIN
-    plant(monkeypatch)
-    done = explored(seed)
-    assert not done.crash and done.violation is not None, done.crash or done.problems
-    assert done.violation.property == property_, done.violation
-    assert done.violation.nodes
+    check_found(LIES, lie, monkeypatch)
 
 
 @pytest.mark.parametrize("seed", sorted({seed for _, _, seed in LIES.values()}))
 def test_who_tells_the_truth_is_not_blamed(seed: int) -> None:
-    done = explored(seed)
-    assert done.violation is None and not done.crash, done.violation or done.crash
+    check_not_blamed(seed)
