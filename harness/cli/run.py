@@ -131,6 +131,12 @@ def run(
     latency_ms: Annotated[
         float | None, typer.Option(metavar="MS", help="In simulation: from one host to another; by default 0.5.")
     ] = None,
+    task_order: Annotated[
+        Literal["fifo", "random", "pct"] | None,
+        typer.Option(
+            metavar="ORDER", help="In simulation, of tasks that are ready at once: fifo (the default), random or pct."
+        ),
+    ] = None,
     encode_messages: Annotated[
         bool, typer.Option("--encode-messages", help="In simulation: encode and decode every message.")
     ] = False,
@@ -248,7 +254,8 @@ def _as_json(done: Done) -> int:
 _AS_THEY_ARE: Final = (
     "target", "on", "time_limit", "seed", "rate", "concurrency", "partitions", "replication_factor",
     "min_insync_replicas", "acks", "timeouts", "strike", "workload", "client", "producers", "file_system", "brokers",
-    "spare_brokers", "controllers", "combined", "bug", "mutant", "latency_ms", "encode_messages",
+    "spare_brokers", "controllers", "combined", "bug", "mutant", "latency_ms", "task_order",
+    "encode_messages",
 )  # fmt: skip
 
 

@@ -13,18 +13,20 @@ from random import Random
 from typing import Any, Final
 
 from harness.plan import registry
-from harness.plan.plan import Plan, Producers
+from harness.plan.plan import Plan, Producers, TaskOrder
 from harness.targets.target import Draws
 
 #: Average latency of the network: of one room, of one region, and of a continent.
 _LATENCIES_MS: Final = (0.5, 5.0, 25.0)
 #: Half of the time the default, as for settings.
 _PRODUCERS: Final[tuple[Producers, ...]] = ("plain", "plain", "idempotent", "fenced")
+_ORDERS: Final[tuple[TaskOrder, ...]] = ("fifo", "fifo", "random", "pct")
 
 
 def plan_of(
-    plan: Plan, seed: int, *, draw_settings: bool, draw_latency: bool, draw_producers: bool = False
-) -> Plan:
+    plan: Plan, seed: int, *, draw_settings: bool, draw_latency: bool, draw_producers: bool = False,
+    draw_order: bool = False,
+) -> Plan:  # fmt: skip
     """The plan of one seed of an exploration. draw_settings: those that `plan` does not have. draw_producers: where
     workload, client and acks leave a choice."""
     changes: dict[str, Any] = {"run": f"s{seed}", "seed": seed}
@@ -34,6 +36,8 @@ def plan_of(
         changes["latency_ms"] = Random(f"{seed}/latency").choice(_LATENCIES_MS)
     if draw_producers and plan.has_choice_of_producers():
         changes["producers"] = Random(f"{seed}/producers").choice(_PRODUCERS)
+    if draw_order:
+        changes["task_order"] = Random(f"{seed}/task order").choice(_ORDERS)
     return plan.model_copy(update=changes)
 
 

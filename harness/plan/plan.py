@@ -38,6 +38,8 @@ _PLAN_FILE = "plan.json"
 
 #: The simplest first.
 Producers = Literal["plain", "idempotent", "fenced"]
+#: See harness.runtimes.simulation.task_order.
+TaskOrder = Literal["fifo", "random", "pct"]
 
 
 class Plan(BaseModel):
@@ -83,6 +85,7 @@ class Plan(BaseModel):
     bug: str | None = None  # a historical bug of cluster_image/kraft/bugs that every node has
     mutant: str | None = None  # in simulation: a change of the cluster's code, see harness.runtimes.simulation.mutants
     latency_ms: float = 0.5  # in simulation: from one host to another, on average
+    task_order: TaskOrder = "fifo"  # in simulation: of tasks of one process that are ready at once
     encode_messages: bool = False  # in simulation: pass every message through the wire format
     settings: dict[str, str] = {}  # --set NAME=VALUE, Kafka's names, given to every node
     timeouts: Literal["short", "kafka"] = "short"  # Kafka's defaults, or such that a minute shows something
@@ -382,7 +385,7 @@ _FLAGS = (
     "target", "kafka_home", "upgrade_to", "timeouts", "on", "hosts", "nemesis", "interval", "recovery", "strike",
     "workload", "client", "producers", "time_limit", "seed", "rate", "delete_records", "concurrency", "acks",
     "partitions", "replication_factor", "min_insync_replicas", "file_system", "brokers", "spare_brokers", "controllers",
-    "combined", "bug", "mutant", "latency_ms", "encode_messages",
+    "combined", "bug", "mutant", "latency_ms", "task_order", "encode_messages",
 )  # fmt: skip
 #: That not every target has (Target.options), by the field.
 _OPTIONS = {

@@ -23,7 +23,7 @@ from harness.targets.security import given
 from nemesis import SIMULATION, Nemesis
 
 #: Fields of a plan that are of one runtime only.
-SIMULATED: Final = ("latency_ms", "encode_messages")
+SIMULATED: Final = ("latency_ms", "task_order", "encode_messages")
 _UNNAMED: Final = "not-yet-named"
 
 

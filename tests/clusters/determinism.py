@@ -2,7 +2,8 @@
 
     python -m tests.clusters.determinism 50
 
-simulates seeds 0..49 in two processes with two hash seeds, and compares the trace hashes. A test does so with a few.
+simulates seeds 0..49 in two processes with two hash seeds, and compares the trace hashes. Tasks that are ready at once
+run in other orders than asyncio's. A test does so with a few.
 """
 
 from __future__ import annotations
@@ -13,9 +14,10 @@ import sys
 from collections.abc import Sequence
 
 from harness.explore.simulate import simulate
-from harness.plan.plan import Plan
+from harness.plan.plan import Plan, TaskOrder
 
 HASH_SEEDS = ("1", "2")
+ORDERS: Sequence[TaskOrder] = ("random", "pct")
 NEMESIS = ("power-outage", "kill", "pause", "partition", "clock-jump", "disk-full", "disk-error")
 
 
@@ -40,7 +42,7 @@ def _print_hashes(seeds: int, time_limit: float) -> None:
     for seed in range(seeds):
         simulated = simulate(
             Plan(run=f"s{seed}", on="simulation", nemesis=NEMESIS, seed=seed, time_limit=time_limit, rate=40,
-                 partitions=4, concurrency=2)
+                 partitions=4, concurrency=2, task_order=ORDERS[seed % len(ORDERS)])
         )  # fmt: skip
         assert not simulated.crash, f"seed {seed}: {simulated.crash}"
         print(simulated.trace_hash, flush=True)

@@ -91,11 +91,15 @@ def explore(
     latency_ms: Annotated[
         float | None, typer.Option(metavar="MS", help="From one host to another; by default drawn for each seed.")
     ] = None,
+    task_order: Annotated[
+        Literal["fifo", "random", "pct"] | None,
+        typer.Option(metavar="ORDER", help="Of tasks ready at once: fifo, random or pct; by default drawn."),
+    ] = None,
     vary: Annotated[
         bool,
         typer.Option(
             "--vary/--no-vary",
-            help="Draw settings that --set does not name, the latency and the kind of producers, for each seed.",
+            help="For each seed, draw settings that --set does not name, latency, producers and the order of tasks.",
         ),
     ] = True,
     encode_messages: Annotated[
@@ -241,7 +245,7 @@ def planned(given: Mapping[str, Any], first: int) -> tuple[Plan, Callable[[Plan,
     nemeses = registry.make_nemeses(wanted, given["acks"])
     registry.check_runtime(nemeses, "simulation", advise=False)
     registry.load(registry.WORKLOADS, given["workload"])
-    chosen = {name: given[name] for name in ("latency_ms", "producers") if given[name] is not None}
+    chosen = {name: given[name] for name in ("latency_ms", "producers", "task_order") if given[name] is not None}
     plan = make_plan(
         run="explore", on="simulation", nemesis=wanted, seed=first,
         strike=given["strike"] or registry.preferred_targets(nemeses),
@@ -257,7 +261,7 @@ def planned(given: Mapping[str, Any], first: int) -> tuple[Plan, Callable[[Plan,
     vary = given["vary"]
     return plan, partial(
         swarm.plan_of, draw_settings=vary, draw_latency=vary and "latency_ms" not in chosen,
-        draw_producers=vary and "producers" not in chosen,
+        draw_producers=vary and "producers" not in chosen, draw_order=vary and "task_order" not in chosen,
     )  # fmt: skip
 
 

@@ -1,5 +1,5 @@
 """A run changed a little: a fault moved, made longer or shorter, added, dropped, exchanged, aimed at another node, or
-repeated; two schedules spliced; a setting, the latency or the seed drawn anew."""
+repeated; two schedules spliced; a setting, the latency, the order of tasks or the seed drawn anew."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Mutation:
         kind = self._random.choices(tuple(_WEIGHTS), tuple(_WEIGHTS.values()))[0]
         if kind == "splice":
             return job._replace(schedule=self._spliced(job.plan, job.schedule, other.schedule))
-        if kind in ("settings", "latency", "seed"):
+        if kind in ("settings", "latency", "order", "seed"):
             return job._replace(plan=self._replanned(kind, job.plan))
         if kind == "add" or not job.schedule:
             return job._replace(schedule=self._added(job.plan, job.schedule))
@@ -109,6 +109,8 @@ class Mutation:
             return plan.model_copy(update={"seed": fresh.seed})
         if kind == "latency":
             return plan.model_copy(update={"latency_ms": fresh.latency_ms})
+        if kind == "order":
+            return plan.model_copy(update={"task_order": fresh.task_order})
         names = sorted({*plan.settings, *fresh.settings})
         if not names:
             return plan
@@ -126,7 +128,7 @@ class Mutation:
 
 _WEIGHTS: Final[Mapping[str, int]] = {
     "move": 5, "stretch": 3, "add": 4, "drop": 2, "swap": 2, "aim": 3, "repeat": 2, "splice": 2, "settings": 1,
-    "latency": 1, "seed": 2,
+    "latency": 1, "order": 1, "seed": 2,
 }  # fmt: skip
 
 

@@ -26,6 +26,7 @@ from hashlib import blake2b
 from typing import Any, Final, TypeVar
 
 from cluster_image.storage.disk import ProcessDied
+from harness.runtimes.simulation.task_order import Order
 
 T = TypeVar("T")
 
@@ -90,6 +91,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
         self.step = 0
         self.current: Process | None = None
         self.after_step: Callable[[], None] = lambda: None
+        self.order: Order | None = None  # None: tasks run in the order in which they became ready
         self.tripwire: Any = type("NoTripwire", (), {"armed": False})()
         self.errors: list[tuple[float, str, str]] = []  # (time, process, what): exceptions that no code handled
         self._now = 0.0
@@ -246,7 +248,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
         ready: deque[asyncio.Handle] = self._ready  # type: ignore[attr-defined]
         self._next_timers(ready)
         tripwire = self.tripwire
-        for _ in range(len(ready)):
+        for _ in range(len(ready) if self.order is None else self.order.arrange(ready)):
             handle = ready.popleft()
             if handle._cancelled:
                 continue

@@ -15,6 +15,7 @@ from harness.runtimes.simulation.cluster import SimulatedCluster
 from harness.runtimes.simulation.logs import NodeLogs
 from harness.runtimes.simulation.loop import Hang, VirtualLoop
 from harness.runtimes.simulation.mutants import switch as mutants
+from harness.runtimes.simulation.task_order import awaits_may_yield, make_order
 from harness.runtimes.simulation.traces import NodeTraces
 from harness.runtimes.simulation.tripwire import OutsideSimulation, Tripwire
 from harness.targets.target import Target
@@ -57,6 +58,8 @@ class SimulationRuntime:
         simulated = self._target.simulated(plan)
         self._entered.enter_context(simulated.switched_on())
         self._entered.enter_context(mutants.switched_on(plan.mutant))
+        self.loop.order = make_order(plan.task_order, plan.seed)
+        self._entered.enter_context(awaits_may_yield(self.loop.order))
         logs = self._entered.enter_context(NodeLogs(self.loop, simulated))
         self.cluster = SimulatedCluster(self.loop, plan, self._target, simulated, logs)
         if self._traced:

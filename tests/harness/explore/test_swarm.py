@@ -57,3 +57,13 @@ def test_producers_are_plain_half_of_the_time_and_change_no_other_draw() -> None
 def test_producers_are_not_drawn_where_there_is_no_choice(fields: dict[str, str]) -> None:
     plan = Plan(run="explore", on="simulation", **fields)  # type: ignore[arg-type]
     assert {producers(seed, plan).producers for seed in range(20)} == {"plain"}
+
+
+def test_tasks_run_in_turn_half_of_the_time_and_their_order_changes_no_other_draw() -> None:
+    def ordered(seed: int) -> Plan:
+        return swarm.plan_of(EXPLORED, seed, draw_settings=True, draw_latency=True, draw_order=True)
+
+    found = Counter(ordered(seed).task_order for seed in range(400))
+    assert found["fifo"] > 150 and min(found["random"], found["pct"]) > 60 and found.total() == 400
+    for seed in range(50):
+        assert ordered(seed).model_copy(update={"task_order": "fifo"}) == drawn(seed)
