@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from functools import partial
 from pathlib import Path
@@ -18,10 +18,11 @@ from harness.errors import BadArguments, ExitCode, HarnessFailure
 from harness.report.terminal import say, say_json
 
 if TYPE_CHECKING:
-    from harness.explore.proofs.mutation import Killed
+    from harness.explore.proofs.mutation import Measured
     from harness.explore.proofs.subjects import Subject
     from harness.explore.proofs.table import Row
     from harness.plan.plan import Plan
+    from harness.runtimes.simulation.mutants.places import Mutant
 
 #: What is kept in the directory of results.
 PROOFS_FILE: Final = "proofs.json"
@@ -45,6 +46,10 @@ def prove(
     mutants: Annotated[
         bool, typer.Option("--mutants", help="Mutants of the code, not bugs: those drawn, or whose ids begin as given.")
     ] = False,
+    resume: Annotated[
+        Path | None,
+        typer.Option("--resume", metavar="DIR", help="With --mutants: go on where one ended that was stopped."),
+    ] = None,
     pinned: Annotated[
         bool, typer.Option("--pinned", help="Only repeat the smallest runs that are kept, with the bug and without.")
     ] = False,
@@ -66,9 +71,11 @@ def prove(
     for name, value, most in (("--searches", searches, MOST_SEARCHES), ("--most-runs", most_runs, MOST_RUNS)):
         if not 1 <= value <= most:
             raise BadArguments(f"{name} is {value}; valid is 1 to {most:,}")
+    if resume is not None and not mutants:
+        raise BadArguments("--resume goes on with --mutants; searches for bugs begin anew")
     workers = workers or os.cpu_count() or 1
     if mutants:
-        return _measure_mutants(ids or (), budget, workers, results_directory, as_json)
+        return _measure_mutants(ids or (), budget, workers, resume, results_directory, as_json)
     subjects = _subjects(ids or (), guided)
     if pinned:
         return _repeat_pinned([each.id for each in subjects], workers, as_json)
@@ -182,7 +189,9 @@ def _repeat_pinned(ids: Sequence[str], workers: int, as_json: bool) -> int:
     return ExitCode.PASS if repeated and all(each.holds for each in repeated) else ExitCode.UNKNOWN
 
 
-def _measure_mutants(ids: Sequence[str], budget: float, workers: int, results_directory: Path, as_json: bool) -> int:
+def _measure_mutants(
+    ids: Sequence[str], budget: float, workers: int, resume: Path | None, results_directory: Path, as_json: bool
+) -> int:
     from harness.explore.proofs import mutation
     from harness.explore.proofs.search import search_all
     from harness.record import results
@@ -191,6 +200,8 @@ def _measure_mutants(ids: Sequence[str], budget: float, workers: int, results_di
     chosen = mutation.sample(ids)
     if not chosen:
         raise BadArguments(f"no mutant's id begins with {ids[0]}")
+    by_id = {each.mutant.id: each.mutant for each in chosen}
+    done = {} if resume is None else _measured_before(resume, by_id)
     explorations: dict[str, Callable[[int], Plan]] = {}
 
     def plan_of(options: str, seed: int) -> Plan:
@@ -200,19 +211,18 @@ def _measure_mutants(ids: Sequence[str], budget: float, workers: int, results_di
         return explorations[options](seed)
 
     directory = results.create(results_directory, ("mutants",), 0)
-    argued, runs = mutation.argued(), mutation.settings()["runs"]
-    searches = [mutation.search_for(each, plan_of, runs, budget) for each in chosen]
-    by_id = {each.mutant.id: each.mutant for each in chosen}
-    done: dict[str, mutation.Killed] = {}
+    runs = mutation.settings()["runs"]
+    searches = [mutation.search_for(each, plan_of, runs, budget) for each in chosen if each.mutant.id not in done]
     with Progress() as progress:
         tell: Callable[[str], object] = (lambda line: None) if as_json else progress.say
         for search in search_all(searches, workers, directory / "workers"):
             mutant = by_id[search.subject]
-            done[mutant.id] = killed = mutation.Killed(mutant, search, argued.get(mutation.key(mutant), ""))
+            done[mutant.id] = measured = mutation.Measured.by(search, mutant)
             how = f"by {search.found} in run {search.runs}" if search.found else f"{search.runs} runs"
-            tell(f"{len(done)} of {len(chosen)}: {killed.outcome} {mutant.id}: {how}")
+            tell(f"{len(done)} of {len(chosen)}: {measured.outcome} {mutant.id}: {how}")
             _keep_mutants(directory, [done[each] for each in by_id if each in done])
     every = [done[id_] for id_ in by_id]
+    _keep_mutants(directory, every)
     if as_json:
         say_json(_told_of(directory, every), indent=2)
     else:
@@ -222,12 +232,31 @@ def _measure_mutants(ids: Sequence[str], budget: float, workers: int, results_di
     return ExitCode.PASS if all(each.outcome != "survived" for each in every) else ExitCode.UNKNOWN
 
 
-def _keep_mutants(directory: Path, killed: Sequence[Killed]) -> None:
-    (directory / MUTANTS_FILE).write_text(json.dumps(_told_of(directory, killed), indent=1) + "\n")
+def _measured_before(directory: Path, mutants: Mapping[str, Mutant]) -> dict[str, Measured]:
+    """Of these, those that were measured there already, and are what they were. Raises BadArguments."""
+    from harness.explore.proofs.mutation import Measured
+
+    file = directory / MUTANTS_FILE
+    try:
+        told = json.loads(file.read_text())["mutants"]
+        known = {each["id"]: each for each in told}
+        return {
+            id_: Measured.read(known[id_], mutant)
+            for id_, mutant in mutants.items()
+            if id_ in known and (known[id_]["before"], known[id_]["after"]) == (mutant.before, mutant.after)
+        }
+    except OSError as error:
+        raise BadArguments(f"--resume: {file} cannot be read: {error.strerror}") from error
+    except (ValueError, KeyError, TypeError) as error:
+        raise BadArguments(f"--resume: {file} is not what chaos prove --mutants writes") from error
 
 
-def _told_of(directory: Path, killed: Sequence[Killed]) -> dict[str, Any]:
-    return {"directory": str(directory), "when": _when(), "mutants": [each.as_dict() for each in killed]}
+def _keep_mutants(directory: Path, measured: Sequence[Measured]) -> None:
+    (directory / MUTANTS_FILE).write_text(json.dumps(_told_of(directory, measured), indent=1) + "\n")
+
+
+def _told_of(directory: Path, measured: Sequence[Measured]) -> dict[str, Any]:
+    return {"directory": str(directory), "when": _when(), "mutants": [each.as_dict() for each in measured]}
 
 
 def _command(ids: Sequence[str] | None, budget: float, searches: int, most_runs: int, guided: bool) -> str:

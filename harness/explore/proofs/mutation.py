@@ -6,6 +6,7 @@ import tomllib
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from hashlib import sha256
 from importlib.resources import files
 from typing import Any, Final
@@ -30,27 +31,46 @@ class Chosen:
 
 
 @dataclass(frozen=True)
-class Killed:
-    """What became of one. argued: why it is equivalent, if somebody says so."""
+class Measured:
+    """What became of one. runs: that it was searched for in. simulated_s, wall_s: seconds of these. broke, message:
+    which property, and how; None: none. argued: why it is equivalent, if somebody says so."""
 
     mutant: Mutant
-    search: Search
+    runs: int
+    simulated_s: float
+    wall_s: float
+    broke: str | None
+    message: str | None
     argued: str = ""
+
+    @classmethod
+    def by(cls, search: Search, mutant: Mutant) -> Measured:
+        found = search.found
+        return cls(
+            mutant, search.runs, round(search.simulated_s, 1), round(search.wall_s, 1),
+            None if found is None else str(found), None if found is None else found.message,
+            argued().get(key(mutant), ""),
+        )  # fmt: skip
+
+    @classmethod
+    def read(cls, told: Mapping[str, Any], mutant: Mutant) -> Measured:
+        """told: by as_dict(). What is argued may be new since."""
+        fields = {name: told[name] for name in ("runs", "simulated_s", "wall_s", "message")}
+        return cls(mutant, **fields, broke=told["property"], argued=argued().get(key(mutant), ""))
 
     @property
     def outcome(self) -> str:
         """`killed`, `survived`, or `equivalent` as argued."""
-        if self.search.found is not None:
+        if self.broke is not None:
             return "killed"
         return "equivalent" if self.argued else "survived"
 
     def as_dict(self) -> dict[str, Any]:
-        found, mutant = self.search.found, self.mutant
+        mutant = self.mutant
         return {
             "id": mutant.id, "line": mutant.line, "before": mutant.before, "after": mutant.after,
-            "outcome": self.outcome, "argued": self.argued, "runs": self.search.runs,
-            "simulated_s": round(self.search.simulated_s, 1), "wall_s": round(self.search.wall_s, 1),
-            "property": None if found is None else str(found), "message": None if found is None else found.message,
+            "outcome": self.outcome, "argued": self.argued, "runs": self.runs, "simulated_s": self.simulated_s,
+            "wall_s": self.wall_s, "property": self.broke, "message": self.message,
         }  # fmt: skip
 
 
@@ -58,6 +78,7 @@ def settings() -> Mapping[str, Any]:
     return tomllib.loads(files(__package__).joinpath(FILE).read_text())
 
 
+@cache
 def argued() -> Mapping[str, str]:
     """By key()."""
     told = tomllib.loads(files(__package__).joinpath(ARGUED_FILE).read_text())
@@ -108,19 +129,19 @@ def search_for(chosen: Chosen, plan_of: Callable[[str, int], Plan], runs: int, b
     return Search(id_, range(runs), plan, budget_s)
 
 
-def summary(killed: Sequence[Killed]) -> Iterator[str]:
+def summary(measured: Sequence[Measured]) -> Iterator[str]:
     """Lines: the share that was killed, by operator as well, and those that survived."""
     by_operator: dict[str, Counter[str]] = defaultdict(Counter)
-    for each in killed:
+    for each in measured:
         by_operator[each.mutant.operator][each.outcome] += 1
     for name, count in [*by_operator.items(), ("all", sum(by_operator.values(), Counter[str]()))]:
         judged = count["killed"] + count["survived"]
         share = f"{count['killed'] / judged:.1%}" if judged else "none"
         argued = f", {count['equivalent']} argued equivalent" if count["equivalent"] else ""
         yield f"{name:12} {count['killed']} of {judged} killed: {share}{argued}"
-    properties = Counter(str(each.search.found) for each in killed if each.search.found)
+    properties = Counter(each.broke for each in measured if each.broke is not None)
     yield "by " + ", ".join(f"{name} {n}" for name, n in properties.most_common())
-    for each in killed:
+    for each in measured:
         if each.outcome == "survived":
             mutant = each.mutant
             became = mutant.after or "nothing"

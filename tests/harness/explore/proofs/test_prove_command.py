@@ -49,6 +49,8 @@ def test_a_bug_that_is_not_found_is_told_as_such(tmp_path: Path, capsys: pytest.
     (("M15", "--searches", "0"), "--searches is 0; valid is 1 to 100"),
     (("M15", "--most-runs", "1001"), "--most-runs is 1001; valid is 1 to 1,000"),
     (("--mutants", "kraft.nothing"), "no mutant's id begins with kraft.nothing"),
+    (("M15", "--resume", "there"), "--resume goes on with --mutants"),
+    (("--mutants", "kraft.broker.rules", "--resume", "nowhere"), "nowhere/mutants.json cannot be read"),
 ])  # fmt: skip
 def test_bad_arguments_get_one_sentence(
     arguments: tuple[str, ...], said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
@@ -65,6 +67,11 @@ def test_mutants_that_are_named_are_measured(tmp_path: Path, capsys: pytest.Capt
     (file,) = tmp_path.glob("*/mutants.json")
     (told,) = json.loads(file.read_text())["mutants"]
     assert told["outcome"] == "killed" and told["property"] == "IsrExpands"
+    goes_on = (*asked, "--resume", str(file.parent), "--results", str(tmp_path / "next"))
+    assert chaos("prove", *goes_on) == 0
+    assert "1 of 1 killed: 100.0%" in capsys.readouterr().out
+    (next_file,) = tmp_path.glob("next/*/mutants.json")
+    assert json.loads(next_file.read_text())["mutants"] == [told]  # its time, too: it was not searched for again
 
 
 def test_the_sample_is_as_the_file_says_and_each_module_is_there() -> None:
