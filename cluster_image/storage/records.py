@@ -26,6 +26,7 @@ _HEADER = struct.Struct(">qiibIhiqqqhii")
 _OFFSET = struct.Struct(">q")
 _EPOCH = struct.Struct(">i")
 _CRC = struct.Struct(">I")
+_LENGTH = struct.Struct(">i")
 _LENGTH_END = 12  # base offset and batch length, which the length does not count
 _EPOCH_AT = 12
 _CRC_AT = 17
@@ -152,6 +153,20 @@ def iter_batches(buffer: bytes) -> Iterator[tuple[int, int, BatchHeader]]:
             raise CorruptRecord(f"batch of {header.size} bytes is cut off after {size - position}")
         yield position, end, header
         position = end
+
+
+def end_of_batches(buffer: bytes) -> int:
+    """The offset after the last of the batches, at least one, which must fill `buffer` exactly: of the others only the
+    lengths are read. Raises CorruptRecord."""
+    last = position = 0
+    while position < len(buffer):
+        if len(buffer) - position < HEADER_SIZE:
+            raise CorruptRecord(f"{len(buffer) - position} bytes where a batch header takes {HEADER_SIZE}")
+        size = _LENGTH_END + _LENGTH.unpack_from(buffer, position + _OFFSET.size)[0]
+        if size < HEADER_SIZE or position + size > len(buffer):
+            raise CorruptRecord(f"a batch of {size} bytes, at {position} of {len(buffer)}")
+        last, position = position, position + size
+    return parse_header(buffer, last).next_offset
 
 
 def validate_batch(buffer: bytes, position: int, header: BatchHeader, compacted: bool = False) -> None:

@@ -30,6 +30,7 @@ from harness.targets.target import NodeSpec, Simulated, SimulatedProcess, Target
 OUTSIDE = ("clients", "harness")
 #: Seconds of virtual time between two checks that trust nothing they were told.
 CHECK_ALL_EVERY_S = 1.0
+LOOK_EVERY_S = 0.1
 #: Told since a later version: runs from before repeat to the same trace hash.
 _NOT_HASHED = frozenset({"duplicate"})
 #: Hears what nodes trace (cluster_image.telemetry.trace): virtual seconds, node, event, where, fields.
@@ -53,7 +54,9 @@ class SimulatedCluster(Cluster):
         self.invariants = simulated.invariants()
         self._shaped: dict[str, Sequence[Link]] = {}  # by key, links of hosts
         self._violation: Violated | None = None  # found in the middle of a step
+        self._look_at = 0.0  # when what changes by time alone is looked at next, and all of it
         self._check_all_at = CHECK_ALL_EVERY_S
+        self._told = False  # the invariants, of anything since they were last checked
         self.looking = False
         self.observe: Observe | None = None
         self.traces: NodeTraces | None = None
@@ -108,7 +111,7 @@ class SimulatedCluster(Cluster):
         self._tell(self.invariants.node_gone, name, lossy)
 
     def _tell(self, hear: Callable[..., None], *what: object) -> None:
-        self.looking = True
+        self.looking = self._told = True
         try:
             hear(*what)
         except Violated as violation:  # whoever changed something must not handle it
@@ -125,14 +128,20 @@ class SimulatedCluster(Cluster):
             raise self._violation
         if self.loop.tripwire.tripped is not None:
             raise self.loop.tripwire.tripped
+        now = self.loop.time()
+        if not self._told and now < self._look_at:
+            return
+        self._told = False
         failing = [node.disk for node in self.machines if node.disk.failing]
         for disk in failing:  # for the node alone: what is read from outside is no evidence of a fault
             disk.failing = False
         try:
             self.invariants.check()
-            self.invariants.check_liveness(self.loop.time())
-            if self.loop.time() >= self._check_all_at:
-                self._check_all_at = self.loop.time() + CHECK_ALL_EVERY_S
+            if now >= self._look_at:
+                self._look_at = now + LOOK_EVERY_S
+                self.invariants.check_liveness(now)
+            if now >= self._check_all_at:
+                self._check_all_at = now + CHECK_ALL_EVERY_S
                 self.invariants.check_all()
         finally:
             for disk in failing:

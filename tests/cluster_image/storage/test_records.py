@@ -17,6 +17,7 @@ from cluster_image.storage.records import (
     decode_records,
     decode_values,
     encode_int64s,
+    end_of_batches,
     iter_batches,
     parse_header,
     validate_batch,
@@ -116,6 +117,15 @@ def test_a_cut_off_batch_is_refused(size: int) -> None:
     batch = build_batch([b"x" * 100], timestamp_ms=0)
     with pytest.raises(CorruptRecord):
         list(iter_batches(batch + batch[:size]))
+    with pytest.raises(CorruptRecord):
+        end_of_batches(batch + batch[:size])
+
+
+def test_where_batches_end_is_told_by_the_last_of_them() -> None:
+    batches = [build_batch([b"x" * size] * 3, timestamp_ms=0) for size in (1, 100, 10)]
+    placed = [with_offset_and_epoch(batch, 7 + 3 * number, 1) for number, batch in enumerate(batches)]
+    assert end_of_batches(placed[0]) == 10
+    assert end_of_batches(b"".join(placed)) == 16
 
 
 def test_counts_that_disagree_are_refused() -> None:

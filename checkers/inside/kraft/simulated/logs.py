@@ -20,7 +20,7 @@ from checkers.inside.violation import Violated
 from cluster_image.storage.disk import ProcessDied
 from cluster_image.storage.log import Log
 from cluster_image.storage.producer_state import Produced
-from cluster_image.storage.records import iter_batches
+from cluster_image.storage.records import end_of_batches, iter_batches
 
 _CHUNK = 1 << 20
 
@@ -216,8 +216,7 @@ def _chunks(log: Log, start: int, end: int) -> Iterator[bytes]:
         if not data:
             raise OSError(f"{log.directory}: {end} lies within a batch")
         yield data
-        for _, _, header in iter_batches(data):
-            start = header.next_offset
+        start = end_of_batches(data)
 
 
 def _digest(log: Log, start: int, end: int, digest: int) -> int:

@@ -135,7 +135,8 @@ def _before(batches: Sequence[Batch], index: int) -> Batch | None:
     """The one of the same producer before it."""
     produced = batches[index].produced
     assert produced is not None
-    for batch in reversed(batches[:index]):
+    for place in range(index - 1, -1, -1):
+        batch = batches[place]
         if batch.produced is not None and batch.produced.producer_id == produced.producer_id:
             return batch
     return None
