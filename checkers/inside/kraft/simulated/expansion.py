@@ -5,7 +5,8 @@ What keeps up has, at each of its fetches, all that the leader had at the fetch 
 follow the ISR alone, such a follower could be one batch below it at every fetch for as long as clients write.
 
 And the other way round: the high watermark is not held back for a replica that may not join, as its broker is fenced or
-shuts down. A leader that has heard so notices at that one's next fetch (KAFKA-15021).
+shuts down. A leader that has heard so notices at that one's next fetch (KAFKA-15021). Nor for one that lags: its leader
+notices by itself, when it looks for members of the ISR that do.
 """
 
 from __future__ import annotations
@@ -27,6 +28,9 @@ WITHIN_S: Final = 1.0
 #: it was caught up two fetches ago, and whoever lags for longer than that is waited for no longer.
 FETCHES_EVERY_S: Final = 0.5
 FETCHES_IN_LAG: Final = 4
+#: A leader looks so often for who lags, as a part of replica.lag.time.max.ms, and may take so long for it.
+LOOKS_IN_LAG: Final = 0.5
+LOOKS_LATE_S: Final = 1.0
 #: Between two looks.
 LOOK_EVERY_S: Final = 0.1
 
@@ -43,12 +47,25 @@ class _KeepsUp:
         self.since = now
 
 
+class _Lags:
+    """served: when its leader last answered a fetch of anybody, by the leader's own clock."""
+
+    __slots__ = ("advanced", "served", "since")
+
+    def __init__(self, served: float, now: float) -> None:
+        self.served = served
+        self.advanced = now
+        self.since = now
+
+
 class Expansion:
     def __init__(self) -> None:
         self._followers: dict[_Key, _KeepsUp] = {}
         #: Of followers that a high watermark is held back for and that may not join: since when, and as what, their
         #: leader has known it.
         self._ineligible: dict[_Key, tuple[float, BrokerRegistration | None]] = {}
+        #: Of followers that it is held back for and that lag.
+        self._lagging: dict[_Key, _Lags] = {}
         self._next = 0.0
 
     def proposed(self, node: str, where: str) -> None:
@@ -63,6 +80,7 @@ class Expansion:
         self._next = now + LOOK_EVERY_S
         before, self._followers = self._followers, {}
         ineligible, self._ineligible = self._ineligible, {}
+        lagging, self._lagging = self._lagging, {}
         for name, node in nodes.items():
             if node.broker is None:
                 continue
@@ -71,6 +89,7 @@ class Expansion:
                     self._look_at(name, partition, partition.leadership, node.broker.image, before, now)
                     if partition.leadership.joining:
                         self._look_at_joining(name, partition, partition.leadership, node.broker.image, ineligible, now)
+                        self._look_at_lagging(name, partition, partition.leadership, lagging, now)
 
     def _look_at(
         self,
@@ -130,6 +149,32 @@ class Expansion:
                     f"{name} holds the high watermark of {partition} back at {partition.high_watermark} for broker "
                     f"{broker}, of which it has known for {now - since:.1f} s that it may not join the ISR, and which "
                     "has fetched since",
+                    str(partition),
+                    (name,),
+                )
+
+    def _look_at_lagging(
+        self, name: str, partition: Partition, leadership: Leadership, before: Mapping[_Key, _Lags], now: float
+    ) -> None:
+        max_lag = partition.config.seconds("replica.lag.time.max.ms")
+        served = max(follower.last_fetch for follower in leadership.followers.values())
+        for broker in leadership.joining:
+            follower = leadership.followers[broker]
+            if not follower.lags(partition.log.end_offset, served, max_lag):
+                continue
+            key = (name, str(partition), partition.leader_epoch, broker, follower.broker_epoch)
+            known = before.get(key)
+            if known is None or (served > known.served and now - known.advanced > FETCHES_EVERY_S):
+                known = _Lags(served, now)  # it may have been paused meanwhile
+            elif served > known.served:
+                known.served, known.advanced = served, now
+            self._lagging[key] = known
+            if known.advanced - known.since > LOOKS_IN_LAG * max_lag + LOOKS_LATE_S:
+                raise Violated(
+                    WATERMARK_ADVANCES,
+                    f"{name} holds the high watermark of {partition} back at {partition.high_watermark} for broker "
+                    f"{broker}, which has been out of sync for {max_lag:g} s and {known.advanced - known.since:.1f} s "
+                    "more",
                     str(partition),
                     (name,),
                 )
