@@ -1,6 +1,8 @@
 """Strikes in one operation of a node on its disk, and only in that: just before a rename, in the middle of a write, in
 the third read of a start.
 
+So does what breaks a connection in one message, or holds that message back.
+
 Which operation is drawn, or said (`operation`, counted since the fault began to wait for it, or since the node was
 started for it): so each can be struck in turn (harness/explore/systematic/). Only the simulation knows of them.
 """
@@ -18,6 +20,8 @@ from nemesis import SIMULATION, Common, Draw, Situation, by_node, choose_node, d
 
 #: Seconds that a node may take to come to the operation.
 WITHIN_S: Final = 5.0
+#: Of the messages that are drawn.
+_MESSAGES: Final = 500
 #: Seconds from the end of a process to its start, where that is a part of the fault.
 DOWN_S: Final = 0.5
 
@@ -129,3 +133,24 @@ class ErrorOnce(AtOperation):
         pages = random.choice(["kept", "dropped", "evicted"])
         what = what if self.what == "drawn" else self.what
         return Draw(draw.gap, draw.duration, {**draw.choice, "what": what, "error": error, "pages": pages})
+
+
+@dataclass
+class AtMessage(AtOperation):
+    """An answer that never comes says nothing of what was done, and one that comes late may speak of what is over."""
+
+    name = "network:at-message"
+    summary = "one message that a node sends is lost, and its connection with it, or is late"
+    waits_for_isr = False
+    what: str = knob("drawn", "drawn", "reset", "late", help="reset: it is lost with its connection; late: for 1.5 s")
+
+    def draw(self, random: Random) -> Draw:
+        what = random.choice(["reset", "late"])
+        choice: dict[str, Any] = {
+            **draw_node(random), "what": what if self.what == "drawn" else self.what, "when": RUNNING,
+            "operation": int(_MESSAGES ** random.random()), "within_s": WITHIN_S,
+        }  # fmt: skip
+        return Draw(gap=random.uniform(2.0, 5.0), duration=random.uniform(0.5, 1.0), choice=choice)
+
+    async def heal(self, cluster: Cluster, nodes: Sequence[Node]) -> Evidence:
+        return {}

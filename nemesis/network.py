@@ -13,6 +13,7 @@ from typing import Any, ClassVar, Final
 
 from harness.cluster import CLIENTS, Cluster, Evidence, Link, Node, Shape
 from nemesis import Common, Draw, Nemesis, Situation, knob, pick, pinned
+from nemesis.at_operation import AtMessage
 
 LINKS: Final = ("node", "leader", "controller", "between", "all")
 #: Of these the links are drawn if nobody says which. `controller` strikes nobody while there is none.
@@ -197,6 +198,7 @@ class Network(_Shaped):
     summary = "some links are slow or lose packets: those of one node or a leader, between two, or all"
     variants: ClassVar[Mapping[str, type[Nemesis]]] = {
         "delay": Delay, "loss": Loss, "duplicate": Duplicate, "reorder": Reorder, "rate": Rate,
+        "at-message": AtMessage,
     }  # fmt: skip
 
     def shape(self, random: Random) -> Shape:

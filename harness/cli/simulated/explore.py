@@ -140,7 +140,7 @@ def explore(
     if shard is not None:
         numbers = part_of(numbers, shard)
     check_workers(workers)
-    systematic.check(every, given, len(numbers), step, most, depth)
+    systematic.check(every, of, given, len(numbers), step, most, depth)
     if every is not None:
         limit = {} if "time_limit" in given else {"time_limit": systematic.TIME_LIMIT_S}
         plan, plan_of = planned({**context.params, **limit, "nemesis": "kill"}, numbers[0])

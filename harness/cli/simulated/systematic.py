@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from harness.report.terminal import Terminal
 
 EveryOption = Annotated[
-    Literal["kill", "power", "eio", "short-write", "fsync"] | None,
-    typer.Option("--every", help="Strike so in every operation of the nodes on their disks, each in a run of its own."),
+    Literal["kill", "power", "eio", "short-write", "fsync", "reset", "late"] | None,
+    typer.Option("--every", help="Strike so in each operation on disks or (reset, late) each message, a run each."),
 ]
 OfOption = Annotated[
     Literal["produce", "load"],
@@ -51,8 +51,12 @@ _OF_MANY: Final = {
 _OF_EVERY: Final = ("of", "step", "most", "depth")
 
 
-def check(every: str | None, given: Collection[str], seeds: int, step: int, most: int | None, depth: int) -> None:
+def check(
+    every: str | None, of: str, given: Collection[str], seeds: int, step: int, most: int | None, depth: int
+) -> None:
     """given: options that the user has named. Raises BadArguments."""
+    from harness.explore.systematic.points import OF_MESSAGES
+
     if every is None:
         for name in _OF_EVERY:
             if name in given:
@@ -68,6 +72,9 @@ def check(every: str | None, given: Collection[str], seeds: int, step: int, most
         raise BadArguments(f"{name} is {value}; it must be at least 1")
     if depth not in (1, 2):
         raise BadArguments(f"--depth is {depth}; valid: 1, 2")
+    if every in OF_MESSAGES and (of == "load" or depth == 2):
+        named = "--of load" if of == "load" else "--depth 2"
+        raise BadArguments(f"--every {every} strikes messages, and {named} is of operations on a disk; leave it out")
 
 
 def sweep(

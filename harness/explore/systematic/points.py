@@ -17,7 +17,7 @@ from harness.plan.plan import Plan
 from harness.plan.schedule import CALM_AT_END_S, Fault
 from harness.targets.target import Target
 
-Every = Literal["kill", "power", "eio", "short-write", "fsync"]
+Every = Literal["kill", "power", "eio", "short-write", "fsync", "reset", "late"]
 Of = Literal["produce", "load"]
 
 #: The nemesis, and what it is told besides.
@@ -27,7 +27,11 @@ STRIKES: Final[Mapping[str, tuple[str, Mapping[str, Any]]]] = {
     "eio": ("disk:error-once", {"what": "error", "error": "EIO", "pages": "kept"}),
     "short-write": ("disk:error-once", {"what": "short-write", "error": "EIO", "pages": "kept"}),
     "fsync": ("disk:error-once", {"what": "fsync", "error": "EIO", "pages": "dropped"}),
+    "reset": ("network:at-message", {"what": "reset"}),
+    "late": ("network:at-message", {"what": "late"}),
 }
+#: Those that strike messages, of which a node that loads its logs sends none.
+OF_MESSAGES: Final = frozenset({"reset", "late"})
 #: Seconds: from the strike, or the last of two, to the end of the fault.
 DOWN_S: Final = 0.5
 #: When a node is started to load what it has by then.
@@ -37,8 +41,8 @@ _AT_STRIKE_S: Final = 0.1
 
 
 class Point(NamedTuple):
-    """An operation, by its number among those of its node that may be struck. again: of the start after that, an
-    operation that is struck, too; None: no start is waited for; 0: its operations are counted."""
+    """An operation or a message, by its number among those of its node that may be struck. again: of the start after
+    that, an operation that is struck, too; None: no start is waited for; 0: its operations are counted."""
 
     node: str
     operation: int

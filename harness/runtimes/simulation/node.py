@@ -352,12 +352,16 @@ class SimulatedNode(Node):
         self, choice: Mapping[str, Any], within_s: float, *, starting: bool = False
     ) -> Evidence:
         striking = self._striking = Striking(self, choice, starting=starting)
+        at_message = self._cluster.network.at_message
+        if striking.of_messages:
+            at_message[self.name] = striking
         if starting:
             await self.restore_power()
         try:
             evidence = await striking.wait(within_s)
         finally:
             self._striking = None
+            at_message.pop(self.name, None)
         if striking.failed:
             evidence |= await self._own_end(1)
             if self._process is None:  # what was dropped is lost, though whoever reads it may not see that yet

@@ -1,4 +1,4 @@
-"""Waits for one operation of a node on its disk, and strikes in it."""
+"""Waits for one operation of a node on its disk, or one message that it sends, and strikes in it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any, Protocol
 from cluster_image.storage.disk import ProcessDied
 from harness.cluster import Evidence
 from harness.runtimes.simulation.disk.disk import SimulatedDisk
-from harness.runtimes.simulation.disk.strike import Strike
+from harness.runtimes.simulation.disk.strike import OF_MESSAGES, Strike
 
 POLL_S = 0.01
 
@@ -47,8 +47,12 @@ class Striking:
 
     @property
     def failed(self) -> bool:
-        """Was an operation refused, which the process may have outlived?"""
-        return self._strike.struck is not None and self._strike.what not in ("power", "kill")
+        """Was an operation on the disk refused, which the process may have outlived?"""
+        return self._strike.struck is not None and self._strike.what not in ("power", "kill", *OF_MESSAGES)
+
+    @property
+    def of_messages(self) -> bool:
+        return self._strike.what in OF_MESSAGES
 
     @property
     def pages(self) -> str:
@@ -70,6 +74,14 @@ class Striking:
         full = self._strike.what == "short-write" and self._choice.get("error") == "ENOSPC"
         number = errno.ENOSPC if full else errno.EIO
         raise OSError(number, os.strerror(number), path)
+
+    def sends(self, kind: str, name: str) -> str | None:
+        """As network.connections.AtMessage."""
+        if self._over or not self._strike.hits(kind, name):
+            return None
+        self._over = True
+        self._evidence = {"struck_at": self._node.now_ns()}
+        return self._strike.what
 
     async def wait(self, seconds: float) -> Evidence:
         """Until it has struck, or nothing is left to strike, but no longer."""

@@ -1,4 +1,4 @@
-"""One operation on a disk, of those of one process, in which something strikes."""
+"""One operation of a process, on its disk or of its sending, in which something strikes."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ _WRITES: Final = frozenset({"create", "append", "truncate", "make_directory", "r
 #: In the middle of an append.
 HALF: Final = "append half"
 READ: Final = "read"
+REQUEST: Final = "request"
+ANSWER: Final = "answer"
 
 #: By what strikes, the operations that it may strike: the process or the machine goes just before one.
 OPERATIONS: Final[Mapping[str, frozenset[str]]] = {
@@ -21,12 +23,16 @@ OPERATIONS: Final[Mapping[str, frozenset[str]]] = {
     "write": _WRITES,
     "short-write": frozenset({HALF}),
     "fsync": _SYNCS,
+    "reset": frozenset({REQUEST, ANSWER}),
+    "late": frozenset({REQUEST, ANSWER}),
 }
+#: Those that strike messages.
+OF_MESSAGES: Final = frozenset({"reset", "late"})
 
 
 class Strike:
     """what: of OPERATIONS. number: which of these operations, from 1 on; 0: none, they are only counted. counted: how
-    many there were; struck: the one that was, its word and its path."""
+    many there were; struck: the one that was, its word and its path, or the name of a message."""
 
     def __init__(self, what: str, number: int) -> None:
         self.what = what

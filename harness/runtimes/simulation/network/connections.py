@@ -20,6 +20,7 @@ from cluster_image.network import Entity, Foreign, Handler, Peer, Versions
 from cluster_image.storage.disk import ProcessDied
 from harness.cluster import CLIENTS
 from harness.runtimes.proxy.rules import Rule
+from harness.runtimes.simulation.disk.strike import ANSWER, REQUEST
 from harness.runtimes.simulation.loop import Process, VirtualLoop
 from harness.runtimes.simulation.network.shaping import Shaping
 
@@ -27,6 +28,8 @@ log = logging.getLogger("cluster_image.simulated_network")
 
 #: After a cut is mended, TCP's next attempt to deliver comes within this time.
 RETRANSMIT_S: Final = (0.0, 0.4)
+#: For so long a message is late that is struck: within a client's patience, and longer than most else takes.
+LATE_S: Final = 1.5
 #: Of what carries no message, in bytes: a packet's headers.
 _NO_MESSAGE: Final = 40
 
@@ -46,6 +49,13 @@ class Host(Protocol):
     power_cuts: int
 
 
+class AtMessage(Protocol):
+    def sends(self, kind: str, name: str) -> str | None:
+        """A host is about to send a message. kind: "request" or "answer"; name: of its type, as far as it is known.
+        Returns "reset": the connection breaks instead; "late": it is held back, with what follows it; None: neither."""
+        ...
+
+
 class Links(Protocol):
     """The network, as connections see it: what becomes of a message on its way from one host to another."""
 
@@ -54,6 +64,7 @@ class Links(Protocol):
     shaping: Shaping
     waiting: dict[Pipe, None]  # those with something that waits for its turn at a rate
     rules: dict[str, Rule]  # by key: what becomes of clients' requests
+    at_message: dict[str, AtMessage]  # by host: what strikes in one of its messages
 
     @property
     def hosts(self) -> Mapping[str, Host]: ...
@@ -201,7 +212,7 @@ class ClientEnd:
     def __init__(self, network: Links, endpoint: Socket, client_id: str) -> None:
         self.process = endpoint.process
         self.host = endpoint.host
-        self._network = network
+        self.network = network
         self._endpoint = endpoint
         self._client_id = client_id
         self._pending: deque[tuple[Any, asyncio.Future[Entity]]] = deque()
@@ -218,12 +229,12 @@ class ClientEnd:
         if self._closed:
             raise ConnectionError("the connection is closed")
         message = entity
-        if self._network.encode and not isinstance(entity, Foreign):
+        if self.network.encode and not isinstance(entity, Foreign):
             message = wire.encode_request(entity, 0, self._client_id)
         if not isinstance(entity, Foreign) and not wire.expects_response(entity):
             send(self, message, self._by_rules(entity, message, answered=False))
             return None
-        loop = self._network.loop
+        loop = self.network.loop
         response: asyncio.Future[Entity] = loop.create_future()
         self._pending.append((entity, response))
         timer = loop.call_later(timeout, self._time_out, response)
@@ -236,7 +247,7 @@ class ClientEnd:
     def _by_rules(self, entity: Entity, message: Any, *, answered: bool = True) -> float:
         """For how many seconds a proxy between clients and brokers would hold this request back. What it would deliver
         once more is sent in its time, and the end of the connection after it."""
-        network, held_back = self._network, 0.0
+        network, held_back = self.network, 0.0
         if not network.rules or self.host != CLIENTS:
             return held_back
         for rule in list(network.rules.values()):
@@ -257,7 +268,7 @@ class ClientEnd:
     def _repeat(self, entity: Entity, message: Any, answered: bool) -> None:
         self._repeating -= 1
         if answered and not self._closed:
-            self._pending.append((entity, self._network.loop.create_future()))  # an answer to nobody
+            self._pending.append((entity, self.network.loop.create_future()))  # an answer to nobody
         self.out.send(message)
         if self._closed and not self._repeating:
             self.out.send(CLOSE)
@@ -314,7 +325,7 @@ class ServerEnd:
         self.process = endpoint.process
         self.host = endpoint.host
         self.listener = listener
-        self._network = network
+        self.network = network
         self._endpoint = endpoint
         self._peer = Peer(client_id, peer)
         self._requests: deque[Any] = deque()
@@ -332,7 +343,7 @@ class ServerEnd:
             return
         self._requests.append(message)
         if self._serving is None:
-            loop = self._network.loop
+            loop = self.network.loop
             self._serving = loop.create_task(self._serve(), context=self.process.context.copy())
 
     async def _serve(self) -> None:
@@ -344,7 +355,7 @@ class ServerEnd:
                     _, request = wire.decode_request(request[4:], self.listener.served)
                 response = await handler(request, self._peer)
                 if response is not None and not self._closed:
-                    encoded = self._network.encode and not isinstance(response, Foreign)
+                    encoded = self.network.encode and not isinstance(response, Foreign)
                     send(self, wire.encode_response(response, 0) if encoded else response)
         except ConnectionError as error:  # the handler's way to close this connection and say why
             log.info("connection from %s closed: %s", self._peer.host, error)
@@ -384,4 +395,13 @@ def send(end: End, message: Any, held_back: float = 0.0) -> None:
     """What its process sends; its host speaks for itself (CLOSE). held_back: seconds."""
     if not end.process.alive:
         raise ProcessDied
+    network = end.network
+    strike = network.at_message.get(end.host) if network.at_message else None
+    if strike is not None and not isinstance(message, _Close):
+        struck = strike.sends(REQUEST if isinstance(end, ClientEnd) else ANSWER, type(message).__name__)
+        if struck == "reset":
+            end.out.send(RESET)
+            network.loop.call_in_world(network.loop.time(), end.lost, "connection reset by peer")
+            return
+        held_back += LATE_S if struck == "late" else 0.0
     end.out.send(message, held_back)

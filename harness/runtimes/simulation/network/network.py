@@ -22,7 +22,7 @@ from cluster_image.network import Address, Connection, Handler, Listening, Versi
 from harness.cluster import Shape
 from harness.runtimes.proxy.rules import Rule
 from harness.runtimes.simulation.loop import Process, VirtualLoop
-from harness.runtimes.simulation.network.connections import CLOSE, ClientEnd, End, Pipe, ServerEnd
+from harness.runtimes.simulation.network.connections import CLOSE, AtMessage, ClientEnd, End, Pipe, ServerEnd
 from harness.runtimes.simulation.network.shaping import Shaping
 
 #: A link's own latency is this much of the network's, drawn once; and each message's this much of its link's.
@@ -68,6 +68,7 @@ class SimulatedNetwork:
         self._holding: dict[Pipe, None] = {}  # those with something that has not got through
         self.shaping = Shaping(seed)
         self.rules: dict[str, Rule] = {}  # by key: what becomes of clients' requests
+        self.at_message: dict[str, AtMessage] = {}  # by host: what strikes in one of its messages
         self.waiting: dict[Pipe, None] = {}  # those with something that waits for its turn at a rate
 
     def endpoint(self, process: Process, host: str, role: wire.Listener = "broker") -> Endpoint:

@@ -58,6 +58,23 @@ def test_a_node_is_struck_in_each_operation_that_was_counted_and_in_no_other(eve
     assert len({operation for _, operation, _ in struck}) > (1 if every != "fsync" else 0)
 
 
+@pytest.mark.parametrize("every", ["reset", "late"])
+def test_each_message_is_struck_once_and_is_the_one_that_was_counted(every: str) -> None:
+    sweep = Sweep(PLAN, every, "produce")  # type: ignore[arg-type]
+    counted = sweep.counted(KRAFT)
+    assert counted["broker-1"] > 100 and all(counted.values())
+    struck = []
+    for number in (1, 30, 60, 90, counted["broker-1"]):
+        done = simulate(*sweep.job(Point("broker-1", number)))
+        assert not done.crash and done.violation is None
+        seen = evidence_of(done)["broker-1"]
+        assert seen["struck"]["number"] == number
+        struck.append((seen["struck_at"], seen["struck"]["operation"], seen["struck"]["path"]))
+    assert [at for at, *_ in struck] == sorted(at for at, *_ in struck)
+    assert {operation for _, operation, _ in struck} == {"request", "answer"}
+    assert all(name.endswith("Request" if operation == "request" else "Response") for _, operation, name in struck)
+
+
 def test_the_count_is_the_same_whenever_it_is_taken() -> None:
     sweep = Sweep(PLAN, "power", "produce")
     first = sweep.counted(KRAFT)
@@ -156,10 +173,13 @@ def _believing_the_page_cache(*job: object) -> object:
 )  # fmt: skip
 def test_what_does_not_go_with_it_is_told(every: str | None, given: set[str], seeds: int, said: str) -> None:
     with pytest.raises(BadArguments, match=f"^{said}"):
-        systematic.check(every, given, seeds, 1, None, 1)
+        systematic.check(every, "produce", given, seeds, 1, None, 1)
 
 
 def test_numbers_that_make_no_sense_are_told() -> None:
     for step, most, depth, said in ((0, None, 1, "--step is 0"), (1, 0, 1, "--most is 0"), (1, None, 3, "--depth is")):
         with pytest.raises(BadArguments, match=f"^{said}"):
-            systematic.check("kill", (), 1, step, most, depth)
+            systematic.check("kill", "produce", (), 1, step, most, depth)
+    for of, depth, said in (("load", 1, "--every late strikes messages"), ("produce", 2, "--every late")):
+        with pytest.raises(BadArguments, match=f"^{said}"):
+            systematic.check("late", of, (), 1, 1, None, depth)
