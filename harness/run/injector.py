@@ -228,6 +228,11 @@ class Injector:
     def _heals_last(self, injected: InjectedFault) -> bool:
         return getattr(self._nemeses[injected.nemesis], "heals_last", False)  # a user's own may be older
 
+    @property
+    def awaits_cluster(self) -> bool:
+        """Is all that is still in force what the cluster itself has to undo?"""
+        return bool(self.in_force) and all(map(self._heals_last, self.in_force))
+
     async def heal_all(self) -> None:
         """Heal what is still in force: after run() failed, or could not heal it. Raises HarnessFailure that names what
         did not end."""

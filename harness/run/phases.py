@@ -80,6 +80,7 @@ class Phases:
         self.workload_ended = 0.0  # time.monotonic()
         self.crash = ""  # why the workload or the faults ended before their time, if they did
         self.unhealed = ""  # what of the faults could not be undone, if anything
+        self._awaits_cluster = False  # it is the cluster alone that would have to do it
 
     async def run(self, interrupt: Interrupt, ready: Callable[[], None]) -> Violation | None:
         """Make the history, until the time limit or the user's word. `ready` is called once the cluster is.
@@ -150,21 +151,24 @@ class Phases:
         """Every fault undone, and looked that nothing is left of any. What is left is tried once more, all faults in
         reverse order, before it is given up."""
         for heal in (injector.heal_all, injector.heal_again):
+            hanging: list[str] = []
             left: list[str] = []
 
             async def look(left: list[str] = left) -> None:
                 left += await self._cluster.leftovers()
 
             try:
-                await self._as_far_as_it_goes("", heal, left, is_bounded=True)  # gives each fault its time
+                await self._as_far_as_it_goes("", heal, hanging, is_bounded=True)  # gives each fault its time
                 await self._as_far_as_it_goes("mending the network", self._cluster.heal, left)
                 await self._as_far_as_it_goes("starting what does not run", self._restart_the_dead, left)
                 await self._as_far_as_it_goes("looking what is left", look, left)
             except ClusterLost as error:
                 left.append(describe(error))
-            why = "its healing came to no end"
             for each in injector.in_force:
-                left.append(f"{each.nemesis} on {', '.join(each.targets)}: {each.evidence.get('heal_failed') or why}")
+                why = each.evidence.get("heal_failed") or "its healing came to no end"
+                hanging.append(f"{each.nemesis} on {', '.join(each.targets)}: {why}")
+            self._awaits_cluster = not left and injector.awaits_cluster
+            left = [*hanging, *left]
             if not left:
                 return
         self.unhealed = f"not everything could be healed: {'; '.join(dict.fromkeys(left))}"
@@ -191,12 +195,13 @@ class Phases:
             self._progress.update("waiting until every replica is back in its ISR")
             try:
                 # Of a cluster that is still broken nothing is asked; but it may be whole enough to be read.
-                async with asyncio.timeout(BROKEN_RECOVERY_TIMEOUT_S if self.unhealed else RECOVERY_TIMEOUT_S):
+                broken = self.unhealed and not self._awaits_cluster
+                async with asyncio.timeout(BROKEN_RECOVERY_TIMEOUT_S if broken else RECOVERY_TIMEOUT_S):
                     await in_sync(self._observer)
                     while self._cluster.unsettled() is not None:
                         await asyncio.sleep(POLL_S)
             except TimeoutError:
-                if not self.unhealed:
+                if not broken:
                     reason = (await self._observer.view()).out_of_sync or self._cluster.unsettled()
                     reason = f"{reason}{await self._who_is_down()}"
                     what = f"{RECOVERY_TIMEOUT_S:g} s after every fault was healed: {reason}"
