@@ -116,6 +116,8 @@ class Nemesis(Protocol):
     timing: Timing
     #: Does it strike where clients are not served already? (Else its faults may have to wait until they are.)
     into_outages: bool
+    #: Of a choice, what is any text, and looked at by check() alone.
+    free_choices: frozenset[str]
     variants: ClassVar[Mapping[str, type[Nemesis]]]  # by name, more special kinds of this fault
 
     def draw(self, random: Random) -> Draw:
@@ -129,6 +131,11 @@ class Nemesis(Protocol):
 
     async def heal(self, cluster: Cluster, nodes: Sequence[Node]) -> Evidence:
         """Make them whole again. Must work however far inject() came, and again once they are whole."""
+
+    # One whose fault takes several steps has also
+    #   def unfold(self, cluster, nodes, choice) -> AsyncIterator[Evidence]
+    # which is used in place of inject(): all evidence so far after each step, and {} now and then while it waits. It is
+    # left where it stands, and healed, once the fault has lasted as long as it may; and healed at its end.
 
     def effective(self, evidence: Evidence) -> bool:
         """Does the evidence of inject() and heal(), merged, show that the fault took effect?"""
@@ -164,7 +171,7 @@ class Knob:
     def read(self, text: str) -> float | str:
         """Raises ValueError with the end of a sentence."""
         if not self.is_number:
-            if text not in self.valid:
+            if self.valid and text not in self.valid:
                 raise ValueError(f"valid: {', '.join(map(str, self.valid))}")
             return text
         low, high = self.valid
@@ -179,7 +186,8 @@ class Knob:
 
 
 def knob(default: float | str, *valid: float | str, help: str) -> Any:
-    """A field of a nemesis (a dataclass) that its user can set. valid: words, or the lowest and the highest number."""
+    """A field of a nemesis (a dataclass) that its user can set. valid: words, none for any text, or the lowest and the highest
+    number."""
     return field(default=default, metadata={"valid": valid, "help": help})
 
 
@@ -206,6 +214,7 @@ class Common:
     acks = "all"
     timing = Timing()
     into_outages = False
+    free_choices: frozenset[str] = frozenset()
     variants: ClassVar[Mapping[str, type[Nemesis]]] = {}
 
     def impossible(self, layout: Layout) -> str | None:
