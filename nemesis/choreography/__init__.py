@@ -1,7 +1,7 @@
 """Faults in an order that chance seldom finds: each step is taken by what is seen of the cluster at that moment.
 
 What a choreography does is written in a small language (language.py). One has a name (library.py), is composed at random
-(composing.py), or is given: `choreography:steps=kill leader; until new-leader; start`. stage.py takes the steps.
+(composing.py), or is given: `choreography:text=kill leader; until new-leader; start`. stage.py takes the steps.
 """
 
 from __future__ import annotations
@@ -108,17 +108,17 @@ class Composed(_Choreography):
 class Choreography(_Choreography):
     name = "choreography"
     summary = "steps in an order, each taken by what is seen: roles, ISRs, leader epochs; of its variants, or composed"
-    steps: str = knob("", help="what it does, in the language of docs/choreographies.md; by default drawn")
+    text: str = knob("", help="what it does, in the language of docs/choreographies.md; by default drawn")
     variants: ClassVar[Mapping[str, type[Nemesis]]] = {}
 
     def __post_init__(self) -> None:
-        if self.steps:
-            parse(self.steps)
+        if self.text:
+            parse(self.text)
 
     def steps_of(self, random: Random) -> Steps:
         named, composed = random.choice(tuple(LIBRARY.values())), composing.compose(random)
-        if self.steps:
-            return parse(self.steps)
+        if self.text:
+            return parse(self.text)
         return parse(named.steps) if random.random() < _NAMED else composed
 
 

@@ -67,14 +67,29 @@ def _link(random: Random) -> Link:
 
 
 def _wait(random: Random, steps: Sequence[Step]) -> Step:
-    """More often for what the step before it brings about."""
-    if random.random() < 0.3:
+    """Mostly for what the step before it may bring about."""
+    if random.random() < 0.35:
         return For(random.choice(_SECONDS)) if random.random() < 0.7 else Past(random.choice(("session", "lag")))
-    condition = random.choice(tuple(each for each in CONDITIONS if each != "new-controller"))
-    if not CONDITIONS[condition].of:
-        return Until(condition)
-    before = [role for step in steps for role in roles_of(step) if role.word in BROKERS]
-    return Until(condition, before[-1] if before and random.random() < 0.7 else Role(random.choice(BROKERS)))
+    before = [(step, role) for step in steps for role in roles_of(step) if role.word in BROKERS]
+    if not before:
+        return For(random.choice(_SECONDS))
+    step, role = before[-1]
+    leads = role.word in ("leader", "new-leader")
+    match step:
+        case Strike(verb="pause" | "kill" | "stop" | "power-off"):
+            conditions = ("new-leader", "new-leader", "new-epoch", "fenced") if leads else ("fenced", "out-of-isr")
+        case Link(verb="cut", whom=whom) if leads:
+            conditions = ("out-of-isr", "behind") if whom == "brokers" else ("new-leader", "new-epoch")
+        case Link():
+            conditions = ("behind", "out-of-isr", "out-of-isr")
+        case _:
+            conditions = ("in-isr", "caught-up", "unfenced", "new-leader")
+    if steps[-1] is not step:  # mended meanwhile, or waited for already
+        conditions = ("in-isr", "in-isr", "caught-up", "unfenced")
+    condition = random.choice(conditions)
+    if condition in ("out-of-isr", "behind") and leads:
+        role = Role("follower")
+    return Until(condition, Role(role.word.removeprefix("new-")) if CONDITIONS[condition].of else None)
 
 
 def _named_once(steps: Steps) -> Steps:

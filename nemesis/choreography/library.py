@@ -53,18 +53,36 @@ LIBRARY: Final[Mapping[str, Named]] = {
     ),
     "late-metadata": Named(
         "a leader hears late what the controllers have decided, and proposes an ISR that was",
-        "delay controller to leader by 2s; cut leader from follower; until out-of-isr follower; "
-        "heal leader from follower; kill other; for 3s; start other; heal; until in-isr other",
+        "cut follower from brokers; until out-of-isr follower; delay controller to leader by 1.5s; kill other; "
+        "for 2s; heal follower from brokers; until fenced other; for 2s; start other; heal; until in-isr other",
     ),
     "late-proposals": Named(
-        "what a leader proposes arrives when a member of that ISR has been fenced",
-        "delay leader to controllers by 2s; pause follower; for 2s; kill other; until fenced other; resume; "
-        "start other; for 3s; heal; until in-isr other",
+        "an ISR that a leader proposes arrives when one of its members has been fenced",
+        "cut follower from brokers; until out-of-isr follower; delay leader to controllers by 1.5s; kill other; "
+        "for 2s; heal follower from brokers; until fenced other; for 2s; start other; heal; until in-isr other",
+    ),
+    "proposal-from-before-a-reboot": Named(
+        "a follower that is proposed for the ISR loses its power, and is back with less when that is decided",
+        "cut follower from brokers; until out-of-isr follower; delay leader to controllers by 2s; "
+        "heal follower from brokers; until caught-up follower; power-off follower; cut follower from brokers; "
+        "start follower; until in-isr follower within 5s; heal; until in-isr follower",
     ),
     "fetch-from-before-a-reboot": Named(
         "the last words of a follower that lost its power arrive when it is back, with less",
-        "cut follower from brokers; until out-of-isr follower; heal; until caught-up follower; "
-        "power-off follower late 4s; start follower; until unfenced follower; for 3s",
+        "cut follower from brokers; until out-of-isr follower; delay follower to brokers by 1s; "
+        "heal follower from brokers; for 1.5s; power-off follower late 4s; start follower; until unfenced follower; "
+        "for 3s; heal; until in-isr follower",
+    ),
+    "watermark-of-a-successor": Named(
+        "a leader commits without a follower, and its successor, which has not heard of that, takes the follower back",
+        "delay leader to other by 1s; cut follower from brokers; until out-of-isr follower; "
+        "cut leader from everybody; until new-leader; heal follower from brokers; for 2s; heal; until in-isr leader",
+    ),
+    "tails-of-two-leaders": Named(
+        "two leaders in turn take what nobody fetches and stay in the ISR; the first leads again and meets the second",
+        "kill leader; until new-leader; start leader; until in-isr leader; cut second=new-leader from brokers; "
+        "for 700ms; elect preferred; until leads leader; cut leader from brokers; for 200ms; kill leader; "
+        "until new-leader; heal; start leader; until in-isr leader",
     ),
     "minority-with-controller": Named(
         "a leader and the active controller on one side, the majority on the other; clients reach both",
