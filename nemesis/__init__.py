@@ -134,8 +134,8 @@ class Nemesis(Protocol):
 
     # One whose fault takes several steps has also
     #   def unfold(self, cluster, nodes, choice) -> AsyncIterator[Evidence]
-    # which is used in place of inject(): all evidence so far after each step, and {} now and then while it waits. It is
-    # left where it stands, and healed, once the fault has lasted as long as it may; and healed at its end.
+    # which is used in place of inject(): all evidence so far after each step, and {} now and then while it waits. The
+    # fault is healed after the last step, or where it stands once it has lasted for its duration.
 
     def effective(self, evidence: Evidence) -> bool:
         """Does the evidence of inject() and heal(), merged, show that the fault took effect?"""
@@ -148,6 +148,12 @@ class Nemesis(Protocol):
 
     def finished(self, situation: Situation) -> bool:
         """Is there nothing left to do for it? (It has no more faults then.)"""
+
+    def smaller(self, choice: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+        """Choices that do less of the same, one thing less each: what shrinking tries."""
+
+    def changed(self, choice: Mapping[str, Any], random: Random) -> Mapping[str, Any]:
+        """A choice that is a little different: what a guided exploration tries of a fault that unfolds."""
 
     def check(self, choice: Mapping[str, Any], targets: Sequence[str]) -> None:
         """Raises ValueError, with a clause, for a choice written by hand that makes no sense though each part of it is
@@ -186,8 +192,8 @@ class Knob:
 
 
 def knob(default: float | str, *valid: float | str, help: str) -> Any:
-    """A field of a nemesis (a dataclass) that its user can set. valid: words, none for any text, or the lowest and the highest
-    number."""
+    """A field of a nemesis (a dataclass) that its user can set. valid: words, none for any text, or the lowest and the
+    highest number."""
     return field(default=default, metadata={"valid": valid, "help": help})
 
 
@@ -225,6 +231,12 @@ class Common:
 
     def finished(self, situation: Situation) -> bool:
         return False
+
+    def smaller(self, choice: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+        yield from ()
+
+    def changed(self, choice: Mapping[str, Any], random: Random) -> Mapping[str, Any]:
+        return choice
 
     def check(self, choice: Mapping[str, Any], targets: Sequence[str]) -> None:
         return None

@@ -1,7 +1,7 @@
 """Faults in an order that chance seldom finds: each step is taken by what is seen of the cluster at that moment.
 
-What a choreography does is written in a small language (language.py). One has a name (library.py), is composed at random
-(composing.py), or is given: `choreography:text=kill leader; until new-leader; start`. stage.py takes the steps.
+What a choreography does is written in a small language (language.py). One has a name (library.py), is composed at
+random (composing.py), or is given: `choreography:text=kill leader; until new-leader; start`. stage.py takes the steps.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from random import Random
 from typing import Any, ClassVar, Final
 
 from harness.cluster import Cluster, Evidence, Node
-from nemesis import Common, Draw, Layout, Nemesis, Situation, by_node, knob, merge, pinned
+from nemesis import Common, Draw, Layout, Nemesis, Situation, knob, merge, pinned
 from nemesis.choreography import composing
 from nemesis.choreography.language import Steps, parse, roles_of, text
 from nemesis.choreography.library import BEYOND, LIBRARY, Named
@@ -44,6 +44,13 @@ class _Choreography(Common):
 
     def check(self, choice: Mapping[str, Any], targets: Sequence[str]) -> None:
         parse(choice["steps"])
+
+    def smaller(self, choice: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+        for steps in composing.smaller(choice["steps"]):
+            yield {**choice, "steps": steps}
+
+    def changed(self, choice: Mapping[str, Any], random: Random) -> Mapping[str, Any]:
+        return {**choice, "steps": composing.changed(choice["steps"], random)}
 
     def impossible(self, layout: Layout) -> str | None:
         return "partitions have no replica but their leader" if layout.replication_factor == 1 else None

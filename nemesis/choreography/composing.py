@@ -9,7 +9,19 @@ from typing import Final
 
 from harness.targets.timing import Timing
 from nemesis.choreography.language import (
-    CONDITIONS, Elect, For, Link, Past, Role, Steps, Step, Strike, Until, parse, roles_of, text,
+    CONDITIONS,
+    Elect,
+    For,
+    Link,
+    Past,
+    Role,
+    Step,
+    Steps,
+    Strike,
+    Until,
+    parse,
+    roles_of,
+    text,
 )  # fmt: skip
 
 BROKERS: Final = ("leader", "follower", "other", "new-leader")
@@ -30,7 +42,9 @@ def compose(random: Random) -> Steps:
     steps: list[Step] = []
     lost = False
     for _ in range(random.randint(3, 7)):
-        kind = random.choices(("strike", "link", "wait", "mend", "elect"), (6, 5, 5, 4 if broken else 0, 1))[0]
+        begun = bool(steps)
+        weights = (6, 5, 5 * begun, 4 * bool(broken), begun)
+        kind = random.choices(("strike", "link", "wait", "mend", "elect"), weights)[0]
         if steps and not isinstance(steps[-1], Until | For | Past) and random.random() < 0.4:
             kind = "wait"
         match kind:
@@ -47,7 +61,7 @@ def compose(random: Random) -> Steps:
                 steps.append(broken.pop(random.randrange(len(broken))))
             case _:
                 steps.append(Elect())
-    return _named_once(tuple(steps))
+    return tuple(steps)
 
 
 def _strike(random: Random, lost: bool) -> tuple[Strike, Strike, bool]:
@@ -75,6 +89,7 @@ def _wait(random: Random, steps: Sequence[Step]) -> Step:
         return For(random.choice(_SECONDS))
     step, role = before[-1]
     leads = role.word in ("leader", "new-leader")
+    conditions: tuple[str, ...]
     match step:
         case Strike(verb="pause" | "kill" | "stop" | "power-off"):
             conditions = ("new-leader", "new-leader", "new-epoch", "fenced") if leads else ("fenced", "out-of-isr")
@@ -90,12 +105,6 @@ def _wait(random: Random, steps: Sequence[Step]) -> Step:
     if condition in ("out-of-isr", "behind") and leads:
         role = Role("follower")
     return Until(condition, Role(role.word.removeprefix("new-")) if CONDITIONS[condition].of else None)
-
-
-def _named_once(steps: Steps) -> Steps:
-    """What follows a wait for nothing that has happened yet would wait in vain: the first step strikes."""
-    first = next((place for place, step in enumerate(steps) if isinstance(step, Strike | Link)), 0)
-    return (*steps[first:], *steps[:first])
 
 
 def expected_s(steps: Steps, timing: Timing) -> float:
@@ -123,7 +132,7 @@ def smaller(written: str) -> Iterator[str]:
     for place, step in enumerate(steps):
         candidates += [(*steps[:place], less, *steps[place + 1 :]) for less in _less(step)]
     for candidate in candidates:
-        if _stands(candidate):
+        if _stands(candidate, _power_cuts(steps)):
             yield text(candidate)
 
 
@@ -156,7 +165,7 @@ def changed(written: str, random: Random) -> str:
                 candidate = tuple(moved)
             case _:
                 candidate = (*steps[:place], _replaced(steps[place], new, random), *steps[place + 1 :])
-        if candidate and candidate != steps and _stands(candidate):
+        if candidate and candidate != steps and _stands(candidate, max(_power_cuts(steps), 1)):
             return text(candidate)
     return written
 
@@ -177,14 +186,13 @@ def _replaced(step: Step, new: Step, random: Random) -> Step:
     return new
 
 
-def _stands(steps: Steps) -> bool:
-    """Can it still be read (a name may be gone), and is power cut no more often than once?"""
+def _stands(steps: Steps, power_cuts: int) -> bool:
+    """Can it still be read (a name may be gone), and is power cut no more often than so?"""
     try:
-        parse(text(steps))
+        return _power_cuts(parse(text(steps))) <= power_cuts
     except ValueError:
         return False
-    return True
 
 
-def power_cuts(steps: Steps) -> int:
+def _power_cuts(steps: Steps) -> int:
     return sum(isinstance(step, Strike) and step.verb == "power-off" for step in steps)

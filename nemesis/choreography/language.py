@@ -16,8 +16,8 @@
     role      = [name "="] (one of ROLES, or a name that was given before)
     time      = number ("s" | "ms")
 
-A role is bound to a node when it is first named, and stays bound; those that begin with new- are looked up whenever they
-are named, and `name=new-leader` keeps one. No character of it means anything to --nemesis or to TOML strings.
+A role is bound to a node when it is first named, and stays bound; those that begin with new- are looked up whenever
+they are named, and `name=new-leader` keeps one. No character of it means anything to --nemesis or to TOML strings.
 """
 
 from __future__ import annotations
@@ -255,7 +255,8 @@ class _Words:
         if not self._left and verb in ENDINGS:
             return Strike(verb)
         whom = self._role()
-        return Strike(verb, whom, self._time("a time after late") if verb == "power-off" and self._took("late") else 0.0)
+        late = verb == "power-off" and self._took("late")
+        return Strike(verb, whom, self._time("a time after late") if late else 0.0)
 
     def _elect(self, verb: str) -> Step:
         self._one_of({"preferred": ""}, "election")

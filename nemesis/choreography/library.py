@@ -1,7 +1,7 @@
 """Choreographies that have a name: sequences that some bug of replication needed, in general terms.
 
-They stay within what a cluster with acks=all and MinISR - 1 lossy shutdowns at a time promises, but for those of BEYOND,
-which are never drawn.
+They stay within what a cluster promises to survive, with acks=all MinISR - 1 lossy shutdowns at a time, but for those
+of BEYOND, which are never drawn.
 """
 
 from __future__ import annotations
@@ -53,13 +53,13 @@ LIBRARY: Final[Mapping[str, Named]] = {
     ),
     "late-metadata": Named(
         "a leader hears late what the controllers have decided, and proposes an ISR that was",
-        "cut follower from brokers; until out-of-isr follower; delay controller to leader by 1.5s; kill other; "
-        "for 2s; heal follower from brokers; until fenced other; for 2s; start other; heal; until in-isr other",
+        "cut follower from brokers; until out-of-isr follower; delay controller to leader by 2s; kill other; "
+        "for 1s; heal follower from brokers; until fenced other; for 3s; start other; heal; until in-isr other",
     ),
     "late-proposals": Named(
         "an ISR that a leader proposes arrives when one of its members has been fenced",
         "cut follower from brokers; until out-of-isr follower; delay leader to controllers by 1.5s; kill other; "
-        "for 2s; heal follower from brokers; until fenced other; for 2s; start other; heal; until in-isr other",
+        "heal follower from brokers; until fenced other; for 2s; start other; heal; until in-isr other",
     ),
     "proposal-from-before-a-reboot": Named(
         "a follower that is proposed for the ISR loses its power, and is back with less when that is decided",
