@@ -69,7 +69,7 @@ class _Choreography(Common):
         self, cluster: Cluster, nodes: Sequence[Node], choice: Mapping[str, Any]
     ) -> AsyncIterator[Evidence]:
         """See nemesis.Nemesis."""
-        stage = Stage(cluster, nodes, choice, self.timing, self.name)
+        stage = Stage(cluster, nodes, choice, self.timing, _key(nodes))
         async for evidence in stage.take(parse(choice["steps"])):
             yield evidence
 
@@ -81,8 +81,8 @@ class _Choreography(Common):
         return evidence
 
     async def heal(self, cluster: Cluster, nodes: Sequence[Node]) -> Evidence:
-        slow = await cluster.unshape(self.name)
-        cut = await cluster.unblock(self.name)
+        slow = await cluster.unshape(_key(nodes))
+        cut = await cluster.unblock(_key(nodes))
         seen = {node.name: await node.resume() for node in nodes}
         for node in nodes:
             if not await node.is_running():
@@ -92,6 +92,11 @@ class _Choreography(Common):
 
     def effective(self, evidence: Evidence) -> bool:
         return any(_struck(seen) for seen in (evidence, *evidence.get("steps", ())))
+
+
+def _key(nodes: Sequence[Node]) -> str:
+    """Of the links that it cuts and slows down: no two hold the same nodes."""
+    return f"choreography of {', '.join(sorted(node.name for node in nodes))}"
 
 
 def _struck(seen: Mapping[str, Any]) -> bool:
