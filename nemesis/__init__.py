@@ -133,7 +133,7 @@ class Nemesis(Protocol):
         """Make them whole again. Must work however far inject() came, and again once they are whole."""
 
     # One whose fault takes several steps has also
-    #   def unfold(self, cluster, nodes, choice) -> AsyncIterator[Evidence]
+    #   def unfold(self, cluster, nodes, choice) -> AsyncGenerator[Evidence, None]
     # which is used in place of inject(): all evidence so far after each step, and {} now and then while it waits. The
     # fault is healed after the last step, or where it stands once it has lasted for its duration.
 

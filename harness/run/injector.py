@@ -16,7 +16,7 @@ import asyncio
 import json
 import time
 from collections import Counter, defaultdict
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Protocol
@@ -224,7 +224,7 @@ class Injector:
             del self._unsynced[fault.fault]
 
     async def _unfold(
-        self, injected: InjectedFault, nemesis: Nemesis, steps: AsyncIterator[Evidence], seconds: float
+        self, injected: InjectedFault, nemesis: Nemesis, steps: AsyncGenerator[Evidence, None], seconds: float
     ) -> None:
         """Step by step, each on record at once, to the last one, or as long as the fault and the run may last."""
         end = self._elapsed() + seconds
@@ -242,7 +242,8 @@ class Injector:
             injected.effective = nemesis.effective(injected.evidence)
             if injected.evidence != known:
                 self._record(injected)
-        if not over:
+        await steps.aclose()
+        if not over and "inject_failed" not in injected.evidence:
             injected.evidence["cut_short"] = True
 
     def _healed_before(self, injected: InjectedFault) -> Sequence[InjectedFault]:

@@ -6,7 +6,7 @@ random (composing.py), or is given: `choreography:text=kill leader; until new-le
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from random import Random
 from typing import Any, ClassVar, Final
@@ -67,7 +67,7 @@ class _Choreography(Common):
 
     async def unfold(
         self, cluster: Cluster, nodes: Sequence[Node], choice: Mapping[str, Any]
-    ) -> AsyncIterator[Evidence]:
+    ) -> AsyncGenerator[Evidence, None]:
         """See nemesis.Nemesis."""
         stage = Stage(cluster, nodes, choice, self.timing, _key(nodes))
         async for evidence in stage.take(parse(choice["steps"])):

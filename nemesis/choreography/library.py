@@ -64,14 +64,14 @@ LIBRARY: Final[Mapping[str, Named]] = {
     "proposal-from-before-a-reboot": Named(
         "a follower that is proposed for the ISR loses its power, and is back with less when that is decided",
         "cut follower from brokers; until out-of-isr follower; delay leader to controllers by 2s; "
-        "heal follower from brokers; until caught-up follower; power-off follower; cut follower from brokers; "
-        "start follower; until in-isr follower within 5s; heal; until in-isr follower",
+        "heal follower from brokers; until caught-up follower; for 200ms; power-off follower; "
+        "cut follower from brokers; start follower; until in-isr follower within 5s; heal; until in-isr follower",
     ),
     "fetch-from-before-a-reboot": Named(
         "the last words of a follower that lost its power arrive when it is back, with less",
         "cut follower from brokers; until out-of-isr follower; delay follower to brokers by 1s; "
-        "heal follower from brokers; for 1.5s; power-off follower late 4s; start follower; until unfenced follower; "
-        "for 3s; heal; until in-isr follower",
+        "heal follower from brokers; for 1.5s; power-off follower late 4s; start follower; for 3s; heal; "
+        "until in-isr follower",
     ),
     "watermark-of-a-successor": Named(
         "a leader commits without a follower, and its successor, which has not heard of that, takes the follower back",

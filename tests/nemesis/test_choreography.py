@@ -297,7 +297,7 @@ def test_a_run_is_the_same_again() -> None:
 
 
 #: Bugs, each with a choreography that makes the moment in which it matters.
-MOMENTS: Final = {"M02": "tails-of-two-leaders", "M24": "watermark-of-a-successor"}
+MOMENTS: Final = {"M02": "tails-of-two-leaders", "M24": "watermark-of-a-successor", "M27": "late-proposals"}
 
 
 @pytest.mark.parametrize("bug", MOMENTS)

@@ -20,8 +20,11 @@ BUG = Bug(
     id="M13",
     title="a fetch response of an older leader epoch is applied",
     source="kip_966.tla, the check of a fetch response's epoch",
-    nemesis="pause,partition",
-    properties=("LeaderAppendOnly", "LeaderCandidateCompleteness", "LogMatching", "log linearizability"),
+    nemesis="choreography:late-answers",
+    properties=(
+        "LeaderAppendOnly", "HighWatermarkMonotonicity", "LeaderCandidateCompleteness", "LogMatching",
+        "log linearizability",
+    ),  # fmt: skip
     module="replication.rules",
     rule="may_apply_fetch",
     replacement=apply_any_answer,
