@@ -21,10 +21,7 @@ BUG = Bug(
     title="a fetch response of an older leader epoch is applied",
     source="kip_966.tla, the check of a fetch response's epoch",
     nemesis="choreography:late-answers",
-    properties=(
-        "LeaderAppendOnly", "HighWatermarkMonotonicity", "LeaderCandidateCompleteness", "LogMatching",
-        "log linearizability",
-    ),  # fmt: skip
+    properties=("LeaderAppendOnly", "HighWatermarkMonotonicity", "LogMatching", "log linearizability"),
     module="replication.rules",
     rule="may_apply_fetch",
     replacement=apply_any_answer,
