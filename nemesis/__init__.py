@@ -116,6 +116,8 @@ class Nemesis(Protocol):
     timing: Timing
     #: Does it strike where clients are not served already? (Else its faults may have to wait until they are.)
     into_outages: bool
+    #: Of a choice, what is any text, and looked at by check() alone.
+    free_choices: frozenset[str]
     variants: ClassVar[Mapping[str, type[Nemesis]]]  # by name, more special kinds of this fault
 
     def draw(self, random: Random) -> Draw:
@@ -130,6 +132,11 @@ class Nemesis(Protocol):
     async def heal(self, cluster: Cluster, nodes: Sequence[Node]) -> Evidence:
         """Make them whole again. Must work however far inject() came, and again once they are whole."""
 
+    # One whose fault takes several steps has also
+    #   def unfold(self, cluster, nodes, choice) -> AsyncGenerator[Evidence, None]
+    # which is used in place of inject(): all evidence so far after each step, and {} now and then while it waits. The
+    # fault is healed after the last step, or where it stands once it has lasted for its duration.
+
     def effective(self, evidence: Evidence) -> bool:
         """Does the evidence of inject() and heal(), merged, show that the fault took effect?"""
 
@@ -141,6 +148,12 @@ class Nemesis(Protocol):
 
     def finished(self, situation: Situation) -> bool:
         """Is there nothing left to do for it? (It has no more faults then.)"""
+
+    def smaller(self, choice: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+        """Choices that do less of the same, one thing less each: what shrinking tries."""
+
+    def changed(self, choice: Mapping[str, Any], random: Random) -> Mapping[str, Any]:
+        """A choice that is a little different: what a guided exploration tries of a fault that unfolds."""
 
     def check(self, choice: Mapping[str, Any], targets: Sequence[str]) -> None:
         """Raises ValueError, with a clause, for a choice written by hand that makes no sense though each part of it is
@@ -164,7 +177,7 @@ class Knob:
     def read(self, text: str) -> float | str:
         """Raises ValueError with the end of a sentence."""
         if not self.is_number:
-            if text not in self.valid:
+            if self.valid and text not in self.valid:
                 raise ValueError(f"valid: {', '.join(map(str, self.valid))}")
             return text
         low, high = self.valid
@@ -179,7 +192,8 @@ class Knob:
 
 
 def knob(default: float | str, *valid: float | str, help: str) -> Any:
-    """A field of a nemesis (a dataclass) that its user can set. valid: words, or the lowest and the highest number."""
+    """A field of a nemesis (a dataclass) that its user can set. valid: words, none for any text, or the lowest and the
+    highest number."""
     return field(default=default, metadata={"valid": valid, "help": help})
 
 
@@ -206,6 +220,7 @@ class Common:
     acks = "all"
     timing = Timing()
     into_outages = False
+    free_choices: frozenset[str] = frozenset()
     variants: ClassVar[Mapping[str, type[Nemesis]]] = {}
 
     def impossible(self, layout: Layout) -> str | None:
@@ -216,6 +231,12 @@ class Common:
 
     def finished(self, situation: Situation) -> bool:
         return False
+
+    def smaller(self, choice: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+        yield from ()
+
+    def changed(self, choice: Mapping[str, Any], random: Random) -> Mapping[str, Any]:
+        return choice
 
     def check(self, choice: Mapping[str, Any], targets: Sequence[str]) -> None:
         return None

@@ -118,7 +118,7 @@ def _row(name: str, kind: type[Nemesis]) -> tuple[str, str, str, str]:
 
 def _valid(knob: Any) -> str:
     if not knob.is_number:
-        return f"{', '.join(knob.valid)}: {knob.help}"
+        return f"{', '.join(knob.valid) or 'text'}: {knob.help}"
     low, high = knob.valid
     return f"{low:g} to {high:g}: {knob.help}"
 

@@ -28,6 +28,7 @@ import pyarrow.compute as pc
 
 from checkers.properties import LOST_APPEND, VIOLATION
 from harness.explore.simulate import Simulated, simulate
+from harness.plan import registry
 from harness.plan.plan import Plan, Producers
 from harness.plan.schedule import CALM_AT_END_S, Fault, Schedule
 from harness.report import words
@@ -194,7 +195,9 @@ class _Shrinker:
                 self._cut_time()
                 self._remove_faults()
                 self._cut_time()
-                for smaller in (_fewer_nodes, _fewer_targets, _less_work, _shorter_faults, _earlier_faults):
+                for smaller in (
+                    _less_of_faults, _fewer_nodes, _fewer_targets, _less_work, _shorter_faults, _earlier_faults,
+                ):  # fmt: skip
                     while self._first(smaller(self.best)) is not None:
                         self._cut_time()
                 if self.best == before:
@@ -315,6 +318,18 @@ def _fewer_targets(candidate: Candidate) -> Iterator[Candidate]:
         if len(targets) > 1:
             for name in targets:
                 yield _put(candidate, place, _without(fault, {name}))
+
+
+def _less_of_faults(candidate: Candidate) -> Iterator[Candidate]:
+    """What a nemesis itself can leave out of one fault: a step, say."""
+    for place, fault in enumerate(candidate.schedule):
+        (nemesis,) = registry.make_nemeses([fault.nemesis]).values()
+        for choice in getattr(nemesis, "smaller", _nothing)(fault.choice):  # a user's own may be older
+            yield _put(candidate, place, fault.model_copy(update={"choice": dict(choice)}))
+
+
+def _nothing(choice: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+    yield from ()
 
 
 def _less_work(candidate: Candidate) -> Iterator[Candidate]:

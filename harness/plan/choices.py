@@ -29,6 +29,8 @@ def problem(nemesis: Nemesis, choice: Mapping[str, Any], targets: Sequence[str])
         if not values:
             known = ", ".join(dict.fromkeys(name for each in drawn for name in each)) or "none"
             return f"it has a choice {key!r}; there are {known}"
+        if key in getattr(nemesis, "free_choices", ()) and isinstance(value, str):  # a user's own may be older
+            continue
         knob = there_are.get(key)
         words = knob.valid if knob is not None and not knob.is_number else ()
         if wrong := _compare(value, values, [str(word) for word in words if word != "drawn"], key in _FRACTIONS):

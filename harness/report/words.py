@@ -210,6 +210,9 @@ _EVIDENCE: dict[str, Callable[[Any], str] | None] = {
     ),
     "reassigned": lambda did: "reassigned by " + ", ".join(f"{how} ({count})" for how, count in did.items()),
     "kills": lambda count: f"killed {count} times",
+    "place": lambda place: f"following {place}",
+    "steps": lambda steps: choreographed(steps),
+    "cut_short": lambda _: "its time was over before its last step",
     "cpu_ns_while_frozen": lambda ns: f"ran {duration(ns / 1e9)} meanwhile" if ns else "",
     "frozen_ns": lambda ns: f"frozen for {duration(ns / 1e9)}",
     "frozen_state": None,
@@ -295,6 +298,20 @@ _EVIDENCE: dict[str, Callable[[Any], str] | None] = {
     "packets_dropped_by_link": lambda links: _most(links),
     "packets_dropped_by_node": lambda nodes: _most(nodes),  # of older versions
 }
+
+
+def choreographed(steps: Sequence[Mapping[str, Any]]) -> str:
+    """See nemesis.choreography.stage: each step with its second, whom it struck, and what a wait came to."""
+    return "; ".join(f"at {duration(step['at_s'])} {step['step']}{_taken(step)}" for step in steps)
+
+
+def _taken(step: Mapping[str, Any]) -> str:
+    what = [", ".join(step.get("struck") or step.get("of") or ())]
+    what += [f"cut {_first(step['links'])}" if step["step"].startswith("cut") else ""] if "links" in step else []
+    what += [f"after {duration(step['waited_s'])}, in vain" if step.get("gave_up") else ""]
+    what += [str(step[why]) for why in ("skipped", "failed") if why in step]
+    said = "; ".join(filter(None, what))
+    return f" ({said})" if said else ""
 
 
 def rebalanced(told: Mapping[str, Any]) -> str:

@@ -16,7 +16,7 @@ import asyncio
 import json
 import time
 from collections import Counter, defaultdict
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Protocol
@@ -208,10 +208,13 @@ class Injector:
             injected.evidence["deferred_s"] = deferred_s
         self.injected.append(injected)
         self._record(injected)  # at once: a harness that dies in the middle of a fault leaves it on record
-        await self._observe(injected, "inject", lambda: nemesis.inject(self._cluster, nodes, fault.choice))
-        injected.effective = nemesis.effective(injected.evidence)
-        self._record(injected)
-        await self._pause(fault.duration)
+        if (unfold := getattr(nemesis, "unfold", None)) is not None:
+            await self._unfold(injected, nemesis, unfold(self._cluster, nodes, fault.choice), fault.duration)
+        else:
+            await self._observe(injected, "inject", lambda: nemesis.inject(self._cluster, nodes, fault.choice))
+            injected.effective = nemesis.effective(injected.evidence)
+            self._record(injected)
+            await self._pause(fault.duration)
         if self._stop.is_set():
             for later in self._healed_before(injected):
                 await later.given_up.wait()
@@ -219,6 +222,29 @@ class Injector:
         if nemesis.waits_for_isr and not injected.in_force:
             await self._resync(injected)
             del self._unsynced[fault.fault]
+
+    async def _unfold(
+        self, injected: InjectedFault, nemesis: Nemesis, steps: AsyncGenerator[Evidence, None], seconds: float
+    ) -> None:
+        """Step by step, each on record at once, to the last one, or as long as the fault and the run may last."""
+        end = self._elapsed() + seconds
+        over = False
+
+        async def step() -> Evidence:
+            nonlocal over
+            seen = await anext(steps, None)
+            over = seen is None
+            return seen or {}
+
+        while not (over or "inject_failed" in injected.evidence or self._stop.is_set() or self._elapsed() >= end):
+            known = injected.evidence
+            await self._observe(injected, "inject", step)
+            injected.effective = nemesis.effective(injected.evidence)
+            if injected.evidence != known:
+                self._record(injected)
+        await steps.aclose()
+        if not over and "inject_failed" not in injected.evidence:
+            injected.evidence["cut_short"] = True
 
     def _healed_before(self, injected: InjectedFault) -> Sequence[InjectedFault]:
         """Faults in force that are to be healed before this one."""

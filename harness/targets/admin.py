@@ -101,6 +101,14 @@ class Admin(Protocol):
         """What each broker tells now, in order; None for one that does not answer."""
         ...
 
+    async def view(self, address: tuple[str, int]) -> Metadata | None:
+        """What the broker there tells now; None: it does not answer."""
+        ...
+
+    async def sizes(self, address: tuple[str, int]) -> Mapping[Place, int] | None:
+        """Bytes of each partition that the broker there holds; None: it does not answer."""
+        ...
+
     async def reassign(self, targets: Mapping[Place, Ids | None]) -> Mapping[Place, str]:
         """Give each partition these replicas, in this order, in place of what is under way; None: cancel that. Returns
         once it has begun, or is done where nobody is added. Of those refused, the reasons. Raises Unanswered."""

@@ -39,9 +39,11 @@ BUG = Bug(
     id="M27",
     title="no compare-and-set on the partition epoch of AlterPartition",
     source="KAFKA-12367 (a8eda3c), KAFKA-12686 (aefe0e4)",
-    nemesis="power-outage,pause,partition",
+    nemesis="choreography:late-proposals",
     properties=("ValidControllerState", "LeaderCandidateCompleteness", "log linearizability"),
     module="kraft.controller.rules",
     rule="refuse_alter_partition",
     replacement=ignore_partition_epoch,
+    # A proposal is late by half a session; one that is far longer or shorter ends before it arrives, or after.
+    options="--set broker.session.timeout.ms=3000",
 )

@@ -1,5 +1,6 @@
 """A run changed a little: a fault moved, made longer or shorter, added, dropped, exchanged, aimed at another node, or
-repeated; two schedules spliced; a setting, the latency, the order of tasks or the seed drawn anew."""
+repeated, or one of its steps changed; two schedules spliced; a setting, the latency, the order of tasks or the seed
+drawn anew."""
 
 from __future__ import annotations
 
@@ -8,6 +9,7 @@ from random import Random
 from typing import Final
 
 from harness.explore.workers import Job
+from harness.plan import registry
 from harness.plan.plan import Plan
 from harness.plan.schedule import CALM_AT_END_S, Fault, Schedule
 
@@ -17,6 +19,8 @@ _MOST_FAULTS: Final = 3
 _MOVES_S: Final = (0.02, 0.1, 0.5, 2.0, 8.0)
 _STRETCHES: Final = (0.1, 0.5, 0.8, 1.25, 2.0, 4.0)
 _SHORTEST_S: Final = 0.1
+#: Of the changes of a schedule some of whose faults have steps, those of a step.
+_INSIDE: Final = 0.4
 
 
 class Mutation:
@@ -37,6 +41,8 @@ class Mutation:
 
     def _changed(self, job: Job, other: Job) -> Job:
         assert job.schedule is not None and other.schedule is not None
+        if (inside := self._changed_inside(job.schedule)) is not None:
+            return job._replace(schedule=inside)
         kind = self._random.choices(tuple(_WEIGHTS), tuple(_WEIGHTS.values()))[0]
         if kind == "splice":
             return job._replace(schedule=self._spliced(job.plan, job.schedule, other.schedule))
@@ -49,6 +55,18 @@ class Mutation:
             "aim": self._aimed, "repeat": self._repeated,
         }[kind]  # fmt: skip
         return job._replace(schedule=change(job.plan, job.schedule))
+
+    def _changed_inside(self, schedule: Schedule) -> Schedule | None:
+        """One fault of several steps with another step, or one less. None: there is none, or something else is to be
+        changed. Where no fault has steps nothing is drawn."""
+        made = registry.make_nemeses({fault.nemesis for fault in schedule})
+        places = [place for place, fault in enumerate(schedule) if hasattr(made[fault.nemesis], "unfold")]
+        if not places or self._random.random() >= _INSIDE:
+            return None
+        place = self._random.choice(places)
+        fault = schedule[place]
+        choice = made[fault.nemesis].changed(fault.choice, self._random)
+        return _put(schedule, place, fault.model_copy(update={"choice": dict(choice)}))
 
     def _moved(self, plan: Plan, schedule: Schedule) -> Schedule:
         place = self._random.randrange(len(schedule))

@@ -171,6 +171,12 @@ class RecordingAdmin:
     async def views(self) -> Sequence[Metadata | None]:
         return [await self.metadata()] * len(self._cluster.brokers)
 
+    async def view(self, address: tuple[str, int]) -> Metadata | None:
+        return await self.metadata()
+
+    async def sizes(self, address: tuple[str, int]) -> Mapping[Place, int] | None:
+        return dict.fromkeys(self._replicas, 0)
+
     async def moves(self) -> Mapping[Place, Move]:
         return {}
 

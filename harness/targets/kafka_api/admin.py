@@ -84,7 +84,7 @@ class KafkaAdmin:
 
     async def views(self) -> Sequence[Metadata | None]:
         """What each broker tells now, in order; None for one that does not answer."""
-        return await asyncio.gather(*(self._view(node) for node in self.brokers()))
+        return await asyncio.gather(*(self.view(node.address) for node in self.brokers()))
 
     async def reassign(self, targets: Mapping[Place, Ids | None]) -> Mapping[Place, str]:
         """Give each partition these replicas, in this order, in place of what is under way; None: cancel that. Returns
@@ -126,7 +126,7 @@ class KafkaAdmin:
         racks = {node.id: node.rack for node in self.brokers() if node.id in brokers}
         sizes = dict(zip(
             (node.id for node in self.brokers()),
-            await asyncio.gather(*(self._sizes(node) for node in self.brokers())), strict=True,
+            await asyncio.gather(*(self.sizes(node.address) for node in self.brokers())), strict=True,
         ))  # fmt: skip
         found = plan_online(
             {place: tuple(state.replicas) for place, state in seen.partitions.items()},
@@ -142,10 +142,10 @@ class KafkaAdmin:
             loads(made.before), loads(made.after), found.assignment, found.weights, racks,
         )  # fmt: skip
 
-    async def _sizes(self, node: Node) -> dict[Place, int] | None:
-        """Bytes of each partition that this broker holds; None: it does not answer."""
+    async def sizes(self, address: tuple[str, int]) -> dict[Place, int] | None:
+        """Bytes of each partition that the broker there holds; None: it does not answer."""
         try:
-            async with self._connected(node.address) as connection:
+            async with self._connected(address) as connection:
                 answer = await connection.request(DescribeLogDirsRequest(topics=None), timeout=CONNECT_TIMEOUT_S)
         except (OSError, TimeoutError):
             return None
@@ -256,9 +256,10 @@ class KafkaAdmin:
         """The request in a version that the broker there serves. Raises OSError, TimeoutError."""
         return request
 
-    async def _view(self, node: Node) -> Metadata | None:
+    async def view(self, address: tuple[str, int]) -> Metadata | None:
+        """What the broker there tells now; None: it does not answer."""
         try:
-            async with self._connected(node.address) as connection:
+            async with self._connected(address) as connection:
                 return await self.told(connection)
         except (OSError, TimeoutError):
             return None

@@ -452,3 +452,49 @@ def test_the_schedule_follows_from_the_seed_alone_and_streams_do_not_touch(tmp_p
     schedule_file.save(both, tmp_path)
     assert schedule_file.load(tmp_path) == both
     assert all(isinstance(fault, Fault) for fault in both)
+
+
+class Unfolding(Kill):
+    """A step a second: `steps` of them, of which one may fail."""
+
+    name = "kill"
+
+    def __init__(self, steps: int, fails_at: int = -1) -> None:
+        self.steps_, self.fails_at = steps, fails_at
+
+    async def unfold(self, cluster: Any, nodes: Any, choice: Any) -> Any:
+        for step in range(self.steps_):
+            if step == self.fails_at:
+                raise OSError("the agent is gone")
+            killed = {} if step else {"nodes": {nodes[0].name: await nodes[0].kill()}}
+            yield {"steps": list(range(step + 1)), **killed}
+            await asyncio.sleep(1.0)
+            yield {}
+
+
+@pytest.mark.parametrize(
+    ("steps", "duration", "stop_at", "taken", "lasted"),
+    [(3, 20.0, None, 3, 3.0), (30, 4.5, None, 5, 5.0), (30, 40.0, 8.0, 3, 3.0)],
+    ids=["to its last step", "as long as it may last", "to the end of the run"],
+)
+def test_a_fault_of_several_steps_is_healed_after_the_last_one_that_it_took(
+    steps: int, duration: float, stop_at: float | None, taken: int, lasted: float
+) -> None:
+    bench = Bench(Unfolding(steps))
+    choice = Kill().draw(Random(1)).choice
+    bench.schedule = (Fault(fault=0, nemesis="kill", at=5.0, duration=duration, choice=choice),)
+    bench.run(stop_at)
+    (row,) = bench.rows
+    assert row["evidence"]["steps"] == list(range(taken)) and row["effective"]
+    assert (row["end"] - row["start"]) / 1e9 == pytest.approx(lasted, abs=0.3)
+    assert ("cut_short" in row["evidence"]) == (taken < steps)
+    assert all(node.state == "running" for node in bench.cluster.nodes)
+
+
+def test_a_step_that_cannot_be_done_ends_the_fault_and_is_on_record() -> None:
+    bench = Bench(Unfolding(5, fails_at=2))
+    bench.schedule = (Fault(fault=0, nemesis="kill", at=5.0, duration=20.0, choice=Kill().draw(Random(1)).choice),)
+    bench.run()
+    (row,) = bench.rows
+    assert row["evidence"]["steps"] == [0, 1] and row["evidence"]["inject_failed"] == "OSError: the agent is gone"
+    assert row["end"] is not None and all(node.state == "running" for node in bench.cluster.nodes)

@@ -44,7 +44,7 @@ class _KeepsUp:
     def __init__(self, caught_up: float, now: float) -> None:
         self.caught_up = caught_up  # as the leader has it, by its own clock
         self.advanced = now
-        self.since = now
+        self.since = float("inf")  # its first fetch that was seen
 
 
 class _Lags:
@@ -112,6 +112,7 @@ class Expansion:
                 known = _KeepsUp(follower.last_caught_up, now)
             elif follower.last_caught_up > known.caught_up:
                 known.caught_up, known.advanced = follower.last_caught_up, now
+                known.since = min(known.since, now)
             elif now - known.advanced > interval:
                 continue
             self._followers[key] = known

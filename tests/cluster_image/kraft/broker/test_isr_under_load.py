@@ -111,6 +111,16 @@ def test_who_fetches_and_is_not_proposed_is_seen() -> None:
             leader.goes_on(0.4)
 
 
+def test_who_has_fetched_once_since_a_link_was_mended_does_not_keep_up_yet() -> None:
+    """What a follower sent before its link was cut arrives when that is mended, and it connects anew only later."""
+    leader = Outside()
+    leader.registered(88)
+    leader.fetches(88)
+    leader.goes_on(0.55)
+    leader.fetches(88)
+    leader.goes_on(2.0)
+
+
 def test_what_was_before_a_restart_does_not_count() -> None:
     """The first fetch after it came before the leader heard of the new uptime session, and so proves nothing. Until the
     next one comes there is nothing to propose."""

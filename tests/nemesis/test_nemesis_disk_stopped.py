@@ -18,7 +18,7 @@ from harness.plan.schedule import Fault
 from harness.runtimes.simulation.disk.disk import SimulatedDisk
 from harness.runtimes.simulation.disk.page_cache import Directory
 from nemesis.disk import Disk
-from nemesis.stopped_disk import CorruptStopped, Replaced, Restored
+from nemesis.disk.stopped import CorruptStopped, Replaced, Restored
 
 SEED = 4
 VARIANTS = {"replaced": Replaced, "restored": Restored, "corrupt-stopped": CorruptStopped}

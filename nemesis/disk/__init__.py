@@ -28,7 +28,7 @@ from nemesis import (
     start_the_dead,
 )
 from nemesis.at_operation import ErrorOnce
-from nemesis.stopped_disk import CorruptStopped, Replaced, Restored
+from nemesis.disk.stopped import CorruptStopped, Replaced, Restored
 
 #: A disk is slow for certain when a write takes so many times as long as before.
 _CLEARLY = 2
