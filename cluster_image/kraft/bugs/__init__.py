@@ -1,10 +1,10 @@
-"""Bugs of KRaft's generation, most of them historical ones of Kafka's replication: see cluster_image.bugs."""
+"""Bugs of KRaft's generation, most of them historical ones of Kafka's replication: see cluster_image.node.bugs."""
 
 from __future__ import annotations
 
 from typing import Final
 
-from cluster_image.bugs import Bug, Bugs, UnknownBug
+from cluster_image.node.bugs import Bug, Bugs, UnknownBug
 
 BUGS: Final = Bugs(__name__, __path__)
 all_bugs = BUGS.all

@@ -1,11 +1,11 @@
-"""Bugs of the generation on ZooKeeper: rules that 001 got right, dropped one at a time (see cluster_image.bugs). What
+"""Bugs of the generation on ZooKeeper: rules that 001 got right, dropped one at a time (see cluster_image.node.bugs). What
 it got wrong stands in `v2/rules.py`, and each bug is looked for with that mended: MENDED."""
 
 from __future__ import annotations
 
 from typing import Final
 
-from cluster_image.bugs import Bug, Bugs, UnknownBug
+from cluster_image.node.bugs import Bug, Bugs, UnknownBug
 
 BUGS: Final = Bugs(__name__, __path__)
 all_bugs = BUGS.all
