@@ -1,5 +1,5 @@
-"""Bugs of the generation on ZooKeeper: rules that 001 got right, dropped one at a time (see cluster_image.node.bugs). What
-it got wrong stands in `v2/rules.py`, and each bug is looked for with that mended: MENDED."""
+"""Bugs of the generation on ZooKeeper: rules that 001 got right, dropped one at a time (see cluster_image.node.bugs).
+What it got wrong stands in `v2/rules.py`, and each bug is looked for with that mended: MENDED."""
 
 from __future__ import annotations
 
