@@ -68,6 +68,7 @@ INVARIANTS: Final = (
     "ConsistentRead",
     "ValidLogStart",
     "MinIsrRecoveryQuorum",
+    "ValidReplicas",
     "ElectionSafety",
     "CommittedPrefix",
     "FlushedOffset",

@@ -5,6 +5,7 @@ What 001 got wrong has a setting each that mends it; by default it is as 001 say
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Final
 
 from cluster_image.network import Address
@@ -17,8 +18,14 @@ _DAY_MS: Final = 24 * 3600 * 1000
 _NOT_HERE: Final = (
     "process.roles", "controller.", "metadata.", "broker.heartbeat.", "broker.session.", "min.insync.replicas",
     "eligible.", "unclean.", "auto.", "delete.topic.enable", "leader.imbalance.", "log.cleanup.", "log.retention.",
-    "request.timeout.ms", "controlled.", "chaos.bug",
+    "request.timeout.ms", "controlled.",
 )  # fmt: skip
+
+
+def _bug(text: str) -> str:
+    from ..v2 import bugs  # here, as the rules that bugs replace lie in modules that import this one
+
+    return bugs.find(text).id if text else ""
 
 
 def _servers(text: str) -> tuple[Address, ...]:
@@ -50,6 +57,7 @@ OWN: Final[Mapping[str, Setting]] = {
         _mends("v2.close.epochs", "A request to close a replica is ignored once a later leader was elected."),
         _mends("v2.idle.checks",
                "ISR, reassignment and preferred leader are looked at also where nothing is produced."),
+        replace(OF_KRAFT["chaos.bug"], read=_bug),
         Setting("v2.election.watermark", "string", "end", "end or checkpoint",
                 "A new leader's high watermark: the end of its log, or what it was.", one_of("end", "checkpoint")),
     )
@@ -63,7 +71,7 @@ SETTINGS: Final[Mapping[str, Setting]] = {
 IDENTITY: Final = frozenset(
     {
         *("node.id", "cluster.id", "zookeeper.connect", "listeners", "broker.rack", "log.dirs"),
-        *("chaos.trace", "sasl.jaas.config"),
+        *("chaos.bug", "chaos.trace", "sasl.jaas.config"),
     }
 )
 

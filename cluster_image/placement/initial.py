@@ -24,6 +24,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from . import rules
 from .racks import Racks
 from .spread import Replicas, Spread
 
@@ -51,10 +52,8 @@ def place(
         after = ids[ids.index(leader) + 1 :] + ids[: ids.index(leader)]
         counts: tuple[Counter[int], ...] = (topic.takeovers[leader], cluster.takeovers[leader])
         while len(replicas) < replication_factor:
-            free = [b for b in after if b not in replicas]
-            fewest = min(in_rack[racks.of[b]] for b in free)
             chosen = min(
-                (b for b in free if in_rack[racks.of[b]] == fewest),
+                rules.may_be_next(after, replicas, in_rack, racks.of),
                 key=lambda b: (*(each[b] for each in counts), topic.replicas[b], cluster.replicas[b]),
             )
             replicas.append(chosen)

@@ -116,10 +116,13 @@ def run(
     file_system: Annotated[
         Literal["ext4", "xfs"] | None, typer.Option(help="Of each node's volume, in containers; by default ext4.")
     ] = None,
-    brokers: Annotated[int, typer.Option(help="Each in a rack of its own.")] = 3,
+    brokers: Annotated[int, typer.Option(help="Each in a rack of its own, but for --racks.")] = 3,
     spare_brokers: Annotated[
         int, typer.Option(help="Further ones that are no members until membership:add has them join.")
     ] = 0,
+    racks: Annotated[
+        int | None, typer.Option(help="That brokers and controllers are dealt out to, one after the other.")
+    ] = None,
     controllers: Annotated[int, typer.Option(help="Voters of the metadata quorum, in the racks of the brokers.")] = 3,
     combined: Annotated[
         bool, typer.Option("--combined", help="No nodes of their own for the controllers: the first brokers are both.")
@@ -254,7 +257,7 @@ def _as_json(done: Done) -> int:
 _AS_THEY_ARE: Final = (
     "target", "on", "time_limit", "seed", "rate", "concurrency", "partitions", "replication_factor",
     "min_insync_replicas", "acks", "timeouts", "strike", "workload", "client", "producers", "file_system", "brokers",
-    "spare_brokers", "controllers", "combined", "bug", "mutant", "latency_ms", "task_order",
+    "spare_brokers", "racks", "controllers", "combined", "bug", "mutant", "latency_ms", "task_order",
     "encode_messages",
 )  # fmt: skip
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from harness.errors import BadArguments, HarnessFailure
 from harness.explore.failures import save
-from harness.explore.shrink import NothingToShrink, Shrunk, shrink
+from harness.explore.shrinking.shrink import NothingToShrink, Shrunk, shrink
 from harness.explore.simulate import Simulated, simulate
 from harness.explore.workers import Outcome
 from harness.plan import schedule_file

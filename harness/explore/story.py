@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from checkers.properties import HANG
-from harness.explore.shrink import witness_of
+from harness.explore.shrinking.witness import witness_of
 from harness.explore.simulate import Simulated
 from harness.record.timeline import story
 from harness.record.timeline.story import Event, setting_of

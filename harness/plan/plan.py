@@ -80,9 +80,10 @@ class Plan(BaseModel):
     controllers: int = 3
     brokers: int = 3
     spare_brokers: int = 0  # that the cluster has none of until a fault has them join
+    racks: int | None = None  # that brokers and controllers are dealt out to; by default each broker has its own
     combined: bool = False  # the first brokers are the controllers as well
     file_system: Literal["ext4", "xfs"] = "ext4"
-    bug: str | None = None  # a historical bug of cluster_image/kraft/bugs that every node has
+    bug: str | None = None  # of the target (Target.bugs): every node has it
     mutant: str | None = None  # in simulation: a change of the cluster's code, see harness.runtimes.simulation.mutants
     latency_ms: float = 0.5  # in simulation: from one host to another, on average
     task_order: TaskOrder = "fifo"  # in simulation: of tasks of one process that are ready at once
@@ -130,6 +131,8 @@ class Plan(BaseModel):
                 yield f"{flag(name)} is {count}; it must be at least 1 and at most {most:,}"
         if not 0 <= self.spare_brokers <= MAX_NODES:
             yield f"--spare-brokers is {self.spare_brokers}; it must be at most {MAX_NODES}, and not below 0"
+        if self.racks is not None and not 1 <= self.racks <= self.brokers:
+            yield f"--racks is {self.racks}; valid is 1 to {self.brokers}, the number of brokers"
         if self.replication_factor > self.brokers:
             yield (
                 f"--replication-factor {self.replication_factor} needs as many brokers, "
@@ -384,8 +387,8 @@ _COUNTS = {
 _FLAGS = (
     "target", "kafka_home", "upgrade_to", "timeouts", "on", "hosts", "nemesis", "interval", "recovery", "strike",
     "workload", "client", "producers", "time_limit", "seed", "rate", "delete_records", "concurrency", "acks",
-    "partitions", "replication_factor", "min_insync_replicas", "file_system", "brokers", "spare_brokers", "controllers",
-    "combined", "bug", "mutant", "latency_ms", "task_order", "encode_messages",
+    "partitions", "replication_factor", "min_insync_replicas", "file_system", "brokers", "spare_brokers", "racks",
+    "controllers", "combined", "bug", "mutant", "latency_ms", "task_order", "encode_messages",
 )  # fmt: skip
 #: That not every target has (Target.options), by the field.
 _OPTIONS = {

@@ -41,6 +41,8 @@ PROPERTIES = {
     "ValidControllerState": "A leader is in its ISR, nobody in an ISR is fenced or shutting down, and no metadata "
     "record contradicts the state before it.",
     "MinIsrRecoveryQuorum": "When ISR and ELR are empty, enough replicas are still known to have been eligible.",
+    "ValidReplicas": "A partition’s replicas are different brokers, all of them registered; when it is created, over "
+    "as many racks as there are; and no change leaves fewer than min.insync.replicas of them, or of those in sync.",
     "LeaderCompleteness": "Who begins to lead has everything that leaders of earlier epochs had committed, unless an "
     "unclean recovery lies in between.",
     "LeaderCandidateCompleteness": "Who may be elected has everything that leaders of earlier epochs had committed.",

@@ -23,6 +23,7 @@ _SENSELESS: Final[Mapping[str, str]] = {
     "kafka_home": "--kafka-home is what the harness would start",
     "upgrade_to": "--upgrade-to is what the harness would start",
     "bug": "--bug is for nodes that the harness starts",
+    "racks": "--racks is for nodes that the harness starts",
 }
 #: What can be done to nodes that are not the harness' own, by the methods of harness.cluster.
 _POSSIBLE: Final = frozenset({

@@ -47,6 +47,9 @@ class ClusterPlan(Protocol):
     def spare_brokers(self) -> int: ...
 
     @property
+    def racks(self) -> int | None: ...
+
+    @property
     def controllers(self) -> int: ...
 
     @property

@@ -12,8 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from harness.errors import BadArguments
-from harness.explore import shrink
 from harness.explore.guided.mutation import Mutation
+from harness.explore.shrinking import candidates, shrink
+from harness.explore.shrinking.candidates import Candidate
+from harness.explore.shrinking.witness import Broken, Witness
 from harness.explore.simulate import Simulated, simulate
 from harness.explore.workers import Job
 from harness.plan import registry, schedule_file
@@ -196,18 +198,18 @@ def test_a_guided_exploration_changes_steps() -> None:
 def test_shrinking_drops_the_steps_that_do_not_matter(monkeypatch: pytest.MonkeyPatch) -> None:
     plan = Plan(run="s1", on="simulation", nemesis=("choreography",), seed=1)
     choice = {"steps": "pause other; kill leader; until new-leader; resume; start", "targets": ["broker-1"]}
-    whole = shrink.Candidate(plan, (Fault(fault=0, nemesis="choreography", at=3.0, duration=20.0, choice=choice),))
-    broken = shrink.Broken("LeaderCompleteness", "violation", within=True)
+    whole = Candidate(plan, (Fault(fault=0, nemesis="choreography", at=3.0, duration=20.0, choice=choice),))
+    broken = Broken("LeaderCompleteness", "violation", within=True)
 
-    def attempt(candidate: shrink.Candidate, sought: shrink.Broken) -> shrink.Witness | None:
+    def attempt(candidate: Candidate, sought: Broken, may_hide: bool) -> Witness | None:
         steps = [fault.choice["steps"] for fault in candidate.schedule]
         fails = any("kill leader" in text and "start" in text for text in steps)
-        return shrink.Witness(broken, 9.0, {}) if fails else None
+        return Witness(broken, 9.0, {}) if fails else None
 
     monkeypatch.setattr(shrink, "attempt", attempt)
-    shrinker = shrink._Shrinker(whole, shrink.Witness(broken, 9.0, {}), 500, 1, None, lambda line: None)
-    while shrinker._first(shrink._less_of_faults(shrinker.best)) is not None:
-        pass
+    shrinker = shrink._Shrinker(whole, Witness(broken, 9.0, {}), 500, 1, None, lambda line: None)
+    for _ in range(3):
+        shrinker._exhaust(candidates.smaller_faults)
     assert [fault.choice["steps"] for fault in shrinker.best.schedule] == ["kill leader; start"]
 
 

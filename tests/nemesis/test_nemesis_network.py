@@ -33,12 +33,14 @@ from harness.runtimes.nodes.asking import AgentError
 from harness.runtimes.nodes.links import Links
 from harness.runtimes.simulation.network import shaping
 from nemesis import merge
+from nemesis.at_operation import AtMessage
 from nemesis.network import LINKS, Network
 from tests.harness.run.fakes import FakeCluster
 from tests.harness.runtimes.simulation.test_simulated_network import BACK, THERE, Echo, World, simulated
 from tests.nemesis.test_nemeses import choices, done, names, situation
 
-KINDS = [Network, *Network.variants.values()]
+SHAPES = [make for make in Network.variants.values() if make is not AtMessage]
+KINDS = [Network, *SHAPES]
 
 
 def shaped(nemesis: Any, choice: dict[str, Any], **changes: Any) -> tuple[list[str], list[tuple[str, str]], Shape]:
@@ -71,7 +73,7 @@ def test_the_family_draws_only_what_every_machine_has() -> None:
     shapes = [Shape(**choice["shape"]) for choice in choices(Network())]
     assert not Network.needs and not any(shape.needs_netem for shape in shapes)
     assert sum(shape.loss > 0 for shape in shapes) > 50 < sum(shape.rate_kbit > 0 for shape in shapes)
-    for make in Network.variants.values():
+    for make in SHAPES:
         needs_netem = {Shape(**choice["shape"]).needs_netem for choice in choices(make(), 20)}
         assert needs_netem == {make().needs == {"netem"}}
 

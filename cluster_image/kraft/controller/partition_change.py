@@ -78,7 +78,7 @@ def change(
     before = _Target(
         partition.leader, partition.isr, partition.elr, partition.last_known_elr, partition.leader_recovery_state
     )
-    members = tuple(r for r in isr if r in assigned.replicas)
+    members = _kept(isr, assigned.replicas)
     after = _target(_within(partition, assigned.replicas), members, electorate)
     if recovery_state != NO_RECOVERY_CHANGE:
         after = after._replace(recovery_state=recovery_state)
@@ -123,16 +123,17 @@ def _within(partition: PartitionRegistration, replicas: tuple[int, ...]) -> Part
     if replicas == partition.replicas:
         return partition
 
-    def kept(of: tuple[int, ...]) -> tuple[int, ...]:
-        return tuple(r for r in of if r in replicas)
-
     return replace(
         partition,
         replicas=replicas,
-        isr=kept(partition.isr),
-        elr=kept(partition.elr),
-        last_known_elr=kept(partition.last_known_elr),
+        isr=_kept(partition.isr, replicas),
+        elr=_kept(partition.elr, replicas),
+        last_known_elr=_kept(partition.last_known_elr, replicas),
     )
+
+
+def _kept(members: Sequence[int], replicas: Sequence[int]) -> tuple[int, ...]:
+    return rules.members_kept(members, replicas)
 
 
 def _target(partition: PartitionRegistration, isr: tuple[int, ...], electorate: Electorate) -> _Target:

@@ -163,6 +163,12 @@ def may_drop_replicas(candidates_dropped: Sequence[int], isr_size: int, min_isr:
     return not candidates_dropped or isr_size >= min_isr
 
 
+def members_kept(members: Sequence[int], replicas: Sequence[int]) -> tuple[int, ...]:
+    """Who of an ISR, ELR or LastKnownELR stays in it when these are the replicas? Who is none deletes its log, and must
+    neither be counted nor elected (000, 2.3; KAFKA-6638)."""
+    return tuple(r for r in members if r in replicas)
+
+
 def is_new_assignment(before: Sequence[int], after: Sequence[int], in_progress: bool, still_in_progress: bool) -> bool:
     """Does a change of replicas need a leader epoch of its own? One leader epoch is unique to one assignment (000,
     2.3.1): a reassignment that ends raises it, whoever leads, and so does every loss of a replica, whose fetches must

@@ -77,10 +77,13 @@ def explore(
         Literal["plain", "idempotent", "fenced"] | None,
         typer.Option(metavar="KIND", help="plain, idempotent or fenced, as of chaos run; by default drawn."),
     ] = None,
-    brokers: Annotated[int, typer.Option(help="Each in a rack of its own.")] = 3,
+    brokers: Annotated[int, typer.Option(help="Each in a rack of its own, but for --racks.")] = 3,
     spare_brokers: Annotated[
         int, typer.Option(help="Further ones that are no members until membership:add has them join.")
     ] = 0,
+    racks: Annotated[
+        int | None, typer.Option(help="That brokers and controllers are dealt out to, one after the other.")
+    ] = None,
     controllers: Annotated[int, typer.Option(help="Voters of the metadata quorum, in the racks of the brokers.")] = 3,
     combined: Annotated[
         bool, typer.Option("--combined", help="No nodes of their own for the controllers: the first brokers are both.")
@@ -268,7 +271,8 @@ def planned(given: Mapping[str, Any], first: int) -> tuple[Plan, Callable[[Plan,
 #: Options whose values are a plan's as they are.
 _AS_THEY_ARE: Final = (
     "target", "workload", "time_limit", "rate", "concurrency", "acks", "partitions", "replication_factor",
-    "min_insync_replicas", "brokers", "spare_brokers", "controllers", "combined", "bug", "mutant", "encode_messages",
+    "min_insync_replicas", "brokers", "spare_brokers", "racks", "controllers", "combined", "bug", "mutant",
+    "encode_messages",
 )  # fmt: skip
 
 

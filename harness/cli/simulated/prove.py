@@ -144,6 +144,7 @@ def _rows(
     }
     every = [search for each in wanted.values() for search in each]
     proofs: dict[str, Any] = {}
+    for_each = max(1, workers // len(subjects))  # few bugs: shrinking one has processors to itself
     pool = ProcessPoolExecutor(workers, multiprocessing.get_context("spawn"))
     with Progress() as progress, pool:
         tell: Callable[[str], object] = (lambda line: None) if quiet else progress.say
@@ -155,7 +156,7 @@ def _rows(
                 f"{search.simulated_s:,.0f} s simulated in {search.wall_s:.1f} s"
             )
             if all(each.ended for each in of_one) and (back := [each.found for each in of_one if each.found]):
-                proofs[search.subject] = pool.submit(prove, back, shrinking)
+                proofs[search.subject] = pool.submit(prove, back, shrinking, for_each)
         proven: dict[str, Proven] = {}
         for id_, future in proofs.items():
             proven[id_] = future.result()

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from harness.explore.proofs.proving import Smallest, without_bug
-from harness.explore.shrink import witness_of
+from harness.explore.shrinking.witness import witness_of
 from harness.explore.simulate import simulate
 from harness.plan.plan import Plan
 from harness.plan.schedule import Fault, Schedule

@@ -8,7 +8,8 @@ from typing import Any, Final
 
 from harness.errors import describe
 from harness.explore.proofs.search import Found
-from harness.explore.shrink import NothingToShrink, Shrunk, shrink, witness_of
+from harness.explore.shrinking.shrink import NothingToShrink, Shrunk, shrink
+from harness.explore.shrinking.witness import witness_of
 from harness.explore.simulate import Simulated, simulate
 from harness.explore.story import tell
 from harness.plan.plan import Plan
@@ -49,8 +50,9 @@ class Proven:
     problem: str = ""
 
 
-def prove(found: Sequence[Found], budget: int) -> Proven:
-    """found: of several searches for one bug, at least one. budget: runs that shrinking may take."""
+def prove(found: Sequence[Found], budget: int, workers: int = 1) -> Proven:
+    """found: of several searches for one bug, at least one. budget: runs that shrinking may take. workers:
+    processes for that."""
     back = [each for each in found if each.schedule is not None]
     if not back:
         return Proven(None, {}, 0, f"no run came to an end: {found[0].message}")
@@ -62,7 +64,7 @@ def prove(found: Sequence[Found], budget: int) -> Proven:
     first = min(back, key=lambda each: (len(each.schedule or ()), each.seed))
     assert first.schedule is not None
     try:
-        shrunk = shrink(first.plan, first.schedule, budget=budget)
+        shrunk = shrink(first.plan, first.schedule, budget=budget, workers=workers)
     except NothingToShrink as nothing:
         return Proven(None, saw, len(back), f"seed {first.seed} breaks nothing when it is repeated: {nothing}")
     try:

@@ -21,19 +21,24 @@ def node_specs(plan: ClusterPlan) -> Sequence[NodeSpec]:
     """See Target.nodes()."""
     both = plan.controllers if plan.combined else 0
     brokers = (
-        NodeSpec(f"broker-{n}", n, "broker", f"rack-{n}", BROKER_PORT, CONTROLLER_PORT if n <= both else None)
+        NodeSpec(f"broker-{n}", n, "broker", rack(plan, n), BROKER_PORT, CONTROLLER_PORT if n <= both else None)
         for n in range(1, plan.brokers + 1)
     )
     last = plan.brokers + plan.spare_brokers
     spares = (
-        NodeSpec(f"broker-{n}", n, "broker", f"rack-{n}", BROKER_PORT, spare=True)
+        NodeSpec(f"broker-{n}", n, "broker", rack(plan, n), BROKER_PORT, spare=True)
         for n in range(plan.brokers + 1, last + 1)
     )
     controllers = (
-        NodeSpec(f"controller-{n}", FIRST_CONTROLLER_ID - 1 + n, "controller", f"rack-{n}", CONTROLLER_PORT)
+        NodeSpec(f"controller-{n}", FIRST_CONTROLLER_ID - 1 + n, "controller", rack(plan, n), CONTROLLER_PORT)
         for n in range(1, plan.controllers + 1 - both)
     )
     return [*brokers, *spares, *controllers]
+
+
+def rack(plan: ClusterPlan, number: int) -> str:
+    """Of the node with this number in its role: they are dealt out."""
+    return f"rack-{number if plan.racks is None else (number - 1) % plan.racks + 1}"
 
 
 def roles(node: Node) -> str:

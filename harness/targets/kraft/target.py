@@ -93,7 +93,7 @@ class Kraft(Target):
         return _SETTINGS.listed()
 
     def bugs(self) -> Sequence[tuple[str, str, str]]:
-        return [(each.id, each.revealed_by, each.title) for each in bugs.all_bugs()]
+        return bugs.BUGS.listed()
 
     def draws(self) -> Draws:
         return DRAWS

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from harness.cluster import Node
 from harness.targets.kafka_api import timeouts
-from harness.targets.kafka_api.properties import BROKER_PORT, FIRST_CONTROLLER_ID, in_words, jaas_config
+from harness.targets.kafka_api.properties import BROKER_PORT, FIRST_CONTROLLER_ID, in_words, jaas_config, rack
 from harness.targets.target import DATA, TRACE, ClusterPlan, NodeSpec
 from harness.targets.v2.zookeeper import distribution
 
@@ -20,11 +20,11 @@ def node_specs(plan: ClusterPlan) -> Sequence[NodeSpec]:
     """See Target.nodes(). ZooKeeper's servers stand in the controllers' place."""
     last = plan.brokers + plan.spare_brokers
     brokers = (
-        NodeSpec(f"broker-{n}", n, "broker", f"rack-{n}", BROKER_PORT, spare=n > plan.brokers)
+        NodeSpec(f"broker-{n}", n, "broker", rack(plan, n), BROKER_PORT, spare=n > plan.brokers)
         for n in range(1, last + 1)
     )
     servers = (
-        NodeSpec(f"zookeeper-{n}", FIRST_CONTROLLER_ID - 1 + n, "controller", f"rack-{n}", distribution.CLIENT_PORT)
+        NodeSpec(f"zookeeper-{n}", FIRST_CONTROLLER_ID - 1 + n, "controller", rack(plan, n), distribution.CLIENT_PORT)
         for n in range(1, plan.controllers + 1)
     )
     return [*brokers, *servers]
@@ -68,6 +68,7 @@ def _of_broker(plan: ClusterPlan, node: Node, connect: str, cluster_id: str) -> 
         "log.dirs": DATA,
         "default.replication.factor": plan.replication_factor,
         **(of_kafka if plan.timeouts == "kafka" else {}),
+        **({"chaos.bug": plan.bug} if plan.bug else {}),
         **plan.settings,
     }
     return {name: str(value) for name, value in properties.items()}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager
 from random import Random
 from typing import Any
 
@@ -14,6 +14,7 @@ from cluster_image.config import v2
 from cluster_image.network import Address
 from cluster_image.telemetry.log_lines import JsonFormatter
 from cluster_image.telemetry.trace import TraceLines
+from cluster_image.v2 import bugs
 from cluster_image.v2.node import Node
 from harness.targets.target import ClusterPlan, SimulatedProcess
 from harness.targets.v2 import properties
@@ -62,7 +63,7 @@ class SimulatedV2:
         return Invariants()
 
     def switched_on(self) -> AbstractContextManager[None]:
-        return nullcontext()
+        return bugs.switched_on(self._plan.bug)
 
     def log_formatter(self, clock_ns: Callable[[], int]) -> logging.Formatter:
         return JsonFormatter(clock_ns)

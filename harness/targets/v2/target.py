@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from cluster_image.config import ConfigError, read_setting
 from cluster_image.config.v2 import IDENTITY, SETTINGS
+from cluster_image.v2 import bugs
 from harness.cluster import Cluster, Node
 from harness.targets.admin import Admin
 from harness.targets.kafka_api import timeouts
@@ -103,6 +104,11 @@ class V2(Target):
                 "--nemesis membership on target v2 needs --set v2.idle.checks=true: without it partitions on which "
                 "nothing is produced are never moved to the end, and not back"
             )
+        if plan.bug is not None:
+            try:
+                bugs.find(plan.bug)
+            except bugs.UnknownBug as error:
+                yield f"--bug: {error}"
         for name, value in plan.settings.items():
             try:
                 read = read_setting(name, value, SETTINGS)
@@ -117,6 +123,9 @@ class V2(Target):
 
     def settings(self) -> Sequence[tuple[str, str, str, str]]:
         return _SETTINGS.listed()
+
+    def bugs(self) -> Sequence[tuple[str, str, str]]:
+        return bugs.BUGS.listed(f"--target {self.name} {bugs.MENDED}")
 
     def draws(self) -> Draws:
         return DRAWS

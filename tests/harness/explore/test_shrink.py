@@ -11,11 +11,14 @@ from typing import Any
 import pytest
 
 from harness.cli.app import main
-from harness.explore import shrink as shrinking
 from harness.explore.failures import save
 from harness.explore.replay import replay
-from harness.explore.shrink import Broken, Candidate, Strike, Witness, shrink, witness_of
-from harness.explore.simulate import simulate
+from harness.explore.shrinking import shrink as shrinking
+from harness.explore.shrinking import witness as witnesses
+from harness.explore.shrinking.candidates import Candidate
+from harness.explore.shrinking.shrink import shrink
+from harness.explore.shrinking.witness import Broken, Strike, Witness, attempt, witness_of
+from harness.explore.simulate import Simulated, simulate
 from harness.explore.workers import Outcome
 from harness.plan.plan import Plan
 from harness.plan.schedule import Fault, Schedule
@@ -64,7 +67,7 @@ def obey(monkeypatch: pytest.MonkeyPatch) -> Callable[[Rule], list[Candidate]]:
     def use(rule: Rule) -> list[Candidate]:
         tried: list[Candidate] = []
 
-        def attempt(candidate: Candidate, sought: Broken) -> Witness | None:
+        def attempt(candidate: Candidate, sought: Broken, needs_bug: bool) -> Witness | None:
             tried.append(candidate)
             return rule(candidate)
 
@@ -87,9 +90,52 @@ def test_the_faults_that_are_needed_remain(obey: Any, needed: tuple[int, ...]) -
 def test_everything_else_shrinks_as_far_as_it_may(obey: Any) -> None:
     obey(needs(1, partitions=3, concurrency=2, rate=100, brokers=4, controllers=3))
     left = shrink(plan(), kills(3), budget=2000).plan
-    assert (left.partitions, left.concurrency, left.brokers, left.controllers) == (4, 2, 4, 3)
+    assert (left.partitions, left.concurrency, left.brokers, left.controllers) == (3, 2, 4, 3)
     assert 100 <= left.rate < 200
     assert (left.replication_factor, left.min_insync_replicas) == (3, 2)
+
+
+def test_settings_latency_and_all_else_that_was_given_become_the_defaults(obey: Any) -> None:
+    wanted = {"replica.lag.time.max.ms": "500"}
+    given = wanted | {"log.segment.bytes": "2048", "replica.fetch.wait.max.ms": "50", "num.replica.fetchers": "2"}
+
+    def rule(candidate: Candidate) -> Witness | None:
+        return needs(1)(candidate) if wanted.items() <= candidate.plan.settings.items() else None
+
+    obey(rule)
+    left = shrink(plan(settings=given, latency_ms=25.0, delete_records=2.0, racks=2), kills(3), budget=2000).plan
+    assert left.settings == wanted
+    assert (left.latency_ms, left.delete_records, left.racks) == (0.5, None, None)
+    obey(needs(1))
+    assert shrink(plan(settings=given, latency_ms=25.0), kills(3), budget=2000).plan.settings == {}
+
+
+def test_settings_that_need_each_other_go_together(obey: Any) -> None:
+    """A session that is shorter than the heartbeats of brokers by default is no plan."""
+    together = {"broker.session.timeout.ms": "400", "broker.heartbeat.interval.ms": "100"}
+
+    def rule(candidate: Candidate) -> Witness | None:
+        return needs(1)(candidate) if "log.segment.bytes" in candidate.plan.settings else None
+
+    obey(rule)
+    left = shrink(plan(settings=together | {"log.segment.bytes": "2048"}), kills(3), budget=2000).plan
+    assert left.settings == {"log.segment.bytes": "2048"}
+
+
+def test_what_the_code_does_without_its_bug_is_not_exchanged_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With this setting the code is right, and without it the same is broken, bug or no bug."""
+    setting = {"v2.leader.epochs": "true"}
+
+    def same(candidate: Candidate, sought: Broken) -> Witness | None:
+        broken = candidate.plan.bug is not None or not candidate.plan.settings
+        return Witness(BROKEN, None, strikes(candidate.schedule)) if broken else None
+
+    monkeypatch.setattr(witnesses, "_same", same)
+    monkeypatch.setattr(shrinking, "simulate", Candidate)
+    monkeypatch.setattr(shrinking, "witness_of", lambda candidate: same(candidate, BROKEN))
+    left = shrink(plan(target="v2", bug="V01", settings=setting), kills(2), budget=2000).plan
+    assert left.settings == setting
+    assert attempt(Candidate(left.model_copy(update={"settings": {}}), kills(1)), BROKEN, needs_bug=True) is None
 
 
 @pytest.mark.parametrize(("needed", "left"), [(("idempotent", "fenced"), "idempotent"), (("fenced",), "fenced")])
@@ -204,3 +250,26 @@ def test_a_run_with_a_bug_shrinks_to_a_story(failing: Path, capsys: pytest.Captu
     story = [line for line in said.splitlines() if line[2:3] == "."]
     assert f"{violation.property} is violated: {violation.message}" in story[-1]
     assert len(story) <= 40
+
+
+def test_how_many_workers_there_are_changes_nothing() -> None:
+    bug = plan(run="m01", bug="M01", seed=SEED, brokers=3, controllers=1, partitions=2, rate=8.0, concurrency=1,
+               time_limit=9.0)  # fmt: skip
+    assert shrink(bug, FAULTS, budget=15) == shrink(bug, FAULTS, budget=15, workers=2)
+
+
+def test_a_candidate_is_judged_only_if_it_broke_what_is_sought(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What comes of it is the same: a run that no invariant stopped, or another one, is not exchanged for it."""
+    bug = plan(run="m01", bug="M01", seed=SEED, brokers=3, controllers=1, partitions=2, rate=8.0, concurrency=1,
+               time_limit=9.0)  # fmt: skip
+    failing, passing = Candidate(bug, FAULTS), Candidate(bug, ())
+    sought = witness_of(simulate(bug, FAULTS))
+    assert sought is not None and sought.violated_s is not None
+    judged: list[Plan] = []
+    judge = Simulated.judge
+    monkeypatch.setattr(Simulated, "judge", lambda run: judged.append(run.plan) or judge(run))
+    assert attempt(failing, sought.broken) == sought and len(judged) == 1
+    assert attempt(passing, sought.broken) is None and len(judged) == 1
+    assert attempt(failing, replace(sought.broken, property="ElectionSafety")) is None and len(judged) == 1
+    assert attempt(failing, Broken("log linearizability", "lost append", True)) is None and len(judged) == 1
+    assert attempt(passing, Broken("log linearizability", "lost append", True)) is None and len(judged) == 2

@@ -65,3 +65,15 @@ def test_what_cannot_work_is_refused(name: str, shape: dict[str, Any], why: str)
 
 def test_a_spare_broker_is_enough_to_move_to() -> None:
     check_targets(registry.make_nemeses(["membership:reassign:how=move"]), Plan(run="r", brokers=4))
+
+
+def test_brokers_and_controllers_are_dealt_out_to_racks() -> None:
+    def racks(target: str, **changes: Any) -> list[str]:
+        plan = Plan(run="r", target=target, brokers=4, controllers=3, spare_brokers=1, **changes)
+        return [node.rack.removeprefix("rack-") for node in registry.make_target(target).nodes(plan)]
+
+    for target in ("kraft", "v2"):
+        assert racks(target) == ["1", "2", "3", "4", "5", "1", "2", "3"]
+        assert racks(target, racks=2) == ["1", "2", "1", "2", "1", "1", "2", "1"]
+    with pytest.raises(ValueError, match="--racks is 5; valid is 1 to 4, the number of brokers"):
+        Plan(run="r", brokers=4, racks=5)

@@ -244,6 +244,7 @@ DROPS: Final[Mapping[str, Drop]] = {
         " else int(record.broker_epoch),\n",
     ),
     "000-2.3-7": Text("kraft/controller/rules.py", "(in_progress and not still_in_progress) or ", ""),
+    "000-2.3-8": Returns("kraft/controller/rules.py", "members_kept", "tuple(members)"),
     # What has no leader goes on in the epoch of the last one.
     "000-2.3.1-1": Text(
         "kraft/metadata/image.py",

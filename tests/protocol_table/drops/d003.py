@@ -58,9 +58,7 @@ DROPS: Final[Mapping[str, Drop]] = {
         "(*(each[b] for each in counts), topic.replicas[b], cluster.replicas[b])",
         "0",
     ),
-    "003-placement-6": Text(
-        _INITIAL, "return [tuple(replicas) for replicas in placed]", "return [(*r[:-1], r[0]) for r in placed]"
-    ),
+    "003-placement-6": Text("placement/rules.py", " if broker not in replicas]", "]"),
     "003-placement-7": Text(
         "kraft/controller/placement.py",
         "active, fenced = [b for b in registered if b.active], [b for b in registered if not b.active]",
@@ -68,6 +66,7 @@ DROPS: Final[Mapping[str, Drop]] = {
     ),
     "003-placement-8": Returns("placement/racks.py", "natural_order", "((1, 0, rack),)"),
     "003-placement-9": Returns("placement/spread.py", "warnings", "[]"),
+    "003-placement-10": Text("placement/rules.py", " if in_rack[rack_of[broker]] == fewest]", "]"),
     "003-add-1": Text("tools/balance.py", "    if not balance:\n", "    if True:\n"),
     "003-add-2": Returns("placement/exchange.py", "Exchange.improve", "None"),
     "003-add-3": Text(

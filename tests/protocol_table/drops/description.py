@@ -196,7 +196,7 @@ DROPS: Final[Mapping[str, Drop]] = {
     ),
     "6.7-3": Returns(_CONTROLLER, "may_complete_reassignment", "len([r for r in isr if r in target]) >= min_isr"),
     "6.7-4": Text(_CHANGE, "assigned = _completed(partition, isr, electorate, asked)", "assigned = asked"),
-    "6.7-5": Text(_CHANGE, "members = tuple(r for r in isr if r in assigned.replicas)", "members = tuple(isr)"),
+    "6.7-5": Text(_CHANGE, "members = _kept(isr, assigned.replicas)", "members = tuple(isr)"),
     "6.7-6": Returns(_CONTROLLER, "may_drop_replicas", "True"),
     "6.8-1": Text(_CONTROLLER, "everyone or (strategy != BALANCED and timed_out", "everyone or (timed_out"),
     "6.8-2": Text(

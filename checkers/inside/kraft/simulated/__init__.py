@@ -20,6 +20,9 @@ the words mean:
 |                               | process                                                  |                | M53
 | MinIsrRecoveryQuorum          | if ISR and ELR are empty, LastKnownELR has at least      | the controller | TLA+;
 |                               | MinISR members, if the ISR ever had so many [1]          | changes it     | 002, 5.3.2
+| ValidReplicas:                | replicas are different registered brokers, and over      | each committed | 003;
+| assignments.py                | racks as far as there are; no change leaves fewer than   | metadata batch | KIP-36
+|                               | MinISR of them, or of those in sync                      |                |
 | ReplicationQuorumSuperset     | the current leader's maximal ISR is its ISR if it        | the partition  | TLA+; text
 |                               | proposes nothing; it includes the controller's ISR and   | changes        | 6.5.2
 |                               | ELR if its ISR has MinISR members (without ELR: always)  |                |
@@ -104,6 +107,7 @@ PROPERTIES: Final = (
     "ValidControllerIsrAndElr",
     "ValidControllerState",
     "MinIsrRecoveryQuorum",
+    "ValidReplicas",
     "ReplicationQuorumSuperset",
     "LeaderCompleteness",
     "LeaderCandidateCompleteness",

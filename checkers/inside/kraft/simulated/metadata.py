@@ -8,18 +8,25 @@ from checkers.inside.violation import Violated
 from cluster_image.kraft.metadata.image import NO_LEADER, MetadataImage, PartitionRegistration
 from cluster_image.kraft.metadata.records import RECOVERED
 
+from .assignments import check_registered
+
 
 def check_state(image: MetadataImage, min_insync_replicas: int, elr_enabled: bool) -> None:
     """Of every partition, once a whole batch of records has been replayed. min_insync_replicas: where a topic has no
     value of its own. Raises Violated."""
     for partition in image.partitions():
+        check_registered(partition, image)
         check_partition(partition, image, effective_min_isr(partition, image, min_insync_replicas), elr_enabled)
 
 
 def effective_min_isr(partition: PartitionRegistration, image: MetadataImage, default: int) -> int:
     """A partition with fewer replicas than min.insync.replicas needs them all (KAFKA-21110)."""
-    settings = image.topics[partition.topic].settings
-    return min(int(settings.get("min.insync.replicas", default)), len(partition.replicas))
+    return min(min_isr_of(partition, image, default), len(partition.replicas))
+
+
+def min_isr_of(partition: PartitionRegistration, image: MetadataImage, default: int) -> int:
+    """As its topic has it."""
+    return int(image.topics[partition.topic].settings.get("min.insync.replicas", default))
 
 
 def check_partition(partition: PartitionRegistration, image: MetadataImage, min_isr: int, elr_enabled: bool) -> None:

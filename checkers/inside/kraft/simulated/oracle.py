@@ -11,7 +11,7 @@ from cluster_image.kraft.broker.partition import Partition
 from cluster_image.kraft.metadata.image import PartitionRegistration
 from cluster_image.kraft.node import METADATA_DIRECTORY, Node
 
-from . import metadata
+from . import assignments, metadata
 from .durability import Disk, DurabilityOracle
 from .expansion import Expansion
 from .liveness import Unmet, check_leader, unmet
@@ -192,8 +192,10 @@ class Invariants:
                 continue  # removed by a later record of this batch
             min_isr = metadata.effective_min_isr(after, image, self._min_isr)
             if before is None:
+                assignments.check_placed(after, image)
                 partition = self._partitions[where] = self._oracle(after, min_isr)
             else:
+                assignments.check_left(before, after, metadata.min_isr_of(after, image, self._min_isr))
                 partition = self._partitions[where]
                 partition.changed(before, after, min_isr)
                 if self._elr_enabled and partition.was_writable:

@@ -42,7 +42,14 @@ from tests.cluster_image.kraft.broker.test_partition import (
     leaders_batch,
     registration,
 )
-from tests.cluster_image.kraft.bugs import idempotence, of_controllers, of_disks, of_partitions
+from tests.cluster_image.kraft.bugs import (
+    idempotence,
+    of_assignments,
+    of_controllers,
+    of_disks,
+    of_log_starts,
+    of_partitions,
+)
 from tests.cluster_image.kraft.controller.test_controller import SESSION, three_brokers
 from tests.cluster_image.kraft.controller.test_unclean_recovery import all_unclean, recover, reported
 from tests.cluster_image.kraft.raft.test_raft_quorum import CONFIG, boot, disk_with, elect, fetch, granted, vote
@@ -289,6 +296,9 @@ def start_of_a_trimmed_log(directory: Path) -> Any:
 
 #: What leads to it, and what comes of it without the bug and with it.
 CASES: dict[str, tuple[Callable[[Path], Any], Any, Any]] = {
+    "L01": (of_log_starts.retention_of_what_is_not_committed, 2, 3),
+    "L02": (of_log_starts.leader_starts_beyond_the_followers_end, 1, "fails"),
+    "L03": (of_log_starts.retention_of_a_follower, 0, 2),
     "M01": (follower_cuts_what_may_be_committed, (2, 1), (1, -1)),
     "M02": (epoch_unknown_to_the_leader, (1, 5), None),
     "M04": (fetch_of_an_earlier_leader_epoch, (ErrorCode.fenced_leader_epoch, 0), (ErrorCode.none, 1)),
@@ -333,6 +343,12 @@ CASES: dict[str, tuple[Callable[[Path], Any], Any, Any]] = {
     "M73": (idempotence.retry_of_five_in_flight, ["out of order", 1, 2, 3, 4, 5, None],
             [*["out of order"] * 5, 5, None]),
     "M76": (idempotence.producer_unknown_to_a_follower, 4, "refused"),
+    "P01": (of_assignments.three_replicas_on_four_brokers, (1, 2, 3), (1, 2, 2)),
+    "P02": (of_assignments.two_replicas_in_two_racks, (1, 3), (1, 2)),
+    "R01": (of_assignments.cancelled_while_the_added_replica_is_one_of_two_in_sync,
+            (ErrorCode.invalid_replica_assignment, (1, 4)), (ErrorCode.none, (1,))),
+    "R02": (of_assignments.moved_from_three_to_four, 1, 0),
+    "R03": (of_assignments.removed_while_in_sync, ((1, 2), (1, 2)), ((1, 2), (1, 2, 3))),
 }  # fmt: skip
 
 
@@ -366,7 +382,7 @@ def test_the_rule_is_back_even_after_an_error() -> None:
 
 
 def test_an_unknown_bug_is_refused_with_those_there_are() -> None:
-    with pytest.raises(bugs.UnknownBug, match=r"'M99'; valid are M01, "), bugs.switched_on("M99"):
+    with pytest.raises(bugs.UnknownBug, match=r"'M99'; valid are L01, "), bugs.switched_on("M99"):
         pass
     with pytest.raises(ConfigError, match=r"chaos\.bug=M99"):
         config(chaos_bug="M99")
