@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures import Future, ProcessPoolExecutor
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
@@ -19,6 +19,7 @@ from harness.report.terminal import say, say_json
 
 if TYPE_CHECKING:
     from harness.explore.proofs.mutation import Measured
+    from harness.explore.proofs.proving import Proven
     from harness.explore.proofs.subjects import Subject
     from harness.explore.proofs.table import Row
     from harness.plan.plan import Plan
@@ -85,17 +86,24 @@ def prove(
     from harness.record import results
 
     directory = results.create(results_directory, ("prove",), 0)
-    rows = _rows(subjects, searches, most_runs, budget, shrinking, workers, directory, quiet=as_json)
-    told = {"directory": str(directory), "when": _when(), "bugs": [row.as_dict() for row in rows]}
-    try:
-        (directory / PROOFS_FILE).write_text(json.dumps(told, indent=2) + "\n")
-        if pin is not None:
-            save({row.subject.id: row.proven.smallest for row in rows if row.holds and row.proven is not None
-                  and row.proven.smallest is not None}, pin)  # fmt: skip
-        if page is not None:
-            page.write_text(table.page(rows, _when(), _command(ids, budget, searches, most_runs, guided)))
-    except OSError as error:
-        raise HarnessFailure(f"{error.filename} cannot be written: {error.strerror}") from error
+    command = _command(ids, budget, searches, most_runs, guided)
+
+    def keep(rows: Sequence[Row]) -> dict[str, Any]:
+        """Whatever is known so far: this may be stopped, or take a night."""
+        told = {"directory": str(directory), "when": _when(), "bugs": [row.as_dict() for row in rows]}
+        try:
+            (directory / PROOFS_FILE).write_text(json.dumps(told, indent=2) + "\n")
+            if pin is not None:
+                save({row.subject.id: row.proven.smallest for row in rows if row.holds and row.proven is not None
+                      and row.proven.smallest is not None}, pin)  # fmt: skip
+            if page is not None:
+                page.write_text(table.page(rows, _when(), command))
+        except OSError as error:
+            raise HarnessFailure(f"{error.filename} cannot be written: {error.strerror}") from error
+        return told
+
+    rows = _rows(subjects, searches, most_runs, budget, shrinking, workers, directory, keep, quiet=as_json)
+    told = keep(rows)
     if as_json:
         say_json(told, indent=2)
     else:
@@ -129,11 +137,12 @@ def _subjects(ids: Sequence[str], guided: bool) -> Sequence[Subject]:
 
 def _rows(
     subjects: Sequence[Subject], searches: int, most_runs: int, budget: float, shrinking: int, workers: int,
-    directory: Path, *, quiet: bool,
+    directory: Path, keep: Callable[[Sequence[Row]], object], *, quiet: bool,
 ) -> Sequence[Row]:  # fmt: skip
+    """keep: is given those that are complete, whenever one more is."""
     import multiprocessing
 
-    from harness.explore.proofs.proving import Proven, prove
+    from harness.explore.proofs.proving import prove
     from harness.explore.proofs.search import search_all
     from harness.explore.proofs.table import Row
     from harness.report.console import Progress
@@ -143,11 +152,19 @@ def _rows(
         for each in subjects
     }
     every = [search for each in wanted.values() for search in each]
-    proofs: dict[str, Any] = {}
+    proofs: dict[str, Future[Proven]] = {}
+    proven: dict[str, Proven] = {}
     for_each = max(1, workers // len(subjects))  # few bugs: shrinking one has processors to itself
     pool = ProcessPoolExecutor(workers, multiprocessing.get_context("spawn"))
     with Progress() as progress, pool:
         tell: Callable[[str], object] = (lambda line: None) if quiet else progress.say
+
+        def take(id_: str) -> None:
+            proven[id_] = proofs.pop(id_).result()
+            smallest = proven[id_].smallest
+            tell(f"{id_}: {proven[id_].problem if smallest is None else smallest.broken}")
+            keep([Row(each, wanted[each.id], proven[each.id]) for each in subjects if each.id in proven])
+
         for search in search_all(every, workers, directory / "workers"):
             of_one = wanted[search.subject]
             found = search.found
@@ -157,11 +174,10 @@ def _rows(
             )
             if all(each.ended for each in of_one) and (back := [each.found for each in of_one if each.found]):
                 proofs[search.subject] = pool.submit(prove, back, shrinking, for_each)
-        proven: dict[str, Proven] = {}
-        for id_, future in proofs.items():
-            proven[id_] = future.result()
-            smallest = proven[id_].smallest
-            tell(f"{id_}: {proven[id_].problem if smallest is None else smallest.broken}")
+            for id_ in [id_ for id_, future in proofs.items() if future.done()]:
+                take(id_)
+        for id_ in list(proofs):
+            take(id_)
     return [Row(each, wanted[each.id], proven.get(each.id)) for each in subjects]
 
 
