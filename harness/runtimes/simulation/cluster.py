@@ -17,12 +17,12 @@ from harness.cluster import CLIENTS, Cluster, Evidence, Link, Shape
 from harness.plan.plan import Plan
 from harness.runtimes.proxy.rules import Rule
 from harness.runtimes.simulation.disk.disk import SimulatedDisk
-from harness.runtimes.simulation.logs import NodeLogs
 from harness.runtimes.simulation.loop import Hang, VirtualLoop
 from harness.runtimes.simulation.network import shaping
 from harness.runtimes.simulation.network.network import SimulatedNetwork
 from harness.runtimes.simulation.node import SimulatedNode
-from harness.runtimes.simulation.traces import NodeTraces
+from harness.runtimes.simulation.output.logs import NodeLogs
+from harness.runtimes.simulation.output.traces import NodeTraces
 from harness.targets.admin import Admin
 from harness.targets.target import NodeSpec, Simulated, SimulatedProcess, Target
 

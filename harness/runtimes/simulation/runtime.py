@@ -12,11 +12,11 @@ from harness.cluster import Cluster
 from harness.errors import HarnessFailure
 from harness.plan.plan import Plan
 from harness.runtimes.simulation.cluster import SimulatedCluster
-from harness.runtimes.simulation.logs import NodeLogs
 from harness.runtimes.simulation.loop import Hang, VirtualLoop
 from harness.runtimes.simulation.mutants import switch as mutants
+from harness.runtimes.simulation.output.logs import NodeLogs
+from harness.runtimes.simulation.output.traces import NodeTraces
 from harness.runtimes.simulation.task_order import awaits_may_yield, make_order
-from harness.runtimes.simulation.traces import NodeTraces
 from harness.runtimes.simulation.tripwire import OutsideSimulation, Tripwire
 from harness.targets.target import Target
 

@@ -1,0 +1,1 @@
+"""What simulated nodes say and tell of themselves."""
