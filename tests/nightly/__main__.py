@@ -12,6 +12,8 @@
 | isr | under load, who keeps up is in the ISR within a second: 200 seeds |
 | explore | 500 seeds of every nemesis in simulation: none fails |
 | guided | 500 runs that learn of each other, of four families of faults: none fails |
+| choreographies | 300 seeds of steps in an order, beside power outages and kills: none fails |
+| determinism | 200 seeds, tasks in other orders, in two processes with two hash seeds: one trace hash each |
 | sweep | a power cut in every operation on a disk while clients append, and while logs load: none fails |
 | prove | each bug of record is found and proven, but for those that docs/simulation.md argues |
 | mutants | the share of mutants that explorations find: a figure, and those that survive |
@@ -117,6 +119,16 @@ def explore(seeds: Sequence[int], results: Path) -> Iterator[Line]:
 def guided(seeds: Sequence[int], results: Path) -> Iterator[Line]:
     nemesis = "power-outage,kill,pause,partition"
     yield _chaos("explore", "--guided", "--seeds", "0..499", "--nemesis", nemesis, "--results", str(results))
+
+
+def choreographies(seeds: Sequence[int], results: Path) -> Iterator[Line]:
+    nemesis = "choreography,kill,power-outage"
+    yield _chaos("explore", "--seeds", "0..299", "--nemesis", nemesis, "--results", str(results))
+
+
+def determinism(seeds: Sequence[int], results: Path) -> Iterator[Line]:
+    code = subprocess.run([sys.executable, "-m", "tests.clusters.determinism", "200"], check=False).returncode
+    yield code == 0, f"200 seeds, two hash seeds: exit code {code}"
 
 
 def sweep(seeds: Sequence[int], results: Path) -> Iterator[Line]:
@@ -306,8 +318,7 @@ def kafka(seeds: Sequence[int], results: Path) -> Iterator[Line]:
 PARTS: Final[Mapping[str, Callable[[Sequence[int], Path], Iterator[Line]]]] = {
     "named-nemeses": named_nemeses, "acks": acks, "hostile": hostile, "traffic": traffic, "kafka": kafka,
     "rules": rules, "isr": isr, "explore": explore, "guided": guided, "sweep": sweep, "prove": prove,
-    "mutants": mutants,
-    "resizing": resizing, "deletion": deletion, "search": search, "models": models, "histories": histories,
+    "choreographies": choreographies, "determinism": determinism, "mutants": mutants, "resizing": resizing, "deletion": deletion, "search": search, "models": models, "histories": histories,
     "tests": marked, "bench": bench, "zookeeper": zookeeper, "clients": clients, "groups": groups,
     "transactions": transactions,
 }  # fmt: skip
