@@ -318,9 +318,9 @@ def kafka(seeds: Sequence[int], results: Path) -> Iterator[Line]:
 PARTS: Final[Mapping[str, Callable[[Sequence[int], Path], Iterator[Line]]]] = {
     "named-nemeses": named_nemeses, "acks": acks, "hostile": hostile, "traffic": traffic, "kafka": kafka,
     "rules": rules, "isr": isr, "explore": explore, "guided": guided, "sweep": sweep, "prove": prove,
-    "choreographies": choreographies, "determinism": determinism, "mutants": mutants, "resizing": resizing, "deletion": deletion, "search": search, "models": models, "histories": histories,
-    "tests": marked, "bench": bench, "zookeeper": zookeeper, "clients": clients, "groups": groups,
-    "transactions": transactions,
+    "choreographies": choreographies, "determinism": determinism, "mutants": mutants, "resizing": resizing,
+    "deletion": deletion, "search": search, "models": models, "histories": histories, "tests": marked, "bench": bench,
+    "zookeeper": zookeeper, "clients": clients, "groups": groups, "transactions": transactions,
 }  # fmt: skip
 
 
