@@ -44,13 +44,14 @@ ISR_EXPANDS: Final = "IsrExpands"
 REASSIGNMENT_COMPLETES: Final = "ReassignmentCompletes"
 BROKER_UNFENCED: Final = "BrokerUnfenced"
 LEADER_ELECTED: Final = "LeaderElected"
+LEADER_RESIGNS: Final = "LeaderResigns"
 REQUESTS_ANSWERED: Final = "RequestsAnswered"
 #: Whatever else must come true once all faults are healed.
 LIVENESS: Final = "Liveness"
 #: Asked of a cluster that is whole again, some at every step besides.
 OF_LIVENESS: Final = (
-    WATERMARK_ADVANCES, ISR_EXPANDS, REASSIGNMENT_COMPLETES, BROKER_UNFENCED, LEADER_ELECTED, REQUESTS_ANSWERED,
-    LIVENESS,
+    WATERMARK_ADVANCES, ISR_EXPANDS, REASSIGNMENT_COMPLETES, BROKER_UNFENCED, LEADER_ELECTED, LEADER_RESIGNS,
+    REQUESTS_ANSWERED, LIVENESS,
 )  # fmt: skip
 HANG: Final = "Hang"
 INVARIANTS: Final = (
@@ -69,6 +70,7 @@ INVARIANTS: Final = (
     "ValidLogStart",
     "MinIsrRecoveryQuorum",
     "ValidReplicas",
+    "UncleanRecovery",
     "ElectionSafety",
     "CommittedPrefix",
     "FlushedOffset",

@@ -16,9 +16,11 @@ BUG = Bug(
     id="M65",
     title="the metadata high watermark does not wait for the leader's own epoch",
     source="KAFKA-12619 (d2c06c9)",
-    nemesis="power-outage,kill,partition",
+    nemesis="kill:controller,pause",
     properties=("CommittedPrefix", "MetadataLogMatching"),
     module="kraft.raft.rules",
     rule="next_high_watermark",
     replacement=count_any_epoch,
+    # Much to write, and time between a record on a majority and the high watermark that says so.
+    options="--latency-ms 25 --partitions 12",
 )

@@ -192,7 +192,13 @@ class Leadership:
 
     def lapses_at(self, timeout: float) -> float:
         """A new leader gives every voter the benefit of the doubt for one timeout."""
-        return rules.leadership_lapses_at([max(p.fetched_at, self._since) for p in self._followers.values()], timeout)
+        return rules.leadership_lapses_at(self.heard()[0], timeout)
+
+    def heard(self) -> tuple[list[float], float]:
+        """When each other voter last fetched, this term's begin at the earliest; and when anybody did. On the loop's
+        clock, in seconds."""
+        voters = [max(progress.fetched_at, self._since) for progress in self._followers.values()]
+        return voters, max([*voters, *(progress.fetched_at for progress in self._observers.values())])
 
     @property
     def acknowledged_ends(self) -> Mapping[int, int]:

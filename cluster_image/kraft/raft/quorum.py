@@ -461,6 +461,11 @@ class Quorum:
             return self.leadership.lapses_at(self._config.fetch_timeout)
         return self._deadline
 
+    @property
+    def fetch_timeout(self) -> float:
+        """Seconds after which a leader that is not fetched from by a majority is to resign."""
+        return self._config.fetch_timeout
+
     def expire(self, now: float) -> None:
         """Let the role's timer act, if it is due. Raises OSError, InvariantViolation."""
         if now < self._expires_at():

@@ -57,21 +57,25 @@ the words mean:
 | ElectionSafety                | an epoch of the quorum has one leader                    | the node       | Raft 5.2
 |                               |                                                          | changes        |
 | CommittedPrefix               | all nodes take the same metadata for committed; a leader | the node       | Raft 5.4;
-|                               | has what was committed in earlier epochs; a majority of  | changes; the   | KIP-630
-|                               | the voters' disks has all; a snapshot gives the state    | majority: now  |
-|                               | after what was committed below its end                   | and then       |
+|                               | has what was committed in earlier epochs, and commits    | changes; the   | KIP-630
+|                               | nothing more before a record of its own; a majority of   | majority: now  |
+|                               | the voters' disks has all; a snapshot gives the state    | and then       |
+|                               | after what was committed below its end                   |                |
 | FlushedOffset and others:     | what a node takes to be durable, and tells others to be, | the node       | KAFKA-
 | durability.py                 | is on its disk                                           | changes        | 10533; 002
 | ProducerSequence and others:  | what an idempotent producer is promised                  | the replica    | KIP-98;
 | producers.py                  |                                                          | changes        | KIP-360
 | DecidedIsr, FollowerSession:  | nothing counts that is late, from before a restart, or   | the replica    | 000, 2.9;
 | answers.py                    | was not answered                                         | changes        | KIP-903
+| UncleanRecovery               | a balanced unclean recovery elects whose log goes        | it is decided  | 002,
+|                               | furthest, by epoch first, of those who have told         |                | 5.3.1
 | WatermarkAdvances and others: | what must come about does: a follower that keeps up with | the replica    | 000, 2.9;
 | liveness.py, expansion.py,    | its leader and may be in the ISR is in it or proposed    | changes; ten   | design;
 | reassigning.py                | for it within a second; no high watermark is held back   | times a        | KAFKA-
 |                               | for who may not be in it, nor stands where all are past  | second; once   | 15021
-|                               | it; a reassignment whose target is in sync ends; and     | all is healed  |
-|                               | after healing, everything in liveness.py                 |                |
+|                               | it; a reassignment whose target is in sync ends; a       | all is healed  |
+|                               | leader of the quorum that no majority follows resigns    |                |
+|                               | (resigning.py); after healing, all of liveness.py        |                |
 
 TLA+: kip_966_properties.tla of Vanlightly/kafka-tlaplus; text: the description beside it; 000, 002: the protocol
 documents; M: the bug catalogue.

@@ -4,6 +4,9 @@ model commits whatever it writes at once, so the model's invariants are about th
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import cast
+
 from checkers.inside.violation import Violated
 from cluster_image.kraft.metadata.image import NO_LEADER, MetadataImage, PartitionRegistration
 from cluster_image.kraft.metadata.records import RECOVERED
@@ -70,3 +73,20 @@ def _describe(partition: PartitionRegistration) -> str:
         f"ELR {list(partition.elr)}, LastKnownELR {list(partition.last_known_elr)}, "
         f"leader epoch {partition.leader_epoch}, partition epoch {partition.partition_epoch}"
     )
+
+
+def check_recovered(node: str, where: str, fields: Mapping[str, object]) -> None:
+    """Of a balanced unclean recovery, as it is traced: who is elected has the log that goes furthest, by epoch first,
+    of all that have told (002, 5.3.1). A longer log of an older epoch may lack what was committed. Raises Violated."""
+    told = {name: cast("tuple[int, ...]", fields[name]) for name in ("candidates", "epochs", "ends")}
+    logs = {broker: (epoch, end) for broker, epoch, end in zip(*told.values(), strict=True)}
+    leader = int(str(fields["leader"]))
+    best = max(logs, key=lambda broker: logs[broker])
+    if logs[leader] < logs[best]:
+        raise Violated(
+            "UncleanRecovery",
+            f"{node} elects broker {leader}, whose log ends at {logs[leader][1]} in epoch {logs[leader][0]}, and that "
+            f"of broker {best} ends at {logs[best][1]} in epoch {logs[best][0]}",
+            where,
+            (node,),
+        )

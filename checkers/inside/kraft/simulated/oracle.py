@@ -18,6 +18,7 @@ from .liveness import Unmet, check_leader, unmet
 from .partitions import PartitionOracle
 from .quorum import Change, QuorumOracle
 from .reassigning import Reassigning
+from .resigning import Resigning
 from .states import Faults, States
 
 BALANCED: Final = "balanced"
@@ -46,6 +47,7 @@ class Invariants:
         self._reassigning = Reassigning(
             lambda partition: metadata.effective_min_isr(partition, self._quorum.image, self._min_isr)
         )
+        self._resigning = Resigning()
         self._durability = DurabilityOracle()
         self._partitions: dict[str, PartitionOracle] = {}
         self._states: States | None = None
@@ -110,8 +112,11 @@ class Invariants:
             if event == "truncate" and name in self._nodes and where in self._partitions:
                 # At once: what is appended in the same step must not hide it.
                 self._partitions[where].truncated(self._ids[name], self._nodes[name], int(str(fields["end"])))
-        elif event == "unclean recovery" and fields["strategy"] != BALANCED and where in self._partitions:
-            self._partitions[where].best_effort_epochs[int(str(fields["leader_epoch"]))] = None
+        elif event == "unclean recovery" and where in self._partitions:
+            if fields["strategy"] == BALANCED:
+                metadata.check_recovered(name, where, fields)
+            else:
+                self._partitions[where].best_effort_epochs[int(str(fields["leader_epoch"]))] = None
         elif event in _OF_QUORUM:
             self._dirty[name, ""] = None
 
@@ -147,6 +152,7 @@ class Invariants:
         """now: virtual seconds."""
         self._expansion.look(self._nodes, now)
         self._reassigning.look(self._quorum.image, now)
+        self._resigning.look(self._nodes, now)
 
     def check_all(self) -> None:
         """Everything, from what the nodes' logs really hold, whatever their traces have told."""

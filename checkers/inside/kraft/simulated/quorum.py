@@ -32,14 +32,16 @@ from .logs import Chain, Registry, Replica
 
 
 class QuorumReplica(Replica):
-    """high_watermark: the highest seen in this life of the node's process. started: the log was read in this life.
+    """high_watermark: the highest seen in this life of the node's process. elected: the epoch that it leads, or led
+    last, and the high watermark that it had at its election. started: the log was read in this life.
     start: the log's, when it was looked at. snapshot: the newest that was looked into in this life."""
 
-    __slots__ = ("high_watermark", "snapshot", "start", "started")
+    __slots__ = ("elected", "high_watermark", "snapshot", "start", "started")
 
     def __init__(self, node: str) -> None:
         super().__init__(node)
         self.high_watermark = 0
+        self.elected = (-1, 0)
         self.started = False
         self.start = 0
         self.snapshot: SnapshotId | None = None
@@ -186,6 +188,8 @@ class QuorumOracle:
                 f"this life of its process, and its log ends at {replica.end}",
                 nodes=[name],
             )
+        if quorum.leadership is not None:
+            self._check_own_epoch(replica, quorum, quorum.leadership.epoch_start_offset)
         replica.high_watermark = high_watermark
         if not replica.known:
             return
@@ -205,6 +209,20 @@ class QuorumOracle:
             self._committed_in.append(quorum.epoch)
         if start < self.committed.end:
             self._replay(name, quorum.replica.log, start)
+
+    def _check_own_epoch(self, replica: QuorumReplica, quorum: Quorum, start: int) -> None:
+        """Records of earlier epochs alone could still be overwritten, wherever they are (Raft, figure 8)."""
+        watermark = quorum.replica.high_watermark
+        if replica.elected[0] != quorum.epoch:
+            replica.elected = quorum.epoch, min(watermark, start)
+        elif replica.elected[1] < watermark <= start:
+            raise Violated(
+                "CommittedPrefix",
+                f"{replica.node} leads epoch {quorum.epoch} of the metadata quorum from offset {start} on, and has "
+                f"moved its high watermark from {replica.elected[1]} to {watermark}: nothing of its own epoch is "
+                "committed",
+                nodes=[replica.node],
+            )
 
     def _replay(self, name: str, log: Log, start: int) -> None:
         while start < self.committed.end:

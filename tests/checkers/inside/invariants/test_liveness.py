@@ -37,6 +37,7 @@ def waits_for_who_lags(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 MOVED: Final = EXPLORED.model_copy(update={"nemesis": ("membership:reassign",), "brokers": 4, "time_limit": 60.0})
+CUT_OFF: Final = EXPLORED.model_copy(update={"nemesis": ("partition",), "time_limit": 40.0})
 #: Followers far behind take a while to catch up.
 FETCHES_LITTLE: Final = {"replica.fetch.max.bytes": "100", "replica.fetch.response.max.bytes": "100"}
 SLOW: Final = EXPLORED.model_copy(
@@ -50,6 +51,7 @@ PLANTED: Final[Mapping[str, tuple[str, Patch, Plan]]] = {
     "no move ends": ("ReassignmentCompletes", never(controller_rules, "may_complete_reassignment"), MOVED),
     "nobody is unfenced": ("BrokerUnfenced", never(controller_rules, "may_unfence"), EXPLORED),
     "no vote is given": ("LeaderElected", never(raft_rules, "may_grant_vote"), EXPLORED),
+    "no leader resigns": ("LeaderResigns", never(raft_rules, "leadership_lapses_at", float("inf")), CUT_OFF),
     "producers are forgotten": ("RequestsAnswered", forgets_producers, EXPLORED),
 }
 

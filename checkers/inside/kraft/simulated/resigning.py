@@ -1,0 +1,69 @@
+"""Liveness of the metadata quorum: a leader that a majority of the voters does not follow gives up (check quorum; Raft
+thesis, 6.2; KAFKA-15489). Others may have elected another by then, and whoever still reaches this one is led astray."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from checkers.inside.violation import Violated
+from checkers.properties import LEADER_RESIGNS
+from cluster_image.kraft.node import Node
+from cluster_image.kraft.raft.quorum import Quorum
+
+#: Seconds by which it may be late.
+WITHIN_S: Final = 1.0
+#: It has acted in each so long a time, or the time begins anew: a process that stands still cannot resign.
+ACTS_EVERY_S: Final = 1.5
+LOOK_EVERY_S: Final = 0.1
+
+
+class _Overdue:
+    """acted: when it last answered a fetch, by its own clock."""
+
+    __slots__ = ("acted", "advanced", "since")
+
+    def __init__(self, acted: float, now: float) -> None:
+        self.acted = acted
+        self.advanced = now
+        self.since = now
+
+
+class Resigning:
+    def __init__(self) -> None:
+        self._overdue: dict[tuple[str, int], _Overdue] = {}  # by node and epoch
+        self._next = 0.0
+
+    def look(self, nodes: Mapping[str, Node], now: float) -> None:
+        """At whoever leads, every LOOK_EVERY_S. Raises Violated."""
+        if now < self._next:
+            return
+        self._next = now + LOOK_EVERY_S
+        before, self._overdue = self._overdue, {}
+        for name, node in nodes.items():
+            quorum = node.raft.quorum
+            if quorum is not None and quorum.leadership is not None:
+                self._look_at(name, quorum, before, now)
+
+    def _look_at(
+        self, name: str, quorum: Quorum, before: Mapping[tuple[str, int], _Overdue], now: float
+    ) -> None:
+        assert quorum.leadership is not None
+        heard, acted = quorum.leadership.heard()
+        needed = (len(heard) + 1) // 2  # besides itself, for a majority
+        if not needed or acted - sorted(heard, reverse=True)[needed - 1] <= quorum.fetch_timeout:
+            return
+        key = name, quorum.epoch
+        known = before.get(key)
+        if known is None or (acted > known.acted and now - known.advanced > ACTS_EVERY_S):
+            known = _Overdue(acted, now)
+        elif acted > known.acted:
+            known.acted, known.advanced = acted, now
+        self._overdue[key] = known
+        if known.advanced - known.since > WITHIN_S:
+            raise Violated(
+                LEADER_RESIGNS,
+                f"{name} goes on leading the metadata quorum in epoch {quorum.epoch}: for {quorum.fetch_timeout:g} s, "
+                f"and {known.advanced - known.since:.1f} s more, no majority of the voters has fetched from it",
+                nodes=(name,),
+            )
