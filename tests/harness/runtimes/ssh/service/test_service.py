@@ -330,7 +330,7 @@ def test_the_cluster_is_that_of_the_file(
     assert tuple(found[name] for name in ("brokers", "controllers", "combined")) == fields
     assert (found["service"], found["timeouts"]) == (True, "kafka")
     assert found["replication_factor"] == min(3, fields[0])
-    plan = SimpleNamespace(**found, spare_brokers=0)
+    plan = SimpleNamespace(**found, spare_brokers=0, racks=None)
     assert {name: host.name for name, host in assign(target.nodes(plan), hosts).items()} == names  # type: ignore[arg-type]
 
 
