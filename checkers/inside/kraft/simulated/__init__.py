@@ -70,12 +70,12 @@ the words mean:
 | UncleanRecovery               | a balanced unclean recovery elects whose log goes        | it is decided  | 002,
 |                               | furthest, by epoch first, of those who have told         |                | 5.3.1
 | WatermarkAdvances and others: | what must come about does: a follower that keeps up with | the replica    | 000, 2.9;
-| liveness.py, expansion.py,    | its leader and may be in the ISR is in it or proposed    | changes; ten   | design;
-| reassigning.py                | for it within a second; no high watermark is held back   | times a        | KAFKA-
+| liveness/                     | its leader and may be in the ISR is in it or proposed    | changes; ten   | design;
+|                               | for it within a second; no high watermark is held back   | times a        | KAFKA-
 |                               | for who may not be in it, nor stands where all are past  | second; once   | 15021
 |                               | it; a reassignment whose target is in sync ends; a       | all is healed  |
-|                               | leader of the quorum that no majority follows resigns    |                |
-|                               | (resigning.py); after healing, all of liveness.py        |                |
+|                               | leader of the quorum that no majority follows resigns;   |                |
+|                               | and after healing, all of liveness/unmet.py              |                |
 
 TLA+: kip_966_properties.tla of Vanlightly/kafka-tlaplus; text: the description beside it; 000, 002: the protocol
 documents; M: the bug catalogue.

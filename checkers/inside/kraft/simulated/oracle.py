@@ -13,12 +13,12 @@ from cluster_image.kraft.node import METADATA_DIRECTORY, Node
 
 from . import assignments, metadata
 from .durability import Disk, DurabilityOracle
-from .expansion import Expansion
-from .liveness import Unmet, check_leader, unmet
+from .liveness.expansion import Expansion
+from .liveness.reassigning import Reassigning
+from .liveness.resigning import Resigning
+from .liveness.unmet import Unmet, check_leader, unmet
 from .partitions import PartitionOracle
 from .quorum import Change, QuorumOracle
-from .reassigning import Reassigning
-from .resigning import Resigning
 from .states import Faults, States
 
 BALANCED: Final = "balanced"

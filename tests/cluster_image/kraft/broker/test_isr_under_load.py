@@ -1,5 +1,5 @@
 """While clients write without a pause, followers that come back are in the ISR within a second of keeping up: with the
-leader alone in the ISR, and with one follower farther away than the other. The invariants look (expansion.py); here are
+leader alone in the ISR, and with one follower farther away than the other. The invariants look; here are
 the loads under which an ISR that waits for a calm moment never fills.
 
 More seeds: ISR_SEEDS=200.
@@ -15,7 +15,7 @@ from typing import Any, Final
 import pytest
 
 from checkers.inside.kraft.simulated import Violated
-from checkers.inside.kraft.simulated.expansion import LOOK_EVERY_S, Expansion
+from checkers.inside.kraft.simulated.liveness.expansion import LOOK_EVERY_S, Expansion
 from cluster_image.kraft.broker import rules
 from cluster_image.kraft.broker.leadership import FollowerState
 from harness.explore.simulate import Simulated, simulate

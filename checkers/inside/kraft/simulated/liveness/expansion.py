@@ -22,6 +22,8 @@ from cluster_image.kraft.metadata import rules
 from cluster_image.kraft.metadata.image import BrokerRegistration, MetadataImage
 from cluster_image.kraft.node import Node
 
+from .lasting import Lasting
+
 #: Seconds within which a follower that keeps up must have been proposed by its leader, of virtual time.
 WITHIN_S: Final = 1.0
 #: It fetches so often at least, or the time begins anew; and several times in replica.lag.time.max.ms: before a fetch
@@ -47,17 +49,6 @@ class _KeepsUp:
         self.since = float("inf")  # its first fetch that was seen
 
 
-class _Lags:
-    """served: when its leader last answered a fetch of anybody, by the leader's own clock."""
-
-    __slots__ = ("advanced", "served", "since")
-
-    def __init__(self, served: float, now: float) -> None:
-        self.served = served
-        self.advanced = now
-        self.since = now
-
-
 class Expansion:
     def __init__(self) -> None:
         self._followers: dict[_Key, _KeepsUp] = {}
@@ -65,7 +56,7 @@ class Expansion:
         #: leader has known it.
         self._ineligible: dict[_Key, tuple[float, BrokerRegistration | None]] = {}
         #: Of followers that it is held back for and that lag.
-        self._lagging: dict[_Key, _Lags] = {}
+        self._lagging: dict[_Key, Lasting] = {}
         self._next = 0.0
 
     def proposed(self, node: str, where: str) -> None:
@@ -155,7 +146,7 @@ class Expansion:
                 )
 
     def _look_at_lagging(
-        self, name: str, partition: Partition, leadership: Leadership, before: Mapping[_Key, _Lags], now: float
+        self, name: str, partition: Partition, leadership: Leadership, before: Mapping[_Key, Lasting], now: float
     ) -> None:
         max_lag = partition.config.seconds("replica.lag.time.max.ms")
         served = max(follower.last_fetch for follower in leadership.followers.values())
@@ -164,17 +155,12 @@ class Expansion:
             if not follower.lags(partition.log.end_offset, served, max_lag):
                 continue
             key = (name, str(partition), partition.leader_epoch, broker, follower.broker_epoch)
-            known = before.get(key)
-            if known is None or (served > known.served and now - known.advanced > FETCHES_EVERY_S):
-                known = _Lags(served, now)  # it may have been paused meanwhile
-            elif served > known.served:
-                known.served, known.advanced = served, now
-            self._lagging[key] = known
-            if known.advanced - known.since > LOOKS_IN_LAG * max_lag + LOOKS_LATE_S:
+            known = self._lagging[key] = Lasting.seen(before.get(key), served, now, FETCHES_EVERY_S)
+            if known.seconds > LOOKS_IN_LAG * max_lag + LOOKS_LATE_S:
                 raise Violated(
                     WATERMARK_ADVANCES,
                     f"{name} holds the high watermark of {partition} back at {partition.high_watermark} for broker "
-                    f"{broker}, which has been out of sync for {max_lag:g} s and {known.advanced - known.since:.1f} s "
+                    f"{broker}, which has been out of sync for {max_lag:g} s and {known.seconds:.1f} s "
                     "more",
                     str(partition),
                     (name,),

@@ -24,7 +24,7 @@ from cluster_image.kraft.metadata.image import NO_LEADER, MetadataImage, Partiti
 from cluster_image.kraft.node import Node
 from cluster_image.kraft.raft.quorum import Quorum, Role
 
-from .logs import Registry, Replica
+from ..logs import Registry, Replica
 
 
 class Unmet(str):

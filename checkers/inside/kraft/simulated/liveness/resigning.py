@@ -11,6 +11,8 @@ from checkers.properties import LEADER_RESIGNS
 from cluster_image.kraft.node import Node
 from cluster_image.kraft.raft.quorum import Quorum
 
+from .lasting import Lasting
+
 #: Seconds by which it may be late.
 WITHIN_S: Final = 1.0
 #: It has acted in each so long a time, or the time begins anew: a process that stands still cannot resign.
@@ -18,20 +20,9 @@ ACTS_EVERY_S: Final = 1.5
 LOOK_EVERY_S: Final = 0.1
 
 
-class _Overdue:
-    """acted: when it last answered a fetch, by its own clock."""
-
-    __slots__ = ("acted", "advanced", "since")
-
-    def __init__(self, acted: float, now: float) -> None:
-        self.acted = acted
-        self.advanced = now
-        self.since = now
-
-
 class Resigning:
     def __init__(self) -> None:
-        self._overdue: dict[tuple[str, int], _Overdue] = {}  # by node and epoch
+        self._overdue: dict[tuple[str, int], Lasting] = {}  # by node and epoch
         self._next = 0.0
 
     def look(self, nodes: Mapping[str, Node], now: float) -> None:
@@ -46,7 +37,7 @@ class Resigning:
                 self._look_at(name, quorum, before, now)
 
     def _look_at(
-        self, name: str, quorum: Quorum, before: Mapping[tuple[str, int], _Overdue], now: float
+        self, name: str, quorum: Quorum, before: Mapping[tuple[str, int], Lasting], now: float
     ) -> None:
         assert quorum.leadership is not None
         heard, acted = quorum.leadership.heard()
@@ -54,16 +45,11 @@ class Resigning:
         if not needed or acted - sorted(heard, reverse=True)[needed - 1] <= quorum.fetch_timeout:
             return
         key = name, quorum.epoch
-        known = before.get(key)
-        if known is None or (acted > known.acted and now - known.advanced > ACTS_EVERY_S):
-            known = _Overdue(acted, now)
-        elif acted > known.acted:
-            known.acted, known.advanced = acted, now
-        self._overdue[key] = known
-        if known.advanced - known.since > WITHIN_S:
+        known = self._overdue[key] = Lasting.seen(before.get(key), acted, now, ACTS_EVERY_S)
+        if known.seconds > WITHIN_S:
             raise Violated(
                 LEADER_RESIGNS,
                 f"{name} goes on leading the metadata quorum in epoch {quorum.epoch}: for {quorum.fetch_timeout:g} s, "
-                f"and {known.advanced - known.since:.1f} s more, no majority of the voters has fetched from it",
+                f"and {known.seconds:.1f} s more, no majority of the voters has fetched from it",
                 nodes=(name,),
             )
