@@ -37,7 +37,9 @@ def waits_for_who_lags(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 MOVED: Final = EXPLORED.model_copy(update={"nemesis": ("membership:reassign",), "brokers": 4, "time_limit": 60.0})
-CUT_OFF: Final = EXPLORED.model_copy(update={"nemesis": ("partition",), "time_limit": 40.0})
+CUT_OFF: Final = EXPLORED.model_copy(
+    update={"nemesis": ("choreography:minority-with-controller",), "time_limit": 40.0}
+)
 #: Followers far behind take a while to catch up.
 FETCHES_LITTLE: Final = {"replica.fetch.max.bytes": "100", "replica.fetch.response.max.bytes": "100"}
 SLOW: Final = EXPLORED.model_copy(

@@ -78,7 +78,7 @@ class Outside:
         self._expansion = Expansion()
         self._now = 0.0
         partition = SimpleNamespace(
-            isr=frozenset({1}), leader_epoch=0, config=_Lag(), high_watermark=5,
+            isr=frozenset({1}), leader_epoch=0, config=_Lag(), high_watermark=5, log=SimpleNamespace(end_offset=5),
             leadership=SimpleNamespace(proposal=None, followers={2: self.follower}, joining=self.joining),
         )  # fmt: skip
         image = SimpleNamespace(brokers=self.brokers)
