@@ -59,7 +59,7 @@ class Voter:
         log = Log.open(mount(SimulatedDisk(Random(0))), "__cluster_metadata-0")
         self.log = log
         self.quorum = SimpleNamespace(
-            id=node_id, role=Role.FOLLOWER, epoch=1, leader_id=101,
+            id=node_id, role=Role.FOLLOWER, epoch=1, leader_id=101, leadership=None,
             replica=SimpleNamespace(
                 log=log, high_watermark=0, snapshots=SimpleNamespace(earliest=None, latest=None)
             ),

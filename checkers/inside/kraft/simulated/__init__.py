@@ -104,7 +104,7 @@ from typing import Final
 
 from checkers.inside.violation import Violated
 
-from .liveness import unmet
+from .liveness.unmet import unmet
 from .oracle import BALANCED, Invariants
 
 PROPERTIES: Final = (

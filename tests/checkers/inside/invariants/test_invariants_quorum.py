@@ -149,6 +149,27 @@ def test_the_quorums_high_watermark_never_falls() -> None:
 # -- liveness ---------------------------------------------------------------------------------------------------
 
 
+def test_a_new_leader_commits_nothing_before_a_record_of_its_own() -> None:
+    quorum = Quorum()
+    for number in (1, 2):
+        quorum[number].append(quorum.record)
+        quorum.see(number)
+    quorum[2].lead(2)
+    quorum[2].quorum.leadership = SimpleNamespace(epoch_start_offset=1, heard=lambda: ([], 0.0))
+    quorum.see(2)
+    quorum[2].append(quorum.record, epoch=2)
+    quorum.see(2, 0)
+    with Violates("CommittedPrefix", ["nothing of its own epoch is committed"]):
+        quorum.see(2, 1)
+
+
+def test_a_balanced_recovery_elects_the_log_of_the_latest_epoch(world: World) -> None:
+    told = {"strategy": "balanced", "leader_epoch": 3, "candidates": (1, 2), "epochs": (2, 1), "ends": (10, 40)}
+    world.invariants.changed("controller-1", "unclean recovery", "t-0", {**told, "leader": 1})
+    with Violates("UncleanRecovery", ["broker 2, whose log ends at 40 in epoch 1, and that of broker 1 ends at 10"]):
+        world.invariants.changed("controller-1", "unclean recovery", "t-0", {**told, "leader": 2})
+
+
 def test_unmet_names_the_first_thing_that_does_not_hold(world: World) -> None:
     for broker in world.brokers.values():
         follower = Voter(broker.id)
