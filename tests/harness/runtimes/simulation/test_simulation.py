@@ -153,7 +153,7 @@ def test_a_run_without_docker_ends_in_a_report_and_repeats_itself(
         ("run --on simulation --keep", "--keep leaves containers up"),
         ("run --on docker --latency-ms 3", "--latency-ms is for simulated networks"),
         ("run --on simulation --latency-ms 0", "--latency-ms is 0; it must be a number of milliseconds above 0"),
-        ("run --on simulation --bug M99", "unknown bug 'M99'; valid are M01"),
+        ("run --on simulation --bug M99", "unknown bug 'M99'; valid are L01"),
     ],
 )
 def test_what_makes_no_sense_in_a_runtime_is_refused(
