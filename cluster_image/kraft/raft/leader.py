@@ -195,10 +195,10 @@ class Leadership:
         return rules.leadership_lapses_at(self.heard()[0], timeout)
 
     def heard(self) -> tuple[list[float], float]:
-        """When each other voter last fetched, this term's begin at the earliest; and when anybody did. On the loop's
+        """When each other voter last fetched, and when anybody did; this term's begin at the earliest. On the loop's
         clock, in seconds."""
         voters = [max(progress.fetched_at, self._since) for progress in self._followers.values()]
-        return voters, max([*voters, *(progress.fetched_at for progress in self._observers.values())])
+        return voters, max([self._since, *voters, *(progress.fetched_at for progress in self._observers.values())])
 
     @property
     def acknowledged_ends(self) -> Mapping[int, int]:

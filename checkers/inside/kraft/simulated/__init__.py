@@ -112,6 +112,7 @@ PROPERTIES: Final = (
     "ValidControllerState",
     "MinIsrRecoveryQuorum",
     "ValidReplicas",
+    "UncleanRecovery",
     "ReplicationQuorumSuperset",
     "LeaderCompleteness",
     "LeaderCandidateCompleteness",
