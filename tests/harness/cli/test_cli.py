@@ -41,7 +41,7 @@ def chaos(*arguments: str) -> int:
 
 
 BAD = {
-    "--nemesis pwer-outage": r"no nemesis .pwer-outage. \(did you mean power-outage\?\); valid: all, chor.*, clock, .*none",
+    "--nemesis pwer-outage": r"no nemesis .pwer-outage. \(did you mean power-outage\?\); valid: all, c.*none",
     "--nemesis none,kill": "mixes none with a nemesis",
     "--nemesis kill,kill": "names a nemesis twice",
     "--workload banking": "no workload 'banking'; valid: .*append",
