@@ -55,7 +55,7 @@ def check(
     every: str | None, of: str, given: Collection[str], seeds: int, step: int, most: int | None, depth: int
 ) -> None:
     """given: options that the user has named. Raises BadArguments."""
-    from harness.explore.systematic.points import OF_MESSAGES
+    from harness.runtimes.simulation.disk.strike import OF_MESSAGES
 
     if every is None:
         for name in _OF_EVERY:

@@ -30,8 +30,6 @@ STRIKES: Final[Mapping[str, tuple[str, Mapping[str, Any]]]] = {
     "reset": ("network:at-message", {"what": "reset"}),
     "late": ("network:at-message", {"what": "late"}),
 }
-#: Those that strike messages, of which a node that loads its logs sends none.
-OF_MESSAGES: Final = frozenset({"reset", "late"})
 #: Seconds: from the strike, or the last of two, to the end of the fault.
 DOWN_S: Final = 0.5
 #: When a node is started to load what it has by then.

@@ -35,8 +35,6 @@ CHANGES: Final = 12
 AMONG_STEPS: Final = 60_000
 #: Times that one task may go before others in one instant: one that waits for them by yielding must not wait for ever.
 TURNS_AN_INSTANT: Final = 50
-
-
 #: Awaits that yield though they need not wait, as parts of all. With `pct` whoever yields falls below all others, so
 #: that they go on, and were this frequent nobody would keep a priority.
 YIELDS: Final = 0.2
