@@ -213,10 +213,12 @@ def test_a_session_that_is_not_heard_of_in_time_expires(world: World) -> None:
         await client.create(e, ephemeral=True)
         session = client.session
         watched: list[Event] = []
-        await client.get(world.base, watched.append)
         gone: list[Event] = []
-        await other.exists(e, gone.append)
+        await other.set(world.base, b"")  # what was written before this is known here from now on
+        assert await other.exists(e, gone.append) is not None
         loop = asyncio.get_running_loop()
+        heard = loop.time()  # or later: cutting takes its time where the machine is busy
+        await client.get(world.base, watched.append)
         await world.isolate(client)
         cut = loop.time()
         await until(lambda: client.state is SessionState.SUSPENDED)
@@ -224,7 +226,8 @@ def test_a_session_that_is_not_heard_of_in_time_expires(world: World) -> None:
         with pytest.raises(ConnectionLoss):
             await client.get(world.base)
         await until(lambda: gone)
-        assert SESSION_S * 0.6 <= loop.time() - cut <= SESSION_S + 3
+        assert gone == [Event(EventType.DELETED, e)]
+        assert loop.time() - heard >= SESSION_S * 0.6 and loop.time() - cut <= SESSION_S + 3
         assert client.session == session, "nobody can have told it"
         await world.reconnect(client)
         await until(lambda: client.state is SessionState.CONNECTED and client.session != session)
