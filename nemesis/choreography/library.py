@@ -99,6 +99,12 @@ LIBRARY: Final[Mapping[str, Named]] = {
         "cut second=new-controller from controllers; start leader; heal controller from controllers; for 2s; heal; "
         "until in-isr leader",
     ),
+    "best-log-is-gone": Named(
+        "nobody is eligible any more; who has told of the longest log dies before the last one tells of its own",
+        "kill follower; until out-of-isr follower; kill other; kill leader; past session; start leader; for 4s; "
+        "delay controller to other by 700ms; start other; for 2s; cut controller to other; for 500ms; pause leader; "
+        "past session; for 1s; heal; for 4s; resume; start follower; until in-isr other",
+    ),
 }  # fmt: skip
 BEYOND: Final[Mapping[str, Named]] = {
     "all-lose-power": Named(
