@@ -46,12 +46,13 @@ BROKER_UNFENCED: Final = "BrokerUnfenced"
 LEADER_ELECTED: Final = "LeaderElected"
 LEADER_RESIGNS: Final = "LeaderResigns"
 REQUESTS_ANSWERED: Final = "RequestsAnswered"
+RECORDS_DELETED: Final = "RecordsDeleted"
 #: Whatever else must come true once all faults are healed.
 LIVENESS: Final = "Liveness"
 #: Asked of a cluster that is whole again, some at every step besides.
 OF_LIVENESS: Final = (
     WATERMARK_ADVANCES, ISR_EXPANDS, REASSIGNMENT_COMPLETES, BROKER_UNFENCED, LEADER_ELECTED, LEADER_RESIGNS,
-    REQUESTS_ANSWERED, LIVENESS,
+    REQUESTS_ANSWERED, RECORDS_DELETED, LIVENESS,
 )  # fmt: skip
 HANG: Final = "Hang"
 INVARIANTS: Final = (
@@ -83,6 +84,7 @@ INVARIANTS: Final = (
     "NoFalseDuplicate",
     "ProducerState",
     "DecidedIsr",
+    "ProposedIsr",
     "FollowerSession",
     *OF_LIVENESS,
     HANG,

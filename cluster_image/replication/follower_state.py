@@ -20,13 +20,15 @@ class FollowerState:
     knows nothing: -1. Times in seconds."""
 
     __slots__ = (
-        "_caught_up", "_idle_in", "broker_epoch", "end_offset", "last_fetch", "leader_end_at_last_fetch",
-        "log_start_offset",
+        "_caught_up", "_idle_in", "broker_epoch", "deleted_below", "end_offset", "last_fetch",
+        "leader_end_at_last_fetch", "log_start_offset",
     )  # fmt: skip
 
     def __init__(self, end_offset: int = -1, last_caught_up: float = 0.0) -> None:
         self.end_offset = end_offset
         self.log_start_offset = -1
+        #: Its log start, if it knows the record before that: it had what was deleted, and is not only empty there.
+        self.deleted_below = -1
         self.broker_epoch = -1
         self.last_fetch = float("-inf")
         self.leader_end_at_last_fetch = 0
@@ -48,7 +50,15 @@ class FollowerState:
             self.last_fetch = self._caught_up = self.last_caught_up
             self._idle_in = None
 
-    def fetched(self, broker_epoch: int, offset: int, leader_end: int, now: float, log_start_offset: int = -1) -> None:
+    def fetched(
+        self,
+        broker_epoch: int,
+        offset: int,
+        leader_end: int,
+        now: float,
+        log_start_offset: int = -1,
+        last_fetched_epoch: int = -1,
+    ) -> None:
         self.set_active()
         if offset >= leader_end:
             self._caught_up = max(self._caught_up, now)
@@ -57,6 +67,7 @@ class FollowerState:
             self._caught_up = max(self._caught_up, self.last_fetch)
         self.end_offset = offset
         self.log_start_offset = log_start_offset
+        self.deleted_below = log_start_offset if last_fetched_epoch >= 0 else -1
         self.broker_epoch = broker_epoch
         self.last_fetch = now
         self.leader_end_at_last_fetch = leader_end

@@ -327,6 +327,11 @@ class Log:
         self._epochs.truncate_from_start(offset)
 
     @property
+    def oldest_offset(self) -> int:
+        """Where the oldest segment begins: not above the start, as it may hold what can no longer be read."""
+        return next(iter(self._segments)).base_offset
+
+    @property
     def has_obsolete_segments(self) -> bool:
         """Are there any wholly below the start? The newest counts as none, even if all of it is."""
         return bool(self._segments.obsolete_below(self._start_offset))

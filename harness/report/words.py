@@ -68,6 +68,8 @@ PROPERTIES = {
     "leader.",
     "RequestsAnswered": "Who waits for what has been committed has an answer, and clients of a healed cluster have "
     "theirs.",
+    "RecordsDeleted": "A leader deletes soon what log.retention.bytes leaves no room for, and the files of what lies "
+    "below its log’s start.",
     "Liveness": "Whatever else a healed cluster must come to: nodes run, and have the same metadata and the same logs.",
     "FlushedOffset": "What a node takes to be on its disk of a log, a power cut at that moment would leave.",
     "VoterEndOffset": "What the leader of the controllers’ quorum counts a voter for, that voter’s disk has.",
@@ -76,6 +78,8 @@ PROPERTIES = {
     "ProducerEpoch": "Once a producer has a successor of a higher epoch in a log, nothing of its own comes after.",
     "NoFalseDuplicate": "What a leader answers as a duplicate is in its log, where it says.",
     "ProducerState": "What a replica remembers of producers is what its log says.",
+    "ProposedIsr": "What a leader proposes is another ISR than the one it has, or that it has recovered from an unclean "
+    "election.",
     "DecidedIsr": "What a replica takes for the ISR of a partition epoch, the controller has decided for it.",
     "FollowerSession": "A leader takes no fetch from before a follower’s restart for a later one.",
     "OneLeader": "At no time do two replicas of a partition take themselves for its leader.",

@@ -242,14 +242,14 @@ class Partition(Replica):
             raise Refused(ErrorCode.offset_out_of_range)
         advanced = offset != follower.end_offset
         deleted = log_start_offset != follower.log_start_offset
-        follower.fetched(broker_epoch, offset, end, now, log_start_offset)
+        follower.fetched(broker_epoch, offset, end, now, log_start_offset, last_fetched_epoch)
         if replica not in self.isr:
             advanced |= self._consider_waiting(leadership, replica, now, eligible)
             self._consider_joining(leadership, replica, follower, eligible)
         if advanced:
             self._advance_high_watermark()
-        if log_start_offset > log.start_offset and last_fetched_epoch >= 0:
-            self._follow_log_start(log_start_offset)
+        if follower.deleted_below > log.start_offset:
+            self._follow_log_start(follower.deleted_below)
         if deleted and leadership.deleting:
             self.consider_deleted()
         return None
@@ -368,6 +368,11 @@ class Partition(Replica):
         self._set_high_watermark(advanced)
         verdict = ErrorCode.none if self._enough_replicas() else ErrorCode.not_enough_replicas_after_append
         leadership.answer_up_to(advanced, verdict)
+        deleted_below = max((f.deleted_below for f in leadership.followers.values()), default=-1)
+        if deleted_below > self.log.start_offset:
+            # Not followed at its fetch, as that was not known to be committed; and an idle follower says nothing more.
+            self._follow_log_start(deleted_below)
+            self.consider_deleted()
 
     # -- leader: log start ------------------------------------------------------------------------------------
 

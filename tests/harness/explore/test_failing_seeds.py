@@ -49,3 +49,14 @@ def test_a_broker_that_was_taken_out_with_logs_is_in_no_isr() -> None:
     plan = EXPLORED.model_copy(update=changes)
     done = simulate(swarm.plan_of(plan, 57, draw_settings=True, draw_latency=True))
     assert done.judge()["verdict"] == "pass"
+
+
+def test_a_leader_deletes_what_an_idle_follower_has_deleted_once_that_is_committed() -> None:
+    """The follower's only fetch had come before (Liveness was what was wrong). Beyond the contract, records are lost."""
+    nemeses = ("power-outage-cluster", "kill", "partition")
+    changes = {"nemesis": nemeses, "delete_records": 3.0, "time_limit": 30.0}
+    plan = EXPLORED.model_copy(update=changes)
+    done = simulate(
+        swarm.plan_of(plan, 106, draw_settings=True, draw_latency=True, draw_producers=True, draw_order=True)
+    )
+    assert done.violation is None

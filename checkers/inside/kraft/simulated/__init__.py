@@ -65,8 +65,8 @@ the words mean:
 | durability.py                 | is on its disk                                           | changes        | 10533; 002
 | ProducerSequence and others:  | what an idempotent producer is promised                  | the replica    | KIP-98;
 | producers.py                  |                                                          | changes        | KIP-360
-| DecidedIsr, FollowerSession:  | nothing counts that is late, from before a restart, or   | the replica    | 000, 2.9;
-| answers.py                    | was not answered                                         | changes        | KIP-903
+| DecidedIsr and others:        | nothing counts that is late, from before a restart, or   | the replica    | 000, 2.9;
+| answers.py                    | was not answered; what stands already is not proposed    | changes        | KIP-903
 | UncleanRecovery               | a balanced unclean recovery elects whose log goes        | it is decided  | 002,
 |                               | furthest, by epoch first, of those who have told         |                | 5.3.1
 | WatermarkAdvances and others: | what must come about does: a follower that keeps up with | the replica    | 000, 2.9;
@@ -75,6 +75,7 @@ the words mean:
 |                               | for who may not be in it, nor stands where all are past  | second; once   | 15021
 |                               | it; a reassignment whose target is in sync ends; a       | all is healed  |
 |                               | leader of the quorum that no majority follows resigns;   |                |
+|                               | what retention does not keep is deleted;                 |                |
 |                               | and after healing, all of liveness/unmet.py              |                |
 
 TLA+: kip_966_properties.tla of Vanlightly/kafka-tlaplus; text: the description beside it; 000, 002: the protocol
@@ -136,6 +137,7 @@ PROPERTIES: Final = (
     "NoFalseDuplicate",
     "ProducerState",
     "DecidedIsr",
+    "ProposedIsr",
     "FollowerSession",
 )
 

@@ -1,4 +1,5 @@
-"""Whether replicas take nothing for true that came too late, stems from before a restart, or was never answered.
+"""Whether replicas take nothing for true that came too late, stems from before a restart, or was never answered; and
+ask for nothing that stands already.
 
 | property        | statement                                                                    | checked when
 | --------------- | ---------------------------------------------------------------------------- | --------------------
@@ -8,15 +9,19 @@
 | FollowerSession | the uptime session in which a leader knows a follower never becomes an       | the leader changes
 |                 | earlier one, in one leader epoch                                             |
 
-Sources: 000, 2.9.2; KIP-903.
+| ProposedIsr     | what a leader proposes is another ISR than the one it has, or that it has    | the leader changes
+|                 | recovered from an unclean election                                           |
+
+Sources: 000, 2.9.2; KIP-903; KIP-704; Apache Kafka's Partition.needsShrinkIsr and needsExpandIsr.
 """
 
 from __future__ import annotations
 
 from checkers.inside.violation import Violated
-from cluster_image.kraft.broker.leadership import Leadership
+from cluster_image.kraft.broker.leadership import IsrProposal, Leadership
 from cluster_image.kraft.broker.partition import Partition
 from cluster_image.kraft.metadata.image import PartitionRegistration
+from cluster_image.kraft.metadata.records import RECOVERING
 
 
 class AnswersOracle:
@@ -24,12 +29,16 @@ class AnswersOracle:
 
     def __init__(self, where: str, registration: PartitionRegistration) -> None:
         self._where = where
-        self._isr = {registration.partition_epoch: frozenset(registration.isr)}  # by partition epoch, what was decided
+        self._isr: dict[int, frozenset[int]] = {}  # by partition epoch, what was decided
+        self._recovering: set[int] = set()  # partition epochs
         self._sessions: dict[tuple[str, int], tuple[int, int]] = {}  # by node and follower: leader epoch, broker epoch
+        self.decided(registration)
 
     def decided(self, registration: PartitionRegistration) -> None:
         """A record of the controller is committed."""
         self._isr[registration.partition_epoch] = frozenset(registration.isr)
+        if registration.leader_recovery_state == RECOVERING:
+            self._recovering.add(registration.partition_epoch)
 
     def look(self, node: str, partition: Partition) -> None:
         epoch = partition.partition_epoch
@@ -45,6 +54,20 @@ class AnswersOracle:
             )
         if partition.leadership is not None:
             self._look_at_sessions(node, partition.leader_epoch, partition.leadership)
+            self._look_at_proposal(node, partition, partition.leadership.proposal)
+
+    def _look_at_proposal(self, node: str, partition: Partition, proposal: IsrProposal | None) -> None:
+        if proposal is None or proposal.partition_epoch != partition.partition_epoch:
+            return
+        same = {broker for broker, _ in proposal.isr} == partition.isr
+        if same and proposal.partition_epoch not in self._recovering:
+            raise Violated(
+                "ProposedIsr",
+                f"{node}, leader of epoch {partition.leader_epoch}, proposes the ISR {sorted(partition.isr)}, which is "
+                f"decided already, as of partition epoch {proposal.partition_epoch}",
+                self._where,
+                (node,),
+            )
 
     def _look_at_sessions(self, node: str, leader_epoch: int, leadership: Leadership) -> None:
         for broker, follower in leadership.followers.items():

@@ -13,6 +13,7 @@ from cluster_image.kraft.node import METADATA_DIRECTORY, Node
 
 from . import assignments, metadata
 from .durability import Disk, DurabilityOracle
+from .liveness.deleting import Deleting
 from .liveness.expansion import Expansion
 from .liveness.reassigning import Reassigning
 from .liveness.resigning import Resigning
@@ -48,6 +49,7 @@ class Invariants:
             lambda partition: metadata.effective_min_isr(partition, self._quorum.image, self._min_isr)
         )
         self._resigning = Resigning()
+        self._deleting = Deleting()
         self._durability = DurabilityOracle()
         self._partitions: dict[str, PartitionOracle] = {}
         self._states: States | None = None
@@ -153,6 +155,7 @@ class Invariants:
         self._expansion.look(self._nodes, now)
         self._reassigning.look(self._quorum.image, now)
         self._resigning.look(self._nodes, now)
+        self._deleting.look(self._nodes, now)
 
     def check_all(self) -> None:
         """Everything, from what the nodes' logs really hold, whatever their traces have told."""

@@ -50,9 +50,22 @@ def answers_in_any_order(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Partition, "proposal_accepted", lie)
 
 
+def proposes_what_there_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A leader looks for followers that lag among those that are not in the ISR, too."""
+
+    def lie(self: Partition, now: float, eligible: Any) -> None:
+        shrink(self, now, eligible)
+        if self.leadership is not None and self.leadership.proposal is None and len(self.isr) < len(self.replicas):
+            self._propose(self.leadership, self._isr_in_order())
+
+    shrink = Partition.consider_shrinking
+    monkeypatch.setattr(Partition, "consider_shrinking", lie)
+
+
 LIES: Final[Lies] = {
     "lost answers": (lost_answers_are_good_ones, "DecidedIsr", 0),
     "any order": (answers_in_any_order, "DecidedIsr", 0),
+    "nothing new": (proposes_what_there_is, "ProposedIsr", 0),
     "sessions": (sessions_are_one, "FollowerSession", 0),
 }
 

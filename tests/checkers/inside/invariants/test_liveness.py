@@ -12,6 +12,8 @@ from cluster_image.kraft.broker import rules as broker_rules
 from cluster_image.kraft.broker.leadership import Leadership
 from cluster_image.kraft.controller import rules as controller_rules
 from cluster_image.kraft.raft import rules as raft_rules
+from cluster_image.replication import rules as replication_rules
+from cluster_image.storage.log import Log
 from harness.explore.simulate import simulate
 from harness.plan.plan import Plan
 from tests.checkers.inside.invariants.test_durability import EXPLORED
@@ -36,6 +38,14 @@ def waits_for_who_lags(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(broker_rules, "waits_to_join_isr", lambda lags, eligible: eligible)
 
 
+def keeps_files(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Log, "remove_obsolete_segments", lambda self, at_most=None: 0)
+
+
+def answers_no_deletion(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Leadership, "answer_deleted", lambda self, low_watermark: None)
+
+
 MOVED: Final = EXPLORED.model_copy(update={"nemesis": ("membership:reassign",), "brokers": 4, "time_limit": 60.0})
 CUT_OFF: Final = EXPLORED.model_copy(
     update={"nemesis": ("choreography:minority-with-controller",), "time_limit": 40.0}
@@ -46,6 +56,11 @@ SLOW: Final = EXPLORED.model_copy(
     update={"nemesis": ("pause", "partition", "kill"), "rate": 400.0, "latency_ms": 5.0, "time_limit": 30.0,
             "settings": FETCHES_LITTLE}
 )
+RETAINED: Final = EXPLORED.model_copy(
+    update={"nemesis": ("kill", "pause"), "rate": 100.0, "time_limit": 30.0, "delete_records": 2.0,
+            "settings": {"log.segment.bytes": "1024", "log.retention.bytes": "4096",
+                         "log.retention.check.interval.ms": "500"}}
+)  # fmt: skip
 PLANTED: Final[Mapping[str, tuple[str, Patch, Plan]]] = {
     "stands": ("WatermarkAdvances", stands, EXPLORED),
     "waits for who lags": ("WatermarkAdvances", waits_for_who_lags, SLOW),
@@ -54,6 +69,9 @@ PLANTED: Final[Mapping[str, tuple[str, Patch, Plan]]] = {
     "nobody is unfenced": ("BrokerUnfenced", never(controller_rules, "may_unfence"), EXPLORED),
     "no vote is given": ("LeaderElected", never(raft_rules, "may_grant_vote"), EXPLORED),
     "no leader resigns": ("LeaderResigns", never(raft_rules, "leadership_lapses_at", float("inf")), CUT_OFF),
+    "nothing is too old": ("RecordsDeleted", never(replication_rules, "is_beyond_size"), RETAINED),
+    "files stay": ("RecordsDeleted", keeps_files, RETAINED),
+    "no deletion is answered": ("RequestsAnswered", answers_no_deletion, RETAINED),
     "producers are forgotten": ("RequestsAnswered", forgets_producers, EXPLORED),
 }
 

@@ -65,6 +65,26 @@ def test_a_leader_deletes_for_a_follower_only_what_is_committed(group: Group) ->
     assert (leader.log.start_offset, leader.high_watermark) == (4, 4)
 
 
+def test_it_deletes_it_once_it_is(group: Group) -> None:
+    """Though the follower, which has all that there is, says nothing more."""
+    leader = group.partitions[1]
+    group.write(1, "e")
+    assert leader.record_fetch(2, 12, 1, 5, 1, 0.0, group.eligible, 5) is None
+    group.fetch(1, 3)
+    group.ask(1, 3)
+    assert (leader.log.start_offset, leader.high_watermark) == (5, 5)
+
+
+def test_what_an_empty_log_lacks_was_not_deleted(group: Group) -> None:
+    """Its start is followed neither at its fetch nor later: it knows of no record before that."""
+    leader = group.partitions[1]
+    group.write(1, "e")
+    group.leadership(1).followers[2].fetched(12, 5, 5, 0.0, 5, -1)
+    group.fetch(1, 3)
+    group.ask(1, 3)
+    assert (leader.log.start_offset, leader.high_watermark) == (0, 5)
+
+
 def test_a_consumer_below_the_start_is_refused(group: Group) -> None:
     leader = group.partitions[1]
     leader.delete_records(2, future)

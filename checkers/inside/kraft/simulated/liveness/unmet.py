@@ -53,6 +53,15 @@ def check_leader(name: str, node_id: int, partition: Partition) -> None:
                 f"{name} has committed {where} up to {watermark}, and a producer that waits for {end} has no answer",
                 where, (name,),
             )  # fmt: skip
+    for offset, done in leadership.deleting:
+        starts = [partition.log.start_offset, *(each.log_start_offset for each in leadership.followers.values())]
+        if offset <= min(starts) and not done.done():
+            raise Violated(
+                REQUESTS_ANSWERED,
+                f"every log of {where} starts at {min(starts)} or above, as {name}, its leader, knows, and "
+                f"DeleteRecords up to {offset} has no answer",
+                where, (name,),
+            )  # fmt: skip
     if len(partition.isr) < min(partition.config["min.insync.replicas"], len(partition.replicas)):
         return  # nothing new is committed below that
     awaited = leadership.maximal_isr | leadership.joining
