@@ -122,7 +122,7 @@ def _look(run: _Run, engine: Engine) -> tuple[Evidence, list[pa.Table], list[Pat
     from checkers.log import availability, deletion
     from checkers.log.scope import Options
     from checkers.log.segment import KINDS, OUTCOMES
-    from checkers.properties import LOST_APPEND
+    from checkers.properties import LOG_LINEARIZABILITY, LOST_APPEND
     from checkers.verdict import own, salvage, verdict
     from spark_history.damage import tables
 
@@ -188,7 +188,8 @@ def _look(run: _Run, engine: Engine) -> tuple[Evidence, list[pa.Table], list[Pat
         violation=violation,
         examples=examples(row for table in witnesses for row in table.to_pylist()),
         nodes=of_nodes,
-        lost_in=verdict.places_of(logs.anomalies.to_pylist(), LOST_APPEND),
+        lost_in=verdict.places_of(logs.anomalies.to_pylist(), "anomaly", LOST_APPEND),
+        wrong_in=verdict.places_of(logs.anomalies.to_pylist(), "property", LOG_LINEARIZABILITY),
         damaged=damaged,
         not_judged=[
             *salvage.not_judged(missing, [log.name for log in history.logs if log.partial]),

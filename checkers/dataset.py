@@ -31,7 +31,7 @@ from checkers.log import linearizability as log_linearizability
 from checkers.log import quick as log_quick
 from checkers.log.scope import Options, Scope
 from checkers.log.segment import Segment
-from checkers.properties import LOST_APPEND
+from checkers.properties import LOG_LINEARIZABILITY, LOST_APPEND
 from checkers.verdict import own, verdict
 from checkers.witness import explain, named_operations, steps_of
 from spark_history.damage import Damage, unreadable
@@ -311,7 +311,8 @@ def check_tables(
             violation=None if violation is None else Violation.of(violation),
             examples=examples([*witnessed, *of_nodes.rows]),
             nodes=of_nodes,
-            lost_in=verdict.places_of(witnessed, LOST_APPEND),
+            lost_in=verdict.places_of(witnessed, "anomaly", LOST_APPEND),
+            wrong_in=verdict.places_of(witnessed, "property", LOG_LINEARIZABILITY),
             availability=availability.of_tables(logs.operations.items(), faults, origin),
             deletion=deleted,
             groups=of_groups,

@@ -43,6 +43,7 @@ from checkers.properties import (
     HISTORY_PROPERTIES,
     INVARIANTS,
     LOG_MATCHING,
+    LOG_LINEARIZABILITY,
     LOST_APPEND,
     OF_LIVENESS,
     TRANSACTIONS,
@@ -82,6 +83,7 @@ class Evidence:
     examples: Mapping[str, str] = field(default_factory=dict)  # by property, a sentence: see anomalies.examples
     nodes: OfNodes | None = None  # from their traces and metadata logs; its anomalies are in `tally` too
     lost_in: Sequence[str] = ()  # partitions that lost acknowledged appends, e.g. chaos-0
+    wrong_in: Sequence[str] = ()  # partitions whose history is no log's
     damaged: Sequence[tuple[str, str]] = ()  # (file, why): what of the run could not be read
     gaps: Sequence[str] = ()  # what of the evidence on the nodes was not collected, a sentence each: see collected.py
     ended: str = ""  # how the run ended before its time, a sentence without its full stop
@@ -185,9 +187,9 @@ _MOST_GAPS: Final = 1000
 _NAMED: Final = 3  # gaps in the reason
 
 
-def places_of(rows: Iterable[Mapping[str, Any]], anomaly: str) -> list[str]:
-    """The partitions that these anomalies (ANOMALIES) are of, e.g. chaos-0."""
-    return sorted({f"{row['topic']}-{row['partition']}" for row in rows if row["anomaly"] == anomaly})
+def places_of(rows: Iterable[Mapping[str, Any]], column: str, value: str) -> list[str]:
+    """The partitions of those anomalies (ANOMALIES) that have this value in a column, e.g. chaos-0."""
+    return sorted({f"{row['topic']}-{row['partition']}" for row in rows if row[column] == value})
 
 
 def _of_nodes(nodes: OfNodes | None) -> dict[str, Any]:
@@ -226,6 +228,8 @@ def _decide(
     weight = ""
     if any(anomaly == LOST_APPEND for _, anomaly, *_ in violations):
         weight = weigh_losses(of_contract, evidence.lost_in) + weigh_planned(attribution)
+    elif any(property_ == LOG_LINEARIZABILITY for property_, *_ in violations):
+        weight = weigh_losses(of_contract, evidence.wrong_in)
     elif any(property_ in _AS_RECORDS for property_, *_ in violations):
         weight = weigh_losses(of_contract, ())
     named = name(violations, evidence.counts.get("lost unacknowledged", 0))

@@ -126,3 +126,16 @@ def test_the_epoch_in_the_file_gives_an_older_copy_away(compared: bool, monkeypa
     plan = plan.model_copy(update={"partitions": 4, "concurrency": 2})
     violation = simulate(swarm.plan_of(plan, 9, draw_settings=True, draw_latency=True)).violation
     assert (violation and violation.property) == (None if compared else "LeaderCandidateCompleteness")
+
+
+@pytest.mark.parametrize("seed", [5, 26, 43])
+def test_bits_that_nobody_has_read_yet_are_nobodys_fault(seed: int) -> None:
+    """Of a segment below its log's start, of a batch that another replica has whole, of a producer's number."""
+    plan = Plan(
+        run="explore", on="simulation", nemesis=("disk:corrupt-stopped", "kill"), must_take_effect="any", rate=40.0,
+        partitions=4, concurrency=2, delete_records=1.0, time_limit=30.0, strike="leaders",
+        settings={"log.segment.bytes": "1024"},
+    )  # fmt: skip
+    drawn = swarm.plan_of(plan, seed, draw_settings=True, draw_latency=True, draw_producers=True, draw_order=True)
+    done = simulate(drawn)
+    assert done.violation is None and not done.crash and done.judge()["verdict"] == "pass"

@@ -13,7 +13,7 @@ from cluster_image.storage.disk import ProcessDied
 from harness.cluster import TERMINATE_PATIENCE_S, Evidence, Node, Pausing, Role
 from harness.runtimes.agent.volume.damage import nothing_to_damage
 from harness.runtimes.simulation.clock import WallClock
-from harness.runtimes.simulation.disk.damage import FileDamage, chosen
+from harness.runtimes.simulation.disk.damage import FileDamage, chosen, is_deleted
 from harness.runtimes.simulation.disk.disk import SimulatedDisk
 from harness.runtimes.simulation.disk.loss import Loss
 from harness.runtimes.simulation.disk.page_cache import Directory
@@ -120,7 +120,7 @@ class SimulatedNode(Node):
         )
         cluster.note(self.name, "boot", self._boots)
         cluster.started(self.name, self.running, self.disk)
-        self.disk.deceptive = False
+        self.disk.deceptive = self.disk.damaged = False
         loop.spawn(process, self._run(process, self.running, stop))
 
     async def _run(self, process: Process, node: SimulatedProcess, stop: asyncio.Event) -> None:
@@ -395,7 +395,8 @@ class SimulatedNode(Node):
         killed = await self.kill()
         self._damage = FileDamage.do(self.disk, path, choice)
         done = self._damage.done
-        if done.is_of_records:
+        self.disk.damaged = done.is_of_records and bool(done.after)
+        if done.is_of_records and not is_deleted(self.disk, done.path):
             self._cluster.gone(self.name, lossy=[done.path.partition("/")[0]])
             self.disk.deceptive = bool(done.after)
         self._cluster.note(self.name, "damaged", done.path, done.position)

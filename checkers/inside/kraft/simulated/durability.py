@@ -38,6 +38,11 @@ class Disk(Protocol):
     """Paths are relative to its root."""
 
     @property
+    def damaged(self) -> bool:
+        """Is a bit of some record another, which no process finds before it reads that record?"""
+        ...
+
+    @property
     def deceptive(self) -> bool:
         """Is something wrong with it that no process can know at its start? It is an older copy, with the proof of an
         older clean shutdown, or a bit is another."""

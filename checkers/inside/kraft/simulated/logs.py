@@ -20,7 +20,14 @@ from checkers.inside.violation import Violated
 from cluster_image.storage.disk import ProcessDied
 from cluster_image.storage.log import Log
 from cluster_image.storage.producer_state import Produced
-from cluster_image.storage.records import end_of_batches, iter_batches
+from cluster_image.storage.records import (
+    BatchHeader,
+    CorruptRecord,
+    InvalidRecord,
+    end_of_batches,
+    iter_batches,
+    validate_batch,
+)
 
 _CHUNK = 1 << 20
 
@@ -157,14 +164,14 @@ class Registry:
 
     def _take(self, replica: Replica, data: bytes) -> None:
         known, epoch = self._known, replica.last_epoch
-        for _, _, header in iter_batches(data):
+        for position, _, header in iter_batches(data):
             produced = Produced.of(header)
             batch = Batch(header.base_offset, header.next_offset, header.leader_epoch, header.crc, produced)
             key = (batch.epoch, batch.base)
             found = known.get(key)
             if found is None:
                 self._add(key, batch, epoch, replica.node)
-            elif found[0] == batch and found[1] == epoch:
+            elif found[1] == epoch and (found[0] == batch or _is_damaged(found[0], data, position, header)):
                 batch = found[0]
             else:
                 raise self._contradiction(replica.node, batch, epoch, *found)
@@ -207,6 +214,17 @@ def _stand_for(deleted: Chain, replica: Replica, log: Log) -> bool:
         for batch in deleted.batches[common:count]:
             replica.append(batch)
     return replica.end == first or (first == start == log.end_offset and deleted.end >= start)
+
+
+def _is_damaged(known: Batch, data: bytes, position: int, header: BatchHeader) -> bool:
+    """Is it this batch, with bits flipped on the disk that its CRC tells of? Whoever reads it finds that."""
+    if header.crc != known.crc or header.next_offset != known.end:
+        return False
+    try:
+        validate_batch(data, position, header)
+    except (CorruptRecord, InvalidRecord):
+        return True
+    return False
 
 
 def _chunks(log: Log, start: int, end: int) -> Iterator[bytes]:

@@ -82,6 +82,8 @@ class Invariants:
         if disk is not None:
             self._durability.node_started(name, disk)
         self._ids[name] = node.raft.node_id
+        for partition in self._partitions.values():
+            partition.node_started(self._ids[name], damaged=disk is not None and disk.damaged)
         self._quorum.node_started(name, node)
 
     def node_gone(self, name: str, lossy: bool | Collection[str]) -> None:

@@ -28,15 +28,17 @@ from .producers import ProducerOracle
 
 
 class PartitionReplica(Replica):
-    """partition: while a process acts for it. broker_epoch: of that process, or the last one. term: of its present
+    """partition: while a process acts for it. broker_epoch: of that process, or the last one. damaged: it began on a
+    disk with records that are not what they were, so that what it knows of their producers may be wrong. term: of its present
     leadership, the epoch (-1: it does not lead), the highest high watermark, log end and log start seen."""
 
-    __slots__ = ("broker_epoch", "partition", "term", "term_end", "term_start", "term_watermark")
+    __slots__ = ("broker_epoch", "damaged", "partition", "term", "term_end", "term_start", "term_watermark")
 
     def __init__(self, node: str) -> None:
         super().__init__(node)
         self.partition: Partition | None = None
         self.broker_epoch = -1
+        self.damaged = False
         self.term = -1
         self.term_end = 0
         self.term_start = 0
@@ -80,6 +82,10 @@ class PartitionOracle:
     def add_replica(self, broker: int, node: str) -> None:
         """As yet it holds nothing; unless it was one before, and is not dropped yet."""
         self.replicas.setdefault(broker, PartitionReplica(node))
+
+    def node_started(self, broker: int, *, damaged: bool) -> None:
+        if broker in self.replicas:
+            self.replicas[broker].damaged = damaged
 
     def node_gone(self, broker: int, lossy: bool) -> None:
         replica = self.replicas.get(broker)
@@ -150,7 +156,8 @@ class PartitionOracle:
             self._start_anew()
         new = len(replica.batches) - (0 if anew else replica.count_below(before))
         thoroughly = verify or anew or replica.cut is not None
-        self.producers.look(replica, partition, new, thoroughly=thoroughly, lost=self._era > 0)
+        if not replica.damaged:
+            self.producers.look(replica, partition, new, thoroughly=thoroughly, lost=self._era > 0)
         self._answers.look(replica.node, partition)
         self._check_replica(replica, partition)
 

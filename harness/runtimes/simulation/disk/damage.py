@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from cluster_image.storage.checkpoints import LOG_START_FILE, offsets_in
 from harness.runtimes.agent.volume import damage as agent
 from harness.runtimes.simulation.disk.disk import SimulatedDisk
 from harness.runtimes.simulation.disk.page_cache import Inode
@@ -14,6 +15,21 @@ def chosen(disk: SimulatedDisk, choice: Mapping[str, Any]) -> str | None:
     """Which file; None: there is none to damage."""
     filled = [path for path, content in disk.files().items() if content]
     return agent.chosen(filled, choice)
+
+
+def is_deleted(disk: SimulatedDisk, path: str) -> bool:
+    """Is this closed segment below its log's start, as noted on the disk? Its file is about to go, and nobody reads it
+    again."""
+    directory, _, _ = path.rpartition("/")
+    topic, _, partition = directory.rpartition("-")
+    starts = offsets_in(disk.synced(LOG_START_FILE) or b"") or {}
+    later = sorted(other for other in disk.files() if other.startswith(f"{directory}/") and other.endswith(".log"))
+    following = next((other for other in later if other > path), None)
+    return following is not None and _base(following) <= starts.get((topic, int(partition)), 0)
+
+
+def _base(path: str) -> int:
+    return int(path.rpartition("/")[2].removesuffix(".log"))
 
 
 class FileDamage:

@@ -224,6 +224,7 @@ class SimulatedDisk(Mount):
     failing: the device answers reads, writes and syncs with errors (EIO); `failed` counts them.
     read_only: nothing can be changed or synced (EROFS); `refused` counts the attempts.
     deceptive: what is wrong with it no process can know at its start: it is an older copy, or a bit is another.
+    damaged: a bit of some record is another.
     limit: bytes and operations a second, at most; `slowed` has how many seconds each sync took longer for it.
     """
 
@@ -233,6 +234,7 @@ class SimulatedDisk(Mount):
         self.failing = False
         self.read_only = False
         self.deceptive = False
+        self.damaged = False
         self.limit: tuple[int, int] | None = None
         self.refused = 0
         self.failed = 0
