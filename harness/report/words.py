@@ -78,8 +78,8 @@ PROPERTIES = {
     "ProducerEpoch": "Once a producer has a successor of a higher epoch in a log, nothing of its own comes after.",
     "NoFalseDuplicate": "What a leader answers as a duplicate is in its log, where it says.",
     "ProducerState": "What a replica remembers of producers is what its log says.",
-    "ProposedIsr": "What a leader proposes is another ISR than the one it has, or that it has recovered from an unclean "
-    "election.",
+    "ProposedIsr": "What a leader proposes is another ISR than the one it has, or that it has recovered from an "
+    "unclean election.",
     "DecidedIsr": "What a replica takes for the ISR of a partition epoch, the controller has decided for it.",
     "FollowerSession": "A leader takes no fetch from before a follower’s restart for a later one.",
     "OneLeader": "At no time do two replicas of a partition take themselves for its leader.",

@@ -52,7 +52,7 @@ def test_a_broker_that_was_taken_out_with_logs_is_in_no_isr() -> None:
 
 
 def test_a_leader_deletes_what_an_idle_follower_has_deleted_once_that_is_committed() -> None:
-    """The follower's only fetch had come before (Liveness was what was wrong). Beyond the contract, records are lost."""
+    """The follower's only fetch had come before (Liveness was what was wrong). Records are lost, by too many losses."""
     nemeses = ("power-outage-cluster", "kill", "partition")
     changes = {"nemesis": nemeses, "delete_records": 3.0, "time_limit": 30.0}
     plan = EXPLORED.model_copy(update=changes)

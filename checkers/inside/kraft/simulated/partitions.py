@@ -29,8 +29,8 @@ from .producers import ProducerOracle
 
 class PartitionReplica(Replica):
     """partition: while a process acts for it. broker_epoch: of that process, or the last one. damaged: it began on a
-    disk with records that are not what they were, so that what it knows of their producers may be wrong. term: of its present
-    leadership, the epoch (-1: it does not lead), the highest high watermark, log end and log start seen."""
+    disk with records that are not what they were, so that what it knows of their producers may be wrong. term: of its
+    present leadership, the epoch (-1: it does not lead), the highest high watermark, log end and log start seen."""
 
     __slots__ = ("broker_epoch", "damaged", "partition", "term", "term_end", "term_start", "term_watermark")
 

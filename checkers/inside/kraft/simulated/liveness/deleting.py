@@ -1,4 +1,4 @@
-"""Liveness of deletion: what retention does not keep goes, and its files go with it (KIP-107; Apache Kafka's LogManager).
+"""Liveness of deletion: what retention does not keep goes, and its files with it (KIP-107; Apache Kafka's LogManager).
 
 A leader looks every log.retention.check.interval.ms for segments that log.retention.bytes leaves no room for, of which
 everything is committed; and every replica.high.watermark.checkpoint.interval.ms for files of what lies below its log's
