@@ -55,6 +55,8 @@ OF_LIVENESS: Final = (
     REQUESTS_ANSWERED, RECORDS_DELETED, LIVENESS,
 )  # fmt: skip
 HANG: Final = "Hang"
+#: Of a simulated node, whatever its protocol.
+UNEXPECTED_ERROR: Final = "UnexpectedError"
 INVARIANTS: Final = (
     "ValidControllerIsrAndElr",
     "ValidControllerState",
@@ -88,6 +90,7 @@ INVARIANTS: Final = (
     "FollowerSession",
     *OF_LIVENESS,
     HANG,
+    UNEXPECTED_ERROR,
 )
 PROPERTIES: Final = (*HISTORY_PROPERTIES, *INVARIANTS)
 #: Checked from the nodes' traces and metadata logs, where these were collected (checkers/inside/kraft/nodes.py).

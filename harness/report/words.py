@@ -68,6 +68,8 @@ PROPERTIES = {
     "leader.",
     "RequestsAnswered": "Who waits for what has been committed has an answer, and clients of a healed cluster have "
     "theirs.",
+    "UnexpectedError": "A node’s code is never where it does not know how to go on: no request and nothing else in it "
+    "ends in an error of the code itself.",
     "RecordsDeleted": "A leader deletes soon what log.retention.bytes leaves no room for, and the files of what lies "
     "below its log’s start.",
     "Liveness": "Whatever else a healed cluster must come to: nodes run, and have the same metadata and the same logs.",

@@ -13,6 +13,7 @@ from random import Random
 from typing import Literal
 
 from checkers.inside.violation import Violated, Violation
+from checkers.properties import UNEXPECTED_ERROR
 from harness.cluster import CLIENTS, Cluster, Evidence, Link, Shape
 from harness.plan.plan import Plan
 from harness.runtimes.proxy.rules import Rule
@@ -33,6 +34,8 @@ CHECK_ALL_EVERY_S = 1.0
 LOOK_EVERY_S = 0.1
 #: Told since a later version: runs from before repeat to the same trace hash.
 _NOT_HASHED = frozenset({"duplicate"})
+#: What Python itself raises where code is wrong; nodes raise these on purpose nowhere.
+OF_CODE = (ArithmeticError, AssertionError, AttributeError, LookupError, NameError, TypeError)
 #: Hears what nodes trace (cluster_image.telemetry.trace): virtual seconds, node, event, where, fields.
 Observe = Callable[[float, str, str, str, Mapping[str, object]], None]
 
@@ -46,6 +49,7 @@ class SimulatedCluster(Cluster):
         self.loop = loop
         self.seed = plan.seed
         self.network = SimulatedNetwork(loop, plan.seed, latency=plan.latency_ms / 1000, encode=plan.encode_messages)
+        self.network.on_error = loop.on_error = self.met_error
         self.violated: asyncio.Future[Violation] = loop.create_future()
         self._logs = logs
         self._plan = plan
@@ -118,6 +122,13 @@ class SimulatedCluster(Cluster):
             self._violation = self._violation or violation
         finally:
             self.looking = False
+
+    def met_error(self, name: str, error: BaseException) -> None:
+        """A node's code has raised this where it has no use for it. What disks, networks and peers bring about is no
+        fault of its own."""
+        is_of_node = isinstance(error, OF_CODE) and any(node.name == name for node in self.machines)
+        if is_of_node and self._violation is None:
+            self._violation = Violated(UNEXPECTED_ERROR, f"{name}: {error!r}", nodes=(name,))
 
     def note(self, *what: object) -> None:
         """Make it part of the trace hash."""

@@ -93,6 +93,8 @@ class VirtualLoop(asyncio.BaseEventLoop):
         self.after_step: Callable[[], None] = lambda: None
         self.order: Order | None = None  # None: tasks run in the order in which they became ready
         self.tripwire: Any = type("NoTripwire", (), {"armed": False})()
+        #: No code of that process has handled this.
+        self.on_error: Callable[[str, BaseException], None] = lambda who, error: None
         self.errors: list[tuple[float, str, str]] = []  # (time, process, what): exceptions that no code handled
         self._now = 0.0
         self._timers: list[tuple[float, int, asyncio.TimerHandle]] = []
@@ -311,6 +313,8 @@ class VirtualLoop(asyncio.BaseEventLoop):
         if not isinstance(error, ProcessDied):
             who = self.current.name if self.current is not None else "harness"
             self.errors.append((self._now, who, f"{context['message']}: {error!r}"))
+            if error is not None:
+                self.on_error(who, error)
 
     def stand_still(self, function: Callable[..., T], *args: Any, **kwargs: Any) -> T:
         """Call what blocks, outside of virtual time (harness.run.threads). A second signal meanwhile ends it."""

@@ -135,6 +135,7 @@ class SimulatedNode(Node):
         """As a real process does (cluster_image.__main__): exit at once."""
         if process.alive:
             log.critical("cannot go on: %r", error)
+            self._cluster.met_error(self.name, error)
             self._end(exit_status=1)
         raise ProcessDied
 

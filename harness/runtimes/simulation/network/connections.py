@@ -360,8 +360,9 @@ class ServerEnd:
         except ConnectionError as error:  # the handler's way to close this connection and say why
             log.info("connection from %s closed: %s", self._peer.host, error)
             self._end()
-        except Exception:
+        except Exception as error:
             log.exception("request from %s failed: connection closed", self._peer.host)
+            self.network.on_error(self.host, error)
             self._end()
         finally:
             self._serving = None

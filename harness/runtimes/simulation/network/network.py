@@ -68,6 +68,8 @@ class SimulatedNetwork:
         self._holding: dict[Pipe, None] = {}  # those with something that has not got through
         self.shaping = Shaping(seed)
         self.rules: dict[str, Rule] = {}  # by key: what becomes of clients' requests
+        #: A host's handler of requests has raised this.
+        self.on_error: Callable[[str, Exception], None] = lambda host, error: None
         self.at_message: dict[str, AtMessage] = {}  # by host: what strikes in one of its messages
         self.waiting: dict[Pipe, None] = {}  # those with something that waits for its turn at a rate
 
