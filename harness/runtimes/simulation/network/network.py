@@ -13,7 +13,7 @@ but for those of other protocols (cluster_image.network.Foreign).
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from random import Random
 from typing import Any, Final
 
