@@ -49,7 +49,7 @@ def prove(
     ] = False,
     resume: Annotated[
         Path | None,
-        typer.Option("--resume", metavar="DIR", help="With --mutants: go on where one ended that was stopped."),
+        typer.Option("--resume", metavar="DIR", help="Go on where one ended that was stopped."),
     ] = None,
     pinned: Annotated[
         bool, typer.Option("--pinned", help="Only repeat the smallest runs that are kept, with the bug and without.")
@@ -72,8 +72,6 @@ def prove(
     for name, value, most in (("--searches", searches, MOST_SEARCHES), ("--most-runs", most_runs, MOST_RUNS)):
         if not 1 <= value <= most:
             raise BadArguments(f"{name} is {value}; valid is 1 to {most:,}")
-    if resume is not None and not mutants:
-        raise BadArguments("--resume goes on with --mutants; searches for bugs begin anew")
     workers = workers or os.cpu_count() or 1
     if mutants:
         return _measure_mutants(ids or (), budget, workers, resume, results_directory, as_json)
@@ -85,35 +83,56 @@ def prove(
     from harness.explore.proofs.pinned import save
     from harness.record import results
 
+    done = {} if resume is None else _proven_before(resume, subjects)
     directory = results.create(results_directory, ("prove",), 0)
     command = _command(ids, budget, searches, most_runs, guided)
 
     def keep(rows: Sequence[Row]) -> dict[str, Any]:
         """Whatever is known so far: this may be stopped, or take a night."""
-        told = {"directory": str(directory), "when": _when(), "bugs": [row.as_dict() for row in rows]}
+        known = done | {row.subject.id: row.as_dict() for row in rows}
+        bugs = [known[each.id] for each in subjects if each.id in known]
+        told = {"directory": str(directory), "when": _when(), "bugs": bugs}
         try:
             (directory / PROOFS_FILE).write_text(json.dumps(told, indent=2) + "\n")
             if pin is not None:
                 save({row.subject.id: row.proven.smallest for row in rows if row.holds and row.proven is not None
                       and row.proven.smallest is not None}, pin)  # fmt: skip
             if page is not None:
-                page.write_text(table.page(rows, _when(), command))
+                page.write_text(table.page(bugs, _when(), command))
         except OSError as error:
             raise HarnessFailure(f"{error.filename} cannot be written: {error.strerror}") from error
         return told
 
-    rows = _rows(subjects, searches, most_runs, budget, shrinking, workers, directory, keep, quiet=as_json)
+    left = [each for each in subjects if each.id not in done]
+    rows = _rows(left, searches, most_runs, budget, shrinking, workers, directory, keep, quiet=as_json)
     told = keep(rows)
     if as_json:
         say_json(told, indent=2)
     else:
-        for line in table.markdown(rows):
+        for line in table.markdown(told["bugs"]):
             say(line)
-        found = sum(row.found for row in rows)
-        say(f"\n{found} of {len(rows)} found, {sum(row.holds for row in rows)} proven; {directory / PROOFS_FILE}")
-    if any(row.proven and row.proven.smallest and row.proven.smallest.without == "fail" for row in rows):
+        found, holds = (sum(each[name] for each in told["bugs"]) for name in ("found", "holds"))
+        say(f"\n{found} of {len(subjects)} found, {holds} proven; {directory / PROOFS_FILE}")
+    if any(each["smallest"] and each["smallest"]["without"] == "fail" for each in told["bugs"]):
         return ExitCode.FAIL
-    return ExitCode.PASS if all(row.holds for row in rows) else ExitCode.UNKNOWN
+    return ExitCode.PASS if all(each["holds"] for each in told["bugs"]) else ExitCode.UNKNOWN
+
+
+def _proven_before(directory: Path, subjects: Sequence[Subject]) -> dict[str, dict[str, Any]]:
+    """Of these, those that were found there already by the exploration that finds them now, with their smallest runs.
+    Raises BadArguments."""
+    file = directory / PROOFS_FILE
+    options = {each.id: each.options for each in subjects}
+    try:
+        return {
+            told["id"]: {"unwatched": sum(bool(each["found"]) for each in told["searches"]), **told}
+            for told in json.loads(file.read_text())["bugs"]
+            if told["holds"] and options.get(told["id"]) == told["options"]
+        }
+    except OSError as error:
+        raise BadArguments(f"--resume: {file} cannot be read: {error.strerror}") from error
+    except (ValueError, KeyError, TypeError) as error:
+        raise BadArguments(f"--resume: {file} is not what chaos prove writes") from error
 
 
 def _subjects(ids: Sequence[str], guided: bool) -> Sequence[Subject]:
@@ -154,7 +173,7 @@ def _rows(
     every = [search for each in wanted.values() for search in each]
     proofs: dict[str, Future[Proven]] = {}
     proven: dict[str, Proven] = {}
-    for_each = max(1, workers // len(subjects))  # few bugs: shrinking one has processors to itself
+    for_each = max(1, workers // max(1, len(subjects)))  # few bugs: shrinking one has processors to itself
     pool = ProcessPoolExecutor(workers, multiprocessing.get_context("spawn"))
     with Progress() as progress, pool:
         tell: Callable[[str], object] = (lambda line: None) if quiet else progress.say

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import statistics
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -18,7 +18,7 @@ _MOST_LINES: Final = 25
 
 @dataclass(frozen=True)
 class Row:
-    """Of one bug. proven: None if no search has found it."""
+    """Of one bug. proven: None if no search has found it, or none is there yet."""
 
     subject: Subject
     searches: Sequence[Search]
@@ -33,11 +33,6 @@ class Row:
         """It was found, its smallest run repeats, and passes without the bug."""
         smallest = None if self.proven is None else self.proven.smallest
         return smallest is not None and smallest.repeats and smallest.without == "pass"
-
-    @property
-    def runs(self) -> list[float]:
-        """To find it, by search; infinite where the budget or the seeds ended it."""
-        return [search.runs if search.found else float("inf") for search in self.searches]
 
     def as_dict(self) -> dict[str, Any]:
         proven = self.proven
@@ -56,6 +51,7 @@ class Row:
                 for each in self.searches
             ],
             "clients_saw": {} if proven is None else dict(proven.clients_saw),
+            "unwatched": 0 if proven is None else proven.unwatched,
             "problem": "" if proven is None else proven.problem,
             "smallest": None if smallest is None else {
                 "broken": smallest.broken, "faults": len(smallest.schedule), "time_limit_s": smallest.plan.time_limit,
@@ -66,42 +62,47 @@ class Row:
         }  # fmt: skip
 
 
+#: A row as as_dict() has it, which may have been read from a file.
+Told = Mapping[str, Any]
+
 COLUMNS: Final = (
     "bug", "what it does wrong", "property inside", "clients saw", "nemesis", "runs: median, worst",
     "simulated s", "wall s", "smallest", "without it",
 )  # fmt: skip
 
 
-def cells(row: Row) -> tuple[str, ...]:
+def cells(row: Told) -> tuple[str, ...]:
     """In the order of COLUMNS."""
-    properties = Counter(str(search.found) for search in row.searches if search.found)
+    properties = Counter(_broken(search["found"]) for search in row["searches"] if search["found"])
     inside = ", ".join(f"{name} ({n})" if len(properties) > 1 else name for name, n in properties.most_common())
-    proven = row.proven
-    smallest = None if proven is None else proven.smallest
-    saw = "" if proven is None else ", ".join(f"{name} ({n} of {proven.unwatched})"
-                                              for name, n in proven.clients_saw.items()) or "nothing"  # fmt: skip
+    saw = ", ".join(f"{name} ({n} of {row['unwatched']})" for name, n in row["clients_saw"].items())
     return (
-        row.subject.id, row.subject.title, inside or "not found", saw, _nemesis(row.subject.options), _of_runs(row),
-        f"{statistics.median(search.simulated_s for search in row.searches):,.0f}",
-        f"{statistics.median(search.wall_s for search in row.searches):,.1f}",
-        _of_smallest(row), "" if smallest is None else smallest.without,
+        row["id"], row["title"], inside or "not found", saw or ("nothing" if row["unwatched"] else ""),
+        _nemesis(row["options"]), _of_runs(row["searches"]),
+        f"{statistics.median(search['simulated_s'] for search in row['searches']):,.0f}",
+        f"{statistics.median(search['wall_s'] for search in row['searches']):,.1f}",
+        _of_smallest(row), row["smallest"]["without"] if row["smallest"] else "",
     )  # fmt: skip
 
 
-def _of_runs(row: Row) -> str:
-    most = max(search.runs for search in row.searches)
-    median, worst = statistics.median_low(row.runs), max(row.runs)
+def _broken(found: Mapping[str, Any]) -> str:
+    return found["property"] if found["anomaly"] in ("", "violation") else f"{found['property']} ({found['anomaly']})"
+
+
+def _of_runs(searches: Sequence[Mapping[str, Any]]) -> str:
+    most = max(search["runs"] for search in searches)
+    runs = [search["runs"] if search["found"] else float("inf") for search in searches]
+    median, worst = statistics.median_low(runs), max(runs)
     return ", ".join(f"{runs:.0f}" if runs != float("inf") else f"> {most}" for runs in (median, worst))
 
 
-def _of_smallest(row: Row) -> str:
-    proven = row.proven
-    if proven is None or proven.smallest is None:
-        return "" if proven is None else proven.problem
-    faults = len(proven.smallest.schedule)
-    return f"{faults} fault{'s' * (faults != 1)} in {proven.smallest.plan.time_limit:g} s" + (
-        "" if proven.smallest.repeats else ", DOES NOT REPEAT"
-    )
+def _of_smallest(row: Told) -> str:
+    smallest = row["smallest"]
+    if smallest is None:
+        return str(row["problem"])
+    faults = smallest["faults"]
+    repeats = "" if smallest["repeats"] else ", DOES NOT REPEAT"
+    return f"{faults} fault{'s' * (faults != 1)} in {smallest['time_limit_s']:g} s{repeats}"
 
 
 def _nemesis(options: str) -> str:
@@ -109,7 +110,7 @@ def _nemesis(options: str) -> str:
     return words[words.index("--nemesis") + 1] if "--nemesis" in words else ""
 
 
-def markdown(rows: Sequence[Row]) -> Iterator[str]:
+def markdown(rows: Sequence[Told]) -> Iterator[str]:
     """Lines."""
     yield "| " + " | ".join(COLUMNS) + " |"
     yield "| " + " | ".join("---" for _ in COLUMNS) + " |"
@@ -117,9 +118,9 @@ def markdown(rows: Sequence[Row]) -> Iterator[str]:
         yield "| " + " | ".join(cell.replace("|", "\\|") for cell in cells(row)) + " |"
 
 
-def page(rows: Sequence[Row], when: str, command: str) -> str:
+def page(rows: Sequence[Told], when: str, command: str) -> str:
     """Of the documentation. when: the day, and the commit."""
-    found, searches = sum(row.found for row in rows), max((len(row.searches) for row in rows), default=0)
+    found, searches = sum(row["found"] for row in rows), max((len(row["searches"]) for row in rows), default=0)
     lines = [
         "# Bugs of record, and how soon exploring finds them", "",
         f"Made by `{command}` ({when}): {found} of {len(rows)} found. Each bug replaces one rule of the code "
@@ -132,8 +133,8 @@ def page(rows: Sequence[Row], when: str, command: str) -> str:
         *markdown(rows), "", "## Their stories", "",
     ]  # fmt: skip
     for row in rows:
-        smallest = None if row.proven is None else row.proven.smallest
+        smallest = row["smallest"]
         if smallest is not None:
-            story = [*smallest.story[:_MOST_LINES], *(["…"] if len(smallest.story) > _MOST_LINES else [])]
-            lines += [f"**{row.subject.id}**, {row.subject.title}: {smallest.broken}.", "", "```", *story, "```", ""]
+            story = [*smallest["story"][:_MOST_LINES], *(["…"] if len(smallest["story"]) > _MOST_LINES else [])]
+            lines += [f"**{row['id']}**, {row['title']}: {smallest['broken']}.", "", "```", *story, "```", ""]
     return "\n".join(lines).rstrip() + "\n"

@@ -52,6 +52,9 @@ class Surroundings(Protocol):
     def note(self, *what: object) -> None:
         """Make it part of the trace hash."""
 
+    def met_error(self, name: str, error: BaseException) -> None:
+        """A node's process ends by it."""
+
     def started(self, name: str, node: SimulatedProcess, disk: SimulatedDisk) -> None:
         """A process begins on this disk, before anything of it has run."""
 

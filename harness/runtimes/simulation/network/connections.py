@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from random import Random
 from typing import Any, Final, Protocol
@@ -65,6 +65,7 @@ class Links(Protocol):
     waiting: dict[Pipe, None]  # those with something that waits for its turn at a rate
     rules: dict[str, Rule]  # by key: what becomes of clients' requests
     at_message: dict[str, AtMessage]  # by host: what strikes in one of its messages
+    on_error: Callable[[str, Exception], None]  # a host's handler of requests has raised this
 
     @property
     def hosts(self) -> Mapping[str, Host]: ...

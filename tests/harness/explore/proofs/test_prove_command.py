@@ -35,6 +35,12 @@ def test_a_bug_is_found_shrunk_repeated_and_gone_without_itself(
     assert row["smallest"]["repeats"] and row["smallest"]["without"] == "pass" and row["smallest"]["story"]
     assert "`chaos prove M67 --budget" in page.read_text() and "**M67**" in page.read_text()
     assert json.loads(pin.read_text())["M67"]["broken"] == "QuorumState"
+    goes_on = ("M67", "M30", "--searches", "1", "--most-runs", "1", "--workers", "1", "--resume", str(file.parent))
+    assert chaos("prove", *goes_on, "--page", str(page), "--results", str(tmp_path / "next")) == 2
+    (next_file,) = (tmp_path / "next").glob("*/proofs.json")
+    before, after = json.loads(next_file.read_text())["bugs"]
+    assert before == row and (after["id"], after["found"]) == ("M30", False)
+    assert "1 of 2 found" in page.read_text() and "**M67**" in page.read_text()
 
 
 def test_a_bug_that_is_not_found_is_told_as_such(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -49,7 +55,7 @@ def test_a_bug_that_is_not_found_is_told_as_such(tmp_path: Path, capsys: pytest.
     (("M15", "--searches", "0"), "--searches is 0; valid is 1 to 100"),
     (("M15", "--most-runs", "1001"), "--most-runs is 1001; valid is 1 to 1,000"),
     (("--mutants", "kraft.nothing"), "no mutant's id begins with kraft.nothing"),
-    (("M15", "--resume", "there"), "--resume goes on with --mutants"),
+    (("M15", "--resume", "nowhere"), "nowhere/proofs.json cannot be read"),
     (("--mutants", "kraft.broker.rules", "--resume", "nowhere"), "nowhere/mutants.json cannot be read"),
 ])  # fmt: skip
 def test_bad_arguments_get_one_sentence(
