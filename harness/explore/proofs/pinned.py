@@ -9,7 +9,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any, Final
 
-from harness.explore.proofs.proving import Smallest, without_bug
+from harness.explore.proofs.proving import SOUND, Smallest, without_bug
 from harness.explore.shrinking.witness import witness_of
 from harness.explore.simulate import simulate
 from harness.plan.plan import Plan
@@ -30,7 +30,8 @@ class Pinned:
 
 @dataclass(frozen=True)
 class Repeated:
-    """broke: what the run breaks now; empty: nothing. without: verdict of the run without the bug."""
+    """broke: what the run breaks now; empty: nothing. without: verdict of the run without the bug, or
+    proving.BEYOND."""
 
     pinned: Pinned
     broke: str
@@ -39,7 +40,7 @@ class Repeated:
 
     @property
     def holds(self) -> bool:
-        return self.broke == self.pinned.broken and self.without == "pass"
+        return self.broke == self.pinned.broken and self.without in SOUND
 
 
 def load() -> Sequence[Pinned]:
@@ -68,9 +69,9 @@ def save(smallest: Mapping[str, Smallest], path: Path) -> None:
 
 def repeat(pinned: Pinned) -> Repeated:
     witness = witness_of(simulate(pinned.plan, pinned.schedule))
-    without = without_bug(pinned.plan, pinned.schedule)
+    without, reason = without_bug(pinned.plan, pinned.schedule)
     broke = "" if witness is None else str(witness.broken)
-    return Repeated(pinned, broke, str(without["verdict"]), str(without["reason"]))
+    return Repeated(pinned, broke, without, reason)
 
 
 def chosen(ids: Iterable[str]) -> Sequence[Pinned]:

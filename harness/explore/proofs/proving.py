@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 from harness.errors import describe
 from harness.explore.proofs.search import Found
@@ -16,6 +16,10 @@ from harness.plan.plan import Plan
 from harness.plan.schedule import Schedule
 from harness.record.timeline.story import Event
 
+#: Of a run without the bug: its faults go beyond the contract, and clients saw no more than may come of that.
+BEYOND: Final = "beyond the contract"
+#: What a run without the bug may be.
+SOUND: Final = ("pass", BEYOND)
 #: Seconds by which the run without the bug is made longer if its clients came to nothing in so short a time.
 _LONGER_S: Final = 20.0
 
@@ -24,7 +28,7 @@ _LONGER_S: Final = 20.0
 class Smallest:
     """A run that shows a bug. broken: what it breaks. story: numbered lines. repeats: a second run has the same trace
     hash. minimal: nothing more could go before the budget was spent. runs: that shrinking took. without: the verdict of
-    the same run without the bug, and why. seconds: by the wall clock, of the run itself."""
+    the same run without the bug, or BEYOND, and why. seconds: by the wall clock, of the run itself."""
 
     plan: Plan
     schedule: Schedule
@@ -79,22 +83,25 @@ def _smallest(shrunk: Shrunk) -> Smallest:
     trace: list[Event] = []
     simulated = simulate(plan, shrunk.schedule, lambda *reported: trace.append(Event(*reported)))
     again = simulate(plan, shrunk.schedule)
-    without = without_bug(plan, shrunk.schedule)
+    without, reason = without_bug(plan, shrunk.schedule)
     return Smallest(
         plan, shrunk.schedule, str(shrunk.broken), tell(simulated, simulated.judge(), trace), again.trace_hash,
         simulated.trace_hash == again.trace_hash, shrunk.minimal, shrunk.runs, again.wall_s,
-        str(without["verdict"]), str(without["reason"]),
+        without, reason,
     )  # fmt: skip
 
 
-def without_bug(plan: Plan, schedule: Schedule) -> Mapping[str, Any]:
-    """The verdict of the same run of code that is right."""
+def without_bug(plan: Plan, schedule: Schedule) -> tuple[str, str]:
+    """The verdict of the same run of code that is right, or BEYOND, and why."""
     sound = plan.model_copy(update={"bug": None, "mutant": None})
-    verdict = simulate(sound, schedule).judge()
+    simulated = simulate(sound, schedule)
+    verdict = simulated.judge()
     if verdict["verdict"] == "unknown":  # it may end too soon for its clients to have done anything
         longer = sound.model_copy(update={"time_limit": sound.time_limit + _LONGER_S})
-        verdict = simulate(longer, schedule).judge()
-    return verdict
+        simulated = simulate(longer, schedule)
+        verdict = simulated.judge()
+    excused = verdict["verdict"] == "fail" and simulated.violation is None and not verdict["contract"]["within"]
+    return BEYOND if excused else str(verdict["verdict"]), str(verdict["reason"])
 
 
 def _seen_by_clients(found: Found) -> str:

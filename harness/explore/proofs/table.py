@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from harness.explore.proofs.proving import Proven
+from harness.explore.proofs.proving import SOUND, Proven
 from harness.explore.proofs.search import Search
 from harness.explore.proofs.subjects import Subject
 
@@ -32,7 +32,7 @@ class Row:
     def holds(self) -> bool:
         """It was found, its smallest run repeats, and passes without the bug."""
         smallest = None if self.proven is None else self.proven.smallest
-        return smallest is not None and smallest.repeats and smallest.without == "pass"
+        return smallest is not None and smallest.repeats and smallest.without in SOUND
 
     def as_dict(self) -> dict[str, Any]:
         proven = self.proven

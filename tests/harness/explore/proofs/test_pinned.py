@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from harness.explore.proofs.pinned import Pinned, load, repeat
+from harness.explore.proofs.proving import SOUND
 
 PINNED = load()
 
@@ -17,4 +18,4 @@ def test_there_is_one_of_most_bugs() -> None:
 def test_it_is_found_again_and_gone_without_the_bug(pinned: Pinned) -> None:
     repeated = repeat(pinned)
     assert repeated.broke == pinned.broken
-    assert repeated.without == "pass", repeated.reason
+    assert repeated.without in SOUND, repeated.reason
