@@ -367,8 +367,8 @@ DROPS: Final[Mapping[str, Drop]] = {
         "kraft/broker/partition.py",
         """        if advanced:
             self._advance_high_watermark()
-        if log_start_offset""",
-        """        if log_start_offset""",
+        if follower.deleted_below""",
+        """        if follower.deleted_below""",
     ),
     "000-2.7-7": Text(
         "kraft/broker/partition.py",
