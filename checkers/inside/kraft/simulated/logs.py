@@ -92,15 +92,17 @@ class Chain:
 class Replica(Chain):
     """The log of one node's replica as its disk has it, whether or not its process runs.
 
-    known: False from a loss of power on, until the node runs again and its log has been read anew.
+    known: False from a loss of power on, until the node runs again and its log has been read anew. damaged: its process
+    began on a disk with bits that are others, which it need not have found yet.
     """
 
-    __slots__ = ("cut", "digest", "known", "node", "verified", "verified_from")
+    __slots__ = ("cut", "damaged", "digest", "known", "node", "verified", "verified_from")
 
     def __init__(self, node: str) -> None:
         super().__init__()
         self.node = node
         self.known = True
+        self.damaged = False
         self.cut: int | None = None  # the lowest offset it was truncated to since the last check
         self.verified = 0  # batches that `verify` has compared with the disk
         self.verified_from = 0  # the log's start then
@@ -171,7 +173,9 @@ class Registry:
             found = known.get(key)
             if found is None:
                 self._add(key, batch, epoch, replica.node)
-            elif found[1] == epoch and (found[0] == batch or _is_damaged(found[0], data, position, header)):
+            elif found[1] == epoch and (
+                found[0] == batch or (replica.damaged and _is_damaged(found[0], data, position, header))
+            ):
                 batch = found[0]
             else:
                 raise self._contradiction(replica.node, batch, epoch, *found)

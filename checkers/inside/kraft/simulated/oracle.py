@@ -82,9 +82,10 @@ class Invariants:
         if disk is not None:
             self._durability.node_started(name, disk)
         self._ids[name] = node.raft.node_id
+        damaged = disk is not None and disk.damaged
         for partition in self._partitions.values():
-            partition.node_started(self._ids[name], damaged=disk is not None and disk.damaged)
-        self._quorum.node_started(name, node)
+            partition.node_started(self._ids[name], damaged=damaged)
+        self._quorum.node_started(name, node, damaged=damaged)
 
     def node_gone(self, name: str, lossy: bool | Collection[str]) -> None:
         """Its process is over, or was before and now its machine has lost something.

@@ -28,17 +28,15 @@ from .producers import ProducerOracle
 
 
 class PartitionReplica(Replica):
-    """partition: while a process acts for it. broker_epoch: of that process, or the last one. damaged: it began on a
-    disk with records that are not what they were, so that what it knows of their producers may be wrong. term: of its
-    present leadership, the epoch (-1: it does not lead), the highest high watermark, log end and log start seen."""
+    """partition: while a process acts for it. broker_epoch: of that process, or the last one. term: of its present
+    leadership, the epoch (-1: it does not lead), the highest high watermark, log end and log start seen."""
 
-    __slots__ = ("broker_epoch", "damaged", "partition", "term", "term_end", "term_start", "term_watermark")
+    __slots__ = ("broker_epoch", "partition", "term", "term_end", "term_start", "term_watermark")
 
     def __init__(self, node: str) -> None:
         super().__init__(node)
         self.partition: Partition | None = None
         self.broker_epoch = -1
-        self.damaged = False
         self.term = -1
         self.term_end = 0
         self.term_start = 0
@@ -156,7 +154,7 @@ class PartitionOracle:
             self._start_anew()
         new = len(replica.batches) - (0 if anew else replica.count_below(before))
         thoroughly = verify or anew or replica.cut is not None
-        if not replica.damaged:
+        if not replica.damaged:  # what it remembers of producers may come from other numbers than it ever got
             self.producers.look(replica, partition, new, thoroughly=thoroughly, lost=self._era > 0)
         self._answers.look(replica.node, partition)
         self._check_replica(replica, partition)

@@ -66,8 +66,9 @@ class QuorumOracle:
         self._values: list[tuple[int, bytes]] = []  # all committed records: offset, value
         self._committed_in: list[int] = []  # of each batch: the quorum's epoch, or a later one
 
-    def node_started(self, name: str, node: Node) -> None:
+    def node_started(self, name: str, node: Node, *, damaged: bool) -> None:
         replica = self.replicas.setdefault(name, QuorumReplica(name))
+        replica.damaged = damaged
         replica.started = False
         replica.high_watermark = 0
         if node.raft.node_id in node.raft.voters:
