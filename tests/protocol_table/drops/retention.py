@@ -29,7 +29,9 @@ DROPS: Final[Mapping[str, Drop]] = {
     "retention-7": Returns(_REPLICA, "Replica._follow_log_start", "None"),
     "retention-8": Returns(_SHARED, "next_log_start_offset", "max(current, told)"),
     "retention-9": Returns(_SHARED, "next_log_start_offset", "min(told, high_watermark)"),
-    "retention-10": Text(_PARTITION, "            self._follow_log_start(follower.deleted_below)\n", "            pass\n"),
+    "retention-10": Text(
+        _PARTITION, "            self._follow_log_start(follower.deleted_below)\n", "            pass\n"
+    ),
     "retention-31": Text(_PARTITION, "            self._follow_log_start(deleted_below)\n", "            pass\n"),
     "retention-11": Text(
         _PARTITION,
