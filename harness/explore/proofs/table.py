@@ -128,8 +128,8 @@ def page(rows: Sequence[Told], when: str, command: str) -> str:
         f"{searches} times, in seeds of its own each time, by the explorations that `chaos list bugs` shows.",
         "",
         "*Property inside*: what stopped the run, at the step that broke it. *Clients saw*: what the history of the "
-        "same run breaks if nothing stops it, or what then ends it by itself (Liveness, UnexpectedError). *Smallest*: the run that `chaos shrink` makes of it; it was repeated, "
-        "and run again *without* the bug.", "",
+        "same run breaks if nothing stops it, or what then ends it by itself (Liveness, UnexpectedError). *Smallest*: "
+        "the run that `chaos shrink` makes of it; it was repeated, and run again *without* the bug.", "",
         *markdown(rows), "", "## Their stories", "",
     ]  # fmt: skip
     for row in rows:
