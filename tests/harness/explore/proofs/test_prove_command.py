@@ -89,3 +89,10 @@ def test_the_sample_is_as_the_file_says_and_each_module_is_there() -> None:
     assert len({each.mutant.id for each in drawn}) == len(drawn)
     assert all(mutants_of(module) for target in mutation.TARGETS for module in told[target]["modules"])
     assert sample() == drawn
+
+
+def test_what_is_argued_is_there() -> None:
+    """Code that has changed is argued anew."""
+    modules = {function.partition(":")[0] for function in mutation.argued()}
+    there = {mutation.key(mutant) for module in modules for mutant in mutants_of(module)}
+    assert set(mutation.argued()) <= there
