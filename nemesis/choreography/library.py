@@ -105,6 +105,12 @@ LIBRARY: Final[Mapping[str, Named]] = {
         "delay controller to other by 700ms; start other; for 2s; cut controller to other; for 500ms; pause leader; "
         "past session; for 1s; heal; for 4s; resume; start follower; until in-isr other",
     ),
+    "longest-log-is-older": Named(
+        "nobody is eligible any more; of those who tell of their logs the longest has the tail of an earlier leader",
+        "kill leader; until new-leader; start leader; until in-isr leader; cut second=new-leader from brokers; "
+        "for 700ms; elect preferred; until leads leader; for 150ms; kill other; kill leader; kill second; "
+        "past session; start leader; for 3s; heal; start second; for 5s; start other; until in-isr other",
+    ),
 }  # fmt: skip
 BEYOND: Final[Mapping[str, Named]] = {
     "all-lose-power": Named(

@@ -23,10 +23,10 @@ BUG = Bug(
     id="M44",
     title="unclean recovery goes by the length of a log and not by its epoch",
     source="ULES.tla, Election2",
-    nemesis="power-outage-cluster,kill,partition",
+    nemesis="choreography:longest-log-is-older",
     properties=("UncleanRecovery", "LeaderCompleteness", "log linearizability"),
     module="kraft.controller.rules",
     rule="best_log",
     replacement=longest_log,
-    options="--partitions 24 --rate 100",
+    options="--rate 100 --concurrency 20",
 )

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from concurrent.futures import Future, ProcessPoolExecutor
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
@@ -18,7 +19,7 @@ from harness.errors import BadArguments, ExitCode, HarnessFailure
 from harness.report.terminal import say, say_json
 
 if TYPE_CHECKING:
-    from harness.explore.proofs.mutation import Measured
+    from harness.explore.proofs.mutation import Chosen, Measured
     from harness.explore.proofs.proving import Proven
     from harness.explore.proofs.subjects import Subject
     from harness.explore.proofs.table import Row
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
 #: What is kept in the directory of results.
 PROOFS_FILE: Final = "proofs.json"
 MUTANTS_FILE: Final = "mutants.json"
+#: Of no more it is not asked first which runs come to them.
+FEW_MUTANTS: Final = 10
 MOST_SEARCHES: Final = 100
 MOST_RUNS: Final = 1000  # of a search: the next one's seeds begin there
 
@@ -248,13 +251,18 @@ def _measure_mutants(
 
     directory = results.create(results_directory, ("mutants",), 0)
     runs = mutation.settings()["runs"]
-    searches = [mutation.search_for(each, plan_of, runs, budget) for each in chosen if each.mutant.id not in done]
+    left = [each for each in chosen if each.mutant.id not in done]
     with Progress() as progress:
         tell: Callable[[str], object] = (lambda line: None) if as_json else progress.say
-        for search in search_all(searches, workers, directory / "workers"):
+        reached = _reached(left, plan_of, runs, workers) if len(left) > FEW_MUTANTS else None
+        searches = [mutation.search_for(each, plan_of, runs, budget, reached) for each in left]
+        nowhere = [search for search in searches if search.ended]
+        somewhere = [search for search in searches if not search.ended]
+        for search in chain(nowhere, search_all(somewhere, workers, directory / "workers")):
             mutant = by_id[search.subject]
-            done[mutant.id] = measured = mutation.Measured.by(search, mutant)
-            how = f"by {search.found} in run {search.runs}" if search.found else f"{search.runs} runs"
+            come = -1 if reached is None else len(search.seeds)
+            done[mutant.id] = measured = mutation.Measured.by(search, mutant, runs, come)
+            how = f"by {search.found} in run {measured.runs}" if search.found else f"{search.runs} runs"
             tell(f"{len(done)} of {len(chosen)}: {measured.outcome} {mutant.id}: {how}")
             _keep_mutants(directory, [done[each] for each in by_id if each in done])
     every = [done[id_] for id_ in by_id]
@@ -266,6 +274,21 @@ def _measure_mutants(
             say(line)
         say(str(directory / MUTANTS_FILE))
     return ExitCode.PASS if all(each.outcome != "survived" for each in every) else ExitCode.UNKNOWN
+
+
+def _reached(
+    chosen: Sequence[Chosen], plan_of: Callable[[str, int], Plan], runs: int, workers: int
+) -> Mapping[tuple[str, int], Mapping[str, Set[int]]]:
+    """What the runs come to that these mutants are searched for in, by exploration and seed."""
+    import multiprocessing
+
+    from harness.explore.proofs.mutation import explored, reached_by
+
+    modules = list(dict.fromkeys(each.mutant.module for each in chosen))
+    wanted = explored(chosen, runs)
+    with ProcessPoolExecutor(workers, multiprocessing.get_context("spawn")) as pool:
+        found = pool.map(partial(reached_by, modules=modules), [plan_of(*each) for each in wanted])
+        return dict(zip(wanted, found, strict=True))
 
 
 def _measured_before(directory: Path, mutants: Mapping[str, Mutant]) -> dict[str, Measured]:

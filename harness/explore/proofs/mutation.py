@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tomllib
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from functools import cache
 from hashlib import sha256
@@ -12,8 +12,10 @@ from importlib.resources import files
 from typing import Any, Final
 
 from harness.explore.proofs.search import Search
+from harness.explore.simulate import simulate
 from harness.plan.plan import Plan
 from harness.runtimes.simulation.mutants.places import Mutant, mutants_of
+from harness.runtimes.simulation.mutants.reached import statement_of, watched
 
 FILE: Final = "mutants.toml"
 #: Why a mutant changes nothing that anybody may rely on, by its id, and source text before and after.
@@ -32,7 +34,8 @@ class Chosen:
 
 @dataclass(frozen=True)
 class Measured:
-    """What became of one. runs: that it was searched for in. simulated_s, wall_s: seconds of these. broke, message:
+    """What became of one. runs: that it was searched for in. reached: how many of all come to its place, of which the
+    others need not be simulated; -1: that was not asked. simulated_s, wall_s: seconds of these. broke, message:
     which property, and how; None: none. argued: why it is equivalent, if somebody says so."""
 
     mutant: Mutant
@@ -42,20 +45,23 @@ class Measured:
     broke: str | None
     message: str | None
     argued: str = ""
+    reached: int = -1
 
     @classmethod
-    def by(cls, search: Search, mutant: Mutant) -> Measured:
+    def by(cls, search: Search, mutant: Mutant, runs: int, reached: int) -> Measured:
+        """runs: in how many it was to be found, those included that do not come to its place. reached: see above."""
         found = search.found
         return cls(
-            mutant, search.runs, round(search.simulated_s, 1), round(search.wall_s, 1),
+            mutant, runs if found is None else found.seed + 1, round(search.simulated_s, 1), round(search.wall_s, 1),
             None if found is None else str(found), None if found is None else found.message,
-            argued().get(key(mutant), ""),
+            argued().get(key(mutant), ""), reached,
         )  # fmt: skip
 
     @classmethod
     def read(cls, told: Mapping[str, Any], mutant: Mutant) -> Measured:
         """told: by as_dict(). What is argued may be new since."""
         fields = {name: told[name] for name in ("runs", "simulated_s", "wall_s", "message")}
+        fields["reached"] = told.get("reached", -1)
         return cls(mutant, **fields, broke=told["property"], argued=argued().get(key(mutant), ""))
 
     @property
@@ -69,8 +75,8 @@ class Measured:
         mutant = self.mutant
         return {
             "id": mutant.id, "line": mutant.line, "before": mutant.before, "after": mutant.after,
-            "outcome": self.outcome, "argued": self.argued, "runs": self.runs, "simulated_s": self.simulated_s,
-            "wall_s": self.wall_s, "property": self.broke, "message": self.message,
+            "outcome": self.outcome, "argued": self.argued, "runs": self.runs, "reached": self.reached,
+            "simulated_s": self.simulated_s, "wall_s": self.wall_s, "property": self.broke, "message": self.message,
         }  # fmt: skip
 
 
@@ -119,14 +125,43 @@ def _drawn(seed: int, id_: str) -> bytes:
     return sha256(f"{seed}/{id_}".encode()).digest()
 
 
-def search_for(chosen: Chosen, plan_of: Callable[[str, int], Plan], runs: int, budget_s: float) -> Search:
-    """plan_of: the plan of an exploration, by its options, and a seed."""
-    explorations, id_ = chosen.explorations, chosen.mutant.id
+#: By the options of an exploration and a seed, what the run of that comes to: see reached.watched.
+Reached = Mapping[tuple[str, int], Mapping[str, Set[int]]]
+
+
+def explored(chosen: Iterable[Chosen], runs: int) -> Sequence[tuple[str, int]]:
+    """The runs that these are searched for in: options of an exploration and a seed."""
+    return list(dict.fromkeys((_turn(each, seed), seed) for each in chosen for seed in range(runs)))
+
+
+def reached_by(plan: Plan, modules: Sequence[str]) -> Mapping[str, Set[int]]:
+    """Of code that is right. See reached.watched."""
+    with watched(modules) as seen:
+        simulate(plan)
+    return seen
+
+
+def search_for(
+    chosen: Chosen, plan_of: Callable[[str, int], Plan], runs: int, budget_s: float, reached: Reached | None
+) -> Search:
+    """plan_of: the plan of an exploration, by its options, and a seed. Runs that do not come to the mutant's place are
+    left out, if that is known: they are those of the code that is right."""
+    mutant = chosen.mutant
+    line = statement_of(mutant)
+    seeds = [
+        seed for seed in range(runs)
+        if reached is None or line in reached[_turn(chosen, seed), seed][mutant.module]
+    ]  # fmt: skip
 
     def plan(seed: int) -> Plan:
-        return plan_of(explorations[seed % len(explorations)], seed).model_copy(update={"mutant": id_})
+        return plan_of(_turn(chosen, seed), seed).model_copy(update={"mutant": mutant.id})
 
-    return Search(id_, range(runs), plan, budget_s)
+    return Search(mutant.id, seeds, plan, budget_s, ended=not seeds)
+
+
+def _turn(chosen: Chosen, seed: int) -> str:
+    """Explorations take turns."""
+    return chosen.explorations[seed % len(chosen.explorations)]
 
 
 def summary(measured: Sequence[Measured]) -> Iterator[str]:
@@ -145,4 +180,5 @@ def summary(measured: Sequence[Measured]) -> Iterator[str]:
         if each.outcome == "survived":
             mutant = each.mutant
             became = mutant.after or "nothing"
-            yield f"survived  {mutant.id} (line {mutant.line}): {mutant.before} -> {became}"
+            nowhere = "; no run comes there" if each.reached == 0 else ""
+            yield f"survived  {mutant.id} (line {mutant.line}): {mutant.before} -> {became}{nowhere}"

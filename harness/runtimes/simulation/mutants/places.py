@@ -90,7 +90,7 @@ class _Replace(ast.NodeTransformer):
 
 
 def _places(module: str, tree: ast.Module) -> Iterator[tuple[Mutant, tuple[ast.AST, ast.AST]]]:
-    for name, function in _functions(tree, ""):
+    for name, function in functions_of(tree):
         numbers: Counter[str] = Counter()
         for node in _nodes(function):
             for operator, changes in OPERATORS.items():
@@ -101,12 +101,12 @@ def _places(module: str, tree: ast.Module) -> Iterator[tuple[Mutant, tuple[ast.A
                     yield mutant, (node, replacement)
 
 
-def _functions(node: ast.AST, prefix: str) -> Iterator[tuple[str, _Function]]:
-    """Those of the module and of its classes; what is nested in a function is part of it. What only describes is none:
-    no run depends on it."""
+def functions_of(node: ast.AST, prefix: str = "") -> Iterator[tuple[str, _Function]]:
+    """With their qualified names, those of a module and of its classes; what is nested in a function is part of it.
+    What only describes is none: no run depends on it."""
     for child in ast.iter_child_nodes(node):
         if isinstance(child, ast.ClassDef):
-            yield from _functions(child, f"{prefix}{child.name}.")
+            yield from functions_of(child, f"{prefix}{child.name}.")
         elif isinstance(child, _Function) and child.name not in ("__repr__", "__str__", "describe"):
             yield f"{prefix}{child.name}", child
 

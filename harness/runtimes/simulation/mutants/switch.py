@@ -19,7 +19,7 @@ def switched_on(id_: str | None) -> Iterator[None]:
         yield
         return
     mutant = find(id_)
-    function, code = _function(mutant), _code(mutant)
+    function, code = function_named(mutant.module, mutant.function), _code(mutant)
     before = function.__code__
     function.__code__ = code
     try:
@@ -28,25 +28,27 @@ def switched_on(id_: str | None) -> Iterator[None]:
         function.__code__ = before
 
 
-def _function(mutant: Mutant) -> FunctionType:
-    found: Any = importlib.import_module(f"{CLUSTER}.{mutant.module}")
-    for name in mutant.function.split("."):
+def function_named(module: str, function: str) -> FunctionType:
+    """function: its qualified name."""
+    found: Any = importlib.import_module(f"{CLUSTER}.{module}")
+    for name in function.split("."):
         found = vars(found)[name]
     found = getattr(found, "fget", None) or getattr(found, "func", None) or getattr(found, "__func__", found)
     while hasattr(found, "__wrapped__"):
         found = found.__wrapped__
-    assert isinstance(found, FunctionType), f"{mutant.id} is no function"
+    assert isinstance(found, FunctionType), f"{module}:{function} is no function"
     return found
 
 
 def _code(mutant: Mutant) -> CodeType:
     """Raises BadArguments."""
     compiled = compile(mutated(mutant), str(source_of(mutant.module)), "exec", dont_inherit=True)
-    return next(each for each in _codes(compiled) if each.co_qualname == mutant.function)
+    return next(each for each in codes_of(compiled) if each.co_qualname == mutant.function)
 
 
-def _codes(code: CodeType) -> Iterator[CodeType]:
+def codes_of(code: CodeType) -> Iterator[CodeType]:
+    """Of all that is defined in it."""
     for constant in code.co_consts:
         if isinstance(constant, CodeType):
             yield constant
-            yield from _codes(constant)
+            yield from codes_of(constant)

@@ -16,6 +16,7 @@ from harness.plan.plan import Plan
 from harness.runtimes.simulation.mutants import places
 from harness.runtimes.simulation.mutants.operators import OPERATORS
 from harness.runtimes.simulation.mutants.places import find, mutants_of
+from harness.runtimes.simulation.mutants.reached import statement_of, watched
 from harness.runtimes.simulation.mutants.switch import switched_on
 
 CODE = '''
@@ -98,3 +99,15 @@ def test_a_run_of_a_mutant_repeats_and_the_code_is_whole_after_it() -> None:
     assert first.violation is not None and first.violation.property == "IsrExpands"
     assert first.trace_hash == second.trace_hash != sound
     assert simulate(plan).trace_hash == sound
+
+
+def test_what_a_run_comes_to_is_known_by_line_and_changes_nothing() -> None:
+    modules = ["kraft.broker.rules", "kraft.broker.partition", "kraft.controller.unclean_recovery"]
+    plan = Plan(run="m", on="simulation", seed=3, nemesis=(), rate=20.0, partitions=2, time_limit=2.0)
+    plain = simulate(plan)
+    with watched(modules) as seen:
+        marked = simulate(plan)
+    assert marked.trace_hash == plain.trace_hash == simulate(plan).trace_hash
+    of = {mutant.id: statement_of(mutant) in seen[mutant.module] for name in modules for mutant in mutants_of(name)}
+    assert any(comes for id_, comes in of.items() if ":Partition.append:" in id_), "records were written"
+    assert not any(comes for id_, comes in of.items() if ":UncleanRecovery._decide:" in id_), "nobody was lost"
