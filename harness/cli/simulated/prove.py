@@ -31,6 +31,8 @@ PROOFS_FILE: Final = "proofs.json"
 MUTANTS_FILE: Final = "mutants.json"
 #: Of no more it is not asked first which runs come to them.
 FEW_MUTANTS: Final = 10
+#: Seconds that a run of theirs may take, of which some never end; others of this kind take a few.
+MUTANT_LIMIT_S: Final = 100.0
 MOST_SEARCHES: Final = 100
 MOST_RUNS: Final = 1000  # of a search: the next one's seeds begin there
 
@@ -258,7 +260,7 @@ def _measure_mutants(
         searches = [mutation.search_for(each, plan_of, runs, budget, reached) for each in left]
         nowhere = [search for search in searches if search.ended]
         somewhere = [search for search in searches if not search.ended]
-        for search in chain(nowhere, search_all(somewhere, workers, directory / "workers")):
+        for search in chain(nowhere, search_all(somewhere, workers, directory / "workers", MUTANT_LIMIT_S)):
             mutant = by_id[search.subject]
             come = -1 if reached is None else len(search.seeds)
             done[mutant.id] = measured = mutation.Measured.by(search, mutant, runs, come)

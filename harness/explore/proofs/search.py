@@ -108,13 +108,15 @@ def _found(outcome: Outcome, runs: int) -> Found | None:
     return Found(outcome.plan.seed, runs, property_, failure.anomaly, failure.message, outcome.plan, schedule)
 
 
-def search_all(searches: Sequence[Search], workers: int, logs: Path) -> Iterator[Search]:
-    """Each as it ends. logs: a directory that is made, for what workers say. Raises HarnessFailure if they cannot
-    start."""
+def search_all(
+    searches: Sequence[Search], workers: int, logs: Path, limit_s: float = RUN_LIMIT_S
+) -> Iterator[Search]:
+    """Each as it ends. logs: a directory that is made, for what workers say. limit_s: seconds that a run may take.
+    Raises HarnessFailure if workers cannot start."""
     plans = _Plans(searches)
     told: set[int] = set()
     outcomes: Generator[Outcome | None, Any, Any] = simulate_all(
-        plans, workers, simulate, logs, limit_s=RUN_LIMIT_S, histories=False
+        plans, workers, simulate, logs, limit_s=limit_s, histories=False
     )
     with closing(outcomes):
         for outcome in outcomes:
