@@ -372,7 +372,6 @@ class Partition(Replica):
         if deleted_below > self.log.start_offset:
             # Not followed at its fetch, as that was not known to be committed; and an idle follower says nothing more.
             self._follow_log_start(deleted_below)
-            self.consider_deleted()
 
     # -- leader: log start ------------------------------------------------------------------------------------
 
