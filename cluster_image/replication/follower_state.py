@@ -27,8 +27,7 @@ class FollowerState:
     def __init__(self, end_offset: int = -1, last_caught_up: float = 0.0) -> None:
         self.end_offset = end_offset
         self.log_start_offset = -1
-        #: Its log start, if it knows the record before that: it had what was deleted, and is not only empty there.
-        self.deleted_below = -1
+        self.deleted_below = -1  # see rules.deleted_below
         self.broker_epoch = -1
         self.last_fetch = float("-inf")
         self.leader_end_at_last_fetch = 0
@@ -67,7 +66,7 @@ class FollowerState:
             self._caught_up = max(self._caught_up, self.last_fetch)
         self.end_offset = offset
         self.log_start_offset = log_start_offset
-        self.deleted_below = log_start_offset if last_fetched_epoch >= 0 else -1
+        self.deleted_below = rules.deleted_below(log_start_offset, last_fetched_epoch)
         self.broker_epoch = broker_epoch
         self.last_fetch = now
         self.leader_end_at_last_fetch = leader_end

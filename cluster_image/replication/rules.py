@@ -48,6 +48,13 @@ def next_log_start_offset(current: int, told: int, high_watermark: int) -> int:
     return max(current, min(told, high_watermark))
 
 
+def deleted_below(followers_start: int, last_fetched_epoch: int) -> int:
+    """Below which offset has a follower deleted records that it had? Below its log start, if its fetch names the epoch
+    of its last record, or of the one before its start. A log that knows neither is only empty there, and nothing shows
+    that anybody deleted what it lacks (retention-10). followers_start: -1: not told. -1: below none."""
+    return followers_start if last_fetched_epoch >= 0 else -1
+
+
 def watermark_of_begun_anew(high_watermark: int, offset: int) -> int:
     """The high watermark of a log that begins anew at `offset`, where its leader's log starts. What lies below was
     committed, or it would not be deleted; and a watermark below its own log's start, with which this replica may come

@@ -32,6 +32,7 @@ DROPS: Final[Mapping[str, Drop]] = {
     "retention-10": Text(
         _PARTITION, "            self._follow_log_start(follower.deleted_below)\n", "            pass\n"
     ),
+    "retention-32": Returns(_SHARED, "deleted_below", "followers_start"),
     "retention-31": Text(_PARTITION, "            self._follow_log_start(deleted_below)\n", "            pass\n"),
     "retention-11": Text(
         _PARTITION,
