@@ -15,7 +15,7 @@ from checkers.properties import RECORDS_DELETED
 from cluster_image.kraft.broker.partition import Partition
 from cluster_image.kraft.node import Node
 
-from .lasting import Lasting
+from .lasting import Overdue
 
 #: Seconds by which it may be late.
 WITHIN_S: Final = 2.0
@@ -30,34 +30,30 @@ _Key = tuple[str, str, str, int]
 
 class Deleting:
     def __init__(self) -> None:
-        self._overdue: dict[_Key, Lasting] = {}
-        self._next = 0.0
+        self._overdue: Overdue[_Key] = Overdue(LOOK_EVERY_S, ACTS_EVERY_S)
 
     def look(self, nodes: Mapping[str, Node], now: float) -> None:
         """At whoever leads, every LOOK_EVERY_S. Raises Violated."""
-        if now < self._next:
+        if not self._overdue.is_time(now):
             return
-        self._next = now + LOOK_EVERY_S
-        before, self._overdue = self._overdue, {}
         for name, node in nodes.items():
             if node.broker is not None:
                 for partition in node.broker.partitions.values():
                     if partition.leadership is not None and not partition.log.is_given_up:
-                        self._look_at(name, partition, before, now)
+                        self._look_at(name, partition, now)
 
-    def _look_at(self, name: str, partition: Partition, before: Mapping[_Key, Lasting], now: float) -> None:
+    def _look_at(self, name: str, partition: Partition, now: float) -> None:
         assert partition.leadership is not None
         served = max((follower.last_fetch for follower in partition.leadership.followers.values()), default=None)
         if served is None:
             return
         for what, offset, within in _due(partition):
-            key = name, str(partition), what, offset
-            known = self._overdue[key] = Lasting.seen(before.get(key), served, now, ACTS_EVERY_S)
-            if known.seconds > within + WITHIN_S:
+            seconds = self._overdue.seconds((name, str(partition), what, offset), served, now)
+            if seconds > within + WITHIN_S:
                 log = partition.log
                 raise Violated(
                     RECORDS_DELETED,
-                    f"{name}, leader of {partition}, {what} {offset}, for {known.seconds:.1f} s: its log is "
+                    f"{name}, leader of {partition}, {what} {offset}, for {seconds:.1f} s: its log is "
                     f"{log.start_offset} to {log.end_offset}, the high watermark {partition.high_watermark}",
                     str(partition),
                     (name,),

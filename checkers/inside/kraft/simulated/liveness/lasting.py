@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Self
+from collections.abc import Hashable
+from typing import Generic, Self, TypeVar
+
+_Key = TypeVar("_Key", bound=Hashable)
 
 
 class Lasting:
@@ -29,3 +32,27 @@ class Lasting:
     @property
     def seconds(self) -> float:
         return self.advanced - self.since
+
+
+class Overdue(Generic[_Key]):
+    """What lasts as of the last look, by key. look_every, acts_every: seconds, see Lasting.seen."""
+
+    def __init__(self, look_every: float, acts_every: float) -> None:
+        self._look_every = look_every
+        self._acts_every = acts_every
+        self._next = 0.0
+        self._before: dict[_Key, Lasting] = {}
+        self._now: dict[_Key, Lasting] = {}
+
+    def is_time(self, now: float) -> bool:
+        """To look again? Then what is not seen in this look is over."""
+        if now < self._next:
+            return False
+        self._next = now + self._look_every
+        self._before, self._now = self._now, {}
+        return True
+
+    def seconds(self, key: _Key, acted: float, now: float) -> float:
+        """For how long this has lasted, which is so now."""
+        known = self._now[key] = Lasting.seen(self._before.get(key), acted, now, self._acts_every)
+        return known.seconds

@@ -11,7 +11,7 @@ from checkers.properties import LEADER_RESIGNS
 from cluster_image.kraft.node import Node
 from cluster_image.kraft.raft.quorum import Quorum
 
-from .lasting import Lasting
+from .lasting import Overdue
 
 #: Seconds by which it may be late.
 WITHIN_S: Final = 1.0
@@ -22,34 +22,28 @@ LOOK_EVERY_S: Final = 0.1
 
 class Resigning:
     def __init__(self) -> None:
-        self._overdue: dict[tuple[str, int], Lasting] = {}  # by node and epoch
-        self._next = 0.0
+        self._overdue: Overdue[tuple[str, int]] = Overdue(LOOK_EVERY_S, ACTS_EVERY_S)  # by node and epoch
 
     def look(self, nodes: Mapping[str, Node], now: float) -> None:
         """At whoever leads, every LOOK_EVERY_S. Raises Violated."""
-        if now < self._next:
+        if not self._overdue.is_time(now):
             return
-        self._next = now + LOOK_EVERY_S
-        before, self._overdue = self._overdue, {}
         for name, node in nodes.items():
             quorum = node.raft.quorum
             if quorum is not None and quorum.leadership is not None:
-                self._look_at(name, quorum, before, now)
+                self._look_at(name, quorum, now)
 
-    def _look_at(
-        self, name: str, quorum: Quorum, before: Mapping[tuple[str, int], Lasting], now: float
-    ) -> None:
+    def _look_at(self, name: str, quorum: Quorum, now: float) -> None:
         assert quorum.leadership is not None
         heard, acted = quorum.leadership.heard()
         needed = (len(heard) + 1) // 2  # besides itself, for a majority
         if not needed or acted - sorted(heard, reverse=True)[needed - 1] <= quorum.fetch_timeout:
             return
-        key = name, quorum.epoch
-        known = self._overdue[key] = Lasting.seen(before.get(key), acted, now, ACTS_EVERY_S)
-        if known.seconds > WITHIN_S:
+        seconds = self._overdue.seconds((name, quorum.epoch), acted, now)
+        if seconds > WITHIN_S:
             raise Violated(
                 LEADER_RESIGNS,
                 f"{name} goes on leading the metadata quorum in epoch {quorum.epoch}: for {quorum.fetch_timeout:g} s, "
-                f"and {known.seconds:.1f} s more, no majority of the voters has fetched from it",
+                f"and {seconds:.1f} s more, no majority of the voters has fetched from it",
                 nodes=(name,),
             )
