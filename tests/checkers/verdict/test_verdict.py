@@ -52,6 +52,13 @@ def test_passes_when_faults_struck_and_nothing_is_wrong() -> None:
     assert result["judged_until_s"] == 60.0
 
 
+def test_a_history_that_is_no_logs_is_weighed_though_nothing_acknowledged_is_lost() -> None:
+    tally = [(LOG_LINEARIZABILITY, "inconsistent offset", 2, 2)]
+    both = [cut(10, 20, "broker-1", "broker-2", "broker-3")]
+    assert verdict(tally=tally, faults=both, wrong_in=["chaos-0"])["reason"].endswith("; beyond the contract")
+    assert verdict(tally=tally, wrong_in=["chaos-0"])["reason"].endswith("within the contract, so this is a bug")
+
+
 def test_what_was_not_looked_at_is_not_passed() -> None:
     assert verdict(replica_records=0)["verdict"] == "unknown"
     result = verdict(doubts=["not recovered 60 s after the last fault was healed"])
