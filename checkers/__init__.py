@@ -198,7 +198,7 @@ def _look(run: _Run, engine: Engine) -> tuple[Evidence, list[pa.Table], list[Pat
             *(of_own.undecided if of_own is not None else ()),
         ],
         faults_known="faults" not in missing,
-        availability=availability.of_history(history, faults, operations, engine),
+        availability=availability.of_history(history, faults, operations, engine, availability.topic_of(known)),
         deletion=deleted,
         groups=of_groups,
         transactions=of_transactions,

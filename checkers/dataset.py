@@ -313,7 +313,7 @@ def check_tables(
             nodes=of_nodes,
             lost_in=verdict.places_of(witnessed, "anomaly", LOST_APPEND),
             wrong_in=verdict.places_of(witnessed, "property", LOG_LINEARIZABILITY),
-            availability=availability.of_tables(logs.operations.items(), faults, origin),
+            availability=availability.of_tables(logs.operations.items(), faults, origin, availability.topic_of(plan)),
             deletion=deleted,
             groups=of_groups,
             transactions=of_transactions,

@@ -1,7 +1,8 @@
 """Workload `append`: unique values are appended to every partition, read as they come and once more at the end.
 
 Processes of the history: 0 to concurrency - 1 are the producers, then come the readers, and the process after them
-does the final reads; with --delete-records one more deletes. A producer has at most one batch in flight a partition
+does the final reads; with --delete-records the next one deletes, and with --short-lived-topics the one after that
+appends to these topics and reads them. A producer has at most one batch in flight a partition
 (two around a change of leader); with --producers it is another kind (workloads/clients/kio/senders.py).
 """
 
@@ -10,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Mapping
+from functools import partial
 from random import Random
 from typing import Any, ClassVar, Final
 
@@ -22,8 +24,9 @@ from harness.report.console import Counts
 from harness.targets.security import PLAINTEXT
 from harness.targets.security.network import network_to
 from workloads.clients.client import Session, until
+from workloads.clients.kio.administration.deleting import Deleter
+from workloads.clients.kio.administration.short_lived import ShortLivedTopics
 from workloads.clients.kio.client import REQUEST_TIMEOUT_S, Client
-from workloads.clients.kio.deleting import Deleter
 from workloads.clients.kio.one_by_one import LogClient
 from workloads.clients.kio.producing import Sender
 from workloads.clients.kio.senders import sender_of
@@ -50,6 +53,8 @@ class AppendWorkload:
     takes_producers: ClassVar[bool] = True
     #: Does it delete records, if a plan says so?
     can_delete_records: ClassVar[bool] = True
+    #: Does it make other topics beside its own, if a plan says so?
+    can_have_short_lived_topics: ClassVar[bool] = True
     #: Values as one record batch.
     encode: ClassVar[Callable[..., bytes]] = staticmethod(encode_int64s)
 
@@ -73,7 +78,8 @@ class AppendWorkload:
         self._network = network or network_to(cluster)
         bootstrap = getattr(cluster, "bootstrap", None) or [node.address for node in cluster.brokers]
         brokers = [Address(*address) for address in bootstrap]
-        self._client = Client(self._network, brokers, plan.topic, request_timeout=request_timeout)
+        self._connect = partial(Client, self._network, brokers, request_timeout=request_timeout)
+        self._client = self._connect(plan.topic)
         self._tally = Tally()
         self._session = session = Session(
             plan, brokers, recorder, self._tally, READERS, plan.concurrency, int(self.log.get("keys", 0)), clock,
@@ -81,7 +87,14 @@ class AppendWorkload:
             security=getattr(cluster, "security", PLAINTEXT),  # a stand-in may not say
         )  # fmt: skip
         self._access = plan.client_kind.access(session)
-        self._of_cluster = getattr(cluster, "topic_settings", {})  # a stand-in may not say
+        self._settings = {
+            **getattr(cluster, "topic_settings", {}),  # a stand-in may not say
+            "min.insync.replicas": str(plan.min_insync_replicas), **self.topic_settings,
+        }  # fmt: skip
+        self._short_lived = ShortLivedTopics(
+            plan, self._connect, recorder, plan.concurrency + READERS + 2, self._settings, clock=clock,
+            wall_clock=wall_clock,
+        )  # fmt: skip
 
     async def set_up(self) -> None:
         """Once all brokers are there, make the topic and wait until every partition is led and in sync. Retries until
@@ -89,11 +102,7 @@ class AppendWorkload:
         plan = self._plan
         self._client.start()
         await self._client.wait_brokers()
-        await self._client.create_topic(
-            plan.partitions,
-            plan.replication_factor,
-            {**self._of_cluster, "min.insync.replicas": str(plan.min_insync_replicas), **self.topic_settings},
-        )
+        await self._client.create_topic(plan.partitions, plan.replication_factor, self._settings)
         await self._client.wait_ready(plan.partitions, plan.ready_isr)
 
     async def run(self, stop: asyncio.Event) -> None:
@@ -111,6 +120,8 @@ class AppendWorkload:
                 Random(f"{plan.seed}/deletions"), clock=self._clock,
             )  # fmt: skip
             loops.append(deleter.run(plan.partitions))
+        if plan.short_lived_topics is not None:
+            loops.append(self._short_lived.run())
         try:
             await until(stop, loops)
         finally:
@@ -132,9 +143,11 @@ class AppendWorkload:
     async def final_read(self) -> None:
         """Read every partition from its start to its end. Retries until cancelled."""
         await self._access.read_all()
+        await self._short_lived.read_all()
 
     async def close(self) -> None:
         """The network too, if it is the workload's own."""
+        await self._short_lived.close()
         await self._access.close()
         await self._client.close()
         if self._owns_network:
@@ -150,4 +163,5 @@ class AppendWorkload:
 
     def facts(self) -> Mapping[str, Any]:
         """What became of the clients, for run.json."""
-        return self._access.facts()
+        short_lived = self._short_lived.facts()
+        return {**self._access.facts(), **({"short_lived_topics": short_lived} if short_lived else {})}

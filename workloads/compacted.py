@@ -30,6 +30,7 @@ class CompactedWorkload(AppendWorkload):
     log: ClassVar[Mapping[str, Any]] = {"cleanup.policy": "compact", "keys": KEYS}
     topic_settings: ClassVar[Mapping[str, str]] = _SETTINGS
     can_delete_records: ClassVar[bool] = False
+    can_have_short_lived_topics: ClassVar[bool] = False
     takes_producers: ClassVar[bool] = False
 
     encode = staticmethod(_with_keys)

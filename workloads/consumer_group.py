@@ -44,6 +44,7 @@ class ConsumerGroupWorkload(AppendWorkload):
     """Consumer groups process what is appended: members crash, leave, join and pause, and commit what they did."""
 
     can_delete_records: ClassVar[bool] = False
+    can_have_short_lived_topics: ClassVar[bool] = False
     takes_producers: ClassVar[bool] = False
     settings: ClassVar[Mapping[str, Setting]] = {
         "commits": Setting(

@@ -67,6 +67,7 @@ class TransactionsWorkload(AppendWorkload):
     """Transactions send, poll, commit and abort, loops copy exactly once, and zombies come back."""
 
     can_delete_records: ClassVar[bool] = False
+    can_have_short_lived_topics: ClassVar[bool] = False
     takes_producers: ClassVar[bool] = False
     idempotent: ClassVar[bool] = True
     log: ClassVar[Mapping[str, Any]] = {"markers": True}

@@ -153,7 +153,8 @@ def _missing_replicas(
     memberships: Memberships | None,
     logs: Iterable[str],
 ) -> list[str]:
-    """Replicas without a log, as the last metadata assigns them; where that is not known, by their number alone."""
+    """Replicas without a log, as the last metadata assigns them; where that is not known, by their number alone. Of the
+    plan's topic: of no other are logs collected."""
     there: dict[str, set[str]] = {}
     for each in collected:
         if each["what"] == REPLICA_LOG:
@@ -161,11 +162,13 @@ def _missing_replicas(
     for node, log in held.replica_logs:
         there.setdefault(log, set()).add(node)
     assigned = {} if memberships is None else assigned_replicas(memberships)
-    factor = plan.get("replication_factor")
+    factor, topic = plan.get("replication_factor"), plan.get("topic")
     if not there:  # which is told of each broker
         return []
     found = []
     for log in logs:
+        if isinstance(topic, str) and log.rpartition("-")[0] != topic:
+            continue
         have = there.get(log, set())
         if log in assigned:
             found += [f"no log of {log} on {node} is on record" for node in assigned[log] if node not in have]

@@ -190,19 +190,30 @@ def _natural(name: str) -> tuple[str, int]:
 # -- where the operations are ---------------------------------------------------------------------------------------
 
 
-def of_tables(logs: Iterable[tuple[str, pa.Table]], faults: Iterable[Fault], origin: int) -> dict[str, Any]:
-    """In memory. logs: name and operations of each."""
+def topic_of(plan: Mapping[str, Any]) -> str | None:
+    """Whose logs clients append to all the time; None: of all topics. A short-lived one is not there for most of it."""
+    return None if plan.get("short_lived_topics") is None else plan.get("topic")
+
+
+def of_tables(
+    logs: Iterable[tuple[str, pa.Table]], faults: Iterable[Fault], origin: int, topic: str | None = None
+) -> dict[str, Any]:
+    """In memory. logs: name and operations of each. topic: see topic_of()."""
     windows = Windows.of(faults)
-    return summarise([measure(name, operations, windows) for name, operations in logs], windows, origin)
+    looked_at = [(name, table) for name, table in logs if topic in (None, name.rpartition("-")[0])]
+    return summarise([measure(name, operations, windows) for name, operations in looked_at], windows, origin)
 
 
-def of_history(history: History, faults: Iterable[Fault], rows: int, engine: Engine | None) -> dict[str, Any]:
+def of_history(
+    history: History, faults: Iterable[Fault], rows: int, engine: Engine | None, topic: str | None = None
+) -> dict[str, Any]:
     """Of a history that is laid out. rows: about how many operations it holds; engine may be None if they are no more
-    than EXACT_APPENDS. Raises HistoryError."""
+    than EXACT_APPENDS. topic: see topic_of(). Raises HistoryError."""
     windows = Windows.of(faults)
     files = [
         (f"{log.topic}-{log.partition}", str(history.path / segment.paths["operations"]))
         for log in history.logs
+        if topic in (None, log.topic)
         for segment in log.segments
     ]
     if rows <= EXACT_APPENDS or engine is None:

@@ -111,8 +111,7 @@ class Admin:
     async def _add_partition(self, topic: str, index: int, replicas: Sequence[int], timeout: float) -> None:
         """001, addPartition. The partition's own node, which leader and ISR lie under, comes second: an attempt that
         fails before is found by its reassignment."""
-        await self._make(paths.reassigned_topic(topic))
-        await self._put(paths.reassigned(topic, index), paths.encode_ids(replicas))
+        await self._note_reassignment(topic, index, paths.encode_ids(replicas))
         await self._make(paths.partition(topic, index))
         await self._together(self._ask("start-replica", topic, index, replica) for replica in replicas)
         if not await self._consumed(topic, index, "start-replica", replicas, timeout):
@@ -139,8 +138,7 @@ class Admin:
         once more, also those that it was being moved to: the leader may have died before it has asked them, and by 001
         nobody else would."""
         replicas = await reading.replicas_of(self._zookeeper, topic, index)
-        await self._make(paths.reassigned_topic(topic))
-        await self._put(paths.reassigned(topic, index), b"")
+        await self._note_reassignment(topic, index, b"")
         loop = asyncio.get_running_loop()
         until = loop.time() + timeout
         while (leader := await reading.leader_of(self._zookeeper, topic, index)) is not None:
@@ -202,8 +200,7 @@ class Admin:
             before = await reading.reassigned_to(self._zookeeper, topic, index) or ()
             if before == tuple(replicas):
                 return
-            await self._make(paths.reassigned_topic(topic))
-            await self._put(paths.reassigned(topic, index), paths.encode_ids(replicas))
+            await self._note_reassignment(topic, index, paths.encode_ids(replicas))
             await self._close_those_not_wanted(topic, index, set(before) - set(replicas))
             if before:
                 await self._start_those_that_stay(topic, index, set(replicas) - set(before))
@@ -367,6 +364,14 @@ class Admin:
     async def _remove_partition(self, topic: str, index: int) -> None:
         for path in (paths.leader, paths.isr, paths.replicas, paths.partition):
             await self._remove(path(topic, index))
+
+    async def _note_reassignment(self, topic: str, index: int, data: bytes) -> None:
+        """That of another partition may end meanwhile, and take the topic's node with it."""
+        while True:
+            await self._make(paths.reassigned_topic(topic))
+            with suppress(NoNode):
+                await self._put(paths.reassigned(topic, index), data)
+                return
 
     async def _forget_reassignment(self, topic: str, index: int) -> None:
         await self._remove(paths.reassigned(topic, index))

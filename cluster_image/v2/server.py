@@ -113,7 +113,7 @@ class BrokerServer:
         found = []
         for topic in await reading.children(zookeeper, paths.TOPICS):
             for index in paths.numbers(await reading.children(zookeeper, paths.topic(topic))):
-                if self._me in await reading.replicas_of(zookeeper, topic, index):
+                if self._me in await reading.replicas_to_start(zookeeper, topic, index):
                     found.append((topic, index))
         return found
 

@@ -44,12 +44,27 @@ DeleteRecordsOption = Annotated[
 ]
 
 
-def deletions(text: str | None) -> dict[str, float]:
-    """The field of a plan for --delete-records, if it is given. Raises BadArguments."""
-    try:
-        return {} if text is None else {"delete_records": seconds(text)}
-    except ValueError as error:
-        raise BadArguments(f"--delete-records: {error}") from None
+ShortLivedTopicsOption = Annotated[
+    str | None,
+    typer.Option(
+        "--short-lived-topics",
+        metavar="TIME",
+        help="Make topics beside the one that is tested, so long apart: they are changed, written, read and deleted, "
+        "e.g. 2s; by default none.",
+    ),
+]
+
+
+def administration(delete_records: str | None, short_lived_topics: str | None) -> dict[str, float]:
+    """The fields of a plan for --delete-records and --short-lived-topics, if they are given. Raises BadArguments."""
+    fields = {}
+    for name, text in (("delete_records", delete_records), ("short_lived_topics", short_lived_topics)):
+        try:
+            if text is not None:
+                fields[name] = seconds(text)
+        except ValueError as error:
+            raise BadArguments(f"--{name.replace('_', '-')}: {error}") from None
+    return fields
 
 
 ProducersOption = Annotated[

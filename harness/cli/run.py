@@ -19,11 +19,12 @@ from harness.cli.options import (
     MutantOption,
     ProducersOption,
     ResultsOption,
+    ShortLivedTopicsOption,
     SparkUiOption,
     StrikeOption,
     TargetOption,
     TimeLimitOption,
-    deletions,
+    administration,
     refuse_former_targets,
 )
 from harness.cli.spark import LOCAL, SparkOption, check_reachable
@@ -70,6 +71,7 @@ def run(
     ] = None,
     rate: Annotated[float, typer.Option(help="Records a second, all producers together.")] = 2000.0,
     delete_records: DeleteRecordsOption = None,
+    short_lived_topics: ShortLivedTopicsOption = None,
     concurrency: Annotated[int, typer.Option(help="Producers.")] = 4,
     partitions: Annotated[int, typer.Option(help="Of the topic.")] = 8,
     replication_factor: Annotated[int, typer.Option(help="Replicas of each partition.")] = 3,
@@ -184,7 +186,7 @@ def run(
     fields = {} if plan is None else plan_file.read(plan)
     given = {name: context.params[name] for name in _AS_THEY_ARE if _is_given(context, name)}
     fields |= given | {name: value for name, value in pace(interval, recovery).items() if value is not None}
-    fields |= deletions(delete_records)
+    fields |= administration(delete_records, short_lived_topics)
     if _is_given(context, "nemesis"):
         fields["nemesis"] = registry.parse_names(nemesis)
         fields.pop("schedule", None)

@@ -24,7 +24,7 @@ from spark_history.regular import open_regular
 from workloads.pacing import BATCHES_PER_S
 
 MAX_TIME_LIMIT_S = 7 * 24 * 3600  # the whole schedule is drawn before the run
-MIN_DELETE_S = 0.1  # from one deletion of a partition to the next
+MIN_EVERY_S = 0.1  # from one deletion of a partition, or short-lived topic, to the next
 MAX_RATE = 10_000_000  # far more than a harness can send; the pacer would be busy with nothing else
 
 MAX_LATENCY_MS = 1000  # beyond it no request is answered in time
@@ -71,6 +71,7 @@ class Plan(BaseModel):
     time_limit: float = 60.0  # seconds of workload
     rate: float = 2000.0  # records a second, all producers together
     delete_records: float | None = None  # seconds from one deletion of a partition's begin to the next; None: none
+    short_lived_topics: float | None = None  # seconds from the end of one to the begin of the next; None: none
     concurrency: int = 4  # producers
     acks: Literal["all", "1", "0"] = "all"
     topic: str = "chaos"
@@ -119,11 +120,13 @@ class Plan(BaseModel):
             value = getattr(self, name)
             if not 0 < value <= most:  # nor is it nan
                 yield f"{flag(name)} is {value:g}; it must be a number of {unit} above 0 and at most {most:,}"
-        if self.delete_records is not None and not MIN_DELETE_S <= self.delete_records <= MAX_TIME_LIMIT_S:
-            yield (
-                f"--delete-records is {self.delete_records:g}; it must be a number of seconds from {MIN_DELETE_S:g} to "
-                f"{MAX_TIME_LIMIT_S:,}"
-            )
+        for name in ("delete_records", "short_lived_topics"):
+            every = getattr(self, name)
+            if every is not None and not MIN_EVERY_S <= every <= MAX_TIME_LIMIT_S:
+                yield (
+                    f"{flag(name)} is {every:g}; it must be a number of seconds from {MIN_EVERY_S:g} to "
+                    f"{MAX_TIME_LIMIT_S:,}"
+                )
         if not 0 <= self.seed < 2**63:
             yield f"--seed is {self.seed}; valid is 0 to {2**63 - 1:,}"
         for name, most in _COUNTS.items():
@@ -185,11 +188,7 @@ class Plan(BaseModel):
                 yield f"{_OPTIONS[name]}: target {self.target} has no use for it"
         if (why := target.unsupported.get(f"workload {self.workload}")) is not None:
             yield f"--workload {self.workload} is not possible with target {self.target}: {why}"
-        if self.delete_records is not None and (why := target.unsupported.get("--delete-records")) is not None:
-            yield f"--delete-records is not possible with target {self.target}: {why}"
-        deletes = getattr(registry.load(registry.WORKLOADS, self.workload), "can_delete_records", False)
-        if self.delete_records is not None and not deletes:
-            yield f"--delete-records: workload {self.workload} deletes no records; append does"
+        yield from self._problems_of_administration(target)
         settings = getattr(registry.load(registry.WORKLOADS, self.workload), "settings", {})
         for name in self.workload_settings.keys() - settings.keys():
             there_are = f"there are {', '.join(settings)}" if settings else "it has none"
@@ -220,6 +219,24 @@ class Plan(BaseModel):
         yield from self.pace.problems()
         if len(set(self.nemesis)) < len(self.nemesis):
             yield f"--nemesis {','.join(self.nemesis)} names a nemesis twice; name each once"
+
+    def _problems_of_administration(self, target: Target) -> Iterable[str]:
+        workload = registry.load(registry.WORKLOADS, self.workload)
+        for name, able, what in (
+            ("delete_records", "can_delete_records", "deletes no records"),
+            ("short_lived_topics", "can_have_short_lived_topics", "has no topics but its own"),
+        ):
+            if getattr(self, name) is None:
+                continue
+            if (why := target.unsupported.get(flag(name))) is not None:
+                yield f"{flag(name)} is not possible with target {self.target}: {why}"
+            if not getattr(workload, able, False):
+                yield f"{flag(name)}: workload {self.workload} {what}; append does"
+        if self.short_lived_topics is not None and self.acks != "all":
+            yield (
+                "--short-lived-topics: whether a topic was read to its end before it is deleted, an append tells that "
+                f"the whole ISR has, and --acks is {self.acks}"
+            )
 
     def _no_choice_of_producers(self, target: Target) -> str | None:
         """As a clause."""
@@ -386,9 +403,9 @@ _COUNTS = {
 }  # fmt: skip
 _FLAGS = (
     "target", "kafka_home", "upgrade_to", "timeouts", "on", "hosts", "nemesis", "interval", "recovery", "strike",
-    "workload", "client", "producers", "time_limit", "seed", "rate", "delete_records", "concurrency", "acks",
-    "partitions", "replication_factor", "min_insync_replicas", "file_system", "brokers", "spare_brokers", "racks",
-    "controllers", "combined", "bug", "mutant", "latency_ms", "task_order", "encode_messages",
+    "workload", "client", "producers", "time_limit", "seed", "rate", "delete_records", "short_lived_topics",
+    "concurrency", "acks", "partitions", "replication_factor", "min_insync_replicas", "file_system", "brokers",
+    "spare_brokers", "racks", "controllers", "combined", "bug", "mutant", "latency_ms", "task_order", "encode_messages",
 )  # fmt: skip
 #: That not every target has (Target.options), by the field.
 _OPTIONS = {

@@ -39,7 +39,7 @@ PLAN_FILE: Final = "plan.toml"
 _ALWAYS: Final = ("target", "on", "nemesis", "strike", "time_limit", "seed")
 #: What follows from the rest, or is another run's own.
 _LEFT_OUT: Final = ("run",)
-_TIMES: Final = ("time_limit", "interval", "recovery", "delete_records")
+_TIMES: Final = ("time_limit", "interval", "recovery", "delete_records", "short_lived_topics")
 _TABLES: Final = ("settings", "workload_settings", "client_settings", "clients", "features")
 
 

@@ -54,13 +54,16 @@ class _Resizing(Mover):
             after = await _shown(admin, {place: plan.targets[place] for place in ended})
         except Unanswered as error:  # what has moved until then is told
             unanswered = str(error)
-        moved = {place: at for place, at in ended.items() if after.partitions[place].replicas == plan.targets[place]}
+        moved = {
+            place: at for place, at in ended.items()
+            if place in after.partitions and after.partitions[place].replicas == plan.targets[place]
+        }  # fmt: skip
         unfinished = len(plan.targets) - len(moved) - len(refused)
         rebalanced = {
             "brokers": sorted(brokers), "planned": plan.replicas, "bytes": plan.bytes, "is_least": plan.is_least,
             "unfinished": unfinished, "after_ns": round((began - since) * 1e9),
             "moving_ns": round((max(ended.values(), default=loop.time()) - began) * 1e9),
-            "load": {"before": _told(plan.before), "planned": _told(plan.after), "after": _told(_loads(after))},
+            "load": {"before": _told(plan.before), "planned": _told(plan.after), "after": _told(_loads(after, plan))},
             "moves": [
                 {
                     "partition": _name(place), "from": list(before.partitions[place].replicas),
@@ -114,7 +117,7 @@ class Add(_Resizing):
         admin = cluster.admin
         if admin.movers.keys() - {self.name}:
             return {}
-        evidence = await restore(admin, (), admin.movers.get(self.name, ()))
+        evidence = await restore(admin, (), admin.movers.get(self.name, ()), empty=nodes)
         for node in nodes:  # also one that stopped and could not be unregistered
             await take_out(admin, node)
         admin.movers.pop(self.name, None)
@@ -205,8 +208,11 @@ def _ids(cluster: Cluster) -> set[int]:
     return {node.id for node in cluster.brokers}
 
 
-def _loads(metadata: Metadata) -> dict[int, Load]:
-    replicas = [state.replicas for state in metadata.partitions.values()]
+def _loads(metadata: Metadata, plan: Rebalancing) -> dict[int, Load]:
+    """By what the plan was made for: topics may come and go meanwhile, and what is gone counts as it was planned."""
+    planned = {**plan.assignment, **plan.targets}
+    there = {place: state.replicas for place, state in metadata.partitions.items()}
+    replicas = [there.get(place, ids) for place, ids in planned.items()]
     brokers = sorted({*metadata.brokers, *(broker for each in replicas for broker in each)})
     return {b: Load(sum(b in each for each in replicas), sum(b == each[0] for each in replicas)) for b in brokers}
 
@@ -233,7 +239,8 @@ async def _shown(admin: Admin, targets: Mapping[Place, Ids]) -> Metadata:
     deadline = loop.time() + SEEN_PATIENCE_S
     while True:
         shown = await admin.metadata()
-        if all(shown.partitions[p].replicas == ids for p, ids in targets.items()) or loop.time() > deadline:
+        places = targets.keys() & shown.partitions.keys()
+        if all(shown.partitions[p].replicas == targets[p] for p in places) or loop.time() > deadline:
             return shown
         await asyncio.sleep(POLL_S)
 

@@ -20,9 +20,12 @@ class NotRestored(Exception):
     """A sentence that says what is not as it was."""
 
 
-async def restore(admin: Admin, nodes: Sequence[Node], places: Sequence[Place]) -> Evidence:
+async def restore(
+    admin: Admin, nodes: Sequence[Node], places: Sequence[Place], *, empty: Sequence[Node] = ()
+) -> Evidence:
     """These nodes run under their own ids, and every partition has its original replicas, all of them in sync as they
-    were added. Safe to repeat. places: those to tell of. Raises NotRestored, Unanswered."""
+    were added; but for those on nodes that are to be `empty`, where topics that were made meanwhile may be. Safe to
+    repeat. places: those to tell of. Raises NotRestored, Unanswered."""
     seen: Evidence = {}
     if places:
         seen["while"] = reported(await admin.metadata(), places, await admin.moves())
@@ -32,6 +35,9 @@ async def restore(admin: Admin, nodes: Sequence[Node], places: Sequence[Place]) 
             for node in nodes:
                 await work.put_back(node)
             await work.reassign_back()
+            for node in empty:
+                if await node.is_running():
+                    await work.empty(node)
             await admin.elect_preferred()
     except TimeoutError:
         raise NotRestored(f"not as before after {PATIENCE_S:g} s: {work.obstacle}") from None
@@ -50,14 +56,14 @@ class _Restoration:
         if node.id != node.own_id:
             if not running:
                 await node.start()
-            await self._empty(node)
+            await self.empty(node)
             await node.terminate()
             running = False
         if not running:
             await node.put_back()  # also one that is itself again: that may have come halfway
             await node.start()
 
-    async def _empty(self, node: Node) -> None:
+    async def empty(self, node: Node) -> None:
         """Returns once nobody counts on this broker any more: with its process goes its disk. Every broker and the
         controller must say so, for a single one may not know of what it was given."""
         admin, cancelled = self.admin, False

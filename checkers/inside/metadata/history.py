@@ -48,6 +48,7 @@ class MetadataHistory:
     states: dict[Place, dict[int, PartitionState]] = field(default_factory=dict)
     elections: list[Change] = field(default_factory=list)
     removed: set[str] = field(default_factory=set)  # topics that are gone, and perhaps came again
+    again: set[str] = field(default_factory=set)  # those that did
     trimmed: bool = False  # is its beginning known from a snapshot alone?
     committed: int = 0
     notes: list[str] = field(default_factory=list)
@@ -142,6 +143,7 @@ class _Replay:
             history.notes.append("the metadata log was not replayed further than a record that contradicts its state")
             self._found.add("ValidControllerState", "contradictory record", f"{error}")
         history.removed.update(state.removed)
+        history.again.update(state.again)
 
     def _batch(self, records: Sequence[_Record]) -> None:
         history, state = self._history, self._state

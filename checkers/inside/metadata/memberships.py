@@ -89,15 +89,15 @@ class CommitTimes:
 
 
 def memberships(trace: TraceRows, ids: Mapping[str, int], history: MetadataHistory) -> Memberships | None:
-    """None where the metadata log cannot be replayed. Topics that were removed are left out: another one of the name
-    may have followed."""
+    """None where the metadata log cannot be replayed. Topics whose names came again are left out: what a log of that
+    name holds may be of either."""
     if not history.steps:
         return None
     times = CommitTimes(trace)
     steps: dict[Place, list[Step]] = defaultdict(list)
     for place, offset, state, min_isr in history.steps:
         time = times.of(offset)
-        if time is not None and place[0] not in history.removed:
+        if time is not None and place[0] not in history.again:
             steps[place].append(
                 Step(time, offset, state.replicas, state.isr, state.leader, min_isr, state.leader_epoch)
             )
@@ -106,5 +106,5 @@ def memberships(trace: TraceRows, ids: Mapping[str, int], history: MetadataHisto
         for offset, broker, _ in history.registrations
         if (time := times.of(offset)) is not None
     ]
-    strategies = {topic: how for topic, how in history.strategies.items() if topic not in history.removed}
+    strategies = {topic: how for topic, how in history.strategies.items() if topic not in history.again}
     return Memberships(dict(steps), registrations, dict(ids), strategies, history.trimmed)

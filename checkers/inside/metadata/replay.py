@@ -96,6 +96,7 @@ class MetadataState:
     topics: dict[str, str] = field(default_factory=dict)  # id: name
     settings: dict[str, dict[str, str]] = field(default_factory=dict)  # by topic
     removed: dict[str, None] = field(default_factory=dict)  # names of topics that are gone: they may come again
+    again: dict[str, None] = field(default_factory=dict)  # those that did
     elr_since: int | None = None  # offset of the record that switched ELR on, of Apache Kafka; None: it is off
 
     def replay(self, offset: int, type_: str, fields: Mapping[str, Any]) -> Change | None:
@@ -147,6 +148,8 @@ class MetadataState:
         if fields["name"] in self.topics.values():
             raise Contradiction(f"there is a topic {fields['name']} already")
         self.topics[fields["topic_id"]] = fields["name"]
+        if fields["name"] in self.removed:
+            self.again[fields["name"]] = None
 
     def _remove_topic(self, offset: int, fields: Mapping[str, Any]) -> None:
         name = self.topics.pop(fields["topic_id"])

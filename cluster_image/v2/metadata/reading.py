@@ -27,6 +27,13 @@ async def replicas_of(zookeeper: ZooKeeper, topic: str, partition: int) -> tuple
     return tuple(dict.fromkeys((*(assigned or ()), *(coming or ()))))
 
 
+async def replicas_to_start(zookeeper: ZooKeeper, topic: str, partition: int) -> tuple[int, ...]:
+    """The same, for who starts up; of a partition that is about to be deleted nobody: what asks this broker to close it
+    may be done already, and would not come again."""
+    coming = await reassigned_to(zookeeper, topic, partition)
+    return () if coming == () else await replicas_of(zookeeper, topic, partition)
+
+
 async def assigned_to(zookeeper: ZooKeeper, topic: str, partition: int) -> tuple[int, ...] | None:
     """AR; None: it is not made yet."""
     found = await read(zookeeper, paths.replicas(topic, partition))

@@ -134,7 +134,8 @@ class Replicating:
         path = paths.leader(self.partition.topic, self.partition.index)
         found = await reading.read(self._zookeeper, path)
         if found is not None and found[1].owner == self._zookeeper.session:
-            await self._zookeeper.delete(path)
+            with suppress(NoNode):  # it was about to give up when it was closed, and has
+                await self._zookeeper.delete(path)
 
     # -- follower ---------------------------------------------------------------------------------------------
 

@@ -19,12 +19,13 @@ from harness.cli.options import (
     DeleteRecordsOption,
     FormerTargetsOption,
     MutantOption,
+    ShortLivedTopicsOption,
     StrikeOption,
     TargetOption,
     TimeLimitOption,
     WorkersOption,
+    administration,
     check_workers,
-    deletions,
     refuse_former_targets,
 )
 from harness.cli.simulated import systematic
@@ -61,6 +62,7 @@ def explore(
     # Less than `chaos run`: interleavings find bugs, volume takes time.
     rate: Annotated[float, typer.Option(help="Records a second, all producers together.")] = 40.0,
     delete_records: DeleteRecordsOption = None,
+    short_lived_topics: ShortLivedTopicsOption = None,
     concurrency: Annotated[int, typer.Option(help="Producers.")] = 2,
     partitions: Annotated[int, typer.Option(help="Of the topic.")] = 4,
     replication_factor: Annotated[int, typer.Option(help="Replicas of each partition.")] = 3,
@@ -255,7 +257,7 @@ def planned(given: Mapping[str, Any], first: int) -> tuple[Plan, Callable[[Plan,
         must_take_effect="none" if given["allow_vacuous"] else "any",
         settings=parse_settings(given["settings"] or (), tested),
         **{name: given[name] for name in _AS_THEY_ARE}, **pace(given["interval"], given["recovery"]),
-        **deletions(given["delete_records"]), **chosen,
+        **administration(given["delete_records"], given["short_lived_topics"]), **chosen,
     )  # fmt: skip
     check_targets(nemeses, plan)
     schedules.check_room(

@@ -122,7 +122,8 @@ def fewer_producers(candidate: Candidate) -> Iterator[Candidate]:
 
 #: What a run has by default, and what it may be that someone, or its seed, has given it.
 _DEFAULTS: Final = (
-    "settings", "latency_ms", "task_order", "delete_records", "workload_settings", "encode_messages", "racks",
+    "settings", "latency_ms", "task_order", "delete_records", "short_lived_topics", "workload_settings",
+    "encode_messages", "racks",
 )  # fmt: skip
 
 

@@ -64,6 +64,7 @@ class V2(Target):
         "--clients": "its brokers have neither TLS nor SASL for clients; those of kafka:VERSION have",
         "--delete-records": "it deletes whole topics, and nothing of one",
         "--min-insync-replicas": "a record is acknowledged once the whole ISR has it, however small that is",
+        "settings of topics": "its topics have none of their own",
         "controllers that are brokers as well": "ZooKeeper's servers are processes of their own",
     }
     options: ClassVar = frozenset({"timeouts"})

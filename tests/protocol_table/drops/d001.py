@@ -21,9 +21,13 @@ DROPS: Final[Mapping[str, Drop]] = {
     "001-startup-1": Text(
         "v2/server.py", "for topic, index in await self._assigned():", "for topic, index in list[tuple[str, int]]():"
     ),
+    "001-startup-6": Returns(
+        "v2/metadata/reading.py", "replicas_to_start", "await replicas_of(zookeeper, topic, partition)"
+    ),
     "001-election-1": Returns(_RULES, "may_lead", "broker in replicas and not is_deleted"),
     "001-election-2": Text(_ELECTION, "        if self._me != replicas[0]:\n", "        if self._me == replicas[0]:\n"),
     "001-election-4": Returns(_ELECTION, "Replicating._hear", "None"),
+    "001-election-6": Text(_ELECTION, "with suppress(NoNode):  # it was", "with suppress():  # it was"),
     "001-state-1": Returns(_RULES, "may_start", "True"),
     "001-state-2": Returns(_RULES, "may_close", "True"),
     "001-state-3": Returns(_QUEUE, "StateQueue._shrink", "None"),
@@ -162,6 +166,11 @@ DROPS: Final[Mapping[str, Drop]] = {
         _MOVES,
         "            data, _ = await self._zookeeper.get(path, self._watcher(path))\n",
         "            data, _ = await self._zookeeper.get(path)\n",
+    ),
+    "001-moves-14": Text(
+        _ADMIN,
+        "            with suppress(NoNode):\n                await self._put",
+        "            with suppress():\n                await self._put",
     ),
     "001-roles-11": Returns(_ELECTION, "Replicating._is_still_elected", "True"),
     "001-election-5": Text(

@@ -15,7 +15,8 @@ from kio.schema.errors import ErrorCode
 
 from cluster_image.network import Address, Connection, Entity, Network
 from harness.errors import HarnessFailure
-from workloads.clients.kio import outcomes, requests
+from workloads.clients.kio import outcomes
+from workloads.clients.kio.administration import requests
 from workloads.clients.kio.metadata import CONNECT_TIMEOUT_S, Metadata
 
 REQUEST_TIMEOUT_S: Final = 3.0
@@ -36,6 +37,14 @@ class CannotSend(Exception):
 
 class NotReady(HarnessFailure):
     """The cluster refused the topic."""
+
+
+class Refused(Exception):
+    """What an administrator asked for, for good: who answered what, as a clause."""
+
+    def __init__(self, message: str, error: ErrorCode) -> None:
+        super().__init__(message)
+        self.error = error
 
 
 class Client:
@@ -78,13 +87,17 @@ class Client:
         is refused for good."""
         first = min(partitions, PARTITIONS_AT_ONCE)
         request = requests.create_topic_request(self.topic, first, replication_factor, configs, self.request_timeout)
-        await self._administer(request, ErrorCode.topic_already_exists)
-        for count in range(first + PARTITIONS_AT_ONCE, partitions + PARTITIONS_AT_ONCE, PARTITIONS_AT_ONCE):
-            request = requests.create_partitions_request(self.topic, min(count, partitions), self.request_timeout)
-            await self._administer(request, ErrorCode.invalid_partitions)  # it has so many already
+        try:
+            await self.administer(request, ErrorCode.topic_already_exists)
+            for count in range(first + PARTITIONS_AT_ONCE, partitions + PARTITIONS_AT_ONCE, PARTITIONS_AT_ONCE):
+                request = requests.create_partitions_request(self.topic, min(count, partitions), self.request_timeout)
+                await self.administer(request, ErrorCode.invalid_partitions)  # it has so many already
+        except Refused as refused:
+            raise NotReady(f"topic {self.topic} could not be created: {refused}") from None
 
-    async def _administer(self, request: Entity, done: ErrorCode) -> None:
-        """done: the error that says that an earlier request of the same did it."""
+    async def administer(self, request: Entity, done: ErrorCode = ErrorCode.none) -> Entity:
+        """Have it carried out, asking one broker after another until cancelled. done: the error that says that an
+        earlier request of the same did it. Raises Refused."""
         for address in itertools.cycle(self._bootstrap):
             try:
                 connection = await self.connect(address)
@@ -93,15 +106,16 @@ class Client:
                 finally:
                     connection.close()
             except (ConnectionError, TimeoutError):
-                error, message = ErrorCode.broker_not_available, None
-            else:
-                error, message = requests.topic_answer(response)
+                await asyncio.sleep(_RETRY_S)
+                continue
+            error, message = requests.administered(response)
             if error in (ErrorCode.none, done):
-                return
+                return response
             if not (error.retriable or error in _NOT_YET):
                 reason = f"{outcomes.name(error)}" + (f" ({message})" if message else "")
-                raise NotReady(f"topic {self.topic} could not be created: {address} answered {reason}")
+                raise Refused(f"{address} answered {reason}", error)
             await asyncio.sleep(_RETRY_S)
+        raise AssertionError("there is no end of brokers to ask")
 
     async def wait_brokers(self) -> None:
         """Returns once all brokers that it was told of are in the cluster's metadata: a topic that is made before would

@@ -46,10 +46,10 @@ class LogClient:
         self._link = Link(client)
         self._positions: Counter[int] = Counter()
 
-    async def append(self, partition: int, value: int) -> Answered:
-        """One record with this value, int64, which nothing else in the run may have. Its outcome is ok, with the offset
-        of the record; fail: it is not in the log and never will be; or info, nobody knows. Returns within the client's
-        time-out for requests."""
+    async def append(self, partition: int, value: int | None = None) -> Answered:
+        """One record with this value, int64, which nothing else in the run may have; None: with one that nothing has.
+        Its outcome is ok, with the offset of the record; fail: it is not in the log and never will be; or info, nobody
+        knows. Returns within the client's time-out for requests."""
         known = self._client.metadata.partitions.get(partition)
         try:
             connection = await self._link.to(known.leader if known is not None else None)
@@ -59,7 +59,7 @@ class LogClient:
             self.process, self._client.topic, partition, 1, self._clock(), first_value=value
         )
         if connection is not None:
-            batch = encode_int64s([value], timestamp_ms=int(self._wall_clock() * 1000))
+            batch = encode_int64s(list(operation.values), timestamp_ms=int(self._wall_clock() * 1000))
             answered = await produce(self._client, connection, partition, batch, self._acks)
         now = self._clock()
         self._recorder.complete(

@@ -70,8 +70,9 @@ class Reader:
                         group.create_task(self._watch_ends(node, Random(random.random())))
                 await self._client.metadata.updated(timeout=1.0)
 
-    async def read_all(self, partition: int, kind: str) -> None:
-        """Read one partition from its start to the end that it has now, retrying until cancelled."""
+    async def read_all(self, partition: int, kind: str, at_least: int = 0) -> None:
+        """Read one partition from its start to the end that it has now, retrying until cancelled. at_least: an end that
+        lies below is not the true one: it is asked for again."""
         link = Link(self._client)
         position, end = 0, None
         answered = False  # an empty log is read once too: that it is empty is what the history must hold
@@ -86,7 +87,8 @@ class Reader:
                 assert known is not None
                 if end is None:
                     end = (await self.end_offsets(connection, {partition: known.leader_epoch})).get(partition)
-                    if end is None:
+                    if end is None or end < at_least:
+                        end = None
                         await self._retry()
                     continue
                 self._positions[partition] = position

@@ -17,19 +17,16 @@ from kio.static.constants import EntityType
 from cluster_image.network import Entity
 
 
-def _request_module(api_key: int, version: int) -> Any:
-    # Any: kio's types tell apart number widths that plain ints do not have.
+def request_module(api_key: int, version: int) -> Any:
+    """Its classes take plain ints: kio's types tell apart widths that these do not have."""
     return load_payload_module(api_key, version, EntityType.request)
 
 
-_PRODUCE: Final = _request_module(0, 9)
-_FETCH: Final = _request_module(1, 12)
-_LIST_OFFSETS: Final = _request_module(2, 7)
-_METADATA: Final = _request_module(3, 12)
-_CREATE_TOPICS: Final = _request_module(19, 7)
-_DELETE_RECORDS: Final = _request_module(21, 2)
-_INIT_PRODUCER_ID: Final = _request_module(22, 4)
-_CREATE_PARTITIONS: Final = _request_module(37, 2)
+_PRODUCE: Final = request_module(0, 9)
+_FETCH: Final = request_module(1, 12)
+_LIST_OFFSETS: Final = request_module(2, 7)
+_METADATA: Final = request_module(3, 12)
+_INIT_PRODUCER_ID: Final = request_module(22, 4)
 
 ACKS: Final[Mapping[str, int]] = {"all": -1, "1": 1, "0": 0}
 LATEST: Final = -1
@@ -54,11 +51,6 @@ class FetchAnswer(NamedTuple):
     records: bytes  # whole record batches; the first may start below the offset asked for
 
 
-class DeleteAnswer(NamedTuple):
-    error: ErrorCode
-    low_watermark: int  # what the log starts at on all live replicas; -1 with an error
-
-
 class OffsetAnswer(NamedTuple):
     error: ErrorCode
     offset: int
@@ -71,42 +63,6 @@ def metadata_request(topic: str) -> Entity:
         allow_auto_topic_creation=False,
         include_topic_authorized_operations=False,
     )
-
-
-def create_topic_request(
-    topic: str, partitions: int, replication_factor: int, configs: Mapping[str, str], timeout: float
-) -> Entity:
-    """timeout: seconds that the cluster may take."""
-    return _CREATE_TOPICS.CreateTopicsRequest(
-        topics=(
-            _CREATE_TOPICS.CreatableTopic(
-                name=topic,
-                num_partitions=partitions,
-                replication_factor=replication_factor,
-                assignments=(),
-                configs=tuple(
-                    _CREATE_TOPICS.CreatableTopicConfig(name=name, value=value) for name, value in configs.items()
-                ),
-            ),
-        ),
-        timeout=timedelta(seconds=timeout),
-        validate_only=False,
-    )
-
-
-def create_partitions_request(topic: str, count: int, timeout: float) -> Entity:
-    """count: of all partitions, those that there are included. timeout: seconds that the cluster may take."""
-    return _CREATE_PARTITIONS.CreatePartitionsRequest(
-        topics=(_CREATE_PARTITIONS.CreatePartitionsTopic(name=topic, count=count, assignments=None),),
-        timeout=timedelta(seconds=timeout),
-        validate_only=False,
-    )
-
-
-def topic_answer(response: Entity) -> tuple[ErrorCode, str | None]:
-    """To what was asked of one topic: the error and the broker's message about it."""
-    (topic,) = getattr(response, "topics", None) or response.results
-    return topic.error_code, topic.error_message
 
 
 def init_producer_id_request() -> Entity:
@@ -211,32 +167,6 @@ def list_offsets_answers(response: Entity) -> dict[int, OffsetAnswer]:
     """By partition."""
     return {
         partition.partition_index: OffsetAnswer(partition.error_code, partition.offset, partition.leader_epoch)
-        for topic in response.topics
-        for partition in topic.partitions
-    }
-
-
-def delete_records_request(topic: str, offsets: Mapping[int, int], timeout: float) -> Entity:
-    """offsets: by partition, below which everything is to be deleted; -1: the high watermark. timeout: seconds that the
-    leader may wait for its followers."""
-    return _DELETE_RECORDS.DeleteRecordsRequest(
-        topics=(
-            _DELETE_RECORDS.DeleteRecordsTopic(
-                name=topic,
-                partitions=tuple(
-                    _DELETE_RECORDS.DeleteRecordsPartition(partition_index=partition, offset=offset)
-                    for partition, offset in offsets.items()
-                ),
-            ),
-        ),
-        timeout=timedelta(seconds=timeout),
-    )
-
-
-def delete_records_answers(response: Entity) -> dict[int, DeleteAnswer]:
-    """By partition."""
-    return {
-        partition.partition_index: DeleteAnswer(partition.error_code, partition.low_watermark)
         for topic in response.topics
         for partition in topic.partitions
     }

@@ -38,6 +38,7 @@ from harness.runtimes.simulation.runtime import SimulationRuntime
 from harness.targets.v2.observer import V2Observer
 from harness.targets.v2.target import V2
 from workloads.clients.kio import requests
+from workloads.clients.kio.administration.requests import administered, create_topic_request
 
 TOPIC: Final = "story"
 #: Virtual seconds. Longer than any time-out of the cluster.
@@ -142,8 +143,8 @@ class V2Cluster:
 
     async def create_anywhere(self, partitions: int, replication_factor: int) -> ErrorCode:
         """A topic whose replicas are placed by whoever makes it."""
-        answer = await self.ask(1, requests.create_topic_request(TOPIC, partitions, replication_factor, {}, 10.0))
-        error, _ = requests.topic_answer(answer)
+        answer = await self.ask(1, create_topic_request(TOPIC, partitions, replication_factor, {}, 10.0))
+        error, _ = administered(answer)
         return error
 
     async def create(

@@ -305,3 +305,63 @@ def test_a_leader_hears_of_reassignments_once_for_all_that_it_leads() -> None:
         assert len(watchers[paths.REASSIGNED]) == 1
 
     tell(story)
+
+
+def test_who_starts_while_a_partition_is_being_deleted_does_not_begin_it_anew() -> None:
+    """It has been asked to close its replica, which it does not come to have until it has looked for what it has."""
+
+    async def story(c: V2Cluster) -> None:
+        await made(c, 1, 2, 3)
+        await c.kill(3)
+        client = zookeeper_of(c, 1)
+        await client.create(paths.reassigned_topic(TOPIC))
+        await client.create(paths.reassigned(TOPIC, 0), b"")
+        await c.until(lambda: not c.children(paths.state(1)) and not c.children(paths.state(2)) and c.leader() is None)
+        await c.start(3)
+        await c.until(lambda: c.is_ready(3) and not c.children(paths.state(3)))
+        assert c.replica(3) is None and c.node(3).disk.list("").count(f"{TOPIC}-0") == 0
+        assert await c.delete() is ErrorCode.none
+        assert await c.create((1, 2, 3)) is ErrorCode.none
+        assert await served(c) == 1
+
+    tell(story)
+
+
+def test_a_move_that_begins_while_the_last_other_of_its_topic_ends() -> None:
+    """Which takes the node of the topic with it."""
+
+    async def story(c: V2Cluster) -> None:
+        await made(c, 1, 2)
+        client = zookeeper_of(c, 1)
+        create = client.create
+        others = iter((True,))
+
+        async def after_another_has_ended(path: str, data: bytes = b"", **how: bool) -> str:
+            if path == paths.reassigned(TOPIC, 0) and next(others, False):
+                await client.delete(paths.reassigned_topic(TOPIC))
+            made_path: str = await create(path, data, **how)
+            return made_path
+
+        client.create = after_another_has_ended
+        assert await c.reassign((2, 3), broker=1) is ErrorCode.none
+        await c.until(lambda: c.replicas() == (2, 3))
+
+    tell(story, settings=IDLE)
+
+
+def test_a_leader_that_is_closed_while_it_gives_up_does_so_once() -> None:
+    async def story(c: V2Cluster) -> None:
+        await made(c, 1, 2)
+        client = zookeeper_of(c, 1)
+        delete = client.delete
+
+        async def twice(path: str, version: int = -1) -> None:
+            if path == paths.leader(TOPIC, 0):
+                await delete(path, version)
+            await delete(path, version)
+
+        client.delete = twice
+        assert await c.delete(broker=2) is ErrorCode.none
+        assert c.is_ready(1) and c.replica(1) is None
+
+    tell(story)

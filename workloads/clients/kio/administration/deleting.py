@@ -12,14 +12,9 @@ from kio.schema.errors import ErrorCode
 from cluster_image.network import Connection, Entity
 from harness.record.history import HistoryRecorder
 from workloads.clients.kio import outcomes
+from workloads.clients.kio.administration.requests import delete_records_answers, delete_records_request
 from workloads.clients.kio.client import CannotSend, Client, Link
-from workloads.clients.kio.requests import (
-    LATEST,
-    delete_records_answers,
-    delete_records_request,
-    list_offsets_answers,
-    list_offsets_request,
-)
+from workloads.clients.kio.requests import LATEST, list_offsets_answers, list_offsets_request
 
 #: Of a deletion that asks for all below the high watermark, whatever that is.
 ALL: Final = -1
