@@ -88,6 +88,7 @@ INVARIANTS: Final = (
     "DecidedIsr",
     "ProposedIsr",
     "FollowerSession",
+    "AdministratorAnswered",
     *OF_LIVENESS,
     HANG,
     UNEXPECTED_ERROR,

@@ -253,6 +253,11 @@ class Plan(BaseModel):
         return self._no_choice_of_producers(registry.make_target(self.target)) is None
 
     @property
+    def topics_have_settings(self) -> bool:
+        """Of their own, which can be changed."""
+        return "settings of topics" not in registry.make_target(self.target).unsupported
+
+    @property
     def min_isr(self) -> int | None:
         """None: the target knows no min.insync.replicas, whatever this plan says."""
         unsupported = registry.make_target(self.target).unsupported

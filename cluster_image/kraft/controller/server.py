@@ -71,6 +71,8 @@ class ControllerServer:
         self._active: Controller | None = None
         self._timer: asyncio.Task[None] | None = None
         self._asking: dict[int, asyncio.Task[None]] = {}  # of unclean recovery, by broker
+        #: Told of what is decided of a request, by which image, before any of it is written.
+        self.decided: Callable[[Entity, MetadataImage, Step], None] | None = None
         #: Unclean elections that this controller has decided: each may be a loss (002, 5.3.2).
         self.unclean_recoveries = 0
         raft.listener = self
@@ -148,16 +150,25 @@ class ControllerServer:
             if in_steps is not None:
                 # Clients that wait for no more than that it is decided allow 0 s.
                 async with asyncio.timeout(max(request.timeout.total_seconds(), _COMMIT_TIMEOUT_SECONDS)):
-                    return await self._perform_in_steps(lambda controller: in_steps(controller, request))
+                    return await self._perform_in_steps(request, lambda controller: in_steps(controller, request))
             assert operation is not None
-            step = await self._perform(lambda controller, now: operation(controller, request, now))
+            step = await self._perform(
+                lambda controller, now: self._told(request, controller, operation(controller, request, now))
+            )
         except NotLeader:
             return await peer.aside(partial(error_answer, request, ErrorCode.not_controller))
         except TimeoutError:
             return await peer.aside(partial(error_answer, request, ErrorCode.request_timed_out))
         return step.answer
 
-    async def _perform_in_steps(self, begin: Callable[[Controller], Iterator[Step]]) -> Entity | None:
+    def _told(self, request: Entity, controller: Controller, step: Step) -> Step:
+        if self.decided is not None:
+            self.decided(request, controller.image, step)
+        return step
+
+    async def _perform_in_steps(
+        self, request: Entity, begin: Callable[[Controller], Iterator[Step]]
+    ) -> Entity | None:
         """All steps of a request, one after the other, while others have their turn; the answer that the last has. A
         step that is begun is written; of one that was cancelled, nobody knows whether it is committed. Raises as
         _perform."""
@@ -169,7 +180,7 @@ class ControllerServer:
         def next_step(active: Controller, now: float) -> Step:
             if active is not controller:
                 raise NotLeader
-            return next(steps)
+            return self._told(request, active, next(steps))
 
         while True:
             async with self._stepping:

@@ -79,7 +79,9 @@ class KafkaAdmin:
         found = newest(seen)
         own = {node.id: node.own_id for node in self.brokers()}
         for place, state in found.partitions.items():
-            self.original.setdefault(place, tuple(own.get(replica, replica) for replica in state.replicas))
+            # A topic may have been made while a broker had both its own id and another.
+            replicas = dict.fromkeys(own.get(replica, replica) for replica in state.replicas)
+            self.original.setdefault(place, tuple(replicas))
         return found
 
     async def views(self) -> Sequence[Metadata | None]:

@@ -48,7 +48,8 @@ class SimulatedKraft:
         settings = self._plan.settings
         elr_enabled = settings.get("eligible.leader.replicas.version", "1") != "0"
         strategy = settings.get("unclean.recovery.strategy", BALANCED)
-        return Invariants(self._plan.min_insync_replicas, elr_enabled, strategy)
+        deletes_topics = settings.get("delete.topic.enable", "true").lower() != "false"
+        return Invariants(self._plan.min_insync_replicas, elr_enabled, strategy, deletes_topics)
 
     def switched_on(self) -> AbstractContextManager[None]:
         return bugs.switched_on(self._plan.bug)

@@ -67,6 +67,9 @@ the words mean:
 | producers.py                  |                                                          | changes        | KIP-360
 | DecidedIsr and others:        | nothing counts that is late, from before a restart, or   | the replica    | 000, 2.9;
 | answers.py                    | was not answered; what stands already is not proposed    | changes        | KIP-903
+| AdministratorAnswered:        | what administrators ask for is refused only for what is  | the controller | Apache
+| administration.py             | so, and else written as it was asked                     | decides        | Kafka;
+|                               |                                                          |                | 003
 | UncleanRecovery               | a balanced unclean recovery elects whose log goes        | it is decided  | 002,
 |                               | furthest, by epoch first, of those who have told         |                | 5.3.1
 | WatermarkAdvances and others: | what must come about does: a follower that keeps up with | the replica    | 000, 2.9;
@@ -139,6 +142,7 @@ PROPERTIES: Final = (
     "DecidedIsr",
     "ProposedIsr",
     "FollowerSession",
+    "AdministratorAnswered",
 )
 
 __all__ = ["BALANCED", "PROPERTIES", "Invariants", "Violated", "unmet"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Set
+from functools import partial
 from typing import Final
 
 from checkers.inside.violation import Violated
@@ -12,6 +13,7 @@ from cluster_image.kraft.metadata.image import PartitionRegistration
 from cluster_image.kraft.node import METADATA_DIRECTORY, Node
 
 from . import assignments, metadata
+from .administration import AdministrationOracle
 from .durability import Disk, DurabilityOracle
 from .liveness.deleting import Deleting
 from .liveness.expansion import Expansion
@@ -31,12 +33,15 @@ _OF_QUORUM: Final = frozenset({"quorum", "metadata", "metadata append", "metadat
 
 class Invariants:
     """min_insync_replicas, unclean_strategy: of topics that have no value of their own. elr_enabled:
-    eligible.leader.replicas.version.
+    eligible.leader.replicas.version. deletes_topics: delete.topic.enable.
 
     Every method may raise Violated; the run is over then. losses: what was lost outside the contract, one sentence
     each: not violations."""
 
-    def __init__(self, min_insync_replicas: int, elr_enabled: bool = True, unclean_strategy: str = BALANCED) -> None:
+    def __init__(
+        self, min_insync_replicas: int, elr_enabled: bool = True, unclean_strategy: str = BALANCED,
+        deletes_topics: bool = True,
+    ) -> None:  # fmt: skip
         self.losses: list[str] = []
         self._min_isr = min_insync_replicas
         self._elr_enabled = elr_enabled
@@ -51,6 +56,7 @@ class Invariants:
         self._resigning = Resigning()
         self._deleting = Deleting()
         self._durability = DurabilityOracle()
+        self._administration = AdministrationOracle(min_insync_replicas, deletes_topics)
         self._partitions: dict[str, PartitionOracle] = {}
         self._states: States | None = None
         # What check() has to look at: (node, ""), (node, partition), or ("", partition) for its committed state.
@@ -79,6 +85,8 @@ class Invariants:
         """A process begins, before anything of it has run. disk: its own; None: what it takes to be durable is not
         asked."""
         self._nodes[name] = node
+        if node.controller is not None:
+            node.controller.decided = partial(self._administration.decided, name)
         if disk is not None:
             self._durability.node_started(name, disk)
         self._ids[name] = node.raft.node_id
@@ -129,6 +137,7 @@ class Invariants:
 
     def check(self) -> None:
         """After a step: what it has changed."""
+        self._administration.raise_violated()
         if not self._dirty:
             return
         for name, where in list(self._dirty):

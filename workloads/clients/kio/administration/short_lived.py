@@ -24,7 +24,6 @@ from uuid import UUID
 from kio.schema.errors import ErrorCode
 
 from cluster_image.network import Entity
-from harness.plan import registry
 from harness.plan.plan import Plan
 from harness.record.history import HistoryRecorder
 from workloads.clients.kio.administration import requests
@@ -182,7 +181,7 @@ class _Topic:
     async def change(self) -> None:
         """One of what can be changed of a topic. Raises Refused."""
         changes = [self._add_partitions]
-        if "settings of topics" not in registry.make_target(self._plan.target).unsupported:
+        if self._plan.topics_have_settings:
             changes += [self._set, self._throttle]
         await self._random.choice(changes)()
 
