@@ -89,6 +89,7 @@ INVARIANTS: Final = (
     "ProposedIsr",
     "FollowerSession",
     "AdministratorAnswered",
+    "AcknowledgedOnceCommitted",
     *OF_LIVENESS,
     HANG,
     UNEXPECTED_ERROR,

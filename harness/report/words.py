@@ -86,6 +86,8 @@ PROPERTIES = {
     "FollowerSession": "A leader takes no fetch from before a follower’s restart for a later one.",
     "AdministratorAnswered": "What administrators ask for is refused only for what is so, and else written as it was "
     "asked.",
+    "AcknowledgedOnceCommitted": "An append with acks=all is acknowledged no sooner than it is committed, and not "
+    "given up after that.",
     "OneLeader": "At no time do two replicas of a partition take themselves for its leader.",
     "IsrOfLatestLeader": "Nobody writes a partition’s ISR in ZooKeeper after a later leader has.",
     "VotersOneByOne": "The voters of the controllers’ quorum change one at a time.",

@@ -50,6 +50,7 @@ class SimulatedCluster(Cluster):
         self.seed = plan.seed
         self.network = SimulatedNetwork(loop, plan.seed, latency=plan.latency_ms / 1000, encode=plan.encode_messages)
         self.network.on_error = loop.on_error = self.met_error
+        self.network.on_answer = self._answers
         self.violated: asyncio.Future[Violation] = loop.create_future()
         self._logs = logs
         self._plan = plan
@@ -113,6 +114,12 @@ class SimulatedCluster(Cluster):
     def gone(self, name: str, lossy: bool | Collection[str]) -> None:
         """See Invariants.node_gone."""
         self._tell(self.invariants.node_gone, name, lossy)
+
+    def _answers(self, name: str, request: object, response: object) -> None:
+        try:
+            self.invariants.answers(name, request, response)
+        except Violated as violation:
+            self._violation = self._violation or violation
 
     def _tell(self, hear: Callable[..., None], *what: object) -> None:
         self.looking = self._told = True

@@ -70,6 +70,8 @@ the words mean:
 | AdministratorAnswered:        | what administrators ask for is refused only for what is  | the controller | Apache
 | administration.py             | so, and else written as it was asked                     | decides        | Kafka;
 |                               |                                                          |                | 003
+| AcknowledgedOnceCommitted:    | an append with acks=all is acknowledged no sooner than   | a broker       | 000, 2.6
+| acknowledging.py              | it is committed, and not given up after that             | answers        |
 | UncleanRecovery               | a balanced unclean recovery elects whose log goes        | it is decided  | 002,
 |                               | furthest, by epoch first, of those who have told         |                | 5.3.1
 | WatermarkAdvances and others: | what must come about does: a follower that keeps up with | the replica    | 000, 2.9;
@@ -143,6 +145,7 @@ PROPERTIES: Final = (
     "ProposedIsr",
     "FollowerSession",
     "AdministratorAnswered",
+    "AcknowledgedOnceCommitted",
 )
 
 __all__ = ["BALANCED", "PROPERTIES", "Invariants", "Violated", "unmet"]

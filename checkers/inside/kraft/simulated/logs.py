@@ -153,7 +153,8 @@ class Registry:
             if replica.verified_from != first:
                 replica.verified = replica.digest = 0
                 replica.verified_from = first
-            verified_end = replica.ends[replica.verified - 1] if replica.verified else first
+            # Of a log that is not known as yet, what is known may end below its start.
+            verified_end = max(first, replica.ends[replica.verified - 1]) if replica.verified else first
             unchanged = log.end_offset >= verified_end and replica.digest == _digest(log, first, verified_end, 0)
             start = verified_end if unchanged else first
             replica.truncate(replica.count_below(start))

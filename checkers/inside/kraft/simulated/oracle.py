@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Set
 from functools import partial
-from typing import Final
+from typing import Any, Final
 
 from checkers.inside.violation import Violated
 from checkers.properties import REQUESTS_ANSWERED
@@ -13,6 +13,7 @@ from cluster_image.kraft.metadata.image import PartitionRegistration
 from cluster_image.kraft.node import METADATA_DIRECTORY, Node
 
 from . import assignments, metadata
+from .acknowledging import Acknowledging
 from .administration import AdministrationOracle
 from .durability import Disk, DurabilityOracle
 from .liveness.deleting import Deleting
@@ -56,6 +57,7 @@ class Invariants:
         self._resigning = Resigning()
         self._deleting = Deleting()
         self._durability = DurabilityOracle()
+        self._acknowledging = Acknowledging()
         self._administration = AdministrationOracle(min_insync_replicas, deletes_topics)
         self._partitions: dict[str, PartitionOracle] = {}
         self._states: States | None = None
@@ -118,6 +120,8 @@ class Invariants:
             self._dirty[name, where] = None
             if event == "duplicate" and where in self._partitions:
                 self._partitions[where].producers.answered_duplicate(name, fields)
+            if event == "high watermark":
+                self._acknowledging.told(where, int(str(fields["offset"])))
             if event == "isr proposed":
                 self._expansion.proposed(name, where)
             if event == "truncate":
@@ -132,6 +136,11 @@ class Invariants:
                 self._partitions[where].best_effort_epochs[int(str(fields["leader_epoch"]))] = None
         elif event in _OF_QUORUM:
             self._dirty[name, ""] = None
+
+    def answers(self, name: str, request: Any, response: Any) -> None:
+        """See harness.targets.target.Invariants."""
+        if type(request).__name__ == "ProduceRequest" and name in self._nodes:
+            self._acknowledging.check(name, self._nodes[name], request, response)
 
     # -- checks -----------------------------------------------------------------------------------------------
 
@@ -168,6 +177,7 @@ class Invariants:
         self._reassigning.look(self._quorum.image, now)
         self._resigning.look(self._nodes, now)
         self._deleting.look(self._nodes, now)
+        self._acknowledging.look(self._nodes, now)
 
     def check_all(self) -> None:
         """Everything, from what the nodes' logs really hold, whatever their traces have told."""

@@ -66,6 +66,7 @@ class Links(Protocol):
     rules: dict[str, Rule]  # by key: what becomes of clients' requests
     at_message: dict[str, AtMessage]  # by host: what strikes in one of its messages
     on_error: Callable[[str, Exception], None]  # a host's handler of requests has raised this
+    on_answer: Callable[[str, Any, Any], None]  # a host's handler has this answer for a request
 
     @property
     def hosts(self) -> Mapping[str, Host]: ...
@@ -355,6 +356,8 @@ class ServerEnd:
                 if isinstance(request, bytes):
                     _, request = wire.decode_request(request[4:], self.listener.served)
                 response = await handler(request, self._peer)
+                if response is not None:
+                    self.network.on_answer(self.host, request, response)
                 if response is not None and not self._closed:
                     encoded = self.network.encode and not isinstance(response, Foreign)
                     send(self, wire.encode_response(response, 0) if encoded else response)

@@ -1,0 +1,65 @@
+"""AcknowledgedOnceCommitted: lies about what is committed are found by this name, and other checks go on beside it."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import pytest
+
+from cluster_image.kraft.broker.leadership import Leadership
+from cluster_image.kraft.broker.partition import Partition
+from harness.explore import swarm
+from harness.explore.simulate import simulate
+from tests.checkers.inside.invariants.lies import EXPLORED, Lies, check_found
+
+
+def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A leader acknowledges what it has itself."""
+    append = Partition.append
+
+    def lie(self: Partition, batch: bytes, acks: int, new_future: Any) -> Any:
+        return append(self, batch, acks, new_future)._replace(done=None)
+
+    monkeypatch.setattr(Partition, "append", lie)
+
+
+def never(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A leader forgets who waits for an acknowledgement."""
+    monkeypatch.setattr(Leadership, "wait", lambda self, *waiting: None)
+
+
+LITTLE_AT_A_TIME: Final = {
+    "nemesis": ("pause", "partition", "kill"), "strike": "leaders", "rate": 300.0, "partitions": 2, "concurrency": 20,
+    "delete_records": 3.0, "time_limit": 30.0,
+    "settings": {"replica.fetch.max.bytes": "100", "replica.fetch.response.max.bytes": "100"},
+}  # fmt: skip
+LIES: Final[Lies] = {
+    "acknowledged at once": (at_once, "AcknowledgedOnceCommitted", 0),
+    "never acknowledged": (never, "AcknowledgedOnceCommitted", 0),
+}
+
+
+@pytest.mark.parametrize("lie", LIES)
+def test_a_lie_is_found_by_the_name_of_what_it_breaks(monkeypatch: pytest.MonkeyPatch, lie: str) -> None:
+    check_found(LIES, lie, monkeypatch)
+
+
+@pytest.mark.parametrize(
+    ("seed", "update"),
+    [
+        # A leader's ISR shrinks, and with it the last record is committed; in the same step it is deposed.
+        (4, {"time_limit": 60.0}),
+        # Broker 1 is paused past the producers' time-out, and comes to the fetch that commits only after the timer.
+        (1, LITTLE_AT_A_TIME),
+        # A log that is not known yet starts above all that is known of it.
+        (4, LITTLE_AT_A_TIME),
+    ],
+    ids=["committed and deposed at once", "paused", "a log that starts above what is known"],
+)
+def test_who_is_only_late_is_not_blamed(seed: int, update: dict[str, Any]) -> None:
+    plan = EXPLORED.model_copy(update=update)
+    more = "settings" in update
+    done = simulate(
+        swarm.plan_of(plan, seed, draw_settings=True, draw_latency=True, draw_producers=more, draw_order=more)
+    )
+    assert (done.violation, done.crash) == (None, "")
