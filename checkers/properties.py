@@ -90,6 +90,7 @@ INVARIANTS: Final = (
     "FollowerSession",
     "AdministratorAnswered",
     "AcknowledgedOnceCommitted",
+    "OffsetLookup",
     *OF_LIVENESS,
     HANG,
     UNEXPECTED_ERROR,

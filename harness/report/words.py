@@ -88,6 +88,7 @@ PROPERTIES = {
     "asked.",
     "AcknowledgedOnceCommitted": "An append with acks=all is acknowledged no sooner than it is committed, and not "
     "given up after that.",
+    "OffsetLookup": "What a leader answers of its log by a time or a leader epoch, the log says.",
     "OneLeader": "At no time do two replicas of a partition take themselves for its leader.",
     "IsrOfLatestLeader": "Nobody writes a partition’s ISR in ZooKeeper after a later leader has.",
     "VotersOneByOne": "The voters of the controllers’ quorum change one at a time.",

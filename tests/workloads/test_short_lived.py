@@ -37,9 +37,9 @@ def short_lived_in(done: Simulated) -> dict[str, list[dict[str, Any]]]:
 @pytest.mark.parametrize(
     ("fields", "did"),
     [
-        ({}, {"made", "assigned", "deleted", "more partitions", "settings", "throttled"}),
-        ({"target": "v2", "settings": V2}, {"made", "assigned", "deleted", "more partitions"}),
-        ({"racks": 1}, {"made", "deleted", "more partitions", "settings", "throttled"}),
+        ({}, {"made", "assigned", "deleted", "more partitions", "looked up", "settings", "throttled"}),
+        ({"target": "v2", "settings": V2}, {"made", "assigned", "deleted", "more partitions", "looked up"}),
+        ({"racks": 1}, {"made", "deleted", "more partitions", "looked up", "settings", "throttled"}),
     ],
     ids=["kraft", "v2", "who shares a rack is not known"],
 )

@@ -72,6 +72,8 @@ the words mean:
 |                               |                                                          |                | 003
 | AcknowledgedOnceCommitted:    | an append with acks=all is acknowledged no sooner than   | a broker       | 000, 2.6
 | acknowledging.py              | it is committed, and not given up after that             | answers        |
+| OffsetLookup: lookups.py      | what a leader answers of its log by a time or an epoch,  | a broker       | KIP-101;
+|                               | the log says                                             | answers        | KIP-734
 | UncleanRecovery               | a balanced unclean recovery elects whose log goes        | it is decided  | 002,
 |                               | furthest, by epoch first, of those who have told         |                | 5.3.1
 | WatermarkAdvances and others: | what must come about does: a follower that keeps up with | the replica    | 000, 2.9;
@@ -146,6 +148,7 @@ PROPERTIES: Final = (
     "FollowerSession",
     "AdministratorAnswered",
     "AcknowledgedOnceCommitted",
+    "OffsetLookup",
 )
 
 __all__ = ["BALANCED", "PROPERTIES", "Invariants", "Violated", "unmet"]

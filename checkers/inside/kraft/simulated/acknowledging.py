@@ -51,6 +51,11 @@ class Acknowledging:
             if partition.is_leader
         }
 
+    def before(self, name: str, where: str, leader_epoch: int) -> int:
+        """The high watermark that a leader had LONG_S ago, or longer; -1: it did not lead in this epoch."""
+        epoch, watermark = self._before.get((name, where), (-1, -1))
+        return watermark if epoch == leader_epoch else -1
+
     def check(self, name: str, node: Node, request: Any, response: Any) -> None:
         """Of ProduceRequest. Raises Violated."""
         broker = node.broker
@@ -68,8 +73,8 @@ class Acknowledging:
         if error is ErrorCode.none and (highest := self._highest.get(where, 0)) < end:
             raise _violated(name, where, end, f"is acknowledged, and the highest high watermark is {highest}")
         if error is ErrorCode.request_timed_out and partition is not None and partition.is_leader:
-            epoch, watermark = self._before.get((name, where), (-1, -1))
-            if epoch == partition.leader_epoch and watermark >= end:
+            watermark = self.before(name, where, partition.leader_epoch)
+            if watermark >= end:
                 raise _violated(name, where, end, f"is given up, as its time is up; the high watermark is {watermark}")
 
 

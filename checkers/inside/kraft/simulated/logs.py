@@ -242,6 +242,11 @@ def _chunks(log: Log, start: int, end: int) -> Iterator[bytes]:
         start = end_of_batches(data)
 
 
+def headers(log: Log) -> list[BatchHeader]:
+    """Of all that it holds, the batch that its start lies in included. Raises OSError."""
+    return [header for data in _chunks(log, log.start_offset, log.end_offset) for _, _, header in iter_batches(data)]
+
+
 def _digest(log: Log, start: int, end: int, digest: int) -> int:
     for data in _chunks(log, start, end):
         digest = zlib.crc32(data, digest)

@@ -21,6 +21,7 @@ from .liveness.expansion import Expansion
 from .liveness.reassigning import Reassigning
 from .liveness.resigning import Resigning
 from .liveness.unmet import Unmet, check_leader, unmet
+from .lookups import check_ends, check_offsets
 from .partitions import PartitionOracle
 from .quorum import Change, QuorumOracle
 from .states import Faults, States
@@ -58,6 +59,11 @@ class Invariants:
         self._deleting = Deleting()
         self._durability = DurabilityOracle()
         self._acknowledging = Acknowledging()
+        self._answered: Mapping[str, Callable[[str, Node, Any, Any], None]] = {
+            "ProduceRequest": self._acknowledging.check,
+            "ListOffsetsRequest": partial(check_offsets, before=self._acknowledging.before),
+            "OffsetForLeaderEpochRequest": check_ends,
+        }  # fmt: skip
         self._administration = AdministrationOracle(min_insync_replicas, deletes_topics)
         self._partitions: dict[str, PartitionOracle] = {}
         self._states: States | None = None
@@ -139,8 +145,9 @@ class Invariants:
 
     def answers(self, name: str, request: Any, response: Any) -> None:
         """See harness.targets.target.Invariants."""
-        if type(request).__name__ == "ProduceRequest" and name in self._nodes:
-            self._acknowledging.check(name, self._nodes[name], request, response)
+        check = self._answered.get(type(request).__name__)
+        if check is not None and name in self._nodes:
+            check(name, self._nodes[name], request, response)
 
     # -- checks -----------------------------------------------------------------------------------------------
 

@@ -130,6 +130,8 @@ class _Topic:
         # back.
         self._begun: tuple[Entity, ErrorCode] | None = None
         self._undo: tuple[Entity, ErrorCode] | None = None
+        self._wall_clock = wall_clock
+        self._began = round(wall_clock() * 1000)
         tally = Tally()
         tally.begin(2 * MOST_PARTITIONS, clock())
         self._log = LogClient(client, recorder, tally, process, "all", clock=clock, wall_clock=wall_clock)
@@ -180,7 +182,7 @@ class _Topic:
 
     async def change(self) -> None:
         """One of what can be changed of a topic. Raises Refused."""
-        changes = [self._add_partitions]
+        changes = [self._add_partitions, self._look_up]
         if self._plan.topics_have_settings:
             changes += [self._set, self._throttle]
         await self._random.choice(changes)()
@@ -196,6 +198,29 @@ class _Topic:
         await self._have(request, ErrorCode.invalid_partitions)  # it has so many already
         self._partitions += more
         self._counts["more partitions"] += 1
+
+    async def _look_up(self) -> None:
+        """Offsets by times and by leader epochs, as a client that knows the present epoch, or none. What is answered is
+        for a simulation's invariants to judge."""
+        for partition in list(self._unread):
+            known = self._client.metadata.partitions.get(partition)
+            address = None if known is None else self._client.metadata.brokers.get(known.leader)
+            if known is None or address is None:
+                continue
+            topic, now = self._client.topic, round(self._wall_clock() * 1000)
+            leader_epoch = self._random.choice((known.leader_epoch, -1))
+            with suppress(ConnectionError, TimeoutError):
+                connection = await self._client.connect(address)
+                try:
+                    for timestamp in (requests.MAX_TIMESTAMP, self._random.randint(self._began, now), now + 1):
+                        asked = requests.times_request(topic, partition, timestamp, leader_epoch)
+                        await connection.request(asked, timeout=self._client.request_timeout)
+                    for epoch in (self._random.randint(0, known.leader_epoch), known.leader_epoch):
+                        asked = requests.epoch_end_request(topic, partition, epoch, leader_epoch)
+                        await connection.request(asked, timeout=self._client.request_timeout)
+                    self._counts["looked up"] += 1
+                finally:
+                    connection.close()
 
     async def _set(self) -> None:
         """Something that others know by its default, and back."""

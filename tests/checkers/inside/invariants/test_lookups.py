@@ -1,0 +1,73 @@
+"""OffsetLookup: lies about what a log has, told to who asks by a time or a leader epoch, are found by this name."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import pytest
+
+from cluster_image.kraft.broker import rules
+from cluster_image.kraft.broker.partition import Partition
+from cluster_image.replication import offsets
+from cluster_image.storage.log import Log
+from harness.explore import swarm
+from harness.explore.simulate import simulate
+from tests.checkers.inside.invariants.lies import EXPLORED, Lies
+
+LOOKED_UP: Final = EXPLORED.model_copy(
+    update={"short_lived_topics": 0.3, "time_limit": 25.0, "nemesis": ("kill",), "strike": "leaders"}
+)
+
+
+def ends_later(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A leader epoch ends a record later than it does."""
+    end = Partition.end_offset_for_epoch
+
+    def lie(self: Partition, epoch: int, current: int) -> tuple[int, int]:
+        answered, offset = end(self, epoch, current)
+        return answered, offset + (1 if answered < self.leader_epoch else -1)
+
+    monkeypatch.setattr(Partition, "end_offset_for_epoch", lie)
+
+
+def the_next_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first record of a time is the one after it."""
+    found = offsets.record_since
+
+    async def lie(log: Log, timestamp: int, end: int, aside: Any = None) -> tuple[int, int, int]:
+        offset, time, epoch = await found(log, timestamp, end)
+        return (offset + 1, time, epoch) if 0 <= offset < end - 1 else (offset, time, epoch)
+
+    monkeypatch.setattr(offsets, "record_since", lie)
+
+
+def an_earlier_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of the last time is the first record."""
+    monkeypatch.setattr(Log, "latest_timestamp", lambda self, end: 0)
+
+
+def no_epoch_no_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    refuse = rules.refuse_leader_epoch
+    monkeypatch.setattr(rules, "refuse_leader_epoch", lambda ours, theirs: refuse(ours, -2 if theirs == -1 else theirs))
+
+
+LIES: Final[Lies] = {
+    "ends later": (ends_later, "OffsetLookup", 0),
+    "the next one": (the_next_one, "OffsetLookup", 0),
+    "an earlier time": (an_earlier_time, "OffsetLookup", 0),
+    "no epoch, no answer": (no_epoch_no_answer, "OffsetLookup", 0),
+}
+
+
+@pytest.mark.parametrize("lie", LIES)
+def test_a_lie_is_found_by_the_name_of_what_it_breaks(monkeypatch: pytest.MonkeyPatch, lie: str) -> None:
+    plant, property_, seed = LIES[lie]
+    plant(monkeypatch)
+    done = simulate(swarm.plan_of(LOOKED_UP, seed, draw_settings=True, draw_latency=True))
+    assert not done.crash and done.violation is not None, done.crash or done.problems
+    assert (done.violation.property, len(done.violation.nodes)) == (property_, 1), done.violation
+
+
+def test_who_tells_the_truth_is_not_blamed() -> None:
+    done = simulate(swarm.plan_of(LOOKED_UP, 0, draw_settings=True, draw_latency=True))
+    assert (done.violation, done.crash) == (None, "") and done.facts["short_lived_topics"]["looked up"] > 3
