@@ -20,6 +20,8 @@
 | resizing | a cluster that grows, and one that shrinks, under faults: five seeds of two minutes in containers, 500 in |
 |  | simulation; Apache Kafka grows; rebalance cut short at ten moments |
 | deletion | retention and DeleteRecords under power outages and kills: five seeds in containers |
+| topics | that come and go beside the one that is tested: 300 seeds of every nemesis in simulation, 100 of target v2, |
+|  | three on Apache Kafka: none fails |
 | search | bench: 1,000 adversarial histories of each model within twice 1 s and 200 MB |
 | models | 10,000 random histories of each model against brute force |
 | histories | the tests against brute force, 100,000 histories each; the metadata quorum under 2,000 seeds of faults |
@@ -169,6 +171,7 @@ SHRINK: Final = (
 ON_KAFKA: Final = (
     *("--target", "kafka:4.2.0", "--brokers", "3", "--spare-brokers", "1"), *("--nemesis", "membership:add,kill"),
 )  # fmt: skip
+SHORT_LIVED: Final = ("--short-lived-topics", "1s")
 DELETING: Final = (
     *("--nemesis", "power-outage,kill", "--delete-records", "3s"),
     *("--set", "log.retention.ms=10000", "--set", "log.segment.bytes=65536"),
@@ -197,6 +200,17 @@ def deletion(seeds: Sequence[int], results: Path) -> Iterator[Line]:
     for seed in seeds[:5]:
         code, verdict = _run(results, "docker", seed, 60, *DELETING)
         yield code == 0, f"{' '.join(DELETING)}, seed {seed}: {verdict.get('verdict')}, {verdict.get('reason')}"
+
+
+def topics(seeds: Sequence[int], results: Path) -> Iterator[Line]:
+    explore = ("explore", "--time-limit", "30", "--brokers", "4", "--results", str(results), *SHORT_LIVED)
+    yield _chaos(*explore, "--seeds", "0..299", "--nemesis", "all")
+    mended = [f"--set=v2.{name}=true" for name in ("leader.epochs", "isr.versioned", "close.epochs", "idle.checks")]
+    yield _chaos(*explore, "--seeds", "0..99", "--target", "v2", "--nemesis", "kill,membership:reassign", *mended)
+    for seed in seeds[:3]:
+        shape = ("--target", "kafka:4.2.0", "--nemesis", "power-outage,kill", *SHORT_LIVED)
+        code, verdict = _run(results, "docker", seed, 60, *shape)
+        yield code == 0, f"{' '.join(shape)}, seed {seed}: {verdict.get('verdict')}, {verdict.get('reason')}"
 
 
 def search(seeds: Sequence[int], results: Path) -> Iterator[Line]:
@@ -319,8 +333,8 @@ PARTS: Final[Mapping[str, Callable[[Sequence[int], Path], Iterator[Line]]]] = {
     "named-nemeses": named_nemeses, "acks": acks, "hostile": hostile, "traffic": traffic, "kafka": kafka,
     "rules": rules, "isr": isr, "explore": explore, "guided": guided, "sweep": sweep, "prove": prove,
     "choreographies": choreographies, "determinism": determinism, "mutants": mutants, "resizing": resizing,
-    "deletion": deletion, "search": search, "models": models, "histories": histories, "tests": marked, "bench": bench,
-    "zookeeper": zookeeper, "clients": clients, "groups": groups, "transactions": transactions,
+    "deletion": deletion, "topics": topics, "search": search, "models": models, "histories": histories,
+    "tests": marked, "bench": bench, "zookeeper": zookeeper, "clients": clients, "groups": groups, "transactions": transactions,
 }  # fmt: skip
 
 
