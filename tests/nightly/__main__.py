@@ -334,7 +334,8 @@ PARTS: Final[Mapping[str, Callable[[Sequence[int], Path], Iterator[Line]]]] = {
     "rules": rules, "isr": isr, "explore": explore, "guided": guided, "sweep": sweep, "prove": prove,
     "choreographies": choreographies, "determinism": determinism, "mutants": mutants, "resizing": resizing,
     "deletion": deletion, "topics": topics, "search": search, "models": models, "histories": histories,
-    "tests": marked, "bench": bench, "zookeeper": zookeeper, "clients": clients, "groups": groups, "transactions": transactions,
+    "tests": marked, "bench": bench, "zookeeper": zookeeper, "clients": clients, "groups": groups,
+    "transactions": transactions,
 }  # fmt: skip
 
 

@@ -7,6 +7,7 @@
 | DeleteTopics                | there is no such topic; topics may not be deleted          | it is gone
 | AlterPartitionReassignments | there is no such partition, move or broker; too few would  | it goes where it was asked
 |                             | be in sync                                                 | to, or stays
+| ListPartitionReassignments  | (never)                                                    | (told: each move, as it is)
 | ElectLeaders, preferred     | that one leads, or may not                                 | that one leads
 | IncrementalAlterConfigs     | there is no such topic or broker                           | the settings are as asked
 | UnregisterBroker            | there is no such broker; it runs, or has replicas          | it is gone
@@ -55,6 +56,7 @@ class AdministrationOracle:
             "CreateTopicsRequest": _created, "CreatePartitionsRequest": _extended, "DeleteTopicsRequest": self._deleted,
             "AlterPartitionReassignmentsRequest": self._reassigned, "ElectLeadersRequest": _elected,
             "IncrementalAlterConfigsRequest": _altered, "UnregisterBrokerRequest": _unregistered,
+            "ListPartitionReassignmentsRequest": _listed,
         }  # fmt: skip
 
     def decided(self, node: str, request: Any, image: MetadataImage, step: Step) -> None:
@@ -230,6 +232,26 @@ def _extended(request: Any, image: MetadataImage, after: MetadataImage, step: St
     else:
         _check_placed(new, replication, image)
     _check_led(new, image)
+
+
+def _listed(request: Any, image: MetadataImage, after: MetadataImage, step: Step) -> None:
+    """Of the partitions that it asks for, or of all, those that move."""
+    asked = None
+    if request.topics is not None:
+        asked = {(str(topic.name), int(index)) for topic in request.topics for index in topic.partition_indexes}
+    moving = {
+        (each.topic, each.index): (each.replicas, each.adding, each.removing)
+        for each in image.partitions()
+        if (each.adding or each.removing) and (asked is None or (each.topic, each.index) in asked)
+    }
+    told = {
+        (str(topic.name), int(each.partition_index)): tuple(
+            tuple(map(int, ids)) for ids in (each.replicas, each.adding_replicas, each.removing_replicas)
+        )
+        for topic in _answers(step)
+        for each in topic.partitions
+    }
+    _hold(told == moving, f"{moving} move, and it tells of {told}")
 
 
 def _elected(request: Any, image: MetadataImage, after: MetadataImage, step: Step) -> None:

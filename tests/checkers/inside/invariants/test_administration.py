@@ -11,6 +11,7 @@ import pytest
 from kio.schema.alter_partition_reassignments.v1 import request as reassign
 from kio.schema.elect_leaders.v2 import request as elect
 from kio.schema.errors import ErrorCode
+from kio.schema.list_partition_reassignments.v0 import request as listing
 from kio.schema.unregister_broker.v0.request import UnregisterBrokerRequest
 
 from checkers.inside.kraft.simulated.administration import AdministrationOracle
@@ -200,6 +201,24 @@ def test_replicas_on_who_is_away_are_blamed_where_others_are_there() -> None:
     one_is_away(quorum)
     with pytest.raises(Violated, match=r"of the replicas \[1, 3\] of u-0 \[3\] are not available, and 2 brokers are"):
         judge(quorum, request, decided(quorum, created(assignment=[(1, 3), (2, 1), (2, 1)])))
+
+
+@pytest.mark.parametrize("asked", [None, [("t", 0)], [("t", 1), ("v", 0)]], ids=["all", "one", "others"])
+def test_moves_are_told_as_they_are(asked: Any) -> None:
+    quorum, request, _, _ = prepared("a cancelled move")
+    quorum.do(quorum.controller.alter_partition_reassignments(moved(2, 3)))
+    topics = None if asked is None else tuple(
+        listing.ListPartitionReassignmentsTopics(name=name, partition_indexes=(index,)) for name, index in asked
+    )  # fmt: skip
+    request = listing.ListPartitionReassignmentsRequest(topics=topics)
+    step = quorum.controller.list_partition_reassignments(request)
+    judge(quorum, request, step)
+    assert step.answer is not None
+    other = () if step.answer.topics else quorum.controller.list_partition_reassignments(  # type: ignore[attr-defined]
+        listing.ListPartitionReassignmentsRequest(topics=None)
+    ).answer.topics
+    with pytest.raises(Violated, match="move, and it tells of"):
+        judge(quorum, request, step._replace(answer=replace(step.answer, topics=other)))
 
 
 def test_where_no_topic_may_be_deleted() -> None:
