@@ -171,7 +171,8 @@ class ModelZooKeeper(ZooKeeper):
         if connection is None:
             raise ConnectionLoss("not connected")
         # Whoever asks may be cancelled: the answer is taken all the same, as others wait for their turn after it.
-        task = asyncio.create_task(self._ask(connection, connection.calls, asked, watch))
+        loop = asyncio.get_running_loop()  # none any more, where this is a clean-up at the end of a simulation
+        task = loop.create_task(self._ask(connection, connection.calls, asked, watch))
         task.add_done_callback(_retrieve)
         return await asyncio.shield(task)
 
