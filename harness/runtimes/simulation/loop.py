@@ -149,23 +149,24 @@ class VirtualLoop(asyncio.BaseEventLoop):
         other; among others of the same time each has the place that it would have if all were set now."""
         calls = sorted(zip(times, itertools.count(self._numbers + 1), strict=False), reverse=True)
         self._numbers += len(calls)
+        self._call_next_until(done, calls, callback)
 
-        def set_next() -> None:
-            if calls:
-                when, number = calls.pop()
-                self._set_timer(asyncio.TimerHandle(when, call, (), self, self._world), number)
+    def _call_next_until(
+        self, done: asyncio.Future[Any], calls: list[tuple[float, int]], callback: Callable[[], Any]
+    ) -> None:
+        """calls: times and places, the next one last."""
+        if calls:
+            when, number = calls.pop()
+            timer = asyncio.TimerHandle(when, self._call_until, (done, calls, callback), self, self._world)
+            heapq.heappush(self._timers, (when, number, timer))
+            timer._scheduled = True  # type: ignore[attr-defined]
 
-        def call() -> None:
-            if not done.done():
-                set_next()
-                callback()
-
-        set_next()
-
-    def _set_timer(self, timer: asyncio.TimerHandle, number: int) -> None:
-        # A heap of tuples: TimerHandle compares itself in Python, and equal times must keep their order.
-        heapq.heappush(self._timers, (timer.when(), number, timer))
-        timer._scheduled = True  # type: ignore[attr-defined]
+    def _call_until(
+        self, done: asyncio.Future[Any], calls: list[tuple[float, int]], callback: Callable[[], Any]
+    ) -> None:
+        if not done.done():
+            self._call_next_until(done, calls, callback)
+            callback()
 
     def _timer_handle_cancelled(self, handle: asyncio.TimerHandle) -> None:
         if not handle._scheduled:  # type: ignore[attr-defined]

@@ -252,7 +252,9 @@ class Endpoint:
     async def connect(self, address: Address, *, client_id: str, timeout: float) -> Connection:
         network = self._network
         loop = network.loop
-        answer: asyncio.Future[ClientEnd] = loop.create_future()
+        # Why not is told by its result: an exception would know this frame, which knows the future, which knows the
+        # exception, and one cycle for each connection that is refused is a good part of what a run leaves behind.
+        answer: asyncio.Future[ClientEnd | str | None] = loop.create_future()
 
         def try_to_open() -> None:
             """A SYN arrives, and what comes back sets out."""
@@ -278,7 +280,7 @@ class Endpoint:
 
         def refuse(reason: str) -> None:
             if not answer.done():
-                answer.set_exception(ConnectionRefusedError(reason))
+                answer.set_result(reason)
 
         def establish(listener: Listener) -> None:
             if answer.done() or not self.process.alive or not listener.endpoint.process.alive:
@@ -290,16 +292,21 @@ class Endpoint:
 
         def give_up() -> None:
             if not answer.done():
-                answer.set_exception(TimeoutError())
+                answer.set_result(None)
 
         now, retries = loop.local_time(), [retry for retry in _SYN_RETRIES_S if retry < timeout]
         arrivals = [now + retry + network.latency(self.host, address.host) for retry in retries]
         loop.call_in_world_until(answer, arrivals, try_to_open)
         timer = loop.call_later(timeout, give_up)
         try:
-            return await answer
+            opened = await answer
         finally:
             timer.cancel()
+        if opened is None:
+            raise TimeoutError
+        if isinstance(opened, str):
+            raise ConnectionRefusedError(opened)
+        return opened
 
     async def listen(self, address: Address, handler: Handler, served: Versions | None = None) -> Listening:
         if address.port in self._host.listeners:
