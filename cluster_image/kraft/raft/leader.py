@@ -60,6 +60,7 @@ class Leadership:
         self.epoch = epoch
         self.epoch_start_offset = replica.log.end_offset
         self.waiting: list[WaitingFetch] = []
+        self._answered_for = (0, 0, 0)  # the log's start, its end and the high watermark when all were looked at last
         self._since = now
         self._replica = replica
         self._wall_clock = wall_clock
@@ -110,8 +111,11 @@ class Leadership:
         """The waiting fetches for which there is news, or no time left."""
         answers: list[tuple[WaitingFetch, Entity]] = []
         still_waiting: list[WaitingFetch] = []
+        reached = self._replica.log.start_offset, self._replica.log.end_offset, self._replica.high_watermark
+        is_new, self._answered_for = reached != self._answered_for, reached
         for waiting in self.waiting:
-            answer = self._answer(waiting.request, may_wait=now < waiting.deadline)
+            may_wait = now < waiting.deadline
+            answer = self._answer(waiting.request, may_wait=may_wait) if is_new or not may_wait else None
             if answer is None:
                 still_waiting.append(waiting)
             else:
@@ -192,13 +196,15 @@ class Leadership:
 
     def lapses_at(self, timeout: float) -> float:
         """A new leader gives every voter the benefit of the doubt for one timeout."""
-        return rules.leadership_lapses_at(self.heard()[0], timeout)
+        return rules.leadership_lapses_at(self.heard(), timeout)
 
-    def heard(self) -> tuple[list[float], float]:
-        """When each other voter last fetched, and when anybody did; this term's begin at the earliest. On the loop's
-        clock, in seconds."""
-        voters = [max(progress.fetched_at, self._since) for progress in self._followers.values()]
-        return voters, max([self._since, *voters, *(progress.fetched_at for progress in self._observers.values())])
+    def heard(self) -> list[float]:
+        """When each other voter last fetched; this term's begin at the earliest. On the loop's clock, in seconds."""
+        return [max(progress.fetched_at, self._since) for progress in self._followers.values()]
+
+    def heard_of_anybody(self) -> float:
+        """When any other node last fetched, likewise."""
+        return max([*self.heard(), self._since, *(progress.fetched_at for progress in self._observers.values())])
 
     @property
     def acknowledged_ends(self) -> Mapping[int, int]:

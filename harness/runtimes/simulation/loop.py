@@ -17,10 +17,11 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import heapq
+import itertools
 import signal
 import struct
 from collections import deque
-from collections.abc import Callable, Coroutine, Generator
+from collections.abc import Callable, Coroutine, Generator, Iterable
 from contextlib import suppress
 from hashlib import blake2b
 from typing import Any, Final, TypeVar
@@ -140,6 +141,32 @@ class VirtualLoop(asyncio.BaseEventLoop):
     def call_in_world(self, when: float, callback: Callable[..., Any], *args: Any) -> asyncio.TimerHandle:
         """A callback of no process."""
         return self.call_at(when, callback, *args, context=self._world)
+
+    def call_in_world_until(
+        self, done: asyncio.Future[Any], times: Iterable[float], callback: Callable[[], Any]
+    ) -> None:
+        """A callback of no process at each of these times, none once `done` is done. There is one timer after the
+        other; among others of the same time each has the place that it would have if all were set now."""
+        calls = sorted(zip(times, itertools.count(self._numbers + 1), strict=False), reverse=True)
+        self._numbers += len(calls)
+        self._call_next_until(done, calls, callback)
+
+    def _call_next_until(
+        self, done: asyncio.Future[Any], calls: list[tuple[float, int]], callback: Callable[[], Any]
+    ) -> None:
+        """calls: times and places, the next one last."""
+        if calls:
+            when, number = calls.pop()
+            timer = asyncio.TimerHandle(when, self._call_until, (done, calls, callback), self, self._world)
+            heapq.heappush(self._timers, (when, number, timer))
+            timer._scheduled = True  # type: ignore[attr-defined]
+
+    def _call_until(
+        self, done: asyncio.Future[Any], calls: list[tuple[float, int]], callback: Callable[[], Any]
+    ) -> None:
+        if not done.done():
+            self._call_next_until(done, calls, callback)
+            callback()
 
     def _timer_handle_cancelled(self, handle: asyncio.TimerHandle) -> None:
         if not handle._scheduled:  # type: ignore[attr-defined]
@@ -282,7 +309,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
 
     def _next_timers(self, ready: deque[asyncio.Handle]) -> None:
         timers = self._timers
-        while timers and timers[0][2].cancelled():
+        while timers and timers[0][2]._cancelled:
             heapq.heappop(timers)[2]._scheduled = False  # type: ignore[attr-defined]
             self._cancelled_timers -= 1
         if not ready and not self._stopping:  # type: ignore[attr-defined]
@@ -294,7 +321,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
         while timers and timers[0][0] <= self._now:
             timer = heapq.heappop(timers)[2]
             timer._scheduled = False  # type: ignore[attr-defined]
-            if timer.cancelled():
+            if timer._cancelled:
                 self._cancelled_timers -= 1
             else:
                 ready.append(timer)

@@ -23,6 +23,7 @@ Sources: KAFKA-10533 (flushed offset, votes); 002, 5.1 (recovery point), 5.1.1 a
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from functools import lru_cache
 from typing import Final, Protocol
 
 from checkers.inside.violation import Violated
@@ -32,6 +33,7 @@ from cluster_image.storage.checkpoints import CLEAN_SHUTDOWN_FILE, RECOVERY_POIN
 from cluster_image.storage.log import Log
 
 _QUORUM_STATE: Final = f"{METADATA_DIRECTORY}/{FILE_NAME}"
+_state_in: Final = lru_cache(maxsize=256)(state_in)  # it is asked of the same bytes after each step of the quorum's
 
 
 class Disk(Protocol):
@@ -112,7 +114,7 @@ class DurabilityOracle:
         if quorum is None or name not in self._disks or not quorum.is_voter:
             return
         state, content = quorum.state, self._disks[name].synced(_QUORUM_STATE)
-        stored = ElectionState() if content is None else state_in(content)
+        stored = ElectionState() if content is None else _state_in(content)
         if stored is None or (stored.epoch, stored.voted_for) != (state.epoch, state.voted_for):
             raise Violated(
                 "QuorumState",

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import zlib
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator
 from typing import NamedTuple
 
 from checkers.inside.violation import Violated
@@ -93,23 +92,34 @@ class Replica(Chain):
     """The log of one node's replica as its disk has it, whether or not its process runs.
 
     known: False from a loss of power on, until the node runs again and its log has been read anew. damaged: its process
-    began on a disk with bits that are others, which it need not have found yet.
+    began on a disk with bits that are others, which it need not have found yet. of_producer: by idempotent producer,
+    its batches in their order; whoever has none is not there.
     """
 
-    __slots__ = ("cut", "damaged", "digest", "known", "node", "verified", "verified_from")
+    __slots__ = ("cut", "damaged", "digest", "known", "node", "of_producer", "verified", "verified_from")
 
     def __init__(self, node: str) -> None:
         super().__init__()
         self.node = node
         self.known = True
         self.damaged = False
+        self.of_producer: dict[int, list[Batch]] = {}
         self.cut: int | None = None  # the lowest offset it was truncated to since the last check
         self.verified = 0  # batches that `verify` has compared with the disk
         self.verified_from = 0  # the log's start then
         self.digest = 0  # CRC-32 of their bytes from there
 
+    def append(self, batch: Batch) -> None:
+        super().append(batch)
+        if batch.produced is not None:
+            self.of_producer.setdefault(batch.produced.producer_id, []).append(batch)
+
     def truncate(self, count: int) -> None:
         if count < len(self.batches):
+            for batch in self.batches[count:]:
+                if batch.produced is not None:
+                    self.of_producer[batch.produced.producer_id].pop()
+            self.of_producer = {producer: batches for producer, batches in self.of_producer.items() if batches}
             super().truncate(count)
             self.cut = self.end if self.cut is None else min(self.cut, self.end)
             if self.verified > count:
@@ -139,9 +149,9 @@ class Registry:
         try:
             replica.known = deleted is None or _stand_for(deleted, replica, log)
             start = max(replica.end, log.start_offset)
-            if end > start and replica.known:
-                for data in _chunks(log, start, end):
-                    self._take(replica, data)
+            while start < end and replica.known:
+                self._take(replica, _read(log, start, end))
+                start = replica.end
         except (OSError, ProcessDied):  # what the log holds cannot be told now
             replica.known = False
         return len(replica.batches) - before
@@ -232,22 +242,35 @@ def _is_damaged(known: Batch, data: bytes, position: int, header: BatchHeader) -
     return False
 
 
-def _chunks(log: Log, start: int, end: int) -> Iterator[bytes]:
-    """The log's bytes from `start` to `end`, which lie between batches. Raises OSError."""
-    while start < end:
-        data = log.read(start, _CHUNK, end)
-        if not data:
-            raise OSError(f"{log.directory}: {end} lies within a batch")
-        yield data
-        start = end_of_batches(data)
-
-
 def headers(log: Log) -> list[BatchHeader]:
     """Of all that it holds, the batch that its start lies in included. Raises OSError."""
-    return [header for data in _chunks(log, log.start_offset, log.end_offset) for _, _, header in iter_batches(data)]
+    found: list[BatchHeader] = []
+    start, end = log.start_offset, log.end_offset
+    while start < end:
+        found += (header for _, _, header in iter_batches(_read(log, start, end)))
+        start = found[-1].next_offset
+    return found
 
 
 def _digest(log: Log, start: int, end: int, digest: int) -> int:
-    for data in _chunks(log, start, end):
+    left = _size_below(log, end) - _size_below(log, start)
+    while left > 0:
+        data = _read(log, start, end)
         digest = zlib.crc32(data, digest)
+        left -= len(data)
+        if left > 0:  # where the next chunk begins takes a look at each batch of this one
+            start = end_of_batches(data)
     return digest
+
+
+def _read(log: Log, start: int, end: int) -> bytes:
+    """The log's bytes from `start` on, as many as fit into a chunk. Raises OSError."""
+    data = log.read(start, _CHUNK, end)
+    if not data:
+        raise OSError(f"{log.directory}: {end} lies within a batch")
+    return data
+
+
+def _size_below(log: Log, offset: int) -> int:
+    """Bytes of the batches below it."""
+    return sum(size for _, size in log.files_below(offset))

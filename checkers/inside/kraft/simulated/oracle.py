@@ -175,8 +175,8 @@ class Invariants:
                         check_leader(name, self._ids[name], replica)
         for where in touched:
             self._partitions[where].check()
-            if self._states is not None:
-                self._states.look(self._partitions[where])
+        if self._states is not None and touched:
+            self._states.look([self._partitions[where] for where in touched])
 
     def check_liveness(self, now: float) -> None:
         """now: virtual seconds."""

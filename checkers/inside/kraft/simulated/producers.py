@@ -20,7 +20,8 @@ is (LogMatching), so each is checked once, in the first log in which it is seen.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from bisect import bisect_left
+from collections.abc import Mapping, Sequence
 
 from checkers.inside.violation import Violated
 from cluster_image.replication.replica import Replica as Served
@@ -74,7 +75,7 @@ class ProducerOracle:
         if key in self._seen or batch.produced is None:
             return
         self._seen[key] = None
-        now, before = batch.produced, _before(replica.batches, index)
+        now, before = batch.produced, _before(replica, batch)
         if before is None or before.end <= start:
             if now.first_sequence != 0 and not (lost or start > 0):
                 self._fail("ProducerSequence", f"is the first of its producer, and begins with {now.first_sequence}",
@@ -93,10 +94,10 @@ class ProducerOracle:
         producers: Mapping[int, None] | None,
     ) -> None:  # fmt: skip
         """producers: which; None: all."""
-        in_log = _last(replica.batches, producers)
+        in_log = replica.of_producer
         for producer in dict.fromkeys((*in_log, *remembered)) if producers is None else producers:
             known = list(remembered.get(producer, ()))
-            there = in_log.get(producer, [])
+            there = in_log.get(producer, [])[-REMEMBERED_BATCHES:]
             needed = sum(batch.end > served.log.start_offset for batch in there)
             says = [batch.produced for batch in there][len(there) - len(known) :] if known else []
             if needed <= len(known) <= len(there) and says == known:
@@ -131,36 +132,12 @@ class ProducerOracle:
         raise Violated(property_, f"in the log of {replica.node} {_named(batch)} {what}", self._where, (replica.node,))
 
 
-def _before(batches: Sequence[Batch], index: int) -> Batch | None:
+def _before(replica: Replica, batch: Batch) -> Batch | None:
     """The one of the same producer before it."""
-    produced = batches[index].produced
-    assert produced is not None
-    for place in range(index - 1, -1, -1):
-        batch = batches[place]
-        if batch.produced is not None and batch.produced.producer_id == produced.producer_id:
-            return batch
-    return None
-
-
-def _last(batches: Sequence[Batch], producers: Mapping[int, None] | None) -> dict[int, list[Batch]]:
-    """By producer, its last five. producers: which; None: all."""
-    found: dict[int, list[Batch]] = {}
-    for batch in _of(reversed(batches), producers):
-        assert batch.produced is not None
-        last = found.setdefault(batch.produced.producer_id, [])
-        if len(last) < REMEMBERED_BATCHES:
-            last.append(batch)
-        elif producers is not None and all(len(found.get(each, ())) == REMEMBERED_BATCHES for each in producers):
-            break
-    for last in found.values():
-        last.reverse()
-    return found
-
-
-def _of(batches: Iterator[Batch], producers: Mapping[int, None] | None) -> Iterator[Batch]:
-    for batch in batches:
-        if batch.produced is not None and (producers is None or batch.produced.producer_id in producers):
-            yield batch
+    assert batch.produced is not None
+    batches = replica.of_producer[batch.produced.producer_id]
+    place = bisect_left(batches, batch)
+    return batches[place - 1] if place else None
 
 
 def _named(batch: Batch) -> str:

@@ -15,14 +15,15 @@ States are hashes of numbers alone, which no hash seed changes.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
+from cluster_image.kraft.broker.partition import Partition
 from cluster_image.kraft.metadata.image import NO_LEADER
 from cluster_image.kraft.node import Node
 from cluster_image.kraft.raft.quorum import Role
 
-from .partitions import PartitionOracle, PartitionReplica
+from .partitions import PartitionOracle
 
 #: By what is in force: numbers, as SimulatedCluster.faults_in_force() has them.
 Faults = tuple[int, ...]
@@ -54,32 +55,43 @@ class States:
             for quorum in quorums
         ))  # fmt: skip
 
-    def look(self, partition: PartitionOracle) -> None:
-        """It has changed."""
-        told = partition.registration
-        ends = [
-            each.partition.log.end_offset for each in partition.replicas.values()
-            if each.partition is not None and each.partition.log.end_offset is not None
-        ]  # fmt: skip
-        longest = max(ends, default=0)
-        replicas = sorted(
-            _replica(partition, broker, replica, longest)
-            for broker, replica in partition.replicas.items()
-            if replica.partition is not None or broker in told.replicas
-        )
-        state = (
-            _sign(len(told.isr) - partition.min_isr), len(told.isr) == len(told.replicas), len(told.elr),
-            len(told.last_known_elr), told.leader == NO_LEADER, told.leader_recovery_state, bool(told.adding),
-            bool(told.removing),
-        )  # fmt: skip
-        self.seen.add(hash((state, *replicas)))
+    def look(self, partitions: Iterable[PartitionOracle]) -> None:
+        """They have changed."""
         faults = self._faults()
-        self.under_faults.add(hash((state, tuple(each[:_ROLES_AND_SETS] for each in replicas), faults)))
+        for partition in partitions:
+            state, replicas = _partition(partition)
+            self.seen.add(hash((state, *replicas)))
+            self.under_faults.add(hash((state, tuple(each[:_ROLES_AND_SETS] for each in replicas), faults)))
         self.under_faults.add(hash((self._quorum, faults)))
 
 
-def _replica(partition: PartitionOracle, broker: int, replica: PartitionReplica, longest: int) -> tuple[int, ...]:
-    told, here = partition.registration, replica.partition
+def _partition(partition: PartitionOracle) -> tuple[tuple[int, ...], list[tuple[int, ...]]]:
+    """What concerns all of it, and each replica."""
+    told = partition.registration
+    ends = {
+        broker: replica.partition.log.end_offset
+        for broker, replica in partition.replicas.items()
+        if replica.partition is not None
+    }
+    longest = max(ends.values(), default=0)
+    replicas = sorted(
+        _replica(partition, broker, replica.partition, ends.get(broker, 0), longest)
+        for broker, replica in partition.replicas.items()
+        if replica.partition is not None or broker in told.replicas
+    )
+    state = (
+        _sign(len(told.isr) - partition.min_isr), len(told.isr) == len(told.replicas), len(told.elr),
+        len(told.last_known_elr), told.leader == NO_LEADER, told.leader_recovery_state, bool(told.adding),
+        bool(told.removing),
+    )  # fmt: skip
+    return state, replicas
+
+
+def _replica(
+    partition: PartitionOracle, broker: int, here: Partition | None, end: int, longest: int
+) -> tuple[int, ...]:
+    """here: as its broker has it, if that runs. end, longest: of its log, and of all."""
+    told, committed = partition.registration, partition.committed.end
     member = (broker in told.isr) + 2 * (broker in told.elr) + 4 * (broker == told.leader) + 8 * (
         broker in told.replicas
     )  # fmt: skip
@@ -93,9 +105,8 @@ def _replica(partition: PartitionOracle, broker: int, replica: PartitionReplica,
         role = 1
     return (
         role, member, min(max(here.leader_epoch - told.leader_epoch, -2), 1), joining,
-        _sign(log.end_offset - partition.committed.end), _sign(log.end_offset - longest),
-        _sign(here.high_watermark - partition.committed.end), max(log.last_epoch - told.leader_epoch, -3),
-        _sign(log.start_offset),
+        _sign(end - committed), _sign(end - longest), _sign(here.high_watermark - committed),
+        max(log.last_epoch - told.leader_epoch, -3), _sign(log.start_offset),
     )  # fmt: skip
 
 

@@ -201,11 +201,12 @@ class SimulatedNetwork:
                 return
 
     def latency(self, source: str, target: str) -> float:
-        random = self.random(source, target)
-        delay = self._bases[source, target] * random.uniform(*JITTER) + self._slow.get((source, target), 0.0)
+        link = (source, target)
+        random = self._links.get(link) or self.random(source, target)
+        delay = self._bases[link] * random.uniform(*JITTER) + self._slow.get(link, 0.0)
         if random.random() < LATE:
             delay += random.uniform(*LATENESS_S)
-        return delay + self.shaping.delay((source, target))
+        return delay + self.shaping.delay(link)
 
     def round_trip(self, source: str, target: str) -> float:
         """Seconds, typically, as the links are at the moment."""
@@ -253,12 +254,12 @@ class Endpoint:
     async def connect(self, address: Address, *, client_id: str, timeout: float) -> Connection:
         network = self._network
         loop = network.loop
-        answer: asyncio.Future[ClientEnd] = loop.create_future()
+        # Why not is told by its result: an exception would know this frame, which knows the future, which knows the
+        # exception, and one cycle for each connection that is refused is a good part of what a run leaves behind.
+        answer: asyncio.Future[ClientEnd | str | None] = loop.create_future()
 
         def try_to_open() -> None:
             """A SYN arrives, and what comes back sets out."""
-            if answer.done():
-                return
             there = network.hosts.get(address.host)
             if there is None:
                 loop.call_in_world(loop.time(), refuse, f"{address}: unknown host")
@@ -281,7 +282,7 @@ class Endpoint:
 
         def refuse(reason: str) -> None:
             if not answer.done():
-                answer.set_exception(ConnectionRefusedError(reason))
+                answer.set_result(reason)
 
         def establish(listener: Listener) -> None:
             if answer.done() or not self.process.alive or not listener.endpoint.process.alive:
@@ -291,12 +292,23 @@ class Endpoint:
             client.out, served.out = Pipe(network, client, served), Pipe(network, served, client)
             answer.set_result(client)
 
-        for retry in _SYN_RETRIES_S:
-            if retry < timeout:
-                arrival = loop.local_time() + retry + network.latency(self.host, address.host)
-                loop.call_in_world(arrival, try_to_open)
-        async with asyncio.timeout(timeout):
-            return await answer
+        def give_up() -> None:
+            if not answer.done():
+                answer.set_result(None)
+
+        now, retries = loop.local_time(), [retry for retry in _SYN_RETRIES_S if retry < timeout]
+        arrivals = [now + retry + network.latency(self.host, address.host) for retry in retries]
+        loop.call_in_world_until(answer, arrivals, try_to_open)
+        timer = loop.call_later(timeout, give_up)
+        try:
+            opened = await answer
+        finally:
+            timer.cancel()
+        if opened is None:
+            raise TimeoutError
+        if isinstance(opened, str):
+            raise ConnectionRefusedError(opened)
+        return opened
 
     async def listen(self, address: Address, handler: Handler, served: Versions | None = None) -> Listening:
         if address.port in self._host.listeners:

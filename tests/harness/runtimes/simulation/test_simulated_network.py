@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 from collections.abc import Callable, Coroutine
-from contextlib import closing
+from contextlib import closing, suppress
 from datetime import timedelta
 from itertools import pairwise
 from typing import Any
@@ -362,6 +363,22 @@ async def test_to_connect_over_a_cut_link_times_out_and_a_later_attempt_of_tcp_g
     assert world.network.mend("a") == {THERE: 3}
     await connecting
     assert 3.7 < world.loop.time() < 3.8
+
+
+@simulated()
+async def test_a_connection_that_does_not_come_about_leaves_no_cycle_for_garbage_collection(world: World) -> None:
+    world.network.endpoint(world.loop.new_process("server"), "server")
+    gc.collect()
+    gc.disable()
+    try:
+        with suppress(ConnectionRefusedError):
+            await world.connect()
+        world.network.cut("a", [THERE])
+        with suppress(TimeoutError):
+            await world.connect(timeout=0.5)
+        assert gc.collect() == 0
+    finally:
+        gc.enable()
 
 
 @simulated()

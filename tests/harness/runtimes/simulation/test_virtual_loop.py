@@ -64,6 +64,18 @@ def test_at_one_instant_timers_run_in_the_order_of_their_making_after_what_was_r
     assert reported == ["ready", *"bcadfe", "last", "after all of them"]
 
 
+def test_a_callback_at_several_times_has_the_places_of_timers_that_were_set_together(loop: VirtualLoop) -> None:
+    reported: list[str] = []
+    done = loop.create_future()
+    loop.call_at(2.0, reported.append, "before")
+    loop.call_in_world_until(done, [2.0, 1.0, 3.0, 4.0], lambda: reported.append(f"at {loop.time():g}"))
+    loop.call_at(2.0, reported.append, "after")
+    loop.call_at(3.5, done.set_result, None)
+    assert len(loop._timers) == 4  # one of them at a time
+    run(loop, 6.0)
+    assert reported == ["at 1", "before", "at 2", "after", "at 3"]
+
+
 def test_a_cancelled_timer_neither_runs_nor_moves_the_time(loop: VirtualLoop) -> None:
     reported: list[str] = []
     timers = [loop.call_at(number, reported.append, "never") for number in range(1, 3000)]

@@ -35,7 +35,7 @@ class Resigning:
 
     def _look_at(self, name: str, quorum: Quorum, now: float) -> None:
         assert quorum.leadership is not None
-        heard, acted = quorum.leadership.heard()
+        heard, acted = quorum.leadership.heard(), quorum.leadership.heard_of_anybody()
         needed = (len(heard) + 1) // 2  # besides itself, for a majority
         if not needed or acted - sorted(heard, reverse=True)[needed - 1] <= quorum.fetch_timeout:
             return
