@@ -6,12 +6,13 @@ so the same seed and corpus make the same exploration, with however many workers
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from random import Random
-from typing import Final, Self
+from typing import Any, Final, Self
 
-from harness.explore.guided.mutation import Mutation
+from harness.explore.guided.mutation import SCHEDULES, Mutation
+from harness.explore.guided.traits import Traits, of_plan
 from harness.explore.workers import Job, Outcome
 
 #: Runs. More than there are workers, so that none waits for a slow one.
@@ -24,6 +25,7 @@ AGAIN: Final = 0.3
 MOST_ENTRIES: Final = 150
 #: Of the last run in the average of what runs reach that is new.
 _LATEST: Final = 0.1
+_FRESH_SCHEDULE: Final[Mapping[str, Any]] = {name: values[0] for name, values in SCHEDULES.items()}
 
 
 @dataclass
@@ -52,7 +54,7 @@ class Guide:
     def __init__(self, fresh: Callable[[int], Job], seeds: Sequence[int], begin: Sequence[Job] = ()) -> None:
         #: By number of a run that was made of another: the changes.
         self.changes: dict[int, Sequence[str]] = {}
-        self._fresh = fresh
+        self.fresh = fresh
         self._seeds = seeds
         self._begin = begin
         self._again: dict[int, int] = {}  # by number of a run, the place of that to begin with which it repeats
@@ -62,6 +64,11 @@ class Guide:
         self._learned = 0  # so many runs have been taken into account
         self._seen: set[int] = set()
         self._average: float = 0  # of what runs reach that is new; 0: none came yet
+        self._traits = Traits()
+        for name, values in SCHEDULES.items():
+            for value in values:
+                self._traits.meet({name: value})
+        self._schedules: dict[int, Mapping[str, Any]] = {}  # by number of a run, the traits of one made of others
         self._parents: dict[int, Entry] = {}  # by number of a run
         self.entries = [Entry(place - len(begin), job, frozenset(), 1.0) for place, job in enumerate(begin)]
 
@@ -102,7 +109,8 @@ class Guide:
     def _next(self, number: int) -> Job:
         seed = self._seeds[number]
         random = Random(f"{self._seeds[0]}/{seed}/guide")
-        own = self._fresh(seed)
+        own = self.fresh(seed)
+        self._traits.meet(of_plan(own.plan))
         if (place := len(self._again)) < len(self._begin) and random.random() < AGAIN:
             self._again[number] = place
             return self._begin[place]
@@ -116,7 +124,8 @@ class Guide:
 
         self._parents[number] = parent = draw()
         mutation = Mutation(own, random)
-        job = mutation.of(parent.job, lambda: draw().job)
+        job = mutation.of(parent.job, lambda: draw().job, self._traits)
+        self._schedules[number] = mutation.traits
         self.changes[number] = mutation.kinds
         return job
 
@@ -129,6 +138,8 @@ class Guide:
         self._seen |= reached
         gain = new / (self._average or new or 1.0)
         self._average = (1 - _LATEST) * self._average + _LATEST * new if self._average else new
+        schedule = self._schedules.pop(number, _FRESH_SCHEDULE)
+        self._traits.learn({**of_plan(simulated.plan), **schedule}, gain)
         if (parent := self._parents.pop(number, None)) is not None:
             parent.gain += gain
             parent.made += 1

@@ -11,18 +11,23 @@ from collections.abc import Callable, Mapping, Sequence
 from random import Random
 from typing import Any, Final
 
+from harness.explore.guided.traits import Traits, of_plan, with_values
 from harness.explore.workers import Job
 from harness.plan import registry
 from harness.plan.plan import Plan
 from harness.plan.schedule import CALM_AT_END_S, Fault, Schedule
-from harness.targets.target import Draws
 
 #: Of a schedule that is made of others: so many times the faults that a fresh one has.
 _MOST_FAULTS: Final = 6
 #: Of runs, those that keep the seed, and so repeat the parent's up to the first change.
 _KEEP_SEED: Final = 0.03
-#: Of what a seed draws beside the schedule, each thing apart: what is its own, and not the parents'.
-_OWN: Final = 0.3
+#: Of schedules that are joined, fresh ones.
+_OWN: Final = 0.5
+#: Traits of a schedule that is made of others, and their values: of how many it is made, how much shorter or longer all
+#: faults are, and whether they strike when they did. The first of each is what a fresh one has.
+SCHEDULES: Final[Mapping[str, Sequence[Any]]] = {
+    "joined": (1, 2, 3, 4), "pace": (1.0, 0.1, 0.3, 0.6, 2.0), "times": ("kept", "drawn"),
+}  # fmt: skip
 #: Seconds, of moves in time: a moment may decide, or the order of two faults.
 _MOVES_S: Final = (0.02, 0.1, 0.5, 2.0, 8.0)
 _STRETCHES: Final = (0.1, 0.3, 0.6, 1.5, 3.0)
@@ -35,7 +40,7 @@ _INSIDE: Final = 0.4
 
 class Mutation:
     """own: a fresh run, as a random exploration has it, of the seed that the new run gets; changes take from it what
-    is new in them. kinds: names of the changes that were made."""
+    is new in them. kinds: names of the changes that were made. traits: values of SCHEDULES that were chosen."""
 
     def __init__(self, own: Job, random: Random) -> None:
         assert own.schedule is not None
@@ -43,23 +48,40 @@ class Mutation:
         self._fresh: Schedule = own.schedule
         self._random = random
         self.kinds: list[str] = []
+        self.traits: Mapping[str, Any] = {}
 
-    def of(self, parent: Job, another: Callable[[], Job]) -> Job:
-        """parent: with its schedule. another: draws one more."""
+    def of(self, parent: Job, another: Callable[[], Job], traits: Traits) -> Job:
+        """parent: with its schedule. another: draws one more. traits: of both plans and SCHEDULES."""
         assert parent.schedule is not None
+        self.traits = {name: traits.choose(name, self._random) for name in SCHEDULES}
         schedule = parent.schedule
-        for _ in range(self._random.choice((1, 2, 2, 3, 3))):
+        for _ in range(self.traits["joined"] - 1):
+            source = self._fresh if self._random.random() < _OWN else another().schedule or ()
+            schedule = self._join(schedule, source)
+        schedule = self._pace(schedule, self.traits["pace"])
+        if self.traits["times"] == "drawn":
+            schedule = self._spread(schedule)
+        for _ in range(self._random.choice((0, 1, 1, 2))):
             schedule = self._changed(schedule, another().schedule or ())
-        plan = self._mixed(parent.plan, another)
+        plan = self._plan(parent.plan, traits)
         return Job(plan, _in_order(schedule, plan.time_limit)[: _MOST_FAULTS * max(len(self._fresh), 4)])
 
+    def _plan(self, parent: Plan, traits: Traits) -> Plan:
+        if self._random.random() < _KEEP_SEED:
+            self.kinds.append("same seed")
+            return parent
+        own = self._own.plan
+        return with_values(own, {name: traits.choose(name, self._random) for name in of_plan(own)})
+
     def _changed(self, schedule: Schedule, other: Schedule) -> Schedule:
+        if not schedule:
+            return self._fresh
         if (inside := self._changed_inside(schedule)) is not None:
             return inside
         kind = self._random.choices(tuple(_WEIGHTS), tuple(_WEIGHTS.values()))[0]
         self.kinds.append(kind)
         change: Callable[[Schedule, Schedule], Schedule] = getattr(self, f"_{kind}")
-        return change(schedule, other) if schedule else self._fresh
+        return change(schedule, other)
 
     def _changed_inside(self, schedule: Schedule) -> Schedule | None:
         """One fault of several steps with another step, or one less. None: there is none, or something else is to be
@@ -80,20 +102,16 @@ class Mutation:
         """The faults of both."""
         return (*schedule, *_apart(other, schedule))
 
-    def _join_own(self, schedule: Schedule, other: Schedule) -> Schedule:
-        return self._join(schedule, self._fresh)
-
     def _splice(self, schedule: Schedule, other: Schedule) -> Schedule:
         at = self._random.uniform(0.0, self._own.plan.time_limit)
         before = tuple(each for each in schedule if each.at < at)
         return (*before, *_apart(tuple(each for each in other if each.at >= at), before))
 
-    def _pace(self, schedule: Schedule, other: Schedule) -> Schedule:
+    def _pace(self, schedule: Schedule, by: float) -> Schedule:
         """All faults shorter, or longer."""
-        by = self._random.choice(_STRETCHES)
         return tuple(_lasting(fault, fault.duration * by) for fault in schedule)
 
-    def _spread(self, schedule: Schedule, other: Schedule) -> Schedule:
+    def _spread(self, schedule: Schedule) -> Schedule:
         """All faults at other times, those of a composite together."""
         latest = max(self._own.plan.time_limit - CALM_AT_END_S, _FIRST_S)
         starts: dict[Any, float] = {}
@@ -155,37 +173,11 @@ class Mutation:
         at = beside.at + self._random.choice((0.0, beside.duration)) + self._random.choice(_MOVES_S)
         return (*schedule, _at(fault, at))
 
-    # -- of what is not the schedule --------------------------------------------------------------------------
-
-    def _mixed(self, parent: Plan, another: Callable[[], Job]) -> Plan:
-        """Each thing from one of all, so that none comes with what happened to be beside it."""
-        if self._random.random() < _KEEP_SEED:
-            self.kinds.append("same seed")
-            return parent
-        own = self._own.plan
-
-        def source() -> Plan:
-            return own if self._random.random() < _OWN else another().plan
-
-        drawn = {name: getattr(source(), name) for name in ("latency_ms", "task_order", "producers")}
-        settings = dict(own.settings)
-        for names in _groups(registry.make_target(parent.target).draws()):
-            chosen = source().settings
-            settings = {name: value for name, value in settings.items() if name not in names}
-            settings |= {name: chosen[name] for name in names if name in chosen}
-        return own.model_copy(update={**drawn, "settings": settings})
-
 
 #: By the method's name, how often.
 _WEIGHTS: Final[Mapping[str, int]] = {
-    "join": 6, "join_own": 8, "splice": 2, "pace": 3, "spread": 2, "thin": 1, "move": 1, "stretch": 1, "drop": 1,
-    "swap": 1, "repeat": 1, "aim": 1, "add": 2,
+    "splice": 2, "thin": 1, "move": 2, "stretch": 2, "drop": 1, "swap": 1, "repeat": 1, "aim": 1, "add": 2,
 }  # fmt: skip
-
-
-def _groups(draws: Draws) -> Sequence[Sequence[str]]:
-    """Names of settings, those together that any choice has together."""
-    return [sorted({name for choice in choices for name in choice}) for choices in (*draws.together, *draws.apart)]
 
 
 def _apart(faults: Schedule, others: Schedule) -> Schedule:

@@ -10,7 +10,8 @@ import pytest
 from harness.errors import BadArguments
 from harness.explore.guided.corpus import load, save
 from harness.explore.guided.guide import LAG, Entry, Guide, lag
-from harness.explore.guided.mutation import Mutation
+from harness.explore.guided.mutation import SCHEDULES, Mutation
+from harness.explore.guided.traits import Traits, of_plan
 from harness.explore.simulate import Simulated
 from harness.explore.workers import Job, Outcome
 from harness.plan import registry
@@ -40,6 +41,17 @@ def states_of(job: Job) -> set[int]:
     """As good as any: what of it there is."""
     assert job.schedule is not None
     return {round(fault.at) * 1000 + len(fault.nemesis) for fault in job.schedule}
+
+
+def met(*jobs: Job) -> Traits:
+    """Those of these runs, of a fresh one, and of all schedules that are made of others."""
+    traits = Traits()
+    for job in (fresh(0), *jobs):
+        traits.meet(of_plan(job.plan))
+    for name, values in SCHEDULES.items():
+        for value in values:
+            traits.meet({name: value})
+    return traits
 
 
 def explored(order: int, runs: int = 40) -> list[Job]:
@@ -93,18 +105,16 @@ def test_runs_are_made_of_what_gained_most() -> None:
 
 def test_a_run_of_others_has_settings_that_are_drawn_together_together() -> None:
     """A heartbeat that comes less often than a session lasts makes no cluster."""
-    (fast, slow) = (
-        {"broker.session.timeout.ms": session, "broker.heartbeat.interval.ms": heartbeat}
-        for session, heartbeat in (("1200", "200"), ("9000", "2000"))
-    )
-    parents = [Job(PLAN.model_copy(update={"settings": settings}), ()) for settings in (fast, slow)]
-    random, found = Random(1), set()
+    both = ("broker.session.timeout.ms", "broker.heartbeat.interval.ms")
+    values = (("1200", "200"), ("9000", "2000"))
+    traits = met()
+    for each in values:
+        traits.meet(of_plan(PLAN.model_copy(update={"settings": dict(zip(both, each, strict=True))})))
+    found = set()
     for seed in range(100):
-        job = Mutation(fresh(seed), random).of(parents[0], lambda: random.choice(parents))
-        had = tuple(job.plan.settings.get(name) for name in fast)
-        assert had in {tuple(fast.values()), tuple(slow.values()), (None, None)}
-        found.add(had)
-    assert len(found) == 3
+        job = Mutation(fresh(seed), Random(seed)).of(fresh(1), lambda: fresh(2), traits)
+        found.add(tuple(job.plan.settings.get(name) for name in both))
+    assert found == {*values, (None, None)}
 
 
 def test_what_reached_nothing_new_is_not_kept() -> None:
@@ -120,7 +130,8 @@ def test_a_changed_run_is_one_that_can_be_carried_out() -> None:
     changed = 0
     for seed in range(300):
         parent, other = fresh(seed), fresh(seed + 1000)
-        job = Mutation(fresh(seed + 2000), Random(seed)).of(parent, lambda other=other: other)  # type: ignore[misc]
+        own = fresh(seed + 2000)
+        job = Mutation(own, Random(seed)).of(parent, lambda other=other: other, met(own, parent))  # type: ignore[misc]
         assert job.schedule is not None
         Plan(**job.plan.model_dump())
         assert [fault.fault for fault in job.schedule] == list(range(len(job.schedule)))
