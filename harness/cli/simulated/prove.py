@@ -49,6 +49,12 @@ def prove(
     guided: Annotated[
         bool, typer.Option("--guided/--random", help="How each search explores: see chaos explore.")
     ] = False,
+    compare: Annotated[
+        bool, typer.Option("--compare", help="Search for each bug both ways, and tell how many runs each takes.")
+    ] = False,
+    states: Annotated[
+        int, typer.Option("--states", metavar="RUNS", help="With --compare: count states after so many; 0: do not.")
+    ] = 500,
     mutants: Annotated[
         bool, typer.Option("--mutants", help="Mutants of the code, not bugs: those drawn, or whose ids begin as given.")
     ] = False,
@@ -81,6 +87,13 @@ def prove(
     if mutants:
         return _measure_mutants(ids or (), budget, workers, resume, results_directory, as_json)
     subjects = _subjects(ids or (), guided)
+    if compare:
+        from harness.cli.simulated import comparing
+
+        return comparing.compare(
+            *(_subjects(ids or (), each) for each in (False, True)), searches=searches, most_runs=most_runs,
+            budget=budget, states=states, workers=workers, results_directory=results_directory, as_json=as_json,
+        )  # fmt: skip
     if pinned:
         return _repeat_pinned([each.id for each in subjects], workers, as_json)
 
