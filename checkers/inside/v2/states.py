@@ -1,4 +1,4 @@
-"""The abstract states that a simulated run of this generation has been in: as checkers/inside/kraft/simulated/states.py.
+"""The abstract states that a simulated run of this generation has been in (see checkers/inside/kraft/simulated).
 
 Of a partition: what each replica takes itself for, its epoch relative to the newest, whether the newest leader has it
 in the ISR or waits for it, ends of logs and high watermarks relative to the furthest. A replica whose broker does not

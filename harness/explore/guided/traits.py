@@ -46,10 +46,11 @@ class Traits:
             self._known.setdefault(name, {}).setdefault(value, _Value())
 
     def learn(self, values: Values, gain: float) -> None:
-        """gain: of a run that had these, in multiples of the average."""
-        self.meet(values)
+        """gain: of a run that had these, in multiples of the average. Values that were not met are none of this
+        exploration's: the run is of an earlier one."""
         for name, value in values.items():
-            known = self._known[name][value]
+            if (known := self._known.get(name, {}).get(value)) is None:
+                continue
             known.gained = _KEPT * known.gained + gain
             known.runs = _KEPT * known.runs + 1
 

@@ -7,6 +7,7 @@ from random import Random
 
 import pytest
 
+from harness.cli.simulated.explore import guide_of, planned, read_options
 from harness.errors import BadArguments
 from harness.explore.guided.corpus import load, save
 from harness.explore.guided.guide import LAG, Entry, Guide, lag
@@ -190,3 +191,13 @@ def test_a_corpus_loses_nothing_of_what_an_exploration_that_ends_early_has_not_r
     guide.take(number, outcome(job, 1))
     save(guide.finish().entries, tmp_path, guide.not_run)
     assert sorted(each.plan.seed for each in load(tmp_path)) == [70, 71, 72]
+
+
+def test_runs_of_a_corpus_get_the_bug_that_is_searched_for() -> None:
+    plan, plan_of = planned(read_options("--nemesis kill --bug M01"), 0)
+    begin = [Job(fresh(seed).plan, fresh(seed).schedule) for seed in (70, 71)]
+    guide = guide_of(plan, plan_of, range(10), begin)
+    jobs = [next(guide)]
+    while (job := next(guide)) is not None:
+        jobs.append(job)
+    assert {job.plan.bug for job in jobs if job is not None} == {"M01"} and begin[0].plan.bug is None

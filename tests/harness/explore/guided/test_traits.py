@@ -12,14 +12,20 @@ FAST = {"broker.session.timeout.ms": "1200", "broker.heartbeat.interval.ms": "20
 PLAN = Plan(run="traits", on="simulation", latency_ms=5.0, settings={**FAST, "min.insync.replicas": "1"})
 
 
+def met(*values: str) -> Traits:
+    traits = Traits()
+    for value in values:
+        traits.meet({"latency": value})
+    return traits
+
+
 def drawn(traits: Traits, times: int = 1000) -> Counter[str]:
     random = Random(1)
     return Counter(traits.choose("latency", random) for _ in range(times))
 
 
 def test_what_gains_more_is_chosen_more_often_and_nothing_never() -> None:
-    traits = Traits()
-    traits.meet({"latency": "unknown"})
+    traits = met("unknown", "good", "poor")
     for _ in range(20):
         traits.learn({"latency": "good"}, 1.6)
         traits.learn({"latency": "poor"}, 0.4)
@@ -28,7 +34,7 @@ def test_what_gains_more_is_chosen_more_often_and_nothing_never() -> None:
 
 
 def test_what_gained_much_long_ago_is_forgotten() -> None:
-    traits = Traits()
+    traits = met("spent", "other")
     for _ in range(20):
         traits.learn({"latency": "spent"}, 2.0)
         traits.learn({"latency": "other"}, 1.0)
@@ -41,8 +47,8 @@ def test_what_gained_much_long_ago_is_forgotten() -> None:
 
 
 def test_only_what_was_met_is_chosen() -> None:
-    traits = Traits()
-    traits.meet({"latency": "only"})
+    traits = met("only")
+    traits.learn({"latency": "of an earlier exploration"}, 9.0)
     assert set(drawn(traits)) == {"only"}
 
 
