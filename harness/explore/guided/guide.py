@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from random import Random
 from typing import Any, Final, Self
 
-from harness.explore.guided.mutation import SCHEDULES, Mutation
-from harness.explore.guided.traits import Traits, of_plan
+from harness.explore.guided.mutation import SCHEDULES, Mutation, of_schedules
+from harness.explore.guided.traits import of_plan
 from harness.explore.workers import Job, Outcome
 
 #: Runs. More than there are workers, so that none waits for a slow one.
@@ -64,10 +64,7 @@ class Guide:
         self._learned = 0  # so many runs have been taken into account
         self._seen: set[int] = set()
         self._average: float = 0  # of what runs reach that is new; 0: none came yet
-        self._traits = Traits()
-        for name, values in SCHEDULES.items():
-            for value in values:
-                self._traits.meet({name: value})
+        self._traits = of_schedules()
         self._schedules: dict[int, Mapping[str, Any]] = {}  # by number of a run, the traits of one made of others
         self._parents: dict[int, Entry] = {}  # by number of a run
         self.entries = [Entry(place - len(begin), job, frozenset(), 1.0) for place, job in enumerate(begin)]

@@ -38,6 +38,15 @@ _FIRST_S: Final = 0.2
 _INSIDE: Final = 0.4
 
 
+def of_schedules() -> Traits:
+    """All of SCHEDULES, and nothing of plans yet."""
+    traits = Traits()
+    for name, values in SCHEDULES.items():
+        for value in values:
+            traits.meet({name: value})
+    return traits
+
+
 class Mutation:
     """own: a fresh run, as a random exploration has it, of the seed that the new run gets; changes take from it what
     is new in them. kinds: names of the changes that were made. traits: values of SCHEDULES that were chosen."""
@@ -86,14 +95,13 @@ class Mutation:
     def _changed_inside(self, schedule: Schedule) -> Schedule | None:
         """One fault of several steps with another step, or one less. None: there is none, or something else is to be
         changed. Where no fault has steps nothing is drawn."""
-        made = registry.make_nemeses({fault.nemesis for fault in schedule})
-        places = [place for place, fault in enumerate(schedule) if hasattr(made[fault.nemesis], "unfold")]
+        places = self._with_steps(schedule)
         if not places or self._random.random() >= _INSIDE:
             return None
         self.kinds.append("inside")
         place = self._random.choice(places)
         fault = schedule[place]
-        choice = made[fault.nemesis].changed(fault.choice, self._random)
+        choice = registry.make_nemeses((fault.nemesis,))[fault.nemesis].changed(fault.choice, self._random)
         return _put(schedule, place, fault.model_copy(update={"choice": dict(choice)}))
 
     # -- of all faults ----------------------------------------------------------------------------------------
@@ -108,8 +116,16 @@ class Mutation:
         return (*before, *_apart(tuple(each for each in other if each.at >= at), before))
 
     def _pace(self, schedule: Schedule, by: float) -> Schedule:
-        """All faults shorter, or longer."""
-        return tuple(_lasting(fault, fault.duration * by) for fault in schedule)
+        """All faults shorter, or longer; those of several steps last until these are done."""
+        steps = self._with_steps(schedule)
+        return tuple(
+            fault if place in steps else _lasting(fault, fault.duration * by) for place, fault in enumerate(schedule)
+        )
+
+    def _with_steps(self, schedule: Schedule) -> Sequence[int]:
+        """Places of faults that have several."""
+        made = registry.make_nemeses({fault.nemesis for fault in schedule})
+        return [place for place, fault in enumerate(schedule) if hasattr(made[fault.nemesis], "unfold")]
 
     def _spread(self, schedule: Schedule) -> Schedule:
         """All faults at other times, those of a composite together."""

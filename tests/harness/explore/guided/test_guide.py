@@ -11,7 +11,7 @@ from harness.cli.simulated.explore import guide_of, planned, read_options
 from harness.errors import BadArguments
 from harness.explore.guided.corpus import load, save
 from harness.explore.guided.guide import LAG, Entry, Guide, lag
-from harness.explore.guided.mutation import SCHEDULES, Mutation
+from harness.explore.guided.mutation import Mutation, of_schedules
 from harness.explore.guided.traits import Traits, of_plan
 from harness.explore.simulate import Simulated
 from harness.explore.workers import Job, Outcome
@@ -46,12 +46,9 @@ def states_of(job: Job) -> set[int]:
 
 def met(*jobs: Job) -> Traits:
     """Those of these runs, of a fresh one, and of all schedules that are made of others."""
-    traits = Traits()
+    traits = of_schedules()
     for job in (fresh(0), *jobs):
         traits.meet(of_plan(job.plan))
-    for name, values in SCHEDULES.items():
-        for value in values:
-            traits.meet({name: value})
     return traits
 
 
