@@ -12,7 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from harness.errors import BadArguments
-from harness.explore.guided.mutation import Mutation
+from harness.explore.guided.mutation import Mutation, of_schedules
+from harness.explore.guided.traits import of_plan
 from harness.explore.shrinking import candidates, shrink
 from harness.explore.shrinking.candidates import Candidate
 from harness.explore.shrinking.witness import Broken, Witness
@@ -188,11 +189,15 @@ def test_a_guided_exploration_changes_steps() -> None:
     plan = Plan(run="s1", on="simulation", nemesis=("choreography",), seed=1, time_limit=60.0)
     choice = {"steps": LIBRARY["zombie-leader"].steps, "partition": 0.0, "node": 0.0}
     parent = Job(plan, (Fault(fault=0, nemesis="choreography", at=3.0, duration=20.0, choice=choice),))
-    mutation = Mutation(lambda seed: parent, Random(5))
-    texts = {fault.choice["steps"] for _ in range(40) for fault in mutation.of(parent, parent).schedule or ()}
+    mutation = Mutation(parent, Random(5))
+    traits = of_schedules()
+    traits.meet(of_plan(plan))
+    made = [fault for _ in range(40) for fault in mutation.of(parent, lambda: parent, traits).schedule or ()]
+    texts = {fault.choice["steps"] for fault in made}
     assert len(texts) > 5
     for text in texts:
         language.parse(text)
+    assert sum(fault.duration == 20.0 for fault in made) > len(made) / 2, "steps are seldom cut short"
 
 
 def test_shrinking_drops_the_steps_that_do_not_matter(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -65,6 +65,8 @@ def test_each_output_is_as_its_schema_says(
     assert swept["results"] == {"pass": 4} and swept["struck"] == 4
     (proven,) = said("prove", "prove", "M67", "M30", "--searches", "1", "--most-runs", "1", "--shrinking", "2")
     assert [bug["found"] for bug in proven["bugs"]] == [True, False]
+    (compared,) = said("comparison", "prove", "M67", "--compare", "--states", "0", "--searches", "1")
+    assert [each["what"] for each in compared["compared"]] == ["M67"]
     (mutants,) = said("mutants", "prove", "--mutants", "kraft.broker.rules:may_join_isr:comparison:0")
     assert [each["outcome"] for each in mutants["mutants"]] == ["killed"]
     (pinned,) = said("pinned", "prove", "M67", "--pinned")

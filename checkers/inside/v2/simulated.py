@@ -12,28 +12,59 @@ from checkers.properties import LIVENESS
 from cluster_image.v2.node import Node
 from cluster_image.v2.partition.replica import Partition
 
+from .states import States
+
 
 class Invariants:
     """Implements harness.targets.target.Invariants."""
 
     losses: Sequence[str] = ()
 
-    def changed(self, node: str, event: str, where: str, fields: Mapping[str, object]) -> None: ...
+    def __init__(self) -> None:
+        self._states: States | None = None
+        self._nodes: dict[str, Node] = {}  # brokers whose processes run
+        self._ids: dict[str, int] = {}
+        self._replicas: dict[str, dict[str, None]] = {}  # by partition, brokers that ever had one
+        self._dirty: dict[str, None] = {}  # partitions
+
+    def changed(self, node: str, event: str, where: str, fields: Mapping[str, object]) -> None:
+        if event == "start":
+            self._ids[node] = int(str(fields["node_id"]))
+        elif where:
+            self._replicas.setdefault(where, {})[node] = None
+            self._dirty[where] = None
 
     def answers(self, node: str, request: Any, response: Any) -> None: ...
 
-    def node_started(self, name: str, process: Any, disk: Any) -> None: ...
+    def node_started(self, name: str, process: Any, disk: Any) -> None:
+        if isinstance(process, Node):
+            self._nodes[name] = process
 
-    def node_gone(self, name: str, lossy: bool | Collection[str]) -> None: ...
+    def node_gone(self, name: str, lossy: bool | Collection[str]) -> None:
+        self._nodes.pop(name, None)
+        self._dirty |= {where: None for where, brokers in self._replicas.items() if name in brokers}
 
-    def check(self) -> None: ...
+    def check(self) -> None:
+        """Nothing that would stop a run; the states that it is in are counted."""
+        dirty, self._dirty = self._dirty, {}
+        if self._states is not None:
+            for where in dirty:
+                self._states.look({self._ids[name]: self._replica(where, name) for name in self._replicas[where]})
+
+    def _replica(self, where: str, name: str) -> Partition | None:
+        if name not in self._nodes:
+            return None
+        replicas = self._nodes[name].broker.partitions.values()
+        return next((each for each in replicas if f"{each.topic}-{each.index}" == where), None)
 
     def check_liveness(self, now: float) -> None: ...
 
     def check_all(self) -> None: ...
 
     def count_states(self, faults: Callable[[], tuple[int, ...]]) -> tuple[Set[int], Set[int]]:
-        return frozenset(), frozenset()
+        """See harness.targets.target.Invariants."""
+        self._states = States(faults)
+        return self._states.seen, self._states.under_faults
 
     def not_recovered(self, processes: Mapping[str, Any]) -> str:
         return LIVENESS

@@ -157,7 +157,7 @@ def explore(
 
     from harness.explore.exploration import explore as explore_seeds
 
-    guide = guide_of(plan, plan_of, numbers, _of_corpus(corpus)) if guided else None
+    guide = guide_of(plan, plan_of, numbers, of_corpus(corpus)) if guided else None
     with _showing() as show, _asked_to_stop(show.say) as asked:
         try:
             found = explore_seeds(
@@ -205,7 +205,7 @@ def _strike_everywhere(plan: Plan, given: Mapping[str, Any]) -> int:
 def guide_of(
     plan: Plan, plan_of: Callable[[Plan, int], Plan], numbers: Sequence[int], begin: Sequence[Job] = ()
 ) -> Guide:
-    """Of an exploration (see planned) with these seeds. begin: runs to be made first."""
+    """Of an exploration (see planned) with these seeds. begin: runs of a corpus, whose code may have had no bug."""
     from harness.explore.guided.guide import Guide
     from harness.explore.workers import Job
     from harness.plan import registry
@@ -216,10 +216,11 @@ def guide_of(
     def fresh(seed: int) -> Job:
         return Job(plan_of(plan, seed), schedules.build(nemeses, seed, plan.time_limit, plan.pace))
 
-    return Guide(fresh, numbers, begin)
+    bug = {"bug": plan.bug, "mutant": plan.mutant}
+    return Guide(fresh, numbers, [job._replace(plan=job.plan.model_copy(update=bug)) for job in begin])
 
 
-def _of_corpus(corpus: Path | None) -> Sequence[Job]:
+def of_corpus(corpus: Path | None) -> Sequence[Job]:
     """Raises BadArguments."""
     from harness.explore.guided.corpus import load
 

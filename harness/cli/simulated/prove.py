@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 
 from harness.cli.options import WorkersOption, check_workers, parse_time_limit
-from harness.cli.simulated.explore import guide_of, planned, read_options
+from harness.cli.simulated.explore import guide_of, of_corpus, planned, read_options
 from harness.errors import BadArguments, ExitCode, HarnessFailure
 from harness.report.terminal import say, say_json
 
@@ -49,6 +49,16 @@ def prove(
     guided: Annotated[
         bool, typer.Option("--guided/--random", help="How each search explores: see chaos explore.")
     ] = False,
+    corpus: Annotated[
+        Path | None,
+        typer.Option("--corpus", metavar="DIR", help="With --guided or --compare: runs that each search begins with."),
+    ] = None,
+    compare: Annotated[
+        bool, typer.Option("--compare", help="Search for each bug both ways, and tell how many runs each takes.")
+    ] = False,
+    states: Annotated[
+        int, typer.Option("--states", metavar="RUNS", help="With --compare: count states after so many; 0: do not.")
+    ] = 500,
     mutants: Annotated[
         bool, typer.Option("--mutants", help="Mutants of the code, not bugs: those drawn, or whose ids begin as given.")
     ] = False,
@@ -80,7 +90,16 @@ def prove(
     workers = workers or os.cpu_count() or 1
     if mutants:
         return _measure_mutants(ids or (), budget, workers, resume, results_directory, as_json)
-    subjects = _subjects(ids or (), guided)
+    if corpus is not None and not (guided or compare):
+        raise BadArguments("--corpus is of runs that others are made of, and needs --guided or --compare")
+    subjects = _subjects(ids or (), guided, corpus)
+    if compare:
+        from harness.cli.simulated import comparing
+
+        return comparing.compare(
+            *(_subjects(ids or (), each, corpus) for each in (False, True)), searches=searches, most_runs=most_runs,
+            budget=budget, states=states, workers=workers, results_directory=results_directory, as_json=as_json,
+        )  # fmt: skip
     if pinned:
         return _repeat_pinned([each.id for each in subjects], workers, as_json)
 
@@ -90,7 +109,7 @@ def prove(
 
     done = {} if resume is None else _proven_before(resume, subjects)
     directory = results.create(results_directory, ("prove",), 0)
-    command = _command(ids, budget, searches, most_runs, guided)
+    command = _command(ids, budget, searches, most_runs, guided, corpus)
 
     def keep(rows: Sequence[Row]) -> dict[str, Any]:
         """Whatever is known so far: this may be stopped, or take a night."""
@@ -140,7 +159,7 @@ def _proven_before(directory: Path, subjects: Sequence[Subject]) -> dict[str, di
         raise BadArguments(f"--resume: {file} is not what chaos prove writes") from error
 
 
-def _subjects(ids: Sequence[str], guided: bool) -> Sequence[Subject]:
+def _subjects(ids: Sequence[str], guided: bool, corpus: Path | None) -> Sequence[Subject]:
     """Raises BadArguments."""
     from harness.explore.proofs.subjects import Subject
     from harness.plan import registry
@@ -150,11 +169,12 @@ def _subjects(ids: Sequence[str], guided: bool) -> Sequence[Subject]:
     }
     if unknown := [id_ for id_ in ids if id_ not in there]:
         raise BadArguments(f"there is no bug {unknown[0]}; there are {', '.join(there)}")
+    begin = of_corpus(corpus)
     found = []
     for id_ in ids or there:
         target, options, title = there[id_]
         plan, plan_of = planned({**read_options(options), "bug": id_, "target": target}, 0)
-        guide = partial(guide_of, plan, plan_of) if guided else None
+        guide = partial(guide_of, plan, plan_of, begin=begin) if guided else None
         found.append(Subject(id_, title, target, options, partial(plan_of, plan), guide))
     return found
 
@@ -320,8 +340,11 @@ def _told_of(directory: Path, measured: Sequence[Measured]) -> dict[str, Any]:
     return {"directory": str(directory), "when": _when(), "mutants": [each.as_dict() for each in measured]}
 
 
-def _command(ids: Sequence[str] | None, budget: float, searches: int, most_runs: int, guided: bool) -> str:
+def _command(
+    ids: Sequence[str] | None, budget: float, searches: int, most_runs: int, guided: bool, corpus: Path | None
+) -> str:
     words = ["chaos prove", *(ids or ()), *(["--guided"] if guided else [])]
+    words += [] if corpus is None else ["--corpus", str(corpus)]
     return " ".join([*words, f"--budget {budget:g} --searches {searches} --most-runs {most_runs}"])
 
 

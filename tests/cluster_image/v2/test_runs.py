@@ -76,3 +76,10 @@ def test_leader_epochs_mend_that(fields: dict[str, Any]) -> None:
 def test_two_leaders_are_found_where_one_is_paused_past_its_session() -> None:
     found = anomalies(simulate(plan(("pause:leader",), 2, 60.0)))
     assert found["OneLeader"] == {"two leaders"}
+
+
+def test_faults_lead_to_states_that_calm_does_not() -> None:
+    calm, struck, again = (simulate(plan(nemesis, 1, 20.0)) for nemesis in ((), ("kill",), ("kill",)))
+    assert calm.states and calm.under_faults
+    assert len(struck.states) > 1.5 * len(calm.states) and len(struck.under_faults) > 1.5 * len(calm.under_faults)
+    assert (again.states, again.under_faults) == (struck.states, struck.under_faults)

@@ -7,10 +7,12 @@ from random import Random
 
 import pytest
 
+from harness.cli.simulated.explore import guide_of, planned, read_options
 from harness.errors import BadArguments
 from harness.explore.guided.corpus import load, save
-from harness.explore.guided.guide import LAG, Entry, Guide
-from harness.explore.guided.mutation import Mutation
+from harness.explore.guided.guide import LAG, Entry, Guide, lag
+from harness.explore.guided.mutation import Mutation, of_schedules
+from harness.explore.guided.traits import Traits, of_plan
 from harness.explore.simulate import Simulated
 from harness.explore.workers import Job, Outcome
 from harness.plan import registry
@@ -42,6 +44,14 @@ def states_of(job: Job) -> set[int]:
     return {round(fault.at) * 1000 + len(fault.nemesis) for fault in job.schedule}
 
 
+def met(*jobs: Job) -> Traits:
+    """Those of these runs, of a fresh one, and of all schedules that are made of others."""
+    traits = of_schedules()
+    for job in (fresh(0), *jobs):
+        traits.meet(of_plan(job.plan))
+    return traits
+
+
 def explored(order: int, runs: int = 40) -> list[Job]:
     """order: seed of the order in which outcomes come back, of at most three runs at a time."""
     guide, random = Guide(fresh, range(runs)), Random(order)
@@ -62,18 +72,47 @@ def explored(order: int, runs: int = 40) -> list[Job]:
 def test_the_same_seeds_make_the_same_exploration_whichever_runs_come_back_first() -> None:
     first = explored(1)
     assert explored(2) == first
-    assert [job for number, job in enumerate(first) if job != fresh(number)], "some were changed"
-    assert all(first[number] == fresh(number) for number in range(LAG)), "there was nothing to change yet"
+    assert first[0] == fresh(0), "there was nothing to change yet"
+    assert [job for number, job in enumerate(first[:LAG]) if job != fresh(number)], "the first tell something already"
 
 
 def test_a_guide_waits_for_what_it_depends_on() -> None:
-    guide = Guide(fresh, range(2 * LAG))
-    jobs = [next(guide) for _ in range(LAG)]
-    assert None not in jobs
-    assert next(guide) is None, "it depends on the first"
-    assert jobs[0] is not None
-    guide.take(0, outcome(jobs[0], 1, 2))
-    assert next(guide) is not None and next(guide) is None
+    guide = Guide(fresh, range(10 * LAG))
+    jobs: list[Job] = []
+    for number in range(8 * LAG):
+        while (job := next(guide)) is None:
+            done = len(jobs) - lag(number)
+            guide.take(done, outcome(jobs[done], done))
+        jobs.append(job)
+    assert lag(1) == 1 and lag(8 * LAG) == LAG
+    ahead = [next(guide) for _ in range(LAG + 1)]
+    assert ahead[-1] is None
+
+
+def test_runs_are_made_of_what_gained_most() -> None:
+    guide = Guide(fresh, range(120))
+    rich = 0
+    for number in range(120):
+        job = next(guide)
+        assert job is not None and job.schedule is not None
+        gains = job.plan.settings.get("num.replica.fetchers") == "2"  # as half of the fresh runs have it
+        rich += gains and number >= 60
+        guide.take(number, outcome(job, *range(10 * number, 10 * number + (9 if gains else 1))))
+    assert rich > 40, "most have it in the end"
+
+
+def test_a_run_of_others_has_settings_that_are_drawn_together_together() -> None:
+    """A heartbeat that comes less often than a session lasts makes no cluster."""
+    both = ("broker.session.timeout.ms", "broker.heartbeat.interval.ms")
+    values = (("1200", "200"), ("9000", "2000"))
+    traits = met()
+    for each in values:
+        traits.meet(of_plan(PLAN.model_copy(update={"settings": dict(zip(both, each, strict=True))})))
+    found = set()
+    for seed in range(100):
+        job = Mutation(fresh(seed), Random(seed)).of(fresh(1), lambda: fresh(2), traits)
+        found.add(tuple(job.plan.settings.get(name) for name in both))
+    assert found == {*values, (None, None)}
 
 
 def test_what_reached_nothing_new_is_not_kept() -> None:
@@ -82,15 +121,15 @@ def test_what_reached_nothing_new_is_not_kept() -> None:
         job = next(guide)
         assert job is not None
         guide.take(number, outcome(job, *states))
-    assert [(entry.number, entry.new) for entry in guide.finish().entries] == [(0, 2), (2, 1)]
+    assert [entry.number for entry in guide.finish().entries] == [0, 2]
 
 
 def test_a_changed_run_is_one_that_can_be_carried_out() -> None:
     changed = 0
-    for seed in range(300):
-        mutation = Mutation(fresh, Random(seed))
+    for seed in range(80):
         parent, other = fresh(seed), fresh(seed + 1000)
-        job = mutation.of(parent, other)
+        own = fresh(seed + 2000)
+        job = Mutation(own, Random(seed)).of(parent, lambda other=other: other, met(own, parent))  # type: ignore[misc]
         assert job.schedule is not None
         Plan(**job.plan.model_dump())
         assert [fault.fault for fault in job.schedule] == list(range(len(job.schedule)))
@@ -100,7 +139,7 @@ def test_a_changed_run_is_one_that_can_be_carried_out() -> None:
             assert fault.at + fault.duration <= PLAN.time_limit - CALM_AT_END_S + 0.001
             assert fault.nemesis in PLAN.nemesis
         changed += job != parent
-    assert changed > 250
+    assert changed > 70
 
 
 def test_a_corpus_has_so_few_runs_that_all_is_reached_and_is_read_back(tmp_path: Path) -> None:
@@ -124,17 +163,38 @@ def test_a_file_that_is_no_run_is_refused_in_a_sentence(tmp_path: Path) -> None:
         load(tmp_path)
 
 
-def test_runs_of_a_corpus_come_first() -> None:
-    begin = [Job(PLAN.model_copy(update={"seed": 77}), ())]
-    guide = Guide(fresh, range(5), begin)
-    assert next(guide) == begin[0] and next(guide) == fresh(1)
+def test_runs_of_a_corpus_are_run_again_beside_those_that_are_made_of_them() -> None:
+    begin = [Job(PLAN.model_copy(update={"seed": seed}), fresh(seed).schedule) for seed in (70, 71)]
+    guide = Guide(fresh, range(30), begin)
+    jobs = []
+    for number in range(30):
+        job = next(guide)
+        assert job is not None
+        guide.take(number, outcome(job, number))
+        jobs.append(job)
+    assert [job for job in jobs if job in begin] == begin, "in their order, once each"
+    made = [number for number, job in enumerate(jobs) if job not in begin and job != fresh(number)]
+    assert made[0] < max(map(jobs.index, begin)), "none waits until all of them were run"
 
 
 def test_a_corpus_loses_nothing_of_what_an_exploration_that_ends_early_has_not_run(tmp_path: Path) -> None:
     begin = [Job(PLAN.model_copy(update={"seed": seed}), fresh(seed).schedule) for seed in (70, 71, 72)]
-    guide = Guide(fresh, range(5), begin)
-    job = next(guide)
-    assert job is not None
-    guide.take(0, outcome(job, 1))
+    guide = Guide(fresh, range(20), begin)
+    job, number = next(guide), 0
+    while job != begin[0]:
+        assert job is not None
+        guide.take(number, outcome(job))
+        job, number = next(guide), number + 1
+    guide.take(number, outcome(job, 1))
     save(guide.finish().entries, tmp_path, guide.not_run)
     assert sorted(each.plan.seed for each in load(tmp_path)) == [70, 71, 72]
+
+
+def test_runs_of_a_corpus_get_the_bug_that_is_searched_for() -> None:
+    plan, plan_of = planned(read_options("--nemesis kill --bug M01"), 0)
+    begin = [Job(fresh(seed).plan, fresh(seed).schedule) for seed in (70, 71)]
+    guide = guide_of(plan, plan_of, range(10), begin)
+    jobs = [next(guide)]
+    while (job := next(guide)) is not None:
+        jobs.append(job)
+    assert {job.plan.bug for job in jobs if job is not None} == {"M01"} and begin[0].plan.bug is None

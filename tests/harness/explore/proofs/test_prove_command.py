@@ -54,6 +54,7 @@ def test_a_bug_that_is_not_found_is_told_as_such(tmp_path: Path, capsys: pytest.
     (("M00",), "there is no bug M00"),
     (("M15", "--searches", "0"), "--searches is 0; valid is 1 to 100"),
     (("M15", "--most-runs", "1001"), "--most-runs is 1001; valid is 1 to 1,000"),
+    (("M15", "--corpus", "nowhere"), "needs --guided or --compare"),
     (("--mutants", "kraft.nothing"), "no mutant's id begins with kraft.nothing"),
     (("M15", "--resume", "nowhere"), "nowhere/proofs.json cannot be read"),
     (("--mutants", "kraft.broker.rules", "--resume", "nowhere"), "nowhere/mutants.json cannot be read"),

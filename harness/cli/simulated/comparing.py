@@ -1,0 +1,61 @@
+"""`chaos prove --compare`: guided exploring against random, as one table."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from harness.cli.simulated.explore import guide_of, planned, read_options
+from harness.errors import ExitCode
+from harness.report.terminal import say, say_json
+
+if TYPE_CHECKING:
+    from harness.explore.proofs.search import Search
+    from harness.explore.proofs.subjects import Subject
+
+FILE: Final = "comparison.json"
+#: What states are counted in: many kinds of faults, and runs so small that five hundred take some minutes.
+EXPLORED: Final = "--nemesis power-outage,kill,pause,partition --time-limit 20 --rate 10 --partitions 2"
+
+
+def compare(
+    random: Sequence[Subject], guided: Sequence[Subject], *, searches: int, most_runs: int, budget: float, states: int,
+    workers: int, results_directory: Path, as_json: bool,
+) -> int:  # fmt: skip
+    """random, guided: the same bugs. states: after so many runs; 0: they are not counted."""
+    from harness.explore.proofs import comparing
+    from harness.explore.proofs.search import search_all
+    from harness.record import results
+    from harness.report.console import Progress
+
+    directory = results.create(results_directory, ("compare",), 0)
+    wanted = [
+        {each.id: [each.search(number, most_runs, budget) for number in range(searches)] for each in of}
+        for of in (random, guided)
+    ]
+    every: list[Search] = [search for of in wanted for each in of.values() for search in each]
+    with Progress() as progress:
+        tell: Callable[[str], object] = (lambda line: None) if as_json else progress.say
+        for search in search_all(every, workers, directory / "workers") if every else ():
+            how = "random" if search.guide is None else "guided"
+            found = f"{search.found} in run {search.runs}" if search.found else f"not found in {search.runs} runs"
+            tell(f"{search.subject}, {how}, seeds from {search.seeds[0]}: {found}")
+        compared = [comparing.of_bug(each.id, *(of[each.id] for of in wanted)) for each in random]
+        if states:
+            plan, plan_of = planned(read_options(EXPLORED), 0)
+            guide = guide_of(plan, plan_of, range(states))
+            jobs = map(guide.fresh, range(states))
+            count = partial(comparing.states_of, workers=workers)
+            reached = count(jobs, None, logs=directory / "random"), count(guide, guide, logs=directory / "guided")
+            compared += comparing.of_states(*reached, states)
+    told = {"directory": str(directory), "compared": [each.as_dict() for each in compared]}
+    (directory / FILE).write_text(json.dumps(told, indent=2) + "\n")
+    if as_json:
+        say_json(told, indent=2)
+    else:
+        for line in comparing.markdown(compared):
+            say(line)
+    return ExitCode.PASS if all(each.met is not False for each in compared) else ExitCode.UNKNOWN
