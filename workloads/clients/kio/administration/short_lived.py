@@ -204,13 +204,13 @@ class _Topic:
         for a simulation's invariants to judge."""
         for partition in list(self._unread):
             known = self._client.metadata.partitions.get(partition)
-            address = None if known is None else self._client.metadata.brokers.get(known.leader)
-            if known is None or address is None:
+            brokers = self._client.metadata.brokers
+            if known is None or known.leader is None or known.leader not in brokers:
                 continue
             topic, now = self._client.topic, round(self._wall_clock() * 1000)
             leader_epoch = self._random.choice((known.leader_epoch, -1))
             with suppress(ConnectionError, TimeoutError):
-                connection = await self._client.connect(address)
+                connection = await self._client.connect(brokers[known.leader])
                 try:
                     for timestamp in (requests.MAX_TIMESTAMP, self._random.randint(self._began, now), now + 1):
                         asked = requests.times_request(topic, partition, timestamp, leader_epoch)
