@@ -23,15 +23,18 @@ async def replicas_of(zookeeper: ZooKeeper, topic: str, partition: int) -> tuple
     reassignment. (By 001 alone nothing could be made or moved: startReplica refuses whom /replicas does not name, and
     that is written when all have started.)"""
     coming = await reassigned_to(zookeeper, topic, partition)  # first: the other is written before this is deleted
-    assigned = await assigned_to(zookeeper, topic, partition)
-    return tuple(dict.fromkeys((*(assigned or ()), *(coming or ()))))
+    return _both(await assigned_to(zookeeper, topic, partition), coming)
 
 
 async def replicas_to_start(zookeeper: ZooKeeper, topic: str, partition: int) -> tuple[int, ...]:
     """The same, for who starts up; of a partition that is about to be deleted nobody: what asks this broker to close it
     may be done already, and would not come again."""
     coming = await reassigned_to(zookeeper, topic, partition)
-    return () if coming == () else await replicas_of(zookeeper, topic, partition)
+    return () if coming == () else _both(await assigned_to(zookeeper, topic, partition), coming)
+
+
+def _both(assigned: tuple[int, ...] | None, coming: tuple[int, ...] | None) -> tuple[int, ...]:
+    return tuple(dict.fromkeys((*(assigned or ()), *(coming or ()))))
 
 
 async def assigned_to(zookeeper: ZooKeeper, topic: str, partition: int) -> tuple[int, ...] | None:
