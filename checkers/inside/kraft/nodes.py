@@ -110,6 +110,7 @@ def _beware_of_removed_topics(trace: pa.Table, history: MetadataHistory) -> list
     if pc.any(pc.match_substring(decisions, "RemoveTopicRecord")).as_py():
         history.removed.update(topic for topic, _ in history.states)
         history.removed.update(filter(None, pc.unique(trace["topic"]).to_pylist()))
+        history.again.update(history.removed)
         return ["a topic was removed, and the metadata log does not tell which: replicas not checked"]
     return []
 
