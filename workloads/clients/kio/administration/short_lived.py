@@ -207,7 +207,8 @@ class _Topic:
             brokers = self._client.metadata.brokers
             if known is None or known.leader is None or known.leader not in brokers:
                 continue
-            topic, now = self._client.topic, round(self._wall_clock() * 1000)
+            topic = self._client.topic
+            now = max(round(self._wall_clock() * 1000), self._began)  # a machine's clock may be set back
             leader_epoch = self._random.choice((known.leader_epoch, -1))
             with suppress(ConnectionError, TimeoutError):
                 connection = await self._client.connect(brokers[known.leader])
@@ -215,7 +216,7 @@ class _Topic:
                     for timestamp in (requests.MAX_TIMESTAMP, self._random.randint(self._began, now), now + 1):
                         asked = requests.times_request(topic, partition, timestamp, leader_epoch)
                         await connection.request(asked, timeout=self._client.request_timeout)
-                    for epoch in (self._random.randint(0, known.leader_epoch), known.leader_epoch):
+                    for epoch in (self._random.randint(0, max(known.leader_epoch, 0)), known.leader_epoch):
                         asked = requests.epoch_end_request(topic, partition, epoch, leader_epoch)
                         await connection.request(asked, timeout=self._client.request_timeout)
                     self._counts["looked up"] += 1
