@@ -21,5 +21,7 @@ BUG = Bug(
     module="replication.rules",
     rule="may_delete_segment",
     replacement=whatever_is_old,
-    options="--set log.segment.bytes=1024 --set log.retention.bytes=1024 --set log.retention.check.interval.ms=500",
+    # So that whole segments are not committed while followers are away.
+    options="--rate 200 --partitions 2 "
+    "--set log.segment.bytes=1024 --set log.retention.bytes=1024 --set log.retention.check.interval.ms=500",
 )
