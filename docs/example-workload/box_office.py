@@ -40,8 +40,7 @@ class BoxOffice(AppendWorkload):
     settings: ClassVar[Mapping[str, Setting]] = {
         "decide": one_of("after", "after", "before", help="whether a booking is decided when it is in the log")
     }
-    can_delete_records = False
-    can_have_short_lived_topics = False
+    can_delete_records = can_have_short_lived_topics = False
 
     @staticmethod
     def impossible(plan: Plan) -> str | None:
