@@ -60,8 +60,8 @@ def test_right_members_are_not_blamed(
     assert not verdict["groups"]["undecided"]
     assert verdict["operations"]["acknowledged"] > 20, "of thousands, where the machine has nothing else to do"
     for events in verdict["groups"]["events"].values():
-        # However slow a machine is: once more than there are members.
-        assert events["poll"] > 3 and events["assign"] > MEMBERS, "partitions have moved"
+        assert events["poll"] > MEMBERS, "more often than each once, however slow the machine is"
+        assert events["assign"] > MEMBERS, "partitions have moved"
 
 
 FOUND: Final = {
