@@ -120,7 +120,7 @@ def _look(run: _Run, engine: Engine) -> tuple[Evidence, list[pa.Table], list[Pat
     from checkers.anomalies import ANOMALIES, examples
     from checkers.inside import collected, nodes
     from checkers.log import availability, deletion
-    from checkers.log.scope import Options
+    from checkers.log.scope import Options, lasting_topic
     from checkers.log.segment import KINDS, OUTCOMES
     from checkers.properties import LOG_LINEARIZABILITY, LOST_APPEND
     from checkers.verdict import own, salvage, verdict
@@ -198,7 +198,7 @@ def _look(run: _Run, engine: Engine) -> tuple[Evidence, list[pa.Table], list[Pat
             *(of_own.undecided if of_own is not None else ()),
         ],
         faults_known="faults" not in missing,
-        availability=availability.of_history(history, faults, operations, engine, availability.topic_of(known)),
+        availability=availability.of_history(history, faults, operations, engine, lasting_topic(known)),
         deletion=deleted,
         groups=of_groups,
         transactions=of_transactions,

@@ -29,7 +29,7 @@ from checkers.inside.violation import Violation
 from checkers.log import availability, deletion
 from checkers.log import linearizability as log_linearizability
 from checkers.log import quick as log_quick
-from checkers.log.scope import Options, Scope
+from checkers.log.scope import Options, Scope, lasting_topic
 from checkers.log.segment import Segment
 from checkers.properties import LOG_LINEARIZABILITY, LOST_APPEND
 from checkers.verdict import own, verdict
@@ -313,7 +313,7 @@ def check_tables(
             nodes=of_nodes,
             lost_in=verdict.places_of(witnessed, "anomaly", LOST_APPEND),
             wrong_in=verdict.places_of(witnessed, "property", LOG_LINEARIZABILITY),
-            availability=availability.of_tables(logs.operations.items(), faults, origin, availability.topic_of(plan)),
+            availability=availability.of_tables(logs.operations.items(), faults, origin, lasting_topic(plan)),
             deletion=deleted,
             groups=of_groups,
             transactions=of_transactions,

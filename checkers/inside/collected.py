@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from checkers.inside.log_matching import InSync
 from checkers.inside.metadata.memberships import Memberships
-from checkers.log.scope import ANYWHERE, Options
+from checkers.log.scope import ANYWHERE, Options, lasting_topic
 from spark_history.damage import Damage, begins_as, differs
 
 if TYPE_CHECKING:
@@ -153,8 +153,8 @@ def _missing_replicas(
     memberships: Memberships | None,
     logs: Iterable[str],
 ) -> list[str]:
-    """Replicas without a log, as the last metadata assigns them; where that is not known, by their number alone. Of the
-    plan's topic: of no other are logs collected."""
+    """Replicas without a log, as the last metadata assigns them; where that is not known, by their number alone. Of
+    topics that live shortly no logs are collected."""
     there: dict[str, set[str]] = {}
     for each in collected:
         if each["what"] == REPLICA_LOG:
@@ -162,12 +162,12 @@ def _missing_replicas(
     for node, log in held.replica_logs:
         there.setdefault(log, set()).add(node)
     assigned = {} if memberships is None else assigned_replicas(memberships)
-    factor, topic = plan.get("replication_factor"), plan.get("topic")
+    factor, topic = plan.get("replication_factor"), lasting_topic(plan)
     if not there:  # which is told of each broker
         return []
     found = []
     for log in logs:
-        if isinstance(topic, str) and log.rpartition("-")[0] != topic:
+        if topic is not None and log.rpartition("-")[0] != topic:
             continue
         have = there.get(log, set())
         if log in assigned:

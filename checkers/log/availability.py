@@ -190,15 +190,10 @@ def _natural(name: str) -> tuple[str, int]:
 # -- where the operations are ---------------------------------------------------------------------------------------
 
 
-def topic_of(plan: Mapping[str, Any]) -> str | None:
-    """Whose logs clients append to all the time; None: of all topics. A short-lived one is not there for most of it."""
-    return None if plan.get("short_lived_topics") is None else plan.get("topic")
-
-
 def of_tables(
     logs: Iterable[tuple[str, pa.Table]], faults: Iterable[Fault], origin: int, topic: str | None = None
 ) -> dict[str, Any]:
-    """In memory. logs: name and operations of each. topic: see topic_of()."""
+    """In memory. logs: name and operations of each. topic: see scope.lasting_topic()."""
     windows = Windows.of(faults)
     looked_at = [(name, table) for name, table in logs if topic in (None, name.rpartition("-")[0])]
     return summarise([measure(name, operations, windows) for name, operations in looked_at], windows, origin)
@@ -208,7 +203,7 @@ def of_history(
     history: History, faults: Iterable[Fault], rows: int, engine: Engine | None, topic: str | None = None
 ) -> dict[str, Any]:
     """Of a history that is laid out. rows: about how many operations it holds; engine may be None if they are no more
-    than EXACT_APPENDS. topic: see topic_of(). Raises HistoryError."""
+    than EXACT_APPENDS. topic: see scope.lasting_topic(). Raises HistoryError."""
     windows = Windows.of(faults)
     files = [
         (f"{log.topic}-{log.partition}", str(history.path / segment.paths["operations"]))

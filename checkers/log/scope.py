@@ -67,6 +67,12 @@ class Options:
         return from_start and final_reads.known(self.sparse)
 
 
+def lasting_topic(plan: Mapping[str, Any]) -> str | None:
+    """The one whose logs are there and appended to for all of a run, where there are others that live shortly; None:
+    every topic is so."""
+    return None if plan.get("short_lived_topics") is None else plan.get("topic")
+
+
 @dataclass(frozen=True)
 class Scope:
     """Which segment of which log, and what is known of the whole log."""

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from harness.errors import BadArguments
+from harness.explore import swarm
 from harness.explore.simulate import Simulated, simulate
 from harness.plan import plan_file
 from harness.plan.plan import Plan, make_plan
@@ -141,3 +142,23 @@ def test_it_changes_nothing_of_the_other_topic(tmp_path: Path) -> None:
 def test_what_makes_no_sense(fields: dict[str, Any], message: str) -> None:
     with pytest.raises(BadArguments, match=message):
         plan(**fields)
+
+
+@pytest.mark.parametrize(
+    ("seed", "fields"),
+    [
+        # A broker is a replica of a topic that was made after it was added, and is to be taken out; and a plan of moves
+        # is judged by the partitions that there were when it was made.
+        (2, {"nemesis": ("membership:add", "membership:remove", "membership:rebalance", "kill"), "brokers": 5,
+             "racks": 3, "spare_brokers": 1, "partitions": 8}),
+        # A topic was made while a broker had both its own id and another.
+        (3, {"nemesis": ("membership", "kill", "partition"), "brokers": 4, "partitions": 6}),
+    ],
+    ids=["a broker that was added is taken out", "a broker with two ids"],
+)  # fmt: skip
+def test_a_cluster_is_healed_that_has_got_topics_meanwhile(seed: int, fields: dict[str, Any]) -> None:
+    more = {"strike": "leaders", "rate": 40, "time_limit": 30.0, "short_lived_topics": 1.0, "must_take_effect": "any"}
+    drawn = dict.fromkeys(("draw_settings", "draw_latency", "draw_producers", "draw_order"), True)
+    done = simulate(swarm.plan_of(plan(**fields, **more), seed, **drawn))
+    assert (done.crash, done.violation, list(done.problems)) == ("", None, [])
+    assert done.judge()["verdict"] == "pass", done.judge()["reason"]

@@ -31,12 +31,9 @@ def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApacheKafka]:
         yield started
 
 
-MEMBERS: Final = 2
-
-
 def carry_out(kafka: ApacheKafka, directory: Path, client: str, **settings: str) -> Mapping[str, Any]:
     """The verdict. settings: of the workload."""
-    wishes = {"members": str(MEMBERS), "churn": "2", "session": "2", "settle": "20", **settings}
+    wishes = {"members": "2", "churn": "2", "session": "2", "settle": "20", **settings}
     return on_kafka.carry_out(
         kafka, directory, ConsumerGroupWorkload, client, wishes, workload="consumer-group", partitions=3, concurrency=1
     )  # fmt: skip
@@ -60,8 +57,7 @@ def test_right_members_are_not_blamed(
     assert not verdict["groups"]["undecided"]
     assert verdict["operations"]["acknowledged"] > 20, "of thousands, where the machine has nothing else to do"
     for events in verdict["groups"]["events"].values():
-        assert events["poll"] > MEMBERS, "more often than each once, however slow the machine is"
-        assert events["assign"] > MEMBERS, "partitions have moved"
+        assert events["poll"] > 3 and events["assign"] > 3, "partitions have moved"
 
 
 FOUND: Final = {

@@ -31,6 +31,7 @@ _INIT_PRODUCER_ID: Final = request_module(22, 4)
 ACKS: Final[Mapping[str, int]] = {"all": -1, "1": 1, "0": 0}
 LATEST: Final = -1
 EARLIEST: Final = -2
+MAX_TIMESTAMP: Final = -3
 _CONSUMER: Final = -1  # the replica id of a client
 
 
@@ -144,7 +145,8 @@ def fetch_answers(response: Entity) -> dict[int, FetchAnswer]:
 def list_offsets_request(
     topic: str, leader_epochs: Mapping[int, int], timestamp: int, *, committed: bool = False
 ) -> Entity:
-    """leader_epochs: the client's idea of them by partition. timestamp: LATEST or EARLIEST. committed: LATEST is the
+    """leader_epochs: the client's idea of them by partition. timestamp: LATEST, EARLIEST, MAX_TIMESTAMP, or ms
+    since 1970, of which the first record of that time or later is meant. committed: LATEST is the
     last stable offset, and not the high watermark."""
     return _LIST_OFFSETS.ListOffsetsRequest(
         replica_id=_CONSUMER,

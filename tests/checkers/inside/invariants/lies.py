@@ -22,15 +22,15 @@ EXPLORED: Final = Plan(
 WITHIN: Final = 40
 
 
-def explored(seed: int) -> Simulated:
-    return simulate(swarm.plan_of(EXPLORED, seed, draw_settings=True, draw_latency=True, draw_producers=True))
+def explored(seed: int, plan: Plan = EXPLORED) -> Simulated:
+    return simulate(swarm.plan_of(plan, seed, draw_settings=True, draw_latency=True, draw_producers=True))
 
 
-def check_found(lies: Lies, lie: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def check_found(lies: Lies, lie: str, monkeypatch: pytest.MonkeyPatch, plan: Plan = EXPLORED) -> None:
     plant, property_, seed = lies[lie]
     assert seed < WITHIN
     plant(monkeypatch)
-    done = explored(seed)
+    done = explored(seed, plan)
     assert not done.crash and done.violation is not None, done.crash or done.problems
     assert done.violation.property == property_, done.violation
     assert done.violation.nodes

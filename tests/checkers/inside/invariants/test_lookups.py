@@ -10,9 +10,7 @@ from cluster_image.kraft.broker import rules
 from cluster_image.kraft.broker.partition import Partition
 from cluster_image.replication import offsets
 from cluster_image.storage.log import Log
-from harness.explore import swarm
-from harness.explore.simulate import simulate
-from tests.checkers.inside.invariants.lies import EXPLORED, Lies
+from tests.checkers.inside.invariants.lies import EXPLORED, Lies, check_found, explored
 
 LOOKED_UP: Final = EXPLORED.model_copy(
     update={"short_lived_topics": 0.3, "time_limit": 25.0, "nemesis": ("kill",), "strike": "leaders"}
@@ -61,13 +59,9 @@ LIES: Final[Lies] = {
 
 @pytest.mark.parametrize("lie", LIES)
 def test_a_lie_is_found_by_the_name_of_what_it_breaks(monkeypatch: pytest.MonkeyPatch, lie: str) -> None:
-    plant, property_, seed = LIES[lie]
-    plant(monkeypatch)
-    done = simulate(swarm.plan_of(LOOKED_UP, seed, draw_settings=True, draw_latency=True))
-    assert not done.crash and done.violation is not None, done.crash or done.problems
-    assert (done.violation.property, len(done.violation.nodes)) == (property_, 1), done.violation
+    check_found(LIES, lie, monkeypatch, LOOKED_UP)
 
 
 def test_who_tells_the_truth_is_not_blamed() -> None:
-    done = simulate(swarm.plan_of(LOOKED_UP, 0, draw_settings=True, draw_latency=True))
+    done = explored(0, LOOKED_UP)
     assert (done.violation, done.crash) == (None, "") and done.facts["short_lived_topics"]["looked up"] > 3

@@ -13,7 +13,6 @@ from kio.schema.errors import ErrorCode
 from cluster_image.network import Entity
 from workloads.clients.kio.requests import request_module
 
-_LIST_OFFSETS: Final = request_module(2, 7)
 _OFFSET_FOR_LEADER_EPOCH: Final = request_module(23, 4)
 _CREATE_TOPICS: Final = request_module(19, 7)
 _DELETE_TOPICS: Final = request_module(20, 6)
@@ -21,8 +20,6 @@ _DELETE_RECORDS: Final = request_module(21, 2)
 _CREATE_PARTITIONS: Final = request_module(37, 2)
 _ALTER_CONFIGS: Final = request_module(44, 1)
 
-#: Of times, the last one.
-MAX_TIMESTAMP: Final = -3
 #: What a setting is of.
 TOPIC: Final = 2
 BROKER: Final = 4
@@ -107,15 +104,6 @@ def alter_settings_request(settings: Mapping[tuple[int, str], Mapping[str, str |
         ),
         validate_only=False,
     )
-
-
-def times_request(topic: str, partition: int, timestamp: int, leader_epoch: int) -> Entity:
-    """ListOffsets: timestamp: ms since 1970, or MAX_TIMESTAMP. leader_epoch: the client's idea of it, or -1."""
-    asked = _LIST_OFFSETS.ListOffsetsPartition(
-        partition_index=partition, current_leader_epoch=leader_epoch, timestamp=timestamp
-    )
-    topics = (_LIST_OFFSETS.ListOffsetsTopic(name=topic, partitions=(asked,)),)
-    return _LIST_OFFSETS.ListOffsetsRequest(replica_id=-1, isolation_level=0, topics=topics)
 
 
 def epoch_end_request(topic: str, partition: int, epoch: int, leader_epoch: int) -> Entity:

@@ -30,6 +30,7 @@ from workloads.clients.kio.administration import requests
 from workloads.clients.kio.client import Client, Refused
 from workloads.clients.kio.one_by_one import LogClient
 from workloads.clients.kio.reading import Reader
+from workloads.clients.kio.requests import MAX_TIMESTAMP, list_offsets_request
 from workloads.tally import Tally
 
 #: Partitions that a topic begins with, and is given more, at most.
@@ -213,8 +214,8 @@ class _Topic:
             with suppress(ConnectionError, TimeoutError):
                 connection = await self._client.connect(brokers[known.leader])
                 try:
-                    for timestamp in (requests.MAX_TIMESTAMP, self._random.randint(self._began, now), now + 1):
-                        asked = requests.times_request(topic, partition, timestamp, leader_epoch)
+                    for timestamp in (MAX_TIMESTAMP, self._random.randint(self._began, now), now + 1):
+                        asked = list_offsets_request(topic, {partition: leader_epoch}, timestamp)
                         await connection.request(asked, timeout=self._client.request_timeout)
                     for epoch in (self._random.randint(0, max(known.leader_epoch, 0)), known.leader_epoch):
                         asked = requests.epoch_end_request(topic, partition, epoch, leader_epoch)
